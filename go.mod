@@ -1,0 +1,3 @@
+module github.com/mongolock/mongolock
+
+go 1.26.0

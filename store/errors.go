@@ -1,0 +1,92 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The verdicts of a store, and the one mark a fault can carry.
+var (
+	// ErrHeld matches every HeldError.
+	ErrHeld = errors.New("mongolock: held")
+
+	// ErrModeMismatch matches every MismatchError.
+	ErrModeMismatch = errors.New("mongolock: key is in use in another mode")
+
+	// ErrGone answers a call that names an acquisition which holds nothing: it was
+	// released, transferred, removed by hand, or ran out.
+	ErrGone = errors.New("mongolock: no such holder")
+
+	// ErrForeign answers every call on a key whose record is not of this library
+	// or of a newer version of it. Nothing ever changes such a record.
+	ErrForeign = errors.New("mongolock: not a lock of this library")
+
+	// ErrTooLarge refuses a holder that would bring the record near the store's
+	// size limit.
+	ErrTooLarge = errors.New("mongolock: too many holders for one record")
+
+	// ErrNotApplied is joined to a fault that surely left no trace.
+	ErrNotApplied = errors.New("mongolock: not applied")
+)
+
+// HeldError refuses a claim because others hold the key. It embeds the Status
+// seen after the refusal and matches ErrHeld.
+type HeldError struct{ Status }
+
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "mongolock: %q is held", e.Key)
+	live := 0
+	for _, h := range e.Holders {
+		if !e.Live(h) {
+			continue
+		}
+		if live++; live == 1 {
+			fmt.Fprintf(&b, " by %s", h.Owner)
+			if h.Note != "" {
+				fmt.Fprintf(&b, " (%s)", h.Note)
+			}
+		}
+	}
+	if live > 1 {
+		fmt.Fprintf(&b, " and %d more", live-1)
+	}
+	if left := e.Left(); left > 0 {
+		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// Is makes a HeldError match ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// MismatchError refuses a claim because the key's live holders use it in another
+// mode, or with another number of permits. It matches ErrModeMismatch.
+type MismatchError struct {
+	Key   string
+	Live  Mode
+	Limit int // of the live mode
+	Claim Claim
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("mongolock: %q is in use as %s, not as %s",
+		e.Key, describe(e.Live, e.Limit), describe(e.Claim.Mode, e.Claim.Limit))
+}
+
+// Is makes a MismatchError match ErrModeMismatch.
+func (e *MismatchError) Is(target error) bool { return target == ErrModeMismatch }
+
+func describe(m Mode, limit int) string {
+	if m == Permits {
+		return fmt.Sprintf("one of %d permits", limit)
+	}
+	return string(m)
+}
+
+// BrokenError refuses to renew or transfer a holder that somebody broke.
+type BrokenError struct{ Reason string }
+
+func (e *BrokenError) Error() string { return "mongolock: broken: " + e.Reason }
