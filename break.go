@@ -63,7 +63,7 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 		return &fault{op: "break", key: r.Key, err: ErrClosed}
 	}
 	defer c.background.Done()
-	call := c.bound(ctx, releaseBound)
+	call := c.within(ctx, releaseBound)
 	defer call.end()
 	if err := c.store.Break(call, r, reason, now); err != nil {
 		return failed("break", r.Key, err)

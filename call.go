@@ -20,8 +20,13 @@ type bounded struct {
 	cancel context.CancelFunc
 }
 
-func (c *Client) bound(values context.Context, d time.Duration) *bounded {
-	return &bounded{values: values, base: c.base, deadline: time.Now().Add(d)}
+func (c *Client) bound(values context.Context, deadline time.Time) *bounded {
+	return &bounded{values: values, base: c.base, deadline: deadline}
+}
+
+// within is a bound of d from now.
+func (c *Client) within(values context.Context, d time.Duration) *bounded {
+	return c.bound(values, time.Now().Add(d))
 }
 
 func (b *bounded) armed() context.Context {

@@ -42,17 +42,19 @@ type exchange struct {
 // or the caller's context is over. In the latter case the claim goes on, and if
 // it is granted the lease is given back.
 func (c *Client) send(w *waiter, want time.Duration) (*Lease, error) {
-	return c.detached(w, "acquire", func() (*Lease, error) { return c.claim(w, want) })
-}
-
-func (c *Client) detached(w *waiter, op string, claim func() (*Lease, error)) (*Lease, error) {
 	if !c.enter() {
 		return nil, ErrClosed
 	}
-	if w.ctx.Done() == nil {
+	if c.prompt || w.ctx.Done() == nil {
 		defer c.background.Done()
-		return claim()
+		return c.claim(w, want)
 	}
+	return c.apart(w, func() (*Lease, error) { return c.claim(w, want) })
+}
+
+// apart runs a claim on a goroutine of its own, which was entered already, and
+// lets the caller go when its context is over.
+func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) {
 	x := &exchange{reply: make(chan struct{})}
 	go func() {
 		defer c.background.Done()
@@ -84,8 +86,8 @@ func (a *abandoned) Unwrap() error { return a.err }
 func (c *Client) claim(w *waiter, want time.Duration) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want = want
-	ctx := c.bound(w.ctx, min(claim.TTL, maxCall))
 	sent := time.Now() // trust starts here: whatever the reply takes, it counts
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
 	ctx.end()
 	return c.settle(w, claim, nil, sent, grant, err)
@@ -146,7 +148,7 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
 
 func (c *Client) undone(claim store.Ref, from *store.Ref, until time.Time) bool {
 	for pause := backoff(10*time.Millisecond, 5*time.Second); ; {
-		ctx := c.bound(context.Background(), min(maxCall, max(time.Until(until), time.Second)))
+		ctx := c.within(context.Background(), min(maxCall, max(time.Until(until), time.Second)))
 		settled, err := c.store.Undo(ctx, claim, from)
 		ctx.end()
 		if settled || verdict(err) {

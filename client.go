@@ -27,6 +27,7 @@ const (
 type Client struct {
 	config
 	store  store.Store
+	prompt bool // the store answers at once
 	keeper keeper
 	watch  watch
 
@@ -44,6 +45,7 @@ type Client struct {
 	leases  map[*Lease]struct{}
 	held    map[string]*Lease    // the newest lease of this client on a key, until it is given back or lost
 	queues  map[string]*queue    // who waits for what
+	spare   *queue               // an empty one, to use again
 	shy     map[string]time.Time // keys that the waiters here leave to others until then
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
@@ -75,6 +77,7 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 		closeOK:  make(chan struct{}),
 	}
 	c.base, c.teardown = context.WithCancel(context.Background())
+	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
 	c.watch.client = c
 	if !conf.noFeed {
@@ -110,7 +113,11 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key)
-	lease, err := how(c, &waiter{ctx: ctx, key: key, terms: t, asked: time.Now()})
+	w := &waiter{ctx: ctx, key: key, terms: t}
+	if t.maxWait > 0 {
+		w.patience = time.Now().Add(t.maxWait)
+	}
+	lease, err := how(c, w)
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1

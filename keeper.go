@@ -156,8 +156,8 @@ func (k *keeper) renew(batch []*Lease) []error {
 		key, values = batch[0].key, batch[0].values
 	}
 	values, end := c.observe(values, OpRenew, key)
-	ctx := c.bound(values, min(bound/3, maxCall, max(time.Until(last), time.Millisecond)))
 	sent := time.Now()
+	ctx := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
 	answers := c.store.Renew(ctx, request)
 	ctx.end()
 
@@ -191,6 +191,7 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 		return false, l.renewing
 	}
 	l.renewing = make(chan struct{})
+	l.watchDeadline(time.Until(l.deadline))
 	return true, nil
 }
 

@@ -76,7 +76,7 @@ func (l *Lease) start() bool {
 	closed := c.drained
 	c.mu.Unlock()
 
-	left := time.Until(l.deadline)
+	left := l.deadline.Sub(l.granted)
 	if left <= 0 || closed {
 		l.err = ErrReleased
 		l.giveBackInBackground()
@@ -84,19 +84,29 @@ func (l *Lease) start() bool {
 	}
 	_, l.endHold = c.observe(l.values, OpHold, l.key)
 	l.mu.Lock()
-	l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
+	if l.terms.noRenewal || !l.maxEnd.IsZero() {
+		l.watchDeadline(left)
+	} // else the first renewal does, which comes before the deadline
+	first := l.firstRenewal(left)
 	l.mu.Unlock()
 	if !l.terms.noRenewal {
-		c.keeper.add(l, l.firstRenewal())
+		c.keeper.add(l, first)
 	}
 	return true
 }
 
+// watchDeadline sets the timer that ends the lease. With l.mu held.
+func (l *Lease) watchDeadline(left time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
+	}
+}
+
 // firstRenewal is a third of the TTL away, unless the grant was so slow in coming
 // that less than half of it is left.
-func (l *Lease) firstRenewal() time.Time {
-	if time.Until(l.deadline) < l.terms.ttl/2 && l.maxEnd.IsZero() {
-		return time.Now()
+func (l *Lease) firstRenewal(left time.Duration) time.Time {
+	if left < l.terms.ttl/2 && l.maxEnd.IsZero() {
+		return l.granted
 	}
 	return l.granted.Add(l.terms.ttl / 3)
 }

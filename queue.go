@@ -35,10 +35,10 @@ type queue struct {
 // A waiter is one Acquire. Its first fields do not change; the others are
 // protected by Client.mu.
 type waiter struct {
-	ctx   context.Context
-	key   string
-	terms terms
-	asked time.Time
+	ctx      context.Context
+	key      string
+	terms    terms
+	patience time.Time // MaxWait after the call; zero: none
 
 	prev, next *waiter
 	nudge      chan struct{} // of capacity 1: look again at what to do
@@ -85,12 +85,15 @@ func (c *Client) await(w *waiter) (*Lease, error) {
 }
 
 func (c *Client) join(w *waiter) {
-	w.nudge = make(chan struct{}, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queues[w.key]
 	if q == nil {
-		q = &queue{head: w, tail: w}
+		if q = c.spare; q == nil {
+			q = new(queue)
+		}
+		c.spare = nil
+		*q = queue{head: w, tail: w, woken: true}
 		c.queues[w.key] = q
 		return
 	}
@@ -108,20 +111,26 @@ func (c *Client) next(w *waiter) move {
 		c.unlink(q, w)
 		return move{lease: w.lease}
 	case q.head != w:
-		return move{}
+		return w.sleepUntil(time.Time{})
 	case c.held[w.key] != nil:
 		w.refused = true
-		return move{}
+		return w.sleepUntil(time.Time{})
 	}
-	now := time.Now()
-	if shy := c.shy[w.key]; now.Before(shy) {
-		return move{until: shy}
+	if shy, ok := c.shy[w.key]; ok && time.Now().Before(shy) {
+		return w.sleepUntil(shy)
 	}
-	if q.woken || !now.Before(q.lookAt) {
+	if q.woken || !time.Now().Before(q.lookAt) {
 		q.woken, w.asking = false, true
 		return move{ask: true}
 	}
-	return move{until: q.lookAt}
+	return w.sleepUntil(q.lookAt)
+}
+
+func (w *waiter) sleepUntil(t time.Time) move {
+	if w.nudge == nil { // most waiters are served at once and need none
+		w.nudge = make(chan struct{}, 1)
+	}
+	return move{until: t}
 }
 
 // askForKey sends a claim for the head, and plans the next look if it is refused
@@ -177,11 +186,7 @@ func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 func (c *Client) sleep(w *waiter, until time.Time) error {
 	wake, stopWake := timerAt(until)
 	defer stopWake()
-	var patience time.Time
-	if w.terms.maxWait > 0 {
-		patience = w.asked.Add(w.terms.maxWait)
-	}
-	giveUp, stopGiveUp := timerAt(patience)
+	giveUp, stopGiveUp := timerAt(w.patience)
 	defer stopGiveUp()
 	select {
 	case <-w.nudge:
@@ -210,17 +215,18 @@ func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 // lost: the caller gets it.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	q := c.queues[w.key]
-	status := c.statusOf(q, w.key)
-	c.unlink(q, w)
 	w.gone = true
 	if lease == nil {
 		lease = w.lease
 	}
-	c.mu.Unlock()
 	if lease != nil {
+		c.unlink(q, w)
 		return lease, nil
 	}
+	status := c.statusOf(q, w.key)
+	c.unlink(q, w)
 	return nil, w.gaveUp(status, err)
 }
 
@@ -283,13 +289,18 @@ func (c *Client) unlink(q *queue, w *waiter) {
 	w.prev, w.next = nil, nil
 	if q.head == nil {
 		delete(c.queues, w.key)
+		c.spare = q
 		c.watch.idle()
 		return
 	}
 	q.head.poke()
 }
 
+// poke makes w look again at what to do. With Client.mu held.
 func (w *waiter) poke() {
+	if w.nudge == nil {
+		return // it did not sleep yet, and looks before it does
+	}
 	select {
 	case w.nudge <- struct{}{}:
 	default:
@@ -345,7 +356,7 @@ func (c *Client) freed(key string, announce bool) {
 		return
 	}
 	c.spawn(func() {
-		ctx := c.bound(context.Background(), releaseBound)
+		ctx := c.within(context.Background(), releaseBound)
 		defer ctx.end()
 		if err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}); err != nil {
 			c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)

@@ -17,7 +17,8 @@ const (
 
 // A release is how far giving a lease back has come. Protected by the lease's mu.
 type release struct {
-	flight    chan struct{} // an attempt is under way; closed when it is over
+	trying    bool          // an attempt is under way
+	flight    chan struct{} // closed when it is over; made by whoever waits for it
 	settled   bool          // nothing of the lease is left in the store, or ever will be
 	err       error         // once settled the answer of Release; before, of the last attempt
 	tried     bool          // an earlier attempt may have been applied
@@ -54,14 +55,17 @@ func (l *Lease) giveBack() error {
 	case errors.Is(l.err, ErrDetached):
 		l.mu.Unlock()
 		return ErrDetached
-	case r.flight != nil:
+	case r.trying:
+		if r.flight == nil {
+			r.flight = make(chan struct{})
+		}
 		flight := r.flight
 		l.mu.Unlock()
 		<-flight
 		_, err := l.result()
 		return err
 	}
-	r.flight = make(chan struct{})
+	r.trying = true
 	l.mu.Unlock()
 
 	_, end := l.client.observe(l.values, OpRelease, l.key)
@@ -69,8 +73,10 @@ func (l *Lease) giveBack() error {
 	end(Outcome{Err: err, Token: l.token, Count: 1})
 
 	l.mu.Lock()
-	close(r.flight)
-	r.flight = nil
+	if r.flight != nil {
+		close(r.flight)
+	}
+	r.trying, r.flight = false, nil
 	again := !r.settled && !r.retrying
 	if again {
 		r.err, r.retrying = err, true
@@ -121,7 +127,7 @@ func (l *Lease) attempt() error {
 			return err
 		}
 	}
-	ctx := l.client.bound(l.values, releaseBound)
+	ctx := l.client.within(l.values, releaseBound)
 	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
 	ctx.end()
 
@@ -215,7 +221,7 @@ func (l *Lease) untilGiveBack() time.Duration {
 
 // keep is how long the key must stay taken, from its grant; 0 once that is over.
 func (l *Lease) keep() time.Duration {
-	if time.Since(l.granted) >= drifted(l.terms.minHold) {
+	if l.terms.minHold == 0 || time.Since(l.granted) >= drifted(l.terms.minHold) {
 		return 0
 	}
 	return l.terms.minHold
@@ -223,14 +229,20 @@ func (l *Lease) keep() time.Duration {
 
 // successor is the waiter of this process that the lease may be handed to.
 func (l *Lease) successor() *waiter {
+	c := l.client
+	c.mu.Lock()
+	waited := c.queues[l.key] != nil
+	c.mu.Unlock()
+	if !waited {
+		return nil
+	}
 	l.mu.Lock()
 	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && time.Now().Before(l.deadline) //nolint:errorlint // the very cause
 	wanted := l.wanted
 	l.mu.Unlock()
-	if !may || (l.terms.minHold > 0 && l.keep() > 0) {
+	if !may || l.keep() > 0 {
 		return nil
 	}
-	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queues[l.key]
@@ -257,8 +269,8 @@ func (l *Lease) handOver(w *waiter) (done bool, err error) {
 	c := l.client
 	_, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	ctx := c.bound(w.ctx, min(claim.TTL, releaseBound))
 	sent := time.Now()
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, releaseBound)))
 	grant, err := c.store.Transfer(ctx, l.ref, claim)
 	ctx.end()
 	next, err := c.settle(w, claim, &l.ref, sent, grant, err)

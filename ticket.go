@@ -80,7 +80,10 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	}
 	ctx, end := c.observe(ctx, OpTransfer, ticket.Key)
 	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
-	lease, err := c.detached(w, "resume", func() (*Lease, error) { return c.resume(w, ticket) })
+	if !c.enter() {
+		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}
+	}
+	lease, err := c.apart(w, func() (*Lease, error) { return c.resume(w, ticket) })
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
 	} else if err != nil {
@@ -92,8 +95,8 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 
 func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	ctx := c.bound(w.ctx, min(claim.TTL, maxCall))
 	sent := time.Now()
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	ctx.end()
 	grant.Token = t.Token // the work goes on under the token it began with; later grants are above both

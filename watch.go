@@ -186,7 +186,7 @@ func (w *watch) look() {
 	free := false
 	for len(keys) > 0 {
 		n := min(len(keys), batchSize)
-		ctx := c.bound(context.Background(), releaseBound)
+		ctx := c.within(context.Background(), releaseBound)
 		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
 		ctx.end()
 		free = w.looked(all) || free
