@@ -13,7 +13,13 @@ import (
 )
 
 // errLate is a grant whose reply took longer than the lease it granted.
-var errLate = errors.New("granted too late to be of use, given back")
+var errLate = errors.New("granted too late to be of use")
+
+// unwanted is a grant that is being given back, with the reason.
+type unwanted struct{ err error }
+
+func (u *unwanted) Error() string   { return u.err.Error() + ", being given back" }
+func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
 // try is TryAcquire: one claim, and one more if the key was free by the time the
 // refusal was explained.
@@ -113,13 +119,11 @@ func (c *Client) settle(w *waiter, claim store.Claim, from *store.Ref, sent time
 		return nil, err
 	}
 	l := c.newLease(w, claim, sent, g)
-	if !l.start() {
-		return nil, joinUnknown(errLate)
+	if err := l.start(); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
-
-func joinUnknown(err error) error { return errors.Join(err, ErrOutcomeUnknown) }
 
 // drifted is how long d of the store's may last on a clock that runs as wrong as
 // we allow for.

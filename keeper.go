@@ -112,7 +112,9 @@ func (g *group) round() {
 	for len(due) > batchSize {
 		batch := due[:batchSize]
 		due = due[batchSize:]
-		c.spawn(func() { g.keeper.renew(batch) })
+		if !c.spawn(func() { g.keeper.renew(batch) }) {
+			g.keeper.renew(batch)
+		}
 	}
 	g.keeper.renew(due)
 }

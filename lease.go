@@ -66,23 +66,29 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// start begins the lease's life: false if it is over already, or the client is
-// closed; then it is given back.
-func (l *Lease) start() bool {
+// start begins the lease's life, unless it is over already or the client is
+// closed; then it is given back, without a margin as nobody ever saw it.
+func (l *Lease) start() error {
 	c := l.client
+	left := l.deadline.Sub(l.granted)
+	if left > 0 {
+		_, l.endHold = c.observe(l.values, OpHold, l.key)
+	}
 	c.mu.Lock()
 	c.leases[l] = struct{}{}
 	c.held[l.key] = l
 	closed := c.drained
 	c.mu.Unlock()
-
-	left := l.deadline.Sub(l.granted)
-	if left <= 0 || closed {
-		l.err = ErrReleased
+	switch {
+	case left <= 0:
+		l.end(ErrReleased)
 		l.giveBackInBackground()
-		return false // nobody saw it, so it needs no margin
+		return &unwanted{errLate}
+	case closed:
+		l.end(ErrClosed)
+		l.giveBackInBackground()
+		return &unwanted{ErrClosed}
 	}
-	_, l.endHold = c.observe(l.values, OpHold, l.key)
 	l.mu.Lock()
 	if l.terms.noRenewal || !l.maxEnd.IsZero() {
 		l.watchDeadline(left)
@@ -92,7 +98,7 @@ func (l *Lease) start() bool {
 	if !l.terms.noRenewal {
 		c.keeper.add(l, first)
 	}
-	return true
+	return nil
 }
 
 // watchDeadline sets the timer that ends the lease. With l.mu held.

@@ -57,12 +57,12 @@ type move struct {
 }
 
 // await is Acquire: it stands in the queue until it has the key, or leaves.
-func (c *Client) await(w *waiter) (*Lease, error) {
+func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
-			endWait(Outcome{Err: w.fault})
+			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
 	for {
@@ -75,7 +75,7 @@ func (c *Client) await(w *waiter) (*Lease, error) {
 			}
 		default:
 			if endWait == nil {
-				w.ctx, endWait = c.observe(w.ctx, OpWait, w.key)
+				_, endWait = c.observe(w.ctx, OpWait, w.key)
 			}
 			if err := c.sleep(w, m.until); err != nil {
 				return c.leave(w, nil, err)
@@ -166,6 +166,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 // refused plans when to look at a held key again. With c.mu held.
 func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 	now := time.Now()
+	c.watch.begin(q.seen == nil)
 	q.seen = &s
 	q.word = now.Add(want / 2)
 	if s.Free() {
@@ -179,7 +180,6 @@ func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 		q.freeSeen = 0
 		q.lookAt = earlier(now.Add(drifted(s.Left())), now.Add(jittered(lookMost*3/4)))
 	}
-	c.watch.begin()
 }
 
 // sleep waits for whatever comes first; an error ends the wait.

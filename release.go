@@ -281,7 +281,8 @@ func (l *Lease) handOver(w *waiter) (done bool, err error) {
 		l.settle(nil)
 		c.deliver(w, next)
 		return true, nil
-	case errors.Is(err, errLate):
+	case errors.As(err, new(*unwanted)):
+		l.end(ErrReleased)
 		l.settle(nil)
 		return true, nil
 	case certain(err):

@@ -31,8 +31,9 @@ type watch struct {
 	stopped  bool
 }
 
-// begin sees to it that somebody tells the waiters. With c.mu held.
-func (w *watch) begin() {
+// begin sees to it that somebody tells the waiters, of which one may be new. With
+// c.mu held.
+func (w *watch) begin(anew bool) {
 	if w.stopped || w.client.drained {
 		return
 	}
@@ -50,7 +51,9 @@ func (w *watch) begin() {
 		}()
 	}
 	if !w.live {
-		w.interval = pollLeast
+		if anew || w.interval == 0 {
+			w.interval = pollLeast
+		}
 		w.pollSoon()
 	}
 }
@@ -105,18 +108,18 @@ func (w *watch) listen(ctx context.Context) {
 		case ctx.Err() != nil:
 			w.running = false
 			if len(c.queues) > 0 { // somebody came as it went
-				w.begin()
+				w.begin(true)
 			}
 			c.mu.Unlock()
 			return
 		case errors.Is(err, errors.ErrUnsupported):
 			w.running, w.feed = false, nil
-			w.begin()
+			w.begin(true)
 			c.mu.Unlock()
 			c.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", err)
 			return
 		}
-		w.begin() // poll until it is back
+		w.begin(true) // poll until it is back
 		c.mu.Unlock()
 		if heard {
 			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
@@ -175,6 +178,11 @@ func (w *watch) look() {
 	}
 	defer c.background.Done()
 	c.mu.Lock()
+	if w.live { // since the timer was set
+		w.polling = false
+		c.mu.Unlock()
+		return
+	}
 	var keys []string
 	for key, q := range c.queues {
 		if c.held[key] == nil && q.seen != nil && !q.head.asking {
