@@ -57,7 +57,7 @@ func (c *Client) newLease(w *waiter, claim store.Claim, sent time.Time, g store.
 		l.maxEnd = sent.Add(w.terms.maxHold)
 		l.deadline = earlier(l.deadline, l.maxEnd)
 	}
-	l.slot.index = unscheduled
+	l.slot = slot{due: l.firstRenewal(sent, g.Left), index: unscheduled}
 	return l
 }
 
@@ -95,10 +95,9 @@ func (l *Lease) start() error {
 	if l.terms.noRenewal || !l.maxEnd.IsZero() {
 		l.watchDeadline(left)
 	} // else the first renewal does, which comes before the deadline
-	first := l.firstRenewal(left)
 	l.mu.Unlock()
 	if !l.terms.noRenewal {
-		c.keeper.add(l, first)
+		c.keeper.add(l, l.slot.due)
 	}
 	return nil
 }
@@ -110,13 +109,14 @@ func (l *Lease) watchDeadline(left time.Duration) {
 	}
 }
 
-// firstRenewal is a third of the TTL away, unless the grant was so slow in coming
-// that less than half of it is left.
-func (l *Lease) firstRenewal(left time.Duration) time.Time {
-	if left < l.terms.ttl/2 && l.maxEnd.IsZero() {
+// firstRenewal is a third of the TTL after the claim was sent, or now if that is
+// past, or if the store promised less than half of it.
+func (l *Lease) firstRenewal(sent time.Time, left time.Duration) time.Time {
+	due := sent.Add(l.terms.ttl / 3)
+	if left < l.terms.ttl/2 || due.Before(l.granted) {
 		return l.granted
 	}
-	return l.granted.Add(l.terms.ttl / 3)
+	return due
 }
 
 // Key is what the lease is of.
