@@ -178,28 +178,28 @@ func (p *probe) isFerret(ctx context.Context) bool {
 	return err == nil && strings.Contains(strings.ToLower(info.String()), "ferretdb")
 }
 
+// limits completes the sentence "a server which …".
 func limits(kind Kind, has []Capability) string {
 	switch kind {
-	case Mongod, Docker:
-		s := "it is one node: no second member, no rollback, no mongos"
-		if kind == Docker {
-			s += "; it is not killed or restarted"
-		}
-		return s
+	case Mongod:
+		return "cannot show a second member, a rollback or mongos"
+	case Docker:
+		return "cannot show a second member, a rollback, mongos or a crash"
 	case Secantus:
-		return "it is one node and not MongoDB itself: no second member, no rollback, no mongos, no fail points"
+		return "cannot show a second member, a rollback, mongos or fail points, and is not MongoDB itself"
 	case FerretDB:
-		return "one command at a time, for its filters are not atomic: no contention, no operationTime, no TTL sweep, no retryable writes, no transactions, no step-down, no kill"
+		return "cannot show contention (its filters are not atomic: a gate lets one command through at a time), " +
+			"operationTime, retryable writes, transactions, the TTL sweep, a step-down or a crash"
 	}
+	sentence := "cannot show a crash or a step-down, being somebody else's"
 	var missing []string
 	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, APIStrict} {
 		if !slices.Contains(has, c) {
 			missing = append(missing, string(c))
 		}
 	}
-	s := "it is not ours to kill, restart or step down, and nobody knows a user of it"
 	if len(missing) > 0 {
-		s += "; it lacks " + strings.Join(missing, ", ")
+		sentence += ", nor " + strings.Join(missing, ", ")
 	}
-	return s
+	return sentence
 }

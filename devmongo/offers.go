@@ -23,6 +23,8 @@ func preference() []offer {
 		{External, findExternal},
 		{Mongod, findMongod},
 		{Secantus, findSecantus},
+		{Docker, findDocker},
+		{FerretDB, findFerretDB},
 	}
 }
 

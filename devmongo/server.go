@@ -95,10 +95,10 @@ func Start(ctx context.Context, opts ...Option) (*Server, error) {
 			if server, err = startWith(ctx, o.kind, backend); err == nil {
 				return server, nil
 			}
-			s.log.Warn("devmongo: passed over a server that failed to start", "kind", o.kind, "error", err)
 			if o.kind == External {
-				return nil, fmt.Errorf("devmongo: %s: %w", o.kind, err)
+				return nil, fmt.Errorf("devmongo: the server of %s: %w", EnvURI, err)
 			}
+			s.log.Warn("devmongo: passed over a server that failed to start", "kind", o.kind, "error", err)
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", o.kind, err))
 		if ctx.Err() != nil {
@@ -132,7 +132,7 @@ func (s *Server) Capabilities() []Capability { return slices.Clone(s.has) }
 // Has reports whether the server can show c.
 func (s *Server) Has(c Capability) bool { return slices.Contains(s.has, c) }
 
-// Limits says in one sentence what this server cannot show.
+// Limits says what this server cannot show, as the end of a sentence: "cannot show …".
 func (s *Server) Limits() string { return limits(s.kind, s.has) }
 
 // Kill ends the server's process with SIGKILL and waits until it is gone. Only an owned process can

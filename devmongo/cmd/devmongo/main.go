@@ -121,5 +121,5 @@ func which(ctx context.Context, out io.Writer) int {
 
 // announce says which server was picked and what it cannot show.
 func announce(server *devmongo.Server) {
-	fmt.Fprintf(os.Stderr, "devmongo: %s; what it cannot show: %s\n", server.Kind(), server.Limits())
+	fmt.Fprintf(os.Stderr, "devmongo: using %s, which %s\n", server.Kind(), server.Limits())
 }
