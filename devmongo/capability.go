@@ -54,14 +54,18 @@ func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, err
 	if err != nil {
 		return nil, err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx))
+	defer disconnect(client)
 	p.admin = client.Database("admin")
 	p.scratch = client.Database("devmongo_" + bson.NewObjectID().Hex())
 
 	if p.hello, err = p.admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw(); err != nil {
 		return nil, err
 	}
-	defer p.scratch.Drop(context.WithoutCancel(ctx))
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		p.scratch.Drop(ctx)
+	}()
 	for c, shows := range map[Capability]func(context.Context) bool{
 		OperationTime: p.operationTime,
 		Retryable:     p.retryable,

@@ -17,7 +17,7 @@ func command(ctx context.Context, uri string, cmd bson.D) error {
 	if err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx))
+	defer disconnect(client)
 	return client.Database("admin").RunCommand(ctx, cmd).Err()
 }
 
@@ -29,10 +29,17 @@ func awaitPrimary(ctx context.Context, uri string) error {
 	if err != nil {
 		return err
 	}
-	defer client.Disconnect(context.WithoutCancel(ctx))
+	defer disconnect(client)
 	// A command goes to the primary; selecting one is what waits.
 	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err(); err != nil {
 		return fmt.Errorf("no server that takes writes: %w", err)
 	}
 	return nil
+}
+
+// disconnect does not wait half a minute for a server that is gone to take note of ended sessions.
+func disconnect(client *mongo.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	client.Disconnect(ctx)
 }

@@ -87,22 +87,26 @@ func Start(ctx context.Context, opts ...Option) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startFirst(ctx, offers, s)
+}
+
+func startFirst(ctx context.Context, offers []offer, s settings) (*Server, error) {
 	var failed []error
 	for _, o := range offers {
-		backend, err := o.find(ctx, s)
-		if err == nil {
+		b, err := o.find(ctx, s)
+		found := err == nil
+		if found {
 			var server *Server
-			if server, err = startWith(ctx, o.kind, backend); err == nil {
+			if server, err = startWith(ctx, o.kind, b); err == nil {
 				return server, nil
 			}
-			if o.kind == External {
-				return nil, fmt.Errorf("devmongo: the server of %s: %w", EnvURI, err)
-			}
-			s.log.Warn("devmongo: passed over a server that failed to start", "kind", o.kind, "error", err)
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", o.kind, err))
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || found && o.kind == External {
 			break
+		}
+		if found && len(offers) > 1 {
+			s.log.Warn("devmongo: passed over a server that failed to start", "kind", o.kind, "error", err)
 		}
 	}
 	return nil, fmt.Errorf("devmongo: no server: %w", errors.Join(failed...))
