@@ -18,14 +18,15 @@ func findFerretDB(_ context.Context, s settings) (backend, error) {
 	if s.auth {
 		return nil, errNoAuth
 	}
-	return &ferret{dir: s.dir, log: s.log}, nil
+	return &ferret{dir: s.dir, port: s.port, log: s.log}, nil
 }
 
 // ferret is FerretDB v1 on SQLite in this process. It looks at a document and updates it in two
 // steps, so clients reach it only through a gate.
 type ferret struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	port int
+	log  *slog.Logger
 
 	remove func() error
 	addr   string // the gate's, the same after a restart
@@ -39,11 +40,12 @@ func (f *ferret) start(ctx context.Context) (uri string, err error) {
 	if err != nil {
 		return "", err
 	}
-	port, err := freePort()
-	if err != nil {
-		return "", errors.Join(err, f.remove())
+	if f.port == 0 {
+		if f.port, err = freePort(); err != nil {
+			return "", errors.Join(err, f.remove())
+		}
 	}
-	f.addr = fmt.Sprintf("127.0.0.1:%d", port)
+	f.addr = fmt.Sprintf("127.0.0.1:%d", f.port)
 	if err := f.run(ctx); err != nil {
 		return "", errors.Join(err, f.stop())
 	}

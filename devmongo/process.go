@@ -42,11 +42,8 @@ type process struct {
 }
 
 func newProcess(p program, s settings) *process {
-	return &process{program: p, dir: s.dir, auth: s.auth, log: s.log}
+	return &process{program: p, dir: s.dir, auth: s.auth, port: s.port, log: s.log}
 }
-
-// portAttempts is how often a port that somebody took first is replaced by another one.
-const portAttempts = 5
 
 func (p *process) start(ctx context.Context) (uri string, err error) {
 	p.dir, p.remove, err = dataDir(p.dir)
@@ -58,15 +55,7 @@ func (p *process) start(ctx context.Context) (uri string, err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}()
-	for range portAttempts {
-		if p.port, err = freePort(); err != nil {
-			return "", err
-		}
-		if err = p.run(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			break // a port that is taken ends a process at once, it does not keep it silent
-		}
-	}
-	if err != nil {
+	if err := p.runOnAPort(ctx); err != nil {
 		return "", err
 	}
 	if p.program.initiate != nil {
@@ -81,6 +70,23 @@ func (p *process) start(ctx context.Context) (uri string, err error) {
 		return p.createRoot(ctx)
 	}
 	return p.uri(), nil
+}
+
+// runOnAPort runs the process on the port that was asked for, or on one that is free.
+func (p *process) runOnAPort(ctx context.Context) (err error) {
+	if p.port != 0 {
+		return p.run(ctx)
+	}
+	const attempts = 5 // somebody may take a free port first
+	for range attempts {
+		if p.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = p.run(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			break // a port that is taken ends a process at once, it does not keep it silent
+		}
+	}
+	return err
 }
 
 // createRoot makes the first user, whom a server with access control lets anybody on the same

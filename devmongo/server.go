@@ -53,6 +53,7 @@ type backend interface {
 type settings struct {
 	kind Kind
 	dir  string
+	port int
 	auth bool
 	log  *slog.Logger
 }
@@ -66,6 +67,10 @@ func WithKind(kind Kind) Option { return func(s *settings) { s.kind = kind } }
 // WithDir keeps the data in dir, which then outlives the server. The default is a temporary
 // directory, removed by Stop. It says nothing to an external server or to Docker.
 func WithDir(dir string) Option { return func(s *settings) { s.dir = dir } }
+
+// WithPort listens on this port of the loopback; zero is any that is free. It says nothing to an
+// external server or to Docker.
+func WithPort(port int) Option { return func(s *settings) { s.port = port } }
 
 // WithAuth starts a server that asks who its clients are; the URI carries a user with the role root.
 // A server that cannot is then no choice: External and FerretDB.

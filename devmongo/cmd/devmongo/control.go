@@ -24,7 +24,8 @@ import (
 //	DELETE /servers/{id}                                         ends that one and removes its data
 //
 // Success is 200 with a JSON object (of a new server: id, uri, kind, has), or 204 without. Failure
-// is text: 404 for a server it does not know, 501 for what the kind cannot do, 500 for the rest.
+// is text: 400 for an odd period, 404 for a server it does not know, 501 for what the kind cannot
+// do, 500 for the rest.
 type control struct {
 	shared *devmongo.Server
 	log    *slog.Logger
@@ -177,15 +178,19 @@ func periodOf(r *http.Request) (time.Duration, error) {
 	}
 	n, err := strconv.Atoi(r.FormValue("seconds"))
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("seconds: not a whole number above zero: %q", r.FormValue("seconds"))
+		return 0, fmt.Errorf("%w: %q", errBadPeriod, r.FormValue("seconds"))
 	}
 	return time.Duration(n) * time.Second, nil
 }
+
+var errBadPeriod = errors.New("seconds: not a whole number above zero")
 
 func answer(w http.ResponseWriter, body *started, err error) {
 	switch {
 	case errors.Is(err, errUnknownServer):
 		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, errBadPeriod):
+		http.Error(w, err.Error(), http.StatusBadRequest)
 	case errors.Is(err, errors.ErrUnsupported):
 		http.Error(w, err.Error(), http.StatusNotImplemented)
 	case err != nil:

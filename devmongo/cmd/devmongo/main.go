@@ -1,7 +1,7 @@
 // Command devmongo finds or starts a MongoDB server and hands it to a program.
 //
 //	devmongo exec [--kind K] -- command args…   runs the command with MONGODB_URI set
-//	devmongo serve [--kind K] [--dir D]         prints the URI and runs until a signal
+//	devmongo serve [--kind K] [--port N]        prints the URI and runs until a signal
 //	devmongo which                              lists the kinds and whether this machine has them
 //
 // What exec gives its command besides MONGODB_URI: MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can
@@ -27,7 +27,7 @@ func main() {
 }
 
 const usage = `usage: devmongo exec [--kind K] [-v] -- command args…
-       devmongo serve [--kind K] [--dir D] [--auth] [-v]
+       devmongo serve [--kind K] [--port N] [--dir D] [--auth] [-v]
        devmongo which
 kinds: external, mongod, secantus, docker, ferretdb; the first that can be had, unless one is named
 `
@@ -54,6 +54,7 @@ func run(args []string) int {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	var (
 		kind    = flags.String("kind", "", "")
+		port    = flags.Int("port", 0, "")
 		dir     = flags.String("dir", "", "")
 		auth    = flags.Bool("auth", false, "")
 		verbose = flags.Bool("v", false, "")
@@ -69,7 +70,12 @@ func run(args []string) int {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	opts := []devmongo.Option{devmongo.WithKind(devmongo.Kind(*kind)), devmongo.WithDir(*dir), devmongo.WithLogger(log)}
+	opts := []devmongo.Option{
+		devmongo.WithKind(devmongo.Kind(*kind)),
+		devmongo.WithPort(*port),
+		devmongo.WithDir(*dir),
+		devmongo.WithLogger(log),
+	}
 	if *auth {
 		opts = append(opts, devmongo.WithAuth())
 	}
