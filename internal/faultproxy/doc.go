@@ -42,6 +42,10 @@
 // ([Proxy.DirectURI]). The other members of a larger set keep their addresses; to
 // meet them as well use DirectURI.
 //
+// topologyVersion is taken out of hello, so that drivers poll the server instead of
+// listening to a stream: rules then apply to every hello, and a driver told "not
+// primary" looks again at once.
+//
 // # What it does not understand
 //
 // OP_MSG is understood with its document sequences, checksum, moreToCome and

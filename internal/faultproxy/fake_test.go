@@ -25,7 +25,7 @@ type fake struct {
 	seen    []bson.Raw
 }
 
-func startFake(t *testing.T) *fake {
+func startFake(t testing.TB) *fake {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,8 +12,11 @@ func isHello(name string) bool {
 }
 
 // readdressed returns the reply to a hello with the proxy in the place of the
-// server it stands for, so that discovery leads back here, and without the
-// compressors on offer, so that every command can be read.
+// server it stands for, so that discovery leads back here, without the
+// compressors on offer, so that every command can be read, and without
+// topologyVersion, so that the driver polls: one that listens to a stream of hellos
+// instead would learn from a made-up "not primary" that its primary is gone and wait
+// for news of another, which no real election follows with.
 func (p *Proxy) readdressed(m *message) *message {
 	me, _ := m.body.Lookup("me").StringValueOK()
 	members := slices.Concat(addresses(m.body.Lookup("hosts")), addresses(m.body.Lookup("passives")))
@@ -42,7 +45,7 @@ func (p *Proxy) readdressed(m *message) *message {
 				reply[i].Value = list
 			}
 		}
-		return without(reply, "compression")
+		return without(without(reply, "compression"), "topologyVersion")
 	})
 }
 
