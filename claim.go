@@ -159,7 +159,7 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
 		c.mu.Lock()
 		delete(c.unknown, claim)
 		c.mu.Unlock()
-		c.freed(claim.Key, true)
+		c.freed(claim.Key)
 	}
 	c.spawn(loop)
 }

@@ -41,6 +41,8 @@ type Lease struct {
 	failing  bool // the last renewal failed
 	release  release
 
+	prev, next *Lease // in the client's list; protected by Client.mu
+
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
 
@@ -75,8 +77,8 @@ func (l *Lease) start() error {
 		_, l.endHold = c.observe(l.values, OpHold, l.key)
 	}
 	c.mu.Lock()
-	c.leases[l] = struct{}{}
-	c.held[l.key] = l
+	c.enlist(l)
+	c.queueOf(l.key).holder = l
 	closed := c.drained
 	c.mu.Unlock()
 	switch {
@@ -278,10 +280,12 @@ func (l *Lease) end(cause error) bool {
 	if l.done != nil {
 		close(l.done)
 	}
+	contexts := l.revoke(cause)
 	l.mu.Unlock()
-
+	for lc := range contexts {
+		lc.cancel(cause)
+	}
 	l.client.keeper.remove(l)
-	l.cancelContexts(cause)
 	if l.endHold != nil {
 		l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
 	}

@@ -16,10 +16,12 @@ const (
 	wordLeast = 3 * time.Minute
 )
 
-// A queue is the waiters of one client for one key, in order of arrival. Only the
-// head talks to the store, and not even it while this client itself holds the
-// key. Protected by Client.mu.
+// A queue is the waiters of one client for one key, in order of arrival, and this
+// client's own lease on it. Only the head talks to the store, and not even it
+// while the client itself holds the key. Protected by Client.mu.
 type queue struct {
+	key        string
+	holder     *Lease // the newest lease of this client, until it is settled
 	head, tail *waiter
 	woken      bool          // a wake-up came; latched for the key, so that a head which leaves does not eat it
 	lookAt     time.Time     // when the head asks again without a wake-up
@@ -40,6 +42,7 @@ type waiter struct {
 	terms    terms
 	patience time.Time // MaxWait after the call; zero: none
 
+	queue      *queue
 	prev, next *waiter
 	nudge      chan struct{} // of capacity 1: look again at what to do
 	lease      *Lease        // handed over to it
@@ -90,32 +93,51 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 func (c *Client) join(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
-	if q == nil {
-		if q = c.spare; q == nil {
-			q = new(queue)
-		}
-		c.spare = nil
-		*q = queue{head: w, tail: w, woken: true}
-		c.queues[w.key] = q
+	q := c.queueOf(w.key)
+	c.waiting++
+	w.queue = q
+	if q.head == nil {
+		q.head, q.tail, q.woken = w, w, true
 		return
 	}
 	w.prev, q.tail.next, q.tail = q.tail, w, w
 	w.refused = true // behind others of this process
 }
 
+// queueOf is the key's queue, a new one if need be. With c.mu held.
+func (c *Client) queueOf(key string) *queue {
+	q := c.queues[key]
+	if q == nil {
+		if q = c.spare; q == nil {
+			q = new(queue)
+		}
+		c.spare = nil
+		*q = queue{key: key}
+		c.queues[key] = q
+	}
+	return q
+}
+
+// tidy drops a queue that nobody is in. With c.mu held.
+func (c *Client) tidy(q *queue) {
+	if q.head == nil && q.holder == nil {
+		delete(c.queues, q.key)
+		c.spare = q
+	}
+}
+
 // next decides what w does.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
+	q := w.queue
 	switch {
 	case w.lease != nil:
-		c.unlink(q, w)
+		c.unlink(w)
 		return move{lease: w.lease}
 	case q.head != w:
 		return w.sleepUntil(time.Time{})
-	case c.held[w.key] != nil:
+	case q.holder != nil:
 		w.refused = true
 		return w.sleepUntil(time.Time{})
 	}
@@ -146,7 +168,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.asking = false
-	q := c.queues[w.key]
+	q := w.queue
 	var held *store.HeldError
 	switch {
 	case lease != nil:
@@ -221,17 +243,16 @@ func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
 	w.gone = true
 	if lease == nil {
 		lease = w.lease
 	}
 	if lease != nil {
-		c.unlink(q, w)
+		c.unlink(w)
 		return lease, nil
 	}
-	status := c.statusOf(q, w.key)
-	c.unlink(q, w)
+	status := w.queue.status()
+	c.unlink(w)
 	return nil, w.gaveUp(status, err)
 }
 
@@ -256,15 +277,15 @@ func (w *waiter) gaveUp(status store.Status, err error) error {
 	return fmt.Errorf("mongolock: acquire %q: %w: %w", w.key, err, held)
 }
 
-// statusOf is what is known of who holds the key. With c.mu held.
-func (c *Client) statusOf(q *queue, key string) store.Status {
-	if l := c.held[key]; l != nil {
-		return l.status()
-	}
-	if q.seen != nil {
+// status is what is known of who holds the key. With Client.mu held.
+func (q *queue) status() store.Status {
+	switch {
+	case q.holder != nil:
+		return q.holder.status()
+	case q.seen != nil:
 		return *q.seen
 	}
-	return store.Status{Key: key, Mode: store.Exclusive}
+	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
 
 // status is this lease as a store would show it, reckoned from its grant.
@@ -282,7 +303,9 @@ func (l *Lease) status() store.Status {
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.
-func (c *Client) unlink(q *queue, w *waiter) {
+func (c *Client) unlink(w *waiter) {
+	q := w.queue
+	c.waiting--
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
@@ -295,8 +318,8 @@ func (c *Client) unlink(q *queue, w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		delete(c.queues, w.key)
-		c.spare = q
+		*q = queue{key: q.key, holder: q.holder} // the next to wait begins anew
+		c.tidy(q)
 		c.watch.idle()
 		return
 	}
@@ -330,7 +353,7 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 
 // wake makes the head look at the key again. With c.mu held.
 func (c *Client) wake(key string) {
-	if q := c.queues[key]; q != nil {
+	if q := c.queues[key]; q != nil && q.head != nil {
 		q.woken = true
 		q.head.poke()
 	}
@@ -352,14 +375,14 @@ func (c *Client) leaveToOthers(key string) {
 	c.shy[key] = now.Add(shyTime)
 }
 
-// freed tells those who wait that the key may be free: here, and by the feed in
-// other processes if one of them left word.
-func (c *Client) freed(key string, announce bool) {
+// freed tells those who wait that the key may be free: here, and in other
+// processes by the feed.
+func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
 	feed := c.watch.feed
 	c.mu.Unlock()
-	if !announce || feed == nil {
+	if feed == nil {
 		return
 	}
 	c.spawn(func() {

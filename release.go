@@ -39,7 +39,9 @@ func (l *Lease) Release() error {
 		l.end(ErrReleased) // first of all: whoever still trusts it must know before the next one can
 	}
 	err := l.giveBack()
-	l.end(ErrReleased)
+	if knob.DoneAfterTransfer {
+		l.end(ErrReleased)
+	}
 	return err
 }
 
@@ -113,7 +115,7 @@ func (l *Lease) retry() {
 		if over {
 			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
 			l.settle(l.verdict())
-			l.client.freed(l.key, true)
+			l.client.freed(l.key)
 			return
 		}
 		_ = l.giveBack()
@@ -148,7 +150,7 @@ func (l *Lease) attempt() error {
 		err = &fault{op: "release", key: l.key, err: err}
 	default:
 		if unknown { // it may have been applied, and then the word of those who wait is gone with it
-			l.client.freed(l.key, true)
+			l.client.freed(l.key)
 		}
 		return failed("release", l.key, err)
 	}
@@ -156,7 +158,9 @@ func (l *Lease) attempt() error {
 	if wanted {
 		l.client.leaveToOthers(l.key)
 	}
-	l.client.freed(l.key, wanted || tried)
+	if wanted || tried {
+		l.client.freed(l.key)
+	}
 	return err
 }
 
@@ -183,12 +187,12 @@ func (l *Lease) settle(err error) {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.leases, l)
-	if c.held[l.key] == l {
-		delete(c.held, l.key)
+	c.delist(l)
+	if q := c.queues[l.key]; q != nil && q.holder == l {
+		q.holder = nil
 		c.wake(l.key)
+		c.tidy(q)
 	}
-	c.checkEmpty()
 }
 
 // afterLoss plans the giving back of a lease that ended on its own. Its holder
@@ -235,7 +239,8 @@ func (l *Lease) keep() time.Duration {
 func (l *Lease) successor() *waiter {
 	c := l.client
 	c.mu.Lock()
-	waited := c.queues[l.key] != nil
+	q := c.queues[l.key]
+	waited := q != nil && q.head != nil
 	c.mu.Unlock()
 	if !waited {
 		return nil
@@ -249,8 +254,8 @@ func (l *Lease) successor() *waiter {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.key]
-	if q == nil || c.held[l.key] != l || q.head.asking {
+	q = c.queues[l.key]
+	if q == nil || q.holder != l || q.head == nil || q.head.asking {
 		return nil
 	}
 	if !wanted {

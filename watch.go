@@ -60,7 +60,7 @@ func (w *watch) begin(anew bool) {
 
 // idle plans the end of the feed when nobody waits any more. With c.mu held.
 func (w *watch) idle() {
-	if !w.running || len(w.client.queues) > 0 || w.stopped {
+	if !w.running || w.client.waiting > 0 || w.stopped {
 		return
 	}
 	if w.closing == nil {
@@ -73,7 +73,7 @@ func (w *watch) idle() {
 func (w *watch) endIfIdle() {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	if w.running && len(w.client.queues) == 0 {
+	if w.running && w.client.waiting == 0 {
 		w.cancel()
 	}
 }
@@ -107,7 +107,7 @@ func (w *watch) listen(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			w.running = false
-			if len(c.queues) > 0 { // somebody came as it went
+			if c.waiting > 0 { // somebody came as it went
 				w.begin(true)
 			}
 			c.mu.Unlock()
@@ -185,7 +185,7 @@ func (w *watch) look() {
 	}
 	var keys []string
 	for key, q := range c.queues {
-		if c.held[key] == nil && q.seen != nil && !q.head.asking {
+		if q.holder == nil && q.head != nil && q.seen != nil && !q.head.asking {
 			keys = append(keys, key)
 		}
 	}
@@ -204,7 +204,7 @@ func (w *watch) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.polling = false
-	if w.live || len(c.queues) == 0 {
+	if w.live || c.waiting == 0 {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
@@ -224,7 +224,7 @@ func (w *watch) looked(all []store.Status) (free bool) {
 	for i := range all {
 		q := c.queues[all[i].Key]
 		switch {
-		case q == nil || q.head.asking:
+		case q == nil || q.head == nil || q.head.asking:
 		case all[i].Free():
 			free = true
 			c.wake(all[i].Key)
