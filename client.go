@@ -109,11 +109,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key)
-	w := &waiter{ctx: ctx, key: key, terms: t}
-	if t.maxWait > 0 {
-		w.patience = time.Now().Add(t.maxWait)
-	}
-	lease, err := how(c, w)
+	lease, err := how(c, &waiter{ctx: ctx, key: key, terms: t})
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1

@@ -323,7 +323,7 @@ func TestManyRenewalsAtOnceGoOneByOne(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if l.Remaining() < 28*time.Second || b.count("renew") != 51 {
+		if l.Remaining() < 28*time.Second || b.count("renew") < 50 || b.count("renew") > 51 {
 			t.Errorf("%v left after %d renewals", l.Remaining(), b.count("renew"))
 		}
 	})

@@ -271,6 +271,9 @@ func (l *Lease) end(cause error) bool {
 		return false
 	}
 	l.err = cause
+	if errors.Is(cause, ErrLost) {
+		l.release.notBefore = time.Now().Add(l.timeToStop()) // Close looks at it from now on
+	}
 	if l.timer != nil {
 		l.timer.Stop()
 	}

@@ -61,6 +61,9 @@ type move struct {
 
 // await is Acquire: it stands in the queue until it has the key, or leaves.
 func (c *Client) await(w *waiter) (lease *Lease, err error) {
+	if w.terms.maxWait > 0 {
+		w.patience = time.Now().Add(w.terms.maxWait)
+	}
 	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
@@ -139,6 +142,7 @@ func (c *Client) next(w *waiter) move {
 		return w.sleepUntil(time.Time{})
 	}
 	if shy, ok := c.shy[w.key]; ok && time.Now().Before(shy) {
+		w.refused = true // as good as: it is left to others
 		return w.sleepUntil(shy)
 	}
 	if q.woken || !time.Now().Before(q.lookAt) {
@@ -175,6 +179,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 		c.refused(q, held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
+		q.woken = true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}
 	if q.faults == nil {
@@ -214,16 +219,16 @@ func (c *Client) sleep(w *waiter, until time.Time) error {
 	case <-w.nudge:
 	case <-wake:
 	case <-giveUp:
-		return errPatience
+		return &abandoned{errPatience}
 	case <-w.ctx.Done():
 		return &abandoned{contextError(w.ctx)}
 	case <-c.draining:
-		return ErrClosed
+		return &abandoned{ErrClosed}
 	}
 	return nil
 }
 
-var errPatience = errors.New("mongolock: MaxWait is over")
+var errPatience = errors.New("MaxWait is over")
 
 func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 	if t.IsZero() {
@@ -251,23 +256,25 @@ func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	return nil, w.gaveUp(status, err)
 }
 
-// gaveUp is the error of a waiter that leaves without the key.
+// gaveUp is the error of a waiter that leaves without the key. It says that the
+// key is held only if w knows.
 func (w *waiter) gaveUp(status store.Status, err error) error {
-	held := &HeldError{Status: status}
-	over := errors.As(err, new(*abandoned))
-	switch {
-	case err == errPatience && w.fault == nil: //nolint:errorlint // ours, never wrapped
-		return held
-	case err == errPatience: //nolint:errorlint // ours, never wrapped
-		return fmt.Errorf("%w; last fault: %w", held, w.fault)
-	case over && w.refused && w.fault != nil:
-		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
-	case over && w.refused:
-		return fmt.Errorf("mongolock: acquire %q: %w: %w", w.key, err, held)
-	case over, errors.Is(err, ErrClosed):
-		return &fault{op: "acquire", key: w.key, err: err}
+	if !errors.As(err, new(*abandoned)) {
+		return failed("acquire", w.key, err)
 	}
-	return failed("acquire", w.key, err)
+	held := &HeldError{Status: status}
+	patience := errors.Is(err, errPatience)
+	switch {
+	case errors.Is(err, ErrClosed), !w.refused:
+		return &fault{op: "acquire", key: w.key, err: err}
+	case patience && w.fault == nil:
+		return held
+	case patience:
+		return fmt.Errorf("%w; last fault: %w", held, w.fault)
+	case w.fault != nil:
+		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
+	}
+	return fmt.Errorf("mongolock: acquire %q: %w: %w", w.key, err, held)
 }
 
 // status is what is known of who holds the key. With Client.mu held.

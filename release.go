@@ -124,12 +124,13 @@ func (l *Lease) retry() {
 
 // attempt hands the lease over to a waiter of this process, or removes it.
 func (l *Lease) attempt() error {
+	until := time.Now().Add(releaseBound) // for both, if it takes both
 	if w := l.successor(); w != nil {
-		if done, err := l.handOver(w); done {
+		if done, err := l.handOver(w, until); done {
 			return err
 		}
 	}
-	ctx := l.client.within(l.values, releaseBound)
+	ctx := l.client.bound(l.values, until)
 	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
 	ctx.end()
 
@@ -201,16 +202,19 @@ func (l *Lease) afterLoss(cause error) {
 		l.settle(&fault{op: "release", key: l.key, err: cause})
 		return
 	}
-	wait := l.margin
-	if knob.GiveBackAtDeadline {
-		wait = 0
-	}
 	l.mu.Lock()
-	l.release.notBefore = time.Now().Add(wait)
 	if !l.release.settled {
-		l.release.timer = time.AfterFunc(wait, l.giveBackInBackground)
+		l.release.timer = time.AfterFunc(time.Until(l.release.notBefore), l.giveBackInBackground)
 	}
 	l.mu.Unlock()
+}
+
+// timeToStop is what the holder of a lost lease gets before it is given back.
+func (l *Lease) timeToStop() time.Duration {
+	if knob.GiveBackAtDeadline {
+		return 0
+	}
+	return l.margin
 }
 
 // untilGiveBack is how long Close has to wait before it may give the lease back.
@@ -270,12 +274,12 @@ func (l *Lease) successor() *waiter {
 
 // handOver puts w's claim in the place of this lease, in one step. Not done means
 // that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter) (done bool, err error) {
+func (l *Lease) handOver(w *waiter, until time.Time) (done bool, err error) {
 	c := l.client
 	_, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent := time.Now()
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, releaseBound)))
+	ctx := c.bound(w.ctx, earlier(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, l.ref, claim)
 	ctx.end()
 	next, err := c.settle(w, claim, &l.ref, sent, grant, err)
