@@ -134,6 +134,14 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Status, error]
 }
 
+// Prompt marks a store whose calls never block, as one in memory may. The engine
+// then spares itself the goroutine that lets a caller go whose context ends while
+// a claim is on its way.
+type Prompt interface {
+	Store
+	AnswersAtOnce()
+}
+
 // A Notice is a hint that a key may be worth a look. Lost, late or doubled it
 // costs time, never safety. Unknown topics and kinds are ignored; all empty, it
 // says: look at everything.

@@ -1,0 +1,104 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// Break takes a key from its holders, for an operator who knows better. It marks
+// them, so that their next renewal ends their leases with ErrBroken and the
+// reason; then it waits until they gave up, ran out, or grace is over, and removes
+// what is left. Only a grace of a third of their TTL and a margin, or more, makes
+// sure that they are told before the key is free. With a negative grace nothing is
+// removed: the key stays taken until the holders give up or run out.
+//
+// It returns the holders that it marked. When ctx ends before grace is over they
+// stay marked and the error says so.
+func (c *Client) Break(ctx context.Context, key, reason string, grace time.Duration) ([]Holder, error) {
+	if err := checkText("reason", reason, 1, maxNote); err != nil {
+		return nil, err
+	}
+	status, err := c.Inspect(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var marked []Holder
+	var errs []error
+	for _, h := range status.Holders {
+		if !status.Live(h) {
+			continue
+		}
+		err := c.mark(ctx, refTo(status, h), reason, false)
+		if err == nil {
+			h.Broken = reason
+			marked = append(marked, h)
+		} else if !errors.Is(err, store.ErrGone) {
+			errs = append(errs, err)
+		}
+	}
+	if grace < 0 || len(marked) == 0 {
+		return marked, errors.Join(errs...)
+	}
+	if err := c.awaitGone(ctx, key, marked, grace); err != nil {
+		return marked, errors.Join(append(errs, err)...)
+	}
+	for _, h := range marked {
+		if err := c.mark(ctx, refTo(status, h), reason, true); err != nil && !errors.Is(err, store.ErrGone) {
+			errs = append(errs, err)
+		}
+	}
+	c.freed(key, true)
+	return marked, errors.Join(errs...)
+}
+
+func refTo(s Status, h Holder) store.Ref { return store.Ref{Key: s.Key, ID: h.ID, Mode: s.Mode} }
+
+func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) error {
+	if !c.enter() {
+		return &fault{op: "break", key: r.Key, err: ErrClosed}
+	}
+	defer c.background.Done()
+	call := c.within(ctx, releaseBound)
+	defer call.end()
+	if err := c.store.Break(call, r, reason, now); err != nil {
+		return failed("break", r.Key, err)
+	}
+	return nil
+}
+
+// awaitGone waits until none of the holders is live, or grace is over.
+func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, grace time.Duration) error {
+	over := time.NewTimer(grace)
+	defer over.Stop()
+	look := time.NewTicker(max(min(grace/8, pollMost), time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case <-over.C:
+			return nil
+		case <-c.draining:
+			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", ErrClosed)}
+		case <-ctx.Done():
+			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", contextError(ctx))}
+		case <-look.C:
+		}
+		status, err := c.Inspect(ctx, key)
+		if err == nil && !anyLive(status, marked) {
+			return nil // a fault is no answer: go on until grace is over
+		}
+	}
+}
+
+func anyLive(s Status, marked []Holder) bool {
+	for _, h := range s.Holders {
+		if s.Live(h) && slices.ContainsFunc(marked, func(m Holder) bool { return m.ID == h.ID }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package mongolock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/store"
+)
+
+// errLate is a grant whose reply took longer than the lease it granted.
+var errLate = errors.New("granted too late to be of use, given back")
+
+// try is TryAcquire: one claim, and one more if the key was free by the time the
+// refusal was explained.
+func (c *Client) try(w *waiter) (*Lease, error) {
+	lease, err := c.send(w, 0)
+	var held *store.HeldError
+	if errors.As(err, &held) && held.Free() {
+		lease, err = c.send(w, 0)
+	}
+	if err != nil {
+		return nil, failed("acquire", w.key, err)
+	}
+	return lease, nil
+}
+
+// An exchange decides which of two got there first: the reply of a claim, or the
+// end of its caller's context.
+type exchange struct {
+	over  atomic.Bool
+	reply chan struct{}
+	lease *Lease
+	err   error
+}
+
+// send makes one claim, under an ID of its own, and returns when it is answered
+// or the caller's context is over. In the latter case the claim goes on, and if
+// it is granted the lease is given back.
+func (c *Client) send(w *waiter, want time.Duration) (*Lease, error) {
+	if !c.enter() {
+		return nil, ErrClosed
+	}
+	if c.prompt || w.ctx.Done() == nil {
+		defer c.background.Done()
+		return c.claim(w, want)
+	}
+	return c.apart(w, func() (*Lease, error) { return c.claim(w, want) })
+}
+
+// apart runs a claim on a goroutine of its own, which was entered already, and
+// lets the caller go when its context is over.
+func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) {
+	x := &exchange{reply: make(chan struct{})}
+	go func() {
+		defer c.background.Done()
+		x.lease, x.err = claim()
+		if x.over.CompareAndSwap(false, true) {
+			close(x.reply)
+		} else if x.lease != nil {
+			x.lease.end(ErrReleased)
+			x.lease.giveBackInBackground()
+		}
+	}()
+	select {
+	case <-x.reply:
+	case <-w.ctx.Done():
+		if x.over.CompareAndSwap(false, true) {
+			return nil, &abandoned{contextError(w.ctx)}
+		}
+		<-x.reply
+	}
+	return x.lease, x.err
+}
+
+// abandoned marks the end of the caller's context while a claim was on its way.
+type abandoned struct{ err error }
+
+func (a *abandoned) Error() string { return a.err.Error() }
+func (a *abandoned) Unwrap() error { return a.err }
+
+func (c *Client) claim(w *waiter, want time.Duration) (*Lease, error) {
+	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	claim.Want = want
+	sent := time.Now() // trust starts here: whatever the reply takes, it counts
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	grant, err := c.store.Acquire(ctx, claim)
+	ctx.end()
+	return c.settle(w, claim, nil, sent, grant, err)
+}
+
+func (c *Client) newID() string {
+	if knob.OneID {
+		return "ONE-ID-FOR-ALL-" + c.owner
+	}
+	return rand.Text()
+}
+
+// settle makes a lease of a claim's answer, or sees to it that nothing of the
+// claim is left behind. from is the acquisition that a hand-over named.
+func (c *Client) settle(w *waiter, claim store.Claim, from *store.Ref, sent time.Time, g store.Grant, err error) (*Lease, error) {
+	if knob.DeadlineFromReply {
+		sent = time.Now()
+	}
+	if err != nil {
+		if !certain(err) {
+			c.undo(claim.Ref, from, time.Now().Add(drifted(claim.TTL)))
+		}
+		return nil, err
+	}
+	l := c.newLease(w, claim, sent, g)
+	if !l.start() {
+		return nil, joinUnknown(errLate)
+	}
+	return l, nil
+}
+
+func joinUnknown(err error) error { return errors.Join(err, ErrOutcomeUnknown) }
+
+// drifted is how long d of the store's may last on a clock that runs as wrong as
+// we allow for.
+func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
+
+// undo cleans up after a claim of unknown outcome, in the background, until the
+// store says that it is settled or what it may have granted has run out.
+func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
+	if knob.UnknownIsNotHeld {
+		return
+	}
+	c.mu.Lock()
+	c.unknown[claim] = struct{}{}
+	c.mu.Unlock()
+	loop := func() {
+		if !c.undone(claim, from, until) {
+			return // torn down: Close names it
+		}
+		c.mu.Lock()
+		delete(c.unknown, claim)
+		c.mu.Unlock()
+		c.freed(claim.Key, true)
+	}
+	c.spawn(loop)
+}
+
+func (c *Client) undone(claim store.Ref, from *store.Ref, until time.Time) bool {
+	for pause := backoff(10*time.Millisecond, 5*time.Second); ; {
+		ctx := c.within(context.Background(), min(maxCall, max(time.Until(until), time.Second)))
+		settled, err := c.store.Undo(ctx, claim, from)
+		ctx.end()
+		if settled || verdict(err) {
+			return true
+		}
+		if !time.Now().Before(until) {
+			c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", claim.Key, "error", err)
+			return true
+		}
+		if !c.pause(min(pause(), max(time.Until(until), time.Millisecond))) {
+			return false
+		}
+	}
+}
+
+// backoff yields pauses that double from least to most, each jittered by a fifth
+// so that clients which failed together do not come back together.
+func backoff(least, most time.Duration) func() time.Duration {
+	next := least
+	return func() time.Duration {
+		d := next
+		next = min(2*next, most)
+		return jittered(d)
+	}
+}
+
+func jittered(d time.Duration) time.Duration {
+	return d + time.Duration((jitter()-0.5)*0.4*math.Abs(float64(d)))
+}

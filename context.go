@@ -1,0 +1,62 @@
+package mongolock
+
+import "context"
+
+// A leaseContext is a parent's context that the lease's end cancels too.
+type leaseContext struct {
+	context.Context
+	lease  *Lease
+	cancel context.CancelCauseFunc
+}
+
+// Context is parent, also cancelled when the lease ends; context.Cause tells why.
+// Its own Err looks at the clock first, so that a process that was stopped past
+// its lease learns at once; contexts derived from it learn when the timer fires.
+func (l *Lease) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	lc := &leaseContext{Context: ctx, lease: l, cancel: cancel}
+	_ = l.Err() // a lease that ran out ends now, not when its timer fires
+	l.mu.Lock()
+	revoked := l.revoked
+	if revoked == nil {
+		if l.contexts == nil {
+			l.contexts = make(map[*leaseContext]struct{})
+		}
+		l.contexts[lc] = struct{}{}
+	}
+	l.mu.Unlock()
+	if revoked != nil {
+		cancel(revoked)
+		return lc
+	}
+	if parent.Done() != nil {
+		context.AfterFunc(ctx, func() { // a context per job must not pile up on a long lease
+			l.mu.Lock()
+			delete(l.contexts, lc)
+			l.mu.Unlock()
+		})
+	}
+	return lc
+}
+
+// Err looks at the lease's clock before it answers.
+func (lc *leaseContext) Err() error {
+	if err := lc.lease.Err(); err != nil {
+		lc.cancel(err) // whoever ended it may be on the way here only now
+	}
+	return lc.Context.Err()
+}
+
+// cancelContexts ends the contexts made so far and, at birth, those yet to come.
+func (l *Lease) cancelContexts(cause error) {
+	l.mu.Lock()
+	if l.revoked == nil {
+		l.revoked = cause
+	}
+	contexts := l.contexts
+	l.contexts = nil
+	l.mu.Unlock()
+	for lc := range contexts {
+		lc.cancel(cause)
+	}
+}

@@ -1,0 +1,300 @@
+package mongolock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// The keeper renews what is due. Leases whose TTLs lie within a factor of two
+// make a group with a schedule and a timer of its own: a slow call on behalf of
+// long leases must not cost the short ones theirs. Between renewals there is no
+// goroutine at all.
+type keeper struct {
+	client *Client
+
+	mu      sync.Mutex // protects what follows and every lease's slot; never held across a store call
+	groups  map[int]*group
+	stopped bool
+}
+
+type group struct {
+	keeper *keeper
+	least  time.Duration // the shortest TTL the group may have
+	due    schedule
+	timer  *time.Timer
+	armed  time.Time // when the timer fires; zero if it does not
+}
+
+// A slot is a lease's place in its group's schedule.
+type slot struct {
+	due   time.Time
+	index int
+}
+
+const unscheduled = -1
+
+func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) }
+
+// add plans a renewal of l at due.
+func (k *keeper) add(l *Lease, due time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped || l.slot.index != unscheduled {
+		return
+	}
+	n := groupOf(l.terms.ttl)
+	g := k.groups[n]
+	if g == nil {
+		if k.groups == nil {
+			k.groups = make(map[int]*group)
+		}
+		g = &group{keeper: k, least: 1 << (n - 1)}
+		k.groups[n] = g
+	}
+	l.slot.due = due
+	heap.Push(&g.due, l)
+	g.arm()
+}
+
+// remove forgets l. The timer is left alone: if it finds nothing due it sleeps on.
+func (k *keeper) remove(l *Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.slot.index != unscheduled {
+		heap.Remove(&k.groups[groupOf(l.terms.ttl)].due, l.slot.index)
+	}
+}
+
+// stop plans nothing more.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = true
+	for _, g := range k.groups {
+		g.timer.Stop()
+	}
+}
+
+// arm sets the timer to the first renewal due, unless it fires sooner already.
+// With keeper.mu held.
+func (g *group) arm() {
+	if len(g.due) == 0 || g.keeper.stopped {
+		return
+	}
+	first := g.due[0].slot.due
+	if !g.armed.IsZero() && !first.Before(g.armed) {
+		return
+	}
+	g.armed = first
+	if g.timer == nil {
+		g.timer = time.AfterFunc(time.Until(first), g.round)
+	} else {
+		g.timer.Reset(time.Until(first))
+	}
+}
+
+// round renews all that is due within a sixth of the TTL, so that leases granted
+// around the same time come to be renewed together.
+func (g *group) round() {
+	c := g.keeper.client
+	if !c.enter() {
+		return
+	}
+	defer c.background.Done()
+	due := g.take(time.Now())
+	for len(due) > batchSize {
+		batch := due[:batchSize]
+		due = due[batchSize:]
+		c.spawn(func() { g.keeper.renew(batch) })
+	}
+	g.keeper.renew(due)
+}
+
+func (g *group) take(now time.Time) []*Lease {
+	k := g.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g.armed = time.Time{}
+	var due []*Lease
+	if len(g.due) > 0 && !g.due[0].slot.due.After(now) {
+		for len(g.due) > 0 && !g.due[0].slot.due.After(now.Add(g.least/6)) {
+			l := heap.Pop(&g.due).(*Lease)
+			if mine, _ := l.beginRenewal(); mine {
+				due = append(due, l)
+			} // else it ended, or plans its next renewal when the one under way is answered
+		}
+	}
+	g.arm()
+	return due
+}
+
+// renew sends one renewal for all of batch, each of which beginRenewal gave to
+// the caller, and takes in the answers. Nil is an answer in time.
+func (k *keeper) renew(batch []*Lease) []error {
+	if len(batch) == 0 {
+		return nil
+	}
+	c := k.client
+	request := make([]store.Renewal, len(batch))
+	bound, last := batch[0].terms.ttl, time.Time{}
+	for i, l := range batch {
+		request[i] = store.Renewal{Ref: l.ref, TTL: l.terms.ttl}
+		bound = min(bound, l.terms.ttl)
+		if end := l.trustedUntil(); end.After(last) {
+			last = end
+		}
+	}
+	key, values := "", context.Background()
+	if len(batch) == 1 {
+		key, values = batch[0].key, batch[0].values
+	}
+	values, end := c.observe(values, OpRenew, key)
+	sent := time.Now()
+	ctx := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
+	answers := c.store.Renew(ctx, request)
+	ctx.end()
+
+	errs := make([]error, len(batch))
+	out := Outcome{}
+	for i, l := range batch {
+		if errs[i] = l.renewed(sent, answers[i]); errs[i] == nil {
+			out.Count++
+		}
+	}
+	out.Err = errors.Join(errs...)
+	end(out)
+	return errs
+}
+
+func (l *Lease) trustedUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// beginRenewal makes the caller the one to renew the lease. Otherwise it returns
+// a channel that closes when the renewal under way is over, or nil if the lease is.
+func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return false, nil
+	case l.renewing != nil:
+		return false, l.renewing
+	}
+	l.renewing = make(chan struct{})
+	l.watchDeadline(time.Until(l.deadline))
+	return true, nil
+}
+
+// renewed takes in the answer to a renewal sent at sent. A reply after the
+// deadline moves nothing: the holder was told, or is about to be.
+func (l *Lease) renewed(sent time.Time, answer store.Renewed) error {
+	now := time.Now()
+	l.mu.Lock()
+	close(l.renewing)
+	l.renewing = nil
+	l.until = now.Add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
+	over := l.err == nil && l.over(now)
+	if l.err == nil && !over && answer.Err == nil {
+		l.extend(sent.Add(answer.Left - l.margin))
+	}
+	first := answer.Err != nil && !l.failing
+	l.failing = answer.Err != nil
+	l.mu.Unlock()
+	if over {
+		l.expire()
+	}
+	if err := l.Err(); err != nil {
+		return &fault{op: "renew", key: l.key, err: err}
+	}
+	return l.heed(answer, first, now)
+}
+
+// extend moves the deadline, never back. With l.mu held.
+func (l *Lease) extend(deadline time.Time) {
+	if !l.maxEnd.IsZero() {
+		deadline = earlier(deadline, l.maxEnd)
+	}
+	if deadline.After(l.deadline) {
+		l.deadline = deadline
+	}
+}
+
+// heed ends the lease if the answer says so, or plans its next renewal.
+func (l *Lease) heed(answer store.Renewed, first bool, now time.Time) error {
+	var broken *store.BrokenError
+	switch {
+	case answer.Err == nil:
+		l.renewAt(now.Add(l.nextRenewal(answer.Left)))
+		return nil
+	case errors.As(answer.Err, &broken):
+		l.end(fmt.Errorf("%w: %s", ErrBroken, broken.Reason))
+	case errors.Is(answer.Err, store.ErrGone):
+		l.end(errGone)
+	case verdict(answer.Err):
+		l.end(fmt.Errorf("%w: %w", errGone, answer.Err))
+	default:
+		if first {
+			l.client.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answer.Err)
+		}
+		l.renewAt(now.Add(jittered(l.retryPause())))
+		return &fault{op: "renew", key: l.key, err: answer.Err}
+	}
+	return &fault{op: "renew", key: l.key, err: l.Err()}
+}
+
+// nextRenewal is a third of the TTL away, or soon if the answer was so slow that
+// less than half of it is left.
+func (l *Lease) nextRenewal(left time.Duration) time.Duration {
+	if left < l.terms.ttl/2 {
+		return l.retryPause()
+	}
+	return l.terms.ttl / 3
+}
+
+func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }
+
+func (l *Lease) renewAt(due time.Time) {
+	if l.terms.noRenewal {
+		return
+	}
+	l.client.keeper.remove(l) // a call of Renew came between: count from here
+	l.client.keeper.add(l, due)
+	if l.Err() != nil {
+		l.client.keeper.remove(l)
+	}
+}
+
+// schedule is a heap of leases, the first due on top.
+type schedule []*Lease
+
+func (s schedule) Len() int           { return len(s) }
+func (s schedule) Less(i, j int) bool { return s[i].slot.due.Before(s[j].slot.due) }
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].slot.index, s[j].slot.index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	l := x.(*Lease)
+	l.slot.index = len(*s)
+	*s = append(*s, l)
+}
+
+func (s *schedule) Pop() any {
+	last := len(*s) - 1
+	l := (*s)[last]
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	l.slot.index = unscheduled
+	return l
+}

@@ -1,0 +1,284 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Lease is one acquisition of a key. It is renewed in the background until it
+// is released, detached or lost, or until MaxHold. All methods are safe for
+// concurrent use. The protocol stands in the package comment.
+type Lease struct {
+	client  *Client
+	key     string
+	ref     store.Ref
+	terms   terms
+	margin  time.Duration
+	token   int64
+	since   time.Time       // by the store's clock, for display
+	granted time.Time       // when we knew
+	maxEnd  time.Time       // MaxHold after it was asked for; zero without
+	values  context.Context // of the acquire: for observers and stores, never its end
+	endHold func(Outcome)
+
+	mu       sync.Mutex // protects what follows; never held across a store call
+	deadline time.Time  // trusted until then
+	until    time.Time  // the store may honour it until then
+	err      error      // why it ended; nil while held
+	timer    *time.Timer
+	done     chan struct{} // made when asked for
+	contexts map[*leaseContext]struct{}
+	revoked  error // why contexts made from now on begin cancelled
+	wanted   bool  // the record carried somebody's word at the grant
+	renewing chan struct{}
+	failing  bool // the last renewal failed
+	release  release
+
+	slot slot // in the keeper's schedule; protected by the keeper's mutex
+}
+
+func (c *Client) newLease(w *waiter, claim store.Claim, sent time.Time, g store.Grant) *Lease {
+	l := &Lease{
+		client: c, key: claim.Key, ref: claim.Ref, terms: w.terms, margin: c.marginFor(claim.TTL),
+		token: g.Token, since: g.Since, granted: time.Now(), values: w.ctx, wanted: g.Wanted,
+	}
+	l.deadline = sent.Add(g.Left - l.margin)
+	l.until = l.granted.Add(drifted(claim.TTL))
+	if w.terms.maxHold > 0 {
+		l.maxEnd = sent.Add(w.terms.maxHold)
+		l.deadline = earlier(l.deadline, l.maxEnd)
+	}
+	l.slot.index = unscheduled
+	return l
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// start begins the lease's life: false if it is over already, or the client is
+// closed; then it is given back.
+func (l *Lease) start() bool {
+	c := l.client
+	c.mu.Lock()
+	c.leases[l] = struct{}{}
+	c.held[l.key] = l
+	closed := c.drained
+	c.mu.Unlock()
+
+	left := l.deadline.Sub(l.granted)
+	if left <= 0 || closed {
+		l.err = ErrReleased
+		l.giveBackInBackground()
+		return false // nobody saw it, so it needs no margin
+	}
+	_, l.endHold = c.observe(l.values, OpHold, l.key)
+	l.mu.Lock()
+	if l.terms.noRenewal || !l.maxEnd.IsZero() {
+		l.watchDeadline(left)
+	} // else the first renewal does, which comes before the deadline
+	first := l.firstRenewal(left)
+	l.mu.Unlock()
+	if !l.terms.noRenewal {
+		c.keeper.add(l, first)
+	}
+	return true
+}
+
+// watchDeadline sets the timer that ends the lease. With l.mu held.
+func (l *Lease) watchDeadline(left time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
+	}
+}
+
+// firstRenewal is a third of the TTL away, unless the grant was so slow in coming
+// that less than half of it is left.
+func (l *Lease) firstRenewal(left time.Duration) time.Time {
+	if left < l.terms.ttl/2 && l.maxEnd.IsZero() {
+		return l.granted
+	}
+	return l.granted.Add(l.terms.ttl / 3)
+}
+
+// Key is what the lease is of.
+func (l *Lease) Key() string { return l.key }
+
+// Token is greater than that of every earlier lease of the key, and does not
+// change. Give it to the resource you write to (see package fence): it alone can
+// refuse a holder that was paused past its lease.
+func (l *Lease) Token() int64 { return l.token }
+
+// ID names this acquisition and no other. It is as good as the lease: do not log it.
+func (l *Lease) ID() string { return l.ref.ID }
+
+// Done is closed when the lease ends, one margin before anybody else can be
+// granted the key.
+func (l *Lease) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.err != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// Err is nil while the lease is held, then why it ended: ErrReleased, ErrDetached,
+// ErrClosed, or an error matching ErrLost. It looks at the clock itself, so that a
+// process that was stopped learns at once.
+func (l *Lease) Err() error {
+	now := time.Now()
+	l.mu.Lock()
+	err, over := l.err, l.over(now)
+	l.mu.Unlock()
+	if err == nil && over {
+		l.expire()
+		l.mu.Lock()
+		err = l.err
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// over reports whether the clock has ended the lease. With l.mu held.
+func (l *Lease) over(now time.Time) bool {
+	return !now.Before(l.deadline.Add(knob.LateTimer))
+}
+
+// Remaining is how long the lease may be trusted without another renewal; zero
+// once it ended.
+func (l *Lease) Remaining() time.Duration {
+	if l.Err() != nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, time.Until(l.deadline))
+}
+
+// Renew renews the lease now. With NoRenewal it is the only thing that does. When
+// ctx ends first, the renewal goes on without it.
+func (l *Lease) Renew(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
+	}
+	if err := l.Err(); err != nil {
+		return &fault{op: "renew", key: l.key, err: err}
+	}
+	answer := make(chan error, 1)
+	if !l.client.spawn(func() { answer <- l.renewNow() }) {
+		return &fault{op: "renew", key: l.key, err: ErrClosed}
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
+	}
+}
+
+// renewNow waits for a renewal under way and then sends one of its own: what the
+// caller did before must come before it.
+func (l *Lease) renewNow() error {
+	for {
+		mine, other := l.beginRenewal()
+		if mine {
+			break
+		}
+		if other == nil {
+			return &fault{op: "renew", key: l.key, err: l.Err()}
+		}
+		<-other
+	}
+	return l.client.keeper.renew([]*Lease{l})[0]
+}
+
+// Detach renews once and ends the lease here without freeing the key. The ticket
+// lets any process Resume it within the TTL, and is as good as the lease: guard it
+// like one. On an error the lease goes on as before, unless Err says otherwise.
+func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
+	if err := l.Renew(ctx); err != nil {
+		return "", fmt.Errorf("mongolock: detach: %w", err)
+	}
+	if !l.end(ErrDetached) {
+		return "", &fault{op: "detach", key: l.key, err: l.Err()}
+	}
+	l.settle(ErrDetached)
+	return l.ticket(), nil
+}
+
+// LogValue shows key, token and state, never the ID.
+func (l *Lease) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("key", l.key), slog.Int64("token", l.token)}
+	if err := l.Err(); err != nil {
+		attrs = append(attrs, slog.String("ended", err.Error()))
+	} else {
+		attrs = append(attrs, slog.Duration("remaining", l.Remaining()))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// expire is the deadline's timer, which is not moved when a renewal moves the
+// deadline: it looks, and comes again.
+func (l *Lease) expire() {
+	now := time.Now()
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	if !l.over(now) {
+		l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
+		l.mu.Unlock()
+		return
+	}
+	cause := errNotRenewed
+	if !l.maxEnd.IsZero() && !now.Before(l.maxEnd) {
+		cause = ErrMaxHold
+	}
+	l.mu.Unlock()
+	l.end(cause)
+}
+
+// end ends the lease once; the first cause stays. Done is closed and the contexts
+// are cancelled when it returns. It does not touch the store: if the lease was
+// lost, what may be left there is given back no earlier than one margin from now.
+func (l *Lease) end(cause error) bool {
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return false
+	}
+	l.err = cause
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.done != nil {
+		close(l.done)
+	}
+	l.mu.Unlock()
+
+	l.client.keeper.remove(l)
+	l.cancelContexts(cause)
+	if l.endHold != nil {
+		l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
+	}
+	if errors.Is(cause, ErrLost) {
+		l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
+		l.afterLoss(cause)
+	}
+	return true
+}

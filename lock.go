@@ -1,0 +1,64 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+)
+
+// A Locker grants leases; *Client is one. It is not a sync.Locker: granting can
+// fail. Fakes for tests delegate to a client on memstore (see mongolocktest) or
+// return errors.
+type Locker interface {
+	// Acquire waits until the key is granted, ctx ends or MaxWait is over. None of
+	// them bounds the lease. It is not re-entrant.
+	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
+
+	// TryAcquire asks once: a *HeldError if others hold the key.
+	TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
+}
+
+// Do acquires key, runs fn with a context that ends with the lease, and releases.
+//
+// It returns the error of acquiring, or fn's own, joined with why the lease ended
+// if it ended under fn (matching ErrLost, or ErrClosed). A failed release is not
+// among them: a finished job must not look failed; it is logged and retried. A
+// panic in fn releases too.
+func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) error {
+	if fn == nil {
+		return errors.New("mongolock: Do: fn is nil")
+	}
+	lease, err := l.Acquire(ctx, key, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.run(ctx, fn)
+}
+
+// TryDo is Do without waiting: a held key is (false, nil).
+func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) (ran bool, err error) {
+	if fn == nil {
+		return false, errors.New("mongolock: TryDo: fn is nil")
+	}
+	lease, err := l.TryAcquire(ctx, key, opts...)
+	if errors.Is(err, ErrHeld) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, lease.run(ctx, fn)
+}
+
+// run calls fn under the lease and gives the lease back, whatever fn does.
+func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error) (err error) {
+	defer func() {
+		ended := l.Err() // before Release ends it
+		if releaseErr := l.Release(); releaseErr != nil && ended == nil {
+			l.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
+		}
+		if ended != nil && !errors.Is(ended, ErrReleased) && !errors.Is(ended, ErrDetached) {
+			err = errors.Join(err, ended)
+		}
+	}()
+	return fn(l.Context(ctx), l)
+}

@@ -1,0 +1,250 @@
+package mongolock
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// The limits of what can be asked for.
+const (
+	minTTL     = 100 * time.Millisecond
+	maxTTL     = 365 * 24 * time.Hour
+	defaultTTL = 30 * time.Second
+	maxMargin  = time.Second // of the default margin
+
+	maxKey   = 1024 // bytes
+	maxNote  = 1024
+	maxOwner = 256
+)
+
+// An AcquireOption changes one Acquire, TryAcquire, Do or TryDo.
+type AcquireOption interface{ applyAcquire(*terms) error }
+
+// A ClientOption changes a Client.
+type ClientOption interface{ applyClient(*config) error }
+
+// An Option is both: given to New it is the default of every Acquire, given to
+// Acquire it holds for that one.
+type Option interface {
+	AcquireOption
+	ClientOption
+}
+
+// terms are what one acquisition asks for.
+type terms struct {
+	ttl       time.Duration
+	maxHold   time.Duration // 0: none
+	maxWait   time.Duration // 0: none
+	minHold   time.Duration // 0: none
+	note      string
+	noRenewal bool
+}
+
+// config is what a client was made with.
+type config struct {
+	terms
+	owner    string
+	logger   *slog.Logger
+	observer Observer
+	margin   time.Duration // negative: by the TTL
+	noFeed   bool
+	noIndex  bool
+}
+
+type (
+	option        func(*terms) error
+	acquireOption func(*terms) error
+	clientOption  func(*config) error
+)
+
+func (o option) applyAcquire(t *terms) error        { return o(t) }
+func (o option) applyClient(c *config) error        { return o(&c.terms) }
+func (o acquireOption) applyAcquire(t *terms) error { return o(t) }
+func (o clientOption) applyClient(c *config) error  { return o(c) }
+
+// TTL is how long a lease outlives its last renewal: 100 ms to a year, 30 s by
+// default. It is renewed every third of it. A crashed holder's key is free again
+// after at most so long.
+func TTL(d time.Duration) Option {
+	return option(func(t *terms) error {
+		if d < minTTL || d > maxTTL {
+			return fmt.Errorf("mongolock: TTL(%v): must be between %v and a year (%v)", d, minTTL, maxTTL)
+		}
+		t.ttl = d
+		return nil
+	})
+}
+
+// MaxHold ends the lease (ErrMaxHold) so long after it was asked for, however
+// healthy it is. By default a lease is renewed until it is released.
+func MaxHold(d time.Duration) Option {
+	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
+}
+
+// MaxWait makes Acquire give up with ErrHeld after waiting so long. By default
+// only its context ends the wait.
+func MaxWait(d time.Duration) Option {
+	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
+}
+
+// NoRenewal lets the lease run out one TTL after its grant, or after the last
+// call of Renew.
+func NoRenewal() Option {
+	return option(func(t *terms) error { t.noRenewal = true; return nil })
+}
+
+// MinHold keeps the key taken until d after its grant, even if it is released
+// sooner: for a job that is shorter than the timers that start it are apart. A
+// holder that crashes frees the key at the TTL all the same.
+func MinHold(d time.Duration) AcquireOption {
+	return acquireOption(func(t *terms) error {
+		if d > maxTTL {
+			return fmt.Errorf("mongolock: MinHold(%v): must be at most a year (%v)", d, maxTTL)
+		}
+		t.minHold = d
+		return positive("MinHold", d)
+	})
+}
+
+// Note is shown with the holder wherever the lock is looked at: at most 1,024
+// bytes of UTF-8.
+func Note(text string) AcquireOption {
+	return acquireOption(func(t *terms) error { t.note = text; return checkText("Note", text, 0, maxNote) })
+}
+
+// WithOwner names this process to people: 1 to 256 bytes of UTF-8, by default
+// host/pid. It plays no part in who may do what.
+func WithOwner(name string) ClientOption {
+	return clientOption(func(c *config) error { c.owner = name; return checkText("WithOwner", name, 1, maxOwner) })
+}
+
+// WithLogger takes the client's log lines; slog.Default() by default. A lost
+// lease is a warning; slog.DiscardHandler silences it.
+func WithLogger(l *slog.Logger) ClientOption {
+	return clientOption(func(c *config) error { c.logger = l; return notNil("WithLogger", l == nil) })
+}
+
+// WithObserver sees every operation begin and end. Metrics and traces hang on it.
+func WithObserver(o Observer) ClientOption {
+	return clientOption(func(c *config) error { c.observer = o; return notNil("WithObserver", o == nil) })
+}
+
+// WithMargin is how long before the store may give a key to somebody else its
+// holder is told that the lease is over: from 0 to half the TTL, by default the
+// smaller of 1 s and a tenth of the TTL. It pays for timers that fire late and
+// for the time that work needs to stop.
+func WithMargin(d time.Duration) ClientOption {
+	return clientOption(func(c *config) error {
+		if d < 0 {
+			return fmt.Errorf("mongolock: WithMargin(%v): must not be negative", d)
+		}
+		c.margin = d
+		return nil
+	})
+}
+
+// WithoutFeed makes waiters poll instead of listening for wake-ups.
+func WithoutFeed() ClientOption {
+	return clientOption(func(c *config) error { c.noFeed = true; return nil })
+}
+
+func positive(option string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("mongolock: %s(%v): must be positive", option, d)
+	}
+	return nil
+}
+
+func notNil(option string, isNil bool) error {
+	if isNil {
+		return fmt.Errorf("mongolock: %s(nil): must not be nil", option)
+	}
+	return nil
+}
+
+func checkText(what, s string, least, most int) error {
+	switch {
+	case len(s) < least:
+		return fmt.Errorf("mongolock: %s is empty", what)
+	case len(s) > most:
+		return fmt.Errorf("mongolock: %s has %d bytes: at most %d", what, len(s), most)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("mongolock: %s is not valid UTF-8", what)
+	}
+	return nil
+}
+
+func newConfig(opts []ClientOption) (config, error) {
+	c := config{terms: terms{ttl: defaultTTL}, logger: slog.Default(), margin: -1, owner: defaultOwner()}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("mongolock: a nil ClientOption"))
+			continue
+		}
+		errs = append(errs, o.applyClient(&c))
+	}
+	errs = append(errs, c.checkMargin(c.ttl))
+	return c, errors.Join(errs...)
+}
+
+// ask is the terms of one acquisition: the client's, changed by its options.
+func (c *config) ask(key string, opts []AcquireOption) (terms, error) {
+	t := c.terms
+	if err := checkText("key", key, 1, maxKey); err != nil {
+		return t, err
+	}
+	if len(opts) == 0 {
+		return t, nil
+	}
+	return c.apply(t, opts)
+}
+
+func (c *config) apply(t terms, opts []AcquireOption) (terms, error) {
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("mongolock: a nil AcquireOption"))
+			continue
+		}
+		errs = append(errs, o.applyAcquire(&t))
+	}
+	errs = append(errs, c.checkMargin(t.ttl))
+	return t, errors.Join(errs...)
+}
+
+func (c *config) checkMargin(ttl time.Duration) error {
+	if c.margin > ttl/2 {
+		return fmt.Errorf("mongolock: WithMargin(%v): must be at most half the TTL of %v", c.margin, ttl)
+	}
+	return nil
+}
+
+// marginFor is the margin of a lease with that TTL.
+func (c *config) marginFor(ttl time.Duration) time.Duration {
+	if c.margin >= 0 {
+		return c.margin
+	}
+	return min(maxMargin, ttl/10)
+}
+
+func (t *terms) claim(key, id, owner string) store.Claim {
+	return store.Claim{
+		Ref:   store.Ref{Key: key, ID: id, Mode: store.Exclusive},
+		Limit: 1, TTL: t.ttl, Owner: owner, Note: t.note,
+	}
+}
+
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil || !utf8.ValidString(host) {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
+}

@@ -1,0 +1,294 @@
+package mongolock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/store"
+)
+
+// What one process may do for itself while others wait for the key.
+const (
+	streakMost = 16                     // hand-overs in a row once others left word
+	streakTime = 100 * time.Millisecond // and how long they may take
+	shyTime    = 50 * time.Millisecond  // how long its waiters then leave the key alone
+)
+
+// A release is how far giving a lease back has come. Protected by the lease's mu.
+type release struct {
+	trying    bool          // an attempt is under way
+	flight    chan struct{} // closed when it is over; made by whoever waits for it
+	settled   bool          // nothing of the lease is left in the store, or ever will be
+	err       error         // once settled the answer of Release; before, of the last attempt
+	tried     bool          // an earlier attempt may have been applied
+	retrying  bool
+	notBefore time.Time   // the holder is given until then to stop
+	timer     *time.Timer // gives a lost lease back
+}
+
+// Release ends the lease and frees the key, for which it takes at most 5 s.
+//
+// It returns nil if the key is freed, now or by an earlier Release; an error
+// matching ErrLost if the lease had ended on its own, in which case nobody else's
+// is touched; ErrDetached after Detach. Any other error is the store's: Release
+// may then be called again, and goes on in the background until it succeeds or
+// the TTL is over.
+func (l *Lease) Release() error {
+	if !knob.DoneAfterTransfer {
+		l.end(ErrReleased) // first of all: whoever still trusts it must know before the next one can
+	}
+	err := l.giveBack()
+	l.end(ErrReleased)
+	return err
+}
+
+// giveBack makes one attempt to remove what the lease has in the store, or waits
+// for the one under way.
+func (l *Lease) giveBack() error {
+	l.mu.Lock()
+	r := &l.release
+	switch {
+	case r.settled:
+		defer l.mu.Unlock()
+		return r.err
+	case errors.Is(l.err, ErrDetached):
+		l.mu.Unlock()
+		return ErrDetached
+	case r.trying:
+		if r.flight == nil {
+			r.flight = make(chan struct{})
+		}
+		flight := r.flight
+		l.mu.Unlock()
+		<-flight
+		_, err := l.result()
+		return err
+	}
+	r.trying = true
+	l.mu.Unlock()
+
+	_, end := l.client.observe(l.values, OpRelease, l.key)
+	err := l.attempt()
+	end(Outcome{Err: err, Token: l.token, Count: 1})
+
+	l.mu.Lock()
+	if r.flight != nil {
+		close(r.flight)
+	}
+	r.trying, r.flight = false, nil
+	again := !r.settled && !r.retrying
+	if again {
+		r.err, r.retrying = err, true
+	}
+	l.mu.Unlock()
+	if again {
+		l.client.spawn(l.retry)
+	}
+	return err
+}
+
+func (l *Lease) giveBackInBackground() {
+	if !l.client.spawn(func() { _ = l.giveBack() }) {
+		_ = l.giveBack() // the client is closing, and waits for whoever runs this
+	}
+}
+
+// result is how giving back went so far.
+func (l *Lease) result() (settled bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.release.settled, l.release.err
+}
+
+// retry goes on after an attempt that failed.
+func (l *Lease) retry() {
+	for pause := backoff(50*time.Millisecond, 5*time.Second); l.client.pause(pause()); {
+		if settled, _ := l.result(); settled {
+			return
+		}
+		l.mu.Lock()
+		over := !time.Now().Before(l.until)
+		l.mu.Unlock()
+		if over {
+			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
+			l.settle(l.verdict())
+			l.client.freed(l.key, true)
+			return
+		}
+		_ = l.giveBack()
+	}
+}
+
+// attempt hands the lease over to a waiter of this process, or removes it.
+func (l *Lease) attempt() error {
+	if w := l.successor(); w != nil {
+		if done, err := l.handOver(w); done {
+			return err
+		}
+	}
+	ctx := l.client.within(l.values, releaseBound)
+	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
+	ctx.end()
+
+	l.mu.Lock()
+	tried := l.release.tried
+	unknown := err != nil && !certain(err)
+	l.release.tried = tried || unknown
+	l.mu.Unlock()
+	switch {
+	case err == nil, errors.Is(err, store.ErrGone) && tried:
+		err = l.verdict() // what is not there after our own lost removal was removed by it
+	case errors.Is(err, store.ErrGone):
+		if err = l.verdict(); err == nil {
+			err = &fault{op: "release", key: l.key, err: errGone}
+		}
+	case verdict(err):
+		err = &fault{op: "release", key: l.key, err: err}
+	default:
+		if unknown { // it may have been applied, and then the word of those who wait is gone with it
+			l.client.freed(l.key, true)
+		}
+		return failed("release", l.key, err)
+	}
+	l.settle(err)
+	if wanted {
+		l.client.leaveToOthers(l.key)
+	}
+	l.client.freed(l.key, wanted || tried)
+	return err
+}
+
+// verdict is what Release answers once nothing of the lease is left: nil, or why
+// it had ended before.
+func (l *Lease) verdict() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(l.err, ErrLost) {
+		return &fault{op: "release", key: l.key, err: l.err}
+	}
+	return nil
+}
+
+// settle ends the business of giving back, with what Release is to answer.
+func (l *Lease) settle(err error) {
+	l.mu.Lock()
+	r := &l.release
+	r.settled, r.err = true, err
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	l.mu.Unlock()
+	c := l.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.leases, l)
+	if c.held[l.key] == l {
+		delete(c.held, l.key)
+		c.wake(l.key)
+	}
+	c.checkEmpty()
+}
+
+// afterLoss plans the giving back of a lease that ended on its own. Its holder
+// first gets one margin to stop, as it would if the lease had run out.
+func (l *Lease) afterLoss(cause error) {
+	if errors.Is(cause, errGone) {
+		l.settle(&fault{op: "release", key: l.key, err: cause})
+		return
+	}
+	wait := l.margin
+	if knob.GiveBackAtDeadline {
+		wait = 0
+	}
+	l.mu.Lock()
+	l.release.notBefore = time.Now().Add(wait)
+	if !l.release.settled {
+		l.release.timer = time.AfterFunc(wait, l.giveBackInBackground)
+	}
+	l.mu.Unlock()
+}
+
+// untilGiveBack is how long Close has to wait before it may give the lease back.
+func (l *Lease) untilGiveBack() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(l.err, ErrClosed) {
+		return l.margin
+	}
+	return time.Until(l.release.notBefore)
+}
+
+// keep is how long the key must stay taken, from its grant; 0 once that is over.
+func (l *Lease) keep() time.Duration {
+	if l.terms.minHold == 0 || time.Since(l.granted) >= drifted(l.terms.minHold) {
+		return 0
+	}
+	return l.terms.minHold
+}
+
+// successor is the waiter of this process that the lease may be handed to.
+func (l *Lease) successor() *waiter {
+	c := l.client
+	c.mu.Lock()
+	waited := c.queues[l.key] != nil
+	c.mu.Unlock()
+	if !waited {
+		return nil
+	}
+	l.mu.Lock()
+	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && time.Now().Before(l.deadline) //nolint:errorlint // the very cause
+	wanted := l.wanted
+	l.mu.Unlock()
+	if !may || l.keep() > 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues[l.key]
+	if q == nil || c.held[l.key] != l || q.head.asking {
+		return nil
+	}
+	if !wanted {
+		q.streak = 0
+		return q.head
+	}
+	if q.streak == 0 {
+		q.streakSince = time.Now()
+	}
+	if q.streak++; q.streak > streakMost || time.Since(q.streakSince) > streakTime {
+		q.streak = 0
+		return nil
+	}
+	return q.head
+}
+
+// handOver puts w's claim in the place of this lease, in one step. Not done means
+// that nothing was changed: release as usual.
+func (l *Lease) handOver(w *waiter) (done bool, err error) {
+	c := l.client
+	_, end := c.observe(w.ctx, OpTransfer, l.key)
+	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	sent := time.Now()
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, releaseBound)))
+	grant, err := c.store.Transfer(ctx, l.ref, claim)
+	ctx.end()
+	next, err := c.settle(w, claim, &l.ref, sent, grant, err)
+	end(Outcome{Err: err, Token: grant.Token, Count: 1})
+	switch {
+	case err == nil:
+		l.end(ErrReleased)
+		l.settle(nil)
+		c.deliver(w, next)
+		return true, nil
+	case errors.Is(err, errLate):
+		l.settle(nil)
+		return true, nil
+	case certain(err):
+		return false, nil
+	}
+	l.mu.Lock()
+	l.release.tried = true
+	l.mu.Unlock()
+	return true, failed("release", l.key, err)
+}

@@ -1,0 +1,42 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A program's clients, each made on the same store, exclude one another as
+// processes on one database do. This is what they ask of it.
+func ExampleNew() {
+	ctx := context.Background()
+	s := memstore.New()
+
+	first := store.Ref{Key: "nightly-report", ID: "an id", Mode: store.Exclusive}
+	grant, err := s.Acquire(ctx, store.Claim{Ref: first, Limit: 1, TTL: time.Minute, Owner: "host-a/17"})
+	fmt.Println(grant.Token, grant.Left, err)
+
+	second := store.Ref{Key: "nightly-report", ID: "another id", Mode: store.Exclusive}
+	_, err = s.Acquire(ctx, store.Claim{Ref: second, Limit: 1, TTL: time.Minute, Owner: "host-b/4"})
+	if held, ok := errors.AsType[*store.HeldError](err); ok {
+		fmt.Println("held by", held.Holders[0].Owner)
+	}
+	// Output:
+	// 1 1m0s <nil>
+	// held by host-a/17
+}
+
+// The store's clock may be any time away from that of its callers.
+func ExampleWithClock() {
+	ahead := func() time.Time { return time.Now().Add(time.Hour) }
+	s := memstore.New(memstore.WithClock(ahead))
+
+	ref := store.Ref{Key: "nightly-report", ID: "an id", Mode: store.Exclusive}
+	grant, err := s.Acquire(context.Background(), store.Claim{Ref: ref, Limit: 1, TTL: time.Minute})
+	fmt.Println(grant.Left, err)
+	// Output: 1m0s <nil>
+}

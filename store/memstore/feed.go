@@ -1,0 +1,87 @@
+package memstore
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// backlog is how many notices a watcher may be behind before they are all
+// replaced by one that says: look at everything.
+const backlog = 64
+
+// feed hands notices to the watchers of a store.
+type feed struct {
+	mu       sync.Mutex // protects watchers, and is held by whoever sends
+	watchers map[chan store.Notice]struct{}
+}
+
+// Notify hands a notice to every watcher and waits for none of them.
+func (s *Store) Notify(ctx context.Context, n store.Notice) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	for watcher := range s.feed.watchers {
+		send(watcher, n)
+	}
+	return nil
+}
+
+// Watch yields what is notified from the empty notice on. A watcher that falls
+// far behind gets an empty notice for all it missed.
+func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		watcher := make(chan store.Notice, backlog)
+		s.feed.add(watcher)
+		defer s.feed.remove(watcher)
+
+		notice := store.Notice{}
+		for {
+			// Asked first: a busy feed must not keep an ended watch alive.
+			if ctx.Err() != nil || !yield(notice, nil) {
+				return
+			}
+			select {
+			case notice = <-watcher:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (f *feed) add(watcher chan store.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watchers == nil {
+		f.watchers = make(map[chan store.Notice]struct{})
+	}
+	f.watchers[watcher] = struct{}{}
+}
+
+func (f *feed) remove(watcher chan store.Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.watchers, watcher)
+}
+
+// send never blocks: under feed.mu nobody else sends, so what was drained stays
+// empty long enough for the one notice that stands for all the others.
+func send(watcher chan store.Notice, n store.Notice) {
+	select {
+	case watcher <- n:
+		return
+	default:
+	}
+	for len(watcher) > 0 {
+		select {
+		case <-watcher:
+		default:
+		}
+	}
+	watcher <- store.Notice{}
+}

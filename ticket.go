@@ -1,0 +1,104 @@
+package mongolock
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// ticketMark begins every ticket; its digit is the version of what follows.
+const ticketMark = "mongolock1."
+
+// A ticket is what Detach gives out, as JSON under base64.
+type ticket struct {
+	Key   string        `json:"k"`
+	ID    string        `json:"i"`
+	Token int64         `json:"t"`
+	TTL   time.Duration `json:"d"`
+	Note  string        `json:"n,omitempty"`
+}
+
+func (l *Lease) ticket() string {
+	text, err := json.Marshal(ticket{Key: l.key, ID: l.ref.ID, Token: l.token, TTL: l.terms.ttl, Note: l.terms.note})
+	if err != nil {
+		panic(err) // strings and numbers: cannot be
+	}
+	return ticketMark + base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseTicket(s string) (ticket, error) {
+	var t ticket
+	body, ok := strings.CutPrefix(s, ticketMark)
+	if !ok {
+		return t, errors.New("mongolock: resume: not a ticket of Detach, or of a newer version of this library")
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(body)
+	if err == nil {
+		err = json.Unmarshal(text, &t)
+	}
+	if err == nil {
+		err = errors.Join(checkText("key", t.Key, 1, maxKey), checkText("ID", t.ID, 1, maxKey), checkText("note", t.Note, 0, maxNote))
+	}
+	if err == nil && (t.TTL < minTTL || t.TTL > maxTTL) {
+		err = fmt.Errorf("TTL of %v", t.TTL)
+	}
+	if err != nil {
+		return t, fmt.Errorf("mongolock: resume: broken ticket: %w", err)
+	}
+	return t, nil
+}
+
+// Resume takes up what Detach left, in any process: the same key and token, under
+// an ID of its own. Of two that resume one ticket one wins; the other, and whoever
+// comes after the TTL is over, gets ErrLost. The TTL is the old lease's unless an
+// option says otherwise; a client's other defaults hold. When the outcome is
+// unknown the ticket may be tried again.
+func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Lease, error) {
+	ticket, err := parseTicket(text)
+	if err != nil {
+		return nil, err
+	}
+	t := c.terms
+	t.ttl, t.note, t.minHold = ticket.TTL, ticket.Note, 0
+	each := make([]AcquireOption, len(opts))
+	for i, o := range opts {
+		if o != nil {
+			each[i] = o
+		}
+	}
+	if t, err = c.apply(t, each); err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, "resume", ticket.Key); err != nil {
+		return nil, err
+	}
+	ctx, end := c.observe(ctx, OpTransfer, ticket.Key)
+	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
+	if !c.enter() {
+		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}
+	}
+	lease, err := c.apart(w, func() (*Lease, error) { return c.resume(w, ticket) })
+	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
+		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
+	} else if err != nil {
+		err = failed("resume", ticket.Key, err)
+	}
+	end(Outcome{Err: err, Token: ticket.Token, Count: 1})
+	return lease, err
+}
+
+func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
+	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	sent := time.Now()
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
+	ctx.end()
+	grant.Token = t.Token // the work goes on under the token it began with; later grants are above both
+	return c.settle(w, claim, nil, sent, grant, err)
+}

@@ -1,0 +1,229 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	pollLeast = 50 * time.Millisecond
+	pollMost  = time.Second
+	feedIdle  = 30 * time.Second // a feed that nobody needs any more is closed after so long
+)
+
+// A watch learns that keys became free: by the store's feed while somebody waits,
+// and by polling as long as there is none. All of it is protected by Client.mu.
+type watch struct {
+	client *Client
+	feed   store.Feed // nil: none, or refused for ever
+
+	running bool // the feed's goroutine
+	live    bool // it yields
+	cancel  context.CancelFunc
+	closing *time.Timer // ends an idle feed
+
+	poll     *time.Timer
+	polling  bool // the timer is set, or a poll is under way
+	interval time.Duration
+	stopped  bool
+}
+
+// begin sees to it that somebody tells the waiters. With c.mu held.
+func (w *watch) begin() {
+	if w.stopped || w.client.drained {
+		return
+	}
+	if w.closing != nil {
+		w.closing.Stop()
+	}
+	if w.feed != nil && !w.running && !w.client.closed {
+		var ctx context.Context
+		ctx, w.cancel = context.WithCancel(w.client.base)
+		w.running = true
+		w.client.background.Add(1)
+		go func() {
+			defer w.client.background.Done()
+			w.listen(ctx)
+		}()
+	}
+	if !w.live {
+		w.interval = pollLeast
+		w.pollSoon()
+	}
+}
+
+// idle plans the end of the feed when nobody waits any more. With c.mu held.
+func (w *watch) idle() {
+	if !w.running || len(w.client.queues) > 0 || w.stopped {
+		return
+	}
+	if w.closing == nil {
+		w.closing = time.AfterFunc(feedIdle, w.endIfIdle)
+	} else {
+		w.closing.Reset(feedIdle)
+	}
+}
+
+func (w *watch) endIfIdle() {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	if w.running && len(w.client.queues) == 0 {
+		w.cancel()
+	}
+}
+
+func (w *watch) stop() {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	w.stopped = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+	if w.closing != nil {
+		w.closing.Stop()
+	}
+	if w.poll != nil {
+		w.poll.Stop()
+	}
+}
+
+// listen keeps the feed open until ctx ends or the store says that it has none.
+func (w *watch) listen(ctx context.Context) {
+	c := w.client
+	pause := backoff(100*time.Millisecond, 5*time.Second)
+	for {
+		heard, err := w.follow(ctx)
+		if heard {
+			pause = backoff(100*time.Millisecond, 5*time.Second)
+		}
+		c.mu.Lock()
+		w.live = false
+		switch {
+		case ctx.Err() != nil:
+			w.running = false
+			if len(c.queues) > 0 { // somebody came as it went
+				w.begin()
+			}
+			c.mu.Unlock()
+			return
+		case errors.Is(err, errors.ErrUnsupported):
+			w.running, w.feed = false, nil
+			w.begin()
+			c.mu.Unlock()
+			c.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", err)
+			return
+		}
+		w.begin() // poll until it is back
+		c.mu.Unlock()
+		if heard {
+			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
+		}
+		timer := time.NewTimer(pause())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// follow reads the feed until it ends.
+func (w *watch) follow(ctx context.Context) (heard bool, err error) {
+	c := w.client
+	for n, err := range w.feed.Watch(ctx) {
+		if err != nil {
+			return heard, err
+		}
+		heard = true
+		c.mu.Lock()
+		switch {
+		case n == store.Notice{}:
+			w.live = true // what was freed before went unheard: all look
+			for key := range c.queues {
+				c.wake(key)
+			}
+		case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
+			c.wake(n.Key)
+		}
+		c.mu.Unlock()
+	}
+	return heard, nil
+}
+
+// pollSoon sets the poll's timer. With c.mu held.
+func (w *watch) pollSoon() {
+	if w.polling || w.stopped {
+		return
+	}
+	w.polling = true
+	d := jittered(w.interval)
+	if w.poll == nil {
+		w.poll = time.AfterFunc(d, w.look)
+	} else {
+		w.poll.Reset(d)
+	}
+}
+
+// look polls: one read for all keys that this process waits for.
+func (w *watch) look() {
+	c := w.client
+	if !c.enter() {
+		return
+	}
+	defer c.background.Done()
+	c.mu.Lock()
+	var keys []string
+	for key, q := range c.queues {
+		if c.held[key] == nil && q.seen != nil && !q.head.asking {
+			keys = append(keys, key)
+		}
+	}
+	c.mu.Unlock()
+
+	free := false
+	for len(keys) > 0 {
+		n := min(len(keys), batchSize)
+		ctx := c.within(context.Background(), releaseBound)
+		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
+		ctx.end()
+		free = w.looked(all) || free
+		keys = keys[n:]
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.polling = false
+	if w.live || len(c.queues) == 0 {
+		return
+	}
+	w.interval = min(2*w.interval, pollMost)
+	if free {
+		w.interval = pollLeast
+	}
+	w.pollSoon()
+}
+
+// looked wakes the heads of keys that are free, and moves the look of the others
+// to when their holders run out.
+func (w *watch) looked(all []store.Status) (free bool) {
+	c := w.client
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range all {
+		q := c.queues[all[i].Key]
+		switch {
+		case q == nil || q.head.asking:
+		case all[i].Free():
+			free = true
+			c.wake(all[i].Key)
+		default:
+			q.seen = &all[i]
+			q.lookAt = earlier(now.Add(drifted(all[i].Left())), q.word)
+		}
+	}
+	return free
+}
