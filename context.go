@@ -50,13 +50,20 @@ func (lc *leaseContext) Err() error {
 // cancelContexts ends the contexts made so far and, at birth, those yet to come.
 func (l *Lease) cancelContexts(cause error) {
 	l.mu.Lock()
+	contexts := l.revoke(cause)
+	l.mu.Unlock()
+	for lc := range contexts {
+		lc.cancel(cause)
+	}
+}
+
+// revoke takes the contexts that are to be cancelled. With l.mu held; they are
+// cancelled without it, as that runs what others hung on them.
+func (l *Lease) revoke(cause error) map[*leaseContext]struct{} {
 	if l.revoked == nil {
 		l.revoked = cause
 	}
 	contexts := l.contexts
 	l.contexts = nil
-	l.mu.Unlock()
-	for lc := range contexts {
-		lc.cancel(cause)
-	}
+	return contexts
 }

@@ -39,13 +39,13 @@ func (m *metrics) Begin(ctx context.Context, op mongolock.Op, _ string) (context
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.underWay[op]--
-		m.ended[string(op)+" "+outcome(out.Err)]++
+		m.ended[string(op)+" "+ending(out.Err)]++
 		m.longest[op] = max(m.longest[op], time.Since(begun))
 	}
 }
 
-// outcome is a label with few values.
-func outcome(err error) string {
+// ending is a label with few values.
+func ending(err error) string {
 	switch {
 	case err == nil, errors.Is(err, mongolock.ErrReleased):
 		return "ok"

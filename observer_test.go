@@ -44,12 +44,12 @@ func (o *opLog) Begin(ctx context.Context, op mongolock.Op, key string) (context
 		}
 		over = true
 		o.open[name]--
-		o.ended = append(o.ended, fmt.Sprintf("%s token=%d count=%d %s", name, out.Token, out.Count, ending(out.Err)))
+		o.ended = append(o.ended, fmt.Sprintf("%s token=%d count=%d %s", name, out.Token, out.Count, howEnded(out.Err)))
 	}
 }
 
-// ending is an outcome's error as a word.
-func ending(err error) string {
+// howEnded is an outcome's error as a word.
+func howEnded(err error) string {
 	known := []struct {
 		err  error
 		word string

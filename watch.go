@@ -31,8 +31,9 @@ type watch struct {
 	stopped  bool
 }
 
-// begin sees to it that somebody tells the waiters. With c.mu held.
-func (w *watch) begin() {
+// begin sees to it that somebody tells the waiters, of which one may be new. With
+// c.mu held.
+func (w *watch) begin(anew bool) {
 	if w.stopped || w.client.drained {
 		return
 	}
@@ -50,14 +51,16 @@ func (w *watch) begin() {
 		}()
 	}
 	if !w.live {
-		w.interval = pollLeast
+		if anew || w.interval == 0 {
+			w.interval = pollLeast
+		}
 		w.pollSoon()
 	}
 }
 
 // idle plans the end of the feed when nobody waits any more. With c.mu held.
 func (w *watch) idle() {
-	if !w.running || len(w.client.queues) > 0 || w.stopped {
+	if !w.running || w.client.waiting > 0 || w.stopped {
 		return
 	}
 	if w.closing == nil {
@@ -70,7 +73,7 @@ func (w *watch) idle() {
 func (w *watch) endIfIdle() {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	if w.running && len(w.client.queues) == 0 {
+	if w.running && w.client.waiting == 0 {
 		w.cancel()
 	}
 }
@@ -104,19 +107,19 @@ func (w *watch) listen(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			w.running = false
-			if len(c.queues) > 0 { // somebody came as it went
-				w.begin()
+			if c.waiting > 0 { // somebody came as it went
+				w.begin(true)
 			}
 			c.mu.Unlock()
 			return
 		case errors.Is(err, errors.ErrUnsupported):
 			w.running, w.feed = false, nil
-			w.begin()
+			w.begin(true)
 			c.mu.Unlock()
 			c.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", err)
 			return
 		}
-		w.begin() // poll until it is back
+		w.begin(true) // poll until it is back
 		c.mu.Unlock()
 		if heard {
 			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
@@ -175,9 +178,14 @@ func (w *watch) look() {
 	}
 	defer c.background.Done()
 	c.mu.Lock()
+	if w.live { // since the timer was set
+		w.polling = false
+		c.mu.Unlock()
+		return
+	}
 	var keys []string
 	for key, q := range c.queues {
-		if c.held[key] == nil && q.seen != nil && !q.head.asking {
+		if q.holder == nil && q.head != nil && q.seen != nil && !q.head.asking {
 			keys = append(keys, key)
 		}
 	}
@@ -196,7 +204,7 @@ func (w *watch) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.polling = false
-	if w.live || len(c.queues) == 0 {
+	if w.live || c.waiting == 0 {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
@@ -216,7 +224,7 @@ func (w *watch) looked(all []store.Status) (free bool) {
 	for i := range all {
 		q := c.queues[all[i].Key]
 		switch {
-		case q == nil || q.head.asking:
+		case q == nil || q.head == nil || q.head.asking:
 		case all[i].Free():
 			free = true
 			c.wake(all[i].Key)
