@@ -163,7 +163,9 @@ func TestAWrongOptionOfAClientIsRefusedByNameAndValue(t *testing.T) {
 
 func TestAllThatIsWrongWithAClientIsSaidAtOnce(t *testing.T) {
 	_, err := mongolock.NewWithStore(nil, mongolock.TTL(0), mongolock.WithOwner(""), mongolock.WithMargin(-1))
-	mustSay(t, err, "the store is nil", "TTL(0s)", "WithOwner", "WithMargin(-1ns)")
+	mustSay(t, err, "NewWithStore: the store is nil", "TTL(0s)", "WithOwner", "WithMargin(-1ns)")
+	_, err = mongolock.New(nil, mongolock.TTL(0))
+	mustSay(t, err, "New: the collection is nil", "TTL(0s)")
 
 	client := connect(memstore.New())
 	defer client.Close()

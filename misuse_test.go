@@ -19,6 +19,7 @@ func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mo
 	calls["Resume"] = func() error { _, err := c.Resume(ctx, ticket); return err }
 	calls["Renew"] = func() error { return lease.Renew(ctx) }
 	calls["Detach"] = func() error { _, err := lease.Detach(ctx); return err }
+	calls["EnsureIndex"] = func() error { return c.EnsureIndex(ctx) }
 	calls["List"] = func() error {
 		var last error
 		for _, err := range c.List(ctx, "") {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
 )
 
 // An opLog is an observer that writes down what began and how it ended.
@@ -150,8 +149,21 @@ func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
 		o.want(t)
 		_ = theirs.Release()
 		lease := <-granted
-		o.want(t, "acquire k token=2 count=1 ok", "wait k token=0 count=0 ok")
+		o.want(t, "acquire k token=2 count=1 ok", "wait k token=0 count=1 ok")
 		_ = lease.Release()
+	})
+}
+
+func TestObserverSeesAWaitThatWasGivenUp(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
+		theirs := leaseOn(t, rival, "k")
+		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = client.Acquire(ctx, "k")
+		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
+		_ = theirs.Release()
 	})
 }
 
@@ -185,7 +197,7 @@ func TestObserverSeesAHandOver(t *testing.T) {
 		_ = first.Release()
 		second := <-granted
 		o.want(t, "release k token=1 count=1 ok", "transfer k token=2 count=1 ok", "hold k token=1 count=1 released",
-			"wait k token=0 count=0 ok", "acquire k token=2 count=1 ok")
+			"wait k token=0 count=1 ok", "acquire k token=2 count=1 ok")
 		_ = second.Release()
 		o.want(t, "release k token=2 count=1 ok", "hold k token=2 count=1 released")
 	})
@@ -273,42 +285,4 @@ func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
 		}
 		o.want(t, "acquire k token=1 count=1 ok", "hold k token=1 count=1 closed", "release k token=1 count=1 ok")
 	})
-}
-
-type observedKey struct{}
-
-// A spanning observer hangs itself into the context, as a tracer does.
-type spanning struct{ *opLog }
-
-func (s spanning) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
-	ctx, end := s.opLog.Begin(ctx, op, key)
-	return context.WithValue(ctx, observedKey{}, op), end
-}
-
-// A seeing store writes down the operation that its calls belong to.
-type seeing struct {
-	*tally
-	acquire, renew any
-}
-
-func (s *seeing) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	s.acquire = ctx.Value(observedKey{})
-	return s.tally.Acquire(ctx, c)
-}
-
-func (s *seeing) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	s.renew = ctx.Value(observedKey{})
-	return s.tally.Renew(ctx, batch)
-}
-
-func TestStoreCallsBelongToTheOperationTheyAreMadeFor(t *testing.T) {
-	s := &seeing{tally: newTally()}
-	client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
-	defer client.Close()
-	lease := leaseOn(t, client, "k")
-	_ = lease.Renew(t.Context())
-	_ = lease.Release()
-	if s.acquire != mongolock.OpAcquire || s.renew != mongolock.OpRenew {
-		t.Errorf("Acquire was called within %v, Renew within %v", s.acquire, s.renew)
-	}
 }

@@ -31,12 +31,14 @@ func TestAnOptionInTheWrongPlaceDoesNotCompile(t *testing.T) {
 		{"mongolock.TryDo(ctx, client, key, nil, mongolock.WithoutFeed())", needsAcquire},
 		{"mongolock.NewWithStore(nil, mongolock.MinHold(0))", needsClient},
 		{"mongolock.NewWithStore(nil, mongolock.Note(key))", needsClient},
+		{"mongolock.New(nil, mongolock.MinHold(0))", needsClient},
 		{"client.Resume(ctx, key, mongolock.MinHold(0))", needsBoth},
 		{"client.Resume(ctx, key, mongolock.WithOwner(key))", needsBoth},
 
 		// The control: what belongs there compiles.
 		{"client.Acquire(ctx, key, mongolock.TTL(0), mongolock.MaxHold(0), mongolock.MaxWait(0), mongolock.NoRenewal(), mongolock.MinHold(0), mongolock.Note(key))", ""},
 		{"mongolock.NewWithStore(nil, mongolock.TTL(0), mongolock.MaxHold(0), mongolock.MaxWait(0), mongolock.NoRenewal(), mongolock.WithOwner(key))", ""},
+		{"mongolock.New(nil, mongolock.TTL(0), mongolock.WithLogger(nil), mongolock.WithoutIndex())", ""},
 		{"client.Resume(ctx, key, mongolock.TTL(0), mongolock.MaxHold(0))", ""},
 	}
 	imports := compiled(t)
