@@ -23,9 +23,7 @@ func ExampleNew() {
 	defer db.Disconnect(ctx)
 
 	client, err := mongolock.New(db.Database("app").Collection("locks"), mongolock.WithOwner("billing on host-a"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer client.Close() // before the connection
 	fmt.Println("ready, and nothing is sent yet")
 	// Output: ready, and nothing is sent yet
@@ -41,9 +39,7 @@ func ExampleWithoutIndex() {
 	defer db.Disconnect(ctx)
 
 	client, err := mongolock.New(db.Database("app").Collection("locks"), mongolock.WithoutIndex())
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer client.Close()
 	fmt.Println("ready, and will make no index")
 	// Output: ready, and will make no index

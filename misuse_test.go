@@ -175,11 +175,11 @@ func TestJobsErrorsAreNotMixedUpWithTheLocks(t *testing.T) {
 	defer client.Close()
 	boom := errors.New("boom")
 	job := func(context.Context, *mongolock.Lease) error { return boom }
-	if err := mongolock.Do(t.Context(), client, "k", job); err != boom { //nolint:errorlint // the very error
+	if err := mongolock.Do(t.Context(), client, "k", job); err != boom {
 		t.Errorf("Do: %v", err)
 	}
 	ran, err := mongolock.TryDo(t.Context(), client, "k", job)
-	if !ran || err != boom { //nolint:errorlint // the very error
+	if !ran || err != boom {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
 }
