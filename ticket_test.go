@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +19,7 @@ const ticketMark = "mongolock1."
 // sealed is a ticket with the fields of a genuine one, changed by with.
 func sealed(with map[string]any) string {
 	fields := map[string]any{"k": "k", "i": "AN-ID-THAT-NOBODY-MAY-SEE", "t": 7, "d": 30 * time.Second, "n": "a note"}
-	for name, value := range with {
-		fields[name] = value
-	}
+	maps.Copy(fields, with)
 	text, err := json.Marshal(fields)
 	if err != nil {
 		panic(err)
