@@ -26,8 +26,10 @@ import (
 
 // server returns the URI of the server to test on. A test that wants more than
 // there is skips by name, or fails if MONGOLOCK_REQUIRE says that it has to be there.
+// All want a server that applies a filter and its update as one: no other can fence.
 func server(t *testing.T, wants ...string) string {
 	t.Helper()
+	wants = append(wants, "atomic")
 	uri, has := os.Getenv("MONGODB_URI"), os.Getenv("MONGOLOCK_HAS")
 	var missing []string
 	if uri == "" {
@@ -268,6 +270,43 @@ func TestUpsertCreatesUnlessANewerTokenHasWritten(t *testing.T) {
 	})
 }
 
+// Another upsert came between the server's look and its insert: no refusal.
+func TestAnUpsertThatLostARaceLooksAgain(t *testing.T) {
+	proxy := faultproxy.New(t, server(t))
+	coll, _ := collection(t, proxy.URI())
+	put(t, coll, d("_id", "x", "_fence", int64(3)))
+	proxy.On(faultproxy.Command("update").Nth(1), faultproxy.Fail(11000))
+	if _, err := fence.UpdateByID(t.Context(), coll, 5, "x", set("v", 1), fence.Upsert()); err != nil {
+		t.Fatal(err)
+	}
+	if doc := get(t, coll); doc["_fence"] != int64(5) || doc["v"] != int32(1) {
+		t.Errorf("got %v", doc)
+	}
+}
+
+func TestUpsertTakesFiltersOfEveryFormThatShowTheirID(t *testing.T) {
+	coll, _ := collection(t, server(t))
+	for name, filter := range map[string]any{
+		"bson.M": bson.M{"_id": "x", "a": 1}, "map": ownMap{"_id": "x"}, "bson.Raw": raw(t, d("a", 1, "_id", "x")), "$eq": d("_id", d("$eq", "x")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := coll.DeleteMany(t.Context(), bson.D{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := fence.UpdateOne(t.Context(), coll, 5, filter, set("v", 1), fence.Upsert()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if doc := get(t, coll); doc["_fence"] != int64(5) || doc["v"] != int32(1) {
+				t.Errorf("got %v", doc)
+			}
+			_, err := fence.UpdateOne(t.Context(), coll, 4, filter, set("v", 2), fence.Upsert())
+			refused(t, err, 4, 5)
+		})
+	}
+}
+
 func TestAnUpsertWhoseOtherConditionsFailIsADuplicateKey(t *testing.T) {
 	coll, _ := collection(t, server(t))
 	put(t, coll, d("_id", "x", "state", "done"))
@@ -279,7 +318,7 @@ func TestAnUpsertWhoseOtherConditionsFailIsADuplicateKey(t *testing.T) {
 
 // Concurrent upserts of one document insert once; the rest find what is there.
 func TestUpsertsAtOnceEndWithTheHighestToken(t *testing.T) {
-	uri := server(t, "atomic")
+	uri := server(t)
 	coll, _ := collection(t, uri)
 	for range 10 {
 		var wg sync.WaitGroup
@@ -345,7 +384,7 @@ func TestInsertOneCarriesTheTokenAndTellsWhoWasFirst(t *testing.T) {
 
 // Writers with rising tokens, let loose in any order: what was applied rose.
 func TestOnceANewerTokenWroteNoOlderOneIsApplied(t *testing.T) {
-	uri := server(t, "atomic")
+	uri := server(t)
 	const writers = 60
 	race := func(t *testing.T, write func(coll *mongo.Collection, token int64) error) (applied []int64, last any) {
 		coll, _ := collection(t, uri)

@@ -299,6 +299,8 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 		{update(1, d("a", 1), good, fence.Upsert()), "_id"},
 		{update(1, d("_id", d("$in", bson.A{"x"})), good, fence.Upsert()), "_id"},
 		{update(1, d("_id", bson.Regex{Pattern: "x"}), good, fence.Upsert()), "_id"},
+		{update(1, key{"x"}, good, fence.Upsert()), "key"},
+		{update(1, bson.Raw{1}, good, fence.Upsert()), "filter"},
 		{byID(nil), "nil"},
 		{replace(nil), "document"},
 		{replace((*key)(nil)), "document"},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -45,16 +47,18 @@ func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (
 // upserted is guarded for an upsert. Where the guard hides the document, the
 // server inserts, and fails by its _id.
 func (w *write) upserted(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
-	id, err := namedID(filter)
+	id, rest, err := splitID(filter)
 	if err != nil {
 		return nil, err
 	}
+	// _id at the top: there every server finds the value for the new document.
+	filter = append(slices.Clip(id), w.guard(rest)...)
 	// Another writer's upsert may come between this one's look and its insert.
 	// That says nothing about tokens, so look again; conditions beside _id that do
 	// not hold end the same way, and are not worth more than that.
 	const tries = 3
 	for try := 1; ; try++ {
-		result, err := send(w.guard(filter))
+		result, err := send(filter)
 		switch {
 		case err == nil && !result.Acknowledged:
 			return result, errUnacknowledged
@@ -131,33 +135,40 @@ func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 
 var errNoToken = errors.New("something that is not a token")
 
-// namedID returns the part of filter that names one _id.
-func namedID(filter any) (bson.D, error) {
-	const refusal = "fence: an upsert needs a filter that names _id by value: another would make a second document beside one that is fenced off"
+var errNoID = errors.New("fence: an upsert needs a filter that names _id by value: another would make a second document beside one that is fenced off")
+
+// splitID returns the part of filter that names one _id, and the rest.
+func splitID(filter any) (id, rest bson.D, err error) {
+	if encodedByDriver(filter) {
+		return nil, nil, fmt.Errorf("fence: the filter of an upsert may be a bson.D, a map or a bson.Raw, not a %T", filter)
+	}
 	elements, err := elementsOf(filter)
 	if err != nil {
-		return nil, fmt.Errorf("fence: the filter: %w", err)
+		return nil, nil, fmt.Errorf("fence: the filter: %w", err)
 	}
+	rest = bson.D{} // a nil one would be null
 	for _, e := range elements {
-		if e.Key != "_id" {
-			continue
+		if e.Key == "_id" && len(id) == 0 {
+			id = bson.D{e}
+		} else {
+			rest = append(rest, e)
 		}
-		kind, raw, err := bson.MarshalValue(e.Value)
-		if err != nil {
-			return nil, fmt.Errorf("fence: the filter: %w", err)
-		}
-		switch kind {
-		case bson.TypeRegex:
-			return nil, errors.New(refusal)
-		case bson.TypeEmbeddedDocument:
-			first, err := bson.Raw(raw).IndexErr(0)
-			if err == nil && len(first.Key()) > 0 && first.Key()[0] == '$' && first.Key() != "$eq" {
-				return nil, errors.New(refusal)
-			}
-		}
-		return bson.D{e}, nil
 	}
-	return nil, errors.New(refusal)
+	if len(id) == 0 || !isValue(id[0].Value) {
+		return nil, nil, errNoID
+	}
+	return id, rest, nil
+}
+
+// isValue reports whether v stands for itself in a filter. What only the client's
+// registry can encode is taken to be a value.
+func isValue(v any) bool {
+	kind, raw, err := bson.MarshalValue(v)
+	if err != nil || kind != bson.TypeEmbeddedDocument {
+		return err != nil || kind != bson.TypeRegex
+	}
+	first, err := bson.Raw(raw).IndexErr(0)
+	return err != nil || !strings.HasPrefix(first.Key(), "$") || first.Key() == "$eq"
 }
 
 // duplicateID returns a filter for the document whose _id was taken already: as

@@ -19,8 +19,9 @@ type Option func(*write)
 func Field(name string) Option { return func(w *write) { w.field = name } }
 
 // Upsert makes UpdateOne, UpdateByID and ReplaceOne create the document if there
-// is none. The filter must then name its _id, by value: with any other filter a
-// document that is fenced off would not be found and a second one made beside it.
+// is none. The filter, a bson.D, a map or a bson.Raw, must then name its _id by
+// value: with any other filter a document that is fenced off would not be found
+// and a second one made beside it.
 func Upsert() Option {
 	return func(w *write) {
 		w.update = append(w.update, options.UpdateOne().SetUpsert(true))
