@@ -37,6 +37,7 @@ type Lease struct {
 	contexts map[*leaseContext]struct{}
 	revoked  error // why contexts made from now on begin cancelled
 	wanted   bool  // the record carried somebody's word at the grant
+	streak   streak
 	renewing chan struct{}
 	failing  bool // the last renewal failed
 	release  release

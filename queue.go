@@ -29,9 +29,6 @@ type queue struct {
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
 	word       time.Time // until when our word stands, by our reckoning
-
-	streak      int // hand-overs in a row since others left word
-	streakSince time.Time
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
