@@ -315,8 +315,9 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		*q = queue{key: q.key, holder: q.holder} // the next to wait begins anew
-		c.tidy(q)
+		if c.tidy(q); q.holder != nil {
+			*q = queue{key: q.key, holder: q.holder} // the next to wait begins anew
+		}
 		c.watch.idle()
 		return
 	}

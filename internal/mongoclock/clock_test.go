@@ -1,0 +1,339 @@
+package mongoclock
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// A world is a client's monotonic clock beside a server's, both driven by true
+// time. The server's drifts against the client's by at most Rho, is stepped now
+// and then, and the client's stands still while it is suspended.
+type world struct {
+	r      *rand.Rand
+	local  Moment
+	server time.Time // to the nanosecond; what it tells is cut to the millisecond
+}
+
+func newWorld(seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 0x6d6f6e676f))
+	return &world{r: r, server: epoch.Add(time.Duration(r.Int64N(int64(time.Hour))))}
+}
+
+func (w *world) now() Moment { return w.local }
+
+// pass lets d pass on the client's clock, at a drift drawn anew each time, or at
+// its worst.
+func (w *world) pass(d time.Duration) {
+	drift := (w.r.Float64()*2 - 1) * Rho
+	switch w.r.IntN(4) {
+	case 0:
+		drift = Rho
+	case 1:
+		drift = -Rho
+	}
+	w.local = w.local.Add(d)
+	w.server = w.server.Add(d + time.Duration(float64(d)*drift))
+}
+
+func (w *world) suspend(d time.Duration) { w.server = w.server.Add(d) }
+
+func (w *world) step(d time.Duration) { w.server = w.server.Add(d) }
+
+func (w *world) some(most time.Duration) time.Duration {
+	if w.r.IntN(3) == 0 {
+		most /= 1000
+	}
+	return time.Duration(w.r.Int64N(int64(most) + 1))
+}
+
+// tell is a command that asks the server's time: both ways take their time.
+func (w *world) tell(c *Clock, trip time.Duration) {
+	sent := w.now()
+	w.pass(w.some(trip))
+	told := w.server.Truncate(Tick)
+	w.pass(w.some(trip))
+	c.Observe(told, sent)
+}
+
+const seeds = 5000
+
+func TestTheServersTimeIsAlwaysInsideTheInterval(t *testing.T) {
+	for seed := range uint64(seeds) {
+		w := newWorld(seed)
+		c := New(w.now)
+		if _, known := c.Read(); known {
+			t.Fatal("a clock without a sample claims to know the server's")
+		}
+		for range 6 {
+			w.step(time.Duration(w.r.Int64N(int64(2*time.Hour))) - time.Hour)
+			w.tell(c, 2*time.Second)
+			for range 6 {
+				w.pass(w.some(time.Hour))
+				got, known := c.Read()
+				if !known {
+					t.Fatal("a clock with a sample knows nothing")
+				}
+				if got.Earliest.After(w.server) || got.Latest.Before(w.server) {
+					t.Fatalf("seed %d: the server shows %v, outside [%v, %v]",
+						seed, w.server, got.Earliest, got.Latest)
+				}
+			}
+		}
+	}
+}
+
+// The control: without the drift in it the interval misses the server's time.
+func TestAnIntervalThatForgetsDriftMissesTheServersTime(t *testing.T) {
+	missed := 0
+	for seed := range uint64(500) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, 2*time.Millisecond)
+		w.pass(9 * time.Second)
+		got, _ := c.Read()
+		narrow := got.Latest.Add(-got.drift)
+		if narrow.Before(w.server) || got.Earliest.Add(9*time.Millisecond).After(w.server) {
+			missed++
+		}
+	}
+	if missed < 100 {
+		t.Errorf("only %d of 500 worlds catch an interval without drift", missed)
+	}
+}
+
+func TestASuspendedClientNeverJudgesTooSoon(t *testing.T) {
+	for seed := range uint64(seeds) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, time.Second)
+		w.pass(w.some(time.Minute))
+		w.suspend(w.some(time.Hour))
+		w.pass(w.some(time.Minute))
+		if got, _ := c.Read(); got.Earliest.After(w.server) {
+			t.Fatalf("seed %d: judged by %v while the server shows %v", seed, got.Earliest, w.server)
+		}
+	}
+}
+
+// claim plays a claim from its sending to its reply and tells until when, on the
+// client's clock, the holder trusts it and what it wrote.
+func (w *world) claim(c *Clock, ttl time.Duration, left func(sent Moment, until, server time.Time, r Reading) time.Duration) (deadline Moment, until time.Time) {
+	sent := w.now()
+	r, _ := c.Read()
+	_, until = r.Expiry(ttl)
+	if w.r.IntN(2) == 0 {
+		w.suspend(w.some(20 * time.Minute)) // before the command leaves
+	}
+	w.pass(w.some(ttl))
+	told := w.server.Truncate(Tick)
+	d := left(sent, until, told, r)
+	w.pass(w.some(ttl))
+	c.Observe(told, sent)
+	return sent.Add(d), until
+}
+
+// lives tells by how much the server's clock is past until when the client's
+// shows the deadline. Not positive: the server still honours the holder.
+func (w *world) late(deadline Moment, until time.Time) time.Duration {
+	if left := deadline.Sub(w.now()); left > 0 {
+		w.pass(left)
+		return w.server.Sub(until)
+	}
+	return -1 // it was over before the reply came
+}
+
+func TestNoDeadlineOutlastsWhatTheServerHonours(t *testing.T) {
+	useful := 0
+	for seed := range uint64(seeds) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, time.Second)
+		for range 4 {
+			w.pass(w.some(time.Hour)) // the sample grows old, seen
+			if w.r.IntN(2) == 0 {
+				w.suspend(w.some(20 * time.Minute)) // and unseen
+			}
+			ttl := 100*time.Millisecond + w.some(time.Minute)
+			deadline, until := w.claim(c, ttl, func(sent Moment, until, server time.Time, _ Reading) time.Duration {
+				return Left(ttl, sent, sent, until, server)
+			})
+			if deadline.Sub(w.now()) > 0 {
+				useful++
+			}
+			if late := w.late(deadline, until); late > 0 {
+				t.Fatalf("seed %d: trusted for %v after the server gave it away (ttl %v)", seed, late, ttl)
+			}
+		}
+	}
+	if useful < seeds {
+		t.Errorf("only %d claims were of any use: the test shows little", useful)
+	}
+}
+
+// A bulk of renewals is followed by one hello, whose time counts from its own
+// sending.
+func TestNoDeadlineFromALaterCommandOutlastsWhatTheServerHonours(t *testing.T) {
+	for seed := range uint64(seeds) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, time.Second)
+		w.pass(w.some(time.Hour))
+		if w.r.IntN(2) == 0 {
+			w.suspend(w.some(20 * time.Minute))
+		}
+		ttl := 100*time.Millisecond + w.some(time.Minute)
+		sent := w.now()
+		r, _ := c.Read()
+		_, until := r.Expiry(ttl)
+		w.pass(w.some(ttl / 2)) // the bulk
+		drawn := w.now()
+		if w.r.IntN(2) == 0 {
+			w.suspend(w.some(ttl))
+		}
+		w.pass(w.some(ttl / 4))
+		told := w.server.Truncate(Tick)
+		deadline := sent.Add(Left(ttl, sent, drawn, until, told))
+		w.pass(w.some(ttl / 4))
+		if late := w.late(deadline, until); late > 0 {
+			t.Fatalf("seed %d: trusted for %v after the server gave it away (ttl %v)", seed, late, ttl)
+		}
+	}
+}
+
+// The control: a deadline that trusts the sample from before the claim outlasts
+// the holder as soon as the machine was suspended.
+func TestADeadlineFromAnOldSampleIsTooLate(t *testing.T) {
+	caught := 0
+	for seed := range uint64(500) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, 2*time.Millisecond)
+		w.suspend(10 * time.Minute)
+		const ttl = 30 * time.Second
+		deadline, until := w.claim(c, ttl, func(_ Moment, until, _ time.Time, r Reading) time.Duration {
+			left := until.Sub(r.Latest)
+			return left - grown(left)
+		})
+		if w.late(deadline, until) > 0 {
+			caught++
+		}
+	}
+	if caught < 100 {
+		t.Errorf("only %d of 500 worlds catch a deadline from an old sample", caught)
+	}
+}
+
+// The control: a deadline that leaves drift out outlasts the holder.
+func TestADeadlineThatForgetsDriftIsTooLate(t *testing.T) {
+	caught := 0
+	for seed := range uint64(500) {
+		w := newWorld(seed)
+		c := New(w.now)
+		w.tell(c, 0)
+		const ttl = time.Minute
+		sent := w.now()
+		r, _ := c.Read()
+		_, until := r.Expiry(ttl)
+		told := w.server.Truncate(Tick)
+		if w.late(sent.Add(min(ttl, until.Sub(told)-Tick)), until) > 0 {
+			caught++
+		}
+	}
+	if caught < 50 {
+		t.Errorf("only %d of 500 worlds catch a deadline without drift", caught)
+	}
+}
+
+func TestAClaimOnAFreshSampleIsTrustedForNearlyItsTTL(t *testing.T) {
+	w := newWorld(1)
+	c := New(w.now)
+	w.tell(c, time.Millisecond)
+	const ttl = 30 * time.Second
+	sent := w.now()
+	r, _ := c.Read()
+	since, until := r.Expiry(ttl)
+	if until.Sub(since) != ttl {
+		t.Errorf("lasts %v, not %v", until.Sub(since), ttl)
+	}
+	if left := Left(ttl, sent, sent, until, w.server.Truncate(Tick)); left < ttl-40*time.Millisecond || left > ttl {
+		t.Errorf("trusted for %v of %v", left, ttl)
+	}
+}
+
+func TestExpiryIsRoundedUpAndDriftAddsLittle(t *testing.T) {
+	at := epoch.Add(1234567 * time.Nanosecond)
+	for age, most := range map[time.Duration]time.Duration{
+		time.Second:    2*Tick + 1*time.Millisecond,
+		time.Hour:      2*Tick + 100*time.Millisecond,
+		24 * time.Hour: 2*Tick + 100*time.Millisecond,
+	} {
+		var local Moment
+		c := New(func() Moment { return local })
+		c.Observe(at, 0)
+		local = local.Add(age)
+		r, _ := c.Read()
+		const ttl = 2 * time.Second
+		since, until := r.Expiry(ttl)
+		if over := since.Sub(at.Add(age)); over < 0 || over > most {
+			t.Errorf("after %v: begins %v after the server's time, at most %v", age, over, most)
+		}
+		for _, e := range []time.Time{since, until} {
+			if !e.Equal(e.Truncate(Tick)) {
+				t.Errorf("after %v: %v is not a whole millisecond", age, e)
+			}
+		}
+		if !r.Earliest.Equal(r.Earliest.Truncate(Tick)) {
+			t.Errorf("after %v: earliest %v is not a whole millisecond", age, r.Earliest)
+		}
+	}
+}
+
+func TestAnOldSampleJudgesAsIfNoTimeHadPassed(t *testing.T) {
+	var local Moment
+	c := New(func() Moment { return local })
+	c.Observe(epoch, 0)
+	local = Moment(Fresh)
+	if r, _ := c.Read(); !r.Fresh || !r.Earliest.After(epoch) {
+		t.Errorf("at %v: earliest %v", Fresh, r.Earliest)
+	}
+	local++
+	if r, _ := c.Read(); r.Fresh || !r.Earliest.Equal(epoch) {
+		t.Errorf("past %v: earliest %v, not the sample's own %v", Fresh, r.Earliest, epoch)
+	}
+}
+
+func TestAnotherMachinesClockWritesButJudgesNobody(t *testing.T) {
+	var local Moment
+	c := New(func() Moment { return local })
+	c.ObserveForWriting(epoch.Add(time.Hour), 0)
+	r, known := c.Read()
+	if !known || !r.Earliest.IsZero() || r.Fresh {
+		t.Errorf("a router's clock judges: %+v", r)
+	}
+	if r.Latest.Before(epoch.Add(time.Hour)) {
+		t.Errorf("a router's clock does not write: %+v", r)
+	}
+	c.Observe(epoch, 0)
+	c.ObserveForWriting(epoch.Add(time.Hour), 0)
+	if r, _ = c.Read(); !r.Earliest.Equal(epoch) {
+		t.Errorf("a router's clock replaced the keeper's: %+v", r)
+	}
+}
+
+func TestTheNewestSampleReplacesTheOldOne(t *testing.T) {
+	local := Moment(time.Second)
+	c := New(func() Moment { return local })
+	c.Observe(epoch.Add(time.Hour), local)
+	local = local.Add(time.Second)
+	c.Observe(epoch, local) // the server's clock was set back
+	if r, _ := c.Read(); r.Latest.After(epoch.Add(time.Second)) {
+		t.Errorf("still believes in %v", r.Latest)
+	}
+	c.Observe(epoch.Add(time.Minute), local.Add(-time.Second)) // an older command's late reply
+	if r, _ := c.Read(); r.Latest.After(epoch.Add(time.Second)) {
+		t.Errorf("an older command's reply replaced a newer one: %v", r.Latest)
+	}
+}

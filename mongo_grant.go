@@ -1,0 +1,107 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+var errNoTrace = errors.New("the server answered a claim with a document that does not have it")
+
+// grant makes a Grant of an applied claim. Any error here is of unknown outcome:
+// the claim is there and must be undone.
+func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply, term mongoTerm) (store.Grant, error) {
+	if _, ok := reply.record.holder(c.ID); !ok || reply.record.at.IsZero() {
+		return store.Grant{}, errNoTrace
+	}
+	m.timed(reply)
+	stamp, ok := c.attempt.operationTime()
+	if !ok {
+		var err error
+		if stamp, err = m.confirm(ctx, c); err != nil {
+			return store.Grant{}, err
+		}
+	}
+	g := store.Grant{
+		Token:  tokenOf(stamp),
+		Left:   m.left(c.TTL, c.sent, reply.sent, term.until, reply.record.at),
+		Since:  term.since,
+		Wanted: reply.record.wantedAt(reply.record.at),
+	}
+	if g.Left < c.TTL/2 {
+		m.correct(ctx, c, &g)
+	}
+	m.memory.granted(c.ID, g.Since, c.sent.Add(g.Left), m.clock.Now())
+	return g, nil
+}
+
+// tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
+const tokenEpoch = 1577836800
+
+// tokenOf orders grants as the server's log does. The operationTime of a claim's
+// reply is not older than the write itself, which was logged after it had passed
+// the index on _id; and the next claim of the key is logged after this hold's end,
+// which is after the reply. A stamp that the update itself puts in the document
+// would not do: it is kept while an insert waits (docs/design.md §4, "The token").
+func tokenOf(t bson.Timestamp) int64 {
+	return (int64(t.T)-tokenEpoch)<<32 | int64(t.I)
+}
+
+// confirm draws a token where the server does not tell its operationTime: one more
+// command, after the claim was applied.
+func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (bson.Timestamp, error) {
+	filter := m.ours(c.Key, exists(fieldHolders+"."+c.ID))
+	update := bson.D{{Key: "$currentDate", Value: bson.D{
+		{Key: fieldAt, Value: true},
+		{Key: fieldStamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+	}}}
+	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	if err != nil {
+		return bson.Timestamp{}, err
+	}
+	if !reply.found || reply.record.stamp.IsZero() {
+		return bson.Timestamp{}, errNoTrace
+	}
+	m.timed(reply)
+	return reply.record.stamp, nil
+}
+
+// correct writes a grant's expiry again that was written by a clock far behind the
+// server's: the machine was suspended since its last sample, or the trip took half
+// the TTL. A fault here changes nothing about the grant.
+func (m *mongoStore) correct(ctx context.Context, c *mongoClaim, g *store.Grant) {
+	now, _ := m.clock.Read()
+	since, until := now.Expiry(c.TTL)
+	reply, err := m.modify(bare(ctx), m.ours(c.Key, alive(c.ID, now.Earliest)...), bson.D{
+		{Key: "$max", Value: bson.D{
+			{Key: of(c.ID, fieldSince), Value: mongoDate(since)},
+			{Key: of(c.ID, fieldExpireAt), Value: mongoDate(until)},
+			{Key: fieldExpireAt, Value: mongoDate(until)},
+		}},
+		stampAt,
+	}, mongoAfter)
+	if err != nil || !reply.found || reply.record.at.IsZero() {
+		return
+	}
+	m.timed(reply)
+	if left := m.left(c.TTL, c.sent, reply.sent, until, reply.record.at); left > g.Left {
+		g.Left = left
+	}
+	if h, ok := reply.record.holder(c.ID); ok {
+		g.Since = h.Since
+	}
+}
+
+// left is how long after sent a holder may be trusted that was written with this
+// expiry, by a server time drawn after it was sent.
+func (m *mongoStore) left(ttl time.Duration, sent, drawn mongoclock.Moment, until, server time.Time) time.Duration {
+	if m.broken.deadlineFromOld {
+		return ttl
+	}
+	return mongoclock.Left(ttl, sent, drawn, until, server)
+}

@@ -1,0 +1,106 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads keys with one find, whatever their number.
+func (m *mongoStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	ctx = bare(ctx)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if _, err := m.readFresh(ctx); err != nil {
+		return nil, joinNotApplied(err)
+	}
+	found, err := m.look(ctx, keys)
+	if err != nil {
+		return nil, joinNotApplied(err)
+	}
+	now := m.present()
+	seen := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		r, there := found[key]
+		if there && r.foreign != "" {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, errForeign(r)))
+			r = mongoRecord{}
+		}
+		seen[i] = r.status(now)
+		seen[i].Key = key
+	}
+	return seen, errors.Join(strangers...)
+}
+
+func (m *mongoStore) look(ctx context.Context, keys []string) (map[string]mongoRecord, error) {
+	if len(keys) > 1 {
+		return m.findMany(ctx, keys)
+	}
+	image, err := m.find(ctx, keys[0])
+	if err != nil || !image.found {
+		return nil, err
+	}
+	return map[string]mongoRecord{keys[0]: image.record}, nil
+}
+
+// List reads the keys that begin with prefix in the order of _id, which for
+// strings is that of their bytes.
+func (m *mongoStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		ctx := bare(ctx)
+		if _, err := m.readFresh(ctx); err != nil {
+			yield(store.Status{}, joinNotApplied(err))
+			return
+		}
+		cursor, err := m.soft.Find(ctx,
+			bson.D{{Key: "_id", Value: mongoRange(prefix)}, {Key: fieldMark, Value: mongoShape}},
+			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+		if err != nil {
+			yield(store.Status{}, joinNotApplied(err))
+			return
+		}
+		defer cursor.Close(ctx)
+		for cursor.Next(ctx) {
+			r := readRecord(cursor.Current)
+			if r.foreign != "" || !strings.HasPrefix(r.key, prefix) {
+				continue
+			}
+			if !yield(r.status(m.present()), nil) {
+				return
+			}
+		}
+		if err := cursor.Err(); err != nil {
+			yield(store.Status{}, joinNotApplied(err))
+		}
+	}
+}
+
+// mongoRange holds the strings that begin with prefix: from itself up to the next
+// string that does not, which is the prefix with its last rune raised. (A regular
+// expression would have to be escaped, and reads the whole index if it is not.)
+func mongoRange(prefix string) bson.D {
+	within := bson.D{{Key: "$gte", Value: prefix}}
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		if last == utf8.RuneError || last == utf8.MaxRune {
+			continue
+		}
+		next := last + 1
+		if next == 0xD800 {
+			next = 0xE000 // no surrogates in UTF-8
+		}
+		return append(within, bson.E{Key: "$lt", Value: prefix + string(next)})
+	}
+	return within
+}

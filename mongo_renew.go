@@ -1,0 +1,213 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Renew gives holders a new end: one alone with a findOneAndUpdate that answers the
+// server's time with it, many with one bulk and a hello after it. Either way what
+// was written by a clock far behind the server's is written once more at once.
+func (m *mongoStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	sent := m.clock.Now()
+	ctx = bare(ctx)
+	answers := make([]store.Renewed, len(batch))
+	if len(batch) == 0 {
+		return answers
+	}
+	if _, err := m.read(ctx); err != nil {
+		return mongoAll(answers, joinNotApplied(err))
+	}
+	m.renew(ctx, sent, batch, answers)
+	var again []int
+	for i, a := range answers {
+		if a.Err == nil && a.Left < batch[i].TTL/2 {
+			again = append(again, i)
+		}
+	}
+	if len(again) > 0 {
+		m.renewAgain(ctx, sent, batch, answers, again)
+	}
+	for i, a := range answers {
+		switch {
+		case a.Err == nil:
+			m.memory.renewed(batch[i].ID, sent.Add(a.Left))
+		case errors.Is(a.Err, store.ErrGone):
+			m.memory.forget(batch[i].ID)
+		}
+	}
+	return answers
+}
+
+func (m *mongoStore) renew(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
+	if len(batch) == 1 {
+		left, err := m.renewOne(ctx, sent, batch[0])
+		answers[0] = store.Renewed{Left: left, Err: err}
+		return
+	}
+	m.renewMany(ctx, sent, batch, answers)
+}
+
+// renewAgain repeats the renewals that left too little. What they have already is
+// theirs whatever comes of it, unless it turns out that it is gone.
+func (m *mongoStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed, which []int) {
+	part, second := make([]store.Renewal, len(which)), make([]store.Renewed, len(which))
+	for i, at := range which {
+		part[i] = batch[at]
+	}
+	m.renew(ctx, sent, part, second)
+	for i, at := range which {
+		if second[i].Err != nil && verdict(second[i].Err) || second[i].Left > answers[at].Left {
+			answers[at] = second[i]
+		}
+	}
+}
+
+// renewal is the update that renews a holder, never creating nor shortening: $max
+// alone, so that a late one harms nobody.
+func (m *mongoStore) renewal(r store.Renewal, now mongoclock.Reading) (filter, update bson.D, until time.Time) {
+	_, until = now.Expiry(r.TTL)
+	return m.ours(r.Key, alive(r.ID, now.Earliest)...), bson.D{
+		{Key: "$max", Value: bson.D{
+			{Key: of(r.ID, fieldExpireAt), Value: mongoDate(until)},
+			{Key: fieldExpireAt, Value: mongoDate(until)},
+		}},
+		stampAt,
+	}, until
+}
+
+func (m *mongoStore) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
+	now, _ := m.clock.Read()
+	filter, update, until := m.renewal(r, now)
+	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	switch {
+	case err != nil:
+		return 0, mongoerr.Mark(err)
+	case !reply.found:
+		return 0, m.explain(ctx, r.Ref)
+	case reply.record.at.IsZero():
+		return 0, errNoTrace
+	}
+	m.timed(reply)
+	return m.left(r.TTL, sent, reply.sent, until, reply.record.at), nil
+}
+
+func (m *mongoStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
+	now, _ := m.clock.Read()
+	models := make([]mongo.WriteModel, len(batch))
+	until := make([]time.Time, len(batch))
+	for i, r := range batch {
+		var filter, update bson.D
+		filter, update, until[i] = m.renewal(r, now)
+		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: update}
+	}
+	matched, failed, err := m.bulk(ctx, models)
+	if err != nil {
+		mongoAll(answers, mongoerr.Mark(err))
+		return
+	}
+	server, drawn, err := m.draw(ctx, batch)
+	if err != nil {
+		mongoAll(answers, err)
+		return
+	}
+	for i, r := range batch {
+		answers[i].Left = m.left(r.TTL, sent, drawn, until[i], server)
+		answers[i].Err = failed[i]
+	}
+	if matched+len(failed) < len(batch) {
+		m.sort(ctx, batch, until, answers)
+	}
+}
+
+// bulk sends the renewals, unordered: one that fails does not stop the others. It
+// has one total of what it matched for all of them.
+func (m *mongoStore) bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
+	coll := m.durable
+	if m.noJournal.Load() {
+		coll = m.voted
+	}
+	result, err := coll.BulkWrite(ctx, models, mongoUnordered)
+	if mongoerr.ClassOf(err) == mongoerr.NoJournal {
+		m.noJournal.Store(true)
+		result, err = m.voted.BulkWrite(ctx, models, mongoUnordered)
+	}
+	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
+		failed = make(map[int]error, len(e.WriteErrors))
+		for _, w := range e.WriteErrors {
+			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
+		}
+		err = nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return int(result.MatchedCount), failed, nil
+}
+
+// draw asks for a server time after a bulk. Through a mongos hello would tell that
+// of another machine: there it is the at of a key that is held.
+func (m *mongoStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
+	if !m.server.Load().router {
+		return m.hello(ctx)
+	}
+	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
+		reply, err := m.modifyIn(ctx, m.soft, m.ours(r.Key, exists(fieldHolders+"."+r.ID)), bson.D{stampAt}, mongoAfter)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		if reply.found && !reply.record.at.IsZero() {
+			m.timed(reply)
+			return reply.record.at, reply.sent, nil
+		}
+	}
+	return time.Time{}, 0, errors.New("no renewed key left to tell the server's time")
+}
+
+// sort finds out which of a bulk were renewed, with one find: those whose holder
+// has the expiry that was written, or a later one.
+func (m *mongoStore) sort(ctx context.Context, batch []store.Renewal, until []time.Time, answers []store.Renewed) {
+	keys := make([]string, len(batch))
+	for i, r := range batch {
+		keys[i] = r.Key
+	}
+	found, err := m.findMany(ctx, keys)
+	for i, r := range batch {
+		if answers[i].Err != nil {
+			continue
+		}
+		if err != nil {
+			answers[i] = store.Renewed{Err: err}
+			continue
+		}
+		record, there := found[r.Key]
+		h, holds := record.holder(r.ID)
+		if !holds || h.broken || h.released || h.ExpireAt.Before(until[i]) {
+			answers[i] = store.Renewed{Err: why(mongoReply{record: record, found: there}, r.ID)}
+		}
+	}
+}
+
+func mongoAll(answers []store.Renewed, err error) []store.Renewed {
+	for i := range answers {
+		answers[i] = store.Renewed{Err: err}
+	}
+	return answers
+}
+
+var mongoUnordered = options.BulkWrite().SetOrdered(false)
+
+// mongoBatch makes a find answer in one batch; the default is 101 documents.
+func mongoBatch(n int) *options.FindOptionsBuilder {
+	return options.Find().SetBatchSize(int32(min(n+1, 10_000)))
+}
