@@ -154,10 +154,10 @@ func (l *Lease) attempt() error {
 		}
 		return failed("release", l.key, err)
 	}
-	l.settle(err)
 	if wanted {
-		l.client.leaveToOthers(l.key)
+		l.client.leaveToOthers(l.key) // before settle wakes our own
 	}
+	l.settle(err)
 	if wanted || tried {
 		l.client.freed(l.key)
 	}

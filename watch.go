@@ -216,7 +216,7 @@ func (w *watch) look() {
 }
 
 // looked wakes the heads of keys that are free, and moves the look of the others
-// to when their holders run out. A key that goes from hand to hand is looked at
+// to when their holders run out. A key that changed hands lately is looked at
 // often: its other waiters leave it alone for no more than shyTime. And where the
 // record was made anew the word of those who wait went with the old one, so the
 // head asks to leave it again.
@@ -235,11 +235,12 @@ func (w *watch) looked(all []store.Status) (lively bool) {
 			c.wake(s.Key)
 		default:
 			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
-				lively = true
+				q.moved = now
 				if !s.Wanted {
 					c.wake(s.Key)
 				}
 			}
+			lively = lively || now.Sub(q.moved) < pollMost
 			q.seen = s
 			q.lookAt = earlier(now.Add(drifted(s.Left())), q.word)
 		}
