@@ -26,12 +26,10 @@ type queue struct {
 	woken      bool          // a wake-up came; latched for the key, so that a head which leaves does not eat it
 	lookAt     time.Time     // when the head asks again without a wake-up
 	seen       *store.Status // what the last refusal showed
+	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
 	word       time.Time // until when our word stands, by our reckoning
-
-	streak      int // hand-overs in a row since others left word
-	streakSince time.Time
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are

@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -191,13 +192,13 @@ func (w *watch) look() {
 	}
 	c.mu.Unlock()
 
-	free := false
+	lively := false
 	for len(keys) > 0 {
 		n := min(len(keys), batchSize)
 		ctx := c.within(context.Background(), releaseBound)
 		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
 		ctx.end()
-		free = w.looked(all) || free
+		lively = w.looked(all) || lively
 		keys = keys[n:]
 	}
 
@@ -208,30 +209,43 @@ func (w *watch) look() {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
-	if free {
+	if lively {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
 }
 
 // looked wakes the heads of keys that are free, and moves the look of the others
-// to when their holders run out.
-func (w *watch) looked(all []store.Status) (free bool) {
+// to when their holders run out. A key that changed hands lately is looked at
+// often: its other waiters leave it alone for no more than shyTime. And where the
+// record was made anew the word of those who wait went with the old one, so the
+// head asks to leave it again.
+func (w *watch) looked(all []store.Status) (lively bool) {
 	c := w.client
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		q := c.queues[all[i].Key]
+		s := &all[i]
+		q := c.queues[s.Key]
 		switch {
 		case q == nil || q.head == nil || q.head.asking:
-		case all[i].Free():
-			free = true
-			c.wake(all[i].Key)
+		case s.Free():
+			lively = true
+			c.wake(s.Key)
 		default:
-			q.seen = &all[i]
-			q.lookAt = earlier(now.Add(drifted(all[i].Left())), q.word)
+			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
+				q.moved = now
+				if !s.Wanted {
+					c.wake(s.Key)
+				}
+			}
+			lively = lively || now.Sub(q.moved) < pollMost
+			q.seen = s
+			q.lookAt = earlier(now.Add(drifted(s.Left())), q.word)
 		}
 	}
-	return free
+	return lively
 }
+
+func sameID(a, b store.Holder) bool { return a.ID == b.ID }
