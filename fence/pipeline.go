@@ -25,10 +25,8 @@ func (w *write) stampPipeline(stages []any) (any, error) {
 		if len(elements) != 1 || !strings.HasPrefix(elements[0].Key, "$") {
 			return nil, fmt.Errorf("fence: stage %d of the update is not one operator", i)
 		}
-		for _, path := range paths(elements[0]) {
-			if w.touches(path) {
-				return nil, w.errTouched(elements[0].Key)
-			}
+		if slices.ContainsFunc(paths(elements[0]), w.touches) {
+			return nil, w.errTouched(elements[0].Key)
 		}
 	}
 	return append(bson.A(slices.Clone(stages)), bson.D{{Key: "$set", Value: w.stamp()}}), nil
