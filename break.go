@@ -52,7 +52,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 			errs = append(errs, err)
 		}
 	}
-	c.freed(key, true)
+	c.freed(key)
 	return marked, errors.Join(errs...)
 }
 

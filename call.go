@@ -14,6 +14,7 @@ type bounded struct {
 	values   context.Context
 	base     context.Context // the client's, over when it is torn down
 	deadline time.Time
+	prompt   bool // the store answers at once: the deadline cannot come between
 
 	mu     sync.Mutex // protects inner and cancel
 	inner  context.Context
@@ -21,7 +22,7 @@ type bounded struct {
 }
 
 func (c *Client) bound(values context.Context, deadline time.Time) *bounded {
-	return &bounded{values: values, base: c.base, deadline: deadline}
+	return &bounded{values: values, base: c.base, deadline: deadline, prompt: c.prompt}
 }
 
 // within is a bound of d from now.
@@ -60,7 +61,7 @@ func (b *bounded) Err() error {
 		return inner.Err()
 	case b.base.Err() != nil:
 		return b.base.Err()
-	case !time.Now().Before(b.deadline):
+	case !b.prompt && !time.Now().Before(b.deadline):
 		return context.DeadlineExceeded
 	}
 	return nil

@@ -13,7 +13,13 @@ import (
 )
 
 // errLate is a grant whose reply took longer than the lease it granted.
-var errLate = errors.New("granted too late to be of use, given back")
+var errLate = errors.New("granted too late to be of use")
+
+// unwanted is a grant that is being given back, with the reason.
+type unwanted struct{ err error }
+
+func (u *unwanted) Error() string   { return u.err.Error() + ", being given back" }
+func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
 // try is TryAcquire: one claim, and one more if the key was free by the time the
 // refusal was explained.
@@ -23,14 +29,17 @@ func (c *Client) try(w *waiter) (*Lease, error) {
 	if errors.As(err, &held) && held.Free() {
 		lease, err = c.send(w, 0)
 	}
-	if err != nil {
-		return nil, failed("acquire", w.key, err)
+	switch {
+	case err == nil:
+		return lease, nil
+	case errors.As(err, new(*abandoned)):
+		return nil, &fault{op: "acquire", key: w.key, err: err} // it goes on: nothing is unknown
 	}
-	return lease, nil
+	return nil, failed("acquire", w.key, err)
 }
 
-// An exchange decides which of two got there first: the reply of a claim, or the
-// end of its caller's context.
+// An exchange decides which of two got there first: the reply of a claim, or what
+// ends its caller's wait for it.
 type exchange struct {
 	over  atomic.Bool
 	reply chan struct{}
@@ -39,13 +48,13 @@ type exchange struct {
 }
 
 // send makes one claim, under an ID of its own, and returns when it is answered
-// or the caller's context is over. In the latter case the claim goes on, and if
-// it is granted the lease is given back.
+// or the caller's wait is over. In the latter case the claim goes on, and if it is
+// granted the lease is given back.
 func (c *Client) send(w *waiter, want time.Duration) (*Lease, error) {
 	if !c.enter() {
-		return nil, ErrClosed
+		return nil, &abandoned{ErrClosed}
 	}
-	if c.prompt || w.ctx.Done() == nil {
+	if c.prompt {
 		defer c.background.Done()
 		return c.claim(w, want)
 	}
@@ -53,7 +62,8 @@ func (c *Client) send(w *waiter, want time.Duration) (*Lease, error) {
 }
 
 // apart runs a claim on a goroutine of its own, which was entered already, and
-// lets the caller go when its context is over.
+// lets the caller go when its context or its patience is over, or the client shuts
+// down.
 func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) {
 	x := &exchange{reply: make(chan struct{})}
 	go func() {
@@ -66,18 +76,28 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 			x.lease.giveBackInBackground()
 		}
 	}()
+	giveUp, stop := timerAt(w.patience)
+	defer stop()
+	var err error
 	select {
 	case <-x.reply:
+		return x.lease, x.err
 	case <-w.ctx.Done():
-		if x.over.CompareAndSwap(false, true) {
-			return nil, &abandoned{contextError(w.ctx)}
-		}
-		<-x.reply
+		err = contextError(w.ctx)
+	case <-giveUp:
+		err = errPatience
+	case <-c.draining:
+		err = ErrClosed
 	}
+	if x.over.CompareAndSwap(false, true) {
+		return nil, &abandoned{err}
+	}
+	<-x.reply
 	return x.lease, x.err
 }
 
-// abandoned marks the end of the caller's context while a claim was on its way.
+// abandoned is why a caller left, of its own will or as the client was closed,
+// maybe while a claim was on its way.
 type abandoned struct{ err error }
 
 func (a *abandoned) Error() string { return a.err.Error() }
@@ -113,13 +133,11 @@ func (c *Client) settle(w *waiter, claim store.Claim, from *store.Ref, sent time
 		return nil, err
 	}
 	l := c.newLease(w, claim, sent, g)
-	if !l.start() {
-		return nil, joinUnknown(errLate)
+	if err := l.start(); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
-
-func joinUnknown(err error) error { return errors.Join(err, ErrOutcomeUnknown) }
 
 // drifted is how long d of the store's may last on a clock that runs as wrong as
 // we allow for.
@@ -141,7 +159,7 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
 		c.mu.Lock()
 		delete(c.unknown, claim)
 		c.mu.Unlock()
-		c.freed(claim.Key, true)
+		c.freed(claim.Key)
 	}
 	c.spawn(loop)
 }

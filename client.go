@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,13 +37,13 @@ type Client struct {
 	draining   chan struct{} // closed when no new acquires are taken
 	background sync.WaitGroup
 
-	mu      sync.Mutex // protects what follows; taken before a lease's own, never held across a store call
-	drained bool       // draining is closed
-	closed  bool       // no new background work
-	leases  map[*Lease]struct{}
-	held    map[string]*Lease    // the newest lease of this client on a key, until it is given back or lost
-	queues  map[string]*queue    // who waits for what
+	mu      sync.Mutex           // protects what follows; taken before a lease's own, never held across a store call
+	drained bool                 // draining is closed
+	closed  bool                 // no new background work
+	leases  *Lease               // a list of those that are not settled
+	queues  map[string]*queue    // who of this process holds what, and who waits for it
 	spare   *queue               // an empty one, to use again
+	waiting int                  // waiters in all queues
 	shy     map[string]time.Time // keys that the waiters here leave to others until then
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
@@ -65,12 +63,14 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newClient(s, conf), nil
+}
+
+func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:   conf,
 		store:    s,
 		draining: make(chan struct{}),
-		leases:   make(map[*Lease]struct{}),
-		held:     make(map[string]*Lease),
 		queues:   make(map[string]*queue),
 		shy:      make(map[string]time.Time),
 		unknown:  make(map[store.Ref]struct{}),
@@ -83,7 +83,7 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if !conf.noFeed {
 		c.watch.feed = store.FeedOf(s)
 	}
-	return c, nil
+	return c
 }
 
 // Acquire waits until the key is granted: until ctx ends (an error matching the
@@ -113,11 +113,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key)
-	w := &waiter{ctx: ctx, key: key, terms: t}
-	if t.maxWait > 0 {
-		w.patience = time.Now().Add(t.maxWait)
-	}
-	lease, err := how(c, w)
+	lease, err := how(c, &waiter{ctx: ctx, key: key, terms: t})
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1
@@ -194,9 +190,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.drain()
-	c.mu.Lock()
-	leases := slices.Collect(maps.Keys(c.leases))
-	c.mu.Unlock()
+	leases := c.unsettledLeases()
 	for _, l := range leases {
 		l.cancelContexts(ErrClosed)
 	}
@@ -226,9 +220,7 @@ func (c *Client) Close() error {
 
 func (c *Client) shut() error {
 	c.drain()
-	c.mu.Lock()
-	leases := slices.Collect(maps.Keys(c.leases))
-	c.mu.Unlock()
+	leases := c.unsettledLeases()
 
 	var grace time.Duration
 	for _, l := range leases {
@@ -260,16 +252,51 @@ func (c *Client) unsettled(leases []*Lease) error {
 			errs = append(errs, err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l := range c.leases {
+	for _, l := range c.unsettledLeases() {
 		_, err := l.result()
 		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", l.key, err))
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for ref := range c.unknown {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)
+}
+
+// enlist remembers l until it is settled. With c.mu held.
+func (c *Client) enlist(l *Lease) {
+	if l.next = c.leases; l.next != nil {
+		l.next.prev = l
+	}
+	c.leases = l
+}
+
+// delist forgets it. With c.mu held.
+func (c *Client) delist(l *Lease) {
+	switch {
+	case l.prev != nil:
+		l.prev.next = l.next
+	case c.leases == l:
+		c.leases = l.next
+	default:
+		return // was not on the list
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	l.prev, l.next = nil, nil
+	c.checkEmpty()
+}
+
+func (c *Client) unsettledLeases() []*Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*Lease
+	for l := c.leases; l != nil; l = l.next {
+		all = append(all, l)
+	}
+	return all
 }
 
 // letHoldersStop waits for the margin, or until every lease is given back.
@@ -295,7 +322,7 @@ func (c *Client) noLeases() <-chan struct{} {
 
 // checkEmpty closes the channel of noLeases when it is time. With c.mu held.
 func (c *Client) checkEmpty() {
-	if c.empty == nil || len(c.leases) > 0 {
+	if c.empty == nil || c.leases != nil {
 		return
 	}
 	select {

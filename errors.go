@@ -85,22 +85,25 @@ func verdict(err error) bool {
 type fault struct {
 	op, key string
 	err     error
-	mark    error // ErrOutcomeUnknown, ErrHeld or nil
+	unknown bool // the store may have done what was asked, or may do it yet
 }
 
 func (f *fault) Error() string {
 	s := fmt.Sprintf("mongolock: %s %q: %v", f.op, f.key, f.err)
-	if f.mark == ErrOutcomeUnknown {
+	if f.key == "" {
+		s = fmt.Sprintf("mongolock: %s: %v", f.op, f.err)
+	}
+	if f.unknown {
 		s += " (outcome unknown, being cleaned up)"
 	}
 	return s
 }
 
 func (f *fault) Unwrap() []error {
-	if f.mark == nil {
-		return []error{f.err}
+	if f.unknown {
+		return []error{f.err, ErrOutcomeUnknown}
 	}
-	return []error{f.err, f.mark}
+	return []error{f.err}
 }
 
 // failed wraps what a store answered: a verdict speaks for itself.
@@ -111,5 +114,5 @@ func failed(op, key string, err error) error {
 	case certain(err):
 		return &fault{op: op, key: key, err: err}
 	}
-	return &fault{op: op, key: key, err: err, mark: ErrOutcomeUnknown}
+	return &fault{op: op, key: key, err: err, unknown: true}
 }

@@ -112,7 +112,9 @@ func (g *group) round() {
 	for len(due) > batchSize {
 		batch := due[:batchSize]
 		due = due[batchSize:]
-		c.spawn(func() { g.keeper.renew(batch) })
+		if !c.spawn(func() { g.keeper.renew(batch) }) {
+			g.keeper.renew(batch)
+		}
 	}
 	g.keeper.renew(due)
 }
@@ -216,7 +218,7 @@ func (l *Lease) renewed(sent time.Time, answer store.Renewed) error {
 	if err := l.Err(); err != nil {
 		return &fault{op: "renew", key: l.key, err: err}
 	}
-	return l.heed(answer, first, now)
+	return l.heed(answer, first, sent, now)
 }
 
 // extend moves the deadline, never back. With l.mu held.
@@ -230,11 +232,11 @@ func (l *Lease) extend(deadline time.Time) {
 }
 
 // heed ends the lease if the answer says so, or plans its next renewal.
-func (l *Lease) heed(answer store.Renewed, first bool, now time.Time) error {
+func (l *Lease) heed(answer store.Renewed, first bool, sent, now time.Time) error {
 	var broken *store.BrokenError
 	switch {
 	case answer.Err == nil:
-		l.renewAt(now.Add(l.nextRenewal(answer.Left)))
+		l.renewAt(l.nextRenewal(answer.Left, sent, now))
 		return nil
 	case errors.As(answer.Err, &broken):
 		l.end(fmt.Errorf("%w: %s", ErrBroken, broken.Reason))
@@ -252,13 +254,15 @@ func (l *Lease) heed(answer store.Renewed, first bool, now time.Time) error {
 	return &fault{op: "renew", key: l.key, err: l.Err()}
 }
 
-// nextRenewal is a third of the TTL away, or soon if the answer was so slow that
-// less than half of it is left.
-func (l *Lease) nextRenewal(left time.Duration) time.Duration {
+// nextRenewal is a third of the TTL after the last one was sent, so that answers
+// as slow as a renewal may take do not add up. It is sooner if the store promised
+// less than half of the TTL.
+func (l *Lease) nextRenewal(left time.Duration, sent, now time.Time) time.Time {
 	if left < l.terms.ttl/2 {
-		return l.retryPause()
+		pause, trusted := l.retryPause(), sent.Add(left-l.margin).Sub(now)
+		return now.Add(min(pause, max(pause/10, trusted/4)))
 	}
-	return l.terms.ttl / 3
+	return sent.Add(l.terms.ttl / 3)
 }
 
 func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }

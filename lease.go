@@ -35,11 +35,15 @@ type Lease struct {
 	timer    *time.Timer
 	done     chan struct{} // made when asked for
 	contexts map[*leaseContext]struct{}
-	revoked  error // why contexts made from now on begin cancelled
-	wanted   bool  // the record carried somebody's word at the grant
+	endless  *leaseContext // for all parents without an end
+	revoked  error         // why contexts made from now on begin cancelled
+	wanted   bool          // the record carried somebody's word at the grant
+	streak   streak
 	renewing chan struct{}
 	failing  bool // the last renewal failed
 	release  release
+
+	prev, next *Lease // in the client's list; protected by Client.mu
 
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
@@ -55,7 +59,7 @@ func (c *Client) newLease(w *waiter, claim store.Claim, sent time.Time, g store.
 		l.maxEnd = sent.Add(w.terms.maxHold)
 		l.deadline = earlier(l.deadline, l.maxEnd)
 	}
-	l.slot.index = unscheduled
+	l.slot = slot{due: l.firstRenewal(sent, g.Left), index: unscheduled}
 	return l
 }
 
@@ -66,33 +70,38 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// start begins the lease's life: false if it is over already, or the client is
-// closed; then it is given back.
-func (l *Lease) start() bool {
+// start begins the lease's life, unless it is over already or the client is
+// closed; then it is given back, without a margin as nobody ever saw it.
+func (l *Lease) start() error {
 	c := l.client
+	left := l.deadline.Sub(l.granted)
+	if left > 0 {
+		_, l.endHold = c.observe(l.values, OpHold, l.key)
+	}
 	c.mu.Lock()
-	c.leases[l] = struct{}{}
-	c.held[l.key] = l
+	c.enlist(l)
+	c.queueOf(l.key).holder = l
 	closed := c.drained
 	c.mu.Unlock()
-
-	left := l.deadline.Sub(l.granted)
-	if left <= 0 || closed {
-		l.err = ErrReleased
+	switch {
+	case left <= 0:
+		l.end(ErrReleased)
 		l.giveBackInBackground()
-		return false // nobody saw it, so it needs no margin
+		return &unwanted{errLate}
+	case closed:
+		l.end(ErrClosed)
+		l.giveBackInBackground()
+		return &unwanted{ErrClosed}
 	}
-	_, l.endHold = c.observe(l.values, OpHold, l.key)
 	l.mu.Lock()
 	if l.terms.noRenewal || !l.maxEnd.IsZero() {
 		l.watchDeadline(left)
 	} // else the first renewal does, which comes before the deadline
-	first := l.firstRenewal(left)
 	l.mu.Unlock()
 	if !l.terms.noRenewal {
-		c.keeper.add(l, first)
+		c.keeper.add(l, l.slot.due)
 	}
-	return true
+	return nil
 }
 
 // watchDeadline sets the timer that ends the lease. With l.mu held.
@@ -102,13 +111,14 @@ func (l *Lease) watchDeadline(left time.Duration) {
 	}
 }
 
-// firstRenewal is a third of the TTL away, unless the grant was so slow in coming
-// that less than half of it is left.
-func (l *Lease) firstRenewal(left time.Duration) time.Time {
-	if left < l.terms.ttl/2 && l.maxEnd.IsZero() {
+// firstRenewal is a third of the TTL after the claim was sent, or now if that is
+// past, or if the store promised less than half of it.
+func (l *Lease) firstRenewal(sent time.Time, left time.Duration) time.Time {
+	due := sent.Add(l.terms.ttl / 3)
+	if left < l.terms.ttl/2 || due.Before(l.granted) {
 		return l.granted
 	}
-	return l.granted.Add(l.terms.ttl / 3)
+	return due
 }
 
 // Key is what the lease is of.
@@ -263,16 +273,21 @@ func (l *Lease) end(cause error) bool {
 		return false
 	}
 	l.err = cause
+	if errors.Is(cause, ErrLost) {
+		l.release.notBefore = time.Now().Add(l.timeToStop()) // Close looks at it from now on
+	}
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	if l.done != nil {
 		close(l.done)
 	}
+	contexts := l.revoke(cause)
 	l.mu.Unlock()
-
+	for lc := range contexts {
+		lc.cancel(cause)
+	}
 	l.client.keeper.remove(l)
-	l.cancelContexts(cause)
 	if l.endHold != nil {
 		l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
 	}

@@ -53,7 +53,11 @@ func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context, *
 func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error) (err error) {
 	defer func() {
 		ended := l.Err() // before Release ends it
-		if releaseErr := l.Release(); releaseErr != nil && ended == nil {
+		switch releaseErr := l.Release(); {
+		case ended != nil || releaseErr == nil:
+		case errors.Is(releaseErr, ErrLost):
+			ended = releaseErr // and only now comes to light
+		default:
 			l.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
 		}
 		if ended != nil && !errors.Is(ended, ErrReleased) && !errors.Is(ended, ErrDetached) {

@@ -16,20 +16,20 @@ const (
 	wordLeast = 3 * time.Minute
 )
 
-// A queue is the waiters of one client for one key, in order of arrival. Only the
-// head talks to the store, and not even it while this client itself holds the
-// key. Protected by Client.mu.
+// A queue is the waiters of one client for one key, in order of arrival, and this
+// client's own lease on it. Only the head talks to the store, and not even it
+// while the client itself holds the key. Protected by Client.mu.
 type queue struct {
+	key        string
+	holder     *Lease // the newest lease of this client, until it is settled
 	head, tail *waiter
 	woken      bool          // a wake-up came; latched for the key, so that a head which leaves does not eat it
 	lookAt     time.Time     // when the head asks again without a wake-up
 	seen       *store.Status // what the last refusal showed
+	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
 	word       time.Time // until when our word stands, by our reckoning
-
-	streak      int // hand-overs in a row since others left word
-	streakSince time.Time
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -40,6 +40,7 @@ type waiter struct {
 	terms    terms
 	patience time.Time // MaxWait after the call; zero: none
 
+	queue      *queue
 	prev, next *waiter
 	nudge      chan struct{} // of capacity 1: look again at what to do
 	lease      *Lease        // handed over to it
@@ -57,12 +58,15 @@ type move struct {
 }
 
 // await is Acquire: it stands in the queue until it has the key, or leaves.
-func (c *Client) await(w *waiter) (*Lease, error) {
+func (c *Client) await(w *waiter) (lease *Lease, err error) {
+	if w.terms.maxWait > 0 {
+		w.patience = time.Now().Add(w.terms.maxWait)
+	}
 	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
-			endWait(Outcome{Err: w.fault})
+			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
 	for {
@@ -75,7 +79,7 @@ func (c *Client) await(w *waiter) (*Lease, error) {
 			}
 		default:
 			if endWait == nil {
-				w.ctx, endWait = c.observe(w.ctx, OpWait, w.key)
+				_, endWait = c.observe(w.ctx, OpWait, w.key)
 			}
 			if err := c.sleep(w, m.until); err != nil {
 				return c.leave(w, nil, err)
@@ -87,36 +91,56 @@ func (c *Client) await(w *waiter) (*Lease, error) {
 func (c *Client) join(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
-	if q == nil {
-		if q = c.spare; q == nil {
-			q = new(queue)
-		}
-		c.spare = nil
-		*q = queue{head: w, tail: w, woken: true}
-		c.queues[w.key] = q
+	q := c.queueOf(w.key)
+	c.waiting++
+	w.queue = q
+	if q.head == nil {
+		q.head, q.tail, q.woken = w, w, true
 		return
 	}
 	w.prev, q.tail.next, q.tail = q.tail, w, w
 	w.refused = true // behind others of this process
 }
 
+// queueOf is the key's queue, a new one if need be. With c.mu held.
+func (c *Client) queueOf(key string) *queue {
+	q := c.queues[key]
+	if q == nil {
+		if q = c.spare; q == nil {
+			q = new(queue)
+		}
+		c.spare = nil
+		*q = queue{key: key}
+		c.queues[key] = q
+	}
+	return q
+}
+
+// tidy drops a queue that nobody is in. With c.mu held.
+func (c *Client) tidy(q *queue) {
+	if q.head == nil && q.holder == nil {
+		delete(c.queues, q.key)
+		c.spare = q
+	}
+}
+
 // next decides what w does.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
+	q := w.queue
 	switch {
 	case w.lease != nil:
-		c.unlink(q, w)
+		c.unlink(w)
 		return move{lease: w.lease}
 	case q.head != w:
 		return w.sleepUntil(time.Time{})
-	case c.held[w.key] != nil:
+	case q.holder != nil:
 		w.refused = true
 		return w.sleepUntil(time.Time{})
 	}
 	if shy, ok := c.shy[w.key]; ok && time.Now().Before(shy) {
+		w.refused = true // as good as: it is left to others
 		return w.sleepUntil(shy)
 	}
 	if q.woken || !time.Now().Before(q.lookAt) {
@@ -142,7 +166,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.asking = false
-	q := c.queues[w.key]
+	q := w.queue
 	var held *store.HeldError
 	switch {
 	case lease != nil:
@@ -153,6 +177,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 		c.refused(q, held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
+		q.woken = true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}
 	if q.faults == nil {
@@ -166,6 +191,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 // refused plans when to look at a held key again. With c.mu held.
 func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 	now := time.Now()
+	c.watch.begin(q.seen == nil)
 	q.seen = &s
 	q.word = now.Add(want / 2)
 	if s.Free() {
@@ -179,7 +205,6 @@ func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 		q.freeSeen = 0
 		q.lookAt = earlier(now.Add(drifted(s.Left())), now.Add(jittered(lookMost*3/4)))
 	}
-	c.watch.begin()
 }
 
 // sleep waits for whatever comes first; an error ends the wait.
@@ -192,16 +217,16 @@ func (c *Client) sleep(w *waiter, until time.Time) error {
 	case <-w.nudge:
 	case <-wake:
 	case <-giveUp:
-		return errPatience
+		return &abandoned{errPatience}
 	case <-w.ctx.Done():
 		return &abandoned{contextError(w.ctx)}
 	case <-c.draining:
-		return ErrClosed
+		return &abandoned{ErrClosed}
 	}
 	return nil
 }
 
-var errPatience = errors.New("mongolock: MaxWait is over")
+var errPatience = errors.New("MaxWait is over")
 
 func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 	if t.IsZero() {
@@ -216,48 +241,49 @@ func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[w.key]
 	w.gone = true
 	if lease == nil {
 		lease = w.lease
 	}
 	if lease != nil {
-		c.unlink(q, w)
+		c.unlink(w)
 		return lease, nil
 	}
-	status := c.statusOf(q, w.key)
-	c.unlink(q, w)
+	status := w.queue.status()
+	c.unlink(w)
 	return nil, w.gaveUp(status, err)
 }
 
-// gaveUp is the error of a waiter that leaves without the key.
+// gaveUp is the error of a waiter that leaves without the key. It says that the
+// key is held only if w knows.
 func (w *waiter) gaveUp(status store.Status, err error) error {
-	held := &HeldError{Status: status}
-	over := errors.As(err, new(*abandoned))
-	switch {
-	case err == errPatience && w.fault == nil: //nolint:errorlint // ours, never wrapped
-		return held
-	case err == errPatience: //nolint:errorlint // ours, never wrapped
-		return fmt.Errorf("%w; last fault: %w", held, w.fault)
-	case over && w.refused && w.fault != nil:
-		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
-	case over && w.refused:
-		return fmt.Errorf("mongolock: acquire %q: %w: %w", w.key, err, held)
-	case over, errors.Is(err, ErrClosed):
-		return &fault{op: "acquire", key: w.key, err: err}
+	if !errors.As(err, new(*abandoned)) {
+		return failed("acquire", w.key, err)
 	}
-	return failed("acquire", w.key, err)
+	held := &HeldError{Status: status}
+	patience := errors.Is(err, errPatience)
+	switch {
+	case errors.Is(err, ErrClosed), !w.refused:
+		return &fault{op: "acquire", key: w.key, err: err}
+	case patience && w.fault == nil:
+		return held
+	case patience:
+		return fmt.Errorf("%w; last fault: %w", held, w.fault)
+	case w.fault != nil:
+		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
+	}
+	return fmt.Errorf("mongolock: acquire %q: %w: %w", w.key, err, held)
 }
 
-// statusOf is what is known of who holds the key. With c.mu held.
-func (c *Client) statusOf(q *queue, key string) store.Status {
-	if l := c.held[key]; l != nil {
-		return l.status()
-	}
-	if q.seen != nil {
+// status is what is known of who holds the key. With Client.mu held.
+func (q *queue) status() store.Status {
+	switch {
+	case q.holder != nil:
+		return q.holder.status()
+	case q.seen != nil:
 		return *q.seen
 	}
-	return store.Status{Key: key, Mode: store.Exclusive}
+	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
 
 // status is this lease as a store would show it, reckoned from its grant.
@@ -275,7 +301,9 @@ func (l *Lease) status() store.Status {
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.
-func (c *Client) unlink(q *queue, w *waiter) {
+func (c *Client) unlink(w *waiter) {
+	q := w.queue
+	c.waiting--
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
@@ -288,8 +316,9 @@ func (c *Client) unlink(q *queue, w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		delete(c.queues, w.key)
-		c.spare = q
+		if c.tidy(q); q.holder != nil {
+			*q = queue{key: q.key, holder: q.holder} // the next to wait begins anew
+		}
 		c.watch.idle()
 		return
 	}
@@ -323,7 +352,7 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 
 // wake makes the head look at the key again. With c.mu held.
 func (c *Client) wake(key string) {
-	if q := c.queues[key]; q != nil {
+	if q := c.queues[key]; q != nil && q.head != nil {
 		q.woken = true
 		q.head.poke()
 	}
@@ -345,14 +374,14 @@ func (c *Client) leaveToOthers(key string) {
 	c.shy[key] = now.Add(shyTime)
 }
 
-// freed tells those who wait that the key may be free: here, and by the feed in
-// other processes if one of them left word.
-func (c *Client) freed(key string, announce bool) {
+// freed tells those who wait that the key may be free: here, and in other
+// processes by the feed.
+func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
 	feed := c.watch.feed
 	c.mu.Unlock()
-	if !announce || feed == nil {
+	if feed == nil {
 		return
 	}
 	c.spawn(func() {

@@ -39,7 +39,9 @@ func (l *Lease) Release() error {
 		l.end(ErrReleased) // first of all: whoever still trusts it must know before the next one can
 	}
 	err := l.giveBack()
-	l.end(ErrReleased)
+	if knob.DoneAfterTransfer {
+		l.end(ErrReleased)
+	}
 	return err
 }
 
@@ -113,7 +115,7 @@ func (l *Lease) retry() {
 		if over {
 			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
 			l.settle(l.verdict())
-			l.client.freed(l.key, true)
+			l.client.freed(l.key)
 			return
 		}
 		_ = l.giveBack()
@@ -122,12 +124,13 @@ func (l *Lease) retry() {
 
 // attempt hands the lease over to a waiter of this process, or removes it.
 func (l *Lease) attempt() error {
-	if w := l.successor(); w != nil {
-		if done, err := l.handOver(w); done {
+	until := time.Now().Add(releaseBound) // for both, if it takes both
+	if w, s := l.successor(); w != nil {
+		if done, err := l.handOver(w, s, until); done {
 			return err
 		}
 	}
-	ctx := l.client.within(l.values, releaseBound)
+	ctx := l.client.bound(l.values, until)
 	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
 	ctx.end()
 
@@ -147,15 +150,17 @@ func (l *Lease) attempt() error {
 		err = &fault{op: "release", key: l.key, err: err}
 	default:
 		if unknown { // it may have been applied, and then the word of those who wait is gone with it
-			l.client.freed(l.key, true)
+			l.client.freed(l.key)
 		}
 		return failed("release", l.key, err)
 	}
-	l.settle(err)
 	if wanted {
-		l.client.leaveToOthers(l.key)
+		l.client.leaveToOthers(l.key) // before settle wakes our own
 	}
-	l.client.freed(l.key, wanted || tried)
+	l.settle(err)
+	if wanted || tried {
+		l.client.freed(l.key)
+	}
 	return err
 }
 
@@ -182,12 +187,12 @@ func (l *Lease) settle(err error) {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.leases, l)
-	if c.held[l.key] == l {
-		delete(c.held, l.key)
+	c.delist(l)
+	if q := c.queues[l.key]; q != nil && q.holder == l {
+		q.holder = nil
 		c.wake(l.key)
+		c.tidy(q)
 	}
-	c.checkEmpty()
 }
 
 // afterLoss plans the giving back of a lease that ended on its own. Its holder
@@ -197,16 +202,19 @@ func (l *Lease) afterLoss(cause error) {
 		l.settle(&fault{op: "release", key: l.key, err: cause})
 		return
 	}
-	wait := l.margin
-	if knob.GiveBackAtDeadline {
-		wait = 0
-	}
 	l.mu.Lock()
-	l.release.notBefore = time.Now().Add(wait)
 	if !l.release.settled {
-		l.release.timer = time.AfterFunc(wait, l.giveBackInBackground)
+		l.release.timer = time.AfterFunc(time.Until(l.release.notBefore), l.giveBackInBackground)
 	}
 	l.mu.Unlock()
+}
+
+// timeToStop is what the holder of a lost lease gets before it is given back.
+func (l *Lease) timeToStop() time.Duration {
+	if knob.GiveBackAtDeadline {
+		return 0
+	}
+	return l.margin
 }
 
 // untilGiveBack is how long Close has to wait before it may give the lease back.
@@ -227,61 +235,75 @@ func (l *Lease) keep() time.Duration {
 	return l.terms.minHold
 }
 
-// successor is the waiter of this process that the lease may be handed to.
-func (l *Lease) successor() *waiter {
+// A streak is how often a key was handed over in a row since others left word. It
+// goes with the key from lease to lease.
+type streak struct {
+	count int
+	since time.Time
+}
+
+// on is the streak after one more, false if that is one too many.
+func (s streak) on() (streak, bool) {
+	if s.count == 0 {
+		s.since = time.Now()
+	}
+	s.count++
+	return s, s.count <= streakMost && time.Since(s.since) <= streakTime
+}
+
+// successor is the waiter of this process that the lease may be handed to, and
+// the streak that this makes.
+func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
 	c.mu.Lock()
-	waited := c.queues[l.key] != nil
+	q := c.queues[l.key]
+	waited := q != nil && q.head != nil
 	c.mu.Unlock()
 	if !waited {
-		return nil
+		return nil, streak{}
 	}
 	l.mu.Lock()
 	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && time.Now().Before(l.deadline) //nolint:errorlint // the very cause
-	wanted := l.wanted
+	var s streak
+	if l.wanted && may {
+		s, may = l.streak.on()
+	}
 	l.mu.Unlock()
 	if !may || l.keep() > 0 {
-		return nil
+		return nil, streak{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.key]
-	if q == nil || c.held[l.key] != l || q.head.asking {
-		return nil
+	q = c.queues[l.key]
+	if q == nil || q.holder != l || q.head == nil || q.head.asking {
+		return nil, streak{}
 	}
-	if !wanted {
-		q.streak = 0
-		return q.head
-	}
-	if q.streak == 0 {
-		q.streakSince = time.Now()
-	}
-	if q.streak++; q.streak > streakMost || time.Since(q.streakSince) > streakTime {
-		q.streak = 0
-		return nil
-	}
-	return q.head
+	return q.head, s
 }
 
 // handOver puts w's claim in the place of this lease, in one step. Not done means
 // that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter) (done bool, err error) {
+func (l *Lease) handOver(w *waiter, s streak, until time.Time) (done bool, err error) {
 	c := l.client
 	_, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent := time.Now()
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, releaseBound)))
+	ctx := c.bound(w.ctx, earlier(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, l.ref, claim)
 	ctx.end()
 	next, err := c.settle(w, claim, &l.ref, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	switch {
 	case err == nil:
+		next.mu.Lock()
+		next.streak = s
+		next.mu.Unlock()
 		l.end(ErrReleased)
 		l.settle(nil)
 		c.deliver(w, next)
 		return true, nil
-	case errors.Is(err, errLate):
+	case errors.As(err, new(*unwanted)):
+		l.end(ErrReleased)
 		l.settle(nil)
 		return true, nil
 	case certain(err):

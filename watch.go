@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -31,8 +32,9 @@ type watch struct {
 	stopped  bool
 }
 
-// begin sees to it that somebody tells the waiters. With c.mu held.
-func (w *watch) begin() {
+// begin sees to it that somebody tells the waiters, of which one may be new. With
+// c.mu held.
+func (w *watch) begin(anew bool) {
 	if w.stopped || w.client.drained {
 		return
 	}
@@ -50,14 +52,16 @@ func (w *watch) begin() {
 		}()
 	}
 	if !w.live {
-		w.interval = pollLeast
+		if anew || w.interval == 0 {
+			w.interval = pollLeast
+		}
 		w.pollSoon()
 	}
 }
 
 // idle plans the end of the feed when nobody waits any more. With c.mu held.
 func (w *watch) idle() {
-	if !w.running || len(w.client.queues) > 0 || w.stopped {
+	if !w.running || w.client.waiting > 0 || w.stopped {
 		return
 	}
 	if w.closing == nil {
@@ -70,7 +74,7 @@ func (w *watch) idle() {
 func (w *watch) endIfIdle() {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	if w.running && len(w.client.queues) == 0 {
+	if w.running && w.client.waiting == 0 {
 		w.cancel()
 	}
 }
@@ -104,19 +108,19 @@ func (w *watch) listen(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			w.running = false
-			if len(c.queues) > 0 { // somebody came as it went
-				w.begin()
+			if c.waiting > 0 { // somebody came as it went
+				w.begin(true)
 			}
 			c.mu.Unlock()
 			return
 		case errors.Is(err, errors.ErrUnsupported):
 			w.running, w.feed = false, nil
-			w.begin()
+			w.begin(true)
 			c.mu.Unlock()
 			c.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", err)
 			return
 		}
-		w.begin() // poll until it is back
+		w.begin(true) // poll until it is back
 		c.mu.Unlock()
 		if heard {
 			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
@@ -175,55 +179,73 @@ func (w *watch) look() {
 	}
 	defer c.background.Done()
 	c.mu.Lock()
+	if w.live { // since the timer was set
+		w.polling = false
+		c.mu.Unlock()
+		return
+	}
 	var keys []string
 	for key, q := range c.queues {
-		if c.held[key] == nil && q.seen != nil && !q.head.asking {
+		if q.holder == nil && q.head != nil && q.seen != nil && !q.head.asking {
 			keys = append(keys, key)
 		}
 	}
 	c.mu.Unlock()
 
-	free := false
+	lively := false
 	for len(keys) > 0 {
 		n := min(len(keys), batchSize)
 		ctx := c.within(context.Background(), releaseBound)
 		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
 		ctx.end()
-		free = w.looked(all) || free
+		lively = w.looked(all) || lively
 		keys = keys[n:]
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.polling = false
-	if w.live || len(c.queues) == 0 {
+	if w.live || c.waiting == 0 {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
-	if free {
+	if lively {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
 }
 
 // looked wakes the heads of keys that are free, and moves the look of the others
-// to when their holders run out.
-func (w *watch) looked(all []store.Status) (free bool) {
+// to when their holders run out. A key that changed hands lately is looked at
+// often: its other waiters leave it alone for no more than shyTime. And where the
+// record was made anew the word of those who wait went with the old one, so the
+// head asks to leave it again.
+func (w *watch) looked(all []store.Status) (lively bool) {
 	c := w.client
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		q := c.queues[all[i].Key]
+		s := &all[i]
+		q := c.queues[s.Key]
 		switch {
-		case q == nil || q.head.asking:
-		case all[i].Free():
-			free = true
-			c.wake(all[i].Key)
+		case q == nil || q.head == nil || q.head.asking:
+		case s.Free():
+			lively = true
+			c.wake(s.Key)
 		default:
-			q.seen = &all[i]
-			q.lookAt = earlier(now.Add(drifted(all[i].Left())), q.word)
+			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
+				q.moved = now
+				if !s.Wanted {
+					c.wake(s.Key)
+				}
+			}
+			lively = lively || now.Sub(q.moved) < pollMost
+			q.seen = s
+			q.lookAt = earlier(now.Add(drifted(s.Left())), q.word)
 		}
 	}
-	return free
+	return lively
 }
+
+func sameID(a, b store.Holder) bool { return a.ID == b.ID }

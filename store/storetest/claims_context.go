@@ -108,6 +108,7 @@ func aGrantOutlivesItsContext(e *env) {
 	if err != nil {
 		e.Fatalf("claim: %v", err)
 	}
+	time.Sleep(e.mode.slack())
 	e.holds(held{Claim: c})
 	e.refused(e.claim(c.Key, long))
 	e.release(c.Ref)

@@ -52,7 +52,7 @@ type Stranger interface {
 // Run proves that a store keeps its contract: one subtest for each claim. What
 // newStore returns, or what that wraps by a method Unwrap() store.Store, may also
 // be a store.Feed, a Purger and a Stranger; the claims about them are made only
-// if it is. The log of a failure names the claim and the keys.
+// if it is.
 //
 // Each claim asks newStore for a store, in the bubble if there is one, and all of
 // them may be the same: keys are unique. One more store is made at first, to see

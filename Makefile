@@ -1,0 +1,98 @@
+# `make` alone lists the targets. .ci/run calls them too: what a check does
+# stands here, once.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+# Every module of the repository, and those of them that hold packages.
+MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
+CODE    := $(filter-out tools,$(MODULES))
+NESTED  := $(filter-out .,$(CODE))
+
+LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+
+# The server that tests use where no other is at hand; a process of its own,
+# kept in the user's cache. Nothing of it is linked or shipped.
+SECANTUS_VERSION := 0.5.3-beta.196
+SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
+
+# What `go test` is given; `make test RUN=TestLease` narrows it, `make race
+# COUNT=20` looks for rare failures.
+PKG   ?= ./...
+RUN   ?=
+COUNT ?= 5
+TEST  := go test -race -shuffle=on$(if $(RUN), -run '$(RUN)')
+
+# in-modules LIST COMMAND: runs it in each of them, and names the one at work.
+in-modules = for m in $(1); do echo "· $$m"; (cd "$$m" && $(2)) || exit 1; done
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: test
+test: ## the library's tests
+	$(TEST) $(PKG)
+
+.PHONY: test-nested
+test-nested: ## the tests of the modules below this one
+	@$(call in-modules,$(NESTED),$(TEST) ./...)
+
+.PHONY: controls
+controls: ## the negative controls: faults built in on purpose, which the tests must catch
+	go test -tags knobs -run Control $(PKG)
+
+.PHONY: race
+race: ## the tests COUNT times over, to find what fails rarely
+	$(TEST) -count=$(COUNT) $(PKG)
+
+.PHONY: cover
+cover: ## the tests, with what they reach in coverage.html
+	go test -shuffle=on -coverpkg=./... -coverprofile=coverage.out $(PKG)
+	go tool cover -html=coverage.out -o coverage.html
+	@go tool cover -func=coverage.out | tail -n 1
+
+.PHONY: bench
+bench: ## the benchmarks
+	go test -run '^$$' -bench . -benchmem $(PKG)
+
+.PHONY: demo
+demo: ## the library at work
+	cd examples && go run ./quickstart
+
+.PHONY: lint
+lint: ## golangci-lint over every module (the first time builds it: some minutes)
+	@$(call in-modules,$(CODE),$(LINT) run)
+
+.PHONY: fmt
+fmt: ## format every file, imports included
+	@$(call in-modules,$(CODE),$(LINT) fmt)
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@$(call in-modules,$(MODULES),go mod tidy)
+
+.PHONY: vet
+vet: ## go vet over every module, with and without the test-only switches
+	@$(call in-modules,$(CODE),go vet ./... && go vet -tags knobs ./...)
+
+# What a check found wrong it prints, and fails.
+
+.PHONY: check-fmt
+check-fmt: ## is everything formatted?
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt would change:"; echo "$$files"; exit 1; }
+
+.PHONY: check-tidy
+check-tidy: ## would go mod tidy change a module?
+	@$(call in-modules,$(MODULES),go mod tidy -diff)
+
+.PHONY: check-fix
+check-fix: ## would go fix change the code?
+	@$(call in-modules,$(CODE),go fix -diff ./...)
+
+.PHONY: server
+server: $(SECANTUS_ROOT)/bin/secantusd-rs ## a server to test on, into the user's cache, once (needs cargo; some minutes)
+
+$(SECANTUS_ROOT)/bin/secantusd-rs:
+	cargo install secantus-mdb --version $(SECANTUS_VERSION) --locked --ignore-rust-version --root "$(SECANTUS_ROOT)"

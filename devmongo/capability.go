@@ -1,0 +1,209 @@
+package devmongo
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Capability names something that a server can show to a test. The names travel in MONGOLOCK_HAS
+// and MONGOLOCK_REQUIRE.
+type Capability string
+
+const (
+	// Atomic: of several clients' conditional updates of one document, at once, exactly one
+	// matches, and by the server's own doing. (Behind the gate nothing happens at once.)
+	Atomic Capability = "atomic"
+	// OperationTime: replies carry operationTime and $clusterTime.
+	OperationTime Capability = "operationtime"
+	// Retryable: writes may carry a txnNumber, and the server keeps book of it.
+	Retryable Capability = "retryable"
+	// TTL: a partial TTL index can be made, and what it covers is swept.
+	TTL Capability = "ttl"
+	// Transactions: several documents in one transaction.
+	Transactions Capability = "transactions"
+	// StepDown: Server.StepDown works.
+	StepDown Capability = "stepdown"
+	// Process: an own process, which Server.Kill ends by SIGKILL.
+	Process Capability = "process"
+	// Crash: after Kill and Restart every write acknowledged with j is there.
+	Crash Capability = "crash"
+	// Capped: capped collections, and tailable cursors that wait for data.
+	Capped Capability = "capped"
+	// Roles: a server can be started that enforces users' roles, see WithAuth.
+	Roles Capability = "roles"
+	// APIStrict: apiStrict refuses a command outside of the Stable API.
+	APIStrict Capability = "apistrict"
+)
+
+// capabilities asks the server for what shows from outside, in a scratch database that it drops
+// again, and adds what only its kind can tell.
+func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	has := slices.Clone(byKind[kind])
+
+	p := probe{}
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: p.started}))
+	if err != nil {
+		return nil, err
+	}
+	defer disconnect(client)
+	p.admin = client.Database("admin")
+	p.scratch = client.Database("devmongo_" + bson.NewObjectID().Hex())
+
+	if p.hello, err = p.admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		p.scratch.Drop(ctx)
+	}()
+	for c, shows := range map[Capability]func(context.Context) bool{
+		OperationTime: p.operationTime,
+		Retryable:     p.retryable,
+		TTL:           p.ttl,
+		Transactions:  p.transactions,
+		Capped:        p.capped,
+		APIStrict:     p.apiStrict,
+	} {
+		if shows(ctx) {
+			has = append(has, c)
+		}
+	}
+	if kind == External && !p.isFerret(ctx) {
+		has = append(has, Atomic)
+	}
+	slices.Sort(has)
+	return has, ctx.Err()
+}
+
+// byKind is what no question to the server answers. External is short here because a server that
+// is not ours is not killed, and nobody knows a user of it.
+var byKind = map[Kind][]Capability{
+	Mongod:   {Atomic, StepDown, Process, Crash, Roles},
+	Secantus: {Atomic, StepDown, Process, Crash, Roles},
+	Docker:   {Atomic, StepDown, Roles},
+}
+
+// probe asks one server one question a method; "no" is an answer, so errors mean just that.
+type probe struct {
+	admin, scratch *mongo.Database
+	hello          bson.Raw
+	sawTxnNumber   bool
+}
+
+func (p *probe) started(_ context.Context, e *event.CommandStartedEvent) {
+	if _, err := e.Command.LookupErr("txnNumber"); err == nil {
+		p.sawTxnNumber = true
+	}
+}
+
+func (p *probe) operationTime(context.Context) bool {
+	_, noTime := p.hello.LookupErr("operationTime")
+	_, noCluster := p.hello.LookupErr("$clusterTime")
+	return noTime == nil && noCluster == nil
+}
+
+func (p *probe) retryable(ctx context.Context) bool {
+	p.sawTxnNumber = false
+	_, err := p.scratch.Collection("retryable").InsertOne(ctx, bson.D{})
+	return err == nil && p.sawTxnNumber // a driver that meets a server without them sends none
+}
+
+func (p *probe) ttl(ctx context.Context) bool {
+	_, err := p.scratch.Collection("ttl").Indexes().CreateOne(ctx, mongo.IndexModel{
+		Keys: bson.D{{Key: "at", Value: 1}},
+		Options: options.Index().SetExpireAfterSeconds(3600).
+			SetPartialFilterExpression(bson.D{{Key: "ours", Value: 1}}),
+	})
+	return err == nil
+}
+
+func (p *probe) transactions(ctx context.Context) bool {
+	if _, err := p.scratch.Collection("txn").InsertOne(ctx, bson.D{}); err != nil {
+		return false
+	}
+	session, err := p.scratch.Client().StartSession()
+	if err != nil {
+		return false
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	if err := session.StartTransaction(); err != nil {
+		return false
+	}
+	// Aborting decides nothing: servers without transactions refuse or, worse, apply the insert.
+	_, err = p.scratch.Collection("txn").InsertOne(mongo.NewSessionContext(ctx, session), bson.D{})
+	if aborted := session.AbortTransaction(ctx); err != nil || aborted != nil {
+		return false
+	}
+	n, err := p.scratch.Collection("txn").CountDocuments(ctx, bson.D{})
+	return err == nil && n == 1
+}
+
+func (p *probe) capped(ctx context.Context) bool {
+	if err := p.scratch.CreateCollection(ctx, "capped", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
+		return false
+	}
+	if _, err := p.scratch.Collection("capped").InsertOne(ctx, bson.D{}); err != nil {
+		return false
+	}
+	// A batch of one: FerretDB's tailable cursors refuse any other.
+	cursor, err := p.scratch.Collection("capped").Find(ctx, bson.D{},
+		options.Find().SetCursorType(options.TailableAwait).SetBatchSize(1))
+	if err != nil {
+		return false
+	}
+	defer cursor.Close(context.WithoutCancel(ctx))
+	return cursor.ID() != 0
+}
+
+func (p *probe) apiStrict(ctx context.Context) bool {
+	err := p.admin.RunCommand(ctx, bson.D{
+		{Key: "serverStatus", Value: 1},
+		{Key: "apiVersion", Value: "1"},
+		{Key: "apiStrict", Value: true},
+	}).Err()
+	refused, ok := err.(mongo.CommandError)
+	return ok && refused.HasErrorCode(apiStrictError)
+}
+
+const apiStrictError = 323
+
+func (p *probe) isFerret(ctx context.Context) bool {
+	info, err := p.admin.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
+	return err == nil && strings.Contains(strings.ToLower(info.String()), "ferretdb")
+}
+
+// limits completes the sentence "a server which …".
+func limits(kind Kind, has []Capability) string {
+	switch kind {
+	case Mongod:
+		return "cannot show a second member, a rollback or mongos"
+	case Docker:
+		return "cannot show a second member, a rollback, mongos or a crash"
+	case Secantus:
+		return "cannot show a second member, a rollback, mongos or fail points, and is not MongoDB itself"
+	case FerretDB:
+		return "cannot show contention (its filters are not atomic: a gate lets one command through at a time), " +
+			"operationTime, retryable writes, transactions, the TTL sweep, a step-down or a crash"
+	}
+	sentence := "cannot show a crash or a step-down, being somebody else's"
+	var missing []string
+	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, APIStrict} {
+		if !slices.Contains(has, c) {
+			missing = append(missing, string(c))
+		}
+	}
+	if len(missing) > 0 {
+		sentence += ", nor " + strings.Join(missing, ", ")
+	}
+	return sentence
+}

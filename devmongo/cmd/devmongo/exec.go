@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/mongolock/mongolock/devmongo"
+)
+
+// execute runs the command with a server and returns the command's exit code.
+func execute(ctx context.Context, argv []string, log *slog.Logger, opts []devmongo.Option) (code int, err error) {
+	server, err := devmongo.Start(ctx, opts...)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	announce(server)
+
+	env := append(os.Environ(), server.Environ()...)
+	if inside := os.Getenv(devmongo.EnvControl); inside != "" && server.Kind() == devmongo.External {
+		// Inside another exec the server is that one's, and so is the way to handle it.
+		return runCommand(ctx, argv, os.Environ())
+	}
+	control, err := startControl(server, log)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer func() { err = errors.Join(err, control.close()) }()
+	return runCommand(ctx, argv, append(env, devmongo.EnvControl+"="+control.url))
+}
+
+// patience is how long a command that was told to end may take, before it is killed.
+const patience = 20 * time.Second
+
+// runCommand runs the command to its end. When ctx ends, by a signal, the command and what it
+// started are told so: `go test` by itself would leave the test's program behind.
+func runCommand(ctx context.Context, argv, env []string) (int, error) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	group := newGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		const notFound, notRun = 127, 126 // as a shell has it
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return notFound, err
+		}
+		return notRun, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the command, which is killed at the latest
+	select {
+	case err := <-ended:
+		return exitCode(err)
+	case <-ctx.Done():
+	}
+	group.interrupt()
+	select {
+	case err := <-ended:
+		return exitCode(err)
+	case <-time.After(patience):
+		group.kill()
+		return exitCode(<-ended)
+	}
+}
+
+// exitCode is the command's own; for one that a signal ended it is 128 and the signal, as a shell
+// has it.
+func exitCode(err error) (int, error) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return 0, nil
+	case !ok:
+		return exitFailed, fmt.Errorf("devmongo: %w", err)
+	}
+	if n, ok := signalOf(exit.ProcessState); ok {
+		return 128 + n, nil
+	}
+	return exit.ExitCode(), nil
+}

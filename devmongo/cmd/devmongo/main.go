@@ -1,0 +1,131 @@
+// Command devmongo finds or starts a MongoDB server and hands it to a program.
+//
+//	devmongo exec [--kind K] -- command args…   runs the command with MONGODB_URI set
+//	devmongo serve [--kind K] [--port N]        prints the URI and runs until a signal
+//	devmongo which                              lists the kinds and whether this machine has them
+//
+// What exec gives its command besides MONGODB_URI: MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can
+// show) and MONGOLOCK_CONTROL (where it can be killed, restarted and stepped down).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mongolock/mongolock/devmongo"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+const usage = `usage: devmongo exec [--kind K] [-v] -- command args…
+       devmongo serve [--kind K] [--port N] [--dir D] [--auth] [-v]
+       devmongo which
+kinds: external, mongod, secantus, docker, ferretdb; the first that can be had, unless one is named
+`
+
+// exitFailed and exitUsage are devmongo's own; every other code is the command's.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// run returns the exit code, so that main is the only one to end the process: servers must be
+// stopped first.
+func run(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return exitUsage
+	}
+	// The first signal ends things in order, for as long as that takes: a server left behind
+	// would be worse than a slow end.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	flags := flag.NewFlagSet("devmongo "+args[0], flag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	var (
+		kind    = flags.String("kind", "", "")
+		port    = flags.Int("port", 0, "")
+		dir     = flags.String("dir", "", "")
+		auth    = flags.Bool("auth", false, "")
+		verbose = flags.Bool("v", false, "")
+	)
+	if err := flags.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return exitUsage
+	}
+	level := slog.LevelWarn
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	opts := []devmongo.Option{
+		devmongo.WithKind(devmongo.Kind(*kind)),
+		devmongo.WithPort(*port),
+		devmongo.WithDir(*dir),
+		devmongo.WithLogger(log),
+	}
+	if *auth {
+		opts = append(opts, devmongo.WithAuth())
+	}
+
+	code, err := exitFailed, error(nil)
+	switch command := args[0]; {
+	case command == "exec" && flags.NArg() > 0:
+		code, err = execute(ctx, flags.Args(), log, opts)
+	case command == "serve" && flags.NArg() == 0:
+		code, err = serve(ctx, os.Stdout, opts)
+	case command == "which" && flags.NArg() == 0:
+		code = which(ctx, os.Stdout)
+	default:
+		fmt.Fprint(os.Stderr, usage)
+		return exitUsage
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+func serve(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, error) {
+	server, err := devmongo.Start(ctx, opts...)
+	if err != nil {
+		return exitFailed, err
+	}
+	announce(server)
+	fmt.Fprintln(out, server.URI())
+	<-ctx.Done()
+	if err := server.Stop(); err != nil {
+		return exitFailed, err
+	}
+	return 0, nil
+}
+
+func which(ctx context.Context, out io.Writer) int {
+	code, mark := exitFailed, "* "
+	for _, f := range devmongo.Find(ctx) {
+		if f.Err != nil {
+			fmt.Fprintf(out, "  %-9s no: %v\n", f.Kind, f.Err)
+			continue
+		}
+		fmt.Fprintf(out, "%s%-9s yes\n", mark, f.Kind)
+		code, mark = 0, "  " // Start takes the first
+	}
+	return code
+}
+
+// announce says which server was picked and what it cannot show.
+func announce(server *devmongo.Server) {
+	fmt.Fprintf(os.Stderr, "devmongo: using %s, which %s\n", server.Kind(), server.Limits())
+}

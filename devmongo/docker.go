@@ -1,0 +1,95 @@
+package devmongo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/log"
+	"github.com/testcontainers/testcontainers-go/modules/mongodb"
+)
+
+// findDocker asks the daemon itself: a docker program on PATH says nothing about one.
+func findDocker(ctx context.Context, s settings) (backend, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	provider, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(silent{}))
+	if err != nil {
+		return nil, err
+	}
+	if err := provider.Health(ctx); err != nil { // closes the provider, too
+		return nil, err
+	}
+	return &container{auth: s.auth}, nil
+}
+
+// container is mongo:8 in Docker. It is neither killed nor restarted: Docker would give it another
+// port, and clients would not find it again.
+type container struct {
+	auth    bool
+	running *mongodb.MongoDBContainer
+}
+
+func (c *container) start(ctx context.Context) (string, error) {
+	opts := []testcontainers.ContainerCustomizer{
+		mongodb.WithReplicaSet("devmongo"),
+		testcontainers.WithLogger(silent{}),
+	}
+	if c.auth {
+		opts = append(opts, mongodb.WithUsername("root"), mongodb.WithPassword(rand.Text()))
+	}
+	var err error
+	if c.running, err = mongodb.Run(ctx, "mongo:8", opts...); err != nil {
+		return "", errors.Join(err, c.stop())
+	}
+	uri, err := c.running.ConnectionString(ctx)
+	if err == nil {
+		uri, err = direct(uri)
+	}
+	if err == nil {
+		err = awaitPrimary(ctx, uri)
+	}
+	if err != nil {
+		return "", errors.Join(err, c.stop())
+	}
+	return uri, nil
+}
+
+// direct makes the driver talk to the address it was given. The set knows its member by an address
+// inside Docker, which is reached from here on some systems only. A direct connection still has
+// sessions, transactions and retryable writes.
+func direct(uri string) (string, error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	q.Del("replicaSet")
+	q.Set("directConnection", "true")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+func (c *container) kill() error                   { return errors.ErrUnsupported }
+func (c *container) restart(context.Context) error { return errors.ErrUnsupported }
+
+func (c *container) stop() error {
+	if c.running == nil {
+		return nil
+	}
+	if err := testcontainers.TerminateContainer(c.running); err != nil {
+		return fmt.Errorf("the container: %w", err)
+	}
+	return nil
+}
+
+// silent keeps testcontainers' progress off the terminal, which belongs to the command run by exec.
+type silent struct{}
+
+var _ log.Logger = silent{}
+
+func (silent) Printf(string, ...any) {}

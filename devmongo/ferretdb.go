@@ -1,0 +1,126 @@
+package devmongo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/FerretDB/FerretDB/ferretdb"
+
+	"github.com/mongolock/mongolock/devmongo/internal/gate"
+)
+
+func findFerretDB(_ context.Context, s settings) (backend, error) {
+	if s.auth {
+		return nil, errNoAuth
+	}
+	return &ferret{dir: s.dir, port: s.port, log: s.log}, nil
+}
+
+// ferret is FerretDB v1 on SQLite in this process. It looks at a document and updates it in two
+// steps, so clients reach it only through a gate.
+type ferret struct {
+	dir  string
+	port int
+	log  *slog.Logger
+
+	remove func() error
+	addr   string // the gate's, the same after a restart
+	gate   *gate.Gate
+	direct string // FerretDB's own address, past the gate
+	end    func() // ends FerretDB and waits for it; nil when it does not run
+}
+
+func (f *ferret) start(ctx context.Context) (uri string, err error) {
+	f.dir, f.remove, err = dataDir(f.dir)
+	if err != nil {
+		return "", err
+	}
+	if f.port == 0 {
+		if f.port, err = freePort(); err != nil {
+			return "", errors.Join(err, f.remove())
+		}
+	}
+	f.addr = fmt.Sprintf("127.0.0.1:%d", f.port)
+	if err := f.run(ctx); err != nil {
+		return "", errors.Join(err, f.stop())
+	}
+	return "mongodb://" + f.addr + "/", nil
+}
+
+func (f *ferret) run(ctx context.Context) error {
+	// FerretDB's Info is for every connection and its Warn for every one that is closed.
+	quiet := slog.New(atMostDebug{f.log.With("program", "ferretdb").Handler()})
+	db, err := ferretdb.New(&ferretdb.Config{
+		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
+		Handler:   "sqlite",
+		SQLiteURL: (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(f.dir) + "/"}).String(),
+		Logger:    quiet,
+	})
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		db.Run(running)
+	}()
+	f.end = func() {
+		cancel()
+		<-ended
+	}
+	f.direct = strings.Trim(strings.TrimPrefix(db.MongoDBURI(), "mongodb://"), "/")
+	if f.gate, err = gate.Listen(f.addr, f.direct, f.log); err != nil {
+		return err
+	}
+	return awaitPrimary(ctx, "mongodb://"+f.addr+"/")
+}
+
+func (f *ferret) kill() error { return errors.ErrUnsupported }
+
+func (f *ferret) restart(ctx context.Context) error {
+	f.halt()
+	return f.run(ctx)
+}
+
+func (f *ferret) stop() error {
+	f.halt()
+	return f.remove()
+}
+
+// halt closes the gate first: FerretDB waits some seconds for its clients to leave.
+func (f *ferret) halt() {
+	if f.gate != nil {
+		f.gate.Close()
+		f.gate = nil
+	}
+	if f.end != nil {
+		f.end()
+		f.end = nil
+	}
+}
+
+// atMostDebug is a log handler to which everything is Debug.
+type atMostDebug struct{ slog.Handler }
+
+func (h atMostDebug) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.Handler.Enabled(ctx, slog.LevelDebug)
+}
+
+func (h atMostDebug) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h atMostDebug) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atMostDebug{h.Handler.WithAttrs(attrs)}
+}
+
+func (h atMostDebug) WithGroup(name string) slog.Handler {
+	return atMostDebug{h.Handler.WithGroup(name)}
+}

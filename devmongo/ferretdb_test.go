@@ -1,0 +1,133 @@
+package devmongo
+
+import (
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+func TestThroughTheGateOneTakeoverWins(t *testing.T) {
+	server := start(t, WithKind(FerretDB))
+	for round, winners := range takeovers(t, server.URI()) {
+		if winners != 1 {
+			t.Errorf("round %d: %d winners", round, winners)
+		}
+	}
+}
+
+// The control for the claim above: without the gate the same rounds do go wrong.
+func TestPastTheGateSeveralTakeoversWin(t *testing.T) {
+	server := start(t, WithKind(FerretDB))
+	wrong := 0
+	for _, winners := range takeovers(t, "mongodb://"+server.backend.(*ferret).direct+"/") {
+		if winners != 1 {
+			wrong++
+		}
+	}
+	t.Logf("%d rounds had not exactly one winner", wrong)
+	if wrong == 0 {
+		t.Error("every round had one winner: either the gate is not needed or this shows nothing")
+	}
+}
+
+// takeovers lets clients, each with a connection of its own, take one expired thing at the same
+// moment, a hundred times, and counts the winners of each round.
+func takeovers(t *testing.T, uri string) (winners []int) {
+	const clients, rounds = 8, 100
+	colls := make([]*mongo.Collection, clients)
+	for i := range colls {
+		colls[i] = collection(t, uri)
+		if err := colls[i].Database().Client().Ping(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range rounds {
+		if _, err := colls[0].InsertOne(t.Context(), bson.D{{Key: "_id", Value: round}, {Key: "free", Value: true}}); err != nil {
+			t.Fatal(err)
+		}
+		won := make(chan bool, clients)
+		begin := make(chan struct{})
+		for _, c := range colls {
+			go func() {
+				<-begin
+				result, err := c.UpdateOne(t.Context(),
+					bson.D{{Key: "_id", Value: round}, {Key: "free", Value: true}},
+					bson.D{{Key: "$set", Value: bson.D{{Key: "free", Value: false}}}})
+				won <- err == nil && result.MatchedCount == 1
+			}()
+		}
+		close(begin)
+		n := 0
+		for range clients {
+			if <-won {
+				n++
+			}
+		}
+		winners = append(winners, n)
+	}
+	return winners
+}
+
+func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
+	server := start(t, WithKind(FerretDB))
+	db := client(t, server.URI()).Database("claims")
+	if err := db.CreateCollection(t.Context(), "wake", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	wake := db.Collection("wake")
+	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "seed", Value: true}}); err != nil {
+		t.Fatal(err)
+	}
+	const wait = 10 * time.Second
+	cursor, err := wake.Find(t.Context(), bson.D{}, options.Find().
+		SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(wait))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cursor.Close(t.Context())
+	if !cursor.Next(t.Context()) {
+		t.Fatal("no seed:", cursor.Err())
+	}
+	arrived := make(chan bool, 1)
+	go func() { arrived <- cursor.Next(t.Context()) }()
+	time.Sleep(200 * time.Millisecond) // the cursor is now waiting on the server
+
+	began := time.Now()
+	others := collection(t, server.URI())
+	for range 20 {
+		if _, err := others.InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took > wait/2 {
+		t.Errorf("twenty inserts beside a waiting cursor took %v", took)
+	}
+	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "key", Value: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	if !<-arrived {
+		t.Error("the cursor ended:", cursor.Err())
+	}
+	if took := time.Since(began); took > wait/2 {
+		t.Errorf("the wake-up took %v", took)
+	}
+}
+
+func TestAClientGoesOnAfterAnUnacknowledgedWrite(t *testing.T) {
+	server := start(t, WithKind(FerretDB))
+	c := client(t, server.URI(), options.Client().SetMaxPoolSize(1)).Database("claims")
+	careless := c.Collection("things", options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
+	const writes = 20
+	for i := range writes {
+		if _, err := careless.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := count(t, c.Collection("things")); n != writes {
+		t.Errorf("%d documents, not %d", n, writes)
+	}
+}

@@ -1,0 +1,131 @@
+package devmongo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTheServerThatSomebodyNamedComesFirstAndTheEmbeddedOneLast(t *testing.T) {
+	var kinds []Kind
+	for _, f := range Find(t.Context()) {
+		kinds = append(kinds, f.Kind)
+	}
+	if want := []Kind{External, Mongod, Secantus, Docker, FerretDB}; !slices.Equal(kinds, want) {
+		t.Errorf("%v, not %v", kinds, want)
+	}
+}
+
+func TestProgramsAreFoundOnPathAndTheirServerInTheCache(t *testing.T) {
+	for name, place := range map[string]struct {
+		path, cache []string // programs there
+		want        []Kind
+	}{
+		"nothing":       {},
+		"mongod":        {path: []string{"mongod"}, want: []Kind{Mongod}},
+		"both on path":  {path: []string{"secantusd-rs", "mongod"}, want: []Kind{Mongod, Secantus}},
+		"in the cache":  {cache: []string{"secantusd-rs"}, want: []Kind{Secantus}},
+		"mongod cached": {cache: []string{"mongod"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, home := t.TempDir(), t.TempDir()
+			t.Setenv("PATH", path)
+			t.Setenv("HOME", home)
+			t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+			t.Setenv(EnvURI, "")
+			cache, err := os.UserCacheDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			putPrograms(t, path, place.path)
+			putPrograms(t, filepath.Join(cache, "mongolock", "secantus", "bin"), place.cache)
+
+			var found []Kind
+			for _, o := range preference() {
+				if o.kind == Docker || o.kind == FerretDB {
+					continue // not a matter of files
+				}
+				if _, err := o.find(t.Context(), settings{}); err == nil {
+					found = append(found, o.kind)
+				}
+			}
+			if !slices.Equal(found, place.want) {
+				t.Errorf("found %v, not %v", found, place.want)
+			}
+		})
+	}
+}
+
+func putPrograms(t *testing.T, dir string, names []string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho broken\nexit 3\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAServerThatFailsToStartIsPassedOverWithAWarning(t *testing.T) {
+	dir := t.TempDir()
+	putPrograms(t, dir, []string{"mongod"})
+	t.Setenv("PATH", dir)
+	var log bytes.Buffer
+	server, err := startFirst(t.Context(), []offer{{Mongod, findMongod}, {FerretDB, findFerretDB}},
+		settings{log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	if server.Kind() != FerretDB {
+		t.Error(server.Kind())
+	}
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "exit status 3") {
+		t.Errorf("the log does not say why: %s", log.String())
+	}
+}
+
+func TestAServerThatSomebodyAskedForIsNotReplacedByAnother(t *testing.T) {
+	dir := t.TempDir()
+	putPrograms(t, dir, []string{"mongod"})
+	t.Setenv("PATH", dir)
+	if _, err := Start(t.Context(), WithKind(Mongod)); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("the error lacks the program's last words: %v", err)
+	}
+	if _, err := Start(t.Context(), WithKind("oracle")); err == nil || !strings.Contains(err.Error(), `"oracle"`) {
+		t.Errorf("the error lacks the kind that does not exist: %v", err)
+	}
+	t.Setenv(EnvURI, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100")
+	if server, err := Start(t.Context()); err == nil {
+		t.Errorf("started %s instead of the one that cannot be reached", server.Kind())
+	}
+	t.Setenv(EnvURI, "mongodb//oops")
+	if server, err := Start(t.Context()); err == nil {
+		t.Errorf("started %s instead of the one whose address is wrong", server.Kind())
+	}
+}
+
+func TestAStartWhoseContextEndsLeavesNoServerBehind(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, kind := range []Kind{FerretDB, Secantus} {
+		if server, err := Start(ctx, WithKind(kind)); err == nil {
+			server.Stop()
+			t.Errorf("%s started", kind)
+		} else if !errors.Is(err, context.Canceled) && kind == FerretDB {
+			t.Error(err)
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,209 @@
+package devmongo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// program says how to run one server program. What the programs have in common is in process.
+type program struct {
+	path string
+	// args are the arguments for a server on the loopback port, all its files under dir.
+	args func(port int, dir string, auth bool) ([]string, error)
+	// listening is in the line of output that the program prints once it takes connections. Only
+	// the line proves that it is this process that has the port, and not one that was faster.
+	listening string
+	// initiate, if not nil, turns a server just started for the first time into a replica set.
+	initiate func(ctx context.Context, uri, host string) error
+}
+
+// process is the backend for servers that are a process of their own.
+type process struct {
+	program program
+	dir     string
+	auth    bool
+	log     *slog.Logger
+
+	remove func() error // of the data, if it is ours
+	port   int
+	user   *url.Userinfo
+	child  *child // nil when none was started; its exited tells whether it runs
+}
+
+func newProcess(p program, s settings) *process {
+	return &process{program: p, dir: s.dir, auth: s.auth, port: s.port, log: s.log}
+}
+
+func (p *process) start(ctx context.Context) (uri string, err error) {
+	p.dir, p.remove, err = dataDir(p.dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.stop())
+		}
+	}()
+	if err := p.runOnAPort(ctx); err != nil {
+		return "", err
+	}
+	if p.program.initiate != nil {
+		if err := p.program.initiate(ctx, p.uri(), p.host()); err != nil {
+			return "", err
+		}
+	}
+	if err := awaitPrimary(ctx, p.uri()); err != nil {
+		return "", err
+	}
+	if p.auth {
+		return p.createRoot(ctx)
+	}
+	return p.uri(), nil
+}
+
+// runOnAPort runs the process on the port that was asked for, or on one that is free.
+func (p *process) runOnAPort(ctx context.Context) (err error) {
+	if p.port != 0 {
+		return p.run(ctx)
+	}
+	const attempts = 5 // somebody may take a free port first
+	for range attempts {
+		if p.port, err = freePort(); err != nil {
+			return err
+		}
+		if err = p.run(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			break // a port that is taken ends a process at once, it does not keep it silent
+		}
+	}
+	return err
+}
+
+// createRoot makes the first user, whom a server with access control lets anybody on the same
+// machine create. Data that has one already has the password beside it.
+func (p *process) createRoot(ctx context.Context) (string, error) {
+	file := filepath.Join(p.dir, "password")
+	if password, err := os.ReadFile(file); err == nil {
+		p.user = url.UserPassword("root", string(password))
+		return p.uri(), nil
+	}
+	password := rand.Text()
+	err := command(ctx, p.uri(), bson.D{
+		{Key: "createUser", Value: "root"},
+		{Key: "pwd", Value: password},
+		{Key: "roles", Value: bson.A{"root"}},
+	})
+	if err != nil {
+		return "", fmt.Errorf("creating the first user: %w", err)
+	}
+	if err := os.WriteFile(file, []byte(password), 0o600); err != nil {
+		return "", err
+	}
+	p.user = url.UserPassword("root", password)
+	return p.uri(), nil
+}
+
+func (p *process) uri() string {
+	u := url.URL{Scheme: "mongodb", User: p.user, Host: p.host(), Path: "/"}
+	if p.user != nil {
+		u.RawQuery = "authSource=admin"
+	}
+	return u.String()
+}
+
+func (p *process) host() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
+
+// run starts the process and waits until it listens.
+func (p *process) run(ctx context.Context) error {
+	args, err := p.program.args(p.port, p.dir, p.auth)
+	if err != nil {
+		return err
+	}
+	p.child, err = startChild(p.program.path, args, p.program.listening, p.log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case <-p.child.ready:
+		return nil
+	case <-p.child.exited:
+		return fmt.Errorf("%s: %w", filepath.Base(p.program.path), p.child.failure())
+	case <-ctx.Done():
+		p.child.kill()
+		return fmt.Errorf("%s does not listen: %w", filepath.Base(p.program.path), context.Cause(ctx))
+	}
+}
+
+// startTimeout is generous: recovery after a kill on a busy machine is part of a start.
+const startTimeout = 60 * time.Second
+
+func (p *process) kill() error {
+	if !p.running() {
+		return errors.New("it does not run")
+	}
+	p.child.kill()
+	return nil
+}
+
+func (p *process) restart(ctx context.Context) error {
+	if p.running() {
+		p.child.end()
+	}
+	if err := p.run(ctx); err != nil {
+		return err
+	}
+	return awaitPrimary(ctx, p.uri())
+}
+
+func (p *process) stop() error {
+	if p.running() {
+		p.child.end()
+	}
+	return p.remove()
+}
+
+func (p *process) running() bool {
+	if p.child == nil {
+		return false
+	}
+	select {
+	case <-p.child.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// freePort finds a free port below those from which the kernel picks the near end of outgoing
+// connections. From among those, a client that tries to reconnect while the server is down would
+// sooner or later be given the server's own port as its near end, be connected to itself, and keep
+// the server from coming back.
+func freePort() (int, error) {
+	const lowest, count = 20000, 10000
+	var last error
+	for range 100 {
+		n, err := rand.Int(rand.Reader, big.NewInt(count))
+		if err != nil {
+			return 0, err
+		}
+		port := lowest + int(n.Int64())
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("no free port: %w", last)
+}

@@ -1,0 +1,335 @@
+package devmongo
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongolock/mongolock/devmongo/internal/lack"
+)
+
+func TestAStartedServerTakesWritesUntilItIsStopped(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		temp := t.TempDir()
+		t.Setenv("TMPDIR", temp)
+		server := start(t, WithKind(kind))
+		things := collection(t, server.URI())
+		if _, err := things.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := things.InsertOne(ctx, bson.D{}); err == nil {
+			t.Error("a stopped server took a write")
+		}
+		if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		if err := server.Stop(); err != nil {
+			t.Errorf("the second Stop: %v", err)
+		}
+		if err := server.StepDown(t.Context(), time.Second); !errors.Is(err, errStopped) {
+			t.Errorf("a step-down after Stop: %v", err)
+		}
+	})
+}
+
+func TestAServerShowsWhatItsKindIsKnownToShow(t *testing.T) {
+	real := []Capability{
+		APIStrict, Atomic, Capped, Crash, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
+	}
+	known := map[Kind][]Capability{
+		Mongod:   real,
+		Secantus: real,
+		Docker:   {APIStrict, Atomic, Capped, OperationTime, Retryable, Roles, StepDown, Transactions, TTL},
+		FerretDB: {Capped},
+	}
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		server := start(t, WithKind(kind))
+		if has := server.Capabilities(); !slices.Equal(has, known[kind]) {
+			t.Errorf("it shows %v, not %v", has, known[kind])
+		}
+		if !strings.HasPrefix(server.Limits(), "cannot show ") {
+			t.Errorf("its limits are not the end of a sentence: %s", server.Limits())
+		}
+		names, err := client(t, server.URI()).ListDatabaseNames(t.Context(), bson.D{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "devmongo") {
+				t.Errorf("asking left the database %s behind", name)
+			}
+		}
+	})
+}
+
+func TestADirectoryThatWasGivenOutlivesItsServer(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		if kind == Docker {
+			return // keeps nothing outside
+		}
+		dir := filepath.Join(t.TempDir(), "new")
+		first := start(t, WithKind(kind), WithDir(dir))
+		if _, err := collection(t, first.URI()).InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		second := start(t, WithKind(kind), WithDir(dir))
+		if n := count(t, collection(t, second.URI())); n != 1 {
+			t.Errorf("%d documents", n)
+		}
+	})
+}
+
+func TestARestartedServerIsFoundAgainByItsClients(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		server := start(t, WithKind(kind))
+		things := collection(t, server.URI())
+		if _, err := things.InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+		err := server.Restart(t.Context())
+		if kind == Docker {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				t.Error(err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, things); n != 1 {
+			t.Errorf("%d documents", n)
+		}
+	})
+}
+
+func TestAKilledServerComesBackWithEveryAcknowledgedWrite(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		server := start(t, WithKind(kind))
+		if !server.Has(Crash) {
+			if err := server.Kill(); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("killing a server that is no process: %v", err)
+			}
+			return
+		}
+		const rounds, writers = 3, 4
+		things := collection(t, server.URI())
+		var acknowledged []bson.ObjectID
+		for range rounds {
+			acknowledged = append(acknowledged, writeUntilKilled(t, server, things, writers)...)
+			if err := server.Kill(); err == nil {
+				t.Error("killed twice")
+			}
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			found, err := things.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: acknowledged}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if int(found) != len(acknowledged) {
+				t.Fatalf("%d of %d acknowledged writes are there", found, len(acknowledged))
+			}
+		}
+		if len(acknowledged) < rounds*writers {
+			t.Errorf("only %d writes were acknowledged: this shows little", len(acknowledged))
+		}
+	})
+}
+
+// writeUntilKilled kills the server under its writers and returns what they were promised.
+func writeUntilKilled(t *testing.T, server *Server, things *mongo.Collection, writers int) []bson.ObjectID {
+	var (
+		mu           sync.Mutex
+		acknowledged []bson.ObjectID
+		writing      sync.WaitGroup
+	)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range writers {
+		writing.Go(func() {
+			for ctx.Err() == nil {
+				id := bson.NewObjectID()
+				if _, err := things.InsertOne(ctx, bson.D{{Key: "_id", Value: id}}); err == nil {
+					mu.Lock()
+					acknowledged = append(acknowledged, id)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := server.Kill(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	writing.Wait()
+	return acknowledged
+}
+
+func TestASteppedDownServerRefusesWritesUntilThePeriodIsOver(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		server := start(t, WithKind(kind))
+		if !server.Has(StepDown) {
+			if err := server.StepDown(t.Context(), time.Second); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("a step-down of a server that cannot: %v", err)
+			}
+			return
+		}
+		// Direct and without retries, else the driver hides what is to be seen.
+		direct := collection(t, server.URI(), options.Client().SetDirect(true).SetRetryWrites(false))
+		patient := collection(t, server.URI())
+		const period = 2 * time.Second
+		began := time.Now()
+		if err := server.StepDown(t.Context(), period); err != nil {
+			t.Fatal(err)
+		}
+		_, err := direct.InsertOne(t.Context(), bson.D{})
+		const notWritablePrimary = 10107
+		if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(notWritablePrimary) {
+			t.Errorf("a write after the step-down: %v", err)
+		}
+		// Secantus does not call its refusal retryable, so the driver does not retry by itself.
+		for {
+			_, err := patient.InsertOne(t.Context(), bson.D{})
+			if err == nil {
+				break
+			}
+			if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(notWritablePrimary) {
+				t.Fatalf("a client that waits for a primary: %v", err)
+			}
+		}
+		if took := time.Since(began); took < period-100*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
+func TestAServerWithUsersAsksWhoItsClientsAre(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		if !slices.Contains(byKind[kind], Roles) {
+			if _, err := Start(t.Context(), WithKind(kind), WithAuth()); !errors.Is(err, errNoAuth) {
+				t.Errorf("started with users: %v", err)
+			}
+			return
+		}
+		server := start(t, WithKind(kind), WithAuth())
+		if _, err := collection(t, server.URI()).InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Error(err)
+		}
+		stranger := "mongodb://" + server.URI()[strings.Index(server.URI(), "@")+1:]
+		_, err := collection(t, stranger).InsertOne(t.Context(), bson.D{})
+		const unauthorized = 13
+		if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(unauthorized) {
+			t.Errorf("a stranger's write: %v", err)
+		}
+	})
+}
+
+func TestAnExternalServerIsAskedAndLeftAlone(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind Kind) {
+		theirs := start(t, WithKind(kind))
+		t.Setenv(EnvURI, theirs.URI())
+		external, err := Start(t.Context()) // comes first, so it need not be forced
+		if err != nil {
+			t.Fatal(err)
+		}
+		if external.Kind() != External || external.URI() != theirs.URI() {
+			t.Errorf("%s at %s", external.Kind(), external.URI())
+		}
+		for _, c := range theirs.Capabilities() {
+			owned := slices.Contains([]Capability{Process, Crash, StepDown, Roles}, c)
+			if external.Has(c) == owned {
+				t.Errorf("%s: %v", c, external.Has(c))
+			}
+		}
+		for what, err := range map[string]error{
+			"kill":      external.Kill(),
+			"restart":   external.Restart(t.Context()),
+			"step down": external.StepDown(t.Context(), time.Second),
+		} {
+			if !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := external.Stop(); err != nil {
+			t.Error(err)
+		}
+		if _, err := collection(t, theirs.URI()).InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Errorf("after Stop: %v", err)
+		}
+	})
+}
+
+// forEachKind runs a claim on every kind that this machine has and that can be started.
+func forEachKind(t *testing.T, claim func(*testing.T, Kind)) {
+	for _, kind := range []Kind{Mongod, Secantus, Docker, FerretDB} {
+		t.Run(string(kind), func(t *testing.T) {
+			for _, f := range Find(t.Context()) {
+				if f.Kind == kind && f.Err != nil {
+					lack.Skip(t, string(kind), f.Err)
+				}
+			}
+			claim(t, kind)
+		})
+	}
+}
+
+func start(t *testing.T, opts ...Option) *Server {
+	t.Helper()
+	server, err := Start(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func client(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Client {
+	t.Helper()
+	c, err := mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(uri)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { disconnect(c) })
+	return c
+}
+
+// collection is one whose acknowledged writes are meant to stay.
+func collection(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Collection {
+	t.Helper()
+	journaled := true
+	return client(t, uri, opts...).Database("claims").Collection("things",
+		options.Collection().SetWriteConcern(&writeconcern.WriteConcern{W: "majority", Journal: &journaled}))
+}
+
+func count(t *testing.T, c *mongo.Collection) int64 {
+	t.Helper()
+	n, err := c.CountDocuments(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

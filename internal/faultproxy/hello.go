@@ -1,0 +1,65 @@
+package faultproxy
+
+import (
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func isHello(name string) bool {
+	return name == "hello" || strings.EqualFold(name, "isMaster")
+}
+
+// readdressed returns the reply to a hello with the proxy in the place of the
+// server it stands for, so that discovery leads back here, without the
+// compressors on offer, so that every command can be read, and without
+// topologyVersion, so that the driver polls: one that listens to a stream of hellos
+// instead would learn from a made-up "not primary" that its primary is gone and wait
+// for news of another, which no real election follows with.
+func (p *Proxy) readdressed(m *message) *message {
+	me, _ := m.body.Lookup("me").StringValueOK()
+	members := slices.Concat(addresses(m.body.Lookup("hosts")), addresses(m.body.Lookup("passives")))
+	ours := func(address string) bool {
+		return address == me || address == p.Target() || len(members) == 1 && members[0] == address
+	}
+	swap := func(address string) string {
+		if ours(address) {
+			return p.Addr()
+		}
+		return address
+	}
+	return m.edited(func(reply bson.D) bson.D {
+		for i, e := range reply {
+			value := e.Value.(bson.RawValue)
+			switch e.Key {
+			case "me", "primary":
+				if address, ok := value.StringValueOK(); ok {
+					reply[i].Value = swap(address)
+				}
+			case "hosts", "passives", "arbiters":
+				list := addresses(value)
+				for j := range list {
+					list[j] = swap(list[j])
+				}
+				reply[i].Value = list
+			}
+		}
+		return without(without(reply, "compression"), "topologyVersion")
+	})
+}
+
+func addresses(v bson.RawValue) []string {
+	array, ok := v.ArrayOK()
+	if !ok {
+		return nil
+	}
+	values, _ := array.Values()
+	list := make([]string, 0, len(values))
+	for _, v := range values {
+		if s, ok := v.StringValueOK(); ok {
+			list = append(list, s)
+		}
+	}
+	return list
+}

@@ -1,0 +1,136 @@
+package mongolocktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/mongolocktest"
+)
+
+// report is the code under test.
+func report(ctx context.Context, locks mongolock.Locker) string {
+	var outcome string
+	ran, err := mongolock.TryDo(ctx, locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
+		outcome = "written"
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err.Error()
+	case !ran:
+		return "another host writes it"
+	}
+	return outcome
+}
+
+// inTest stands for func TestReport(t *testing.T): an example has no t of its own.
+func inTest(test func(t testing.TB)) {
+	t := new(exampleT)
+	defer func() {
+		for _, f := range t.cleanup {
+			f()
+		}
+	}()
+	test(t)
+}
+
+func ExampleNew() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		fmt.Println(report(t.Context(), locks))
+	})
+	// Output: written
+}
+
+// What does your code do while somebody else is at it, and what afterwards?
+func ExampleLocker_Hold() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		release := locks.Hold("nightly-report")
+		fmt.Println(report(t.Context(), locks))
+
+		release()
+		fmt.Println(report(t.Context(), locks))
+	})
+	// Output:
+	// another host writes it
+	// written
+}
+
+// Does your code stop when its lease is lost under it?
+func ExampleLocker_Lose() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		err := mongolock.Do(t.Context(), locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
+			locks.Lose("nightly-report")
+			fmt.Println("cause:", context.Cause(ctx))
+			return ctx.Err()
+		})
+		fmt.Println(errors.Is(err, mongolock.ErrLost))
+	})
+	// Output:
+	// cause: mongolock: lease is lost: no longer in the store
+	// true
+}
+
+// What does your code do when the database is out of reach?
+func ExampleLocker_Fail() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		locks.Fail(errors.New("no route to host"))
+		fmt.Println(report(t.Context(), locks))
+
+		locks.Fail(nil)
+		fmt.Println(report(t.Context(), locks))
+	})
+	// Output:
+	// mongolock: acquire "nightly-report": no route to host (outcome unknown, being cleaned up)
+	// written
+}
+
+// A Locker acquires as any client does.
+func ExampleLocker_Acquire() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		lease, err := locks.Acquire(t.Context(), "nightly-report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println(lease.Key(), lease.Err(), lease.Release())
+	})
+	// Output: nightly-report <nil> <nil>
+}
+
+func ExampleLocker_TryAcquire() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		locks.Hold("nightly-report")
+		_, err := locks.TryAcquire(t.Context(), "nightly-report")
+		fmt.Println(errors.Is(err, mongolock.ErrHeld))
+	})
+	// Output: true
+}
+
+// A lease that one part of your code detached, another takes up.
+func ExampleLocker_Resume() {
+	inTest(func(t testing.TB) {
+		locks := mongolocktest.New(t)
+		begun, err := locks.Acquire(t.Context(), "order-4711")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticket, err := begun.Detach(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed, err := locks.Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println(resumed.Token() == begun.Token(), resumed.Release())
+	})
+	// Output: true <nil>
+}
