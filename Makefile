@@ -59,7 +59,7 @@ bench: ## the benchmarks
 
 .PHONY: demo
 demo: ## the library at work
-	go run ./examples/quickstart
+	cd examples && go run ./quickstart
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)

@@ -63,6 +63,10 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newClient(s, conf), nil
+}
+
+func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:   conf,
 		store:    s,
@@ -79,7 +83,7 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if !conf.noFeed {
 		c.watch.feed = store.FeedOf(s)
 	}
-	return c, nil
+	return c
 }
 
 // Acquire waits until the key is granted: until ctx ends (an error matching the

@@ -90,6 +90,9 @@ type fault struct {
 
 func (f *fault) Error() string {
 	s := fmt.Sprintf("mongolock: %s %q: %v", f.op, f.key, f.err)
+	if f.key == "" {
+		s = fmt.Sprintf("mongolock: %s: %v", f.op, f.err)
+	}
 	if f.unknown {
 		s += " (outcome unknown, being cleaned up)"
 	}

@@ -2,235 +2,122 @@ package mongolock_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
 )
 
-func detach(t *testing.T, l *mongolock.Lease) string {
-	t.Helper()
-	ticket, err := l.Detach(t.Context())
+const ticketMark = "mongolock1."
+
+// sealed is a ticket with the fields of a genuine one, changed by with.
+func sealed(with map[string]any) string {
+	fields := map[string]any{"k": "k", "i": "AN-ID-THAT-NOBODY-MAY-SEE", "t": 7, "d": 30 * time.Second, "n": "a note"}
+	maps.Copy(fields, with)
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err)
+	}
+	return ticketMark + base64.RawURLEncoding.EncodeToString(text)
+}
+
+func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
+	whole := sealed(nil)
+	broken := map[string]struct{ ticket, says string }{
+		"empty":             {"", "not a ticket"},
+		"other text":        {"my dog ate it", "not a ticket"},
+		"a newer version":   {"mongolock2." + strings.TrimPrefix(whole, ticketMark), "newer version"},
+		"the mark alone":    {ticketMark, "broken ticket"},
+		"no base64":         {ticketMark + "***", "broken ticket"},
+		"padded":            {whole + "=", "broken ticket"},
+		"cut short":         {whole[:len(whole)-5], "broken ticket"},
+		"twice":             {whole + whole, "broken ticket"},
+		"no JSON":           {ticketMark + base64.RawURLEncoding.EncodeToString([]byte("{")), "broken ticket"},
+		"another JSON":      {ticketMark + base64.RawURLEncoding.EncodeToString([]byte("[1]")), "broken ticket"},
+		"trailing JSON":     {ticketMark + base64.RawURLEncoding.EncodeToString([]byte(`{"k":"k"}{}`)), "broken ticket"},
+		"no key":            {sealed(map[string]any{"k": ""}), "key is empty"},
+		"a key too long":    {sealed(map[string]any{"k": strings.Repeat("k", 1025)}), "key has 1025 bytes"},
+		"a key of a number": {sealed(map[string]any{"k": 1}), "broken ticket"},
+		"no ID":             {sealed(map[string]any{"i": ""}), "ID is empty"},
+		"no TTL":            {sealed(map[string]any{"d": 0}), "TTL of 0s"},
+		"a TTL too short":   {sealed(map[string]any{"d": 99 * time.Millisecond}), "TTL of 99ms"},
+		"a TTL too long":    {sealed(map[string]any{"d": 2 * year}), "TTL of 17520h"},
+		"a note too long":   {sealed(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
+	}
+	s := newTally()
+	client := connect(s)
+	defer client.Close()
+	for name, b := range broken {
+		t.Run(name, func(t *testing.T) {
+			lease, err := client.Resume(t.Context(), b.ticket)
+			mustSay(t, err, "resume", b.says)
+			if lease != nil || errors.Is(err, mongolock.ErrLost) {
+				t.Errorf("lease %v, error %v", lease, err)
+			}
+		})
+	}
+	if n := s.n.Load(); n != 0 {
+		t.Errorf("%d store calls", n)
+	}
+}
+
+func TestATicketOfNothingIsLostAndKeepsItsID(t *testing.T) {
+	client := connect(newTally())
+	defer client.Close()
+	_, err := client.Resume(t.Context(), sealed(nil))
+	if !errors.Is(err, mongolock.ErrLost) || strings.Contains(fmt.Sprintf("%v %+v", err, err), "NOBODY-MAY-SEE") {
+		t.Error(err)
+	}
+}
+
+func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
+	client := connect(newTally(), mongolock.WithMargin(time.Second))
+	defer client.Close()
+	ticket, err := leaseOn(t, client, "k").Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ticket
+	_, err = client.Resume(t.Context(), ticket, mongolock.TTL(time.Millisecond))
+	mustSay(t, err, "TTL(1ms)")
+	_, err = client.Resume(t.Context(), ticket, mongolock.TTL(time.Second))
+	mustSay(t, err, "WithMargin(1s)", "half the TTL of 1s")
+	_, err = client.Resume(t.Context(), ticket, nil)
+	mustSay(t, err, "nil")
+
+	lease, err := client.Resume(t.Context(), ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
 }
 
-func TestDetachEndsTheLeaseHereWithoutFreeingTheKey(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
-		l := acquire(t, one, "k")
-		ctx := l.Context(t.Context())
-		time.Sleep(5 * time.Second)
-		detached := time.Now()
-		ticket := detach(t, l)
-		<-ctx.Done()
-		mustMatch(t, l.Err(), mongolock.ErrDetached)
-		mustNotMatch(t, l.Err(), mongolock.ErrLost)
-		mustMatch(t, l.Release(), mongolock.ErrDetached)
-		if err := one.Close(); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(30*time.Second - 1)
-		mustBeHeld(t, b, "k")
+// A ticket comes from outside: whatever it says, Resume answers an error or a
+// lease of what it names, and never both nor neither.
+func FuzzTicket(f *testing.F) {
+	f.Add(sealed(nil))
+	f.Add(sealed(map[string]any{"k": "$where", "t": -1}))
+	f.Add(sealed(map[string]any{"d": -1}))
+	f.Add(sealed(map[string]any{"n": "\ufffd", "x": nil}))
+	f.Add(ticketMark)
+	f.Add(ticketMark + "bnVsbA") // null
+	f.Add(strings.Repeat(ticketMark, 3))
+	f.Add("mongolock0.e30")
+	f.Add("")
 
-		resumed, err := two.Resume(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
+	client := connect(newTally())
+	f.Cleanup(func() { client.Close() })
+	f.Fuzz(func(t *testing.T, ticket string) {
+		lease, err := client.Resume(context.Background(), ticket) // nothing is detached
+		if lease != nil || err == nil || !strings.HasPrefix(err.Error(), "mongolock: resume") {
+			t.Errorf("lease %v, error %v", lease, err)
 		}
-		if resumed.Token() != l.Token() || resumed.ID() == l.ID() || resumed.Key() != "k" {
-			t.Errorf("token %d of %d, key %q", resumed.Token(), l.Token(), resumed.Key())
-		}
-		time.Sleep(time.Hour)
-		if resumed.Err() != nil {
-			t.Error(resumed.Err())
-		}
-		tookBetween(t, detached, time.Hour, 2*time.Hour)
-		release(t, resumed)
-		next := acquire(t, two, "k")
-		if next.Token() <= resumed.Token() {
-			t.Errorf("token %d after %d", next.Token(), resumed.Token())
-		}
-	})
-}
-
-func TestOfTwoThatResumeOneWins(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		ticket := detach(t, acquire(t, newClient(t, s), "k"))
-		var mu sync.Mutex
-		won := 0
-		var wg sync.WaitGroup
-		for range 10 {
-			c := newClient(t, s)
-			wg.Go(func() {
-				l, err := c.Resume(t.Context(), ticket)
-				switch {
-				case err == nil && l != nil:
-					mu.Lock()
-					won++
-					mu.Unlock()
-				case l != nil || !errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrOutcomeUnknown):
-					t.Errorf("%v, %v", l, err)
-				}
-			})
-		}
-		wg.Wait()
-		if won != 1 {
-			t.Errorf("%d won", won)
-		}
-	})
-}
-
-func TestATicketIsWorthNothingAfterTheTTL(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		c := newClient(t, s)
-		ticket := detach(t, acquire(t, c, "k"))
-		time.Sleep(30 * time.Second)
-		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrLost)
-		acquire(t, c, "k")
-		_, err = c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrLost)
-	})
-}
-
-func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		c := newClient(t, s)
-		l := acquire(t, c, "k")
-		ticket := detach(t, l)
-		b.bend(func(h *hooks) {
-			h.transfer = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
-				return store.Grant{}, errNet
-			}
-		})
-		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
-		b.bend(func(h *hooks) { h.transfer = nil })
-		time.Sleep(5 * time.Second) // the clean-up has been
-		resumed, err := c.Resume(t.Context(), ticket)
-		if err != nil || resumed.Token() != l.Token() {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		if resumed.Err() != nil {
-			t.Error(resumed.Err())
-		}
-	})
-}
-
-func TestAResumeWhoseReplyWasLostLeavesNothingBehind(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		c := newClient(t, s)
-		ticket := detach(t, acquire(t, c, "k"))
-		b.bend(func(h *hooks) {
-			h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				_, _ = do()
-				return store.Grant{}, errNet
-			}
-		})
-		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
-		time.Sleep(time.Second)
-		mustBeFree(t, b, "k")
-	})
-}
-
-func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
-		renewalsFail(b, errNet)
-		_, err := l.Detach(t.Context())
-		mustMatch(t, err, errNet)
-		b.bend(func(h *hooks) { h.renew = nil })
-		time.Sleep(time.Hour)
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
-		release(t, l)
-		_, err = l.Detach(t.Context())
-		mustMatch(t, err, mongolock.ErrReleased)
-	})
-}
-
-func TestBreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		holder, rival, operator := newClient(t, s), newClient(t, s), newClient(t, s)
-		l := acquire(t, holder, "k")
-		ctx := l.Context(t.Context())
-		wait := inBackground(t.Context(), rival, "k")
-		time.Sleep(3 * time.Second)
-		start := time.Now()
-		told := make(chan time.Time, 1)
-		go func() { <-ctx.Done(); told <- time.Now() }()
-		broken, err := operator.Break(t.Context(), "k", "stuck since noon", 11*time.Second)
-		if err != nil || len(broken) != 1 || broken[0].ID != l.ID() {
-			t.Fatalf("%+v, %v", broken, err)
-		}
-		tookBetween(t, start, 7*time.Second, 11*time.Second)
-		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		if gap := r.when.Sub(<-told); gap < time.Second {
-			t.Errorf("told %v before the next was granted", gap)
-		}
-		mustMatch(t, l.Err(), mongolock.ErrBroken, mongolock.ErrLost)
-		mustMatch(t, context.Cause(ctx), mongolock.ErrBroken)
-		if want := "stuck since noon"; !strings.Contains(l.Err().Error(), want) {
-			t.Errorf("%q does not tell the reason", l.Err())
-		}
-		time.Sleep(time.Hour)
-		if r.lease.Err() != nil {
-			t.Error("the break hit the next holder:", r.lease.Err())
-		}
-	})
-}
-
-func TestBreakFreesAKeyWhoseHolderDoesNotListen(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
-		renewalsFail(b, errNet)
-		operator := newClient(t, b.mem)
-		wait := inBackground(t.Context(), operator, "k")
-		synctest.Wait()
-		start := time.Now()
-		if _, err := operator.Break(t.Context(), "k", "why", 5*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		tookBetween(t, start, 5*time.Second, 5*time.Second)
-		if r := <-wait; r.err != nil {
-			t.Error(r.err)
-		}
-		tookBetween(t, start, 5*time.Second, 5100*time.Millisecond)
-		b.bend(func(h *hooks) { h.renew = nil })
-		mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
-	})
-}
-
-func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
-		if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
-			t.Fatal(err)
-		}
-		c := newClient(t, s)
-		broken, err := c.Break(t.Context(), "k", "why", -1)
-		if err != nil || len(broken) != 1 {
-			t.Fatal(broken, err)
-		}
-		time.Sleep(time.Minute - 1)
-		mustBeHeld(t, b, "k")
-		time.Sleep(1)
-		if broken, err = c.Break(t.Context(), "k", "why", 0); err != nil || len(broken) != 0 {
-			t.Error("broke a free key:", broken, err)
-		}
-		acquire(t, c, "k")
 	})
 }

@@ -1,0 +1,55 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// New makes a client whose locks are documents of coll: one per key, the key its
+// _id. It sends nothing yet. Every process that shares the locks uses the same
+// collection, and keeps nothing else in it.
+//
+// Write concern, read concern and read preference are the library's own, whatever
+// coll says. Close the client before the database connection.
+func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
+	conf, err := newConfig(opts)
+	if coll == nil {
+		err = errors.Join(errors.New("mongolock: New: the collection is nil"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := newMongoStore(coll, mongoOptions{noIndex: conf.noIndex, logger: conf.logger})
+	if err != nil {
+		return nil, err
+	}
+	return newClient(s, conf), nil
+}
+
+// WithoutIndex leaves the TTL index to you: it is not made at the first grant.
+// Nothing depends on it but the removal of locks whose holders crashed, an hour
+// after they ran out. Make it with EnsureIndex, or see docs/operations.md.
+func WithoutIndex() ClientOption {
+	return clientOption(func(c *config) error { c.noIndex = true; return nil })
+}
+
+// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless
+// it is there. The first grant of a client does so too, but there a failure is only
+// logged. An error matching errors.ErrUnsupported means that the store has none.
+func (c *Client) EnsureIndex(ctx context.Context) error {
+	if err := c.ready(ctx, "ensure index", ""); err != nil {
+		return err
+	}
+	s, ok := c.store.(interface{ EnsureIndex(context.Context) error })
+	if !ok {
+		return &fault{op: "ensure index", err: errors.ErrUnsupported}
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxCall)
+	defer cancel()
+	if err := s.EnsureIndex(ctx); err != nil {
+		return &fault{op: "ensure index", err: err}
+	}
+	return nil
+}
