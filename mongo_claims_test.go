@@ -329,7 +329,9 @@ func TestACancelOnTheWayGivesTheGrantBack(t *testing.T) {
 	if _, err := client.Acquire(ctx, "k"); !errors.Is(err, context.Canceled) || time.Since(start) > 90*time.Millisecond {
 		t.Fatalf("after %v: %v", time.Since(start), err)
 	}
-	b.eventually("the grant is given back", func() bool { return b.absent("k") && len(b.tap.take()) >= 0 && time.Since(start) > 150*time.Millisecond })
+	b.eventually("the grant is given back", func() bool {
+		return b.absent("k") && len(b.tap.take()) >= 0 && time.Since(start) > 150*time.Millisecond
+	})
 }
 
 func TestTheEnginesLeaseIsADocumentAndGoesWithIt(t *testing.T) {
