@@ -48,9 +48,9 @@ type Client struct {
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
 
-	closing sync.Once
+	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
-	closeIs error
+	closeIs error // set before closeOK is closed
 }
 
 // NewWithStore makes a client on a store of your own. It sends nothing yet. All
@@ -214,10 +214,14 @@ func (c *Client) Shutdown(ctx context.Context) error {
 //
 // Close the client before the database connection it works on.
 func (c *Client) Close() error {
-	c.closing.Do(func() {
+	c.mu.Lock()
+	first := !c.closing // a sync.Once would do, were it not for those who wait in a bubble of virtual time
+	c.closing = true
+	c.mu.Unlock()
+	if first {
 		c.closeIs = c.shut()
 		close(c.closeOK)
-	})
+	}
 	<-c.closeOK
 	return c.closeIs
 }
