@@ -146,17 +146,21 @@ func contextError(ctx context.Context) error {
 
 // Inspect shows who holds a key. A free key has no live holders and is no error.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
+	return c.look(ctx, "inspect", key)
+}
+
+func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	if err := checkText("key", key, 1, maxKey); err != nil {
 		return Status{}, err
 	}
-	if err := c.ready(ctx, "inspect", key); err != nil {
+	if err := c.ready(ctx, op, key); err != nil {
 		return Status{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	all, err := c.store.Look(ctx, []string{key})
 	if err != nil {
-		return Status{}, &fault{op: "inspect", key: key, err: err}
+		return Status{}, &fault{op: op, key: key, err: err}
 	}
 	return all[0], nil
 }

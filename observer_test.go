@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 )
 
 // An opLog is an observer that writes down what began and how it ended.
@@ -284,5 +285,44 @@ func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
 			t.Error(err)
 		}
 		o.want(t, "acquire k token=1 count=1 ok", "hold k token=1 count=1 closed", "release k token=1 count=1 ok")
+	})
+}
+
+// givingBack notes within which operation the store was called.
+type givingBack struct {
+	*tally
+	release, transfer any
+}
+
+func (s *givingBack) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	s.release = ctx.Value(observedKey{})
+	return s.tally.Release(ctx, r, keep)
+}
+
+func (s *givingBack) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	s.transfer = ctx.Value(observedKey{})
+	return s.tally.Transfer(ctx, from, to)
+}
+
+func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &givingBack{tally: newTally()}
+		client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
+		defer client.Close()
+		first := leaseOn(t, client, "k")
+		next := make(chan *mongolock.Lease)
+		go func() {
+			lease, err := client.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lease
+		}()
+		synctest.Wait()
+		_ = first.Release() // hands over
+		_ = (<-next).Release()
+		if s.transfer != mongolock.OpTransfer || s.release != mongolock.OpRelease {
+			t.Errorf("Transfer was called within %v, Release within %v", s.transfer, s.release)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package mongolock
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -70,8 +71,8 @@ func (l *Lease) giveBack() error {
 	r.trying = true
 	l.mu.Unlock()
 
-	_, end := l.client.observe(l.values, OpRelease, l.key)
-	err := l.attempt()
+	values, end := l.client.observe(l.values, OpRelease, l.key)
+	err := l.attempt(values)
 	end(Outcome{Err: err, Token: l.token, Count: 1})
 
 	l.mu.Lock()
@@ -123,14 +124,14 @@ func (l *Lease) retry() {
 }
 
 // attempt hands the lease over to a waiter of this process, or removes it.
-func (l *Lease) attempt() error {
+func (l *Lease) attempt(values context.Context) error {
 	until := time.Now().Add(releaseBound) // for both, if it takes both
 	if w, s := l.successor(); w != nil {
 		if done, err := l.handOver(w, s, until); done {
 			return err
 		}
 	}
-	ctx := l.client.bound(l.values, until)
+	ctx := l.client.bound(values, until)
 	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
 	ctx.end()
 
@@ -285,10 +286,10 @@ func (l *Lease) successor() (*waiter, streak) {
 // that nothing was changed: release as usual.
 func (l *Lease) handOver(w *waiter, s streak, until time.Time) (done bool, err error) {
 	c := l.client
-	_, end := c.observe(w.ctx, OpTransfer, l.key)
+	values, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent := time.Now()
-	ctx := c.bound(w.ctx, earlier(until, sent.Add(claim.TTL)))
+	ctx := c.bound(values, earlier(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, l.ref, claim)
 	ctx.end()
 	next, err := c.settle(w, claim, &l.ref, sent, grant, err)

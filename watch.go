@@ -45,11 +45,9 @@ func (w *watch) begin(anew bool) {
 		var ctx context.Context
 		ctx, w.cancel = context.WithCancel(w.client.base)
 		w.running = true
-		w.client.background.Add(1)
-		go func() {
-			defer w.client.background.Done()
+		w.client.background.Go(func() {
 			w.listen(ctx)
-		}()
+		})
 	}
 	if !w.live {
 		if anew || w.interval == 0 {

@@ -24,7 +24,7 @@ func report(ctx context.Context, reports *mongo.Collection, token int64, total i
 }
 
 // The token comes from a lease: lease.Token().
-func ExampleUpdateByID() {
+func ExampleUpdateByID() { //nolint:testableexamples // needs a server; see TestTheExampleDoesWhatItSays
 	var (
 		ctx     context.Context
 		reports *mongo.Collection
@@ -37,7 +37,7 @@ func ExampleUpdateByID() {
 	}
 }
 
-func ExampleUpdateOne() {
+func ExampleUpdateOne() { //nolint:testableexamples // needs a server; see TestTheExampleDoesWhatItSays
 	var (
 		ctx   context.Context
 		jobs  *mongo.Collection

@@ -233,7 +233,10 @@ func (p *Proxy) accept() {
 			if p.ctx.Err() != nil {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // out of file descriptors, perhaps
+			select { // out of file descriptors, perhaps
+			case <-time.After(10 * time.Millisecond):
+			case <-p.ctx.Done():
+			}
 			continue
 		}
 		c := newConn(p, client)
