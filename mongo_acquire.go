@@ -233,7 +233,7 @@ func (m *mongoStore) present() time.Time {
 	case !known:
 		return time.Time{}
 	case now.Earliest.IsZero(): // through a mongos, before any write: for people, not for judging
-		return now.Latest.Truncate(mongoclock.Tick)
+		return mongoclock.Floor(now.Latest)
 	}
 	return now.Earliest
 }
