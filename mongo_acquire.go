@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ type mongoTerm struct{ since, until time.Time }
 
 var errUndone = errors.New("this claim was undone before it was made")
 
-func joinNotApplied(err error) error { return errors.Join(err, store.ErrNotApplied) }
+func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
 
 // Acquire claims a key with one upsert, which inserts the document or takes over
 // one whose holders have all run out. Where there is another it meets the unique

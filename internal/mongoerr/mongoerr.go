@@ -6,6 +6,7 @@ package mongoerr
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -99,9 +100,9 @@ func ClassOf(err error) Class {
 func Mark(err error) error {
 	switch ClassOf(err) {
 	case Refused, NoJournal, NoCommand, NotSent:
-		return errors.Join(err, store.ErrNotApplied)
+		return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
 	case TooLarge:
-		return errors.Join(err, store.ErrTooLarge)
+		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
 	}
 	return err
 }
