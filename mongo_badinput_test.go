@@ -479,3 +479,31 @@ func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 		t.Error("gone: then the advice to close first is needless")
 	}
 }
+
+func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
+	connected := mongolock.MongoConnect(t)
+	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t)) // to drop it
+	client := locksIn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()))
+	if err := take(t, client, "used").Release(); err != nil {
+		t.Fatal(err)
+	}
+	if err := connected.Disconnect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for call, do := range map[string]func() error{
+		"Acquire":     func() error { _, err := client.Acquire(t.Context(), "k"); return err },
+		"TryAcquire":  func() error { _, err := client.TryAcquire(t.Context(), "k"); return err },
+		"Inspect":     func() error { _, err := client.Inspect(t.Context(), "k"); return err },
+		"EnsureIndex": func() error { return client.EnsureIndex(t.Context()) },
+	} {
+		began := time.Now()
+		err := do()
+		if !errors.Is(err, mongo.ErrClientDisconnected) || errors.Is(err, mongolock.ErrOutcomeUnknown) || time.Since(began) > time.Second {
+			t.Errorf("%s after %v: %v", call, time.Since(began), err)
+		}
+	}
+	began := time.Now()
+	if err := client.Close(); err != nil || time.Since(began) > time.Second {
+		t.Errorf("nothing was held; Close after %v: %v", time.Since(began), err)
+	}
+}

@@ -76,6 +76,9 @@ func ClassOf(err error) Class {
 		// attempt's error instead.
 		return NotSent
 	}
+	if errors.Is(err, mongo.ErrClientDisconnected) {
+		return NotSent // it too comes of looking for a server
+	}
 	code, message, raw, ok := single(err)
 	switch {
 	case !ok:
