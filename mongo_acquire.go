@@ -37,10 +37,10 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 		return store.Grant{}, err
 	}
 	g, err := m.acquire(claim.attempt.in(ctx), claim)
-	m.over(c.ID, claim.attempt, err)
 	if err == nil {
-		m.indexOnce(ctx, claim, g)
+		err = m.indexOnce(ctx, claim, g)
 	}
+	m.over(c.ID, claim.attempt, err)
 	return g, err
 }
 

@@ -507,3 +507,29 @@ func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
 		t.Errorf("nothing was held; Close after %v: %v", time.Since(began), err)
 	}
 }
+
+// A capped collection would take the claim, and drop it when it is full.
+func TestACappedCollectionIsRefused(t *testing.T) {
+	mongolock.MongoNeeds(t, "capped")
+	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
+	if err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	client := locksIn(t, coll)
+	for range 2 {
+		lease, err := client.TryAcquire(soon(t, 10*time.Second), "k")
+		if lease != nil || err == nil || !strings.Contains(err.Error(), coll.Name()+" is capped") || errors.Is(err, mongolock.ErrOutcomeUnknown) {
+			t.Errorf("%v, %v", lease, err)
+		}
+		if left := stored(t, coll, "k"); left != nil {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	if err := client.EnsureIndex(soon(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "is capped") {
+		t.Errorf("EnsureIndex: %v", err)
+	}
+	if err := coll.Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	take(t, client, "k") // mended
+}
