@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -90,7 +91,7 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 		err = ErrClosed
 	}
 	if x.over.CompareAndSwap(false, true) {
-		return nil, &abandoned{err}
+		return nil, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
 	}
 	<-x.reply
 	return x.lease, x.err

@@ -310,5 +310,5 @@ var (
 )
 
 func errUnsupportedMode(mode store.Mode) error {
-	return errors.Join(fmt.Errorf("mode %q is not supported by this store yet", mode), errors.ErrUnsupported, store.ErrNotApplied)
+	return joinNotApplied(fmt.Errorf("mode %q is not supported by this store yet: %w", mode, errors.ErrUnsupported))
 }

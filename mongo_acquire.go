@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ type mongoTerm struct{ since, until time.Time }
 
 var errUndone = errors.New("this claim was undone before it was made")
 
-func joinNotApplied(err error) error { return errors.Join(err, store.ErrNotApplied) }
+func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
 
 // Acquire claims a key with one upsert, which inserts the document or takes over
 // one whose holders have all run out. Where there is another it meets the unique
@@ -36,10 +37,10 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 		return store.Grant{}, err
 	}
 	g, err := m.acquire(claim.attempt.in(ctx), claim)
-	m.over(c.ID, claim.attempt, err)
 	if err == nil {
-		m.indexOnce(ctx, claim, g)
+		err = m.indexOnce(ctx, claim, g)
 	}
+	m.over(c.ID, claim.attempt, err)
 	return g, err
 }
 
