@@ -28,6 +28,7 @@ type Client struct {
 	prompt bool // the store answers at once
 	keeper keeper
 	watch  watch
+	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
 	// base is what store calls and background work run on; it ends when Close has
 	// waited long enough.
@@ -80,8 +81,8 @@ func newClient(s store.Store, conf config) *Client {
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
 	c.watch.client = c
-	if !conf.noFeed {
-		c.watch.feed = store.FeedOf(s)
+	if c.feed = store.FeedOf(s); !conf.noFeed {
+		c.watch.feed = c.feed
 	}
 	return c
 }

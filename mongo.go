@@ -102,6 +102,7 @@ func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, erro
 		noIndex: opts.noIndex,
 		logger:  opts.logger,
 	}
+	m.feed.now = opts.now
 	m.feed.coll = mongoUnder(coll.Database().Collection(coll.Name()+mongoFeedSuffix), writeconcern.W1())
 	return m, nil
 }

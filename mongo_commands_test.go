@@ -23,6 +23,7 @@ const (
 	sentSoftly  = "writeConcern: {w: 1}"
 
 	sentHello = "hello: 1"
+	sentWord  = "findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
 )
 
@@ -73,7 +74,13 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("a waiter on a held key", names, sentUpsert("ID2"),
-		"findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE}, $currentDate: {at: true}} "+sentSoftly)
+		sentWord)
+	waiting.ID = mongoAsk("k", 1).ID
+	waiting.Held = true
+	if _, err := b.store.Acquire(b.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	b.expect("a waiter's further looks", names, sentWord)
 
 	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}}); r[0].Err != nil {
 		t.Fatal(r[0].Err)
@@ -162,6 +169,25 @@ func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
 	if r := b.document("k"); len(r.holders) != 1 || r.holders[0].ID != mine.ID {
 		t.Errorf("the document has %+v", r.holders)
 	}
+}
+
+func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
+	b := mongoBenchFor(t)
+	dead, mine, next := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	mine.Want, mine.Held = time.Minute, true
+	next.Want, next.Held = time.Minute, true
+	b.acquire(b.store, dead)
+	b.expire(dead.Ref, time.Hour)
+	b.tap.take()
+	b.acquire(b.store, mine)
+	b.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+	if _, err := b.store.Release(b.ctx(), mine.Ref, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.tap.take()
+	b.acquire(b.store, next)
+	b.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
 }
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {

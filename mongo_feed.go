@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -25,6 +26,7 @@ const (
 	mongoFeedSize   = 64 << 10 // some 600 notices; a reader that falls behind looks at everything
 	mongoFeedAwait  = 30 * time.Second
 	mongoFeedSlack  = 10 * time.Second // what a call of that length gets beyond it
+	mongoFeedTrust  = time.Minute      // how long it is taken to be there and capped
 
 	fieldTopic = "topic"
 	fieldKey   = "key"
@@ -35,21 +37,25 @@ const (
 
 // A mongoFeed is the collection of wake-ups.
 type mongoFeed struct {
-	coll   *mongo.Collection // w: 1
-	capped atomic.Bool       // seen to be; an insert would make it uncapped
+	coll *mongo.Collection // w: 1
+
+	// Until when it is taken to be there and capped, as a mongoclock.Moment. Where it
+	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
+	capped atomic.Int64
+	now    func() mongoclock.Moment
 }
 
 // Notify inserts one notice, if there is a collection that somebody may be reading.
 func (m *mongoStore) Notify(ctx context.Context, n store.Notice) error {
 	ctx = bare(ctx)
-	if !m.feed.capped.Load() {
+	if int64(m.clock.Now()) >= m.feed.capped.Load() {
 		is, err := m.feed.look(ctx)
 		if err != nil || is != feedCapped {
-			return err // not there, or no feed: nobody listens
+			return noFeed(err) // not there, or no feed: nobody listens
 		}
 	}
 	_, err := m.feed.coll.InsertOne(ctx, mongoNotice(n))
-	return err
+	return noFeed(err)
 }
 
 func mongoNotice(n store.Notice) bson.D {
@@ -65,8 +71,8 @@ func mongoNotice(n store.Notice) bson.D {
 // comes when the cursor stands at the end: what was written before is covered by
 // the look that it asks for.
 func (m *mongoStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
-	ctx = bare(ctx)
 	return func(yield func(store.Notice, error) bool) {
+		ctx := bare(ctx)
 		cursor, err := m.openFeed(ctx)
 		if err != nil {
 			yield(store.Notice{}, err)
@@ -127,6 +133,8 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 }
 
 func (m *mongoStore) openFeed(ctx context.Context) (*mongo.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, mongoFeedSlack)
+	defer cancel()
 	if _, err := m.read(ctx); err != nil { // and with it, who the server is
 		return nil, err
 	}
@@ -144,6 +152,9 @@ func (f *mongoFeed) open(ctx context.Context, batch int32) (*mongo.Cursor, error
 	cursor, err := f.coll.Find(ctx, bson.D{}, options.Find().
 		SetCursorType(options.TailableAwait).SetBatchSize(batch).SetMaxAwaitTime(time.Millisecond))
 	if err != nil {
+		if state, again := f.look(ctx); again == nil && state != feedCapped {
+			return nil, err // dropped since, and made by an insert: worth another try
+		}
 		return nil, noFeed(err)
 	}
 	for {
@@ -167,16 +178,16 @@ const (
 
 // look asks what the collection is.
 func (f *mongoFeed) look(ctx context.Context) (feedState, error) {
+	f.capped.Store(0)
 	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
 	if err != nil || len(specs) == 0 {
 		return feedMissing, err
 	}
-	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
-		f.capped.Store(true)
-		return feedCapped, nil
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
+		return feedUncapped, nil
 	}
-	f.capped.Store(false)
-	return feedUncapped, nil
+	f.capped.Store(int64(f.now().Add(mongoFeedTrust)))
+	return feedCapped, nil
 }
 
 // prepare sees to it that the collection is there, capped and not empty.

@@ -25,6 +25,7 @@ type watch struct {
 	live    bool // it yields
 	cancel  context.CancelFunc
 	closing *time.Timer // ends an idle feed
+	ending  bool        // closing is set
 
 	poll     *time.Timer
 	polling  bool // the timer is set, or a poll is under way
@@ -38,8 +39,9 @@ func (w *watch) begin(anew bool) {
 	if w.stopped || w.client.drained {
 		return
 	}
-	if w.closing != nil {
+	if w.ending {
 		w.closing.Stop()
+		w.ending = false
 	}
 	if w.feed != nil && !w.running && !w.client.closed {
 		var ctx context.Context
@@ -59,9 +61,10 @@ func (w *watch) begin(anew bool) {
 
 // idle plans the end of the feed when nobody waits any more. With c.mu held.
 func (w *watch) idle() {
-	if !w.running || w.client.waiting > 0 || w.stopped {
+	if !w.running || w.client.waiting > 0 || w.stopped || w.ending {
 		return
 	}
+	w.ending = true
 	if w.closing == nil {
 		w.closing = time.AfterFunc(feedIdle, w.endIfIdle)
 	} else {
@@ -72,9 +75,24 @@ func (w *watch) idle() {
 func (w *watch) endIfIdle() {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	if w.running && w.client.waiting == 0 {
+	switch {
+	case w.stopped, !w.running, !w.ending: // or somebody waits again
+	case w.needed():
+		w.closing.Reset(feedIdle)
+	default:
 		w.cancel()
+		w.ending = false
 	}
+}
+
+// needed reports whether anybody waits for another process. With c.mu held.
+func (w *watch) needed() bool {
+	for _, q := range w.client.queues {
+		if q.head != nil && q.seen != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *watch) stop() {
@@ -106,7 +124,7 @@ func (w *watch) listen(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			w.running = false
-			if c.waiting > 0 { // somebody came as it went
+			if w.needed() { // somebody came as it went
 				w.begin(true)
 			}
 			c.mu.Unlock()
@@ -144,8 +162,8 @@ func (w *watch) follow(ctx context.Context) (heard bool, err error) {
 		switch {
 		case n == store.Notice{}:
 			w.live = true // what was freed before went unheard: all look
-			for key := range c.queues {
-				c.wake(key)
+			for _, q := range c.queues {
+				q.look()
 			}
 		case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 			c.wake(n.Key)
@@ -235,7 +253,7 @@ func (w *watch) looked(all []store.Status) (lively bool) {
 			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
 				q.moved = now
 				if !s.Wanted {
-					c.wake(s.Key)
+					q.look()
 				}
 			}
 			lively = lively || now.Sub(q.moved) < pollMost

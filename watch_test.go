@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -348,5 +349,173 @@ func TestTheNextInLineLooksForItselfWhenAHeadLeavesWithItsClaimUnderWay(t *testi
 			t.Error(r.err)
 		}
 		tookBetween(t, start, 2*time.Second, 2300*time.Millisecond)
+	})
+}
+
+// A look at a key that nobody said was freed tells the store so: it then costs one
+// command, where a claim that is refused costs two.
+func TestOnlyALookThatNothingCallsForIsCalledOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		holder, c := newClient(t, b.mem), newClient(t, b)
+		l := acquire(t, holder, "k")
+		var mu sync.Mutex
+		var held []bool
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				held = append(held, c.Held)
+				return do()
+			}
+		})
+		told := func(what string, want ...bool) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(held, want) {
+				t.Errorf("%s: claims that expect a held key: %v, want %v", what, held, want)
+			}
+			held = nil
+		}
+		wait := inBackground(t.Context(), c, "k")
+		told("the first, and the one when the feed is open", false, true)
+		time.Sleep(35 * time.Second)
+		told("when the holder should have run out", true)
+		_ = b.mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})
+		told("after a wake-up", false)
+		release(t, l)
+		told("after a release", false)
+		release(t, (<-wait).lease)
+	})
+}
+
+func TestWhoDoesNotListenAnnouncesAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bend(memstore.New())
+		deaf, other := newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
+		l := acquire(t, deaf, "k")
+		wait := inBackground(t.Context(), other, "k")
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		release(t, l)
+		release(t, (<-wait).lease)
+		tookBetween(t, start, 0, 0)
+	})
+}
+
+// What keeps a client from listening need not keep it from being heard; only a
+// refusal to announce does.
+func TestAFeedThatCannotBeWatchedIsAnnouncedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeder(bend(memstore.New()), nil)
+		mute := &unwatched{Store: f.bent, feed: f.mem}
+		one, two := newClient(t, mute), newClient(t, f)
+		for i := range 3 {
+			first := acquire(t, two, "k")
+			wait := inBackground(t.Context(), one, "k")
+			time.Sleep(10 * time.Second)
+			release(t, first)
+			r := <-wait
+			tookBetween(t, r.when, 0, 0)
+			again := inBackground(t.Context(), two, "k")
+			time.Sleep(10 * time.Second)
+			start := time.Now()
+			release(t, r.lease)
+			release(t, (<-again).lease)
+			tookBetween(t, start, 0, 0)
+			if mute.watched != 1 {
+				t.Errorf("round %d: asked %d times for a feed that there is not", i, mute.watched)
+			}
+		}
+		mute.refuse = true
+		sent := mute.sent
+		for range 3 {
+			l := acquire(t, one, "k")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = two.Acquire(ctx, "k")
+			cancel()
+			release(t, l)
+			synctest.Wait()
+		}
+		if mute.sent != sent+1 {
+			t.Errorf("announced %d times after it was refused", mute.sent-sent-1)
+		}
+	})
+}
+
+// An unwatched store takes notices, until it refuses, and yields none.
+type unwatched struct {
+	store.Store
+	feed          store.Feed
+	refuse        bool
+	watched, sent int
+}
+
+func (u *unwatched) Notify(ctx context.Context, n store.Notice) error {
+	u.sent++
+	if u.refuse {
+		return errors.ErrUnsupported
+	}
+	return u.feed.Notify(ctx, n)
+}
+
+func (u *unwatched) Watch(context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		u.watched++
+		yield(store.Notice{}, errors.ErrUnsupported)
+	}
+}
+
+// Traffic that never waits does not keep the feed open.
+func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeder(bend(memstore.New()), nil)
+		one, two := newClient(t, f), newClient(t, f)
+		for want := 1; want <= 2; want++ {
+			l := acquire(t, one, "k")
+			wait := inBackground(t.Context(), two, "k")
+			time.Sleep(time.Second)
+			release(t, l)
+			release(t, (<-wait).lease)
+			if f.watched != want {
+				t.Errorf("watched %d times, want %d", f.watched, want)
+			}
+			for range 100 {
+				time.Sleep(time.Second)
+				release(t, acquire(t, two, "j"))
+			}
+		}
+	})
+}
+
+// Four processes of a hundred waiters each, and what they ask of the store in ten
+// minutes while the holder renews.
+func TestWaitersOfSeveralProcessesAskTwiceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		acquire(t, newClient(t, mem), "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var processes []*bent
+		for range 4 {
+			b := bend(mem)
+			c := newClient(t, b)
+			for range 100 {
+				inBackground(ctx, c, "k")
+			}
+			processes = append(processes, b)
+		}
+		time.Sleep(time.Minute)
+		for _, b := range processes {
+			b.reset()
+		}
+		time.Sleep(10 * time.Minute)
+		for i, b := range processes {
+			if n := b.total(); n > 31 || b.count("acquire") != n {
+				t.Errorf("process %d: %d calls in ten minutes, %d of them looks", i, n, b.count("acquire"))
+			}
+		}
 	})
 }

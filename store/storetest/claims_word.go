@@ -1,6 +1,10 @@
 package storetest
 
-import "time"
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
 
 var wordClaims = []claim{
 	{"AReleaseTellsThatSomebodyWaits", aReleaseTellsThatSomebodyWaits},
@@ -9,6 +13,7 @@ var wordClaims = []claim{
 	{"AWordIsNeverShortened", aWordIsNeverShortened},
 	{"AWordOutlivesItsHolder", aWordOutlivesItsHolder},
 	{"AWordGoesWithTheRecord", aWordGoesWithTheRecord},
+	{"AHintChangesNoAnswer", aHintChangesNoAnswer},
 }
 
 // waitFor leaves word on a held key.
@@ -105,5 +110,31 @@ func aWordGoesWithTheRecord(e *env) {
 	e.wanted(h.Key, false)
 	if next := e.hold(h.Key, long); next.grant.Wanted {
 		e.Error("a grant of a new record sees the word on the old one")
+	}
+}
+
+// aHintChangesNoAnswer: a claim that expects the key to be held is answered as any
+// other, whatever there is.
+func aHintChangesNoAnswer(e *env) {
+	hinted := func(key string, ttl time.Duration) store.Claim {
+		c := e.claim(key, ttl)
+		c.Want, c.Held = long, true
+		return c
+	}
+	e.granted(hinted(e.key("free"), long))
+
+	h := e.hold(e.key("held"), long)
+	e.refused(hinted(h.Key, long))
+	e.wanted(h.Key, true)
+	if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); !wanted || err != nil {
+		e.Errorf("release with somebody waiting: wanted %v, %v", wanted, err)
+	}
+	e.granted(hinted(h.Key, long))
+
+	out := e.hold(e.key("run out"), short)
+	time.Sleep(short + e.mode.slack())
+	next := e.granted(hinted(out.Key, long))
+	if next.grant.Token <= out.grant.Token {
+		e.Errorf("token %d after %d", next.grant.Token, out.grant.Token)
 	}
 }
