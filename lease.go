@@ -19,7 +19,7 @@ type Lease struct {
 	client  *Client
 	key     string
 	ref     store.Ref
-	terms   terms
+	terms   *terms
 	margin  time.Duration
 	token   int64
 	since   time.Time       // by the store's clock, for display

@@ -37,7 +37,7 @@ type queue struct {
 type waiter struct {
 	ctx      context.Context
 	key      string
-	terms    terms
+	terms    *terms
 	patience time.Time // MaxWait after the call; zero: none
 
 	queue      *queue
