@@ -162,6 +162,9 @@ func (w *waiter) sleepUntil(t time.Time) move {
 func (c *Client) askForKey(w *waiter) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
 	lease, err := c.send(w, want)
+	if lease != nil {
+		return lease, nil // and w leaves
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +172,6 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 	q := w.queue
 	var held *store.HeldError
 	switch {
-	case lease != nil:
-		return lease, nil
 	case errors.As(err, &held):
 		q.faults = nil
 		w.refused, w.fault = true, nil
