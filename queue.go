@@ -62,15 +62,14 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	if w.terms.maxWait > 0 {
 		w.patience = time.Now().Add(w.terms.maxWait)
 	}
-	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
 			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
-	for {
-		switch m := c.next(w); {
+	for m := c.join(w); ; m = c.next(w) {
+		switch {
 		case m.lease != nil:
 			return m.lease, nil
 		case m.ask:
@@ -88,7 +87,8 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	}
 }
 
-func (c *Client) join(w *waiter) {
+// join puts w at the end of its queue, and tells what to do there.
+func (c *Client) join(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queueOf(w.key)
@@ -96,10 +96,11 @@ func (c *Client) join(w *waiter) {
 	w.queue = q
 	if q.head == nil {
 		q.head, q.tail, q.woken = w, w, true
-		return
+	} else {
+		w.prev, q.tail.next, q.tail = q.tail, w, w
+		w.refused = true // behind others of this process
 	}
-	w.prev, q.tail.next, q.tail = q.tail, w, w
-	w.refused = true // behind others of this process
+	return c.decide(w)
 }
 
 // queueOf is the key's queue, a new one if need be. With c.mu held.
@@ -124,10 +125,15 @@ func (c *Client) tidy(q *queue) {
 	}
 }
 
-// next decides what w does.
+// next tells what w is to do now.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.decide(w)
+}
+
+// decide is next, with c.mu held.
+func (c *Client) decide(w *waiter) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:

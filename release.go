@@ -54,7 +54,7 @@ func (l *Lease) giveBack() error {
 	case r.settled:
 		defer l.mu.Unlock()
 		return r.err
-	case errors.Is(l.err, ErrDetached):
+	case l.err == ErrDetached: //nolint:errorlint // the very cause
 		l.mu.Unlock()
 		return ErrDetached
 	case r.trying:
