@@ -23,7 +23,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if err := checkText("reason", reason, 1, maxNote); err != nil {
 		return nil, err
 	}
-	status, err := c.Inspect(ctx, key)
+	status, err := c.look(ctx, "break", key)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	call := c.within(ctx, releaseBound)
 	defer call.end()
 	if err := c.store.Break(call, r, reason, now); err != nil {
-		return failed("break", r.Key, err)
+		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: it may be said again
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, gra
 			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", contextError(ctx))}
 		case <-look.C:
 		}
-		status, err := c.Inspect(ctx, key)
+		status, err := c.look(ctx, "break", key)
 		if err == nil && !anyLive(status, marked) {
 			return nil // a fault is no answer: go on until grace is over
 		}

@@ -23,15 +23,14 @@ type queue struct {
 	key        string
 	holder     *Lease // the newest lease of this client, until it is settled
 	head, tail *waiter
-	woken      bool          // a wake-up came; latched for the key, so that a head which leaves does not eat it
+	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
+	freed      bool          // and the key may be free, somebody said; with it woken is set
 	lookAt     time.Time     // when the head asks again without a wake-up
 	seen       *store.Status // what the last refusal showed
+	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
 	word       time.Time // until when our word stands, by our reckoning
-
-	streak      int // hand-overs in a row since others left word
-	streakSince time.Time
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -39,7 +38,7 @@ type queue struct {
 type waiter struct {
 	ctx      context.Context
 	key      string
-	terms    terms
+	terms    *terms
 	patience time.Time // MaxWait after the call; zero: none
 
 	queue      *queue
@@ -56,6 +55,7 @@ type waiter struct {
 type move struct {
 	lease *Lease    // it has the key
 	ask   bool      // send a claim
+	held  bool      // it is expected to be refused: a look
 	until time.Time // sleep; zero: until it is nudged
 }
 
@@ -64,19 +64,18 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	if w.terms.maxWait > 0 {
 		w.patience = time.Now().Add(w.terms.maxWait)
 	}
-	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
 			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
-	for {
-		switch m := c.next(w); {
+	for m := c.join(w); ; m = c.next(w) {
+		switch {
 		case m.lease != nil:
 			return m.lease, nil
 		case m.ask:
-			if lease, err := c.askForKey(w); lease != nil || err != nil {
+			if lease, err := c.askForKey(w, m.held); lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
 		default:
@@ -90,7 +89,8 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	}
 }
 
-func (c *Client) join(w *waiter) {
+// join puts w at the end of its queue, and tells what to do there.
+func (c *Client) join(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queueOf(w.key)
@@ -98,10 +98,11 @@ func (c *Client) join(w *waiter) {
 	w.queue = q
 	if q.head == nil {
 		q.head, q.tail, q.woken = w, w, true
-		return
+	} else {
+		w.prev, q.tail.next, q.tail = q.tail, w, w
+		w.refused = true // behind others of this process
 	}
-	w.prev, q.tail.next, q.tail = q.tail, w, w
-	w.refused = true // behind others of this process
+	return c.decide(w)
 }
 
 // queueOf is the key's queue, a new one if need be. With c.mu held.
@@ -126,10 +127,15 @@ func (c *Client) tidy(q *queue) {
 	}
 }
 
-// next decides what w does.
+// next tells what w is to do now.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.decide(w)
+}
+
+// decide is next, with c.mu held.
+func (c *Client) decide(w *waiter) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:
@@ -146,8 +152,9 @@ func (c *Client) next(w *waiter) move {
 		return w.sleepUntil(shy)
 	}
 	if q.woken || !time.Now().Before(q.lookAt) {
-		q.woken, w.asking = false, true
-		return move{ask: true}
+		held := q.seen != nil && !q.seen.Free() && !q.freed
+		q.woken, q.freed, w.asking = false, false, true
+		return move{ask: true, held: held}
 	}
 	return w.sleepUntil(q.lookAt)
 }
@@ -161,9 +168,12 @@ func (w *waiter) sleepUntil(t time.Time) move {
 
 // askForKey sends a claim for the head, and plans the next look if it is refused
 // or, once w is waiting, fails.
-func (c *Client) askForKey(w *waiter) (*Lease, error) {
+func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
-	lease, err := c.send(w, want)
+	lease, err := c.send(w, want, seenHeld)
+	if lease != nil {
+		return lease, nil // and w leaves
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,15 +181,13 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 	q := w.queue
 	var held *store.HeldError
 	switch {
-	case lease != nil:
-		return lease, nil
 	case errors.As(err, &held):
 		q.faults = nil
 		w.refused, w.fault = true, nil
 		c.refused(q, held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
-		q.woken = true // the next in line asks for himself: what woke this one may be news to him
+		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}
 	if q.faults == nil {
@@ -341,7 +349,7 @@ func (w *waiter) poke() {
 // deliver gives a lease to the waiter that it was claimed for.
 func (c *Client) deliver(w *waiter, lease *Lease) {
 	c.mu.Lock()
-	if gone := w.gone; !gone {
+	if !w.gone && !w.asking {
 		w.lease = lease
 		w.poke()
 		c.mu.Unlock()
@@ -352,9 +360,17 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 	lease.giveBackInBackground()
 }
 
-// wake makes the head look at the key again. With c.mu held.
+// wake makes the head ask for a key that may be free. With c.mu held.
 func (c *Client) wake(key string) {
 	if q := c.queues[key]; q != nil && q.head != nil {
+		q.freed = true
+		q.look()
+	}
+}
+
+// look makes the head look at the key again. With Client.mu held.
+func (q *queue) look() {
+	if q.head != nil {
 		q.woken = true
 		q.head.poke()
 	}
@@ -381,18 +397,29 @@ func (c *Client) leaveToOthers(key string) {
 func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
-	feed := c.watch.feed
+	feed := c.feed
 	c.mu.Unlock()
 	if feed == nil {
 		return
 	}
-	c.spawn(func() {
-		ctx := c.within(context.Background(), releaseBound)
-		defer ctx.end()
-		if err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}); err != nil {
-			c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
-		}
-	})
+	c.spawn(func() { c.announce(feed, key) })
+}
+
+// announce tells other processes that the key may be free. It does so also where
+// this one does not listen: others may.
+func (c *Client) announce(feed store.Feed, key string) {
+	ctx := c.within(context.Background(), releaseBound)
+	defer ctx.end()
+	err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
+	if err == nil {
+		return
+	}
+	c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
+	if errors.Is(err, errors.ErrUnsupported) {
+		c.mu.Lock()
+		c.feed = nil
+		c.mu.Unlock()
+	}
 }
 
 func jitter() float64 { return rand.Float64() }

@@ -1,0 +1,622 @@
+package mongolock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	mongoRetries1 mongoRetrying = true
+	mongoRetries0 mongoRetrying = false
+)
+
+// mustBeUnknown fails unless err says that a claim's outcome is being cleaned up,
+// and no lease came with it.
+func mustBeUnknown(t *testing.T, l *Lease, err error) {
+	t.Helper()
+	if l != nil || !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrHeld) {
+		t.Fatalf("answered %v, %v: neither granted nor unknown", l, err)
+	}
+}
+
+func TestMongoAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]faultproxy.Action{
+		"reply dropped":                 faultproxy.DropReply(),
+		"reply reset":                   faultproxy.ResetReply(),
+		"interrupted by a step-down":    faultproxy.NotPrimaryReply(),
+		"write concern error":           faultproxy.WriteConcernError(faultproxy.CodeShutdownInProgress),
+		"command dropped":               faultproxy.DropCommand(),
+		"command answered not primary":  faultproxy.NotPrimary(),
+		"command left in a socket":      faultproxy.Orphan(),
+		"command left while stepped up": faultproxy.Fail(faultproxy.CodePrimarySteppedDown),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newMongoRoom(t, "retryable")
+			c, proxy := r.behind(mongoRetries1, TTL(10*time.Second))
+			rule := r.on(proxy, mongoClaims.Nth(1), lost)
+			l := r.acquire(c, "k")
+			if proxy.Count("findAndModify") < 2 {
+				t.Fatal("there was no retry: the test shows nothing")
+			}
+			r.mustHold(l)
+			rule.Release() // a twin left in a socket comes now
+			if err := l.Renew(r.ctx()); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.client().TryAcquire(r.ctx(), "k"); !errors.Is(err, ErrHeld) {
+				t.Errorf("another got %v", err)
+			}
+			r.release(l)
+			r.mustBeGone("k", time.Now())
+		})
+	}
+}
+
+func TestMongoAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]faultproxy.Action{
+		"reply dropped":                faultproxy.DropReply(),
+		"reply reset":                  faultproxy.ResetReply(),
+		"interrupted by a step-down":   faultproxy.NotPrimaryReply(),
+		"write concern error":          faultproxy.WriteConcernError(faultproxy.CodeWriteConcernTimeout),
+		"unsatisfiable write concern":  faultproxy.WriteConcernError(faultproxy.CodeUnsatisfiableWriteConcern),
+		"command dropped":              faultproxy.DropCommand(),
+		"command reset":                faultproxy.Reset(),
+		"command answered not primary": faultproxy.NotPrimary(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, how := range []string{"Acquire", "TryAcquire"} {
+				r := newMongoRoom(t)
+				c, proxy := r.behind(mongoRetries0, TTL(2*time.Second))
+				rule := r.on(proxy, mongoClaims.Nth(1), lost)
+				l, err := map[string]func(context.Context, string, ...AcquireOption) (*Lease, error){
+					"Acquire": c.Acquire, "TryAcquire": c.TryAcquire,
+				}[how](r.ctx(), "k")
+				failed := time.Now()
+				mustBeUnknown(t, l, err)
+				if rule.Hits() != 1 {
+					t.Fatal("nothing was lost: the test shows nothing")
+				}
+				r.mustBeGone("k", failed.Add(time.Second))
+				r.release(r.acquire(r.client(), "k"))
+			}
+		})
+	}
+}
+
+func TestMongoWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries1, TTL(1500*time.Millisecond))
+	// The driver repeats a numbered write until its time is up.
+	r.on(proxy, mongoClaims, faultproxy.DropReply())
+	begin := time.Now()
+	l, err := c.Acquire(r.ctx(), "k")
+	failed := time.Now()
+	mustBeUnknown(t, l, err)
+	if took := failed.Sub(begin); took > 1500*time.Millisecond+mongoSlack {
+		t.Errorf("it took %v, longer than the lease would have", took)
+	}
+	r.mustBeGone("k", failed.Add(time.Second))
+}
+
+func TestMongoACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries0, TTL(5*time.Second))
+	r.on(proxy, mongoClaims.Nth(1), faultproxy.DropReply())
+	lost := r.on(proxy, mongoUndoes.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
+	l, err := c.TryAcquire(r.ctx(), "k")
+	mustBeUnknown(t, l, err)
+	r.mustBeGone("k", time.Now().Add(2*time.Second))
+	if lost.Hits() != 3 {
+		t.Errorf("%d clean-ups were refused", lost.Hits())
+	}
+}
+
+// lateClaim leaves a claim in a socket until its caller gave up and it was cleaned
+// up; then a rival may do something, and the claim arrives.
+func lateClaim(t *testing.T, r *mongoRoom, c *Client, proxy *faultproxy.Proxy, meanwhile func()) {
+	t.Helper()
+	stuck := r.on(proxy, mongoClaims.Nth(1), faultproxy.Orphan())
+	r.on(proxy, mongoClaims.After(1), faultproxy.DropCommand())
+	l, err := c.TryAcquire(r.ctx(), "k")
+	mustBeUnknown(t, l, err)
+	if c.store.(*mongoStore).server.Load().numbers {
+		r.cleanedUp(c)
+	}
+	meanwhile()
+	stuck.Release()
+	r.await(stuck.Applied(), "the late claim's arrival")
+}
+
+func TestMongoAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t, "retryable")
+	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	lateClaim(t, r, c, proxy, func() {})
+	r.mustBeGone("k", time.Now())
+}
+
+func TestMongoAClaimThatArrivesAfterItsCleanUpTouchesNobodyElses(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	rival := r.client(TTL(20 * time.Second))
+	var l *Lease
+	var before bson.Raw
+	lateClaim(t, r, c, proxy, func() { l, before = r.acquire(rival, "k"), r.document("k") })
+	if after := r.document("k"); !bytes.Equal(before, after) {
+		t.Errorf("the late claim made\n%v\nof\n%v", after, before)
+	}
+	r.mustHold(l)
+}
+
+// The control: what is cleaned up in a session of its own is not safe from the
+// claim that comes later.
+func TestMongoControlACleanUpElsewhereDoesNotStopALateClaim(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t, "retryable")
+	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c.store.(*mongoStore).broken.undoElsewhere = true
+	lateClaim(t, r, c, proxy, func() {})
+	if r.document("k") == nil {
+		t.Error("refused all the same: it is not the session that protects")
+	}
+	time.Sleep(1200 * time.Millisecond) // it runs out
+}
+
+func TestMongoWithoutNumbersALateClaimIsCleanedUpWhenItComes(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+	begin := time.Now()
+	lateClaim(t, r, c, proxy, func() { time.Sleep(400 * time.Millisecond) })
+	if r.document("k") == nil && len(c.unknown) == 0 {
+		t.Fatal("the claim did not arrive late: the test shows nothing")
+	}
+	// The pauses between clean-ups double: the next comes after as long again.
+	r.mustBeGone("k", time.Now().Add(time.Since(begin)+mongoSlack))
+}
+
+func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, held := range map[string]faultproxy.Action{
+		"not applied yet": faultproxy.Hold(),
+		"applied":         faultproxy.HoldReply(),
+	} {
+		for _, how := range []string{"Acquire", "TryAcquire"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				r := newMongoRoom(t)
+				c, proxy := r.behind(mongoRetries1, TTL(10*time.Second))
+				rule := r.on(proxy, mongoClaims, held)
+				ctx, cancel := context.WithCancel(r.ctx())
+				answer := make(chan mongoAnswer, 1)
+				go func() {
+					acquire := c.Acquire
+					if how == "TryAcquire" {
+						acquire = c.TryAcquire
+					}
+					l, err := acquire(ctx, "k")
+					answer <- mongoAnswer{l, err, time.Now()}
+				}()
+				r.await(rule.Fired(), "the claim")
+				cancelled := time.Now()
+				cancel()
+				a := <-answer
+				if took := a.when.Sub(cancelled); took > 100*time.Millisecond {
+					t.Errorf("the error came after %v", took)
+				}
+				if a.lease != nil || !errors.Is(a.err, context.Canceled) || errors.Is(a.err, ErrOutcomeUnknown) {
+					t.Errorf("answered %v, %v", a.lease, a.err)
+				}
+				rule.Release()
+				r.await(rule.Applied(), "the claim's reply")
+				r.mustBeGone("k", time.Now().Add(mongoSlack))
+				if _, err := r.client().TryAcquire(r.ctx(), "k"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestMongoACancelledClaimWhoseReplyIsLostIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries0, TTL(10*time.Second))
+	rule := r.on(proxy, mongoClaims, faultproxy.HoldReply(), faultproxy.DropReply())
+	ctx, cancel := context.WithCancel(r.ctx())
+	answer := r.inBackground(ctx, c, "k")
+	r.await(rule.Fired(), "the claim")
+	cancel()
+	if a := <-answer; !errors.Is(a.err, context.Canceled) {
+		t.Error(a.err)
+	}
+	rule.Release()
+	r.mustBeGone("k", time.Now().Add(time.Second))
+}
+
+func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
+	t.Parallel()
+	for name, hang := range map[string]faultproxy.Action{
+		"half-open": faultproxy.HalfOpen(),
+		"applied":   faultproxy.SwallowReply(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, retries := range []mongoRetrying{mongoRetries1, mongoRetries0} {
+				r := newMongoRoom(t)
+				c, proxy := r.behind(retries, TTL(time.Second))
+				r.on(proxy, mongoClaims, hang)
+				begin := time.Now()
+				l, err := c.Acquire(r.ctx(), "k")
+				mustBeUnknown(t, l, err)
+				if took := time.Since(begin); took > time.Second+mongoSlack {
+					t.Errorf("%v, it took %v", retries, took)
+				}
+				r.mustBeGone("k", time.Now().Add(time.Second))
+			}
+		})
+	}
+}
+
+func TestMongoAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries1, TTL(600*time.Millisecond))
+	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(580*time.Millisecond)) // beyond the margin
+	l, err := c.TryAcquire(r.ctx(), "k")
+	mustBeUnknown(t, l, err)
+	r.mustBeGone("k", time.Now().Add(time.Second))
+}
+
+func TestMongoASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries1, TTL(3*time.Second), NoRenewal())
+	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(time.Second))
+	sent := time.Now()
+	l := r.acquire(c, "k")
+	if end := time.Now().Add(l.Remaining()); end.After(sent.Add(3*time.Second + 50*time.Millisecond)) {
+		t.Errorf("trusted for %v after it was sent", end.Sub(sent))
+	}
+	r.release(l)
+}
+
+// A takeover goes two ways. If the key's end has passed it is the upsert that
+// replaces the holder; if only the holders' ends have, compare-and-swap.
+func TestMongoATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name    string
+		matcher faultproxy.Matcher
+		last    time.Duration // the key's end
+	}{
+		{"upsert", mongoClaims, -time.Second},
+		{"compare-and-swap", mongoSwaps, time.Minute},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			for _, retries := range []mongoRetrying{mongoRetries1, mongoRetries0} {
+				r := newMongoRoom(t)
+				c, proxy := r.behind(retries, TTL(time.Second))
+				r.plantDead("k", row.last)
+				rule := r.on(proxy, row.matcher, faultproxy.DropReply())
+				l, err := c.Acquire(r.ctx(), "k")
+				failed := time.Now()
+				mustBeUnknown(t, l, err)
+				if rule.Hits() == 0 {
+					t.Fatal("nothing was lost: the test shows nothing")
+				}
+				r.mustBeGone("k", failed.Add(time.Second))
+			}
+		})
+	}
+}
+
+// plantDead stores a key whose only holder has run out, with the key's own end
+// so far from now.
+func (r *mongoRoom) plantDead(key string, last time.Duration) {
+	r.t.Helper()
+	past := time.Now().Add(-time.Second)
+	_, err := r.coll.InsertOne(r.ctx(), bson.D{
+		{Key: "_id", Value: key}, {Key: fieldMark, Value: mongoShape}, {Key: fieldMode, Value: string(store.Exclusive)}, {Key: fieldLimit, Value: 1},
+		{Key: fieldHolders, Value: bson.D{{Key: "DEAD", Value: bson.D{
+			{Key: fieldOwner, Value: "nobody"}, {Key: fieldNote, Value: ""}, {Key: fieldSince, Value: past.Add(-time.Second)}, {Key: fieldExpireAt, Value: past},
+		}}}},
+		{Key: fieldExpireAt, Value: time.Now().Add(last)}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldAt, Value: past},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestMongoAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]faultproxy.Matcher{"word": mongoWords, "look": faultproxy.Command("find")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newMongoRoom(t)
+			holder := r.acquire(r.client(TTL(20*time.Second)), "k")
+			c, proxy := r.behind(mongoRetries0, TTL(time.Second))
+			acquire := c.Acquire
+			if name == "look" {
+				acquire = c.TryAcquire
+			}
+			r.on(proxy, m, faultproxy.DropReply())
+			l, err := acquire(r.ctx(), "k")
+			if l != nil || err == nil || errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrHeld) {
+				t.Errorf("answered %v, %v", l, err)
+			}
+			r.mustHold(holder)
+			r.release(holder)
+			r.mustBeGone("k", time.Now())
+		})
+	}
+}
+
+func TestMongoAWaiterRidesOutFaultsAndIsServed(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	holder := r.acquire(r.client(TTL(20*time.Second)), "k")
+	c, proxy := r.behind(mongoRetries0, TTL(2*time.Second))
+	wait := r.inBackground(r.ctx(), c, "k")
+	r.until(time.Now().Add(5*time.Second), "somebody waits", func() bool { return readRecord(r.document("k")).wanted.After(time.Now()) })
+	proxy.Cut()
+	time.Sleep(500 * time.Millisecond)
+	r.release(holder)
+	proxy.Restore()
+	a := r.granted(wait)
+	r.mustHold(a.lease)
+}
+
+func TestMongoAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]faultproxy.Action{
+		"reply dropped": faultproxy.DropReply(), "not primary": faultproxy.NotPrimary(),
+		"write concern error": faultproxy.WriteConcernError(faultproxy.CodeWriteConcernTimeout),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newMongoRoom(t)
+			holder := r.acquire(r.client(TTL(20*time.Second)), "k")
+			c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+			wait := r.inBackground(r.ctx(), c, "k")
+			r.until(time.Now().Add(5*time.Second), "somebody waits", func() bool { return readRecord(r.document("k")).wanted.After(time.Now()) })
+			rule := r.on(proxy, mongoClaims.Nth(1), lost)
+			r.release(holder)
+			freed := time.Now()
+			a := r.granted(wait)
+			if rule.Hits() != 1 {
+				t.Fatal("nothing was lost: the test shows nothing")
+			}
+			if took := a.when.Sub(freed); took > 3*time.Second {
+				t.Errorf("served after %v", took)
+			}
+			r.mustHold(a.lease)
+		})
+	}
+}
+
+func TestMongoAServerOutOfReachIsACertainFailure(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	proxy := faultproxy.New(t, r.uri)
+	proxy.Cut()
+	c := r.clientOn(r.connect(proxy.URI()), TTL(500*time.Millisecond))
+	for _, acquire := range []func(context.Context, string, ...AcquireOption) (*Lease, error){c.Acquire, c.TryAcquire} {
+		l, err := acquire(r.ctx(), "k")
+		if l != nil || err == nil || errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("answered %v, %v", l, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.ctx(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 200*time.Millisecond+mongoSlack {
+		t.Errorf("after %v: %v", time.Since(begin), err)
+	}
+	proxy.Restore()
+	r.until(time.Now().Add(5*time.Second), "it works without a new client", func() bool {
+		l, err := c.TryAcquire(r.ctx(), "k")
+		return err == nil && l.Release() == nil
+	})
+}
+
+func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			t.Parallel()
+			const ttl = 800 * time.Millisecond
+			r := newMongoRoom(t)
+			proxy := faultproxy.New(t, r.uri)
+			r.proxies = append(r.proxies, proxy)
+			proxy.ShiftClock(off)
+			one, two := r.through(proxy, mongoRetries1, TTL(ttl)), r.through(proxy, mongoRetries1, TTL(ttl))
+			l := r.acquire(one, "k")
+			if at := time.Until(l.since); (at - off).Abs() > time.Minute {
+				t.Fatalf("the server's clock is %v off: the test shows nothing", at)
+			}
+			if l.Remaining() > ttl {
+				t.Errorf("trusted for %v", l.Remaining())
+			}
+			wait := r.inBackground(r.ctx(), two, "k")
+			time.Sleep(2 * ttl) // renewed
+			if l.Err() != nil || len(wait) != 0 {
+				t.Errorf("held by %v, and by another: %v", l.Err(), len(wait) != 0)
+			}
+			if _, err := two.TryAcquire(r.ctx(), "k"); !errors.Is(err, ErrHeld) {
+				t.Errorf("another got %v", err)
+			}
+			r.release(l)
+			next := r.granted(wait).lease
+			if next.Token() <= l.Token() {
+				t.Errorf("token %d after %d", next.Token(), l.Token())
+			}
+			r.release(next)
+			r.expiresInTime(one, two, ttl)
+		})
+	}
+}
+
+// expiresInTime fails unless a lease that is not renewed is another's soon after
+// its end, and not before.
+func (r *mongoRoom) expiresInTime(one, two *Client, ttl time.Duration) {
+	r.t.Helper()
+	sent := time.Now()
+	l := r.acquire(one, "k", NoRenewal())
+	done := make(chan time.Time, 1)
+	go func() { <-l.Done(); done <- time.Now() }()
+	honoured := l.deadline.Add(l.margin)
+	a := r.granted(r.inBackground(r.ctx(), two, "k"))
+	ended := <-done
+	if a.when.Before(honoured) || a.when.Before(ended) {
+		r.t.Errorf("granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
+	}
+	// The holder gives it back a margin after its end, at the latest it runs out.
+	if took := a.when.Sub(sent); took > ttl+mongoSlack+mongoPoll {
+		r.t.Errorf("granted after %v", took)
+	}
+	if !errors.Is(l.Err(), ErrLost) {
+		r.t.Errorf("it ended with %v", l.Err())
+	}
+	r.release(a.lease)
+}
+
+// asleep makes a client's machine be suspended for a while, which its clock does
+// not notice: what the server says is suddenly later.
+func asleep(t *testing.T, broken mongoFaults, suspended time.Duration) (believed time.Duration, taken bool) {
+	t.Helper()
+	const ttl = 20 * time.Second
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries1, TTL(ttl), NoRenewal())
+	c.store.(*mongoStore).broken = broken
+	proxy.ShiftClock(suspended)
+	l, err := c.TryAcquire(r.ctx(), "k")
+	if err != nil { // by now it knows the time again
+		mustBeUnknown(t, l, err)
+		r.release(r.acquire(c, "k"))
+		return 0, false
+	}
+	believed = l.Remaining()
+	status, err := r.client().Inspect(r.ctx(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if over := believed - status.Left(); over > 0 {
+		t.Logf("believed for %v, honoured for %v", believed, status.Left())
+		return believed, true
+	}
+	r.release(l)
+	return believed, false
+}
+
+func TestMongoAMachineThatWasSuspendedTrustsNoLongerThanTheServerHonours(t *testing.T) {
+	t.Parallel()
+	// Beyond its TTL its claim is over before it is answered, and given back.
+	for suspended, least := range map[time.Duration]time.Duration{15 * time.Second: 10 * time.Second, 10 * time.Minute: 0} {
+		if believed, taken := asleep(t, mongoFaults{}, suspended); taken || believed < least {
+			t.Errorf("suspended for %v: believed for %v, taken by others: %v", suspended, believed, taken)
+		}
+	}
+}
+
+// The control: a deadline that rests on the sample at hand.
+func TestMongoControlADeadlineFromAnOldSampleIsNotHonoured(t *testing.T) {
+	t.Parallel()
+	if _, taken := asleep(t, mongoFaults{deadlineFromOld: true}, 15*time.Second); !taken {
+		t.Error("honoured all the same: it is not the reply's own time that protects")
+	}
+}
+
+func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
+	t.Parallel()
+	for name, missing := range map[string][]faultproxy.Action{
+		"no operationTime": {faultproxy.RemoveOperationTime()},
+		"no $clusterTime":  {faultproxy.RemoveClusterTime()},
+		"neither":          {faultproxy.RemoveOperationTime(), faultproxy.RemoveClusterTime()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newMongoRoom(t)
+			proxy := faultproxy.New(t, r.uri)
+			r.proxies = append(r.proxies, proxy)
+			r.on(proxy, faultproxy.Command(), missing...)
+			confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
+			clients := []*Client{r.through(proxy, mongoRetries1, TTL(5*time.Second)), r.through(proxy, mongoRetries1, TTL(5*time.Second))}
+			var last int64
+			for i := range 4 {
+				l := r.acquire(clients[i%2], "k")
+				if l.Token() <= last {
+					t.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				if i == 2 { // by hand
+					if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				_ = l.Release()
+				time.Sleep(time.Second) // the timestamps of some servers count seconds
+			}
+			if confirms.Hits() != 4 {
+				t.Errorf("%d confirmations of 4 grants", confirms.Hits())
+			}
+		})
+	}
+}
+
+func TestMongoAGrantThatCannotBeConfirmedIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]faultproxy.Action{
+		"command dropped": faultproxy.DropCommand(), "reply dropped": faultproxy.DropReply(), "refused": faultproxy.Fail(13),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newMongoRoom(t)
+			c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+			r.on(proxy, faultproxy.Command(), faultproxy.RemoveOperationTime())
+			r.on(proxy, mongoConfirms, lost)
+			l, err := c.TryAcquire(r.ctx(), "k")
+			mustBeUnknown(t, l, err)
+			r.mustBeGone("k", time.Now().Add(time.Second))
+		})
+	}
+}
+
+func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(mongoRetries0, TTL(time.Second))
+	for i, odd := range []bson.D{
+		{{Key: "ok", Value: 1}},
+		{{Key: "ok", Value: 1}, {Key: "value", Value: nil}},
+		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{}}},
+		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{{Key: fieldMark, Value: 1}}}},
+		{{Key: "ok", Value: 0}},
+		{},
+	} {
+		key := fmt.Sprint("k", i)
+		rule := r.on(proxy, mongoClaims, faultproxy.EditReply(func(bson.D) bson.D { return slices.Clone(odd) }))
+		l, err := c.TryAcquire(r.ctx(), key)
+		mustBeUnknown(t, l, err)
+		rule.Remove()
+		r.mustBeGone(key, time.Now().Add(time.Second))
+	}
+}

@@ -1,0 +1,311 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/faultproxy"
+)
+
+// What a real server and a busy machine are given, and the longest that a waiter
+// which has waited for a while sleeps between two looks.
+const (
+	mongoSlack = 250 * time.Millisecond
+	mongoPoll  = pollMost * 6 / 5
+)
+
+// A mongoRoom is a collection and the clients on it. Each has a connection of its
+// own: to the database, and to each other, they are processes.
+//
+// When the test is over and all of them are closed, no key may be held any more.
+type mongoRoom struct {
+	t       testing.TB
+	uri     string
+	coll    *mongo.Collection // past everything: somebody at the shell
+	proxies []*faultproxy.Proxy
+	rules   []*faultproxy.Rule
+}
+
+func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
+	t.Helper()
+	mongoNeeds(t, capabilities...)
+	return newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
+}
+
+func newMongoRoomAt(t testing.TB, uri string) *mongoRoom {
+	t.Helper()
+	r := &mongoRoom{t: t, uri: uri}
+	r.coll = mongoColl(t, r.connect(uri))
+	t.Cleanup(r.mustBeEmpty)
+	return r
+}
+
+func (r *mongoRoom) connect(uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
+	r.t.Helper()
+	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	for _, opt := range opts {
+		opt(o)
+	}
+	conn, err := mongo.Connect(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		_ = conn.Disconnect(ctx)
+	})
+	return conn
+}
+
+// client is another process on the collection.
+func (r *mongoRoom) client(opts ...ClientOption) *Client {
+	r.t.Helper()
+	return r.clientOn(r.connect(r.uri), opts...)
+}
+
+// tapped is a client whose commands can be counted.
+func (r *mongoRoom) tapped(opts ...ClientOption) (*Client, *mongoTap) {
+	r.t.Helper()
+	tap := &mongoTap{}
+	conn := r.connect(r.uri, func(o *options.ClientOptions) { o.SetMonitor(tap.monitor()) })
+	return r.clientOn(conn, opts...), tap
+}
+
+func (r *mongoRoom) clientOn(conn *mongo.Client, opts ...ClientOption) *Client {
+	r.t.Helper()
+	coll := conn.Database(r.coll.Database().Name()).Collection(r.coll.Name())
+	quiet := []ClientOption{WithLogger(slog.New(slog.DiscardHandler)), WithoutIndex()}
+	c, err := New(coll, append(quiet, opts...)...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		r.calm()
+		_ = c.Close()
+	})
+	return c
+}
+
+// Whether the driver of a client retries its writes.
+type mongoRetrying bool
+
+func (m mongoRetrying) String() string {
+	if m {
+		return "with retries"
+	}
+	return "without retries"
+}
+
+// behind is a client on the far side of a proxy.
+func (r *mongoRoom) behind(retries mongoRetrying, opts ...ClientOption) (*Client, *faultproxy.Proxy) {
+	r.t.Helper()
+	proxy := faultproxy.New(r.t, r.uri)
+	r.proxies = append(r.proxies, proxy)
+	return r.through(proxy, retries, opts...), proxy
+}
+
+// through is one more client behind a proxy. Its clock is known, so that the next
+// command is its own.
+func (r *mongoRoom) through(proxy *faultproxy.Proxy, retries mongoRetrying, opts ...ClientOption) *Client {
+	r.t.Helper()
+	conn := r.connect(proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(bool(retries)) })
+	c := r.clientOn(conn, opts...)
+	if _, err := c.Inspect(context.Background(), "warm"); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// on puts a rule in force until the test is over.
+func (r *mongoRoom) on(proxy *faultproxy.Proxy, m faultproxy.Matcher, actions ...faultproxy.Action) *faultproxy.Rule {
+	rule := proxy.On(m, actions...)
+	r.rules = append(r.rules, rule)
+	return rule
+}
+
+// calm ends all faults.
+func (r *mongoRoom) calm() {
+	for _, rule := range r.rules {
+		rule.Remove()
+	}
+	for _, proxy := range r.proxies {
+		proxy.Restore()
+	}
+}
+
+func (r *mongoRoom) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *mongoRoom) acquire(c *Client, key string, opts ...AcquireOption) *Lease {
+	r.t.Helper()
+	l, err := c.Acquire(r.ctx(), key, opts...)
+	if err != nil {
+		r.t.Fatalf("Acquire(%q): %v", key, err)
+	}
+	return l
+}
+
+func (r *mongoRoom) release(l *Lease) {
+	r.t.Helper()
+	if err := l.Release(); err != nil {
+		r.t.Errorf("Release of %q: %v", l.Key(), err)
+	}
+}
+
+// A mongoAnswer is what an Acquire in the background came to.
+type mongoAnswer struct {
+	lease *Lease
+	err   error
+	when  time.Time
+}
+
+func (r *mongoRoom) inBackground(ctx context.Context, c *Client, key string, opts ...AcquireOption) <-chan mongoAnswer {
+	ch := make(chan mongoAnswer, 1)
+	go func() {
+		l, err := c.Acquire(ctx, key, opts...)
+		ch <- mongoAnswer{l, err, time.Now()}
+	}()
+	return ch
+}
+
+// granted waits for the grant.
+func (r *mongoRoom) granted(answer <-chan mongoAnswer) mongoAnswer {
+	r.t.Helper()
+	select {
+	case a := <-answer:
+		if a.err != nil {
+			r.t.Fatal(a.err)
+		}
+		return a
+	case <-time.After(20 * time.Second):
+		r.t.Fatal("never granted")
+	}
+	return mongoAnswer{}
+}
+
+// document is what is stored under a key, nil if nothing is.
+func (r *mongoRoom) document(key string) bson.Raw {
+	r.t.Helper()
+	raw, err := r.coll.FindOne(r.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		r.t.Fatal(err)
+	}
+	return raw
+}
+
+// holders are the IDs in the document of a key.
+func (r *mongoRoom) holders(key string) (ids []string) {
+	r.t.Helper()
+	for _, h := range readRecord(r.document(key)).holders {
+		ids = append(ids, h.ID)
+	}
+	return ids
+}
+
+// mustHold fails unless the lease, and it alone, is in the document.
+func (r *mongoRoom) mustHold(l *Lease) {
+	r.t.Helper()
+	if ids := r.holders(l.Key()); !slices.Equal(ids, []string{l.ID()}) || l.Err() != nil {
+		r.t.Errorf("%q: the lease says %v; %d holders, it among them: %v", l.Key(), l.Err(), len(ids), slices.Contains(ids, l.ID()))
+	}
+}
+
+// mustBeGone fails unless the document of the key is deleted by then.
+func (r *mongoRoom) mustBeGone(key string, by time.Time) {
+	r.t.Helper()
+	r.until(by, key+" is deleted", func() bool { return r.document(key) == nil })
+}
+
+// until fails unless something comes true by then.
+func (r *mongoRoom) until(by time.Time, what string, is func() bool) {
+	r.t.Helper()
+	for !is() {
+		if time.Now().After(by) {
+			r.t.Fatalf("too late or never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// cleanedUp waits until a client has nothing of unknown outcome left.
+func (r *mongoRoom) cleanedUp(c *Client) {
+	r.t.Helper()
+	r.until(time.Now().Add(10*time.Second), "cleaned up", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.unknown) == 0
+	})
+}
+
+// await waits for something that must happen.
+func (r *mongoRoom) await(ch <-chan struct{}, what string) time.Time {
+	r.t.Helper()
+	select {
+	case <-ch:
+	case <-time.After(15 * time.Second):
+		r.t.Fatalf("never: %s", what)
+	}
+	return time.Now()
+}
+
+// mustBeEmpty fails if a key is held though all clients were closed: a ghost.
+func (r *mongoRoom) mustBeEmpty() {
+	if r.t.Failed() || r.t.Skipped() {
+		return // what failed may have left something
+	}
+	s, err := newMongoStore(r.coll, mongoOptions{noIndex: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for status, err := range s.List(r.ctx(), "") {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !status.Free() {
+			r.t.Errorf("%q is held for %v yet, though all clients are closed", status.Key, status.Left())
+		}
+	}
+}
+
+// mongoHas asks for commands with these fields.
+func mongoHas(paths ...[]string) func(bson.Raw) bool {
+	return func(c bson.Raw) bool {
+		for _, path := range paths {
+			if c.Lookup(path...).IsZero() {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func mongoLacks(path ...string) func(bson.Raw) bool {
+	return func(c bson.Raw) bool { return c.Lookup(path...).IsZero() }
+}
+
+// The rows of the protocol, as a proxy sees them.
+var (
+	mongoModify   = faultproxy.Command("findAndModify")
+	mongoClaims   = mongoModify.Where(mongoHas([]string{"upsert"}))
+	mongoWords    = mongoModify.Where(mongoHas([]string{"update", "$max", fieldWanted}))
+	mongoSwaps    = mongoModify.Where(mongoHas([]string{"query", fieldRev}))
+	mongoHandOver = mongoModify.Where(mongoHas([]string{"update", "$set", fieldHolders})).Where(mongoLacks("upsert")).Where(mongoLacks("query", fieldRev))
+	mongoRenewals = mongoModify.Where(mongoHas([]string{"update", "$max", fieldExpireAt}))
+	mongoBulks    = faultproxy.Command("update")
+	mongoReleases = mongoModify.Where(mongoHas([]string{"remove"})).Where(mongoLacks("writeConcern", "j"))
+	mongoUndoes   = mongoModify.Where(mongoHas([]string{"remove"}, []string{"writeConcern", "j"}))
+	mongoConfirms = mongoModify.Where(mongoHas([]string{"update", "$currentDate", fieldStamp}))
+)
