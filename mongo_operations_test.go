@@ -28,7 +28,7 @@ var tried = []string{
 	"make the index", "see the indexes", "drop the index",
 	"make the role", "make the user", "let the role make the index", "let the role use wake-ups",
 	"look at one lock", "list what is held", "list one service's locks", "list what has run out", "list strangers",
-	"break a lock", "free a lock", "remove what has run out", "remove every lock",
+	"break a lock", "free a lock", "wake those who wait", "remove what has run out", "remove every lock",
 }
 
 var recipeBlock = regexp.MustCompile("(?s)```js\ndb\\.runCommand\\(([^`]*)\\)\n```\n<!-- recipe: ([^\n]*) -->")
@@ -69,7 +69,7 @@ func (k kitchen) command(name string, filled ...string) bson.D {
 		if m[2] != name {
 			continue
 		}
-		text := strings.NewReplacer(append(filled, `"locks"`, `"`+k.coll.Name()+`"`, `"locks.wake"`, `"`+k.coll.Name()+`.wake"`)...).Replace(m[1])
+		text := strings.NewReplacer(append(filled, `"topic": "locks"`, `"topic": "locks"`, `"locks"`, `"`+k.coll.Name()+`"`, `"locks.wake"`, `"`+k.coll.Name()+`.wake"`)...).Replace(m[1])
 		if left := regexp.MustCompile(`<[A-Z]+>`).FindString(text); left != "" {
 			k.t.Fatalf("%q: %s is not filled in", name, left)
 		}
@@ -298,6 +298,36 @@ func TestALockFreedByHandIsFreeAtOnceAndItsHolderLearns(t *testing.T) {
 	}
 }
 
+func TestAWakeUpByHandWakesThoseWhoWait(t *testing.T) {
+	mongolock.MongoNeeds(t, "capped", "atomic")
+	client, coll := newLocks(t, mongolock.NoRenewal())
+	k := kitchen{t, coll}
+	lease := take(t, client, "k", mongolock.TTL(time.Minute))
+	granted := make(chan error, 1)
+	waiter := locksIn(t, coll)
+	ctx := soon(t, 30*time.Second)
+	go func() {
+		_, err := waiter.Acquire(ctx, "k")
+		granted <- err
+	}()
+	time.Sleep(2 * time.Second) // until it listens, and polls no more
+	k.run("free a lock", "<KEY>", "k", "<ID>", lease.ID())
+	select {
+	case err := <-granted:
+		t.Fatalf("granted without a wake-up, so the test shows nothing: %v", err)
+	case <-time.After(1500 * time.Millisecond): // a poll would have come
+	}
+	k.run("wake those who wait", "<KEY>", "k")
+	select {
+	case err := <-granted:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("not granted")
+	}
+}
+
 func TestTheIndexMadeByHandIsTheLibrarysOwn(t *testing.T) {
 	mongolock.MongoNeeds(t, "ttl")
 	client, coll := newLocks(t, mongolock.WithoutIndex())
@@ -506,10 +536,17 @@ func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
 
 	var log logbook
 	everything(t, coll, &log)
+	polls := 0
 	for _, line := range log.lines() {
-		if !strings.Contains(line, "lease lost") { // the one that was broken
+		switch {
+		case strings.Contains(line, "no wake-ups"):
+			polls++
+		case !strings.Contains(line, "lease lost"): // the one that was broken
 			t.Errorf("logged %s", line)
 		}
+	}
+	if polls < 1 || polls > 2 {
+		t.Errorf("%d of two clients say that they poll", polls)
 	}
 
 	// Without the right to make an index.
@@ -544,18 +581,20 @@ func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
 	}
 
 	k.run("let the role use wake-ups", "<DATABASE>", guardedDB)
-	wake := g.user("service3", "mongolock").Database()
-	if err := wake.CreateCollection(t.Context(), "locks.wake", options.CreateCollection().SetCapped(true).SetSizeInBytes(64<<10)); err != nil {
-		t.Errorf("may not make the wake-ups: %v", err)
+	var waking logbook
+	coll = g.user("service3", "mongolock")
+	everything(t, coll, &waking)
+	for _, line := range waking.lines() {
+		if !strings.Contains(line, "lease lost") {
+			t.Errorf("logged %s", line)
+		}
 	}
-	if _, err := wake.Collection("locks.wake").InsertOne(t.Context(), bson.D{}); err != nil {
-		t.Errorf("may not wake: %v", err)
+	specs, err := coll.Database().ListCollectionSpecifications(t.Context(), bson.D{{Key: "name", Value: "locks.wake"}})
+	if err != nil || len(specs) != 1 || !specs[0].Options.Lookup("capped").Boolean() {
+		t.Errorf("wake-ups: %+v, %v", specs, err)
 	}
-	if err := wake.Collection("locks.wake").FindOne(t.Context(), bson.D{}).Err(); err != nil {
-		t.Errorf("may not listen: %v", err)
-	}
-	if err := wake.Collection("locks.wake").Drop(t.Context()); err != nil {
-		t.Errorf("may not drop the wake-ups: %v", err)
+	if err := coll.Database().Collection("locks.wake").Drop(t.Context()); err != nil {
+		t.Errorf("may not mend the wake-ups: %v", err)
 	}
 }
 
