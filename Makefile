@@ -72,8 +72,8 @@ bench: $(DEVMONGO) ## the benchmarks
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
-demo: ## the library at work
-	cd examples && go run ./quickstart
+demo: ## the library at work: 15 s, after a build of some two minutes the first time
+	@cd examples && go run -tags ferretdb_no_postgresql ./croncounter
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)

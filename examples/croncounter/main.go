@@ -102,8 +102,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	defer locks.Close()
 
-	fmt.Printf("%d processes. Every %v one of them is to add 1 to a counter, once,\n", d.workers, d.Period)
-	fmt.Printf("though their timers go off up to %v apart. The database: %s.\n\n", d.Period*9/10, scratch.Server)
+	fmt.Printf(`%d processes. Every %v one of them is to add 1 to a counter, though their timers go off
+up to %v apart. A lock alone cannot do that: the job takes %v, and whoever comes later
+finds the key free again. So the counter keeps the last tick that it counted.
+The database: %s.
+
+`, d.workers, d.Period, d.Period*9/10, d.job(), scratch.Server)
 	seen, err := locks.Inspect(ctx, key)
 	if err != nil {
 		return err
@@ -201,7 +205,7 @@ func (d *demo) check(ctx context.Context, counters *mongo.Collection) error {
 	}
 	if c.N != d.ticks {
 		fmt.Printf("\n%d ticks, counter %d: wrong\n", d.ticks, c.N)
-		return errors.New("a lock cannot know that the job was done: the counter must")
+		return errors.New("the counter is wrong")
 	}
 	fmt.Printf("\n%d ticks, counter %d: correct\n", d.ticks, c.N)
 	return nil
