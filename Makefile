@@ -22,7 +22,13 @@ SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-TEST  := go test -race -shuffle=on$(if $(RUN), -run '$(RUN)')
+TEST  := go test -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
+
+# Finds a MongoDB, or starts what stands in for one, and runs a command against it.
+# `make test KIND=ferretdb` asks for the embedded one.
+KIND     ?=
+DEVMONGO := bin/devmongo
+ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) --
 
 # in-modules LIST COMMAND: runs it in each of them, and names the one at work.
 in-modules = for m in $(1); do echo "· $$m"; (cd "$$m" && $(2)) || exit 1; done
@@ -32,30 +38,34 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: test
-test: ## the library's tests
-	$(TEST) $(PKG)
+test: $(DEVMONGO) ## the library's tests, on whatever MongoDB this machine has
+	$(ON_MONGO) $(TEST) $(PKG)
+
+.PHONY: $(DEVMONGO)
+$(DEVMONGO): # the first time it builds the embedded server too: some two minutes
+	go build -C devmongo -tags ferretdb_no_postgresql -o ../$(DEVMONGO) ./cmd/devmongo
 
 .PHONY: test-nested
 test-nested: ## the tests of the modules below this one
-	@$(call in-modules,$(NESTED),$(TEST) ./...)
+	@$(call in-modules,$(NESTED),$(TEST) -tags ferretdb_no_postgresql ./...)
 
 .PHONY: controls
-controls: ## the negative controls: faults built in on purpose, which the tests must catch
-	go test -tags knobs -run Control $(PKG)
+controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
+	$(ON_MONGO) go test -tags knobs -run Control $(PKG)
 
 .PHONY: race
-race: ## the tests COUNT times over, to find what fails rarely
-	$(TEST) -count=$(COUNT) $(PKG)
+race: $(DEVMONGO) ## the tests COUNT times over, to find what fails rarely
+	$(ON_MONGO) $(TEST) -count=$(COUNT) $(PKG)
 
 .PHONY: cover
-cover: ## the tests, with what they reach in coverage.html
-	go test -shuffle=on -coverpkg=./... -coverprofile=coverage.out $(PKG)
+cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
+	$(ON_MONGO) go test -shuffle=on -coverpkg=./... -coverprofile=coverage.out $(PKG)
 	go tool cover -html=coverage.out -o coverage.html
 	@go tool cover -func=coverage.out | tail -n 1
 
 .PHONY: bench
-bench: ## the benchmarks
-	go test -run '^$$' -bench . -benchmem $(PKG)
+bench: $(DEVMONGO) ## the benchmarks
+	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
 demo: ## the library at work

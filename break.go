@@ -23,7 +23,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 	if err := checkText("reason", reason, 1, maxNote); err != nil {
 		return nil, err
 	}
-	status, err := c.Inspect(ctx, key)
+	status, err := c.look(ctx, "break", key)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, gra
 			return &fault{op: "break", key: key, err: fmt.Errorf("marked, but not removed: %w", contextError(ctx))}
 		case <-look.C:
 		}
-		status, err := c.Inspect(ctx, key)
+		status, err := c.look(ctx, "break", key)
 		if err == nil && !anyLive(status, marked) {
 			return nil // a fault is no answer: go on until grace is over
 		}

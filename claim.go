@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,10 @@ func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 // try is TryAcquire: one claim, and one more if the key was free by the time the
 // refusal was explained.
 func (c *Client) try(w *waiter) (*Lease, error) {
-	lease, err := c.send(w, 0)
+	lease, err := c.send(w, 0, false)
 	var held *store.HeldError
 	if errors.As(err, &held) && held.Free() {
-		lease, err = c.send(w, 0)
+		lease, err = c.send(w, 0, false)
 	}
 	switch {
 	case err == nil:
@@ -50,15 +51,15 @@ type exchange struct {
 // send makes one claim, under an ID of its own, and returns when it is answered
 // or the caller's wait is over. In the latter case the claim goes on, and if it is
 // granted the lease is given back.
-func (c *Client) send(w *waiter, want time.Duration) (*Lease, error) {
+func (c *Client) send(w *waiter, want time.Duration, seenHeld bool) (*Lease, error) {
 	if !c.enter() {
 		return nil, &abandoned{ErrClosed}
 	}
 	if c.prompt {
 		defer c.background.Done()
-		return c.claim(w, want)
+		return c.claim(w, want, seenHeld)
 	}
-	return c.apart(w, func() (*Lease, error) { return c.claim(w, want) })
+	return c.apart(w, func() (*Lease, error) { return c.claim(w, want, seenHeld) })
 }
 
 // apart runs a claim on a goroutine of its own, which was entered already, and
@@ -90,7 +91,7 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 		err = ErrClosed
 	}
 	if x.over.CompareAndSwap(false, true) {
-		return nil, &abandoned{err}
+		return nil, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
 	}
 	<-x.reply
 	return x.lease, x.err
@@ -103,9 +104,9 @@ type abandoned struct{ err error }
 func (a *abandoned) Error() string { return a.err.Error() }
 func (a *abandoned) Unwrap() error { return a.err }
 
-func (c *Client) claim(w *waiter, want time.Duration) (*Lease, error) {
+func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	claim.Want = want
+	claim.Want, claim.Held = want, seenHeld
 	sent := time.Now() // trust starts here: whatever the reply takes, it counts
 	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)

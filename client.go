@@ -28,6 +28,7 @@ type Client struct {
 	prompt bool // the store answers at once
 	keeper keeper
 	watch  watch
+	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
 	// base is what store calls and background work run on; it ends when Close has
 	// waited long enough.
@@ -48,9 +49,9 @@ type Client struct {
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
 
-	closing sync.Once
+	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
-	closeIs error
+	closeIs error // set before closeOK is closed
 }
 
 // NewWithStore makes a client on a store of your own. It sends nothing yet. All
@@ -80,8 +81,8 @@ func newClient(s store.Store, conf config) *Client {
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
 	c.watch.client = c
-	if !conf.noFeed {
-		c.watch.feed = store.FeedOf(s)
+	if c.feed = store.FeedOf(s); !conf.noFeed {
+		c.watch.feed = c.feed
 	}
 	return c
 }
@@ -146,17 +147,21 @@ func contextError(ctx context.Context) error {
 
 // Inspect shows who holds a key. A free key has no live holders and is no error.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
+	return c.look(ctx, "inspect", key)
+}
+
+func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	if err := checkText("key", key, 1, maxKey); err != nil {
 		return Status{}, err
 	}
-	if err := c.ready(ctx, "inspect", key); err != nil {
+	if err := c.ready(ctx, op, key); err != nil {
 		return Status{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	all, err := c.store.Look(ctx, []string{key})
 	if err != nil {
-		return Status{}, &fault{op: "inspect", key: key, err: err}
+		return Status{}, &fault{op: op, key: key, err: err}
 	}
 	return all[0], nil
 }
@@ -210,10 +215,14 @@ func (c *Client) Shutdown(ctx context.Context) error {
 //
 // Close the client before the database connection it works on.
 func (c *Client) Close() error {
-	c.closing.Do(func() {
+	c.mu.Lock()
+	first := !c.closing // a sync.Once would do, were it not for those who wait in a bubble of virtual time
+	c.closing = true
+	c.mu.Unlock()
+	if first {
 		c.closeIs = c.shut()
 		close(c.closeOK)
-	})
+	}
 	<-c.closeOK
 	return c.closeIs
 }

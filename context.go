@@ -13,30 +13,61 @@ type leaseContext struct {
 // Its own Err looks at the clock first, so that a process that was stopped past
 // its lease learns at once; contexts derived from it learn when the timer fires.
 func (l *Lease) Context(parent context.Context) context.Context {
+	_ = l.Err() // a lease that ran out ends now, not when its timer fires
+	if parent.Done() == nil {
+		return l.endlessContext(parent)
+	}
 	ctx, cancel := context.WithCancelCause(parent)
 	lc := &leaseContext{Context: ctx, lease: l, cancel: cancel}
-	_ = l.Err() // a lease that ran out ends now, not when its timer fires
 	l.mu.Lock()
-	revoked := l.revoked
-	if revoked == nil {
-		if l.contexts == nil {
-			l.contexts = make(map[*leaseContext]struct{})
-		}
-		l.contexts[lc] = struct{}{}
-	}
+	l.adopt(lc)
 	l.mu.Unlock()
-	if revoked != nil {
-		cancel(revoked)
-		return lc
-	}
-	if parent.Done() != nil {
-		context.AfterFunc(ctx, func() { // a context per job must not pile up on a long lease
-			l.mu.Lock()
-			delete(l.contexts, lc)
-			l.mu.Unlock()
-		})
-	}
+	context.AfterFunc(ctx, func() { // a context per job must not pile up on a long lease
+		l.mu.Lock()
+		delete(l.contexts, lc)
+		l.mu.Unlock()
+	})
 	return lc
+}
+
+// endlessContext is for parents that nothing ends. Their contexts end with the
+// lease alone, so that one serves for all of them.
+func (l *Lease) endlessContext(parent context.Context) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.endless == nil {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l.endless = &leaseContext{Context: ctx, lease: l, cancel: cancel}
+		l.adopt(l.endless)
+	}
+	lc := *l.endless
+	lc.Context = valued{lc.Context, parent}
+	return &lc
+}
+
+// adopt makes the lease's end cancel lc. With l.mu held.
+func (l *Lease) adopt(lc *leaseContext) {
+	if l.revoked != nil {
+		lc.cancel(l.revoked)
+		return
+	}
+	if l.contexts == nil {
+		l.contexts = make(map[*leaseContext]struct{})
+	}
+	l.contexts[lc] = struct{}{}
+}
+
+// A valued context has the values of another.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (v valued) Value(key any) any {
+	if found := v.Context.Value(key); found != nil { // package context's own come first
+		return found
+	}
+	return v.values.Value(key)
 }
 
 // Err looks at the lease's clock before it answers.

@@ -113,6 +113,20 @@ func TestReadmeShowsExamplesThatRun(t *testing.T) {
 	}
 }
 
+var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+
+func TestReadmeLinksLeadSomewhere(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range link.FindAllSubmatch(readme, -1) {
+		if _, err := os.Stat(string(l[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // exampleSources are the files whose code runs in tests or by make demo.
 func exampleSources(t *testing.T) []string {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -19,9 +18,7 @@ func ExampleClient_Acquire() {
 	defer hostB.Close()
 
 	lease, err := hostA.Acquire(context.Background(), "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer lease.Release()
 
 	patience, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -45,9 +42,7 @@ func ExampleClient_TryAcquire() {
 	defer hostB.Close()
 
 	lease, err := hostA.TryAcquire(ctx, "nightly-report", mongolock.Note("run of May 3"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer lease.Release()
 
 	_, err = hostB.TryAcquire(ctx, "nightly-report")
@@ -65,13 +60,9 @@ func ExampleClient_Inspect() {
 	defer client.Close()
 
 	lease, err := client.Acquire(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	status, err := client.Inspect(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for _, holder := range status.Holders {
 		fmt.Println(status.Mode, holder.Owner, status.Live(holder))
 	}
@@ -92,15 +83,11 @@ func ExampleClient_List() {
 
 	for _, key := range []string{"order/2", "order/1", "report"} {
 		lease, err := client.Acquire(ctx, key)
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		defer lease.Release()
 	}
 	for status, err := range client.List(ctx, "order/") {
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(status.Key, status.Holders[0].Owner)
 	}
 	// Output:
@@ -118,14 +105,10 @@ func ExampleClient_Break() {
 	defer operator.Close()
 
 	lease, err := hostA.Acquire(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer lease.Release()
 	broken, err := operator.Break(ctx, "nightly-report", "hangs since Monday", -1)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("broke the lease of", broken[0].Owner)
 
 	_ = lease.Renew(ctx) // as happens by itself every third of the TTL
@@ -146,18 +129,12 @@ func ExampleClient_Resume() {
 	defer worker.Close()
 
 	begun, err := web.Acquire(ctx, "order-4711")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	ticket, err := begun.Detach(ctx) // goes to the worker with the job
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 
 	resumed, err := worker.Resume(ctx, ticket)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer resumed.Release()
 	fmt.Println(resumed.Key(), resumed.Token() == begun.Token())
 
@@ -195,9 +172,7 @@ func ExampleClient_Close() {
 	ctx := context.Background()
 	client := connect(memstore.New(), mongolock.TTL(time.Second))
 	lease, err := client.Acquire(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 
 	fmt.Println(client.Close())
 	fmt.Println(lease.Err())

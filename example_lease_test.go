@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"time"
@@ -16,9 +15,7 @@ import (
 // mustAcquire is for examples that are about what comes after.
 func mustAcquire(l mongolock.Locker, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	lease, err := l.Acquire(context.Background(), key, opts...)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	return lease
 }
 
@@ -177,17 +174,13 @@ func ExampleLease_Detach() {
 
 	lease := mustAcquire(client, "order-4711")
 	ticket, err := lease.Detach(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(lease.Err())
 	_, err = client.TryAcquire(ctx, "order-4711")
 	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
 
 	resumed, err := client.Resume(ctx, ticket)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("given back:", resumed.Release())
 	// Output:
 	// mongolock: lease was detached

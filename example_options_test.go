@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"time"
@@ -85,9 +84,7 @@ func ExampleMinHold() {
 	run := func(client *mongolock.Client) bool {
 		job := func(context.Context, *mongolock.Lease) error { return nil }
 		ran, err := mongolock.TryDo(ctx, client, "nightly-report", job, mongolock.MinHold(5*time.Minute))
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		return ran
 	}
 	fmt.Println(run(hostA), run(hostB))
@@ -103,9 +100,7 @@ func ExampleNote() {
 	defer lease.Release()
 
 	status, err := client.Inspect(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(status.Holders[0].Note)
 	// Output: run of May 3
 }
@@ -119,9 +114,7 @@ func ExampleWithOwner() {
 	defer lease.Release()
 
 	status, err := client.Inspect(ctx, "nightly-report")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(status.Holders[0].Owner)
 	// Output: billing on host-a
 }
@@ -131,9 +124,7 @@ func ExampleWithLogger() {
 	s := memstore.New()
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	client, err := mongolock.NewWithStore(s, mongolock.WithLogger(logger))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer client.Close()
 
 	lease := mustAcquire(client, "nightly-report")

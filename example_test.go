@@ -30,6 +30,13 @@ func connect(s store.Store, opts ...mongolock.ClientOption) *mongolock.Client {
 	return client
 }
 
+// check stands for what you do about errors.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
 // A nightly job that every host starts, and one does.
 func Example() {
 	ctx := context.Background()
@@ -44,7 +51,7 @@ func Example() {
 	})
 	switch {
 	case err != nil:
-		log.Fatal(err)
+		log.Print("nightly report: ", err)
 	case !ran:
 		fmt.Println("another host is at it")
 	}

@@ -35,8 +35,10 @@ type Lease struct {
 	timer    *time.Timer
 	done     chan struct{} // made when asked for
 	contexts map[*leaseContext]struct{}
-	revoked  error // why contexts made from now on begin cancelled
-	wanted   bool  // the record carried somebody's word at the grant
+	endless  *leaseContext // for all parents without an end
+	revoked  error         // why contexts made from now on begin cancelled
+	wanted   bool          // the record carried somebody's word at the grant
+	streak   streak
 	renewing chan struct{}
 	failing  bool // the last renewal failed
 	release  release

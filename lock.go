@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // A Locker grants leases; *Client is one. It is not a sync.Locker: granting can
@@ -24,8 +25,8 @@ type Locker interface {
 // among them: a finished job must not look failed; it is logged and retried. A
 // panic in fn releases too.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) error {
-	if fn == nil {
-		return errors.New("mongolock: Do: fn is nil")
+	if err := usable("Do", l, fn); err != nil {
+		return err
 	}
 	lease, err := l.Acquire(ctx, key, opts...)
 	if err != nil {
@@ -36,8 +37,8 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lea
 
 // TryDo is Do without waiting: a held key is (false, nil).
 func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) (ran bool, err error) {
-	if fn == nil {
-		return false, errors.New("mongolock: TryDo: fn is nil")
+	if err := usable("TryDo", l, fn); err != nil {
+		return false, err
 	}
 	lease, err := l.TryAcquire(ctx, key, opts...)
 	if errors.Is(err, ErrHeld) {
@@ -49,11 +50,25 @@ func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context, *
 	return true, lease.run(ctx, fn)
 }
 
+func usable(caller string, l Locker, fn func(context.Context, *Lease) error) error {
+	switch {
+	case l == nil:
+		return fmt.Errorf("mongolock: %s: the locker is nil", caller)
+	case fn == nil:
+		return fmt.Errorf("mongolock: %s: fn is nil", caller)
+	}
+	return nil
+}
+
 // run calls fn under the lease and gives the lease back, whatever fn does.
 func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error) (err error) {
 	defer func() {
 		ended := l.Err() // before Release ends it
-		if releaseErr := l.Release(); releaseErr != nil && ended == nil {
+		switch releaseErr := l.Release(); {
+		case ended != nil || releaseErr == nil:
+		case errors.Is(releaseErr, ErrLost):
+			ended = releaseErr // and only now comes to light
+		default:
 			l.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
 		}
 		if ended != nil && !errors.Is(ended, ErrReleased) && !errors.Is(ended, ErrDetached) {

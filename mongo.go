@@ -35,11 +35,13 @@ import (
 //	mongo_attempt.go  the session of an attempt; what is remembered of a lease
 //	mongo_doc.go      the document
 //	mongo_index.go    the TTL index
+//	mongo_feed.go     wake-ups
 type mongoStore struct {
 	// The caller's collection under our own concerns, whatever it says itself.
 	durable *mongo.Collection // majority, journaled
 	voted   *mongo.Collection // majority; instead of durable where there is no journal
 	soft    *mongo.Collection // w: 1
+	feed    mongoFeed
 
 	clock     *mongoclock.Clock
 	server    atomic.Pointer[mongoServer] // known once the clock is
@@ -75,6 +77,7 @@ type mongoFaults struct {
 // A mongoServer is what the first hello said, as far as it does not change.
 type mongoServer struct {
 	router   bool // a mongos: its clock is not that of the documents
+	set      bool // a member of a replica set, or in front of some
 	sessions bool
 	numbers  bool // writes may carry transaction numbers
 }
@@ -90,7 +93,7 @@ func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, erro
 		opts.now = mongoclock.Monotonic()
 	}
 	journaled := true
-	return &mongoStore{
+	m := &mongoStore{
 		durable: mongoUnder(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
 		voted:   mongoUnder(coll, writeconcern.Majority()),
 		soft:    mongoUnder(coll, writeconcern.W1()),
@@ -98,7 +101,10 @@ func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, erro
 		retries: mongoRetries(coll.Database().Client()),
 		noIndex: opts.noIndex,
 		logger:  opts.logger,
-	}, nil
+	}
+	m.feed.now = opts.now
+	m.feed.coll = mongoUnder(coll.Database().Collection(coll.Name()+mongoFeedSuffix), writeconcern.W1())
+	return m, nil
 }
 
 // mongoUnder is coll with our concerns, and with the driver's own codecs: the
@@ -186,6 +192,7 @@ func (m *mongoStore) meet(ctx context.Context, hello bson.Raw) error {
 	kind, _ := hello.Lookup("msg").StringValueOK()
 	_, member := hello.Lookup("setName").StringValueOK()
 	s := &mongoServer{router: kind == "isdbgrid"}
+	s.set = s.router || member
 	s.sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
 	s.numbers = s.sessions && m.retries && (s.router || member)
 	if s.router {
@@ -304,5 +311,5 @@ var (
 )
 
 func errUnsupportedMode(mode store.Mode) error {
-	return errors.Join(fmt.Errorf("mode %q is not supported by this store yet", mode), errors.ErrUnsupported, store.ErrNotApplied)
+	return joinNotApplied(fmt.Errorf("mode %q is not supported by this store yet: %w", mode, errors.ErrUnsupported))
 }

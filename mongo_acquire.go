@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ type mongoTerm struct{ since, until time.Time }
 
 var errUndone = errors.New("this claim was undone before it was made")
 
-func joinNotApplied(err error) error { return errors.Join(err, store.ErrNotApplied) }
+func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
 
 // Acquire claims a key with one upsert, which inserts the document or takes over
 // one whose holders have all run out. Where there is another it meets the unique
@@ -36,10 +37,10 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 		return store.Grant{}, err
 	}
 	g, err := m.acquire(claim.attempt.in(ctx), claim)
-	m.over(c.ID, claim.attempt, err)
 	if err == nil {
-		m.indexOnce(ctx, claim, g)
+		err = m.indexOnce(ctx, claim, g)
 	}
+	m.over(c.ID, claim.attempt, err)
 	return g, err
 }
 
@@ -63,6 +64,15 @@ func (m *mongoStore) claim(ctx context.Context, c store.Claim) (*mongoClaim, err
 }
 
 func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, error) {
+	if c.Held && c.Want > 0 { // a look, which the word alone is: nothing of the claim is sent if it is held
+		image, err := m.leaveWord(ctx, c)
+		switch {
+		case err != nil:
+			return store.Grant{}, joinNotApplied(err)
+		case image.found:
+			return m.judge(ctx, c, image)
+		}
+	}
 	now, _ := m.clock.Read()
 	update, term := c.document(now)
 	filter := m.ours(c.Key, runOut(fieldExpireAt, now.Earliest))
@@ -107,7 +117,13 @@ func (m *mongoStore) contest(ctx context.Context, c *mongoClaim) (store.Grant, e
 		return store.Grant{}, c.attempt.notApplied(err)
 	case !image.found:
 		return m.refuse(ctx, c, mongoRecord{key: c.Key})
-	case image.record.foreign != "":
+	}
+	return m.judge(ctx, c, image)
+}
+
+// judge takes a key over if no holder is alive in the image of its document.
+func (m *mongoStore) judge(ctx context.Context, c *mongoClaim, image mongoReply) (store.Grant, error) {
+	if image.record.foreign != "" {
 		return store.Grant{}, m.settleRefusal(ctx, c, errForeign(image.record))
 	}
 	if _, landed := image.record.holder(c.ID); landed {
@@ -115,6 +131,7 @@ func (m *mongoStore) contest(ctx context.Context, c *mongoClaim) (store.Grant, e
 	}
 	now, _ := m.clock.Read()
 	if image.record.held(now.Earliest) && !now.Fresh {
+		var err error
 		if now, err = m.readFresh(ctx); err != nil {
 			return store.Grant{}, c.attempt.notApplied(err)
 		}
@@ -133,8 +150,19 @@ func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, e
 	if c.Want <= 0 && !blind {
 		return m.find(ctx, c.Key)
 	}
+	image, err := m.leaveWord(ctx, c)
+	if err == nil && !image.found { // gone by now, or somebody else's
+		return m.find(ctx, c.Key)
+	}
+	return image, err
+}
+
+// leaveWord writes that somebody waits, if the claim says so, and the server's time.
+// The document's at is then a sample, and the claim's session has moved on.
+func (m *mongoStore) leaveWord(ctx context.Context, c *mongoClaim) (mongoReply, error) {
 	update := bson.D{stampAt}
 	if c.Want > 0 {
+		now, _ := m.clock.Read()
 		_, until := now.Expiry(c.Want)
 		update = bson.D{{Key: "$max", Value: bson.D{{Key: fieldWanted, Value: mongoDate(until)}}}, stampAt}
 	}
@@ -143,9 +171,6 @@ func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, e
 		return image, err
 	}
 	c.attempt.answered(image, false)
-	if !image.found { // gone by now, or somebody else's
-		return m.find(ctx, c.Key)
-	}
 	m.timed(image)
 	return image, nil
 }
@@ -209,11 +234,14 @@ func (m *mongoStore) settleRefusal(ctx context.Context, c *mongoClaim, refusal e
 	if !c.attempt.twin {
 		return refusal
 	}
-	_, err := m.removeDurably(ctx, m.ours(c.Key, mongoExclusive, exists(fieldHolders+"."+c.ID)))
+	removed, err := m.removeDurably(ctx, m.ours(c.Key, mongoExclusive, exists(fieldHolders+"."+c.ID)))
 	if err != nil {
 		return err
 	}
 	c.attempt.twin = false
+	if removed.record.wantedAt(m.present()) { // the engine does not learn that it held for a moment
+		_ = m.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
+	}
 	return refusal
 }
 
@@ -233,7 +261,7 @@ func (m *mongoStore) present() time.Time {
 	case !known:
 		return time.Time{}
 	case now.Earliest.IsZero(): // through a mongos, before any write: for people, not for judging
-		return now.Latest.Truncate(mongoclock.Tick)
+		return mongoclock.Floor(now.Latest)
 	}
 	return now.Earliest
 }

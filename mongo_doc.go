@@ -60,54 +60,80 @@ type mongoHolder struct {
 	released bool
 }
 
-// readRecord reads a document of any shape.
+// readRecord reads a document of any shape, in one pass: it is on the way of every
+// grant.
 func readRecord(raw bson.Raw) mongoRecord {
-	r := mongoRecord{}
-	r.key, _ = raw.Lookup("_id").StringValueOK()
-	if mark := raw.Lookup(fieldMark); !isShape(mark) {
-		r.foreign = "no field " + fieldMark
-		if !mark.IsZero() {
-			r.foreign = fmt.Sprintf("%s: %s", fieldMark, clip(mark.String(), 40))
-		}
-		return r
-	}
-	mode, ok := raw.Lookup(fieldMode).StringValueOK()
-	if !ok {
-		return r.malformed(raw, fieldMode)
-	}
-	r.mode = store.Mode(mode)
-	if r.rev, ok = raw.Lookup(fieldRev).ObjectIDOK(); !ok {
-		return r.malformed(raw, fieldRev)
-	}
-	if r.expireAt, ok = mongoTime(raw.Lookup(fieldExpireAt)); !ok {
-		return r.malformed(raw, fieldExpireAt)
-	}
-	holders, ok := raw.Lookup(fieldHolders).DocumentOK()
-	if !ok {
-		return r.malformed(raw, fieldHolders)
-	}
-	elements, err := holders.Elements()
-	if err != nil {
-		return r.malformed(raw, fieldHolders)
-	}
+	var r mongoRecord
+	var mark, holders bson.RawValue
+	var hasMode, hasRev, hasEnd bool
+	elements, err := raw.Elements()
 	for _, e := range elements {
-		h, ok := readHolder(e)
+		switch v := e.Value(); e.Key() {
+		case "_id":
+			r.key, _ = v.StringValueOK()
+		case fieldMark:
+			mark = v
+		case fieldMode:
+			var mode string
+			mode, hasMode = v.StringValueOK()
+			r.mode = store.Mode(mode)
+		case fieldLimit:
+			limit, _ := v.AsInt64OK()
+			r.limit = int(limit)
+		case fieldHolders:
+			holders = v
+		case fieldExpireAt:
+			r.expireAt, hasEnd = mongoTime(v)
+		case fieldRev:
+			r.rev, hasRev = v.ObjectIDOK()
+		case fieldAt:
+			r.at, _ = mongoTime(v)
+		case fieldWanted:
+			r.wanted, _ = mongoTime(v)
+		case fieldExclusiveWanted:
+			r.exclusiveWanted, _ = mongoTime(v)
+		case fieldStamp:
+			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
+		}
+	}
+	switch {
+	case mark.IsZero():
+		return mongoRecord{key: r.key, foreign: "no field " + fieldMark}
+	case !isShape(mark):
+		return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %s", fieldMark, clip(mark.String(), 40))}
+	case !hasMode:
+		return r.malformed(raw, fieldMode)
+	case !hasRev:
+		return r.malformed(raw, fieldRev)
+	case !hasEnd:
+		return r.malformed(raw, fieldExpireAt)
+	case err != nil || !r.readHolders(holders):
+		return r.malformed(raw, fieldHolders)
+	}
+	return r
+}
+
+func (r *mongoRecord) readHolders(v bson.RawValue) bool {
+	doc, ok := v.DocumentOK()
+	if !ok {
+		return false
+	}
+	elements, err := doc.Elements()
+	if err != nil {
+		return false
+	}
+	r.holders = make([]mongoHolder, 0, len(elements))
+	for _, e := range elements {
+		h, ok := readHolder(e.Key(), e.Value())
 		if !ok {
-			return r.malformed(raw, fieldHolders)
+			return false
 		}
 		r.holders = append(r.holders, h)
 	}
 	slices.SortFunc(r.holders, func(a, b mongoHolder) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
-	if limit, ok := raw.Lookup(fieldLimit).AsInt64OK(); ok {
-		r.limit = int(limit)
-	}
-	r.at, _ = mongoTime(raw.Lookup(fieldAt))
-	r.stamp.T, r.stamp.I, _ = raw.Lookup(fieldStamp).TimestampOK()
-	r.wanted, _ = mongoTime(raw.Lookup(fieldWanted))
-	r.exclusiveWanted, _ = mongoTime(raw.Lookup(fieldExclusiveWanted))
-	return r
+	return true
 }
 
 // malformed is a document with our mark that nobody of us wrote. Whom it grants
@@ -116,30 +142,32 @@ func (r mongoRecord) malformed(raw bson.Raw, field string) mongoRecord {
 	return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, mongoShape, field, clip(raw.Lookup(field).String(), 40))}
 }
 
-func readHolder(e bson.RawElement) (mongoHolder, bool) {
-	id, err := e.KeyErr()
-	if err != nil {
-		return mongoHolder{}, false
-	}
-	value, err := e.ValueErr()
-	if err != nil {
-		return mongoHolder{}, false
-	}
-	doc, ok := value.DocumentOK()
-	if !ok {
-		return mongoHolder{}, false
-	}
+func readHolder(id string, v bson.RawValue) (mongoHolder, bool) {
 	h := mongoHolder{Holder: store.Holder{ID: id}}
-	if h.ExpireAt, ok = mongoTime(doc.Lookup(fieldExpireAt)); !ok {
-		return mongoHolder{}, false // it would hold for ever, or never
+	doc, ok := v.DocumentOK()
+	if !ok {
+		return h, false
 	}
-	h.Since, _ = mongoTime(doc.Lookup(fieldSince))
-	h.Owner, _ = doc.Lookup(fieldOwner).StringValueOK()
-	h.Note, _ = doc.Lookup(fieldNote).StringValueOK()
-	h.Broken, h.broken = doc.Lookup(fieldBroken).StringValueOK()
-	h.broken = h.broken || !doc.Lookup(fieldBroken).IsZero()
-	h.released = !doc.Lookup(fieldReleased).IsZero()
-	return h, true
+	elements, err := doc.Elements()
+	ends := false // or it would hold for ever, or never
+	for _, e := range elements {
+		switch v := e.Value(); e.Key() {
+		case fieldExpireAt:
+			h.ExpireAt, ends = mongoTime(v)
+		case fieldSince:
+			h.Since, _ = mongoTime(v)
+		case fieldOwner:
+			h.Owner, _ = v.StringValueOK()
+		case fieldNote:
+			h.Note, _ = v.StringValueOK()
+		case fieldBroken:
+			h.Broken, _ = v.StringValueOK()
+			h.broken = true
+		case fieldReleased:
+			h.released = true
+		}
+	}
+	return h, ends && err == nil
 }
 
 // isShape reports whether v equals 1 as a filter understands it.

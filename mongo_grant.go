@@ -73,11 +73,14 @@ func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (bson.Timestamp
 
 // correct writes a grant's expiry again that was written by a clock far behind the
 // server's: the machine was suspended since its last sample, or the trip took half
-// the TTL. A fault here changes nothing about the grant.
+// the TTL. It may have run out already, then; but while the document has the
+// claim nobody was granted the key since, so it can be given its time all the same.
+// A fault here changes nothing about the grant.
 func (m *mongoStore) correct(ctx context.Context, c *mongoClaim, g *store.Grant) {
 	now, _ := m.clock.Read()
 	since, until := now.Expiry(c.TTL)
-	reply, err := m.modify(bare(ctx), m.ours(c.Key, alive(c.ID, now.Earliest)...), bson.D{
+	filter := m.ours(c.Key, exists(fieldHolders+"."+c.ID), lacks(of(c.ID, fieldBroken)), lacks(of(c.ID, fieldReleased)))
+	reply, err := m.modify(bare(ctx), filter, bson.D{
 		{Key: "$max", Value: bson.D{
 			{Key: of(c.ID, fieldSince), Value: mongoDate(since)},
 			{Key: of(c.ID, fieldExpireAt), Value: mongoDate(until)},

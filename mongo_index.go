@@ -2,6 +2,8 @@ package mongolock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -21,6 +23,9 @@ const (
 
 // EnsureIndex makes the TTL index, if it is not there.
 func (m *mongoStore) EnsureIndex(ctx context.Context) error {
+	if err := m.refuseCapped(ctx); err != nil {
+		return err
+	}
 	_, err := m.soft.Indexes().CreateOne(bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
@@ -31,25 +36,49 @@ func (m *mongoStore) EnsureIndex(ctx context.Context) error {
 	return err
 }
 
+// errCapped is about a collection that forgets.
+var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
+
+// refuseCapped answers an error for a capped collection. A view or a time series
+// refuses the claim by itself, but this one would take it. Where nobody may ask,
+// the answer is taken to be no.
+func (m *mongoStore) refuseCapped(ctx context.Context) error {
+	db, name := m.soft.Database(), m.soft.Name()
+	specs, err := db.ListCollectionSpecifications(bare(ctx), bson.D{{Key: "name", Value: name}})
+	if err != nil || len(specs) == 0 {
+		return nil // no right to look, or no time: most likely it is not
+	}
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
+		return fmt.Errorf("the collection %s.%s %w", db.Name(), name, errCapped)
+	}
+	return nil
+}
+
 // indexOnce makes the index at the first grant: the collection is there by then,
 // and nobody had to think of it. What hinders it, a right, an index of other
 // options, a server without TTL, is logged once and no concern of the lease's; of
-// whose time it may use up only a part.
-func (m *mongoStore) indexOnce(ctx context.Context, c *mongoClaim, g store.Grant) {
+// whose time it may use up only a part. A capped collection is: there the claim is
+// taken back.
+func (m *mongoStore) indexOnce(ctx context.Context, c *mongoClaim, g store.Grant) error {
 	if m.noIndex || m.indexed.Swap(true) {
-		return
+		return nil
 	}
 	tries := m.indexTries.Add(1)
 	spare := c.sent.Add(g.Left / 4).Sub(m.clock.Now())
-	ctx, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
+	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
 	defer cancel()
-	err := m.EnsureIndex(ctx)
+	err := m.EnsureIndex(within)
 	switch {
 	case err == nil:
+	case errors.Is(err, errCapped):
+		m.indexed.Store(false) // look again: somebody may mend it
+		c.attempt.twin = true
+		return m.settleRefusal(c.attempt.in(ctx), c, joinNotApplied(err))
 	case mongo.IsTimeout(err) && tries < 5:
 		m.indexed.Store(false) // a short lease has little time to spare: the next one tries
 	default:
 		m.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
 			"collection", m.soft.Name(), "error", err)
 	}
+	return nil
 }

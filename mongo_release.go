@@ -71,7 +71,7 @@ func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Du
 	if now := m.present(); since.IsZero() || !until.After(now) {
 		return m.releaseNow(ctx, r) // over already, or not there
 	}
-	date := mongoDate(until.Add(mongoclock.Tick - 1).Truncate(mongoclock.Tick))
+	date := mongoDate(mongoclock.Ceil(until))
 	filter := m.ours(r.Key, mongoExclusive, exists(fieldHolders+"."+r.ID))
 	update := bson.D{
 		{Key: "$set", Value: bson.D{

@@ -149,7 +149,8 @@ func WithMargin(d time.Duration) ClientOption {
 	})
 }
 
-// WithoutFeed makes waiters poll instead of listening for wake-ups.
+// WithoutFeed makes waiters poll instead of listening for wake-ups. What this
+// client frees it still announces, for those who listen.
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }

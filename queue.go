@@ -23,15 +23,14 @@ type queue struct {
 	key        string
 	holder     *Lease // the newest lease of this client, until it is settled
 	head, tail *waiter
-	woken      bool          // a wake-up came; latched for the key, so that a head which leaves does not eat it
+	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
+	freed      bool          // and the key may be free, somebody said; with it woken is set
 	lookAt     time.Time     // when the head asks again without a wake-up
 	seen       *store.Status // what the last refusal showed
+	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
 	word       time.Time // until when our word stands, by our reckoning
-
-	streak      int // hand-overs in a row since others left word
-	streakSince time.Time
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -56,6 +55,7 @@ type waiter struct {
 type move struct {
 	lease *Lease    // it has the key
 	ask   bool      // send a claim
+	held  bool      // it is expected to be refused: a look
 	until time.Time // sleep; zero: until it is nudged
 }
 
@@ -76,7 +76,7 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 		case m.lease != nil:
 			return m.lease, nil
 		case m.ask:
-			if lease, err := c.askForKey(w); lease != nil || err != nil {
+			if lease, err := c.askForKey(w, m.held); lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
 		default:
@@ -146,8 +146,9 @@ func (c *Client) next(w *waiter) move {
 		return w.sleepUntil(shy)
 	}
 	if q.woken || !time.Now().Before(q.lookAt) {
-		q.woken, w.asking = false, true
-		return move{ask: true}
+		held := q.seen != nil && !q.seen.Free() && !q.freed
+		q.woken, q.freed, w.asking = false, false, true
+		return move{ask: true, held: held}
 	}
 	return w.sleepUntil(q.lookAt)
 }
@@ -161,9 +162,9 @@ func (w *waiter) sleepUntil(t time.Time) move {
 
 // askForKey sends a claim for the head, and plans the next look if it is refused
 // or, once w is waiting, fails.
-func (c *Client) askForKey(w *waiter) (*Lease, error) {
+func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
-	lease, err := c.send(w, want)
+	lease, err := c.send(w, want, seenHeld)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +180,7 @@ func (c *Client) askForKey(w *waiter) (*Lease, error) {
 		c.refused(q, held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
-		q.woken = true // the next in line asks for himself: what woke this one may be news to him
+		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}
 	if q.faults == nil {
@@ -352,9 +353,17 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 	lease.giveBackInBackground()
 }
 
-// wake makes the head look at the key again. With c.mu held.
+// wake makes the head ask for a key that may be free. With c.mu held.
 func (c *Client) wake(key string) {
 	if q := c.queues[key]; q != nil && q.head != nil {
+		q.freed = true
+		q.look()
+	}
+}
+
+// look makes the head look at the key again. With Client.mu held.
+func (q *queue) look() {
+	if q.head != nil {
 		q.woken = true
 		q.head.poke()
 	}
@@ -381,18 +390,29 @@ func (c *Client) leaveToOthers(key string) {
 func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
-	feed := c.watch.feed
+	feed := c.feed
 	c.mu.Unlock()
 	if feed == nil {
 		return
 	}
-	c.spawn(func() {
-		ctx := c.within(context.Background(), releaseBound)
-		defer ctx.end()
-		if err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}); err != nil {
-			c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
-		}
-	})
+	c.spawn(func() { c.announce(feed, key) })
+}
+
+// announce tells other processes that the key may be free. It does so also where
+// this one does not listen: others may.
+func (c *Client) announce(feed store.Feed, key string) {
+	ctx := c.within(context.Background(), releaseBound)
+	defer ctx.end()
+	err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
+	if err == nil {
+		return
+	}
+	c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
+	if errors.Is(err, errors.ErrUnsupported) {
+		c.mu.Lock()
+		c.feed = nil
+		c.mu.Unlock()
+	}
 }
 
 func jitter() float64 { return rand.Float64() }

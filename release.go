@@ -1,6 +1,7 @@
 package mongolock
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -70,8 +71,8 @@ func (l *Lease) giveBack() error {
 	r.trying = true
 	l.mu.Unlock()
 
-	_, end := l.client.observe(l.values, OpRelease, l.key)
-	err := l.attempt()
+	values, end := l.client.observe(l.values, OpRelease, l.key)
+	err := l.attempt(values)
 	end(Outcome{Err: err, Token: l.token, Count: 1})
 
 	l.mu.Lock()
@@ -123,14 +124,14 @@ func (l *Lease) retry() {
 }
 
 // attempt hands the lease over to a waiter of this process, or removes it.
-func (l *Lease) attempt() error {
+func (l *Lease) attempt(values context.Context) error {
 	until := time.Now().Add(releaseBound) // for both, if it takes both
-	if w := l.successor(); w != nil {
-		if done, err := l.handOver(w, until); done {
+	if w, s := l.successor(); w != nil {
+		if done, err := l.handOver(w, s, until); done {
 			return err
 		}
 	}
-	ctx := l.client.bound(l.values, until)
+	ctx := l.client.bound(values, until)
 	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
 	ctx.end()
 
@@ -154,10 +155,10 @@ func (l *Lease) attempt() error {
 		}
 		return failed("release", l.key, err)
 	}
-	l.settle(err)
 	if wanted {
-		l.client.leaveToOthers(l.key)
+		l.client.leaveToOthers(l.key) // before settle wakes our own
 	}
+	l.settle(err)
 	if wanted || tried {
 		l.client.freed(l.key)
 	}
@@ -235,57 +236,69 @@ func (l *Lease) keep() time.Duration {
 	return l.terms.minHold
 }
 
-// successor is the waiter of this process that the lease may be handed to.
-func (l *Lease) successor() *waiter {
+// A streak is how often a key was handed over in a row since others left word. It
+// goes with the key from lease to lease.
+type streak struct {
+	count int
+	since time.Time
+}
+
+// on is the streak after one more, false if that is one too many.
+func (s streak) on() (streak, bool) {
+	if s.count == 0 {
+		s.since = time.Now()
+	}
+	s.count++
+	return s, s.count <= streakMost && time.Since(s.since) <= streakTime
+}
+
+// successor is the waiter of this process that the lease may be handed to, and
+// the streak that this makes.
+func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
 	c.mu.Lock()
 	q := c.queues[l.key]
 	waited := q != nil && q.head != nil
 	c.mu.Unlock()
 	if !waited {
-		return nil
+		return nil, streak{}
 	}
 	l.mu.Lock()
 	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && time.Now().Before(l.deadline) //nolint:errorlint // the very cause
-	wanted := l.wanted
+	var s streak
+	if l.wanted && may {
+		s, may = l.streak.on()
+	}
 	l.mu.Unlock()
 	if !may || l.keep() > 0 {
-		return nil
+		return nil, streak{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q = c.queues[l.key]
 	if q == nil || q.holder != l || q.head == nil || q.head.asking {
-		return nil
+		return nil, streak{}
 	}
-	if !wanted {
-		q.streak = 0
-		return q.head
-	}
-	if q.streak == 0 {
-		q.streakSince = time.Now()
-	}
-	if q.streak++; q.streak > streakMost || time.Since(q.streakSince) > streakTime {
-		q.streak = 0
-		return nil
-	}
-	return q.head
+	return q.head, s
 }
 
 // handOver puts w's claim in the place of this lease, in one step. Not done means
 // that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter, until time.Time) (done bool, err error) {
+func (l *Lease) handOver(w *waiter, s streak, until time.Time) (done bool, err error) {
 	c := l.client
-	_, end := c.observe(w.ctx, OpTransfer, l.key)
+	values, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent := time.Now()
-	ctx := c.bound(w.ctx, earlier(until, sent.Add(claim.TTL)))
+	ctx := c.bound(values, earlier(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, l.ref, claim)
 	ctx.end()
 	next, err := c.settle(w, claim, &l.ref, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	switch {
 	case err == nil:
+		next.mu.Lock()
+		next.streak = s
+		next.mu.Unlock()
 		l.end(ErrReleased)
 		l.settle(nil)
 		c.deliver(w, next)

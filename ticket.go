@@ -68,9 +68,10 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	t.ttl, t.note, t.minHold = ticket.TTL, ticket.Note, 0
 	each := make([]AcquireOption, len(opts))
 	for i, o := range opts {
-		if o != nil {
-			each[i] = o
+		if o == nil {
+			return nil, errors.New("mongolock: resume: a nil Option")
 		}
+		each[i] = o
 	}
 	if t, err = c.apply(t, each); err != nil {
 		return nil, err

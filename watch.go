@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -24,6 +25,7 @@ type watch struct {
 	live    bool // it yields
 	cancel  context.CancelFunc
 	closing *time.Timer // ends an idle feed
+	ending  bool        // closing is set
 
 	poll     *time.Timer
 	polling  bool // the timer is set, or a poll is under way
@@ -37,18 +39,17 @@ func (w *watch) begin(anew bool) {
 	if w.stopped || w.client.drained {
 		return
 	}
-	if w.closing != nil {
+	if w.ending {
 		w.closing.Stop()
+		w.ending = false
 	}
 	if w.feed != nil && !w.running && !w.client.closed {
 		var ctx context.Context
 		ctx, w.cancel = context.WithCancel(w.client.base)
 		w.running = true
-		w.client.background.Add(1)
-		go func() {
-			defer w.client.background.Done()
+		w.client.background.Go(func() {
 			w.listen(ctx)
-		}()
+		})
 	}
 	if !w.live {
 		if anew || w.interval == 0 {
@@ -60,9 +61,10 @@ func (w *watch) begin(anew bool) {
 
 // idle plans the end of the feed when nobody waits any more. With c.mu held.
 func (w *watch) idle() {
-	if !w.running || w.client.waiting > 0 || w.stopped {
+	if !w.running || w.client.waiting > 0 || w.stopped || w.ending {
 		return
 	}
+	w.ending = true
 	if w.closing == nil {
 		w.closing = time.AfterFunc(feedIdle, w.endIfIdle)
 	} else {
@@ -73,9 +75,24 @@ func (w *watch) idle() {
 func (w *watch) endIfIdle() {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
-	if w.running && w.client.waiting == 0 {
+	switch {
+	case w.stopped, !w.running, !w.ending: // or somebody waits again
+	case w.needed():
+		w.closing.Reset(feedIdle)
+	default:
 		w.cancel()
+		w.ending = false
 	}
+}
+
+// needed reports whether anybody waits for another process. With c.mu held.
+func (w *watch) needed() bool {
+	for _, q := range w.client.queues {
+		if q.head != nil && q.seen != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *watch) stop() {
@@ -107,7 +124,7 @@ func (w *watch) listen(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			w.running = false
-			if c.waiting > 0 { // somebody came as it went
+			if w.needed() { // somebody came as it went
 				w.begin(true)
 			}
 			c.mu.Unlock()
@@ -145,8 +162,8 @@ func (w *watch) follow(ctx context.Context) (heard bool, err error) {
 		switch {
 		case n == store.Notice{}:
 			w.live = true // what was freed before went unheard: all look
-			for key := range c.queues {
-				c.wake(key)
+			for _, q := range c.queues {
+				q.look()
 			}
 		case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 			c.wake(n.Key)
@@ -191,13 +208,13 @@ func (w *watch) look() {
 	}
 	c.mu.Unlock()
 
-	free := false
+	lively := false
 	for len(keys) > 0 {
 		n := min(len(keys), batchSize)
 		ctx := c.within(context.Background(), releaseBound)
 		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
 		ctx.end()
-		free = w.looked(all) || free
+		lively = w.looked(all) || lively
 		keys = keys[n:]
 	}
 
@@ -208,30 +225,43 @@ func (w *watch) look() {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
-	if free {
+	if lively {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
 }
 
 // looked wakes the heads of keys that are free, and moves the look of the others
-// to when their holders run out.
-func (w *watch) looked(all []store.Status) (free bool) {
+// to when their holders run out. A key that changed hands lately is looked at
+// often: its other waiters leave it alone for no more than shyTime. And where the
+// record was made anew the word of those who wait went with the old one, so the
+// head asks to leave it again.
+func (w *watch) looked(all []store.Status) (lively bool) {
 	c := w.client
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		q := c.queues[all[i].Key]
+		s := &all[i]
+		q := c.queues[s.Key]
 		switch {
 		case q == nil || q.head == nil || q.head.asking:
-		case all[i].Free():
-			free = true
-			c.wake(all[i].Key)
+		case s.Free():
+			lively = true
+			c.wake(s.Key)
 		default:
-			q.seen = &all[i]
-			q.lookAt = earlier(now.Add(drifted(all[i].Left())), q.word)
+			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
+				q.moved = now
+				if !s.Wanted {
+					q.look()
+				}
+			}
+			lively = lively || now.Sub(q.moved) < pollMost
+			q.seen = s
+			q.lookAt = earlier(now.Add(drifted(s.Left())), q.word)
 		}
 	}
-	return free
+	return lively
 }
+
+func sameID(a, b store.Holder) bool { return a.ID == b.ID }

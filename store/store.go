@@ -34,6 +34,11 @@ type Claim struct {
 	// Want, if positive and the key is held, leaves word for so long: whoever
 	// removes a holder in that time is told that somebody waits.
 	Want time.Duration
+
+	// Held is a hint: the key was seen held, and there is no sign that it was freed
+	// since. Where a claim of a held key costs more than a look, look first. The
+	// answer is the same.
+	Held bool
 }
 
 // A Grant is the answer to a claim that was given the key.

@@ -8,13 +8,10 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // A Proxy stands between drivers and one server. It is safe for concurrent use.
@@ -84,33 +81,6 @@ func Start(target string) (*Proxy, error) {
 	p.rules.Store(&[]*Rule{})
 	p.running.Go(p.accept)
 	return p, nil
-}
-
-func parseTarget(target string) (*url.URL, error) {
-	if !strings.Contains(target, "://") {
-		target = "mongodb://" + target
-	}
-	uri, err := url.Parse(target)
-	if err != nil {
-		// The parser's error quotes the target, which may hold a password.
-		return nil, errors.New("faultproxy: the target is not a URI with one host")
-	}
-	query := uri.Query()
-	switch {
-	case uri.Scheme != "mongodb":
-		return nil, fmt.Errorf("faultproxy: scheme %q: only mongodb:// names one server", uri.Scheme)
-	case uri.Hostname() == "" || strings.Contains(uri.Host, ","):
-		return nil, fmt.Errorf("faultproxy: host %q: a proxy stands for exactly one server", uri.Host)
-	case query.Get("tls") == "true" || query.Get("ssl") == "true":
-		return nil, errors.New("faultproxy: it cannot look into TLS")
-	}
-	if uri.Port() == "" {
-		uri.Host = net.JoinHostPort(uri.Hostname(), "27017")
-	}
-	if uri.Path == "" {
-		uri.Path = "/"
-	}
-	return uri, nil
 }
 
 // Addr returns the host:port at which the proxy listens.
@@ -263,7 +233,10 @@ func (p *Proxy) accept() {
 			if p.ctx.Err() != nil {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // out of file descriptors, perhaps
+			select { // out of file descriptors, perhaps
+			case <-time.After(10 * time.Millisecond):
+			case <-p.ctx.Done():
+			}
 			continue
 		}
 		c := newConn(p, client)
@@ -308,35 +281,3 @@ func (p *Proxy) connections() []*conn {
 }
 
 func (p *Proxy) nextID() int32 { return p.lastID.Add(1) }
-
-// match counts the command in m and returns what it needs to be followed for, nil
-// if it may pass unheeded.
-func (p *Proxy) match(c *conn, m *message) *exchange {
-	name := m.command()
-	p.mu.Lock()
-	p.counted[name]++
-	p.mu.Unlock()
-
-	x := &exchange{conn: c, name: name, hello: isHello(name)}
-	command := func() bson.Raw {
-		if x.command == nil {
-			x.command, _ = m.document()
-		}
-		return x.command
-	}
-	for _, r := range *p.rules.Load() {
-		if !r.take(name, command) {
-			continue
-		}
-		command() // labels need it later
-		for _, a := range r.actions {
-			x.acts = append(x.acts, act{a, r})
-			x.late = x.late || a.late
-		}
-	}
-	if !x.hello && len(x.acts) == 0 {
-		return nil
-	}
-	x.late = x.late && m.flags&flagExhaustAllowed == 0
-	return x
-}

@@ -121,6 +121,38 @@ func (r *Rule) take(name string, cmd func() bson.Raw) bool {
 	return true
 }
 
+// match counts the command in m and returns what it needs to be followed for, nil
+// if it may pass unheeded.
+func (p *Proxy) match(c *conn, m *message) *exchange {
+	name := m.command()
+	p.mu.Lock()
+	p.counted[name]++
+	p.mu.Unlock()
+
+	x := &exchange{conn: c, name: name, hello: isHello(name)}
+	command := func() bson.Raw {
+		if x.command == nil {
+			x.command, _ = m.document()
+		}
+		return x.command
+	}
+	for _, r := range *p.rules.Load() {
+		if !r.take(name, command) {
+			continue
+		}
+		command() // labels need it later
+		for _, a := range r.actions {
+			x.acts = append(x.acts, act{a, r})
+			x.late = x.late || a.late
+		}
+	}
+	if !x.hello && len(x.acts) == 0 {
+		return nil
+	}
+	x.late = x.late && m.flags&flagExhaustAllowed == 0
+	return x
+}
+
 // A latch is a channel that may be closed more than once.
 type latch struct {
 	ch   chan struct{}

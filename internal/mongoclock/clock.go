@@ -135,7 +135,7 @@ func (c *Clock) Read() (Reading, bool) {
 		if since := t.Sub(s.got); r.Fresh && since > 0 {
 			r.Earliest = s.server.Add(since - grown(since))
 		}
-		r.Earliest = r.Earliest.Truncate(Tick)
+		r.Earliest = Floor(r.Earliest)
 	}
 	r.Fresh = r.Fresh && s.judges
 	return r, true
@@ -153,8 +153,8 @@ func (r Reading) Expiry(ttl time.Duration) (since, until time.Time) {
 	if most := ttl / slackPart; r.drift > most {
 		since = since.Add(most - r.drift)
 	}
-	since = ceil(since)
-	return since, ceil(since.Add(ttl))
+	since = Ceil(since)
+	return since, Ceil(since.Add(ttl))
 }
 
 // Left is how long after the local moment sent a holder may be trusted that was
@@ -182,8 +182,12 @@ func grown(d time.Duration) time.Duration {
 	return (d + 999) / 1000
 }
 
-func ceil(t time.Time) time.Time {
-	if down := t.Truncate(Tick); !down.Equal(t) {
+// Floor is t rounded down to what a server's time can show.
+func Floor(t time.Time) time.Time { return t.Truncate(Tick) }
+
+// Ceil is t rounded up to what a server's time can show.
+func Ceil(t time.Time) time.Time {
+	if down := Floor(t); !down.Equal(t) {
 		return down.Add(Tick)
 	}
 	return t

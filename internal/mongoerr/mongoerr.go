@@ -6,6 +6,7 @@ package mongoerr
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -75,6 +76,9 @@ func ClassOf(err error) Class {
 		// attempt's error instead.
 		return NotSent
 	}
+	if errors.Is(err, mongo.ErrClientDisconnected) {
+		return NotSent // it too comes of looking for a server
+	}
 	code, message, raw, ok := single(err)
 	switch {
 	case !ok:
@@ -99,9 +103,9 @@ func ClassOf(err error) Class {
 func Mark(err error) error {
 	switch ClassOf(err) {
 	case Refused, NoJournal, NoCommand, NotSent:
-		return errors.Join(err, store.ErrNotApplied)
+		return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
 	case TooLarge:
-		return errors.Join(err, store.ErrTooLarge)
+		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
 	}
 	return err
 }

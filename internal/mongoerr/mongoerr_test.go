@@ -67,6 +67,7 @@ func TestAnErrorSaysNoMoreThanItsClass(t *testing.T) {
 		"a mongos's fault":                 {mongo.CommandError{Code: 6, Name: "HostUnreachable"}, Unknown},
 		"a write conflict":                 {mongo.CommandError{Code: 112, Name: "WriteConflict"}, Unknown},
 		"an unsatisfied concern":           {mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64, Name: "WriteConcernFailed"}}, Unknown},
+		"disconnected":                     {mongo.ErrClientDisconnected, NotSent},
 		"no server":                        {fmt.Errorf("x: %w", topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}), NotSent},
 	} {
 		if got := ClassOf(c.err); got != c.want {

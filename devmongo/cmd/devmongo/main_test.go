@@ -125,6 +125,7 @@ func TestAKilledExecTakesItsServerWithIt(t *testing.T) {
 		lack.Skip(t, "linux", err)
 	}
 	cmd := command(t, "exec", "--kind", "secantus", "--", "sh", "-c", `echo $MONGODB_URI; exec sleep 2`)
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // nobody is left to remove its data
 	uri := startWithLines(t, cmd)()
 	if !listens(t, uri) {
 		t.Fatal("nobody at", uri)

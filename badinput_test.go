@@ -1,0 +1,277 @@
+package mongolock_test
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A tally is a memstore that counts its calls, all of them.
+type tally struct {
+	mem *memstore.Store
+	n   atomic.Int64
+}
+
+func newTally() *tally { return &tally{mem: memstore.New()} }
+
+func (s *tally) counting() store.Store { s.n.Add(1); return s.mem }
+
+func (s *tally) Unwrap() store.Store { return s.mem }
+
+func (s *tally) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	return s.counting().Acquire(ctx, c)
+}
+
+func (s *tally) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return s.counting().Renew(ctx, batch)
+}
+
+func (s *tally) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	return s.counting().Release(ctx, r, keep)
+}
+
+func (s *tally) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	return s.counting().Transfer(ctx, from, to)
+}
+
+func (s *tally) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
+	return s.counting().Undo(ctx, claim, from)
+}
+
+func (s *tally) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
+	return s.counting().Break(ctx, r, reason, now)
+}
+
+func (s *tally) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	return s.counting().Look(ctx, keys)
+}
+
+func (s *tally) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return s.counting().List(ctx, prefix)
+}
+
+// leaseOn is a lease that the test can go on with.
+func leaseOn(t *testing.T, l mongolock.Locker, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), key, opts...)
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", key, err)
+	}
+	return lease
+}
+
+// mustSay fails unless err is there and its text has all of want.
+func mustSay(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want one that says %q", want)
+		return
+	}
+	for _, w := range append([]string{"mongolock: "}, want...) {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("error %q does not say %q", err, w)
+		}
+	}
+}
+
+const year = 365 * 24 * time.Hour
+
+// wrongTerms are options that no acquire may be asked with, and what is said of them.
+var wrongTerms = map[string]struct {
+	option mongolock.AcquireOption
+	says   []string
+}{
+	"TTL negative":          {mongolock.TTL(-time.Second), []string{"TTL(-1s)", "100ms", "year"}},
+	"TTL zero":              {mongolock.TTL(0), []string{"TTL(0s)", "100ms", "year"}},
+	"TTL short":             {mongolock.TTL(99 * time.Millisecond), []string{"TTL(99ms)", "100ms", "year"}},
+	"TTL long":              {mongolock.TTL(year + 1), []string{"TTL(8760h0m0.000000001s)", "100ms", "year"}},
+	"MaxHold negative":      {mongolock.MaxHold(-1), []string{"MaxHold(-1ns)", "positive"}},
+	"MaxHold zero":          {mongolock.MaxHold(0), []string{"MaxHold(0s)", "positive"}},
+	"MaxWait negative":      {mongolock.MaxWait(-time.Hour), []string{"MaxWait(-1h0m0s)", "positive"}},
+	"MaxWait zero":          {mongolock.MaxWait(0), []string{"MaxWait(0s)", "positive"}},
+	"MinHold negative":      {mongolock.MinHold(-1), []string{"MinHold(-1ns)", "positive"}},
+	"MinHold zero":          {mongolock.MinHold(0), []string{"MinHold(0s)", "positive"}},
+	"MinHold long":          {mongolock.MinHold(year + 1), []string{"MinHold(8760h0m0.000000001s)", "year"}},
+	"note long":             {mongolock.Note(strings.Repeat("n", 1025)), []string{"Note", "1025 bytes", "1024"}},
+	"note not UTF-8":        {mongolock.Note("caf\xe9"), []string{"Note", "UTF-8"}},
+	"margin over half, TTL": {mongolock.TTL(time.Second), []string{"WithMargin(2s)", "half the TTL of 1s"}},
+	"nil":                   {nil, []string{"nil AcquireOption"}},
+}
+
+func TestAWrongTermIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+	for name, wrong := range wrongTerms {
+		t.Run(name, func(t *testing.T) {
+			s := newTally()
+			client := connect(s, mongolock.WithMargin(2*time.Second))
+			defer client.Close()
+			never := func(context.Context, *mongolock.Lease) error { t.Error("fn ran"); return nil }
+
+			_, err := client.Acquire(t.Context(), "k", wrong.option)
+			mustSay(t, err, wrong.says...)
+			_, err = client.TryAcquire(t.Context(), "k", wrong.option)
+			mustSay(t, err, wrong.says...)
+			mustSay(t, mongolock.Do(t.Context(), client, "k", never, wrong.option), wrong.says...)
+			_, err = mongolock.TryDo(t.Context(), client, "k", never, wrong.option)
+			mustSay(t, err, wrong.says...)
+
+			if n := s.n.Load(); n != 0 {
+				t.Errorf("%d store calls", n)
+			}
+		})
+	}
+}
+
+func TestAWrongOptionOfAClientIsRefusedByNameAndValue(t *testing.T) {
+	wrong := map[string]struct {
+		option mongolock.ClientOption
+		says   []string
+	}{
+		"margin negative":  {mongolock.WithMargin(-time.Millisecond), []string{"WithMargin(-1ms)", "negative"}},
+		"margin over half": {mongolock.WithMargin(15*time.Second + 1), []string{"WithMargin(15.000000001s)", "half the TTL of 30s"}},
+		"owner empty":      {mongolock.WithOwner(""), []string{"WithOwner", "empty"}},
+		"owner long":       {mongolock.WithOwner(strings.Repeat("o", 257)), []string{"WithOwner", "257 bytes", "256"}},
+		"owner not UTF-8":  {mongolock.WithOwner("caf\xe9"), []string{"WithOwner", "UTF-8"}},
+		"logger nil":       {mongolock.WithLogger(nil), []string{"WithLogger(nil)"}},
+		"observer nil":     {mongolock.WithObserver(nil), []string{"WithObserver(nil)"}},
+		"nil":              {nil, []string{"nil ClientOption"}},
+	}
+	for name, terms := range wrongTerms {
+		if both, ok := terms.option.(mongolock.Option); ok && !strings.HasPrefix(name, "margin") {
+			wrong[name] = struct {
+				option mongolock.ClientOption
+				says   []string
+			}{both, terms.says}
+		}
+	}
+	for name, w := range wrong {
+		t.Run(name, func(t *testing.T) {
+			client, err := mongolock.NewWithStore(memstore.New(), w.option)
+			if client != nil {
+				t.Error("a client and an error")
+			}
+			mustSay(t, err, w.says...)
+		})
+	}
+}
+
+func TestAllThatIsWrongWithAClientIsSaidAtOnce(t *testing.T) {
+	_, err := mongolock.NewWithStore(nil, mongolock.TTL(0), mongolock.WithOwner(""), mongolock.WithMargin(-1))
+	mustSay(t, err, "NewWithStore: the store is nil", "TTL(0s)", "WithOwner", "WithMargin(-1ns)")
+	_, err = mongolock.New(nil, mongolock.TTL(0))
+	mustSay(t, err, "New: the collection is nil", "TTL(0s)")
+
+	client := connect(memstore.New())
+	defer client.Close()
+	_, err = client.Acquire(t.Context(), "k", mongolock.MinHold(-1), mongolock.MaxHold(-1))
+	mustSay(t, err, "MinHold(-1ns)", "MaxHold(-1ns)")
+}
+
+func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
+	client := connect(memstore.New(), mongolock.WithOwner(strings.Repeat("o", 256)), mongolock.WithMargin(50*time.Millisecond))
+	defer client.Close()
+	for _, opts := range [][]mongolock.AcquireOption{
+		{mongolock.TTL(100 * time.Millisecond)},
+		{mongolock.TTL(year)},
+		{mongolock.MinHold(year)},
+		{mongolock.MaxHold(1<<63 - 1), mongolock.MaxWait(1<<63 - 1)},
+		{mongolock.Note(strings.Repeat("n", 1024))},
+		{mongolock.Note("")},
+	} {
+		lease, err := client.Acquire(t.Context(), time.Now().String(), opts...)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
+	s := newTally()
+	client := connect(s)
+	defer client.Close()
+	wrong := map[string]string{
+		"":                        "key is empty",
+		strings.Repeat("k", 1025): "key has 1025 bytes: at most 1024",
+		"caf\xe9":                 "key is not valid UTF-8",
+	}
+	for key, says := range wrong {
+		for name, call := range callsOf(t.Context(), client, key) {
+			t.Run(name+", "+says, func(t *testing.T) { mustSay(t, call(), says) })
+		}
+	}
+	if n := s.n.Load(); n != 0 {
+		t.Errorf("%d store calls", n)
+	}
+}
+
+// callsOf is a call of everything that takes a key.
+func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]func() error {
+	job := func(context.Context, *mongolock.Lease) error { return nil }
+	return map[string]func() error{
+		"Acquire":    func() error { _, err := c.Acquire(ctx, key); return err },
+		"TryAcquire": func() error { _, err := c.TryAcquire(ctx, key); return err },
+		"Do":         func() error { return mongolock.Do(ctx, c, key, job) },
+		"TryDo":      func() error { _, err := mongolock.TryDo(ctx, c, key, job); return err },
+		"Inspect":    func() error { _, err := c.Inspect(ctx, key); return err },
+		"Break":      func() error { _, err := c.Break(ctx, key, "why not", 0); return err },
+	}
+}
+
+func TestOddKeysOwnersAndNotesComeBackByteForByte(t *testing.T) {
+	const owner = "$set: {a.b: 1}"
+	client := connect(memstore.New(), mongolock.WithOwner(owner))
+	defer client.Close()
+	odd := []string{"$x", "a.b", " ", "a b ", "\x00", "a\x00b", "🔒", "/", "a/b/", "..", "{", `"`, "%s", strings.Repeat("k", 1024)}
+	for _, key := range odd {
+		note := "$" + strings.TrimRight(key, "k")
+		lease := leaseOn(t, client, key, mongolock.Note(note))
+		status, err := client.Inspect(t.Context(), key)
+		if err != nil {
+			t.Errorf("Inspect(%q): %v", key, err)
+			continue
+		}
+		if h := status.Holders[0]; status.Key != key || h.Owner != owner || h.Note != note {
+			t.Errorf("%q came back as %q, owner %q, note %q", key, status.Key, h.Owner, h.Note)
+		}
+		if err := lease.Release(); err != nil {
+			t.Errorf("Release of %q: %v", key, err)
+		}
+	}
+}
+
+func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
+	s := newTally()
+	client := connect(s)
+	defer client.Close()
+	mustSay(t, mongolock.Do(t.Context(), client, "k", nil), "Do: fn is nil")
+	ran, err := mongolock.TryDo(t.Context(), client, "k", nil)
+	mustSay(t, err, "TryDo: fn is nil")
+	if n := s.n.Load(); ran || n != 0 {
+		t.Errorf("ran: %v, %d store calls", ran, n)
+	}
+}
+
+func TestBreakWantsAReason(t *testing.T) {
+	s := newTally()
+	client := connect(s)
+	defer client.Close()
+	for reason, says := range map[string]string{
+		"": "reason is empty", strings.Repeat("r", 1025): "reason has 1025 bytes", "caf\xe9": "reason is not valid UTF-8",
+	} {
+		_, err := client.Break(t.Context(), "k", reason, 0)
+		mustSay(t, err, says)
+	}
+	if n := s.n.Load(); n != 0 {
+		t.Errorf("%d store calls", n)
+	}
+}

@@ -1,0 +1,293 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestCloseGivesHoldersAMarginAndReleasesEverything(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		var leases []*mongolock.Lease
+		for i := range 100 {
+			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
+		}
+		ctx := leases[0].Context(t.Context())
+		start := time.Now()
+		done := make(chan error)
+		go func() { done <- c.Close() }()
+		<-ctx.Done()
+		tookBetween(t, start, 0, 0)
+		mustMatch(t, context.Cause(ctx), mongolock.ErrClosed)
+		time.Sleep(time.Second - 1)
+		mustBeHeld(t, b, "0")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		tookBetween(t, start, time.Second, time.Second)
+		for _, l := range leases {
+			mustBeFree(t, b, l.Key())
+			mustMatch(t, l.Err(), mongolock.ErrClosed)
+			release(t, l)
+		}
+		b.reset()
+		time.Sleep(time.Hour)
+		if b.total() != 0 {
+			t.Errorf("%d commands after Close", b.total())
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k")
+		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		tookBetween(t, start, 100*time.Millisecond, 100*time.Millisecond)
+	})
+}
+
+func TestCallsAfterCloseGetErrClosed(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k")
+		ticket := detach(t, acquire(t, c, "k2"))
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		b.reset()
+		_, errAcquire := c.Acquire(t.Context(), "k")
+		_, errTry := c.TryAcquire(t.Context(), "k")
+		_, errInspect := c.Inspect(t.Context(), "k")
+		_, errBreak := c.Break(t.Context(), "k", "why", 0)
+		_, errResume := c.Resume(t.Context(), ticket)
+		var errList error
+		for _, errList = range c.List(t.Context(), "") {
+		}
+		for i, err := range []error{
+			errAcquire, errTry, errInspect, errBreak, errResume, errList, l.Renew(t.Context()), l.Err(), c.Shutdown(t.Context()),
+		} {
+			if i < 8 && (!errors.Is(err, mongolock.ErrClosed) || errors.Is(err, mongolock.ErrOutcomeUnknown)) || i == 8 && err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if b.total() != 0 {
+			t.Errorf("%d commands", b.total())
+		}
+	})
+}
+
+func TestCloseEndsWaitsAtOnce(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		acquire(t, newClient(t, b.mem), "k")
+		for _, opts := range [][]mongolock.ClientOption{nil, {mongolock.WithoutFeed()}} {
+			c := newClient(t, s, opts...)
+			var waits []<-chan result
+			for range 10 {
+				waits = append(waits, inBackground(t.Context(), c, "k"))
+			}
+			time.Sleep(time.Minute)
+			start := time.Now()
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			for _, w := range waits {
+				r := <-w
+				mustMatch(t, r.err, mongolock.ErrClosed)
+				mustNotMatch(t, r.err, mongolock.ErrOutcomeUnknown)
+			}
+			tookBetween(t, start, 0, 0)
+		}
+	})
+}
+
+func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
+	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is applied, and after
+		synctest.Test(t, func(t *testing.T) {
+			b := bend(memstore.New())
+			b.bend(func(h *hooks) {
+				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+					time.Sleep(time.Second)
+					defer time.Sleep(time.Second)
+					return do()
+				}
+			})
+			c := newClient(t, b)
+			wait := inBackground(context.WithoutCancel(t.Context()), c, "k")
+			time.Sleep(when)
+			start := time.Now()
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			tookBetween(t, start, 2*time.Second-when, 2*time.Second-when)
+			r := <-wait
+			mustMatch(t, r.err, mongolock.ErrClosed)
+			if !r.when.Equal(start) {
+				t.Errorf("told %v after Close began", r.when.Sub(start))
+			}
+			mustBeFree(t, b, "k")
+		})
+	}
+}
+
+func TestCloseWithALostLeasePendingLeavesItsMargin(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
+		<-l.Done()
+		lost := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		done := make(chan error)
+		go func() { done <- c.Close() }()
+		time.Sleep(700*time.Millisecond - 1)
+		mustBeHeld(t, b, "k")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		tookBetween(t, lost, time.Second, time.Second)
+		mustBeFree(t, b, "k")
+	})
+}
+
+// allHang makes every call hang until its context ends.
+func allHang(b *bent) {
+	b.bend(func(h *hooks) {
+		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
+			return store.Grant{}, untilDone(ctx)
+		}
+		h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+			return allFail(batch, untilDone(ctx))
+		}
+		h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
+			return false, untilDone(ctx)
+		}
+		h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
+			return store.Grant{}, untilDone(ctx)
+		}
+		h.undo = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
+			return false, untilDone(ctx)
+		}
+		h.look = func(ctx context.Context, _ []string, _ func() ([]store.Status, error)) ([]store.Status, error) {
+			return nil, untilDone(ctx)
+		}
+	})
+}
+
+func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b, mongolock.WithoutFeed())
+		for i := range 50 {
+			acquire(t, c, fmt.Sprint("held-", i))
+		}
+		for i := range 10 {
+			inBackground(t.Context(), c, fmt.Sprint("held-", i))
+		}
+		acquire(t, newClient(t, b.mem), "taken")
+		inBackground(t.Context(), c, "taken")
+		time.Sleep(9 * time.Second)
+		allHang(b)
+		inBackground(t.Context(), c, "claimed")
+		time.Sleep(2 * time.Second) // renewals hang too
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := c.Acquire(ctx, "claimed-2")
+		cancel()
+		mustMatch(t, err, context.DeadlineExceeded)
+
+		start := time.Now()
+		err = c.Close()
+		tookBetween(t, start, 6*time.Second, 6*time.Second)
+		if err == nil || !strings.Contains(err.Error(), `"held-0"`) || !strings.Contains(err.Error(), `"held-49"`) {
+			t.Errorf("the error names not what is left: %v", err)
+		}
+		if !strings.Contains(err.Error(), `"claimed-2"`) {
+			t.Errorf("the error names not the claim: %v", err)
+		}
+		if again := c.Close(); again == nil || again.Error() != err.Error() {
+			t.Errorf("the second Close: %v", again)
+		}
+	})
+}
+
+func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		acquire(t, c, "k")
+		b.bend(func(h *hooks) {
+			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		time.AfterFunc(2*time.Second, func() { b.bend(func(h *hooks) { h.release = nil }) })
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		tookBetween(t, start, 2*time.Second, 6*time.Second)
+		mustBeFree(t, b, "k")
+	})
+}
+
+func TestShutdownLetsHoldersFinish(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k")
+		ctx := l.Context(t.Context())
+		wait := inBackground(t.Context(), c, "k")
+		synctest.Wait()
+		done := make(chan error)
+		start := time.Now()
+		go func() { done <- c.Shutdown(t.Context()) }()
+		<-ctx.Done()
+		mustMatch(t, context.Cause(ctx), mongolock.ErrClosed)
+		mustMatch(t, (<-wait).err, mongolock.ErrClosed)
+		if l.Context(t.Context()).Err() == nil {
+			t.Error("a new context of it is alive")
+		}
+		time.Sleep(5 * time.Minute) // it takes its time, and is renewed
+		if l.Err() != nil {
+			t.Error("not held until its release:", l.Err())
+		}
+		mustBeHeld(t, b, "k")
+		_, err := c.TryAcquire(t.Context(), "k2")
+		mustMatch(t, err, mongolock.ErrClosed)
+		release(t, l)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		tookBetween(t, start, 5*time.Minute, 5*time.Minute)
+		mustBeFree(t, b, "k")
+	})
+}
+
+func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		l := acquire(t, c, "k")
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		mustMatch(t, c.Shutdown(ctx), context.DeadlineExceeded)
+		tookBetween(t, start, 4*time.Second, 4*time.Second)
+		mustMatch(t, l.Err(), mongolock.ErrClosed)
+		mustBeFree(t, b, "k")
+	})
+}

@@ -1,0 +1,65 @@
+//go:build knobs
+
+package mongolock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+// Each safety taken out: its scenario must tell. A control that stays silent
+// means that the test it controls proves nothing.
+func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
+	late := func(on bool) {
+		knob.LateTimer = 0
+		if on {
+			knob.LateTimer = 500 * time.Millisecond
+		}
+	}
+	for name, control := range map[string]struct {
+		set func(on bool)
+		run scenario // where it is not the plain one
+	}{
+		"the deadline counts from the request": {set: func(on bool) { knob.DeadlineFromReply = on }},
+		"a margin pays for late timers": {
+			set: late,
+			run: func(t *testing.T) string { return marginAgainst(t, 0) },
+		},
+		"release goes by identity": {
+			set: func(bool) {},
+			run: func(t *testing.T) string { return lateRelease(t, true) },
+		},
+		"an unknown outcome is cleaned up":            {set: func(on bool) { knob.UnknownIsNotHeld = on }},
+		"a lost lease is given back a margin later":   {set: func(on bool) { knob.GiveBackAtDeadline = on }},
+		"the old holder is told before the hand-over": {set: func(on bool) { knob.DoneAfterTransfer = on }},
+		"every claim has an ID of its own":            {set: func(on bool) { knob.OneID = on }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plain := scenarios[name]
+			if control.run == nil {
+				control.run = plain
+			}
+			defer control.set(false)
+			control.set(true)
+			if violation := inBubble(t, control.run); violation == "" {
+				t.Error("nobody noticed")
+			} else {
+				t.Log("noticed:", violation)
+			}
+			control.set(false)
+			if violation := inBubble(t, plain); violation != "" {
+				t.Error("with the safety in place:", violation)
+			}
+		})
+	}
+}
+
+func TestControlTheMarginPaysForALateTimer(t *testing.T) {
+	defer func() { knob.LateTimer = 0 }()
+	knob.LateTimer = 500 * time.Millisecond
+	if violation := inBubble(t, scenarios["a margin pays for late timers"]); violation != "" {
+		t.Error(violation)
+	}
+}

@@ -1,0 +1,299 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+type acquireHook = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error)
+
+// The ways in which a claim's fate can be unknown.
+var unknownFates = map[string]acquireHook{
+	"applied, reply lost": func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+		_, _ = do()
+		return store.Grant{}, errNet
+	},
+	"not applied": func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+		return store.Grant{}, errNet
+	},
+	"applied late": func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+		go func() { time.Sleep(200 * time.Millisecond); _, _ = do() }()
+		return store.Grant{}, errNet
+	},
+	"applied, reply never came": func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+		_, _ = do()
+		return store.Grant{}, untilDone(ctx)
+	},
+}
+
+func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
+	for name, fate := range unknownFates {
+		t.Run(name, func(t *testing.T) {
+			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+				c := newClient(t, s)
+				b.bend(func(h *hooks) { h.acquire = fate })
+				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
+					l, err := ask(t.Context(), "k")
+					if l != nil {
+						t.Fatal("granted")
+					}
+					mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+					mustNotMatch(t, err, mongolock.ErrHeld)
+					time.Sleep(time.Second)
+					mustBeFree(t, b, "k")
+				}
+				b.bend(func(h *hooks) { h.acquire = nil })
+				l := acquire(t, newClient(t, s), "k")
+				time.Sleep(time.Hour)
+				if l.Err() != nil {
+					t.Error("the clean-up hit a later holder:", l.Err())
+				}
+			})
+		})
+	}
+}
+
+func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		b.bend(func(h *hooks) {
+			h.acquire = unknownFates["applied, reply lost"]
+			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
+		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
+		time.Sleep(10 * time.Second)
+		mustBeHeld(t, b, "k")
+		b.bend(func(h *hooks) { h.undo = nil })
+		time.Sleep(7 * time.Second)
+		mustBeFree(t, b, "k")
+		b.reset()
+		time.Sleep(time.Hour)
+		if b.total() != 0 {
+			t.Errorf("%d commands", b.total())
+		}
+	})
+}
+
+func TestCleanUpStopsOnceTheTTLIsOver(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		b.bend(func(h *hooks) {
+			h.acquire = unknownFates["not applied"]
+			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
+		})
+		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
+		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+		time.Sleep(32 * time.Second)
+		if n := b.count("undo"); n < 5 || n > 25 {
+			t.Errorf("%d attempts in 30 s", n)
+		}
+		b.reset()
+		time.Sleep(time.Hour)
+		if b.total() != 0 {
+			t.Errorf("%d commands", b.total())
+		}
+	})
+}
+
+func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		b.bend(func(h *hooks) {
+			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
+			}
+		})
+		c := newClient(t, s)
+		_, err := c.TryAcquire(t.Context(), "k")
+		mustMatch(t, err, errNet)
+		mustNotMatch(t, err, mongolock.ErrOutcomeUnknown)
+		_, err = c.Acquire(t.Context(), "k") // out of reach: the first step fails
+		mustMatch(t, err, errNet)
+		time.Sleep(time.Hour)
+		if b.count("undo") != 0 {
+			t.Error("undone")
+		}
+	})
+}
+
+func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
+	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
+		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			b.bend(func(h *hooks) {
+				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+					defer time.Sleep(late)
+					return do()
+				}
+			})
+			c := newClient(t, s)
+			l, err := c.TryAcquire(t.Context(), "k", mongolock.TTL(10*time.Second))
+			if l != nil {
+				t.Fatalf("granted after %v", late)
+			}
+			mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+			synctest.Wait()
+			mustBeFree(t, b, "k")
+		})
+	}
+}
+
+func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		l := acquire(t, newClient(t, b), "k")
+		b.bend(func(h *hooks) {
+			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
+				time.Sleep(10 * time.Minute) // and only then the command leaves
+				return do()
+			}
+		})
+		next := acquire(t, newClient(t, b.mem), "k")
+		mustMatch(t, l.Err(), mongolock.ErrLost)
+		time.Sleep(time.Hour)
+		mustMatch(t, l.Err(), mongolock.ErrLost)
+		if next.Err() != nil {
+			t.Error(next.Err())
+		}
+	})
+}
+
+func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c, other := newClient(t, s), newClient(t, s)
+		short := acquire(t, c, "short")
+		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))
+		waiter := inBackground(t.Context(), other, "long")
+		time.Sleep(time.Minute)
+		allHang(b)
+		start := time.Now()
+		_, err := c.TryAcquire(t.Context(), "new")
+		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+		tookBetween(t, start, time.Second, 10*time.Second)
+		time.Sleep(50 * time.Second)
+		b.bend(func(h *hooks) { *h = hooks{} })
+		mustMatch(t, short.Err(), mongolock.ErrLost)
+		if long.Err() != nil {
+			t.Error(long.Err())
+		}
+		time.Sleep(10 * time.Second)
+		release(t, acquire(t, c, "short"))
+		release(t, acquire(t, c, "new"))
+		release(t, long)
+		if r := <-waiter; r.err != nil {
+			t.Error("the waiter did not ride it out:", r.err)
+		}
+	})
+}
+
+func TestAWaiterThatGivesUpDuringAFaultTellsOfBoth(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
+		c := newClient(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
+		time.Sleep(time.Second)
+		b.bend(func(h *hooks) {
+			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
+			}
+		})
+		mustMatch(t, (<-wait).err, context.DeadlineExceeded, mongolock.ErrHeld, errNet)
+		mustMatch(t, (<-impatient).err, mongolock.ErrHeld, errNet)
+	})
+}
+
+func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		b.mem.Put("k", "theirs")
+		c := newClient(t, s)
+		_, errTry := c.TryAcquire(t.Context(), "k")
+		_, errWait := c.Acquire(t.Context(), "k")
+		_, errLook := c.Inspect(t.Context(), "k")
+		for _, err := range []error{errTry, errWait, errLook} {
+			mustMatch(t, err, mongolock.ErrForeign)
+			mustNotMatch(t, err, mongolock.ErrOutcomeUnknown)
+		}
+		// One that appears under a lease and its waiters.
+		l := acquire(t, c, "k2")
+		here, there := inBackground(t.Context(), c, "k2"), inBackground(t.Context(), newClient(t, s), "k2")
+		also := inBackground(t.Context(), c, "k2")
+		synctest.Wait()
+		b.mem.Put("k2", "theirs")
+		for _, w := range []<-chan result{here, there, also} {
+			mustMatch(t, (<-w).err, mongolock.ErrForeign)
+		}
+		mustMatch(t, l.Err(), mongolock.ErrLost)
+		mustMatch(t, l.Release(), mongolock.ErrLost)
+		if got, _ := b.mem.Foreign("k2"); got != "theirs" {
+			t.Errorf("now %v", got)
+		}
+	})
+}
+
+// A thousand cycles that end every way a hold can end.
+func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		rng := rand.New(rand.NewPCG(1, 2))
+		c := newClient(t, s)
+		var last int64
+		check := func(l *mongolock.Lease) {
+			t.Helper()
+			if l.Token() <= last {
+				t.Fatalf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+		}
+		for i := range 1000 {
+			l := acquire(t, c, "k", mongolock.TTL(time.Second))
+			check(l)
+			switch way := rng.IntN(7); way {
+			case 0:
+				release(t, l)
+			case 1: // expiry
+				renewalsFail(b, errNet)
+				<-l.Done()
+				b.bend(func(h *hooks) { h.renew = nil })
+			case 2: // deletion by hand
+				b.mem.Delete("k")
+				mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
+			case 3: // hand-over
+				wait := inBackground(t.Context(), c, "k")
+				synctest.Wait()
+				release(t, l)
+				r := <-wait
+				check(r.lease)
+				release(t, r.lease)
+			case 4: // another process
+				other := newClient(t, s)
+				release(t, l)
+				l := acquire(t, other, "k")
+				check(l)
+				if err := other.Close(); err != nil {
+					t.Fatal(err)
+				}
+			case 5: // restart
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+				c = newClient(t, s)
+			case 6: // taken up elsewhere, and broken
+				resumed, err := c.Resume(t.Context(), detach(t, l))
+				if err != nil || resumed.Token() != last {
+					t.Fatal(fmt.Sprint(i), err)
+				}
+				if _, err := c.Break(t.Context(), "k", "why", 0); err != nil {
+					t.Fatal(err)
+				}
+				mustMatch(t, resumed.Renew(t.Context()), mongolock.ErrLost)
+			}
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package fence
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// UpdateOne updates one document that filter matches, unless a newer token has
+// written to it. Then the error is an [*Error], which matches [ErrFenced]. No such
+// document is no error: MatchedCount is 0, as in the driver.
+//
+// If filter matches several documents, one that is not fenced off is updated;
+// ErrFenced means that all are.
+//
+// update is a document of operators or a pipeline, of the types that the driver
+// takes. It must not touch the field of the token.
+func UpdateOne(ctx context.Context, coll *mongo.Collection, token int64, filter, update any, opts ...Option) (*mongo.UpdateResult, error) {
+	w, err := newWrite(updating, coll, token, opts)
+	if err != nil {
+		return nil, err
+	}
+	update, err = w.stampUpdate(update)
+	if err != nil {
+		return nil, err
+	}
+	return w.guarded(ctx, filter, func(filter any) (*mongo.UpdateResult, error) {
+		return coll.UpdateOne(ctx, filter, update, w.update...)
+	})
+}
+
+// UpdateByID is UpdateOne for the document with that _id.
+func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, update any, opts ...Option) (*mongo.UpdateResult, error) {
+	if id == nil {
+		return nil, mongo.ErrNilValue
+	}
+	return UpdateOne(ctx, coll, token, bson.D{{Key: "_id", Value: id}}, update, opts...)
+}
+
+// ReplaceOne replaces one document that filter matches, unless a newer token has
+// written to it. Its answers are those of UpdateOne. The replacement must not have
+// the field of the token: it is added.
+func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter, replacement any, opts ...Option) (*mongo.UpdateResult, error) {
+	w, err := newWrite(replacing, coll, token, opts)
+	if err != nil {
+		return nil, err
+	}
+	replacement, err = w.stampDocument(replacement)
+	if err != nil {
+		return nil, err
+	}
+	return w.guarded(ctx, filter, func(filter any) (*mongo.UpdateResult, error) {
+		return coll.ReplaceOne(ctx, filter, replacement, w.replace...)
+	})
+}
+
+// InsertOne inserts a document that carries the token. If one with the same _id
+// exists and a newer token has written it, the error is an [*Error]; else it is
+// the duplicate key error that the driver gives. The document must not have the
+// field of the token: it is added.
+//
+// An insert has no memory of documents that were deleted: an outdated holder can
+// insert what a newer one removed. Mark documents as gone instead of deleting
+// them where that matters.
+func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, document any, opts ...Option) (*mongo.InsertOneResult, error) {
+	w, err := newWrite(inserting, coll, token, opts)
+	if err != nil {
+		return nil, err
+	}
+	stamped, err := w.stampDocument(document)
+	if err != nil {
+		return nil, err
+	}
+	result, err := coll.InsertOne(ctx, stamped, w.insert...)
+	switch {
+	case err == nil && !result.Acknowledged:
+		return result, errUnacknowledged
+	case !mongo.IsDuplicateKeyError(err):
+		return result, err
+	}
+	if newer := w.fencedOff(ctx, duplicateID(err, document)); newer != nil {
+		return nil, newer
+	}
+	return result, err
+}
+
+var errUnacknowledged = errors.New("fence: the write was sent, but without acknowledgement nobody can tell whether it was refused")

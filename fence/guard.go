@@ -1,0 +1,195 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+)
+
+// guarded sends the write with the guard in its filter, and tells what it means
+// that nothing matched.
+func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
+	filter, err := document(filter)
+	if err != nil {
+		return nil, fmt.Errorf("fence: the filter: %w", err)
+	}
+	if w.upsert {
+		return w.upserted(ctx, filter, send)
+	}
+	result, err := send(w.guard(filter))
+	switch {
+	case err != nil:
+		return result, err
+	case !result.Acknowledged:
+		return result, errUnacknowledged
+	case result.MatchedCount > 0:
+		return result, nil
+	}
+	newer, err := w.newer(ctx, filter)
+	switch {
+	case err != nil:
+		return nil, err
+	case newer > w.token:
+		return nil, &Error{Token: w.token, Newer: newer}
+	}
+	return result, nil // no such document; one that is there by now was not there then
+}
+
+// upserted is guarded for an upsert. Where the guard hides the document, the
+// server inserts, and fails by its _id.
+func (w *write) upserted(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
+	id, rest, err := splitID(filter)
+	if err != nil {
+		return nil, err
+	}
+	// _id at the top: there every server finds the value for the new document.
+	filter = append(slices.Clip(id), w.guard(rest)...)
+	// Another writer's upsert may come between this one's look and its insert.
+	// That says nothing about tokens, so look again; conditions beside _id that do
+	// not hold end the same way, and are not worth more than that.
+	const tries = 3
+	for try := 1; ; try++ {
+		result, err := send(filter)
+		switch {
+		case err == nil && !result.Acknowledged:
+			return result, errUnacknowledged
+		case !mongo.IsDuplicateKeyError(err):
+			return result, err
+		}
+		if newer := w.fencedOff(ctx, id); newer != nil {
+			return nil, newer
+		}
+		if try == tries || ctx.Err() != nil {
+			return result, err
+		}
+	}
+}
+
+// guard lets filter match only what no newer token has written. As two members of
+// an $and their conditions cannot clash.
+func (w *write) guard(filter any) bson.D {
+	return bson.D{{Key: "$and", Value: bson.A{filter, bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: w.field, Value: nil}}, // or missing
+		bson.D{{Key: w.field, Value: bson.D{{Key: "$lte", Value: w.token}}}},
+	}}}}}}
+}
+
+// fencedOff returns the refusal if the document that filter names by its _id was
+// written by a newer token or holds no token, and nil if it was not or nothing can
+// be learnt: in a transaction a duplicate key has ended it.
+func (w *write) fencedOff(ctx context.Context, filter any) error {
+	if filter == nil {
+		return nil
+	}
+	newer, err := w.newer(ctx, filter)
+	switch {
+	case errors.Is(err, errNoToken):
+		return err
+	case err != nil || newer <= w.token:
+		return nil
+	}
+	return &Error{Token: w.token, Newer: newer}
+}
+
+// newer returns the token on a document that filter matches, 0 if there is none.
+// It asks the primary for what is there now, rolled back later or not: that is
+// what the write was judged by.
+func (w *write) newer(ctx context.Context, filter any) (int64, error) {
+	coll := w.coll.Clone(options.Collection().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()))
+	opts := options.FindOne().SetProjection(bson.D{{Key: w.field, Value: 1}})
+	if w.collation != nil {
+		opts.SetCollation(w.collation)
+	}
+	doc, err := coll.FindOne(ctx, filter, opts).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	field := doc.Lookup(w.field)
+	switch field.Type {
+	case 0, bson.TypeNull:
+		return 0, nil
+	case bson.TypeInt32, bson.TypeInt64:
+		return field.AsInt64(), nil
+	case bson.TypeDouble: // as a shell writes numbers
+		switch f := math.Ceil(field.Double()); {
+		case f >= math.MaxInt64:
+			return math.MaxInt64, nil
+		case f > 0:
+			return int64(f), nil
+		}
+	}
+	return 0, fmt.Errorf("fence: the document's field %s holds %w: %s", w.field, errNoToken, field)
+}
+
+var errNoToken = errors.New("something that is not a token")
+
+var errNoID = errors.New("fence: an upsert needs a filter that names _id by value: another would make a second document beside one that is fenced off")
+
+// splitID returns the part of filter that names one _id, and the rest.
+func splitID(filter any) (id, rest bson.D, err error) {
+	if encodedByDriver(filter) {
+		return nil, nil, fmt.Errorf("fence: the filter of an upsert may be a bson.D, a map or a bson.Raw, not a %T", filter)
+	}
+	elements, err := elementsOf(filter)
+	if err != nil {
+		return nil, nil, fmt.Errorf("fence: the filter: %w", err)
+	}
+	rest = bson.D{} // a nil one would be null
+	for _, e := range elements {
+		if e.Key == "_id" && len(id) == 0 {
+			id = bson.D{e}
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	if len(id) == 0 || !isValue(id[0].Value) {
+		return nil, nil, errNoID
+	}
+	return id, rest, nil
+}
+
+// isValue reports whether v stands for itself in a filter. What only the client's
+// registry can encode is taken to be a value.
+func isValue(v any) bool {
+	kind, raw, err := bson.MarshalValue(v)
+	if err != nil || kind != bson.TypeEmbeddedDocument {
+		return err != nil || kind != bson.TypeRegex
+	}
+	first, err := bson.Raw(raw).IndexErr(0)
+	return err != nil || !strings.HasPrefix(first.Key(), "$") || first.Key() == "$eq"
+}
+
+// duplicateID returns a filter for the document whose _id was taken already: as
+// the server names it, else as the caller's document does. It is nil if the
+// duplicate was another field's.
+func duplicateID(err error, doc any) any {
+	var failed mongo.WriteException
+	if errors.As(err, &failed) && len(failed.WriteErrors) == 1 {
+		if key, ok := failed.WriteErrors[0].Raw.Lookup("keyValue").DocumentOK(); ok {
+			elements, err := key.Elements()
+			if err != nil || len(elements) != 1 || elements[0].Key() != "_id" {
+				return nil
+			}
+			return key
+		}
+	}
+	elements, _ := elementsOf(doc)
+	for _, e := range elements {
+		if e.Key == "_id" {
+			return bson.D{e}
+		}
+	}
+	return nil
+}

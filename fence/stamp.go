@@ -1,0 +1,245 @@
+package fence
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// The caller's values reach the driver as they are, wherever possible: it encodes
+// them with its client's registry and options, which nobody else can see. What is
+// encoded here is only looked into for its keys.
+
+var (
+	typeD     = reflect.TypeFor[bson.D]()
+	typeBytes = reflect.TypeFor[[]byte]()
+)
+
+// document returns doc in a form that the driver takes anywhere, not only at the
+// top, and that needs no telling apart from its kin: bytes as bson.Raw, elements
+// as bson.D. A nil of any type is an error.
+func document(doc any) (any, error) {
+	v := reflect.ValueOf(doc)
+	switch v.Kind() {
+	case reflect.Invalid:
+		return nil, mongo.ErrNilDocument
+	case reflect.Map, reflect.Slice, reflect.Pointer:
+		if v.IsNil() {
+			return nil, mongo.ErrNilDocument
+		}
+	}
+	switch doc.(type) {
+	case bson.Raw, bson.RawArray, bson.Marshaler, bson.ValueMarshaler:
+		return doc, nil
+	}
+	if v.Kind() == reflect.Slice && v.Type().ConvertibleTo(typeD) {
+		return v.Convert(typeD).Interface(), nil
+	}
+	if v.Kind() == reflect.Slice && v.Type().ConvertibleTo(typeBytes) {
+		return bson.Raw(v.Bytes()), nil
+	}
+	return doc, nil
+}
+
+// elementsOf returns the top-level elements of doc, the values untouched where doc
+// is made of elements or a map.
+func elementsOf(doc any) (bson.D, error) {
+	doc, err := document(doc)
+	if err != nil {
+		return nil, err
+	}
+	switch doc := doc.(type) {
+	case bson.D:
+		return doc, nil
+	case bson.Raw:
+		return fromRaw(doc)
+	case bson.Marshaler, bson.ValueMarshaler:
+	default:
+		if m := reflect.ValueOf(doc); m.Kind() == reflect.Map && m.Type().Key().Kind() == reflect.String {
+			return fromMap(m), nil
+		}
+	}
+	raw, err := bson.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	return fromRaw(raw)
+}
+
+func fromMap(m reflect.Value) bson.D {
+	list := make(bson.D, 0, m.Len())
+	for entry := m.MapRange(); entry.Next(); {
+		list = append(list, bson.E{Key: entry.Key().String(), Value: entry.Value().Interface()})
+	}
+	return list
+}
+
+func fromRaw(raw bson.Raw) (bson.D, error) {
+	if err := raw.Validate(); err != nil {
+		return nil, err
+	}
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, err
+	}
+	list := make(bson.D, 0, len(elements))
+	for _, e := range elements {
+		list = append(list, bson.E{Key: e.Key(), Value: e.Value()})
+	}
+	return list, nil
+}
+
+// stampDocument adds the token to a document that is to be stored as a whole.
+func (w *write) stampDocument(doc any) (any, error) {
+	elements, err := elementsOf(doc)
+	if err != nil {
+		return nil, fmt.Errorf("fence: the document: %w", err)
+	}
+	for _, e := range elements {
+		if w.touches(e.Key) {
+			return nil, fmt.Errorf("fence: the document has the field %s, which is to hold the token", w.field)
+		}
+	}
+	return with(doc, elements, w.field, w.token), nil
+}
+
+// stampUpdate adds the setting of the token to an update.
+func (w *write) stampUpdate(update any) (any, error) {
+	update, err := document(update)
+	if err != nil {
+		return nil, fmt.Errorf("fence: the update: %w", err)
+	}
+	if stages, ok := pipeline(update); ok {
+		return w.stampPipeline(stages)
+	}
+	elements, err := elementsOf(update)
+	if err != nil {
+		return nil, fmt.Errorf("fence: the update: %w", err)
+	}
+	if len(elements) == 0 {
+		return nil, errors.New("fence: the update is empty")
+	}
+	for _, e := range elements {
+		if err := w.checkOperator(e); err != nil {
+			return nil, err
+		}
+	}
+	// $max does what $set does: the guard has seen that nothing greater is there.
+	for _, operator := range []string{"$set", "$max"} {
+		if !slices.ContainsFunc(elements, func(e bson.E) bool { return e.Key == operator }) {
+			return with(update, elements, operator, w.stamp()), nil
+		}
+	}
+	if encodedByDriver(update) {
+		return nil, fmt.Errorf("fence: an update with both $set and $max may be a bson.D, a map or a bson.Raw, not a %T", update)
+	}
+	return w.mergeSet(elements)
+}
+
+func (w *write) stamp() bson.D { return bson.D{{Key: w.field, Value: w.token}} }
+
+// mergeSet puts the token into the update's own $set.
+func (w *write) mergeSet(elements bson.D) (any, error) {
+	merged := slices.Clone(elements)
+	for i, e := range merged {
+		if e.Key != "$set" {
+			continue
+		}
+		inner, err := elementsOf(operand(e.Value))
+		if err != nil {
+			return nil, fmt.Errorf("fence: the update: $set: %w", err)
+		}
+		merged[i].Value = with(operand(e.Value), inner, w.field, w.token)
+	}
+	return merged, nil
+}
+
+// checkOperator refuses what is no operator, and an operator that touches the field.
+func (w *write) checkOperator(e bson.E) error {
+	if !strings.HasPrefix(e.Key, "$") {
+		return fmt.Errorf("fence: the update has the key %q, which is no operator: use ReplaceOne to store a document", e.Key)
+	}
+	fields, err := elementsOf(operand(e.Value))
+	if err != nil {
+		return fmt.Errorf("fence: the update: %s: %w", e.Key, err)
+	}
+	for _, f := range fields {
+		if w.touches(f.Key) || e.Key == "$rename" && w.touches(text(f.Value)) {
+			return w.errTouched(e.Key)
+		}
+	}
+	return nil
+}
+
+func (w *write) errTouched(by string) error {
+	return fmt.Errorf("fence: the update's %s touches the field %s, which holds the token", by, w.field)
+}
+
+// touches reports whether path leads to the field or into it.
+func (w *write) touches(path string) bool {
+	return path == w.field || strings.HasPrefix(path, w.field+".")
+}
+
+// operand turns a document in encoded form into what elementsOf knows.
+func operand(v any) any {
+	if value, ok := v.(bson.RawValue); ok {
+		if doc, ok := value.DocumentOK(); ok {
+			return doc
+		}
+	}
+	return v
+}
+
+// text returns v if it is a string to the server, else "".
+func text(v any) string {
+	kind, raw, err := bson.MarshalValue(v)
+	if err != nil {
+		return ""
+	}
+	s, _ := bson.RawValue{Type: kind, Value: raw}.StringValueOK()
+	return s
+}
+
+// with returns doc, whose elements those are, with one more.
+func with(doc any, elements bson.D, key string, value any) any {
+	if encodedByDriver(doc) {
+		return widened(reflect.ValueOf(doc), key, value)
+	}
+	return append(slices.Clip(elements), bson.E{Key: key, Value: value})
+}
+
+// encodedByDriver reports whether doc is a struct that does not encode itself: only
+// the driver knows what becomes of its fields.
+func encodedByDriver(doc any) bool {
+	switch doc.(type) {
+	case bson.Marshaler, bson.ValueMarshaler:
+		return false
+	}
+	t := reflect.TypeOf(doc)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
+// widened returns a struct that is v and one more field. The driver encodes it as
+// it would have encoded v, with the tags, registry and options in force there.
+func widened(v reflect.Value, key string, value any) any {
+	for v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	t := reflect.StructOf([]reflect.StructField{
+		{Name: "Document", Type: v.Type(), Tag: `bson:",inline"`},
+		{Name: "Token", Type: reflect.TypeOf(value), Tag: reflect.StructTag("bson:" + strconv.Quote(key))},
+	})
+	wide := reflect.New(t).Elem()
+	wide.Field(0).Set(v)
+	wide.Field(1).Set(reflect.ValueOf(value))
+	return wide.Interface()
+}

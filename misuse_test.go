@@ -1,0 +1,229 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+)
+
+// everyCall is a call of everything that a client and a lease of it can be asked.
+func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mongolock.Lease, ticket string) map[string]func() error {
+	t.Helper()
+	calls := callsOf(ctx, c, "another key")
+	calls["Resume"] = func() error { _, err := c.Resume(ctx, ticket); return err }
+	calls["Renew"] = func() error { return lease.Renew(ctx) }
+	calls["Detach"] = func() error { _, err := lease.Detach(ctx); return err }
+	calls["EnsureIndex"] = func() error { return c.EnsureIndex(ctx) }
+	calls["List"] = func() error {
+		var last error
+		for _, err := range c.List(ctx, "") {
+			last = err
+		}
+		return last
+	}
+	return calls
+}
+
+// withALease is a client that holds one lease and has detached another.
+func withALease(t *testing.T, s *tally) (*mongolock.Client, *mongolock.Lease, string) {
+	t.Helper()
+	client := connect(s)
+	ticket, err := leaseOn(t, client, "detached").Detach(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, leaseOn(t, client, "k"), ticket
+}
+
+func TestACallWithAnEndedContextSendsNothingAndSaysWhy(t *testing.T) {
+	s := newTally()
+	client, lease, ticket := withALease(t, s)
+	defer client.Close()
+	defer lease.Release()
+	why := errors.New("the user went home")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+
+	before := s.n.Load()
+	for name, call := range everyCall(ctx, t, client, lease, ticket) {
+		if err := call(); !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := s.n.Load() - before; n != 0 {
+		t.Errorf("%d store calls", n)
+	}
+	if err := lease.Err(); err != nil {
+		t.Errorf("the lease: %v", err)
+	}
+}
+
+func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTally()
+		client, lease, ticket := withALease(t, s)
+		if err := client.Close(); err != nil {
+			t.Fatal(err)
+		}
+		before := s.n.Load()
+		for name, call := range everyCall(t.Context(), t, client, lease, ticket) {
+			if err := call(); !errors.Is(err, mongolock.ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := client.Close(); err != nil {
+			t.Errorf("Close again: %v", err)
+		}
+		if err := client.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown after Close: %v", err)
+		}
+		if err := lease.Release(); err != nil { // Close did it
+			t.Errorf("Release after Close: %v", err)
+		}
+		if n := s.n.Load() - before; n != 0 {
+			t.Errorf("%d store calls", n)
+		}
+		if lease.Remaining() != 0 || lease.Context(t.Context()).Err() == nil {
+			t.Error("a lease of a closed client looks held")
+		}
+	})
+}
+
+func TestAPanicInTheJobReleases(t *testing.T) {
+	for name, do := range doBoth(func() { panic("boom") }) {
+		t.Run(name, func(t *testing.T) {
+			client := connect(newTally())
+			defer client.Close()
+			func() {
+				defer func() {
+					if p := recover(); p != "boom" {
+						t.Errorf("recovered %v", p)
+					}
+				}()
+				do(t.Context(), client)
+			}()
+			mustComeFree(t, client)
+		})
+	}
+}
+
+func TestTheEndOfTheJobsGoroutineReleases(t *testing.T) {
+	for name, do := range doBoth(runtime.Goexit) { // as t.FailNow does
+		t.Run(name, func(t *testing.T) {
+			client := connect(newTally())
+			defer client.Close()
+			var wg sync.WaitGroup
+			wg.Go(func() { do(t.Context(), client) })
+			wg.Wait()
+			mustComeFree(t, client)
+		})
+	}
+}
+
+func doBoth(job func()) map[string]func(context.Context, *mongolock.Client) {
+	fn := func(context.Context, *mongolock.Lease) error { job(); return nil }
+	return map[string]func(context.Context, *mongolock.Client){
+		"Do":    func(ctx context.Context, c *mongolock.Client) { _ = mongolock.Do(ctx, c, "k", fn) },
+		"TryDo": func(ctx context.Context, c *mongolock.Client) { _, _ = mongolock.TryDo(ctx, c, "k", fn) },
+	}
+}
+
+func mustComeFree(t *testing.T, client *mongolock.Client) {
+	t.Helper()
+	status, err := client.Inspect(t.Context(), "k")
+	if err != nil || !status.Free() {
+		t.Errorf("the key is not free: %v %v", status.Holders, err)
+	}
+}
+
+func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTally()
+		client := connect(s)
+		defer client.Close()
+		lease := leaseOn(t, client, "k")
+		before := s.n.Load()
+		start := make(chan struct{})
+		errs := make(chan error, 50)
+		for range cap(errs) {
+			go func() {
+				<-start
+				errs <- lease.Release()
+			}()
+		}
+		synctest.Wait()
+		close(start)
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := s.n.Load() - before; n != 1 {
+			t.Errorf("%d store calls", n)
+		}
+	})
+}
+
+func TestJobsErrorsAreNotMixedUpWithTheLocks(t *testing.T) {
+	client := connect(newTally())
+	defer client.Close()
+	boom := errors.New("boom")
+	job := func(context.Context, *mongolock.Lease) error { return boom }
+	if err := mongolock.Do(t.Context(), client, "k", job); err != boom {
+		t.Errorf("Do: %v", err)
+	}
+	ran, err := mongolock.TryDo(t.Context(), client, "k", job)
+	if !ran || err != boom {
+		t.Errorf("TryDo: %v, %v", ran, err)
+	}
+}
+
+func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
+	client := connect(newTally())
+	defer client.Close()
+	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
+		return lease.Release()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTryDoRanThoughItsJobFoundAnotherKeyHeld(t *testing.T) {
+	client := connect(newTally())
+	defer client.Close()
+	ran, err := mongolock.TryDo(t.Context(), client, "k", func(context.Context, *mongolock.Lease) error {
+		return mongolock.ErrHeld
+	})
+	if !ran || !errors.Is(err, mongolock.ErrHeld) {
+		t.Errorf("ran: %v, %v", ran, err)
+	}
+}
+
+func TestAClosingClientEndsAWaitWithErrClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTally()
+		holder, client := connect(s), connect(s)
+		defer holder.Close()
+		lease := leaseOn(t, holder, "k")
+		defer lease.Release()
+		done := make(chan error)
+		go func() {
+			_, err := client.Acquire(t.Context(), "k")
+			done <- err
+		}()
+		time.Sleep(time.Hour)
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, mongolock.ErrClosed) {
+			t.Errorf("Acquire: %v", err)
+		}
+	})
+}

@@ -1,0 +1,463 @@
+package mongolock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
+	b := mongoBenchFor(t)
+	dead, other := mongoAsk("k", 500*time.Millisecond), b.another()
+	g := b.acquire(b.store, dead)
+	if _, err := other.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
+		t.Fatalf("before its end: %v", err)
+	}
+	time.Sleep(g.Left + 30*time.Millisecond)
+	if b.absent("k") {
+		t.Fatal("the document is gone: the test shows nothing")
+	}
+	next := b.acquire(other, mongoAsk("k", time.Second))
+	if next.Token <= g.Token {
+		t.Errorf("token %d after %d", next.Token, g.Token)
+	}
+}
+
+func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
+	mongoNeeds(t, "atomic")
+	b := mongoBenchFor(t)
+	stores := []*mongoStore{b.another(), b.another(), b.another()}
+	for name, prepare := range map[string]func(key string){
+		"new": func(string) {},
+		"expired": func(key string) {
+			dead := mongoAsk(key, time.Minute)
+			b.acquire(stores[0], dead)
+			b.expire(dead.Ref, time.Hour)
+		},
+		"expired below the top": func(key string) {
+			dead := mongoAsk(key, time.Minute)
+			b.acquire(stores[0], dead)
+			b.expire(dead.Ref, time.Hour)
+			if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for round := range 10 {
+				key := fmt.Sprint(name, round)
+				prepare(key)
+				var won atomic.Int32
+				var all sync.WaitGroup
+				for i := range 20 {
+					all.Go(func() {
+						_, err := stores[i%len(stores)].Acquire(b.ctx(), mongoAsk(key, time.Minute))
+						switch {
+						case err == nil:
+							won.Add(1)
+						case !errors.Is(err, store.ErrHeld):
+							t.Errorf("a loser was told %v", err)
+						}
+					})
+				}
+				all.Wait()
+				if n := won.Load(); n != 1 {
+					t.Fatalf("%d winners", n)
+				}
+			}
+		})
+	}
+}
+
+// renewedMeanwhile is a takeover of a holder that is renewed between the look and
+// the swap.
+func renewedMeanwhile(t *testing.T, broken mongoFaults) (dead mongoHolder, lost bool) {
+	t.Helper()
+	line := &mongoLine{}
+	b := mongoBenchFor(t, line.through)
+	b.store.broken = broken
+	victim := mongoAsk("k", time.Minute)
+	b.acquire(b.another(), victim)
+	b.expire(victim.Ref, time.Hour)
+	tomorrow := time.Now().Add(24 * time.Hour)
+	touch := func(field string) {
+		if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	touch("expireAt") // so that the upsert is refused
+	swaps := 0
+	line.set(func(name string, c bson.Raw) mongoFate {
+		if isModify(name) && !isUpsert(c) {
+			swaps++
+			return mongoFate{before: func() { touch("holders." + victim.ID + ".expireAt") }}
+		}
+		return mongoFate{}
+	})
+	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
+	if swaps == 0 {
+		t.Fatal("no swap: the test shows nothing")
+	}
+	if err != nil && !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	h, _ := b.document("k").holder(victim.ID)
+	return h, err == nil
+}
+
+func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
+	if h, lost := renewedMeanwhile(t, mongoFaults{}); lost || h.ID == "" {
+		t.Error("dropped a living holder")
+	}
+}
+
+// The control: rev alone does not see a renewal.
+func TestASwapThatDoesNotNameWhomItDropsDropsTheLiving(t *testing.T) {
+	if _, lost := renewedMeanwhile(t, mongoFaults{dropTheLiving: true}); !lost {
+		t.Error("spared all the same: naming the dropped is not what protects")
+	}
+}
+
+// replacedMeanwhile is a takeover of a document that another grant has replaced
+// between the look and the swap.
+func replacedMeanwhile(t *testing.T, broken mongoFaults) (lost bool) {
+	t.Helper()
+	line := &mongoLine{}
+	b := mongoBenchFor(t, line.through)
+	b.store.broken = broken
+	b.store.broken.dropTheLiving = true // so that rev alone decides
+	victim, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
+	other := b.another()
+	b.acquire(other, victim)
+	b.expire(victim.Ref, time.Hour)
+	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	line.set(func(name string, c bson.Raw) mongoFate {
+		if isModify(name) && !isUpsert(c) {
+			return mongoFate{before: func() { b.acquire(other, next) }}
+		}
+		return mongoFate{}
+	})
+	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
+	_, there := b.document("k").holder(next.ID)
+	return err == nil && !there
+}
+
+func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
+	if replacedMeanwhile(t, mongoFaults{}) {
+		t.Error("took the key from somebody granted meanwhile")
+	}
+}
+
+// The control.
+func TestASwapWithoutRevTakesWhatItDidNotSee(t *testing.T) {
+	if !replacedMeanwhile(t, mongoFaults{swapWithoutRev: true}) {
+		t.Error("spared all the same: rev is not what protects")
+	}
+}
+
+func TestTokensGrowWhateverEndsAHold(t *testing.T) {
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	stores := []*mongoStore{b.another(), b.another()}
+	ends := []func(s *mongoStore, r store.Ref){
+		func(s *mongoStore, r store.Ref) { _, _ = s.Release(b.ctx(), r, 0) },
+		func(_ *mongoStore, r store.Ref) { b.expire(r, time.Minute) },
+		func(_ *mongoStore, r store.Ref) { _, _ = b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: r.Key}}) },
+		func(s *mongoStore, r store.Ref) { _ = s.Break(b.ctx(), r, "x", true) },
+		func(s *mongoStore, r store.Ref) { _, _ = s.Undo(b.ctx(), r, nil) },
+	}
+	last, cycles := int64(math.MinInt64), 1000
+	if testing.Short() {
+		cycles = 100
+	}
+	for i := range cycles {
+		if i%200 == 199 {
+			stores[1] = b.another() // a process that starts anew
+		}
+		s := stores[i%len(stores)]
+		c := mongoAsk("k", time.Minute)
+		g := b.acquire(s, c)
+		if g.Token <= last {
+			t.Fatalf("cycle %d: token %d after %d", i, g.Token, last)
+		}
+		last = g.Token
+		if i%7 == 0 {
+			to := mongoAsk("k", time.Minute)
+			g, err := s.Transfer(b.ctx(), c.Ref, to)
+			if err != nil || g.Token <= last {
+				t.Fatalf("cycle %d: handed over with token %d after %d, %v", i, g.Token, last, err)
+			}
+			c, last = to, g.Token
+		}
+		ends[i%len(ends)](s, c.Ref)
+	}
+}
+
+// A machine that was suspended believes that its sample is fresh.
+func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) {
+	for name, broken := range map[string]bool{"as it is": false, "a deadline from the old sample": true} {
+		t.Run(name, func(t *testing.T) {
+			b := mongoBenchFor(t)
+			awake, slept := mongoclock.Monotonic(), atomic.Int64{}
+			s, err := newMongoStore(b.coll, mongoOptions{noIndex: true, now: func() mongoclock.Moment {
+				return awake().Add(-time.Duration(slept.Load()))
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.broken.deadlineFromOld = broken
+			if _, err := s.Look(b.ctx(), []string{"k"}); err != nil {
+				t.Fatal(err)
+			}
+			asleep := 1200 * time.Millisecond
+			time.Sleep(asleep)
+			slept.Add(int64(asleep)) // nothing passed, says its clock
+
+			c := mongoAsk("k", time.Second)
+			sent := time.Now()
+			g := b.acquire(s, c)
+			trusted := sent.Add(g.Left)
+			honoured := b.document("k").expireAt // this machine's clock is the server's
+			if late := trusted.Sub(honoured); (late > 0) != broken {
+				t.Errorf("trusted until %v after what the server honours", late)
+			}
+			if !broken && g.Left < 800*time.Millisecond {
+				t.Errorf("not written again: only %v of a second left", g.Left)
+			}
+			if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Second}}); !broken && r[0].Err != nil {
+				t.Error(r[0].Err)
+			}
+		})
+	}
+}
+
+func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
+	b := mongoBenchFor(t)
+	for _, text := range []string{"$x", "a.b", " ", "a\x00b", "🔒", "a/b", "$$NOW", "{}", "A", "a", strings.Repeat("é", 512)} {
+		c := mongoAsk(text, time.Minute)
+		c.Owner, c.Note = text, text
+		b.acquire(b.store, c)
+		seen, err := b.store.Look(b.ctx(), []string{text})
+		if err != nil || len(seen[0].Holders) != 1 {
+			t.Fatalf("%q: %v, %v", text, seen, err)
+		}
+		if h := seen[0].Holders[0]; seen[0].Key != text || h.Owner != text || h.Note != text {
+			t.Errorf("%q came back as %+v", text, seen[0])
+		}
+		if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}}); r[0].Err != nil {
+			t.Errorf("%q: %v", text, r[0].Err)
+		}
+	}
+	var listed []string
+	for s, err := range b.store.List(b.ctx(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, s.Key)
+	}
+	if len(listed) != 11 || !slices.IsSorted(listed) {
+		t.Errorf("listed %q", listed)
+	}
+}
+
+func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
+	for prefix, end := range map[string]string{"": "", "a": "b", "a.": "a/", "é": "ê", "\U0010FFFF": "", "a\U0010FFFF": "b", "\uD7FF": "\uE000", "a\x00": "a\x01"} {
+		d := mongoRange(prefix)
+		got := ""
+		if len(d) > 1 {
+			got = d[1].Value.(string)
+		}
+		if got != end || d[0].Value != prefix {
+			t.Errorf("%q: %v", prefix, d)
+		}
+	}
+}
+
+func TestAnAskInAnotherModeIsNotApplied(t *testing.T) {
+	b := mongoBenchFor(t)
+	for _, mode := range []store.Mode{store.Shared, store.Permits} {
+		c := mongoAsk("k", time.Second)
+		c.Mode = mode
+		_, err := b.store.Acquire(b.ctx(), c)
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
+			t.Error(err)
+		}
+	}
+	if sent := b.tap.take(); len(sent) != 0 {
+		t.Errorf("sent %s", mongoShow(sent))
+	}
+}
+
+// The caller's end is the engine's business: what is on its way is given back.
+func TestACancelOnTheWayGivesTheGrantBack(t *testing.T) {
+	line := &mongoLine{}
+	b := mongoBenchFor(t, line.through)
+	if _, err := b.store.Look(b.ctx(), []string{"k"}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewWithStore(b.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	line.set(func(name string, c bson.Raw) mongoFate {
+		if isModify(name) && isUpsert(c) {
+			return mongoFate{before: func() { cancel(); time.Sleep(100 * time.Millisecond) }}
+		}
+		return mongoFate{}
+	})
+	start := time.Now()
+	if _, err := client.Acquire(ctx, "k"); !errors.Is(err, context.Canceled) || time.Since(start) > 90*time.Millisecond {
+		t.Fatalf("after %v: %v", time.Since(start), err)
+	}
+	b.eventually("the grant is given back", func() bool { return time.Since(start) > 150*time.Millisecond && b.absent("k") })
+}
+
+func TestTheEnginesLeaseIsADocumentAndGoesWithIt(t *testing.T) {
+	b := mongoBenchFor(t)
+	client, err := NewWithStore(b.store, TTL(600*time.Millisecond), WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	lease, err := client.TryAcquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond) // renewed meanwhile
+	if lease.Err() != nil || b.absent("k") {
+		t.Fatalf("lost while renewed: %v", lease.Err())
+	}
+	if err := lease.Release(); err != nil || !b.absent("k") {
+		t.Errorf("released: %v, absent %v", err, b.absent("k"))
+	}
+	lease, err = client.TryAcquire(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-lease.Done():
+	case <-time.After(time.Second):
+		t.Fatal("deleted by hand, and its holder does not learn of it")
+	}
+	if !errors.Is(lease.Err(), ErrLost) {
+		t.Error(lease.Err())
+	}
+}
+
+func (b *mongoBench) eventually(what string, is func() bool) {
+	b.t.Helper()
+	for give := time.Now().Add(3 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(give) {
+			b.t.Fatalf("not so after 3 s: %s", what)
+		}
+	}
+}
+
+// indexes is the TTL index as the server has it.
+func (b *mongoBench) indexes() []bson.Raw {
+	b.t.Helper()
+	cursor, err := b.coll.Indexes().List(b.ctx())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all []bson.Raw
+	for cursor.Next(b.ctx()) {
+		if name, _ := cursor.Current.Lookup("name").StringValueOK(); name != "_id_" {
+			all = append(all, slices.Clone(cursor.Current))
+		}
+	}
+	return all
+}
+
+func (b *mongoBench) indexing(log *bytes.Buffer, opts ...func(*options.ClientOptions)) *mongoStore {
+	s := b.another(opts...)
+	s.noIndex = false
+	s.logger = slog.New(slog.NewTextHandler(log, nil))
+	return s
+}
+
+func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
+	b := mongoBenchFor(t)
+	var logs [10]bytes.Buffer
+	var all sync.WaitGroup
+	for i := range logs {
+		all.Go(func() {
+			s := b.indexing(&logs[i])
+			b.acquire(s, mongoAsk(fmt.Sprint("k", i), time.Minute))
+			b.acquire(s, mongoAsk(fmt.Sprint("j", i), time.Minute))
+		})
+	}
+	all.Wait()
+	for i := range logs {
+		if logs[i].Len() > 0 {
+			t.Error(logs[i].String())
+		}
+	}
+	found := b.indexes()
+	if len(found) != 1 {
+		t.Fatalf("%d indexes: %v", len(found), found)
+	}
+	want := bson.D{{Key: "key", Value: "{expireAt: 1}"}, {Key: "expireAfterSeconds", Value: "3600"}, {Key: "partialFilterExpression", Value: "{mongolock: 1}"}}
+	for _, e := range want {
+		if got := mongoShowValue(found[0].Lookup(e.Key), nil); got != e.Value {
+			t.Errorf("%s: %s, not %s", e.Key, got, e.Value)
+		}
+	}
+}
+
+func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
+	for name, fate := range map[string]mongoFate{
+		"forbidden":   {instead: refusal(13, "not authorized on locks to execute command createIndexes")},
+		"unsupported": {instead: refusal(115, "TTL indexes are not supported")},
+		"conflicting": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &mongoLine{}
+			b := mongoBenchFor(t)
+			if name == "conflicting" {
+				if _, err := b.coll.Indexes().CreateOne(b.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(mongoIndexName)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log bytes.Buffer
+			s := b.indexing(&log, line.through)
+			line.set(func(command string, _ bson.Raw) mongoFate {
+				if command == "createIndexes" {
+					return fate
+				}
+				return mongoFate{}
+			})
+			b.acquire(s, mongoAsk("k", time.Minute))
+			b.acquire(s, mongoAsk("j", time.Minute))
+			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "TTL index") {
+				t.Errorf("logged %d lines: %s", n, log.String())
+			}
+			if err := s.EnsureIndex(b.ctx()); err == nil {
+				t.Error("EnsureIndex hides it")
+			}
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The wake-ups go through a small capped collection beside the locks, read with a
+// tailable cursor (docs/design.md §4, "Waiting"). A wake-up is a hint: whatever is
+// lost here costs a waiter time and nothing else, so it is written with w: 1 and
+// read from wherever the cursor stands.
+const (
+	mongoFeedSuffix = ".wake"
+	mongoFeedSize   = 64 << 10 // some 600 notices; a reader that falls behind looks at everything
+	mongoFeedAwait  = 30 * time.Second
+	mongoFeedSlack  = 10 * time.Second // what a call of that length gets beyond it
+	mongoFeedTrust  = time.Minute      // how long it is taken to be there and capped
+
+	fieldTopic = "topic"
+	fieldKey   = "key"
+	fieldKind  = "kind"
+
+	kindSeed = "seed" // a cursor on an empty capped collection is dead at once
+)
+
+// A mongoFeed is the collection of wake-ups.
+type mongoFeed struct {
+	coll *mongo.Collection // w: 1
+
+	// Until when it is taken to be there and capped, as a mongoclock.Moment. Where it
+	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
+	capped atomic.Int64
+	now    func() mongoclock.Moment
+}
+
+// Notify inserts one notice, if there is a collection that somebody may be reading.
+func (m *mongoStore) Notify(ctx context.Context, n store.Notice) error {
+	ctx = bare(ctx)
+	if int64(m.clock.Now()) >= m.feed.capped.Load() {
+		is, err := m.feed.look(ctx)
+		if err != nil || is != feedCapped {
+			return noFeed(err) // not there, or no feed: nobody listens
+		}
+	}
+	_, err := m.feed.coll.InsertOne(ctx, mongoNotice(n))
+	return noFeed(err)
+}
+
+func mongoNotice(n store.Notice) bson.D {
+	return bson.D{
+		{Key: fieldMark, Value: mongoShape},
+		{Key: fieldTopic, Value: n.Topic},
+		{Key: fieldKey, Value: n.Key},
+		{Key: fieldKind, Value: n.Kind},
+	}
+}
+
+// Watch reads the collection from its end, making it if need be. The empty notice
+// comes when the cursor stands at the end: what was written before is covered by
+// the look that it asks for.
+func (m *mongoStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		ctx := bare(ctx)
+		cursor, err := m.openFeed(ctx)
+		if err != nil {
+			yield(store.Notice{}, err)
+			return
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = cursor.Close(ctx) // the server ends it by itself soon enough
+		}()
+		if !yield(store.Notice{}, nil) {
+			return
+		}
+		cursor.SetMaxAwaitTime(mongoFeedAwait)
+		for {
+			more, err := next(ctx, cursor, mongoFeedAwait+mongoFeedSlack)
+			if err != nil {
+				yield(store.Notice{}, err)
+				return
+			}
+			if !more {
+				continue // nothing came for a while
+			}
+			if n, ok := readNotice(cursor.Current); ok && !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+// next is one step of the cursor, in a bound of its own: a client's shorter default
+// timeout would make the driver refuse to wait at all. A cursor that the server has
+// closed is an error.
+func next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	if cursor.TryNext(ctx) {
+		return true, nil
+	}
+	if err := cursor.Err(); err != nil {
+		return false, err
+	}
+	if cursor.ID() == 0 {
+		return false, errors.New("the cursor on the wake-ups ended")
+	}
+	return false, nil
+}
+
+// readNotice reads a document of any shape.
+func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
+	if !isShape(raw.Lookup(fieldMark)) {
+		return n, false
+	}
+	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()
+	n.Key, _ = raw.Lookup(fieldKey).StringValueOK()
+	n.Kind, _ = raw.Lookup(fieldKind).StringValueOK()
+	return n, n.Topic != "" && n.Kind != kindSeed
+}
+
+func (m *mongoStore) openFeed(ctx context.Context) (*mongo.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, mongoFeedSlack)
+	defer cancel()
+	if _, err := m.read(ctx); err != nil { // and with it, who the server is
+		return nil, err
+	}
+	if m.server.Load().set {
+		return m.feed.open(ctx, 101)
+	}
+	return m.feed.open(ctx, 1) // FerretDB's tailable cursors end with a batch that is not full
+}
+
+// open puts a cursor at the end of the collection.
+func (f *mongoFeed) open(ctx context.Context, batch int32) (*mongo.Cursor, error) {
+	if err := f.prepare(ctx); err != nil {
+		return nil, noFeed(err)
+	}
+	cursor, err := f.coll.Find(ctx, bson.D{}, options.Find().
+		SetCursorType(options.TailableAwait).SetBatchSize(batch).SetMaxAwaitTime(time.Millisecond))
+	if err != nil {
+		if state, again := f.look(ctx); again == nil && state != feedCapped {
+			return nil, err // dropped since, and made by an insert: worth another try
+		}
+		return nil, noFeed(err)
+	}
+	for {
+		more, err := next(ctx, cursor, mongoFeedSlack)
+		if err != nil {
+			return nil, errors.Join(err, cursor.Close(ctx))
+		}
+		if !more {
+			return cursor, nil
+		}
+	}
+}
+
+type feedState int
+
+const (
+	feedMissing feedState = iota
+	feedCapped
+	feedUncapped
+)
+
+// look asks what the collection is.
+func (f *mongoFeed) look(ctx context.Context) (feedState, error) {
+	f.capped.Store(0)
+	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
+	if err != nil || len(specs) == 0 {
+		return feedMissing, err
+	}
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
+		return feedUncapped, nil
+	}
+	f.capped.Store(int64(f.now().Add(mongoFeedTrust)))
+	return feedCapped, nil
+}
+
+// prepare sees to it that the collection is there, capped and not empty.
+func (f *mongoFeed) prepare(ctx context.Context) error {
+	state, err := f.look(ctx)
+	if err == nil && state == feedUncapped {
+		err = f.replace(ctx)
+		state = feedMissing
+	}
+	if err == nil && state == feedMissing {
+		err = f.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	err = f.coll.FindOne(ctx, bson.D{}).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		_, err = f.coll.InsertOne(ctx, mongoNotice(store.Notice{Kind: kindSeed}))
+	}
+	return err
+}
+
+// create makes the collection. Another client may have been quicker.
+func (f *mongoFeed) create(ctx context.Context) error {
+	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
+		options.CreateCollection().SetCapped(true).SetSizeInBytes(mongoFeedSize))
+	state, err := f.look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case state == feedCapped:
+		return nil
+	case failed != nil:
+		return failed
+	}
+	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
+}
+
+// replace drops a collection that an insert made, uncapped, after somebody dropped
+// the capped one: if all that is in it is ours.
+func (f *mongoFeed) replace(ctx context.Context) error {
+	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: mongoShape}}}}).Err()
+	switch {
+	case err == nil:
+		return fmt.Errorf("the collection %s is not capped and has other documents than wake-ups: %w", f.coll.Name(), errors.ErrUnsupported)
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return err
+	}
+	if state, err := f.look(ctx); err != nil || state != feedUncapped {
+		return err // another client was quicker
+	}
+	return f.coll.Drop(ctx)
+}
+
+// noFeed marks an error that will not change: the server, or a right, refuses a
+// capped collection or a tailable cursor. Then waiters poll.
+func noFeed(err error) error {
+	switch mongoerr.ClassOf(err) {
+	case mongoerr.Refused, mongoerr.NoCommand:
+		return errors.Join(err, errors.ErrUnsupported)
+	}
+	return err
+}

@@ -1,0 +1,328 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// An opLog is an observer that writes down what began and how it ended.
+type opLog struct {
+	mu    sync.Mutex // protects all
+	begun map[mongolock.Op]int
+	ended []string // op, key, token if any, count, how it ended
+	open  map[string]int
+	twice []string // ended more than once
+}
+
+func newOpLog() *opLog {
+	return &opLog{begun: make(map[mongolock.Op]int), open: make(map[string]int)}
+}
+
+func (o *opLog) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	name := fmt.Sprintf("%s %s", op, key)
+	o.begun[op]++
+	o.open[name]++
+	var over bool
+	return ctx, func(out mongolock.Outcome) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if over {
+			o.twice = append(o.twice, name)
+		}
+		over = true
+		o.open[name]--
+		o.ended = append(o.ended, fmt.Sprintf("%s token=%d count=%d %s", name, out.Token, out.Count, howEnded(out.Err)))
+	}
+}
+
+// howEnded is an outcome's error as a word.
+func howEnded(err error) string {
+	known := []struct {
+		err  error
+		word string
+	}{
+		{mongolock.ErrReleased, "released"}, {mongolock.ErrDetached, "detached"}, {mongolock.ErrMaxHold, "max hold"},
+		{mongolock.ErrBroken, "broken"}, {mongolock.ErrLost, "lost"}, {mongolock.ErrOutcomeUnknown, "unknown"},
+		{context.Canceled, "canceled"}, {mongolock.ErrHeld, "held"}, {mongolock.ErrClosed, "closed"},
+	}
+	if err == nil {
+		return "ok"
+	}
+	for _, k := range known {
+		if errors.Is(err, k.err) {
+			return k.word
+		}
+	}
+	return err.Error()
+}
+
+// want fails unless exactly these operations ended since the last call, in any
+// order, once each.
+func (o *opLog) want(t *testing.T, want ...string) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	slices.Sort(o.ended)
+	slices.Sort(want)
+	if !slices.Equal(o.ended, want) {
+		t.Errorf("ended:\n\t%s\nwant:\n\t%s", strings.Join(o.ended, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	o.ended = nil
+	if len(o.twice) > 0 {
+		t.Errorf("ended more than once: %q", o.twice)
+	}
+}
+
+// wantNoneUnderWay fails if an operation is still under way.
+func (o *opLog) wantNoneUnderWay(t *testing.T) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, n := range o.open {
+		if n != 0 {
+			t.Errorf("%s: %d begun and not ended", name, n)
+		}
+	}
+	for _, op := range slices.Sorted(maps.Keys(o.begun)) {
+		t.Logf("%s: %d", op, o.begun[op])
+	}
+}
+
+// observed runs a test in a bubble with two clients on one store: the operations
+// of the first are observed. What was begun has ended when both are closed.
+func observed(t *testing.T, test func(t *testing.T, o *opLog, s *tally, client, rival *mongolock.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o, s := newOpLog(), newTally()
+		client, rival := connect(s, mongolock.WithObserver(o)), connect(s)
+		test(t, o, s, client, rival)
+		if err := errors.Join(client.Close(), rival.Close()); err != nil {
+			t.Error(err)
+		}
+		o.wantNoneUnderWay(t)
+	})
+}
+
+func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
+		lease := leaseOn(t, client, "k")
+		o.want(t, "acquire k token=1 count=1 ok")
+		_ = lease.Renew(t.Context())
+		o.want(t, "renew k token=0 count=1 ok")
+		_ = lease.Release()
+		o.want(t, "release k token=1 count=1 ok", "hold k token=1 count=1 released")
+		_ = lease.Release()
+		o.want(t) // nothing was to be done
+	})
+}
+
+func TestObserverSeesARefusal(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
+		lease := leaseOn(t, rival, "k")
+		_, _ = client.TryAcquire(t.Context(), "k")
+		o.want(t, "acquire k token=0 count=0 held")
+		_ = lease.Release()
+	})
+}
+
+func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
+		theirs := leaseOn(t, rival, "k")
+		granted := make(chan *mongolock.Lease)
+		go func() {
+			lease, _ := client.Acquire(t.Context(), "k")
+			granted <- lease
+		}()
+		time.Sleep(time.Hour)
+		o.want(t)
+		_ = theirs.Release()
+		lease := <-granted
+		o.want(t, "acquire k token=2 count=1 ok", "wait k token=0 count=1 ok")
+		_ = lease.Release()
+	})
+}
+
+func TestObserverSeesAWaitThatWasGivenUp(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
+		theirs := leaseOn(t, rival, "k")
+		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
+		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, _ = client.Acquire(ctx, "k")
+		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
+		_ = theirs.Release()
+	})
+}
+
+func TestObserverSeesOneRenewalForManyLeases(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
+		var leases []*mongolock.Lease
+		for i := range 7 {
+			leases = append(leases, leaseOn(t, client, fmt.Sprint(i)))
+		}
+		o.mu.Lock()
+		o.ended = nil
+		o.mu.Unlock()
+		time.Sleep(11 * time.Second)
+		o.want(t, "renew  token=0 count=7 ok")
+		for _, lease := range leases {
+			_ = lease.Release()
+		}
+	})
+}
+
+func TestObserverSeesAHandOver(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
+		first := leaseOn(t, client, "k")
+		granted := make(chan *mongolock.Lease)
+		go func() {
+			lease, _ := client.Acquire(t.Context(), "k")
+			granted <- lease
+		}()
+		synctest.Wait()
+		o.want(t, "acquire k token=1 count=1 ok")
+		_ = first.Release()
+		second := <-granted
+		o.want(t, "release k token=1 count=1 ok", "transfer k token=2 count=1 ok", "hold k token=1 count=1 released",
+			"wait k token=0 count=1 ok", "acquire k token=2 count=1 ok")
+		_ = second.Release()
+		o.want(t, "release k token=2 count=1 ok", "hold k token=2 count=1 released")
+	})
+}
+
+func TestObserverSeesHowALeaseEnded(t *testing.T) {
+	ends := map[string]struct {
+		opts []mongolock.AcquireOption
+		end  func(ctx context.Context, s *tally, rival *mongolock.Client, lease *mongolock.Lease)
+		want []string
+	}{
+		"deleted by hand": {
+			end: func(ctx context.Context, s *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+				s.mem.Delete("k")
+				_ = lease.Renew(ctx)
+			},
+			want: []string{"renew k token=0 count=0 lost", "hold k token=1 count=1 lost"},
+		},
+		"broken": {
+			end: func(ctx context.Context, _ *tally, rival *mongolock.Client, lease *mongolock.Lease) {
+				_, _ = rival.Break(ctx, "k", "because", -1)
+				_ = lease.Renew(ctx)
+				_ = lease.Release()
+			},
+			want: []string{"renew k token=0 count=0 broken", "hold k token=1 count=1 broken", "release k token=1 count=1 broken"},
+		},
+		"not renewed": {
+			opts: []mongolock.AcquireOption{mongolock.NoRenewal()},
+			end: func(_ context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+				<-lease.Done()
+				_ = lease.Release()
+			},
+			want: []string{"hold k token=1 count=1 lost", "release k token=1 count=1 lost"},
+		},
+		"MaxHold": {
+			opts: []mongolock.AcquireOption{mongolock.MaxHold(time.Second)},
+			end: func(_ context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+				<-lease.Done()
+				_ = lease.Release()
+			},
+			want: []string{"hold k token=1 count=1 max hold", "release k token=1 count=1 max hold"},
+		},
+		"detached": {
+			end: func(ctx context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+				_, _ = lease.Detach(ctx)
+			},
+			want: []string{"renew k token=0 count=1 ok", "hold k token=1 count=1 detached"},
+		},
+	}
+	for name, e := range ends {
+		t.Run(name, func(t *testing.T) {
+			observed(t, func(t *testing.T, o *opLog, s *tally, client, rival *mongolock.Client) {
+				lease := leaseOn(t, client, "k", e.opts...)
+				o.want(t, "acquire k token=1 count=1 ok")
+				e.end(t.Context(), s, rival, lease)
+				o.want(t, e.want...)
+			})
+		})
+	}
+}
+
+func TestObserverSeesAResume(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
+		ticket, err := leaseOn(t, rival, "k").Detach(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := client.Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.want(t, "transfer k token=1 count=1 ok")
+		_, _ = client.Resume(t.Context(), ticket)
+		o.want(t, "transfer k token=1 count=1 lost")
+		_ = lease.Release()
+		o.want(t, "release k token=1 count=1 ok", "hold k token=1 count=1 released")
+	})
+}
+
+func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
+	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
+		leaseOn(t, client, "k")
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		o.want(t, "acquire k token=1 count=1 ok", "hold k token=1 count=1 closed", "release k token=1 count=1 ok")
+	})
+}
+
+// givingBack notes within which operation the store was called.
+type givingBack struct {
+	*tally
+	release, transfer any
+}
+
+func (s *givingBack) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	s.release = ctx.Value(observedKey{})
+	return s.tally.Release(ctx, r, keep)
+}
+
+func (s *givingBack) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	s.transfer = ctx.Value(observedKey{})
+	return s.tally.Transfer(ctx, from, to)
+}
+
+func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &givingBack{tally: newTally()}
+		client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
+		defer client.Close()
+		first := leaseOn(t, client, "k")
+		next := make(chan *mongolock.Lease)
+		go func() {
+			lease, err := client.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lease
+		}()
+		synctest.Wait()
+		_ = first.Release() // hands over
+		_ = (<-next).Release()
+		if s.transfer != mongolock.OpTransfer || s.release != mongolock.OpRelease {
+			t.Errorf("Transfer was called within %v, Release within %v", s.transfer, s.release)
+		}
+	})
+}

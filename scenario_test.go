@@ -1,0 +1,187 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A scenario brings about what one safety is there for, and says how it was
+// violated; empty if it was not. Here each must come out clean;
+// control_knobs_test.go takes the safety out and each must tell.
+type scenario func(t *testing.T) (violation string)
+
+var scenarios = map[string]scenario{
+	"the deadline counts from the request":        deadlineUnderSlowReplies,
+	"a margin pays for late timers":               func(t *testing.T) string { return marginAgainst(t, time.Second) },
+	"release goes by identity":                    func(t *testing.T) string { return lateRelease(t, false) },
+	"an unknown outcome is cleaned up":            unknownOutcome,
+	"a lost lease is given back a margin later":   lossWithALiveStore,
+	"the old holder is told before the hand-over": handOverOrder,
+	"every claim has an ID of its own":            cleanUpBesideAClaim,
+}
+
+func TestEverySafetyHolds(t *testing.T) {
+	for name, run := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			if violation := inBubble(t, run); violation != "" {
+				t.Error(violation)
+			}
+		})
+	}
+}
+
+func inBubble(t *testing.T, run scenario) (violation string) {
+	synctest.Test(t, func(t *testing.T) { violation = run(t) })
+	return violation
+}
+
+// toldInTime says whether the holder knew a margin before the rival was granted
+// the key. The holder knows when Err says so.
+func toldInTime(l *mongolock.Lease, rival <-chan result, margin time.Duration) string {
+	var told time.Time
+	for {
+		select {
+		case r := <-rival:
+			switch {
+			case r.err != nil:
+				return "the rival: " + r.err.Error()
+			case told.IsZero() && l.Err() == nil:
+				return "two live leases"
+			case told.IsZero():
+				told = r.when
+			}
+			if gap := r.when.Sub(told); gap < margin {
+				return fmt.Sprintf("told %v before the next was granted, want %v", gap, margin)
+			}
+			return ""
+		case <-time.After(time.Millisecond):
+			if told.IsZero() && l.Err() != nil {
+				told = time.Now()
+			}
+		}
+	}
+}
+
+func deadlineUnderSlowReplies(t *testing.T) string {
+	b := bend(memstore.New())
+	b.bend(func(h *hooks) {
+		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+			defer time.Sleep(4 * time.Second)
+			return do()
+		}
+		h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+	})
+	l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second), mongolock.NoRenewal())
+	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	return toldInTime(l, rival, 950*time.Millisecond)
+}
+
+// marginAgainst cuts a holder off; timers may be late by half a second.
+func marginAgainst(t *testing.T, margin time.Duration) string {
+	b := bend(memstore.New())
+	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
+	renewalsFail(b, errNet)
+	b.bend(func(h *hooks) {
+		h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+	})
+	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	return toldInTime(l, rival, 0)
+}
+
+// lateRelease lets a lost lease's removal arrive when the next holder is in; by
+// key removes whoever holds.
+func lateRelease(t *testing.T, byKey bool) string {
+	b := bend(memstore.New())
+	l := acquire(t, newClient(t, b), "k")
+	renewalsFail(b, errNet)
+	b.bend(func(h *hooks) {
+		h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+			time.Sleep(2 * time.Second)
+			if byKey {
+				b.mem.Delete(r.Key)
+			}
+			return do()
+		}
+	})
+	next := acquire(t, newClient(t, b.mem), "k")
+	_ = l.Release()
+	time.Sleep(3 * time.Second)
+	if _, err := newClient(t, b.mem).TryAcquire(t.Context(), "k"); err == nil && next.Err() == nil {
+		return "two live leases"
+	}
+	return ""
+}
+
+func unknownOutcome(t *testing.T) string {
+	b := bend(memstore.New())
+	b.bend(func(h *hooks) { h.acquire = unknownFates["applied, reply lost"] })
+	if _, err := newClient(t, b).TryAcquire(t.Context(), "k"); err == nil {
+		return "granted"
+	}
+	time.Sleep(time.Second)
+	if !isFree(t, b, "k") {
+		return "nobody holds the key, and it is not free"
+	}
+	return ""
+}
+
+func lossWithALiveStore(t *testing.T) string {
+	b := bend(memstore.New())
+	l := acquire(t, newClient(t, b), "k", mongolock.MaxHold(10*time.Second))
+	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
+	return toldInTime(l, rival, 990*time.Millisecond)
+}
+
+func handOverOrder(t *testing.T) (violation string) {
+	b := bend(memstore.New())
+	c := newClient(t, b)
+	l := acquire(t, c, "k")
+	b.bend(func(h *hooks) {
+		h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+			g, err := do()
+			if l.Err() == nil {
+				violation = "the next has the key, and its last holder does not know"
+			}
+			return g, err
+		}
+	})
+	wait := inBackground(t.Context(), c, "k")
+	synctest.Wait()
+	_ = l.Release()
+	if r := <-wait; r.err != nil {
+		return r.err.Error()
+	}
+	return violation
+}
+
+// cleanUpBesideAClaim lets a second claim succeed while the first one, of which
+// nobody knows whether it was applied, is still being cleaned up.
+func cleanUpBesideAClaim(t *testing.T) string {
+	b := bend(memstore.New())
+	c := newClient(t, b)
+	b.bend(func(h *hooks) {
+		h.acquire = unknownFates["not applied"]
+		h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+			time.Sleep(time.Second)
+			return do()
+		}
+	})
+	if _, err := c.TryAcquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
+		return "not unknown"
+	}
+	b.bend(func(h *hooks) { h.acquire = nil })
+	l := acquire(t, c, "k")
+	time.Sleep(2 * time.Second)
+	if _, err := newClient(t, b.mem, mongolock.WithOwner("rival")).TryAcquire(t.Context(), "k"); err == nil && l.Err() == nil {
+		return "two live leases"
+	}
+	return ""
+}

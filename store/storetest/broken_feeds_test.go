@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// brokenFeeds are stores whose feed loses what it may not lose.
+var brokenFeeds = []broken{
+	{"FeedWithoutABeginning", func() store.Store { return feedWithoutABeginning{newSound()} },
+		[]string{"AWatchBeginsWithAnEmptyNotice"}},
+	{"FeedOfOneWatcher", func() store.Store { return newFeedBy(queued) },
+		[]string{"EveryWatcherHearsANotice"}},
+	{"FeedThatWaitsForTheSlowest", func() store.Store { return newFeedBy(handed) },
+		[]string{"ASlowWatcherHoldsNobodyUp"}},
+	{"FeedThatDropsInSilence", func() store.Store { return newFeedBy(dropped) },
+		[]string{"ASlowWatcherHoldsNobodyUp"}},
+	{"FeedThatGoesOn", func() store.Store { return feedThatGoesOn{newSound()} },
+		[]string{"AWatchEndsWithItsContext"}},
+	{"FeedThatIsWatchedOnce", func() store.Store { return &feedThatIsWatchedOnce{sound: newSound()} },
+		[]string{"AWatchEndsWhenItsCallerStops"}},
+}
+
+type feedWithoutABeginning struct{ sound }
+
+func (s feedWithoutABeginning) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		first := true
+		for n, err := range s.Store.Watch(ctx) {
+			if !first && !yield(n, err) {
+				return
+			}
+			first = false
+		}
+	}
+}
+
+// feedBy is a feed with its own way to send to the watchers' channels.
+type feedBy struct {
+	sound
+	send     func(context.Context, []chan store.Notice, store.Notice) error
+	mu       sync.Mutex // protects watchers
+	watchers []chan store.Notice
+}
+
+func newFeedBy(send func(context.Context, []chan store.Notice, store.Notice) error) *feedBy {
+	return &feedBy{sound: newSound(), send: send}
+}
+
+func (s *feedBy) Notify(ctx context.Context, n store.Notice) error {
+	s.mu.Lock()
+	watchers := s.watchers
+	s.mu.Unlock()
+	return s.send(ctx, watchers, n)
+}
+
+func (s *feedBy) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		mine := make(chan store.Notice, 1)
+		s.mu.Lock()
+		s.watchers = append(s.watchers, mine)
+		s.mu.Unlock()
+		n := store.Notice{}
+		for yield(n, nil) {
+			select {
+			case n = <-mine:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// queued gives each notice to the first watcher that has room for it.
+func queued(_ context.Context, watchers []chan store.Notice, n store.Notice) error {
+	for _, w := range watchers {
+		select {
+		case w <- n:
+			return nil
+		default:
+		}
+	}
+	return nil
+}
+
+// handed waits for every watcher in turn.
+func handed(ctx context.Context, watchers []chan store.Notice, n store.Notice) error {
+	for _, w := range watchers {
+		select {
+		case w <- n:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// dropped forgets what a watcher has no room for.
+func dropped(_ context.Context, watchers []chan store.Notice, n store.Notice) error {
+	for _, w := range watchers {
+		select {
+		case w <- n:
+		default:
+		}
+	}
+	return nil
+}
+
+// feedThatGoesOn does end, but only when nobody has the patience any more.
+type feedThatGoesOn struct{ sound }
+
+func (s feedThatGoesOn) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		context.AfterFunc(ctx, func() { time.AfterFunc(patience+time.Second, stop) })
+		s.Store.Watch(lasting)(yield)
+	}
+}
+
+// feedThatIsWatchedOnce is over when its first watcher leaves.
+type feedThatIsWatchedOnce struct {
+	sound
+	mu   sync.Mutex // protects over
+	over bool
+}
+
+func (s *feedThatIsWatchedOnce) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		s.mu.Lock()
+		over := s.over
+		s.mu.Unlock()
+		if over {
+			return
+		}
+		s.Store.Watch(ctx)(yield)
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+	}
+}

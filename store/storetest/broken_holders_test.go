@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+type releaseByKey struct{ sound }
+
+func (s releaseByKey) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	if h, _ := s.holder(r.Key); h.ID != "" {
+		r.ID = h.ID
+	}
+	return s.Store.Release(ctx, r, keep)
+}
+
+type releaseWithoutEffect struct{ sound }
+
+func (releaseWithoutEffect) Release(context.Context, store.Ref, time.Duration) (bool, error) {
+	return false, nil
+}
+
+type keepIgnored struct{ sound }
+
+func (s keepIgnored) Release(ctx context.Context, r store.Ref, _ time.Duration) (bool, error) {
+	return s.Store.Release(ctx, r, 0)
+}
+
+// keepThatOnlyRenews forgets that the holder is released, and what it was before.
+type keepThatOnlyRenews struct{ sound }
+
+func (s keepThatOnlyRenews) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	if keep == 0 {
+		return s.Store.Release(ctx, r, 0)
+	}
+	return false, s.Renew(ctx, []store.Renewal{{Ref: r, TTL: keep}})[0].Err
+}
+
+// eachRenewal is a Renew made of one function.
+func eachRenewal(batch []store.Renewal, renew func(store.Renewal) store.Renewed) []store.Renewed {
+	answers := make([]store.Renewed, len(batch))
+	for i, r := range batch {
+		answers[i] = renew(r)
+	}
+	return answers
+}
+
+// again makes the holder anew, with another end.
+func (s sound) again(h store.Holder, r store.Renewal) store.Renewed {
+	g, err := s.replace(store.Claim{Ref: exclusive(r.Key, h.ID), Limit: 1, TTL: r.TTL, Owner: h.Owner, Note: h.Note})
+	return store.Renewed{Left: g.Left, Err: err}
+}
+
+// renewalRevives asks only whether the holder is there.
+type renewalRevives struct{ sound }
+
+func (s renewalRevives) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		if h, status := s.holder(r.Key); h.ID == r.ID && status.Free() {
+			return s.again(h, r)
+		}
+		return s.Store.Renew(ctx, []store.Renewal{r})[0]
+	})
+}
+
+// renewalMoves sets the end where it should only move it on, and the beginning too.
+type renewalMoves struct{ sound }
+
+func (s renewalMoves) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		answer := s.Store.Renew(ctx, []store.Renewal{r})[0]
+		if answer.Err != nil {
+			return answer
+		}
+		h, _ := s.holder(r.Key)
+		h.Owner = "renewed"
+		return s.again(h, r)
+	})
+}
+
+// renewalCreates is an upsert.
+type renewalCreates struct{ sound }
+
+func (s renewalCreates) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		if h, _ := s.holder(r.Key); h.ID == "" {
+			return s.again(store.Holder{ID: r.ID}, r)
+		}
+		return s.Store.Renew(ctx, []store.Renewal{r})[0]
+	})
+}
+
+type renewalByKey struct{ sound }
+
+func (s renewalByKey) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		if h, _ := s.holder(r.Key); h.ID != "" {
+			r.ID = h.ID
+		}
+		return s.Store.Renew(ctx, []store.Renewal{r})[0]
+	})
+}
+
+type renewalWithoutEffect struct{ sound }
+
+func (s renewalWithoutEffect) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		answer := s.Store.Renew(ctx, []store.Renewal{{Ref: r.Ref, TTL: 1}})[0]
+		if answer.Err == nil {
+			answer.Left = r.TTL
+		}
+		return answer
+	})
+}
+
+// batchOutOfOrder answers in the order that suits itself, into which it brings
+// what it was given.
+type batchOutOfOrder struct{ sound }
+
+func (s batchOutOfOrder) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	slices.Reverse(batch)
+	return s.Store.Renew(ctx, batch)
+}
+
+// batchCutShort is like a cursor whose first page is taken for all.
+type batchCutShort struct{ sound }
+
+func (s batchCutShort) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return s.Store.Renew(ctx, batch[:min(len(batch), 101)])
+}

@@ -1,0 +1,169 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// sound is a memstore with somebody who can reach into it. The broken stores are
+// this one with one method that violates one obligation.
+type sound struct{ *memstore.Store }
+
+func newSound() sound { return sound{memstore.New()} }
+
+func (s sound) Purge(key string) error {
+	s.Delete(key)
+	return nil
+}
+
+func (s sound) Foreign(key string) (intact func() error, err error) {
+	content := new(int)
+	s.Put(key, content)
+	return func() error {
+		if got, ok := s.Store.Foreign(key); !ok || got != content {
+			return fmt.Errorf("found %v", got)
+		}
+		return nil
+	}, nil
+}
+
+// holder is who is under key, live or not; its ID is empty if nobody is.
+func (s sound) holder(key string) (store.Holder, store.Status) {
+	all, _ := s.Store.Look(context.Background(), []string{key})
+	if len(all[0].Holders) == 0 {
+		return store.Holder{}, all[0]
+	}
+	return all[0].Holders[0], all[0]
+}
+
+// remove frees key, whoever holds it.
+func (s sound) remove(key string) {
+	if h, _ := s.holder(key); h.ID != "" {
+		_, _ = s.Store.Release(context.Background(), exclusive(key, h.ID), 0)
+	}
+}
+
+// replace puts a claim under key, whoever is there.
+func (s sound) replace(c store.Claim) (store.Grant, error) {
+	s.remove(c.Key)
+	return s.Store.Acquire(context.Background(), c)
+}
+
+func exclusive(key, id string) store.Ref {
+	return store.Ref{Key: key, ID: id, Mode: store.Exclusive}
+}
+
+// A recorder lets a claim fail without failing the test.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex // protects failures
+	failures []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow() { runtime.Goexit() }
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	r.FailNow()
+}
+
+func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprintln(args...)) }
+func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprintln(args...)) }
+func (r *recorder) Fail()             { r.Errorf("failed") }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}
+
+// fails runs claims on stores of their own and returns those that failed, each
+// with its first message.
+func fails(t *testing.T, mode Mode, newStore func() store.Store, claims []claim) map[string]string {
+	failed := make(map[string]string)
+	for _, c := range claims {
+		mode.run(t, func(t testing.TB) {
+			r := &recorder{TB: t}
+			done := make(chan struct{})
+			go func() { // which Fatalf may end
+				defer close(done)
+				c.body(newEnv(r, mode, func(testing.TB) store.Store { return newStore() }))
+			}()
+			<-done
+			if r.Failed() {
+				failed[c.name] = r.failures[0]
+			}
+		})
+	}
+	return failed
+}
+
+func TestNoClaimFailsOnASoundStore(t *testing.T) {
+	for name, why := range fails(t, Virtual, func() store.Store { return newSound() }, claimsOn(newSound())) {
+		t.Errorf("%s: %s", name, why)
+	}
+}
+
+// A sound store does not become a broken one by being far away: what is claimed of
+// time allows for that of the call.
+func TestNoClaimFailsOnASoundStoreFarAway(t *testing.T) {
+	Run(t, Virtual, func(testing.TB) store.Store {
+		f := NewFaulty(newSound())
+		f.Until(Slow(20*time.Millisecond, 30*time.Millisecond))
+		return f
+	})
+}
+
+func TestFailuresAreSeenInRealTimeToo(t *testing.T) {
+	failed := fails(t, Real, func() store.Store { return releaseByKey{newSound()} }, releaseClaims[:3])
+	if _, ok := failed["AReleaseNamesTheHolder"]; !ok {
+		t.Errorf("failed: %q", failed)
+	}
+}
+
+// TestEachBrokenStoreFailsItsClaim is the negative control of the suite: what each
+// broken store violates is seen by the claims that are about it.
+func TestEachBrokenStoreFailsItsClaim(t *testing.T) {
+	for _, b := range brokenStores {
+		t.Run(b.name, func(t *testing.T) {
+			claims := slices.DeleteFunc(claimsOn(b.new()), func(c claim) bool {
+				return !slices.Contains(b.claims, c.name)
+			})
+			failed := fails(t, Virtual, b.new, claims)
+			for _, claim := range b.claims {
+				if why, ok := failed[claim]; ok {
+					t.Logf("%s: %s", claim, strings.TrimSpace(why))
+				} else {
+					t.Errorf("%s did not fail", claim)
+				}
+			}
+		})
+	}
+}
+
+func TestEachClaimIsFailedBySomeBrokenStore(t *testing.T) {
+	var seen []string
+	for _, b := range brokenStores {
+		seen = append(seen, b.claims...)
+	}
+	for _, c := range claimsOn(newSound()) {
+		if !slices.Contains(seen, c.name) {
+			t.Errorf("no broken store is there to fail %s", c.name)
+		}
+	}
+}

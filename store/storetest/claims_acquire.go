@@ -1,0 +1,204 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var acquireClaims = []claim{
+	{"AFreeKeyIsGranted", aFreeKeyIsGranted},
+	{"AHeldKeyIsRefusedWithItsStatus", aHeldKeyIsRefusedWithItsStatus},
+	{"ARefusedClaimLeavesNoTrace", aRefusedClaimLeavesNoTrace},
+	{"KeysDoNotAffectEachOther", keysDoNotAffectEachOther},
+	{"OneOfManyClaimsOfANewKeyWins", oneOfManyClaimsOfANewKeyWins},
+	{"OneOfManyClaimsOfAnExpiredKeyWins", oneOfManyClaimsOfAnExpiredKeyWins},
+	{"ContendersAreNeverInsideTogether", contendersAreNeverInsideTogether},
+}
+
+func aFreeKeyIsGranted(e *env) {
+	h := e.hold(e.key("free"), long)
+	e.lasts(h)
+	if h.grant.Token <= 0 || h.grant.Since.IsZero() || h.grant.Wanted {
+		e.Errorf("grant: %+v", h.grant)
+	}
+	status := e.look(h.Key)
+	if status.Key != h.Key || status.Mode != store.Exclusive || status.Limit != 1 || status.Wanted {
+		e.Errorf("status: %+v", status)
+	}
+	who := e.only(status)
+	if who.ID != h.ID || who.Owner != h.Owner || who.Note != h.Note || who.Broken != "" || !who.Since.Equal(h.grant.Since) {
+		e.Errorf("holder: %+v\nclaim: %+v", who, h.Claim)
+	}
+	// Both are the store's time, and so may be compared; the time between drawing
+	// the one and the other may not be more than the call took.
+	if d := who.ExpireAt.Sub(who.Since) - long; d.Abs() > h.replied.Sub(h.sent)+e.mode.slack() {
+		e.Errorf("a TTL of %v became %v", long, long+d)
+	}
+}
+
+// lasts checks that a grant is worth about its TTL, less what the call took. That
+// it is not worth too much is what takenUntil shows.
+func (e *env) lasts(h held) {
+	e.Helper()
+	least := h.TTL - h.replied.Sub(h.sent) - e.mode.slack() - h.TTL/100
+	if h.grant.Left > h.TTL || h.grant.Left < least {
+		e.Errorf("a grant for %v has %v left, want at least %v", h.TTL, h.grant.Left, least)
+	}
+}
+
+func aHeldKeyIsRefusedWithItsStatus(e *env) {
+	key := e.key("held")
+	c := e.claim(key, long)
+	c.Owner, c.Note = "host-a/17", "nightly run"
+	h := e.granted(c)
+
+	refusal := e.refused(e.claim(key, long))
+	if !errors.Is(refusal, store.ErrHeld) {
+		e.Error("a HeldError does not match ErrHeld")
+	}
+	who := e.only(refusal.Status)
+	if refusal.Key != key || refusal.Mode != store.Exclusive || refusal.Limit != 1 ||
+		who.ID != h.ID || who.Owner != c.Owner || who.Note != c.Note || !who.Since.Equal(h.grant.Since) {
+		e.Errorf("the refusal is not of this holder: %+v", refusal.Status)
+	}
+	least := long - time.Since(h.sent) - e.mode.slack()
+	if left := refusal.Left(); refusal.Free() || left > long+e.mode.slack() || left < least {
+		e.Errorf("the refusal says %v are left of %v", left, long)
+	}
+}
+
+func aRefusedClaimLeavesNoTrace(e *env) {
+	h := e.hold(e.key("held"), long)
+	rival := e.claim(h.Key, long)
+	e.unchanged(h.Key, func() { e.refused(rival) })
+	_, err := e.store.Release(e.ctx(), rival.Ref, 0)
+	e.gone("release of a claim that was refused", err)
+	e.release(h.Ref)
+	e.free(h.Key)
+}
+
+func keysDoNotAffectEachOther(e *env) {
+	stem := e.key("key")
+	var all []held
+	for _, key := range []string{stem, "A" + stem, "a" + stem, stem + " ", " " + stem, stem + "/", stem + ".a", stem + "\x00", stem + "é", stem + "e\u0301"} {
+		all = append(all, e.hold(key, long))
+	}
+	for i, h := range all {
+		for _, other := range all[i:] {
+			e.holds(other)
+		}
+		e.release(h.Ref)
+		e.free(h.Key)
+	}
+}
+
+func oneOfManyClaimsOfANewKeyWins(e *env) {
+	for range e.rounds(20, 3) {
+		e.oneWins(e.key("new"), 20)
+	}
+}
+
+func oneOfManyClaimsOfAnExpiredKeyWins(e *env) {
+	var keys []string
+	var last held
+	for range e.rounds(20, 3) {
+		last = e.hold(e.key("expired"), short)
+		keys = append(keys, last.Key)
+	}
+	e.outlive(last)
+	for _, key := range keys {
+		e.oneWins(key, 20)
+	}
+}
+
+// oneWins makes n claims at once, of which one must be granted and the others
+// refused with a status that shows the winner.
+func (e *env) oneWins(key string, n int) {
+	e.Helper()
+	grants, refusals := make([]*held, n), make([]error, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		c := e.claim(key, long)
+		wg.Go(func() {
+			<-start
+			if h, err := e.try(c); err != nil {
+				refusals[i] = err
+			} else {
+				grants[i] = &h
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+
+	grants = slices.DeleteFunc(grants, func(h *held) bool { return h == nil })
+	if len(grants) != 1 {
+		e.Errorf("%d of %d claims of %q were granted", len(grants), n, key)
+		return
+	}
+	e.holds(*grants[0])
+	for _, err := range refusals {
+		if err == nil {
+			continue
+		}
+		refusal, ok := errors.AsType[*store.HeldError](err)
+		if !ok {
+			e.Errorf("a loser got %v, want a *HeldError", err)
+		} else if len(refusal.Holders) != 1 || refusal.Holders[0].ID != grants[0].ID {
+			e.Errorf("a loser was told of %+v, not of the winner %s", refusal.Holders, grants[0].ID)
+		}
+	}
+}
+
+func contendersAreNeverInsideTogether(e *env) {
+	key := e.key("contended")
+	var mu sync.Mutex // protects inside, token and wrong
+	inside := ""
+	token := int64(0)
+	var wrong []string
+	section := func(h held) {
+		mu.Lock()
+		if inside != "" {
+			wrong = append(wrong, fmt.Sprintf("%s entered beside %s", h.ID, inside))
+		}
+		if h.grant.Token <= token {
+			wrong = append(wrong, fmt.Sprintf("token %d after %d", h.grant.Token, token))
+		}
+		inside, token = h.ID, h.grant.Token
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		mu.Lock()
+		inside = ""
+		mu.Unlock()
+	}
+
+	var wg sync.WaitGroup
+	give := time.Now().Add(bound) // by when a store that serves nobody is given up
+	for range e.rounds(8, 4) {
+		wg.Go(func() {
+			for served := 0; served < e.rounds(20, 4) && time.Now().Before(give); {
+				h, err := e.try(e.claim(key, long))
+				if err == nil {
+					section(h)
+					served++
+					_, err = e.store.Release(e.ctx(), h.Ref, 0)
+				}
+				if err != nil && !errors.Is(err, store.ErrHeld) {
+					e.Errorf("contending for %q: %v", key, err)
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	wg.Wait()
+	for _, w := range wrong {
+		e.Error(w)
+	}
+}

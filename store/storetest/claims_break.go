@@ -1,0 +1,89 @@
+package storetest
+
+import "crypto/rand"
+
+var breakClaims = []claim{
+	{"ABreakTellsTheHolderWhy", aBreakTellsTheHolderWhy},
+	{"ABreakDoesNotFree", aBreakDoesNotFree},
+	{"ABreakNowFreesAtOnce", aBreakNowFreesAtOnce},
+	{"ABreakNamesTheHolder", aBreakNamesTheHolder},
+	{"TheBreakOfOneDoesNotReachTheNext", theBreakOfOneDoesNotReachTheNext},
+}
+
+func aBreakTellsTheHolderWhy(e *env) {
+	h := e.hold(e.key("broken"), long)
+	if err := e.store.Break(e.ctx(), h.Ref, "stuck since noon", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	e.unchanged(h.Key, func() {
+		_, err := e.renew(h.Ref, 2*long)
+		e.broken("renewal", err, "stuck since noon")
+	})
+	if why := e.holder(h.Key).Broken; why != "stuck since noon" {
+		e.Errorf("the status says it was broken because %q", why)
+	}
+}
+
+func aBreakDoesNotFree(e *env) {
+	h := e.hold(e.key("broken"), long)
+	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	e.holds(h)
+	e.refused(e.claim(h.Key, long))
+	e.release(h.Ref) // it gave up in time
+	e.free(h.Key)
+}
+
+func aBreakNowFreesAtOnce(e *env) {
+	h := e.hold(e.key("broken"), long)
+	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	if err := e.store.Break(e.ctx(), h.Ref, "stuck", true); err != nil {
+		e.Fatalf("break now: %v", err)
+	}
+	e.free(h.Key)
+	_, err := e.renew(h.Ref, long)
+	e.gone("renewal of what was removed", err)
+
+	unmarked := e.hold(h.Key, long)
+	if err := e.store.Break(e.ctx(), unmarked.Ref, "stuck", true); err != nil {
+		e.Fatalf("break now, without a mark before: %v", err)
+	}
+	e.free(h.Key)
+}
+
+func aBreakNamesTheHolder(e *env) {
+	h := e.hold(e.key("held"), long)
+	free := e.key("free")
+	for _, now := range []bool{false, true} {
+		e.unchanged(h.Key, func() {
+			other := h.Ref
+			other.ID = rand.Text()
+			e.gone("break of another ID", e.store.Break(e.ctx(), other, "stuck", now))
+			other = h.Ref
+			other.Key = free
+			e.gone("break on another key", e.store.Break(e.ctx(), other, "stuck", now))
+		})
+	}
+	e.free(free)
+	if _, err := e.renew(h.Ref, long); err != nil {
+		e.Errorf("renewal: %v", err)
+	}
+}
+
+func theBreakOfOneDoesNotReachTheNext(e *env) {
+	h := e.hold(e.key("broken"), long)
+	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	e.release(h.Ref)
+	next := e.hold(h.Key, long)
+	e.unchanged(h.Key, func() {
+		e.gone("break of who left", e.store.Break(e.ctx(), h.Ref, "stuck", true))
+	})
+	if _, err := e.renew(next.Ref, long); err != nil {
+		e.Errorf("renewal of the next: %v", err)
+	}
+}

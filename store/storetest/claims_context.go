@@ -1,0 +1,115 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var contextClaims = []claim{
+	{"ACallReturnsSoonAfterItsContextEnded", aCallReturnsSoonAfterItsContextEnded},
+	{"AnEndedContextIsNoVerdict", anEndedContextIsNoVerdict},
+	{"AGrantOutlivesItsContext", aGrantOutlivesItsContext},
+}
+
+// calls is every call of a store, made on what h holds.
+func (e *env) calls(h held) map[Op]func(context.Context) error {
+	return map[Op]func(context.Context) error{
+		OpAcquire: func(ctx context.Context) error {
+			_, err := e.store.Acquire(ctx, e.claim(h.Key, long))
+			return err
+		},
+		OpRenew: func(ctx context.Context) error {
+			return e.store.Renew(ctx, []store.Renewal{{Ref: h.Ref, TTL: long}})[0].Err
+		},
+		OpRelease: func(ctx context.Context) error {
+			_, err := e.store.Release(ctx, h.Ref, 0)
+			return err
+		},
+		OpTransfer: func(ctx context.Context) error {
+			_, err := e.store.Transfer(ctx, h.Ref, e.claim(h.Key, long))
+			return err
+		},
+		OpUndo: func(ctx context.Context) error {
+			_, err := e.store.Undo(ctx, h.Ref, nil)
+			return err
+		},
+		OpBreak: func(ctx context.Context) error {
+			return e.store.Break(ctx, h.Ref, "why not", true)
+		},
+		OpLook: func(ctx context.Context) error {
+			_, err := e.store.Look(ctx, []string{h.Key})
+			return err
+		},
+		OpList: func(ctx context.Context) error {
+			for _, err := range e.store.List(ctx, h.Key) {
+				return err
+			}
+			return nil
+		},
+	}
+}
+
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func aCallReturnsSoonAfterItsContextEnded(e *env) {
+	for op, call := range e.calls(e.hold(e.key("context"), long)) {
+		sent := time.Now()
+		_ = call(ended())
+		// Generous to busy machines; a call that hangs is what is looked for.
+		if took := time.Since(sent); took > 4*e.mode.slack() {
+			e.Errorf("%s took %v though its context was over", op, took)
+		}
+	}
+}
+
+// A call whose context is over may have been applied all the same. What it may not
+// say is that it was not when it was, or that the key is in another state than it is.
+func anEndedContextIsNoVerdict(e *env) {
+	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpList} {
+		h := e.hold(e.key("context"), long)
+		before := e.look(h.Key)
+		err := e.calls(h)[op](ended())
+		for _, verdict := range []error{store.ErrGone, store.ErrModeMismatch, store.ErrForeign, store.ErrTooLarge} {
+			if errors.Is(err, verdict) {
+				e.Errorf("%s on an ended context: %v", op, err)
+			}
+		}
+		after := e.look(h.Key)
+		if after.Now = before.Now; errors.Is(err, store.ErrNotApplied) && !same(before, after) {
+			e.Errorf("%s says %v, but changed\n%+v to\n%+v", op, err, before, after)
+		}
+	}
+
+	c := e.claim(e.key("context"), long)
+	_, err := e.store.Acquire(ended(), c)
+	status := e.look(c.Key)
+	switch landed := len(status.Holders) == 1; {
+	case err == nil && !landed:
+		e.Error("a claim on an ended context was granted and holds nothing")
+	case errors.Is(err, store.ErrNotApplied) && landed:
+		e.Errorf("a claim that was surely not applied holds the key: %v", err)
+	case errors.Is(err, store.ErrHeld):
+		e.Errorf("a claim of a free key on an ended context: %v", err)
+	}
+}
+
+func aGrantOutlivesItsContext(e *env) {
+	c := e.claim(e.key("context"), long)
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	_, err := e.store.Acquire(ctx, c)
+	cancel()
+	if err != nil {
+		e.Fatalf("claim: %v", err)
+	}
+	time.Sleep(e.mode.slack())
+	e.holds(held{Claim: c})
+	e.refused(e.claim(c.Key, long))
+	e.release(c.Ref)
+}

@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var feedClaims = []claim{
+	{"AWatchBeginsWithAnEmptyNotice", aWatchBeginsWithAnEmptyNotice},
+	{"EveryWatcherHearsANotice", everyWatcherHearsANotice},
+	{"AWatchEndsWithItsContext", aWatchEndsWithItsContext},
+	{"AWatchEndsWhenItsCallerStops", aWatchEndsWhenItsCallerStops},
+	{"ASlowWatcherHoldsNobodyUp", aSlowWatcherHoldsNobodyUp},
+}
+
+// patience is how long a notice may take; in virtual time it takes none.
+const patience = 5 * time.Second
+
+// watcher is a watch under way.
+type watcher struct {
+	notices chan store.Notice
+	errs    chan error // what the watch yielded besides
+	ended   chan struct{}
+	stop    context.CancelFunc
+}
+
+// watch watches until stopped, with the caller's loop running body on each notice.
+func (e *env) watch(body func(store.Notice)) *watcher {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watcher{
+		notices: make(chan store.Notice, 10_000), errs: make(chan error, 10),
+		ended: make(chan struct{}), stop: stop,
+	}
+	feed := store.FeedOf(e.store)
+	go func() {
+		defer close(w.ended)
+		for n, err := range feed.Watch(ctx) {
+			if err != nil {
+				w.errs <- err
+				return
+			}
+			body(n)
+			w.notices <- n
+		}
+	}()
+	e.Cleanup(func() {
+		stop()
+		select {
+		case <-w.ended:
+		case <-time.After(2 * patience): // that it goes on is another claim's to say
+		}
+	})
+	return w
+}
+
+func (e *env) next(w *watcher) store.Notice {
+	e.Helper()
+	select {
+	case n := <-w.notices:
+		return n
+	case err := <-w.errs:
+		e.Fatalf("the watch failed: %v", err)
+	case <-time.After(patience):
+		e.Fatalf("no notice within %v", patience)
+	}
+	return store.Notice{}
+}
+
+// live waits for the notice that says so.
+func (e *env) live(w *watcher) {
+	e.Helper()
+	if n := e.next(w); n != (store.Notice{}) {
+		e.Errorf("a watch began with %+v, want an empty notice", n)
+	}
+}
+
+func (e *env) notify(n store.Notice) {
+	e.Helper()
+	if err := store.FeedOf(e.store).Notify(e.ctx(), n); err != nil {
+		e.Fatalf("notify: %v", err)
+	}
+}
+
+// hears waits for a notice; what others send on a shared feed is passed over.
+func (e *env) hears(w *watcher, want store.Notice) {
+	e.Helper()
+	for give := time.Now().Add(patience); time.Now().Before(give); {
+		if e.next(w) == want {
+			return
+		}
+	}
+	e.Errorf("a watcher did not hear %+v", want)
+}
+
+func aWatchBeginsWithAnEmptyNotice(e *env) {
+	for range 2 { // and so it does when watched again
+		w := e.watch(func(store.Notice) {})
+		e.live(w)
+		w.stop()
+		<-w.ended
+	}
+}
+
+func everyWatcherHearsANotice(e *env) {
+	var watchers []*watcher
+	for range 3 {
+		w := e.watch(func(store.Notice) {})
+		e.live(w)
+		watchers = append(watchers, w)
+	}
+	for _, n := range []store.Notice{
+		{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed},
+		{Topic: "a topic of tomorrow", Key: e.key("$x.a\x00b/\U0001F512"), Kind: "a kind of tomorrow"},
+	} {
+		e.notify(n)
+		for _, w := range watchers {
+			e.hears(w, n)
+		}
+	}
+}
+
+func aWatchEndsWithItsContext(e *env) {
+	w := e.watch(func(store.Notice) {})
+	e.live(w)
+	w.stop()
+	select {
+	case <-w.ended:
+	case <-time.After(patience):
+		e.Fatalf("the watch goes on %v after its context ended", patience)
+	}
+}
+
+func aWatchEndsWhenItsCallerStops(e *env) {
+	seen := 0
+	for range store.FeedOf(e.store).Watch(e.ctx()) {
+		seen++
+		break
+	}
+	if seen != 1 {
+		e.Errorf("%d notices before the caller stopped", seen)
+	}
+	w := e.watch(func(store.Notice) {})
+	e.live(w)
+	n := store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed}
+	e.notify(n)
+	e.hears(w, n)
+}
+
+func aSlowWatcherHoldsNobodyUp(e *env) {
+	busy := make(chan struct{})
+	slow := e.watch(func(n store.Notice) {
+		if n != (store.Notice{}) {
+			<-busy
+		}
+	})
+	quick := e.watch(func(store.Notice) {})
+	free := sync.OnceFunc(func() { close(busy) })
+	e.Cleanup(free)
+	e.live(slow)
+	e.live(quick)
+
+	last := store.Notice{Topic: store.TopicLocks, Key: e.key("last"), Kind: store.KindFreed}
+	for range e.rounds(1000, 300) {
+		e.notify(store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
+	}
+	e.notify(last)
+	e.orEverything(quick, last)
+	free()
+	e.orEverything(slow, last)
+}
+
+// orEverything waits for a notice, or for the empty one that stands for all that a
+// watcher missed.
+func (e *env) orEverything(w *watcher, want store.Notice) {
+	e.Helper()
+	for {
+		if n := e.next(w); n == want || n == (store.Notice{}) {
+			return
+		}
+	}
+}

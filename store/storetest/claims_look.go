@@ -1,0 +1,169 @@
+package storetest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var lookClaims = []claim{
+	{"ALookAnswersInTheOrderOfItsKeys", aLookAnswersInTheOrderOfItsKeys},
+	{"ALookAtNothingIsNoError", aLookAtNothingIsNoError},
+	{"ALookChangesNothing", aLookChangesNothing},
+}
+
+var listClaims = []claim{
+	{"AListHasThePrefixInOrder", aListHasThePrefixInOrder},
+	{"AListTakesItsPrefixLiterally", aListTakesItsPrefixLiterally},
+	{"AListShowsWhoRanOut", aListShowsWhoRanOut},
+	{"AListMayBeLeftEarly", aListMayBeLeftEarly},
+}
+
+func aLookAnswersInTheOrderOfItsKeys(e *env) {
+	b, a := e.hold(e.key("b"), long), e.hold(e.key("a"), long)
+	free := e.key("free")
+	keys := []string{b.Key, free, a.Key}
+	all, err := e.store.Look(e.ctx(), keys)
+	if err != nil || len(all) != len(keys) {
+		e.Fatalf("%d keys got %d answers, %v", len(keys), len(all), err)
+	}
+	for i, status := range all {
+		if status.Key != keys[i] || status.Now.IsZero() {
+			e.Errorf("answer %d, of %q: %+v", i, keys[i], status)
+		}
+	}
+	for i, h := range map[int]held{0: b, 2: a} {
+		if len(all[i].Holders) != 1 || all[i].Holders[0].ID != h.ID {
+			e.Errorf("answer %d does not show its holder: %+v", i, all[i])
+		}
+	}
+	if s := all[1]; len(s.Holders) != 0 || !s.Free() || s.Mode != "" || s.Wanted {
+		e.Errorf("a key without a record: %+v", s)
+	}
+}
+
+func aLookAtNothingIsNoError(e *env) {
+	if all, err := e.store.Look(e.ctx(), nil); err != nil || len(all) != 0 {
+		e.Errorf("%d answers, %v", len(all), err)
+	}
+}
+
+func aLookChangesNothing(e *env) {
+	live, expired := e.hold(e.key("live"), long), e.hold(e.key("expired"), short)
+	e.waitFor(live.Key, long)
+	e.outlive(expired)
+	free := e.key("free")
+	for _, key := range []string{live.Key, expired.Key, free} {
+		e.unchanged(key, func() {
+			for range 3 {
+				e.look(key)
+			}
+			e.list(key)
+		})
+	}
+	e.release(expired.Ref)
+	if wanted, err := e.store.Release(e.ctx(), live.Ref, 0); !wanted || err != nil {
+		e.Errorf("release: wanted %v, %v", wanted, err)
+	}
+	e.hold(free, long)
+}
+
+// list is the statuses of the keys that begin with prefix.
+func (e *env) list(prefix string) []store.Status {
+	e.Helper()
+	var all []store.Status
+	for status, err := range e.store.List(e.ctx(), prefix) {
+		if err != nil {
+			e.Fatalf("list of %q: %v", prefix, err)
+		}
+		all = append(all, status)
+	}
+	return all
+}
+
+// lists checks which keys begin with prefix.
+func (e *env) lists(prefix string, want ...string) {
+	e.Helper()
+	var got []string
+	for _, status := range e.list(prefix) {
+		got = append(got, status.Key)
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		e.Errorf("list of %q:\n got %q\nwant %q", prefix, got, want)
+	}
+}
+
+func aListHasThePrefixInOrder(e *env) {
+	stem := e.key("list")
+	ends := []string{"b", "a", "", "B", "a/2", "a/10", "é", "\U0001F512", "a b", "a\x00b", strings.Repeat("z", 800)}
+	var all []string
+	for _, end := range ends {
+		e.hold(stem+end, long)
+		all = append(all, stem+end)
+	}
+	e.hold("x"+stem, long)
+	e.lists(stem, all...)
+	e.lists(stem+"a/", stem+"a/2", stem+"a/10")
+	e.lists(stem + "none")
+
+	h := e.hold(stem+"detail", long)
+	e.waitFor(h.Key, long)
+	got := e.list(h.Key)
+	if want := e.look(h.Key); len(got) != 1 || !same(store.Status{Key: want.Key, Mode: want.Mode, Limit: want.Limit, Holders: want.Holders, Wanted: want.Wanted, Now: got[0].Now}, got[0]) {
+		e.Errorf("a list shows %+v\na look %+v", got, want)
+	}
+}
+
+func aListTakesItsPrefixLiterally(e *env) {
+	stem := e.key("list")
+	for _, odd := range []string{".", ".*", "[a-z]", "\\", "\\Q", "\\E", "(", "^", "$", "|", "+?", "%", "_", "*", "/", "\n", "A"} {
+		e.hold(stem+odd+"1", long)
+		e.lists(stem+odd, slices.DeleteFunc(e.keys(stem), func(key string) bool { return !strings.HasPrefix(key, stem+odd) })...)
+	}
+	e.lists("^" + stem)
+	e.lists(stem + "a") // A is another letter
+	e.lists(stem+".", stem+".1", stem+".*1")
+}
+
+func (e *env) keys(prefix string) []string {
+	var keys []string
+	for _, status := range e.list(prefix) {
+		keys = append(keys, status.Key)
+	}
+	return keys
+}
+
+func aListShowsWhoRanOut(e *env) {
+	stem := e.key("list")
+	h := e.hold(stem+"expired", short)
+	e.outlive(h)
+	live := e.hold(stem+"live", long)
+	all := e.list(stem)
+	if len(all) != 2 || !all[0].Free() || e.only(all[0]).ID != h.ID ||
+		all[1].Free() || e.only(all[1]).ID != live.ID {
+		e.Errorf("list: %+v", all)
+	}
+}
+
+func aListMayBeLeftEarly(e *env) {
+	stem := e.key("list")
+	for _, end := range []string{"1", "2", "3"} {
+		e.hold(stem+end, long)
+	}
+	for status, err := range e.store.List(e.ctx(), stem) {
+		if err != nil || status.Key != stem+"1" {
+			e.Errorf("the first: %+v, %v", status, err)
+		}
+		break
+	}
+	// The store may be used from within the loop.
+	for status, err := range e.store.List(e.ctx(), stem) {
+		if err != nil {
+			e.Fatalf("list: %v", err)
+		}
+		e.release(store.Ref{Key: status.Key, ID: e.only(status).ID, Mode: status.Mode})
+	}
+	e.lists(stem)
+}

@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var releaseClaims = []claim{
+	{"AReleaseFreesAtOnce", aReleaseFreesAtOnce},
+	{"AReleaseNamesTheHolder", aReleaseNamesTheHolder},
+	{"ASecondReleaseIsGone", aSecondReleaseIsGone},
+	{"AKeyIsKeptForLongerThanItsTTL", aKeyIsKeptForLongerThanItsTTL},
+	{"AKeyIsKeptForLessThanItsTTL", aKeyIsKeptForLessThanItsTTL},
+	{"AKeyKeptUntilAMomentAgoIsFree", aKeyKeptUntilAMomentAgoIsFree},
+	{"AKeptKeyCannotBeRenewedOrTransferred", aKeptKeyCannotBeRenewedOrTransferred},
+}
+
+func aReleaseFreesAtOnce(e *env) {
+	key := e.key("released")
+	for range 10 {
+		h := e.hold(key, long)
+		e.release(h.Ref)
+		e.free(key)
+	}
+}
+
+func aReleaseNamesTheHolder(e *env) {
+	h := e.hold(e.key("held"), long)
+	other := e.hold(e.key("another key"), long)
+	for what, r := range map[string]store.Ref{
+		"another ID":  {Key: h.Key, ID: rand.Text(), Mode: store.Exclusive},
+		"another key": {Key: other.Key, ID: h.ID, Mode: store.Exclusive},
+		"a free key":  {Key: e.key("free"), ID: h.ID, Mode: store.Exclusive},
+	} {
+		for _, keep := range []time.Duration{0, short, 2 * long} {
+			e.unchanged(h.Key, func() {
+				e.unchanged(other.Key, func() {
+					wanted, err := e.store.Release(e.ctx(), r, keep)
+					e.gone("release of "+what, err)
+					if wanted {
+						e.Errorf("release of %s found somebody waiting", what)
+					}
+				})
+			})
+		}
+	}
+}
+
+func aSecondReleaseIsGone(e *env) {
+	h := e.hold(e.key("released"), long)
+	e.release(h.Ref)
+	_, err := e.store.Release(e.ctx(), h.Ref, 0)
+	e.gone("a second release", err)
+
+	next := e.hold(h.Key, long)
+	e.unchanged(h.Key, func() {
+		_, err := e.store.Release(e.ctx(), h.Ref, 0)
+		e.gone("a third, held by another", err)
+	})
+	e.holds(next)
+}
+
+// keep releases h and says until when its key is taken, which the caller's clock
+// can only tell to within the time of the grant.
+func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
+	e.Helper()
+	if _, err := e.store.Release(e.ctx(), h.Ref, d); err != nil {
+		e.Fatalf("release, kept for %v: %v", d, err)
+	}
+	return h.sent.Add(d), h.replied.Add(d + e.mode.slack())
+}
+
+func aKeyIsKeptForLongerThanItsTTL(e *env) {
+	h := e.hold(e.key("kept"), 2*short)
+	promised, free := e.keep(h, 4*short)
+	e.takenUntil(h.Key, promised, free)
+}
+
+func aKeyIsKeptForLessThanItsTTL(e *env) {
+	h := e.hold(e.key("kept"), long)
+	promised, free := e.keep(h, 2*short)
+	e.takenUntil(h.Key, promised, free)
+}
+
+func aKeyKeptUntilAMomentAgoIsFree(e *env) {
+	h := e.hold(e.key("kept"), long)
+	_, free := e.keep(h, time.Millisecond)
+	e.sleepUntil(free)
+	e.hold(h.Key, long)
+}
+
+func aKeptKeyCannotBeRenewedOrTransferred(e *env) {
+	h := e.hold(e.key("kept"), long)
+	e.keep(h, 2*long)
+	e.unchanged(h.Key, func() {
+		_, err := e.renew(h.Ref, 4*long)
+		e.gone("renewal of a kept key", err)
+		_, err = e.transfer(h.Ref, e.claim(h.Key, 4*long))
+		e.gone("transfer of a kept key", err)
+		e.refused(e.claim(h.Key, long))
+	})
+	status := e.look(h.Key)
+	if left := status.Left(); left > 2*long+e.mode.slack() || left < long {
+		e.Errorf("kept for %v, %v are left", 2*long, left)
+	}
+	// The same release again, as after a reply that was lost.
+	if _, err := e.store.Release(e.ctx(), h.Ref, 2*long); err != nil && !errors.Is(err, store.ErrGone) {
+		e.Errorf("the same release again: %v", err)
+	}
+	e.refused(e.claim(h.Key, long))
+}

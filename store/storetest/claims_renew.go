@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var renewClaims = []claim{
+	{"ARenewalBeginsItsTimeAnew", aRenewalBeginsItsTimeAnew},
+	{"ARenewalKeepsTheRest", aRenewalKeepsTheRest},
+	{"ARenewalNeverShortens", aRenewalNeverShortens},
+	{"ARenewalNeverCreates", aRenewalNeverCreates},
+	{"ARenewalNeverRevives", aRenewalNeverRevives},
+	{"ARenewalNamesTheHolder", aRenewalNamesTheHolder},
+	{"ARenewalAfterReleaseIsGone", aRenewalAfterReleaseIsGone},
+	{"ABatchIsAnsweredInItsOrder", aBatchIsAnsweredInItsOrder},
+	{"ABatchMayBeEmptyOrFull", aBatchMayBeEmptyOrFull},
+}
+
+func aRenewalBeginsItsTimeAnew(e *env) {
+	// Half of the time is left when the renewal is sent; a machine that takes
+	// longer than that between two lines shows nothing and has to try again.
+	for range 5 {
+		h := e.hold(e.key("renewed"), 2*short)
+		e.sleepUntil(h.sent.Add(short))
+		sent := time.Now()
+		left, err := e.renew(h.Ref, 2*short)
+		replied := time.Now()
+		if err != nil && replied.After(h.honoured()) {
+			continue
+		}
+		if err != nil {
+			e.Fatalf("renewal: %v", err)
+		}
+		renewed := held{Claim: h.Claim, grant: store.Grant{Left: left}, sent: sent, replied: replied}
+		e.lasts(renewed)
+		e.holds(h)
+		e.takenUntil(h.Key, renewed.honoured(), replied.Add(2*short+e.mode.slack()))
+		return
+	}
+	e.Error("five holders ran out before a renewal half-way reached the store")
+}
+
+func aRenewalKeepsTheRest(e *env) {
+	h := e.hold(e.key("renewed"), long)
+	before := e.holder(h.Key)
+	if _, err := e.renew(h.Ref, 2*long); err != nil {
+		e.Fatalf("renewal: %v", err)
+	}
+	after := e.holder(h.Key)
+	if d := after.ExpireAt.Sub(before.ExpireAt); d < long-e.mode.slack() {
+		e.Errorf("renewed for %v more, the expiry moved by %v", long, d)
+	}
+	after.ExpireAt = before.ExpireAt
+	if !same(store.Status{Holders: []store.Holder{before}}, store.Status{Holders: []store.Holder{after}}) {
+		e.Errorf("the renewal changed\n%+v to\n%+v", before, after)
+	}
+}
+
+func aRenewalNeverShortens(e *env) {
+	h := e.hold(e.key("renewed"), long)
+	e.unchanged(h.Key, func() {
+		if left, err := e.renew(h.Ref, short); err != nil || left <= 0 {
+			e.Errorf("renewal: %v left, %v", left, err)
+		}
+	})
+}
+
+func aRenewalNeverCreates(e *env) {
+	c := e.claim(e.key("never held"), long)
+	_, err := e.renew(c.Ref, long)
+	e.gone("renewal of what never held", err)
+	e.free(c.Key)
+}
+
+func aRenewalNeverRevives(e *env) {
+	h := e.hold(e.key("expired"), short)
+	e.outlive(h)
+	_, err := e.renew(h.Ref, long)
+	e.gone("renewal of who ran out", err)
+	if status := e.look(h.Key); !status.Free() {
+		e.Errorf("it came back to life: %+v", status)
+	}
+	e.hold(h.Key, long)
+}
+
+func aRenewalNamesTheHolder(e *env) {
+	h := e.hold(e.key("held"), long)
+	elsewhere := e.key("another key")
+	e.unchanged(h.Key, func() {
+		_, err := e.renew(store.Ref{Key: h.Key, ID: rand.Text(), Mode: store.Exclusive}, 2*long)
+		e.gone("renewal of another ID", err)
+		_, err = e.renew(store.Ref{Key: elsewhere, ID: h.ID, Mode: store.Exclusive}, 2*long)
+		e.gone("renewal of another key", err)
+	})
+	e.free(elsewhere)
+}
+
+func aRenewalAfterReleaseIsGone(e *env) {
+	h := e.hold(e.key("released"), long)
+	e.release(h.Ref)
+	_, err := e.renew(h.Ref, long)
+	e.gone("renewal after a release", err)
+	e.free(h.Key)
+
+	next := e.hold(h.Key, long)
+	e.unchanged(h.Key, func() {
+		_, err := e.renew(h.Ref, 2*long)
+		e.gone("renewal after a release, held by another", err)
+	})
+	e.holds(next)
+}
+
+func aBatchIsAnsweredInItsOrder(e *env) {
+	first, broken, last := e.hold(e.key("first"), long), e.hold(e.key("broken"), long), e.hold(e.key("last"), long)
+	released := e.hold(e.key("released"), long)
+	e.release(released.Ref)
+	if err := e.store.Break(e.ctx(), broken.Ref, "why not", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	taken := e.claim(first.Key, long) // the same key as another entry
+
+	answers := e.store.Renew(e.ctx(), []store.Renewal{
+		{Ref: released.Ref, TTL: 2 * long}, {Ref: first.Ref, TTL: 2 * long}, {Ref: taken.Ref, TTL: 2 * long},
+		{Ref: broken.Ref, TTL: 2 * long}, {Ref: last.Ref, TTL: 3 * long},
+	})
+	if len(answers) != 5 {
+		e.Fatalf("5 renewals got %d answers", len(answers))
+	}
+	e.gone("the released one", answers[0].Err)
+	e.gone("another's key", answers[2].Err)
+	e.broken("the broken one", answers[3].Err, "why not")
+	for i, ttl := range map[int]time.Duration{1: 2 * long, 4: 3 * long} {
+		if a := answers[i]; a.Err != nil || a.Left > ttl || a.Left < ttl/2 {
+			e.Errorf("entry %d, for %v: %+v", i, ttl, a)
+		}
+	}
+	for h, least := range map[held]time.Duration{first: long, last: 2 * long} {
+		if left := e.look(h.Key).Left(); left < least {
+			e.Errorf("%q has only %v left", h.Key, left)
+		}
+	}
+}
+
+func aBatchMayBeEmptyOrFull(e *env) {
+	if answers := e.store.Renew(e.ctx(), nil); len(answers) != 0 {
+		e.Errorf("an empty batch got %d answers", len(answers))
+	}
+	const full = 1000
+	batch := make([]store.Renewal, full)
+	mine := map[int]held{0: {}, 499: {}, full - 1: {}}
+	stem := e.key("batch")
+	for i := range batch {
+		c := e.claim(stem+rand.Text(), long)
+		if _, ok := mine[i]; ok {
+			mine[i] = e.granted(c)
+		}
+		batch[i] = store.Renewal{Ref: c.Ref, TTL: 2 * long}
+	}
+	answers := e.store.Renew(e.ctx(), batch)
+	if len(answers) != full {
+		e.Fatalf("%d renewals got %d answers", full, len(answers))
+	}
+	for i, a := range answers {
+		if _, ok := mine[i]; !ok {
+			e.gone("renewal of what never held", a.Err)
+		} else if a.Err != nil || a.Left < long {
+			e.Errorf("entry %d: %+v", i, a)
+		}
+	}
+}

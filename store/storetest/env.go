@@ -1,0 +1,269 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	short = 300 * time.Millisecond // a TTL that a claim waits for
+	long  = time.Minute            // one that no claim sees the end of
+	bound = 10 * time.Second       // of a single call, as the engine sets it
+)
+
+// env is where a claim is shown: a test, a store and the means to use it.
+type env struct {
+	testing.TB
+	mode  Mode
+	store store.Store
+}
+
+func newEnv(t testing.TB, mode Mode, newStore func(testing.TB) store.Store) *env {
+	return &env{TB: t, mode: mode, store: newStore(t)}
+}
+
+// rounds is how often to try what does not fail every time.
+func (e *env) rounds(virtual, real int) int {
+	if e.mode == Virtual {
+		return virtual
+	}
+	return real
+}
+
+// ctx is what the engine gives a store: it has a deadline.
+func (e *env) ctx() context.Context {
+	// Not the test's own context, which is over when clean-up runs.
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	e.Cleanup(cancel)
+	return ctx
+}
+
+// key is unique, because a store may be a collection that others use as well.
+func (e *env) key(shape string) string { return shape + rand.Text() }
+
+func (e *env) claim(key string, ttl time.Duration) store.Claim {
+	return store.Claim{
+		Ref:   store.Ref{Key: key, ID: rand.Text(), Mode: store.Exclusive},
+		Limit: 1, TTL: ttl, Owner: "storetest", Note: "a claim",
+	}
+}
+
+// held is a grant and when it came about, by the caller's clock.
+type held struct {
+	store.Claim
+	grant         store.Grant
+	sent, replied time.Time
+}
+
+// honoured is until when nobody else may be granted the key.
+func (h held) honoured() time.Time { return h.sent.Add(h.grant.Left) }
+
+// inTime reports whether the engine would have taken the grant for one.
+func (h held) inTime() bool { return h.replied.Before(h.honoured()) }
+
+// try makes a claim.
+func (e *env) try(c store.Claim) (held, error) {
+	h := held{Claim: c, sent: time.Now()}
+	grant, err := e.store.Acquire(e.ctx(), c)
+	h.grant, h.replied = grant, time.Now()
+	if err == nil {
+		e.Cleanup(func() { e.store.Release(e.ctx(), c.Ref, 0) })
+	}
+	return h, err
+}
+
+// hold makes a claim that must be granted.
+func (e *env) hold(key string, ttl time.Duration) held {
+	e.Helper()
+	return e.granted(e.claim(key, ttl))
+}
+
+func (e *env) granted(c store.Claim) held {
+	e.Helper()
+	h, err := e.try(c)
+	if err != nil {
+		e.Fatalf("claim of %q, which should be free: %v", c.Key, err)
+	}
+	return h
+}
+
+// refused makes a claim that must be refused because the key is held.
+func (e *env) refused(c store.Claim) *store.HeldError {
+	e.Helper()
+	_, err := e.try(c)
+	refusal, ok := errors.AsType[*store.HeldError](err)
+	if !ok {
+		e.Fatalf("claim of %q, which is held: got %v, want a *HeldError", c.Key, err)
+	}
+	return refusal
+}
+
+func (e *env) release(r store.Ref) {
+	e.Helper()
+	if _, err := e.store.Release(e.ctx(), r, 0); err != nil {
+		e.Fatalf("release of %q: %v", r.Key, err)
+	}
+}
+
+func (e *env) transfer(from store.Ref, to store.Claim) (held, error) {
+	h := held{Claim: to, sent: time.Now()}
+	grant, err := e.store.Transfer(e.ctx(), from, to)
+	h.grant, h.replied = grant, time.Now()
+	if err == nil {
+		e.Cleanup(func() { e.store.Release(e.ctx(), to.Ref, 0) })
+	}
+	return h, err
+}
+
+func (e *env) renew(r store.Ref, ttl time.Duration) (time.Duration, error) {
+	e.Helper()
+	answers := e.store.Renew(e.ctx(), []store.Renewal{{Ref: r, TTL: ttl}})
+	if len(answers) != 1 {
+		e.Fatalf("a batch of one got %d answers", len(answers))
+	}
+	return answers[0].Left, answers[0].Err
+}
+
+func (e *env) look(key string) store.Status {
+	e.Helper()
+	all, err := e.store.Look(e.ctx(), []string{key})
+	if err != nil || len(all) != 1 {
+		e.Fatalf("look at %q: %d answers, %v", key, len(all), err)
+	}
+	return all[0]
+}
+
+// holder is the only holder of key, live or run out.
+func (e *env) holder(key string) store.Holder {
+	e.Helper()
+	return e.only(e.look(key))
+}
+
+func (e *env) only(s store.Status) store.Holder {
+	e.Helper()
+	if len(s.Holders) != 1 {
+		e.Fatalf("want one holder: %+v", s)
+	}
+	return s.Holders[0]
+}
+
+// holds checks that h, and nobody else, holds its key.
+func (e *env) holds(h held) {
+	e.Helper()
+	status := e.look(h.Key)
+	if len(status.Holders) != 1 || status.Holders[0].ID != h.ID || status.Free() {
+		e.Errorf("%q is not held by %s: %+v", h.Key, h.ID, status)
+	}
+}
+
+// free checks that nobody holds key, and that nothing is left of who did.
+func (e *env) free(key string) {
+	e.Helper()
+	if status := e.look(key); len(status.Holders) != 0 || !status.Free() {
+		e.Errorf("%q is not free: %+v", key, status)
+	}
+}
+
+// gone checks that a call found no such holder.
+func (e *env) gone(what string, err error) {
+	e.Helper()
+	if !errors.Is(err, store.ErrGone) {
+		e.Errorf("%s: got %v, want ErrGone", what, err)
+	}
+}
+
+// broken checks that a call found a broken holder.
+func (e *env) broken(what string, err error, reason string) {
+	e.Helper()
+	verdict, ok := errors.AsType[*store.BrokenError](err)
+	if !ok || verdict.Reason != reason {
+		e.Errorf("%s: got %v, want a *BrokenError because %q", what, err, reason)
+	}
+}
+
+// unchanged checks that do leaves key as it is.
+func (e *env) unchanged(key string, do func()) {
+	e.Helper()
+	before := e.look(key)
+	before.Holders = slices.Clone(before.Holders) // do may spoil what it is given
+	do()
+	after := e.look(key)
+	after.Now = before.Now
+	if !same(before, after) {
+		e.Errorf("%q was changed\nfrom %+v\nto   %+v", key, before, after)
+	}
+}
+
+// same compares what a caller can see; times may differ in their location.
+func same(a, b store.Status) bool {
+	for _, s := range []*store.Status{&a, &b} {
+		s.Now = s.Now.Round(0).UTC()
+		holders := make([]store.Holder, len(s.Holders))
+		for i, h := range s.Holders {
+			h.Since, h.ExpireAt = h.Since.Round(0).UTC(), h.ExpireAt.Round(0).UTC()
+			holders[i] = h
+		}
+		s.Holders = holders
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func (e *env) sleepUntil(at time.Time) { time.Sleep(time.Until(at)) }
+
+// outlive waits until h, if nothing renewed it, is surely over.
+func (e *env) outlive(h held) { e.sleepUntil(h.replied.Add(h.TTL + e.mode.slack())) }
+
+// takenUntil claims key again and again and checks that nobody is granted it
+// before promised, and somebody is at free. It says nothing of the time between,
+// so it cannot fail because a machine is slow: a reply that came before promised
+// is of a claim that was judged before.
+func (e *env) takenUntil(key string, promised, free time.Time) {
+	e.Helper()
+	edge := promised.Add(-e.mode.slack())
+	step := max(time.Until(edge)/8, time.Millisecond)
+	for {
+		h, err := e.try(e.claim(key, long))
+		switch {
+		case err == nil:
+			if early := promised.Sub(h.replied); early > 0 {
+				e.Errorf("%q was granted at least %v before it was free", key, early)
+			}
+			return
+		case !errors.Is(err, store.ErrHeld):
+			e.Fatalf("claim of %q: %v", key, err)
+		case !h.sent.Before(free):
+			e.Errorf("%q is still held though free for %v: %v", key, h.sent.Sub(free)+e.mode.slack(), err)
+			return
+		}
+		if next := time.Now().Add(step); next.Before(edge) {
+			e.sleepUntil(next)
+		} else if time.Now().Before(edge) {
+			e.sleepUntil(edge)
+		} else {
+			e.sleepUntil(free)
+		}
+	}
+}
+
+// soon claims key until it is granted, for what may take its time to be free.
+func (e *env) soon(key string, ttl time.Duration) held {
+	e.Helper()
+	give := time.Now().Add(bound)
+	for {
+		h, err := e.try(e.claim(key, ttl))
+		if err == nil {
+			return h
+		}
+		if !errors.Is(err, store.ErrHeld) || time.Now().After(give) {
+			e.Fatalf("claim of %q, which should soon be free: %v", key, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

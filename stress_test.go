@@ -1,0 +1,342 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+var (
+	stressSeeds = flag.Int("stress.seeds", 300, "seeds of the randomised test")
+	stressFirst = flag.Uint64("stress.first", 1, "first of them")
+)
+
+const (
+	stressTTL    = 2 * time.Second
+	stressMargin = stressTTL / 10
+)
+
+// A referee sees every grant in the moment the store makes it, and every lease
+// that a worker was given.
+type referee struct {
+	t    *testing.T
+	seed uint64
+
+	mu      sync.Mutex
+	granted map[string]store.Claim // the last of each key
+	tokens  map[string]int64
+	seen    map[string][]*watched // leases of each key
+}
+
+type watched struct {
+	*mongolock.Lease
+	mu       sync.Mutex
+	ended    time.Time
+	released bool
+}
+
+func (r *referee) errorf(format string, args ...any) {
+	r.t.Errorf("seed %d: %s", r.seed, fmt.Sprintf(format, args...))
+}
+
+// grant checks that nobody else trusts a lease of the key at this moment, and
+// that those who lost one knew a margin ago.
+func (r *referee) grant(c store.Claim, g store.Grant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.Token <= r.tokens[c.Key] {
+		r.errorf("token %d of %q after %d", g.Token, c.Key, r.tokens[c.Key])
+	}
+	r.tokens[c.Key], r.granted[c.Key] = g.Token, c
+	for _, l := range r.seen[c.Key] {
+		if l.ID() == c.ID {
+			continue
+		}
+		err := l.Err()
+		l.mu.Lock()
+		ended, released := l.ended, l.released
+		l.mu.Unlock()
+		switch {
+		case err == nil:
+			r.errorf("%q granted while a lease of it is live", c.Key)
+		case released || errors.Is(err, mongolock.ErrDetached):
+		case ended.IsZero() || time.Since(ended) < stressMargin:
+			r.errorf("%q granted %v after its holder was told (%v), want %v", c.Key, time.Since(ended), err, stressMargin)
+		}
+	}
+	r.seen[c.Key] = nil
+}
+
+// watch takes note of a lease that a worker was given.
+func (r *referee) watch(l *mongolock.Lease) *watched {
+	w := &watched{Lease: l}
+	r.mu.Lock()
+	if last := r.granted[l.Key()]; last.ID != l.ID() && l.Err() == nil {
+		r.errorf("a live lease of %q, which was granted to somebody else since", l.Key())
+	}
+	r.seen[l.Key()] = append(r.seen[l.Key()], w)
+	r.mu.Unlock()
+	go func() {
+		<-l.Done()
+		w.mu.Lock()
+		w.ended = time.Now()
+		w.mu.Unlock()
+	}()
+	return w
+}
+
+func (w *watched) release() error {
+	w.mu.Lock()
+	w.released = true
+	w.mu.Unlock()
+	return w.Release()
+}
+
+// A moody store delays, loses, fails and applies late, as its dice fall. It is
+// one client's way to the store.
+type moody struct {
+	*bent
+	mu   sync.Mutex // protects dice
+	dice *rand.Rand
+}
+
+func (m *moody) roll(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dice.IntN(n)
+}
+
+func (m *moody) some(most time.Duration) time.Duration {
+	return time.Duration(m.roll(int(most)))
+}
+
+// pass lets do answer, or not, as the mood is.
+func pass[T any](ctx context.Context, m *moody, do func() T) (answer T, fault error) {
+	wait := func(most time.Duration) error {
+		select {
+		case <-time.After(m.some(most)):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	link := 30 * time.Millisecond
+	switch mood := m.roll(100); {
+	case mood < 40:
+		return do(), nil
+	case mood < 75:
+		if mood >= 65 {
+			link = stressTTL
+		}
+		if err := wait(link); err != nil {
+			return answer, errors.Join(err, store.ErrNotApplied)
+		}
+		answer = do()
+		return answer, wait(link)
+	case mood < 82: // the reply is lost
+		_ = do()
+		return answer, errNet
+	case mood < 86: // or never comes
+		_ = do()
+		return answer, untilDone(ctx)
+	case mood < 90: // the request is lost
+		return answer, errNet
+	case mood < 95: // and known to be
+		return answer, errors.Join(errNet, store.ErrNotApplied)
+	}
+	late := m.some(3 * stressTTL) // applied after everybody gave up
+	go func() { time.Sleep(late); _ = do() }()
+	return answer, errNet
+}
+
+type answered[T any] struct {
+	value T
+	err   error
+}
+
+func answerOf[T any](value T, err error) answered[T] { return answered[T]{value, err} }
+
+// moodily is pass for what may fail by itself.
+func moodily[T any](ctx context.Context, m *moody, do func() (T, error)) (none T, err error) {
+	a, fault := pass(ctx, m, func() answered[T] { return answerOf(do()) })
+	if fault != nil {
+		return none, fault
+	}
+	return a.value, a.err
+}
+
+func newMoody(mem *memstore.Store, r *referee, seed uint64) *moody {
+	m := &moody{bent: bend(mem), dice: rand.New(rand.NewPCG(seed, 7))}
+	claim := func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+		return moodily(ctx, m, func() (store.Grant, error) {
+			g, err := do()
+			if err == nil {
+				r.grant(c, g)
+			}
+			return g, err
+		})
+	}
+	m.bend(func(h *hooks) {
+		h.acquire, h.transfer = claim, claim
+		h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+			answers, fault := pass(ctx, m, do)
+			if fault != nil {
+				return allFail(batch, fault)
+			}
+			return answers
+		}
+		h.release = func(ctx context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+			return moodily(ctx, m, do)
+		}
+		h.undo = h.release
+		h.look = func(ctx context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
+			return moodily(ctx, m, do)
+		}
+	})
+	return m
+}
+
+// A worker takes, holds, gives back and walks away, as its dice fall.
+type worker struct {
+	r       *referee
+	dice    *rand.Rand
+	clients []*mongolock.Client
+	tickets chan string
+}
+
+func (w *worker) some(most time.Duration) time.Duration {
+	return time.Duration(w.dice.Int64N(int64(most)))
+}
+
+func (w *worker) work(t *testing.T, steps int) {
+	for range steps {
+		c := w.clients[w.dice.IntN(len(w.clients))]
+		ctx, cancel := context.WithTimeout(t.Context(), w.some(3*stressTTL))
+		l, err := w.take(ctx, c, fmt.Sprint("key-", w.dice.IntN(3)))
+		switch {
+		case (l == nil) == (err == nil):
+			w.r.errorf("a call came to %v and %v", l, err)
+		case err == nil:
+			w.hold(t, w.r.watch(l))
+		}
+		cancel()
+		time.Sleep(w.some(100 * time.Millisecond))
+	}
+}
+
+func (w *worker) take(ctx context.Context, c *mongolock.Client, key string) (*mongolock.Lease, error) {
+	switch w.dice.IntN(8) {
+	case 0:
+		return c.TryAcquire(ctx, key)
+	case 1:
+		return c.Acquire(ctx, key, mongolock.MaxWait(w.some(stressTTL)+1))
+	case 2:
+		return c.Acquire(ctx, key, mongolock.NoRenewal())
+	case 3:
+		return c.Acquire(ctx, key, mongolock.MaxHold(w.some(stressTTL)+1))
+	case 4:
+		select {
+		case ticket := <-w.tickets:
+			return c.Resume(ctx, ticket)
+		default:
+		}
+	}
+	return c.Acquire(ctx, key)
+}
+
+func (w *worker) hold(t *testing.T, l *watched) {
+	most := 30 * time.Millisecond
+	if w.dice.IntN(4) == 0 {
+		most = 2 * stressTTL
+	}
+	select {
+	case <-time.After(w.some(most)):
+	case <-l.Done():
+		time.Sleep(w.some(2 * stressMargin)) // it takes a while to stop
+	}
+	switch w.dice.IntN(10) {
+	case 0:
+		if ticket, err := l.Detach(t.Context()); err == nil {
+			select {
+			case w.tickets <- ticket:
+			default:
+			}
+			return
+		}
+	case 1:
+		_ = l.Renew(t.Context())
+	case 2:
+		go l.release()
+	}
+	for range 1 + w.dice.IntN(2) {
+		_ = l.release()
+	}
+}
+
+func TestNoSequenceOfFaultsBreaksThePromise(t *testing.T) {
+	for i := range *stressSeeds {
+		seed := *stressFirst + uint64(i)
+		synctest.Test(t, func(t *testing.T) { stress(t, seed) })
+		if t.Failed() {
+			t.Fatalf("seed %d (again: -stress.seeds 1 -stress.first %d)", seed, seed)
+		}
+	}
+}
+
+func stress(t *testing.T, seed uint64) {
+	r := &referee{
+		t: t, seed: seed,
+		granted: make(map[string]store.Claim), tokens: make(map[string]int64), seen: make(map[string][]*watched),
+	}
+	shift := time.Duration(seed%3) * time.Hour
+	mem := memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(shift) }))
+	var clients []*mongolock.Client
+	for i := range uint64(4) {
+		opts := []mongolock.ClientOption{mongolock.TTL(stressTTL)}
+		if (seed+i)%2 == 0 {
+			opts = append(opts, mongolock.WithoutFeed())
+		}
+		var s store.Store = newMoody(mem, r, seed*10+i)
+		if i == 3 {
+			s = prompt{s.(*moody).bent}
+		}
+		clients = append(clients, newClient(t, s, opts...))
+	}
+	tickets := make(chan string, 10)
+	var wg sync.WaitGroup
+	for i := range uint64(8) {
+		w := &worker{r: r, dice: rand.New(rand.NewPCG(seed, 100+i)), clients: clients, tickets: tickets}
+		wg.Go(func() { w.work(t, 12) })
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Minute):
+		r.errorf("workers are stuck")
+		return
+	}
+	time.Sleep(4*stressTTL + 10*time.Second) // what is applied late, and a TTL
+	for _, key := range []string{"key-0", "key-1", "key-2"} {
+		if !isFree(t, mem, key) {
+			r.errorf("%q is held by nobody", key)
+		}
+	}
+	start := time.Now()
+	for _, c := range clients {
+		_ = c.Close()
+	}
+	if took := time.Since(start); took > 4*(stressMargin+5*time.Second) {
+		r.errorf("closing took %v", took)
+	}
+}
