@@ -66,7 +66,7 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	call := c.within(ctx, releaseBound)
 	defer call.end()
 	if err := c.store.Break(call, r, reason, now); err != nil {
-		return failed("break", r.Key, err)
+		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: it may be said again
 	}
 	return nil
 }

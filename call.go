@@ -2,7 +2,7 @@ package mongolock
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,18 +11,20 @@ import (
 // leave a claim of unknown outcome behind. Its timer is made only when a store
 // asks for Done, which one in memory never does.
 type bounded struct {
+	client   *Client // its base is over when it is torn down
 	values   context.Context
-	base     context.Context // the client's, over when it is torn down
 	deadline time.Time
-	prompt   bool // the store answers at once: the deadline cannot come between
+	timed    atomic.Pointer[timed] // once somebody asked for Done
+}
 
-	mu     sync.Mutex // protects inner and cancel
-	inner  context.Context
+// A timed context is one under the client's base, with a timer.
+type timed struct {
+	context.Context
 	cancel context.CancelFunc
 }
 
 func (c *Client) bound(values context.Context, deadline time.Time) *bounded {
-	return &bounded{values: values, base: c.base, deadline: deadline, prompt: c.prompt}
+	return &bounded{client: c, values: values, deadline: deadline}
 }
 
 // within is a bound of d from now.
@@ -31,20 +33,20 @@ func (c *Client) within(values context.Context, d time.Duration) *bounded {
 }
 
 func (b *bounded) armed() context.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.inner == nil {
-		b.inner, b.cancel = context.WithDeadline(b.base, b.deadline)
+	if t := b.timed.Load(); t != nil {
+		return t
 	}
-	return b.inner
+	ctx, cancel := context.WithDeadline(b.client.base, b.deadline)
+	if !b.timed.CompareAndSwap(nil, &timed{ctx, cancel}) {
+		cancel() // somebody else was quicker
+	}
+	return b.timed.Load()
 }
 
 // end frees the timer; the call is over.
 func (b *bounded) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cancel != nil {
-		b.cancel()
+	if t := b.timed.Load(); t != nil {
+		t.cancel()
 	}
 }
 
@@ -53,15 +55,13 @@ func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
 func (b *bounded) Done() <-chan struct{} { return b.armed().Done() }
 
 func (b *bounded) Err() error {
-	b.mu.Lock()
-	inner := b.inner
-	b.mu.Unlock()
-	switch {
-	case inner != nil:
-		return inner.Err()
-	case b.base.Err() != nil:
-		return b.base.Err()
-	case !b.prompt && !time.Now().Before(b.deadline):
+	if t := b.timed.Load(); t != nil {
+		return t.Err()
+	}
+	if err := b.client.base.Err(); err != nil {
+		return err
+	}
+	if !b.client.prompt && !time.Now().Before(b.deadline) { // one that answers at once is not asked in between
 		return context.DeadlineExceeded
 	}
 	return nil

@@ -19,7 +19,7 @@ type Lease struct {
 	client  *Client
 	key     string
 	ref     store.Ref
-	terms   terms
+	terms   *terms
 	margin  time.Duration
 	token   int64
 	since   time.Time       // by the store's clock, for display
@@ -38,9 +38,9 @@ type Lease struct {
 	endless  *leaseContext // for all parents without an end
 	revoked  error         // why contexts made from now on begin cancelled
 	wanted   bool          // the record carried somebody's word at the grant
+	failing  bool          // the last renewal failed
 	streak   streak
 	renewing chan struct{}
-	failing  bool // the last renewal failed
 	release  release
 
 	prev, next *Lease // in the client's list; protected by Client.mu
@@ -93,11 +93,11 @@ func (l *Lease) start() error {
 		l.giveBackInBackground()
 		return &unwanted{ErrClosed}
 	}
-	l.mu.Lock()
 	if l.terms.noRenewal || !l.maxEnd.IsZero() {
+		l.mu.Lock()
 		l.watchDeadline(left)
+		l.mu.Unlock()
 	} // else the first renewal does, which comes before the deadline
-	l.mu.Unlock()
 	if !l.terms.noRenewal {
 		c.keeper.add(l, l.slot.due)
 	}
@@ -273,7 +273,8 @@ func (l *Lease) end(cause error) bool {
 		return false
 	}
 	l.err = cause
-	if errors.Is(cause, ErrLost) {
+	lost := errors.Is(cause, ErrLost)
+	if lost {
 		l.release.notBefore = time.Now().Add(l.timeToStop()) // Close looks at it from now on
 	}
 	if l.timer != nil {
@@ -291,7 +292,7 @@ func (l *Lease) end(cause error) bool {
 	if l.endHold != nil {
 		l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
 	}
-	if errors.Is(cause, ErrLost) {
+	if lost {
 		l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
 		l.afterLoss(cause)
 	}

@@ -36,7 +36,8 @@ type Option interface {
 	ClientOption
 }
 
-// terms are what one acquisition asks for.
+// terms are what one acquisition asks for. Once made they do not change: what asks
+// for nothing of its own shares the client's.
 type terms struct {
 	ttl       time.Duration
 	maxHold   time.Duration // 0: none
@@ -196,18 +197,17 @@ func newConfig(opts []ClientOption) (config, error) {
 }
 
 // ask is the terms of one acquisition: the client's, changed by its options.
-func (c *config) ask(key string, opts []AcquireOption) (terms, error) {
-	t := c.terms
+func (c *config) ask(key string, opts []AcquireOption) (*terms, error) {
 	if err := checkText("key", key, 1, maxKey); err != nil {
-		return t, err
+		return nil, err
 	}
 	if len(opts) == 0 {
-		return t, nil
+		return &c.terms, nil
 	}
-	return c.apply(t, opts)
+	return c.apply(c.terms, opts)
 }
 
-func (c *config) apply(t terms, opts []AcquireOption) (terms, error) {
+func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
@@ -217,7 +217,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (terms, error) {
 		errs = append(errs, o.applyAcquire(&t))
 	}
 	errs = append(errs, c.checkMargin(t.ttl))
-	return t, errors.Join(errs...)
+	return &t, errors.Join(errs...)
 }
 
 func (c *config) checkMargin(ttl time.Duration) error {

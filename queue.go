@@ -38,7 +38,7 @@ type queue struct {
 type waiter struct {
 	ctx      context.Context
 	key      string
-	terms    terms
+	terms    *terms
 	patience time.Time // MaxWait after the call; zero: none
 
 	queue      *queue
@@ -64,15 +64,14 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	if w.terms.maxWait > 0 {
 		w.patience = time.Now().Add(w.terms.maxWait)
 	}
-	c.join(w)
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
 			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
-	for {
-		switch m := c.next(w); {
+	for m := c.join(w); ; m = c.next(w) {
+		switch {
 		case m.lease != nil:
 			return m.lease, nil
 		case m.ask:
@@ -90,7 +89,8 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	}
 }
 
-func (c *Client) join(w *waiter) {
+// join puts w at the end of its queue, and tells what to do there.
+func (c *Client) join(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queueOf(w.key)
@@ -98,10 +98,11 @@ func (c *Client) join(w *waiter) {
 	w.queue = q
 	if q.head == nil {
 		q.head, q.tail, q.woken = w, w, true
-		return
+	} else {
+		w.prev, q.tail.next, q.tail = q.tail, w, w
+		w.refused = true // behind others of this process
 	}
-	w.prev, q.tail.next, q.tail = q.tail, w, w
-	w.refused = true // behind others of this process
+	return c.decide(w)
 }
 
 // queueOf is the key's queue, a new one if need be. With c.mu held.
@@ -126,10 +127,15 @@ func (c *Client) tidy(q *queue) {
 	}
 }
 
-// next decides what w does.
+// next tells what w is to do now.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.decide(w)
+}
+
+// decide is next, with c.mu held.
+func (c *Client) decide(w *waiter) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:
@@ -165,6 +171,9 @@ func (w *waiter) sleepUntil(t time.Time) move {
 func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
 	lease, err := c.send(w, want, seenHeld)
+	if lease != nil {
+		return lease, nil // and w leaves
+	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +181,6 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 	q := w.queue
 	var held *store.HeldError
 	switch {
-	case lease != nil:
-		return lease, nil
 	case errors.As(err, &held):
 		q.faults = nil
 		w.refused, w.fault = true, nil
@@ -342,7 +349,7 @@ func (w *waiter) poke() {
 // deliver gives a lease to the waiter that it was claimed for.
 func (c *Client) deliver(w *waiter, lease *Lease) {
 	c.mu.Lock()
-	if gone := w.gone; !gone {
+	if !w.gone && !w.asking {
 		w.lease = lease
 		w.poke()
 		c.mu.Unlock()

@@ -18,14 +18,14 @@ const (
 
 // A release is how far giving a lease back has come. Protected by the lease's mu.
 type release struct {
-	trying    bool          // an attempt is under way
-	flight    chan struct{} // closed when it is over; made by whoever waits for it
-	settled   bool          // nothing of the lease is left in the store, or ever will be
-	err       error         // once settled the answer of Release; before, of the last attempt
-	tried     bool          // an earlier attempt may have been applied
+	trying    bool // an attempt is under way
+	tried     bool // an earlier attempt may have been applied
 	retrying  bool
-	notBefore time.Time   // the holder is given until then to stop
-	timer     *time.Timer // gives a lost lease back
+	settled   bool          // nothing of the lease is left in the store, or ever will be
+	flight    chan struct{} // closed when the attempt is over; made by whoever waits for it
+	err       error         // once settled the answer of Release; before, of the last attempt
+	notBefore time.Time     // the holder is given until then to stop
+	timer     *time.Timer   // gives a lost lease back
 }
 
 // Release ends the lease and frees the key, for which it takes at most 5 s.
@@ -55,7 +55,7 @@ func (l *Lease) giveBack() error {
 	case r.settled:
 		defer l.mu.Unlock()
 		return r.err
-	case errors.Is(l.err, ErrDetached):
+	case l.err == ErrDetached: //nolint:errorlint // the very cause
 		l.mu.Unlock()
 		return ErrDetached
 	case r.trying:

@@ -64,8 +64,8 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	if err != nil {
 		return nil, err
 	}
-	t := c.terms
-	t.ttl, t.note, t.minHold = ticket.TTL, ticket.Note, 0
+	base := c.terms
+	base.ttl, base.note, base.minHold = ticket.TTL, ticket.Note, 0
 	each := make([]AcquireOption, len(opts))
 	for i, o := range opts {
 		if o == nil {
@@ -73,7 +73,8 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 		}
 		each[i] = o
 	}
-	if t, err = c.apply(t, each); err != nil {
+	t, err := c.apply(base, each)
+	if err != nil {
 		return nil, err
 	}
 	if err := c.ready(ctx, "resume", ticket.Key); err != nil {

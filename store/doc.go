@@ -43,7 +43,7 @@
 // # What the engine promises a store
 //
 // IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024
-// bytes. Every context but Watch's has a deadline, is never the caller's own
+// bytes. Every context but Watch's and List's has a deadline, is never the caller's own
 // where something is written, and carries the caller's values (a store strips
 // sessions from it itself). A batch has at most 1,000 entries and names no ID
 // twice; of one holder at most one renewal is under way. A grant that arrives

@@ -27,6 +27,7 @@ type Store struct {
 
 	mu      sync.Mutex // protects what follows; makes each call one step
 	records map[string]*record
+	spare   *record // of a key that was released, to use again
 	undone  undone
 
 	// token is drawn from one counter for all keys: a counter in the record would
@@ -75,7 +76,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	now := s.clock()
 	switch {
 	case rec == nil:
-		rec = new(record)
+		rec = s.blank()
 		s.records[c.Key] = rec
 	case rec.foreign:
 		return store.Grant{}, rec.foreignError(c.Key)
@@ -115,13 +116,16 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	if err != nil {
 		return false, err
 	}
-	now := s.clock()
-	wanted = rec.wanted(now)
-	if until := rec.since.Add(keep); keep > 0 && until.After(now) {
-		rec.released, rec.expireAt = true, until
-		return wanted, nil
+	if keep > 0 || !rec.wantedUntil.IsZero() { // else the time does not matter
+		now := s.clock()
+		wanted = rec.wanted(now)
+		if until := rec.since.Add(keep); keep > 0 && until.After(now) {
+			rec.released, rec.expireAt = true, until
+			return wanted, nil
+		}
 	}
 	delete(s.records, r.Key)
+	s.spare = rec
 	return wanted, nil
 }
 
@@ -182,6 +186,18 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		delete(s.records, r.Key)
 	}
 	return nil
+}
+
+// blank is an empty record. None leaves this package, so one is used again and
+// again where keys come and go.
+func (s *Store) blank() *record {
+	rec := s.spare
+	if rec == nil {
+		return new(record)
+	}
+	s.spare = nil
+	*rec = record{}
+	return rec
 }
 
 // grant makes c the holder of rec, in place of whoever was there.
