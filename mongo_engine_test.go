@@ -631,7 +631,7 @@ func (r *mongoRoom) contend(clients []*Client, n int, section time.Duration) (se
 
 func TestMongoAHundredContendersAreAllServedOneAtATime(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t)
+	r := newMongoRoom(t, "atomic")
 	clients := []*Client{r.client(), r.client(), r.client(), r.client()}
 	if served, met := r.contend(clients, 100, 10*time.Millisecond); served != 100 || met != 0 {
 		t.Errorf("%d served, %d met another inside", served, met)
@@ -676,7 +676,7 @@ func (r *mongoRoom) clients(n int, opts ...ClientOption) (all []*Client) {
 
 func TestMongoOfManySimultaneousTriesOneWins(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t)
+	r := newMongoRoom(t, "atomic")
 	clients := r.clients(20)
 	for round := range 5 {
 		fresh, late, odd := fmt.Sprint("new ", round), fmt.Sprint("expired ", round), fmt.Sprint("swapped ", round)
@@ -716,7 +716,7 @@ func TestMongoControlWithoutTheRevisionSeveralTriesWin(t *testing.T) {
 
 func TestMongoAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t)
+	r := newMongoRoom(t, "atomic")
 	greedy, modest := r.client(), r.client()
 	ctx, stop := context.WithCancel(r.ctx())
 	var wg sync.WaitGroup
@@ -777,7 +777,7 @@ func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 
 func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t)
+	r := newMongoRoom(t, "atomic")
 	clients := r.clients(3, TTL(5*time.Second))
 	var last int64
 	take := func(l *Lease) {

@@ -393,7 +393,7 @@ func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t)
-			l := r.acquire(r.client(TTL(3*time.Second)), "k")
+			l := r.acquire(r.client(TTL(6*time.Second)), "k")
 			ticket, err := l.Detach(r.ctx())
 			if err != nil {
 				t.Fatal(err)
@@ -409,7 +409,7 @@ func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
 				}
 				return
 			}
-			r.until(time.Now().Add(time.Second), "resumed", func() bool {
+			r.until(time.Now().Add(3*time.Second), "resumed", func() bool {
 				again, err = other.Resume(r.ctx(), ticket)
 				return err == nil
 			})
