@@ -46,8 +46,12 @@ $(DEVMONGO): # the first time it builds the embedded server too: some two minute
 	go build -C devmongo -tags ferretdb_no_postgresql -o ../$(DEVMONGO) ./cmd/devmongo
 
 .PHONY: test-nested
-test-nested: ## the tests of the modules below this one
-	@$(call in-modules,$(NESTED),$(TEST) -tags ferretdb_no_postgresql ./...)
+test-nested: ## the tests of the modules below this one; no race detector: it would build the embedded server again
+	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
+
+.PHONY: test-embedded
+test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
+	$(DEVMONGO) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch

@@ -441,7 +441,7 @@ func everything(t *testing.T, coll *mongo.Collection, log *logbook) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	client := locksIn(t, coll, mongolock.TTL(600*time.Millisecond), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
+	client := locksIn(t, coll, mongolock.TTL(1500*time.Millisecond), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 	rival := locksIn(t, coll, mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 
 	one := take(t, client, "one")
@@ -449,11 +449,11 @@ func everything(t *testing.T, coll *mongo.Collection, log *logbook) {
 	if _, err := rival.TryAcquire(ctx, "one"); !errors.Is(err, mongolock.ErrHeld) {
 		t.Errorf("a try: %v", err)
 	}
-	if _, err := rival.Acquire(ctx, "one", mongolock.MaxWait(100*time.Millisecond)); !errors.Is(err, mongolock.ErrHeld) {
+	if _, err := rival.Acquire(ctx, "one", mongolock.MaxWait(time.Second)); !errors.Is(err, mongolock.ErrHeld) {
 		t.Errorf("a wait: %v", err)
 	}
 	must("a renewal", one.Renew(ctx))
-	time.Sleep(time.Second) // both renewed meanwhile, in bulk
+	time.Sleep(2 * time.Second) // both renewed meanwhile, in bulk
 	must("a bulk of renewals", errors.Join(one.Err(), two.Err()))
 
 	handed := make(chan error, 1)
@@ -612,7 +612,7 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	client, coll := newLocks(t)
 	page := operationsPage(t)
 	lease := take(t, client, "k", mongolock.MinHold(5*time.Second))
-	if _, err := locksIn(t, coll).Acquire(soon(t, 5*time.Second), "k", mongolock.MaxWait(50*time.Millisecond)); !errors.Is(err, mongolock.ErrHeld) {
+	if _, err := locksIn(t, coll).Acquire(soon(t, 5*time.Second), "k", mongolock.MaxWait(time.Second)); !errors.Is(err, mongolock.ErrHeld) {
 		t.Fatal(err) // and it left word
 	}
 	if _, err := client.Break(soon(t, 5*time.Second), "k", "why", -1); err != nil {
@@ -698,7 +698,7 @@ func TestTheClientsOwnTimeoutBoundsNoLock(t *testing.T) {
 // The advice about the pool: an application that keeps all of its connections busy
 // loses its leases, unless they have some of their own.
 func TestALeaseIsLostBehindAPoolThatIsUsedUp(t *testing.T) {
-	mongolock.MongoNeeds(t, "capped")
+	mongolock.MongoNeeds(t, "capped", "atomic") // FerretDB's tailable cursors now and then leave its database locked
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
 	busy := mongolock.MongoConnect(t, func(o *options.ClientOptions) { o.SetMaxPoolSize(1) })
 	in := func(c *mongo.Client) *mongo.Collection {
@@ -712,20 +712,20 @@ func TestALeaseIsLostBehindAPoolThatIsUsedUp(t *testing.T) {
 	if _, err := slow.InsertOne(t.Context(), bson.D{}); err != nil {
 		t.Fatal(err)
 	}
-	cursor, err := slow.Find(t.Context(), bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(2*time.Second))
+	cursor, err := slow.Find(t.Context(), bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(4*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cursor.TryNext(t.Context()) // the one that is there
 
-	shared := take(t, locksIn(t, in(busy)), "shared", mongolock.TTL(600*time.Millisecond))
-	own := take(t, locksIn(t, in(mongolock.MongoConnect(t))), "own", mongolock.TTL(600*time.Millisecond))
+	shared := take(t, locksIn(t, in(busy)), "shared", mongolock.TTL(1500*time.Millisecond))
+	own := take(t, locksIn(t, in(mongolock.MongoConnect(t))), "own", mongolock.TTL(1500*time.Millisecond))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		cursor.TryNext(t.Context()) // the server waits, and the connection with it
 	}()
-	if err := ended(t, shared, 2*time.Second); !errors.Is(err, mongolock.ErrLost) {
+	if err := ended(t, shared, 4*time.Second); !errors.Is(err, mongolock.ErrLost) {
 		t.Errorf("behind the application: %v", err)
 	}
 	<-done
