@@ -94,6 +94,7 @@ func mongoColl(t testing.TB, client *mongo.Client) *mongo.Collection {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = coll.Drop(ctx)
+		_ = client.Database("mongolock_test").Collection(coll.Name() + mongoFeedSuffix).Drop(ctx)
 	})
 	return coll
 }
