@@ -68,7 +68,11 @@ cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
 	@go tool cover -func=coverage.out | tail -n 1
 
 .PHONY: bench
-bench: $(DEVMONGO) ## the benchmarks
+bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)
+	cd bench && go run -tags ferretdb_no_postgresql . -write
+
+.PHONY: bench-go
+bench-go: $(DEVMONGO) ## the benchmarks among the tests
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+)
+
+// byHand is what one would write with the driver alone, under the write concerns
+// that the library uses.
+type byHand struct{ durable, soft *mongo.Collection }
+
+func handOn(coll *mongo.Collection) byHand {
+	journaled := true
+	under := func(w *writeconcern.WriteConcern) *mongo.Collection {
+		return coll.Clone(options.Collection().SetWriteConcern(w))
+	}
+	return byHand{
+		durable: under(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
+		soft:    under(writeconcern.W1()),
+	}
+}
+
+const handTTL = time.Hour
+
+// pair sends the same two commands as a lease of a free key.
+func (h byHand) pair(ctx context.Context, key string) error {
+	id, now := rand.Text(), time.Now()
+	err := h.durable.FindOneAndUpdate(ctx,
+		bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}}}},
+		handDocument(id, now),
+		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
+	if err != nil {
+		return err
+	}
+	return h.soft.FindOneAndDelete(ctx, bson.D{
+		{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
+		{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}},
+	}).Err()
+}
+
+func handDocument(id string, now time.Time) bson.D {
+	until := now.Add(handTTL)
+	return bson.D{
+		{Key: "$set", Value: bson.D{
+			{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
+				{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
+			}}}},
+			{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()},
+		}},
+		{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
+	}
+}
+
+// barest is the least that anybody could write and call a lock.
+func (h byHand) barest(ctx context.Context, key string) error {
+	err := h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: 1}}}}, options.FindOneAndUpdate().SetUpsert(true)).Err()
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return err
+	}
+	_, err = h.soft.DeleteOne(ctx, bson.D{{Key: "_id", Value: key}})
+	return err
+}
+
+// ping is a trip that writes nothing.
+func (h byHand) ping(ctx context.Context) error {
+	return h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+}
+
+// touch is one findOneAndUpdate of a document that is there.
+func (h byHand) touch(ctx context.Context, key string, n int) error {
+	return h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err()
+}
+
+// A handBulk is documents that byHand holds, and renews as a lease's keeper does.
+type handBulk struct {
+	byHand
+	keys, ids []string
+}
+
+func (h byHand) hold(ctx context.Context, n int) (*handBulk, error) {
+	b := &handBulk{byHand: h}
+	docs := make([]any, n)
+	for i := range docs {
+		key, id, now := fmt.Sprint("hand-", i), rand.Text(), time.Now()
+		until := now.Add(handTTL)
+		docs[i] = bson.D{
+			{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
+				{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
+			}}}},
+			{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: now},
+		}
+		b.keys, b.ids = append(b.keys, key), append(b.ids, id)
+	}
+	_, err := h.durable.InsertMany(ctx, docs)
+	return b, err
+}
+
+// renew gives the first n of them a new end, in one bulk.
+func (b *handBulk) renew(ctx context.Context, n int) error {
+	models := make([]mongo.WriteModel, n)
+	now := time.Now()
+	until := now.Add(handTTL)
+	for i, key := range b.keys[:n] {
+		holder := "holders." + b.ids[i]
+		models[i] = mongo.NewUpdateOneModel().
+			SetFilter(bson.D{
+				{Key: "_id", Value: key}, {Key: "mongolock", Value: 1},
+				{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}},
+				{Key: holder + ".broken", Value: bson.D{{Key: "$exists", Value: false}}},
+				{Key: holder + ".released", Value: bson.D{{Key: "$exists", Value: false}}},
+			}).
+			SetUpdate(bson.D{
+				{Key: "$max", Value: bson.D{{Key: holder + ".expireAt", Value: until}, {Key: "expireAt", Value: until}}},
+				{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
+			})
+	}
+	result, err := b.durable.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err == nil && result.MatchedCount != int64(len(models)) {
+		err = fmt.Errorf("the bulk by hand renewed %d of %d", result.MatchedCount, len(models))
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mongolock/mongolock"
+)
+
+const (
+	handOverTurns = 50
+	pollPause     = 100 * time.Millisecond
+)
+
+// handOver measures how long a key that is released in one process takes to be
+// granted in another: by a waiting Acquire, and by a loop that asks every 100 ms.
+func handOver(ctx context.Context, l *lab) (figures []figure, err error) {
+	client, _, err := l.locks("handover")
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close() //nolint:errcheck // what is left runs out
+	other, err := startChild(ctx, "waiter", l.uri)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if ended := other.end(); err == nil {
+			err = ended
+		}
+	}()
+	var free, waited, polled []float64
+	for i := range 3 + handOverTurns {
+		for range 3 {
+			start := time.Now()
+			if err := pair(ctx, client, "free"); err != nil {
+				return nil, err
+			}
+			free = append(free, time.Since(start).Seconds())
+			took, err := handOverOnce(ctx, client, other, "wait")
+			if err != nil {
+				return nil, err
+			}
+			waited = append(waited, took.Seconds())
+		}
+		took, err := handOverOnce(ctx, client, other, "poll")
+		if err != nil {
+			return nil, err
+		}
+		polled = append(polled, took.Seconds())
+		if i == 2 { // that was to get warm
+			free, waited, polled = nil, nil, nil
+		}
+	}
+	return []figure{
+		{"hand-over between processes", median(waited) / median(free), "%.2f ×", 4, atMost, "a free pair"},
+		{"hand-over between processes", median(polled) / median(waited), "%.1f × faster", 6, atLeast, "asking every 100 ms"},
+	}, nil
+}
+
+func handOverOnce(ctx context.Context, client *mongolock.Client, other *child, how string) (time.Duration, error) {
+	lease, err := client.TryAcquire(ctx, how)
+	if err != nil {
+		return 0, err
+	}
+	if err := other.say(how); err != nil {
+		return 0, err
+	}
+	if err := other.expect("asking"); err != nil {
+		return 0, err
+	}
+	pause := 20 * time.Millisecond
+	if how == "poll" {
+		pause += pollPause // asked at least once, and is anywhere between two
+	} else if err := untilWanted(ctx, client, how); err != nil {
+		return 0, err
+	}
+	<-time.After(pause + rand.N(pollPause))
+	released := time.Now()
+	if err := lease.Release(); err != nil {
+		return 0, err
+	}
+	var granted int64
+	if err := other.expect("granted", &granted); err != nil {
+		return 0, err
+	}
+	return time.Unix(0, granted).Sub(released), other.expect("free")
+}
+
+// untilWanted returns when somebody has left word that it waits.
+func untilWanted(ctx context.Context, client *mongolock.Client, key string) error {
+	for {
+		status, err := client.Inspect(ctx, key)
+		if err != nil || status.Wanted {
+			return err
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// runWaiter is the other process. Both read the same machine's clock.
+func runWaiter(ctx context.Context, uri string, hear *bufio.Scanner) error {
+	driver, err := connect(uri, nil)
+	if err != nil {
+		return err
+	}
+	defer driver.Disconnect(context.Background())
+	client, err := mongolock.New(locksOf(driver, "handover"), quiet)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // nothing is held any more
+	for hear.Scan() {
+		how := hear.Text()
+		say("asking")
+		lease, err := ask(ctx, client, how)
+		if err != nil {
+			return err
+		}
+		say("granted", time.Now().UnixNano())
+		if err := lease.Release(); err != nil {
+			return err
+		}
+		say("free")
+	}
+	return nil
+}
+
+func ask(ctx context.Context, client *mongolock.Client, how string) (*mongolock.Lease, error) {
+	if how == "wait" {
+		return client.Acquire(ctx, how)
+	}
+	tick := time.NewTicker(pollPause)
+	defer tick.Stop()
+	for {
+		lease, err := client.TryAcquire(ctx, how)
+		if !isHeld(err) {
+			return lease, err
+		}
+		<-tick.C
+	}
+}

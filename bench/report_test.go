@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestATableReplacesTheOneBetweenTheMarkers(t *testing.T) {
+	page := "head\n" + tableBegins + "old\n" + tableEnds + "tail\n"
+	got, err := between([]byte(page), markdown([]figure{
+		{"slow", 2, "%.1f ×", 1, atMost, "fast"},
+		{"fast", 8, "%.0f", 6, atLeast, "slow"},
+		{"plain", 3, "%.0f", 0, noTarget, "counted"},
+	}, "a machine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "head\n" + tableBegins + `
+| figure | measured | target | against |
+|---|---:|---:|---|
+| slow | 2.0 × | ≤ 1.0 ×, **missed** | fast |
+| fast | 8 | ≥ 6 | slow |
+| plain | 3 |  | counted |
+
+a machine
+
+` + tableEnds + "tail\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAPageWithoutMarkersIsLeftAlone(t *testing.T) {
+	if _, err := between([]byte("a page\n"), nil); err == nil || !strings.Contains(err.Error(), "markers") {
+		t.Errorf("answered %v", err)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
+		if got := median(c.of); got != c.want {
+			t.Errorf("median(%v) = %v, want %v", c.of, got, c.want)
+		}
+	}
+}
+
+func TestARaceIsToldByItsMedians(t *testing.T) {
+	r := &race{took: [][]float64{{2, 4, 100}, {1, 4, 4}}}
+	if got := r.ratio(1); got != 1 {
+		t.Errorf("of the medians: %v", got)
+	}
+	if got := r.ratioByTurn(1); got != 2 {
+		t.Errorf("by turn: %v", got)
+	}
+}
