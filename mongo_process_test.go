@@ -218,7 +218,7 @@ func TestMongoCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 // engineGoroutines counts those with a frame of the engine or the store.
 func engineGoroutines() (n int) {
 	buf := make([]byte, 1<<20)
-	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 		if strings.Contains(g, "mongolock.(*Client)") || strings.Contains(g, "mongolock.(*Lease)") || strings.Contains(g, "mongolock.(*mongoStore)") {
 			n++
 		}

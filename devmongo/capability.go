@@ -2,6 +2,7 @@ package devmongo
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -171,7 +172,7 @@ func (p *probe) apiStrict(ctx context.Context) bool {
 		{Key: "apiVersion", Value: "1"},
 		{Key: "apiStrict", Value: true},
 	}).Err()
-	refused, ok := err.(mongo.CommandError)
+	refused, ok := errors.AsType[mongo.CommandError](err)
 	return ok && refused.HasErrorCode(apiStrictError)
 }
 

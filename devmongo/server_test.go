@@ -49,12 +49,12 @@ func TestAStartedServerTakesWritesUntilItIsStopped(t *testing.T) {
 }
 
 func TestAServerShowsWhatItsKindIsKnownToShow(t *testing.T) {
-	real := []Capability{
+	whole := []Capability{
 		APIStrict, Atomic, Capped, Crash, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
 	}
 	known := map[Kind][]Capability{
-		Mongod:   real,
-		Secantus: real,
+		Mongod:   whole,
+		Secantus: whole,
 		Docker:   {APIStrict, Atomic, Capped, OperationTime, Retryable, Roles, StepDown, Transactions, TTL},
 		FerretDB: {Capped},
 	}

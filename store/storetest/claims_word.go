@@ -116,24 +116,24 @@ func aWordGoesWithTheRecord(e *env) {
 // aHintChangesNoAnswer: a claim that expects the key to be held is answered as any
 // other, whatever there is.
 func aHintChangesNoAnswer(e *env) {
-	hinted := func(key string, ttl time.Duration) store.Claim {
-		c := e.claim(key, ttl)
+	hinted := func(key string) store.Claim {
+		c := e.claim(key, long)
 		c.Want, c.Held = long, true
 		return c
 	}
-	e.granted(hinted(e.key("free"), long))
+	e.granted(hinted(e.key("free")))
 
 	h := e.hold(e.key("held"), long)
-	e.refused(hinted(h.Key, long))
+	e.refused(hinted(h.Key))
 	e.wanted(h.Key, true)
 	if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); !wanted || err != nil {
 		e.Errorf("release with somebody waiting: wanted %v, %v", wanted, err)
 	}
-	e.granted(hinted(h.Key, long))
+	e.granted(hinted(h.Key))
 
 	out := e.hold(e.key("run out"), short)
 	time.Sleep(short + e.mode.slack())
-	next := e.granted(hinted(out.Key, long))
+	next := e.granted(hinted(out.Key))
 	if next.grant.Token <= out.grant.Token {
 		e.Errorf("token %d after %d", next.grant.Token, out.grant.Token)
 	}

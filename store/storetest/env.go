@@ -30,11 +30,11 @@ func newEnv(t testing.TB, mode Mode, newStore func(testing.TB) store.Store) *env
 }
 
 // rounds is how often to try what does not fail every time.
-func (e *env) rounds(virtual, real int) int {
+func (e *env) rounds(inVirtual, inReal int) int {
 	if e.mode == Virtual {
-		return virtual
+		return inVirtual
 	}
-	return real
+	return inReal
 }
 
 // ctx is what the engine gives a store: it has a deadline.

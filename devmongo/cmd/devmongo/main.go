@@ -80,7 +80,10 @@ func run(args []string) int {
 		opts = append(opts, devmongo.WithAuth())
 	}
 
-	code, err := exitFailed, error(nil)
+	var (
+		code int
+		err  error
+	)
 	switch command := args[0]; {
 	case command == "exec" && flags.NArg() > 0:
 		code, err = execute(ctx, flags.Args(), log, opts)
