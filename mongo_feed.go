@@ -138,19 +138,37 @@ func (m *mongoStore) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 	if _, err := m.read(ctx); err != nil { // and with it, who the server is
 		return nil, err
 	}
-	if m.server.Load().set {
-		return m.feed.open(ctx, 101)
+	if !m.server.Load().set {
+		if err := m.refuseFerret(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return m.feed.open(ctx, 1) // FerretDB's tailable cursors end with a batch that is not full
+	return m.feed.open(ctx)
+}
+
+// refuseFerret answers an error for FerretDB. Version 1 has tailable cursors, but
+// after some dozens of them it shows everybody its data as they were before, or has
+// its database locked for good.
+func (m *mongoStore) refuseFerret(ctx context.Context) error {
+	reply, err := m.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
+	if err != nil {
+		return nil //nolint:nilerr // who does not tell is none
+	}
+	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
+		if !reply.Lookup(field).IsZero() {
+			return fmt.Errorf("no tailable cursors on FerretDB: %w", errors.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // open puts a cursor at the end of the collection.
-func (f *mongoFeed) open(ctx context.Context, batch int32) (*mongo.Cursor, error) {
+func (f *mongoFeed) open(ctx context.Context) (*mongo.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}
 	cursor, err := f.coll.Find(ctx, bson.D{}, options.Find().
-		SetCursorType(options.TailableAwait).SetBatchSize(batch).SetMaxAwaitTime(time.Millisecond))
+		SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 	if err != nil {
 		if state, again := f.look(ctx); again == nil && state != feedCapped {
 			return nil, err // dropped since, and made by an insert: worth another try

@@ -29,6 +29,13 @@ import (
 // should have run out: 20 s, the TTL here less a renewal's period, at least.
 const feedSoon = 5 * time.Second
 
+// newFeedRoom is a room on a server with a feed. (FerretDB has capped collections, and
+// there is none on it: see refuseFerret. It is known by not being atomic.)
+func newFeedRoom(t testing.TB) *mongoRoom {
+	t.Helper()
+	return newMongoRoom(t, "capped", "atomic")
+}
+
 // wakes is the collection of wake-ups of a room.
 func (r *mongoRoom) wakes() *mongo.Collection {
 	return r.coll.Database().Collection(r.coll.Name() + mongoFeedSuffix)
@@ -110,7 +117,7 @@ func tailing(commands []bson.Raw) (n int) {
 }
 
 func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	holder := r.client()
 	c, tap := r.tapped()
 	r.release(r.acquire(c, "free"))
@@ -158,7 +165,7 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 // The driver refuses to wait for longer than a client's own timeout, unless told
 // otherwise call by call.
 func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	tap := &mongoTap{}
 	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { o.SetTimeout(300 * time.Millisecond).SetMonitor(tap.monitor()) }))
 	holder := r.client()
@@ -180,7 +187,7 @@ func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
 // Not lost though the answer that it makes stale comes after it: the reply to the
 // head's look is held back until the key is free and the wake-up has come.
 func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	holder, line := r.client(), &mongoLine{}
 	c := r.clientOn(r.connect(r.uri, line.through))
 	l := r.acquire(holder, "k")
@@ -214,7 +221,7 @@ func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
 }
 
 func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	for range 3 {
 		if _, err := r.wakes().InsertOne(r.ctx(), mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})); err != nil {
 			t.Fatal(err)
@@ -226,6 +233,31 @@ func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
 	r.handsOver(r.client(), r.client(), "k", true, feedSoon)
 	if r.wakesAre() != feedCapped {
 		t.Error("not capped yet")
+	}
+}
+
+// What it does to FerretDB one does not do to it: see refuseFerret. There waiters poll.
+func TestFeedIsNotForFerretDB(t *testing.T) {
+	r := newMongoRoom(t)
+	line := &mongoLine{}
+	line.set(func(name string, cmd bson.Raw) mongoFate {
+		switch {
+		case ourHello(name, cmd):
+			return mongoFate{rewrite: func(reply bson.Raw) bson.D { return edit(reply, []string{"setName"}) }}
+		case name == "buildInfo":
+			return mongoFate{rewrite: func(reply bson.Raw) bson.D {
+				return edit(reply, nil, bson.E{Key: "ferretdbVersion", Value: "v1.24.2"})
+			}}
+		}
+		return mongoFate{}
+	})
+	tap := &mongoTap{}
+	c := r.clientOn(r.connect(r.uri, line.through, func(o *options.ClientOptions) { o.SetMonitor(tap.monitor()) }))
+	for range 3 {
+		r.handsOver(r.client(WithoutFeed()), c, "k", false, feedSoon)
+	}
+	if sent := tap.take(); tailing(sent) != 0 || named(sent)["buildInfo"] > 1 {
+		t.Errorf("sent %v", named(sent))
 	}
 }
 
@@ -250,7 +282,7 @@ func (l *logbook) count(what string) int {
 func (l *logbook) logger() ClientOption { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
 
 func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	stranger := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
 	if _, err := r.wakes().InsertOne(r.ctx(), stranger); err != nil {
 		t.Fatal(err)
@@ -269,10 +301,8 @@ func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
 	}
 }
 
-// (FerretDB v1 does not survive the drop of a collection that is being tailed: its
-// database stays locked. It is not atomic either.)
 func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
-	r := newMongoRoom(t, "capped", "atomic")
+	r := newFeedRoom(t)
 	holder := r.client()
 	waiters := []*Client{r.client(), r.client(), r.client()}
 	for round := range 4 {
@@ -305,10 +335,8 @@ func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
 	}
 }
 
-// (FerretDB v1 does not tell a reader that it was left behind. There it costs the
-// waiters what a lost wake-up costs.)
 func TestFeedThatRollsOverLosesNobody(t *testing.T) {
-	r := newMongoRoom(t, "capped", "atomic")
+	r := newFeedRoom(t)
 	holder, c := r.client(), r.client()
 	var many []any
 	for range 2000 {
@@ -342,7 +370,7 @@ func TestFeedThatRollsOverLosesNobody(t *testing.T) {
 }
 
 func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
-	r := newMongoRoom(t, "capped")
+	r := newFeedRoom(t)
 	var log logbook
 	holder := r.client()
 	c, proxy := r.behind(mongoRetries1, log.logger())
@@ -409,7 +437,7 @@ func (s *feedServer) send(method, path string) []byte {
 }
 
 func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
-	server := newFeedServer(t, "?auth=1", "capped", "roles")
+	server := newFeedServer(t, "?auth=1", "capped", "atomic", "roles")
 	r := newMongoRoomAt(t, server.URI)
 	db := r.coll.Database()
 	role := bson.D{
@@ -455,7 +483,7 @@ func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 }
 
 func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
-	server := newFeedServer(t, "", "capped", "process", "crash")
+	server := newFeedServer(t, "", "capped", "atomic", "process", "crash")
 	r := newMongoRoomAt(t, server.URI)
 	holder := r.client()
 	l := r.acquire(holder, "k")
@@ -513,7 +541,7 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 	}
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
-			r := newMongoRoom(t, "capped")
+			r := newFeedRoom(t)
 			holder, waiter := r.client(WithMargin(50*time.Millisecond)), r.client()
 			var opts []AcquireOption
 			if name == "end of MaxHold" {
@@ -534,11 +562,9 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 	}
 }
 
-// The image that says whether somebody waits went with the reply. (FerretDB v1, when
-// a connection breaks under a command, now and then shows others its data as they
-// were before.)
+// The image that says whether somebody waits went with the reply.
 func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
-	r := newMongoRoom(t, "capped", "atomic")
+	r := newFeedRoom(t)
 	waiter := r.client()
 	holder, proxy := r.behind(mongoRetries0)
 	l := r.acquire(holder, "k")
