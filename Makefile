@@ -46,8 +46,12 @@ $(DEVMONGO): # the first time it builds the embedded server too: some two minute
 	go build -C devmongo -tags ferretdb_no_postgresql -o ../$(DEVMONGO) ./cmd/devmongo
 
 .PHONY: test-nested
-test-nested: ## the tests of the modules below this one
-	@$(call in-modules,$(NESTED),$(TEST) -tags ferretdb_no_postgresql ./...)
+test-nested: ## the tests of the modules below this one; no race detector: it would build the embedded server again
+	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
+
+.PHONY: test-embedded
+test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
+	$(DEVMONGO) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
@@ -72,8 +76,8 @@ bench-go: $(DEVMONGO) ## the benchmarks among the tests
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
-demo: ## the library at work
-	cd examples && go run ./quickstart
+demo: ## the library at work: 15 s, after a build of some two minutes the first time
+	@cd examples && go run -tags ferretdb_no_postgresql ./croncounter
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)

@@ -239,8 +239,8 @@ func strangers() []stranger {
 	return all
 }
 
-// everyCall makes each call of the API that names a key, and one that does not.
-func everyCall(t *testing.T, client *mongolock.Client, key string) map[string]error {
+// everyMongoCall makes each call of the API that names a key, and one that does not.
+func everyMongoCall(t *testing.T, client *mongolock.Client, key string) map[string]error {
 	t.Helper()
 	answers := map[string]error{}
 	ctx := soon(t, 10*time.Second)
@@ -273,7 +273,7 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := stored(t, coll, key)
-		for call, err := range everyCall(t, client, key) {
+		for call, err := range everyMongoCall(t, client, key) {
 			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), s.says) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 				t.Errorf("%s: %s: %v", s.name, call, err)
 			}
@@ -299,7 +299,7 @@ func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
 		if _, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, doc...)); err != nil {
 			t.Fatal(err)
 		}
-		for call, err := range everyCall(t, client, key) {
+		for call, err := range everyMongoCall(t, client, key) {
 			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), "but "+field+" is") {
 				t.Errorf("%s: %s: %v", field, call, err)
 			}
@@ -317,7 +317,7 @@ func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
 	}
 }
 
-func TestOddKeysOwnersAndNotesComeBackByteForByte(t *testing.T) {
+func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 	texts := []string{
 		" ", "$x", "$$NOW", "a.b", ".", "..", "a..b", "/", "a/b", "\x00", "a\x00b", "\t\n\r", "日本語", "👩‍👩‍👧", "e\u0301", "\u00e9",
 		"{\"$gt\":\"\"}", "__proto__", "_id", "null", "0", "\u202e", "\ufeff", "\U0010ffff", "A", "a", "mongolock", "';--", `\`, "%00", "*", ".*",

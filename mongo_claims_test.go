@@ -161,6 +161,7 @@ func replacedMeanwhile(t *testing.T, broken mongoFaults) (lost bool) {
 }
 
 func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
+	mongoNeeds(t, "atomic")
 	if replacedMeanwhile(t, mongoFaults{}) {
 		t.Error("took the key from somebody granted meanwhile")
 	}
@@ -168,6 +169,7 @@ func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
 
 // The control.
 func TestASwapWithoutRevTakesWhatItDidNotSee(t *testing.T) {
+	mongoNeeds(t, "atomic")
 	if !replacedMeanwhile(t, mongoFaults{swapWithoutRev: true}) {
 		t.Error("spared all the same: rev is not what protects")
 	}
@@ -400,6 +402,7 @@ func (b *mongoBench) indexing(log *bytes.Buffer, opts ...func(*options.ClientOpt
 }
 
 func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
+	mongoNeeds(t, "ttl")
 	b := mongoBenchFor(t)
 	var logs [10]bytes.Buffer
 	var all sync.WaitGroup

@@ -56,6 +56,7 @@ func (b *mongoBench) expect(what string, names []string, want ...string) {
 }
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	mine, other := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
 	names := []string{mine.ID, other.ID}
@@ -154,6 +155,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 // The rest of an expired document's takeover: the top-level expireAt lags behind a
 // holder that left or ran out only where several can be in, but the row is there.
 func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, dead)
@@ -172,6 +174,7 @@ func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
 }
 
 func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	dead, mine, next := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
 	mine.Want, mine.Held = time.Minute, true
@@ -191,6 +194,7 @@ func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
 }
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	var batch []store.Renewal
 	for i := range 1000 {
@@ -254,6 +258,7 @@ func (b *mongoBench) plant(batch []store.Renewal) {
 
 // Whatever the caller's client and collection say, ours are the concerns.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	client := mongoClient(t, func(o *options.ClientOptions) {
 		o.SetMonitor(b.tap.monitor()).
@@ -287,6 +292,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 // A release that one node acknowledges may be lost with it. That is borne for a
 // minute, not for an hour.
 func TestALongLeaseIsReleasedByMajority(t *testing.T) {
+	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	for ttl, want := range map[time.Duration]string{30 * time.Second: sentSoftly, time.Hour: sentVoted} {
 		c := mongoAsk("k", ttl)

@@ -59,7 +59,7 @@ func TestMongoAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing
 				t.Errorf("another got %v", err)
 			}
 			r.release(l)
-			r.mustBeGone("k", time.Now())
+			r.mustBeAbsent("k")
 		})
 	}
 }
@@ -107,9 +107,7 @@ func TestMongoWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing
 	l, err := c.Acquire(r.ctx(), "k")
 	failed := time.Now()
 	mustBeUnknown(t, l, err)
-	if took := failed.Sub(begin); took > 1500*time.Millisecond+mongoSlack {
-		t.Errorf("it took %v, longer than the lease would have", took)
-	}
+	r.within(1500*time.Millisecond+mongoSlack, failed.Sub(begin), "the call")
 	r.mustBeGone("k", failed.Add(time.Second))
 }
 
@@ -148,7 +146,7 @@ func TestMongoAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 	r := newMongoRoom(t, "retryable")
 	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
 	lateClaim(t, r, c, proxy, func() {})
-	r.mustBeGone("k", time.Now())
+	r.mustBeAbsent("k")
 }
 
 func TestMongoAClaimThatArrivesAfterItsCleanUpTouchesNobodyElses(t *testing.T) {
@@ -218,18 +216,14 @@ func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 				cancelled := time.Now()
 				cancel()
 				a := <-answer
-				if took := a.when.Sub(cancelled); took > 100*time.Millisecond {
-					t.Errorf("the error came after %v", took)
-				}
+				r.within(100*time.Millisecond, a.when.Sub(cancelled), "the error came")
 				if a.lease != nil || !errors.Is(a.err, context.Canceled) || errors.Is(a.err, ErrOutcomeUnknown) {
 					t.Errorf("answered %v, %v", a.lease, a.err)
 				}
 				rule.Release()
 				r.await(rule.Applied(), "the claim's reply")
 				r.mustBeGone("k", time.Now().Add(mongoSlack))
-				if _, err := r.client().TryAcquire(r.ctx(), "k"); err != nil {
-					t.Error(err)
-				}
+				r.release(r.acquire(r.client(), "k"))
 			})
 		}
 	}
@@ -266,9 +260,7 @@ func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
 				begin := time.Now()
 				l, err := c.Acquire(r.ctx(), "k")
 				mustBeUnknown(t, l, err)
-				if took := time.Since(begin); took > time.Second+mongoSlack {
-					t.Errorf("%v, it took %v", retries, took)
-				}
+				r.within(time.Second+mongoSlack, time.Since(begin), fmt.Sprint(retries))
 				r.mustBeGone("k", time.Now().Add(time.Second))
 			}
 		})
@@ -365,7 +357,7 @@ func TestMongoAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
 			}
 			r.mustHold(holder)
 			r.release(holder)
-			r.mustBeGone("k", time.Now())
+			r.mustBeAbsent("k")
 		})
 	}
 }
@@ -405,9 +397,7 @@ func TestMongoAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T
 			if rule.Hits() != 1 {
 				t.Fatal("nothing was lost: the test shows nothing")
 			}
-			if took := a.when.Sub(freed); took > 3*time.Second {
-				t.Errorf("served after %v", took)
-			}
+			r.within(3*time.Second, a.when.Sub(freed), "served")
 			r.mustHold(a.lease)
 		})
 	}
@@ -443,7 +433,7 @@ func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			const ttl = 800 * time.Millisecond
+			const ttl = 2 * time.Second
 			r := newMongoRoom(t)
 			proxy := faultproxy.New(t, r.uri)
 			r.proxies = append(r.proxies, proxy)
@@ -457,7 +447,7 @@ func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
 				t.Errorf("trusted for %v", l.Remaining())
 			}
 			wait := r.inBackground(r.ctx(), two, "k")
-			time.Sleep(2 * ttl) // renewed
+			time.Sleep(ttl + ttl/4) // renewed
 			if l.Err() != nil || len(wait) != 0 {
 				t.Errorf("held by %v, and by another: %v", l.Err(), len(wait) != 0)
 			}
@@ -490,9 +480,7 @@ func (r *mongoRoom) expiresInTime(one, two *Client, ttl time.Duration) {
 		r.t.Errorf("granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
 	}
 	// The holder gives it back a margin after its end, at the latest it runs out.
-	if took := a.when.Sub(sent); took > ttl+mongoSlack+mongoPoll {
-		r.t.Errorf("granted after %v", took)
-	}
+	r.within(ttl+mongoSlack+mongoPoll, a.when.Sub(sent), "granted")
 	if !errors.Is(l.Err(), ErrLost) {
 		r.t.Errorf("it ended with %v", l.Err())
 	}
@@ -561,13 +549,13 @@ func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
 			confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
 			clients := []*Client{r.through(proxy, mongoRetries1, TTL(5*time.Second)), r.through(proxy, mongoRetries1, TTL(5*time.Second))}
 			var last int64
-			for i := range 4 {
+			for i := range 3 {
 				l := r.acquire(clients[i%2], "k")
 				if l.Token() <= last {
 					t.Errorf("token %d after %d", l.Token(), last)
 				}
 				last = l.Token()
-				if i == 2 { // by hand
+				if i == 1 { // by hand
 					if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 						t.Fatal(err)
 					}
@@ -575,8 +563,8 @@ func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
 				_ = l.Release()
 				time.Sleep(time.Second) // the timestamps of some servers count seconds
 			}
-			if confirms.Hits() != 4 {
-				t.Errorf("%d confirmations of 4 grants", confirms.Hits())
+			if confirms.Hits() != 3 {
+				t.Errorf("%d confirmations of 3 grants", confirms.Hits())
 			}
 		})
 	}

@@ -247,7 +247,7 @@ func (f *mongoFeed) replace(ctx context.Context) error {
 func noFeed(err error) error {
 	switch mongoerr.ClassOf(err) {
 	case mongoerr.Refused, mongoerr.NoCommand:
-		return errors.Join(err, errors.ErrUnsupported)
+		return fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
 	}
 	return err
 }

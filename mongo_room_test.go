@@ -3,9 +3,13 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,12 +20,26 @@ import (
 	"github.com/mongolock/mongolock/internal/faultproxy"
 )
 
-// What a real server and a busy machine are given, and the longest that a waiter
-// which has waited for a while sleeps between two looks.
 const (
-	mongoSlack = 250 * time.Millisecond
-	mongoPoll  = pollMost * 6 / 5
+	mongoSlack = 250 * time.Millisecond // what anything on a real server may be late
+	mongoPoll  = pollMost * 6 / 5       // how long a waiter sleeps at most between two looks
 )
+
+// TestMain is also the main function of the processes that tests start, see
+// mongoChild.
+func TestMain(m *testing.M) {
+	if run := mongoChildren[os.Getenv(mongoChildIs)]; run != nil {
+		run()
+		return
+	}
+	flag.Parse()
+	// Those on a server wait for time to pass more than they compute; but the
+	// embedded one, which takes one command at a time, must not be kept busy by them.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && strings.Contains(os.Getenv("MONGOLOCK_HAS"), "atomic") {
+		_ = p.Value.Set("8")
+	}
+	m.Run()
+}
 
 // A mongoRoom is a collection and the clients on it. Each has a connection of its
 // own: to the database, and to each other, they are processes.
@@ -33,6 +51,7 @@ type mongoRoom struct {
 	coll    *mongo.Collection // past everything: somebody at the shell
 	proxies []*faultproxy.Proxy
 	rules   []*faultproxy.Rule
+	worst   atomic.Int64 // of the trips to the server so far, see busy
 }
 
 func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
@@ -46,7 +65,36 @@ func newMongoRoomAt(t testing.TB, uri string) *mongoRoom {
 	r := &mongoRoom{t: t, uri: uri}
 	r.coll = mongoColl(t, r.connect(uri))
 	t.Cleanup(r.mustBeEmpty)
+	r.measure()
 	return r
+}
+
+// measure keeps an eye on how busy the machine and the server are.
+func (r *mongoRoom) measure() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			begin := time.Now()
+			_ = r.coll.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+			time.Sleep(25 * time.Millisecond)
+			r.worst.Store(max(r.worst.Load(), int64(time.Since(begin)-25*time.Millisecond)))
+		}
+	})
+	r.t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// busy is what the machine's being busy may have cost: where a test says how soon
+// something must happen it means that much later. It moves no limit that safety
+// depends on.
+func (r *mongoRoom) busy() time.Duration { return 3 * time.Duration(r.worst.Load()) }
+
+// within fails unless something took no longer than so long.
+func (r *mongoRoom) within(most, took time.Duration, what string) {
+	r.t.Helper()
+	if took > most+r.busy() {
+		r.t.Errorf("%s: it took %v, want at most %v and %v for a busy machine", what, took, most, r.busy())
+	}
 }
 
 func (r *mongoRoom) connect(uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
@@ -70,7 +118,17 @@ func (r *mongoRoom) connect(uri string, opts ...func(*options.ClientOptions)) *m
 // client is another process on the collection.
 func (r *mongoRoom) client(opts ...ClientOption) *Client {
 	r.t.Helper()
-	return r.clientOn(r.connect(r.uri), opts...)
+	return r.warm(r.clientOn(r.connect(r.uri), opts...))
+}
+
+// warm makes a client connect and learn the server's time, so that the next command
+// is its own and as quick as any.
+func (r *mongoRoom) warm(c *Client) *Client {
+	r.t.Helper()
+	if _, err := c.Inspect(r.ctx(), "warm"); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
 }
 
 // tapped is a client whose commands can be counted.
@@ -114,16 +172,11 @@ func (r *mongoRoom) behind(retries mongoRetrying, opts ...ClientOption) (*Client
 	return r.through(proxy, retries, opts...), proxy
 }
 
-// through is one more client behind a proxy. Its clock is known, so that the next
-// command is its own.
+// through is one more client behind a proxy.
 func (r *mongoRoom) through(proxy *faultproxy.Proxy, retries mongoRetrying, opts ...ClientOption) *Client {
 	r.t.Helper()
 	conn := r.connect(proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(bool(retries)) })
-	c := r.clientOn(conn, opts...)
-	if _, err := c.Inspect(context.Background(), "warm"); err != nil {
-		r.t.Fatal(err)
-	}
-	return c
+	return r.warm(r.clientOn(conn, opts...))
 }
 
 // on puts a rule in force until the test is over.
@@ -229,11 +282,19 @@ func (r *mongoRoom) mustBeGone(key string, by time.Time) {
 	r.until(by, key+" is deleted", func() bool { return r.document(key) == nil })
 }
 
+// mustBeAbsent fails unless it is deleted now.
+func (r *mongoRoom) mustBeAbsent(key string) {
+	r.t.Helper()
+	if d := r.document(key); d != nil {
+		r.t.Errorf("%q is there: %v", key, d)
+	}
+}
+
 // until fails unless something comes true by then.
 func (r *mongoRoom) until(by time.Time, what string, is func() bool) {
 	r.t.Helper()
 	for !is() {
-		if time.Now().After(by) {
+		if time.Now().After(by.Add(r.busy())) {
 			r.t.Fatalf("too late or never: %s", what)
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -25,22 +25,26 @@ import (
 // at MONGODB_URI has.
 func mongoNeeds(t testing.TB, capabilities ...string) {
 	t.Helper()
-	listed := func(variable, what string) bool {
-		return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
-	}
 	for _, c := range append([]string{"mongodb"}, capabilities...) {
-		has := listed("MONGOLOCK_HAS", c)
+		has := mongoCan(c)
 		if c == "mongodb" {
 			has = os.Getenv("MONGODB_URI") != ""
 		}
 		switch {
 		case has:
-		case listed("MONGOLOCK_REQUIRE", c):
+		case mongoListed("MONGOLOCK_REQUIRE", c):
 			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
 		default:
 			t.Skipf("needs %s", c)
 		}
 	}
+}
+
+// mongoCan reports whether the server of the tests has that capability.
+func mongoCan(capability string) bool { return mongoListed("MONGOLOCK_HAS", capability) }
+
+func mongoListed(variable, what string) bool {
+	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
 }
 
 // A mongoTap keeps what goes over the wire, as the driver's monitor tells it.
@@ -90,6 +94,7 @@ func mongoColl(t testing.TB, client *mongo.Client) *mongo.Collection {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = coll.Drop(ctx)
+		_ = client.Database("mongolock_test").Collection(coll.Name() + mongoFeedSuffix).Drop(ctx)
 	})
 	return coll
 }

@@ -1,0 +1,212 @@
+// Croncounter has several processes do one job once per period, however many they
+// are and however far apart their timers go off. The job is to add 1 to a counter,
+// and at the end the count is checked. Halfway the worker that is at the job is
+// killed with -9, and another one started.
+//
+// What a worker does stands in worker.go. It takes two things:
+//
+//   - The lock lets one worker at a time do the job, and passes it on if that one
+//     dies. It cannot know that the job was done: if the job is shorter than the
+//     timers are apart, a late worker finds the key free again.
+//   - So the counter's document keeps the last tick that it counted, by the server's
+//     clock, and the increment asks for it. With -unguarded it does not: see it fail.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/examples/internal/stage"
+)
+
+// An order is what every worker is told.
+type order struct {
+	URI, Database string
+	Period        time.Duration
+	First, Last   int64 // ticks, numbered from 1970 on
+	Unguarded     bool
+}
+
+func (o order) tickAt(now time.Time) int64 { return now.UnixNano() / int64(o.Period) }
+func (o order) begin(tick int64) time.Time { return time.Unix(0, tick*int64(o.Period)) }
+func (o order) job() time.Duration         { return o.Period / 5 }
+func (o order) ttl() time.Duration         { return max(o.Period*3/4, time.Second) }
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("croncounter: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var told order
+	switch name, err := stage.Role(&told); {
+	case err != nil:
+		return err
+	case name != "":
+		return work(ctx, name, told)
+	}
+	d := demo{running: map[string]*exec.Cmd{}}
+	flag.IntVar(&d.workers, "workers", 3, "how many processes")
+	flag.DurationVar(&d.Period, "period", 2*time.Second, "how often the job is due")
+	flag.Int64Var(&d.ticks, "ticks", 6, "how many times it is due")
+	flag.StringVar(&d.URI, "uri", "", "the MongoDB to run on (default: a server that is built in)")
+	flag.BoolVar(&d.Unguarded, "unguarded", false, "trust the lock alone, and count too much")
+	flag.Parse()
+	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond {
+		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms")
+	}
+	return d.run(ctx)
+}
+
+// A demo is the parent of the workers.
+type demo struct {
+	order
+	workers int
+	ticks   int64
+
+	started int
+	running map[string]*exec.Cmd // by the worker's name
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	scratch, err := stage.Start(ctx, "croncounter", d.URI)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Stop()) }()
+	d.URI, d.Database = scratch.URI, scratch.Name
+	db, err := stage.Connect(d.URI, d.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Client().Disconnect(context.WithoutCancel(ctx))
+	locks, err := mongolock.New(db.Collection("locks"))
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+
+	fmt.Printf(`%d processes. Every %v one of them is to add 1 to a counter, though their timers go off
+up to %v apart. A lock alone cannot do that: the job takes %v, and whoever comes later
+finds the key free again. So the counter keeps the last tick that it counted.
+The database: %s.
+
+`, d.workers, d.Period, d.Period*9/10, d.job(), scratch.Server)
+	seen, err := locks.Inspect(ctx, key)
+	if err != nil {
+		return err
+	}
+	d.First = d.tickAt(seen.Now) + 1
+	d.Last = d.First + d.ticks - 1
+	counters := db.Collection("counters")
+	if _, err := counters.InsertOne(ctx, counter{ID: key, Tick: d.First - 1}); err != nil {
+		return err
+	}
+	if err := d.runWorkers(ctx, locks); err != nil {
+		return err
+	}
+	return d.check(ctx, counters)
+}
+
+// runWorkers starts the workers, replaces one of them, and waits until all are done.
+func (d *demo) runWorkers(ctx context.Context, locks *mongolock.Client) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := d.startAndReplace(ctx, locks)
+	if err != nil {
+		cancel() // kills them
+	}
+	for name, cmd := range d.running {
+		if failed := cmd.Wait(); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
+		}
+	}
+	return err
+}
+
+func (d *demo) startAndReplace(ctx context.Context, locks *mongolock.Client) error {
+	for range d.workers {
+		if _, err := d.start(ctx); err != nil {
+			return err
+		}
+	}
+	if d.Unguarded {
+		return nil // that goes wrong without anybody's death
+	}
+	victim, err := d.awaitHolder(ctx, locks, d.First+d.ticks/2)
+	if err != nil || victim == "" {
+		return err
+	}
+	if err := d.running[victim].Process.Kill(); err != nil {
+		return err
+	}
+	d.running[victim].Wait() //nolint:errcheck // it was killed
+	delete(d.running, victim)
+	fmt.Printf("%*s  is killed with -9 at work; its lease goes on for up to %v\n", column, victim, d.ttl())
+	added, err := d.start(ctx)
+	if err == nil {
+		fmt.Printf("%*s  is started\n", column, added)
+	}
+	return err
+}
+
+func (d *demo) start(ctx context.Context) (name string, err error) {
+	d.started++
+	name = fmt.Sprintf("worker-%d", d.started)
+	cmd, err := stage.Process(ctx, name, d.order)
+	if err != nil {
+		return "", err
+	}
+	d.running[name] = cmd
+	return name, cmd.Start()
+}
+
+// awaitHolder waits until a worker is in the middle of the job, from that tick on,
+// and returns its name; none if all of them are done.
+func (d *demo) awaitHolder(ctx context.Context, locks *mongolock.Client, from int64) (string, error) {
+	for {
+		seen, err := locks.Inspect(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		tick := d.tickAt(seen.Now)
+		if tick >= from && !seen.Free() {
+			return seen.Holders[0].Owner, stage.Sleep(ctx, d.job()/2)
+		}
+		if tick > d.Last {
+			return "", nil
+		}
+		if err := stage.Sleep(ctx, d.job()/10); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (d *demo) check(ctx context.Context, counters *mongo.Collection) error {
+	var c counter
+	if err := counters.FindOne(ctx, bson.M{"_id": key}).Decode(&c); err != nil {
+		return err
+	}
+	if c.N != d.ticks {
+		fmt.Printf("\n%d ticks, counter %d: wrong\n", d.ticks, c.N)
+		return errors.New("the counter is wrong")
+	}
+	fmt.Printf("\n%d ticks, counter %d: correct\n", d.ticks, c.N)
+	return nil
+}

@@ -1,0 +1,136 @@
+//go:build unix
+
+// Guarded shows what a lease alone cannot do, and what it takes. A process checks
+// its lease, finds it good, and is stopped (SIGSTOP) before the write that it was
+// about to make. It goes on when another process has long had the lock: it writes
+// all the same, and no lock service in the world could have kept it from that.
+//
+// The document can. It remembers the newest token that has written, and package
+// fence makes a write with an older one fail.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/examples/internal/stage"
+)
+
+const (
+	key = "report"
+	ttl = time.Second
+)
+
+// A report is written twice, to a document with a fence and to one without.
+type report struct {
+	ID     string `bson:"_id"`
+	Orders int    `bson:"orders"`
+	By     string `bson:"by"`
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("guarded: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var told holder
+	switch role, err := stage.Role(&told); {
+	case err != nil:
+		return err
+	case role != "":
+		return told.comeTooLate(ctx)
+	}
+	uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+	flag.Parse()
+	return story(ctx, *uri)
+}
+
+// story is told by B, the process that is in time. A is a child of it.
+func story(ctx context.Context, uri string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 14*time.Second)
+	defer cancel()
+	scratch, err := stage.Start(ctx, "guarded", uri)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Stop()) }()
+	a := holder{Name: "A", URI: scratch.URI, Database: scratch.Name, Began: time.Now()}
+	b := a
+	b.Name = "B"
+	leave, err := b.connect()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if _, err := b.reports.InsertMany(ctx, []report{{ID: "unfenced"}, {ID: "fenced"}}); err != nil {
+		return err
+	}
+
+	child, err := stage.Process(ctx, "A", a)
+	if err != nil {
+		return err
+	}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	err = b.overtake(ctx, child.Process)
+	if err != nil {
+		cancel() // kills A
+	}
+	if err := errors.Join(err, child.Wait()); err != nil {
+		return err
+	}
+	return b.verdict(ctx)
+}
+
+// overtake gets the lock once A is stopped and its lease is over, writes, and lets
+// A go on.
+func (h *holder) overtake(ctx context.Context, a *os.Process) error {
+	if err := awaitStop(a); err != nil {
+		return err
+	}
+	h.say("waits for the lock")
+	lease, err := h.locks.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	h.say("has the lock, with token %d, has counted 42 orders, and writes that", lease.Token())
+	h.write(ctx, lease.Token(), 42)
+	h.say("sends A the signal to go on")
+	return a.Signal(syscall.SIGCONT)
+}
+
+// verdict looks at what is left of B's report.
+func (h *holder) verdict(ctx context.Context) error {
+	var unfenced, fenced report
+	err := errors.Join(
+		h.reports.FindOne(ctx, bson.M{"_id": "unfenced"}).Decode(&unfenced),
+		h.reports.FindOne(ctx, bson.M{"_id": "fenced"}).Decode(&fenced),
+	)
+	if err != nil {
+		return err
+	}
+	fmt.Println()
+	fmt.Printf("The unfenced document says %d orders, by %s: the late write went through.\n", unfenced.Orders, unfenced.By)
+	fmt.Printf("The fenced document says %d orders, by %s.\n", fenced.Orders, fenced.By)
+	if unfenced.By != "A" || fenced.By != "B" {
+		return errors.New("that is not how it should have come")
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+// Handoff passes a lease from one process to another. The first receives an upload,
+// leaves a ticket (Detach) and exits; the key stays taken though no process has it.
+// Two others find the ticket and take it up (Resume): one of them wins, and works on
+// under the token of the first.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/fence"
+)
+
+const (
+	key = "upload-17"
+	ttl = 10 * time.Second // how long a ticket is good
+)
+
+// An upload is what the processes work on. The ticket travels in it: whoever may
+// read this database could take the lock's place anyway. Elsewhere guard it like a
+// password.
+type upload struct {
+	ID     string `bson:"_id"`
+	Ticket string `bson:"ticket"`
+	Steps  []step `bson:"steps"`
+}
+
+type step struct {
+	What  string `bson:"what"`
+	PID   int    `bson:"pid"`
+	Token int64  `bson:"token"`
+}
+
+// A process is told the exported fields when it is started.
+type process struct {
+	Name, URI, Database string
+
+	locks   *mongolock.Client
+	uploads *mongo.Collection
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("handoff: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var p process
+	role, err := stage.Role(&p)
+	if err != nil {
+		return err
+	}
+	if role == "" {
+		uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+		flag.Parse()
+		return story(ctx, *uri)
+	}
+	leave, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if role == "receive" {
+		return p.receive(ctx)
+	}
+	return p.finish(ctx)
+}
+
+func (p *process) connect() (leave func(), err error) {
+	db, err := stage.Connect(p.URI, p.Database)
+	if err != nil {
+		return nil, err
+	}
+	p.uploads = db.Collection("uploads")
+	p.locks, err = mongolock.New(db.Collection("locks"), mongolock.WithOwner(p.Name), mongolock.TTL(ttl),
+		mongolock.WithoutIndex()) // in a database that is dropped in a minute
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		p.locks.Close()
+		db.Client().Disconnect(context.Background())
+	}, nil
+}
+
+// receive is what the first process does.
+func (p *process) receive(ctx context.Context) error {
+	lease, err := p.locks.Acquire(ctx, key, mongolock.Note("receiving"))
+	if err != nil {
+		return err
+	}
+	p.say("has the lock, with token %d, and receives the upload", lease.Token())
+	if err := p.do(ctx, lease, "received"); err != nil {
+		return errors.Join(err, lease.Release())
+	}
+	ticket, err := lease.Detach(ctx) // instead of Release
+	if err != nil {
+		return errors.Join(err, lease.Release())
+	}
+	_, err = p.uploads.UpdateByID(ctx, key, bson.M{"$set": bson.M{"ticket": ticket}})
+	p.say("leaves a ticket, good for %v, and exits", ttl)
+	return err
+}
+
+// finish is what the others do.
+func (p *process) finish(ctx context.Context) error {
+	var u upload
+	if err := p.uploads.FindOne(ctx, bson.M{"_id": key}).Decode(&u); err != nil {
+		return err
+	}
+	lease, err := p.locks.Resume(ctx, u.Ticket)
+	if errors.Is(err, mongolock.ErrLost) {
+		p.say("comes too late: the ticket was taken up, or ran out")
+		return nil
+	}
+	if err != nil {
+		return err // if it matches ErrOutcomeUnknown, the ticket may be tried again
+	}
+	defer lease.Release()
+	p.say("has the lock, with token %d, and finishes the upload", lease.Token())
+	return p.do(lease.Context(ctx), lease, "finished")
+}
+
+// do takes a step of the work, and writes it down under the lease's token.
+func (p *process) do(ctx context.Context, lease *mongolock.Lease, what string) error {
+	done := step{What: what, PID: os.Getpid(), Token: lease.Token()}
+	_, err := fence.UpdateByID(ctx, p.uploads, lease.Token(), key, bson.M{"$push": bson.M{"steps": done}})
+	return err
+}
+
+func (p *process) say(format string, args ...any) {
+	fmt.Printf("%-10s  pid %d  %s\n", p.Name, os.Getpid(), fmt.Sprintf(format, args...))
+}
+
+// story starts the processes, and looks at what they leave.
+func story(ctx context.Context, uri string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	scratch, err := stage.Start(ctx, "handoff", uri)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Stop()) }()
+	onlooker := process{Name: "onlooker", URI: scratch.URI, Database: scratch.Name}
+	leave, err := onlooker.connect()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if _, err := onlooker.uploads.InsertOne(ctx, upload{ID: key, Steps: []step{}}); err != nil {
+		return err
+	}
+
+	receiver, err := onlooker.start(ctx, "receive", "receiver")
+	if err != nil {
+		return err
+	}
+	if err := receiver.Wait(); err != nil {
+		return err
+	}
+	if err := onlooker.tryTheKey(ctx); err != nil {
+		return err
+	}
+	first, err := onlooker.start(ctx, "finish", "finisher-1")
+	if err != nil {
+		return err
+	}
+	second, err := onlooker.start(ctx, "finish", "finisher-2")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(first.Wait(), second.Wait()); err != nil {
+		return err
+	}
+	return onlooker.check(ctx)
+}
+
+// start starts this program once more, in a role.
+func (p *process) start(ctx context.Context, role, name string) (*exec.Cmd, error) {
+	cmd, err := stage.Process(ctx, role, process{Name: name, URI: p.URI, Database: p.Database})
+	if err != nil {
+		return nil, err
+	}
+	return cmd, cmd.Start()
+}
+
+// tryTheKey shows that the key is held while nobody has it.
+func (p *process) tryTheKey(ctx context.Context) error {
+	_, err := p.locks.TryAcquire(ctx, key)
+	held, ok := errors.AsType[*mongolock.HeldError](err)
+	if !ok {
+		return fmt.Errorf("the key should be held: %w", cmp.Or(err, errors.New("it was granted")))
+	}
+	p.say("tries the lock: held by %s, which is gone, for %v at most", held.Holders[0].Owner, held.Left().Round(time.Second))
+	return nil
+}
+
+func (p *process) check(ctx context.Context) error {
+	var u upload
+	if err := p.uploads.FindOne(ctx, bson.M{"_id": key}).Decode(&u); err != nil {
+		return err
+	}
+	if len(u.Steps) != 2 || u.Steps[0].PID == u.Steps[1].PID || u.Steps[0].Token != u.Steps[1].Token {
+		return fmt.Errorf("that is not how it should have come: %+v", u.Steps)
+	}
+	fmt.Println("\nTwo steps by two processes under one token: correct")
+	return nil
+}

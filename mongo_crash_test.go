@@ -1,0 +1,269 @@
+package mongolock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A mongoServerOwn is a server for one test alone, which may be rough with it.
+type mongoServerOwn struct {
+	t       testing.TB
+	ID, URI string
+}
+
+// ownMongo asks whoever started the server of the tests for another of its kind.
+func ownMongo(t testing.TB) *mongoServerOwn {
+	t.Helper()
+	s := &mongoServerOwn{t: t}
+	if err := json.Unmarshal(mongoControl(t, http.MethodPost, "/servers"), s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mongoControl(t, http.MethodDelete, "/servers/"+s.ID) })
+	return s
+}
+
+func (s *mongoServerOwn) do(what string) {
+	s.t.Helper()
+	mongoControl(s.t, http.MethodPost, "/servers/"+s.ID+"/"+what)
+}
+
+func mongoControl(t testing.TB, method, path string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, os.Getenv("MONGOLOCK_CONTROL")+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s, %s, %v", method, path, reply.Status, body, err)
+	}
+	return body
+}
+
+// A mongoTrial is several workers on a few keys while something goes wrong.
+type mongoTrial struct {
+	*mongoRoom
+	clients []*Client
+	keys    []string
+	longest time.Duration // that a worker holds a key
+
+	mu     sync.Mutex // protects what follows
+	holds  map[string][]mongoHold
+	faults int
+	odd    []error
+}
+
+// A mongoHold is a time in which a lease said that it is held: from the first to the
+// last look at it, by the one clock of this machine. Two of one key that overlap
+// break the promise, however late anybody looked.
+type mongoHold struct {
+	from, to time.Time
+	token    int64
+}
+
+func newMongoTrial(r *mongoRoom, clients []*Client, longest time.Duration) *mongoTrial {
+	return &mongoTrial{mongoRoom: r, clients: clients, keys: []string{"one", "two"}, longest: longest, holds: make(map[string][]mongoHold)}
+}
+
+// run lets the workers work until the trouble is over.
+func (m *mongoTrial) run(trouble func()) {
+	m.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, c := range m.clients {
+		for range 2 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					m.work(ctx, c, m.keys[rand.N(len(m.keys))])
+				}
+			})
+		}
+	}
+	trouble()
+	stop()
+	wg.Wait()
+}
+
+// work is one acquisition, held for a while.
+func (m *mongoTrial) work(ctx context.Context, c *Client, key string) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	acquire := c.Acquire
+	if rand.N(4) == 0 {
+		acquire = c.TryAcquire
+	}
+	l, err := acquire(ctx, key)
+	if err != nil {
+		m.failed(l, err)
+		time.Sleep(5 * time.Millisecond)
+		return
+	}
+	hold := mongoHold{from: time.Now(), token: l.Token()}
+	for until := hold.from.Add(rand.N(m.longest)); ; time.Sleep(time.Millisecond) {
+		now := time.Now()
+		if l.Err() != nil || now.After(until) {
+			break
+		}
+		hold.to = now // and it was held after that
+	}
+	m.mu.Lock()
+	if !hold.to.IsZero() {
+		m.holds[key] = append(m.holds[key], hold)
+	}
+	m.mu.Unlock()
+	if err := l.Release(); err != nil && !errors.Is(err, ErrLost) {
+		m.failed(nil, err)
+	}
+}
+
+// failed takes in an error and looks whether it is a clean one.
+func (m *mongoTrial) failed(l *Lease, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults++
+	switch {
+	case l != nil, mongo.IsDuplicateKeyError(err), errors.Is(err, ErrClosed), errors.Is(err, ErrForeign), errors.Is(err, ErrModeMismatch),
+		!strings.HasPrefix(err.Error(), "mongolock: "),
+		!errors.Is(err, ErrHeld) && !errors.Is(err, ErrOutcomeUnknown) && !errors.Is(err, store.ErrNotApplied) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		m.odd = append(m.odd, err)
+	}
+}
+
+// overlaps counts the pairs of holds of one key that overlap, or whose tokens are
+// out of order.
+func (m *mongoTrial) overlaps() (overlaps, disorder, holds int) {
+	for _, all := range m.holds {
+		slices.SortFunc(all, func(a, b mongoHold) int { return a.from.Compare(b.from) })
+		for i := 1; i < len(all); i++ {
+			if !all[i-1].to.Before(all[i].from) {
+				overlaps++
+			}
+			if all[i-1].token >= all[i].token {
+				disorder++
+			}
+		}
+		holds += len(all)
+	}
+	return overlaps, disorder, holds
+}
+
+// mustHaveKeptThePromise judges the trial, and then asks that everything work again
+// with the same clients, and that nothing stay behind.
+func (m *mongoTrial) mustHaveKeptThePromise() {
+	m.t.Helper()
+	overlaps, disorder, holds := m.overlaps()
+	m.t.Logf("%d holds, %d failures", holds, m.faults)
+	if overlaps != 0 || disorder != 0 {
+		m.t.Errorf("of %d holds %d overlap and %d have a token out of order", holds, overlaps, disorder)
+	}
+	if holds < 50 || m.faults == 0 {
+		m.t.Errorf("%d holds, %d failures: the test shows little", holds, m.faults)
+	}
+	for _, err := range m.odd {
+		m.t.Errorf("not a clean error: %v", err)
+	}
+	for i, c := range m.clients {
+		for _, key := range m.keys {
+			m.until(time.Now().Add(10*time.Second), fmt.Sprintf("client %d has %q again", i, key), func() bool {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+				defer cancel()
+				l, err := c.Acquire(ctx, key)
+				return err == nil && l.Release() == nil
+			})
+		}
+	}
+	for i, c := range m.clients {
+		if err := c.Close(); err != nil {
+			m.t.Errorf("client %d: %v", i, err)
+		}
+	}
+	m.mustBeEmpty()
+}
+
+func TestMongoKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "crash", "stepdown", "operationtime")
+	s := ownMongo(t)
+	r := newMongoRoomAt(t, s.URI)
+	m := newMongoTrial(r, r.clients(3, TTL(1500*time.Millisecond)), 150*time.Millisecond)
+	m.run(func() {
+		for range 6 {
+			time.Sleep(800*time.Millisecond + rand.N(400*time.Millisecond))
+			s.do("kill")
+			time.Sleep(rand.N(800 * time.Millisecond))
+			s.do("restart")
+			time.Sleep(800*time.Millisecond + rand.N(400*time.Millisecond))
+			s.do("stepdown?seconds=1")
+		}
+		time.Sleep(time.Second)
+	})
+	m.mustHaveKeptThePromise()
+}
+
+// cutOff lets one client after the other lose its connection, for longer than its
+// leases last.
+func cutOff(t *testing.T, broken mongoFaults) *mongoTrial {
+	t.Helper()
+	r := newMongoRoom(t)
+	var clients []*Client
+	var proxies []*faultproxy.Proxy
+	for range 3 {
+		c, proxy := r.behind(mongoRetries1, TTL(500*time.Millisecond))
+		c.store.(*mongoStore).broken = broken
+		clients, proxies = append(clients, c), append(proxies, proxy)
+	}
+	m := newMongoTrial(r, clients, 500*time.Millisecond)
+	m.run(func() {
+		for i := range 9 {
+			p := proxies[i%len(proxies)]
+			if i%2 == 0 {
+				p.Silence()
+			} else {
+				p.Cut()
+			}
+			time.Sleep(800 * time.Millisecond)
+			p.Restore()
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+	return m
+}
+
+func TestMongoClientsThatAreCutOffBreakNoPromise(t *testing.T) {
+	t.Parallel()
+	cutOff(t, mongoFaults{}).mustHaveKeptThePromise()
+}
+
+// The control: the judge sees it when leases that were lost free the next holder's.
+func TestMongoControlClientsThatReleaseByKeyAloneBreakIt(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		if overlaps, _, _ := cutOff(t, mongoFaults{releaseByKeyAlone: true}).overlaps(); overlaps > 0 {
+			return
+		}
+	}
+	t.Error("no overlap: the judge sees nothing")
+}

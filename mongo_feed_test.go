@@ -1,0 +1,588 @@
+package mongolock
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/store"
+)
+
+// feedSoon is what a waiter is given that is told, or that polls, on a machine which
+// is busy with other things. One that is not told sleeps until the holder it saw
+// should have run out: 20 s, the TTL here less a renewal's period, at least.
+const feedSoon = 5 * time.Second
+
+// wakes is the collection of wake-ups of a room.
+func (r *mongoRoom) wakes() *mongo.Collection {
+	return r.coll.Database().Collection(r.coll.Name() + mongoFeedSuffix)
+}
+
+func (r *mongoRoom) wakesAre() feedState {
+	r.t.Helper()
+	s, err := newMongoStore(r.coll, mongoOptions{noIndex: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	state, err := s.feed.look(r.ctx())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return state
+}
+
+// asleep waits until the client's waiters of a key have done all that there is to
+// do, and so with an open feed if it is to have one.
+func (r *mongoRoom) asleep(c *Client, key string, feed bool) {
+	r.t.Helper()
+	r.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		q := c.queues[key]
+		return c.watch.live == feed && q != nil && q.head != nil && q.seen != nil && !q.head.asking && !q.woken
+	})
+}
+
+// handsOver lets the key go from one client to another that waits for it, which
+// takes at most so long.
+func (r *mongoRoom) handsOver(from, to *Client, key string, feed bool, most time.Duration) {
+	r.t.Helper()
+	l := r.acquire(from, key)
+	wait := r.inBackground(r.ctx(), to, key)
+	r.asleep(to, key, feed)
+	start := time.Now()
+	r.release(l)
+	a := r.granted(wait)
+	if took := a.when.Sub(start); took > most {
+		r.t.Errorf("took %v to hand over, want at most %v", took, most)
+	}
+	r.release(a.lease)
+}
+
+// served waits until each of them had the key, in whatever order.
+func (r *mongoRoom) served(waits []<-chan mongoAnswer) {
+	r.t.Helper()
+	var all sync.WaitGroup
+	for _, w := range waits {
+		all.Go(func() {
+			if a := <-w; a.err != nil {
+				r.t.Error(a.err)
+			} else {
+				r.release(a.lease)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// named counts commands by name.
+func named(commands []bson.Raw) map[string]int {
+	n := map[string]int{}
+	for _, c := range commands {
+		n[c.Index(0).Key()]++
+	}
+	return n
+}
+
+func tailing(commands []bson.Raw) (n int) {
+	for _, c := range commands {
+		if is, _ := c.Lookup("tailable").BooleanOK(); is {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	holder := r.client()
+	c, tap := r.tapped()
+	r.release(r.acquire(c, "free"))
+	if sent := tap.take(); tailing(sent) != 0 {
+		t.Error("opened though nobody waits")
+	}
+	var held []*Lease
+	var waits []<-chan mongoAnswer
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		held = append(held, r.acquire(holder, key))
+		for range 2 {
+			waits = append(waits, r.inBackground(r.ctx(), c, key))
+		}
+	}
+	for i, l := range held {
+		r.asleep(c, l.Key(), true)
+		start := time.Now()
+		r.release(l)
+		r.served(waits[2*i : 2*i+2])
+		if took := time.Since(start); took > feedSoon {
+			t.Errorf("%v for a wake-up and a hand-over", took)
+		}
+	}
+	if sent := tap.take(); tailing(sent) != 1 {
+		t.Errorf("%d cursors for six waiters of three keys", tailing(sent))
+	}
+	c.mu.Lock()
+	c.watch.closing.Reset(0) // as if half a minute were over
+	c.mu.Unlock()
+	r.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.watch.running
+	})
+	if sent := named(tap.take()); sent["killCursors"] != 1 || len(sent) != 1 {
+		t.Errorf("closing it sent %v", sent)
+	}
+	r.handsOver(holder, c, "k0", true, feedSoon)
+	if sent := tap.take(); tailing(sent) != 1 {
+		t.Errorf("%d cursors for the next waiter", tailing(sent))
+	}
+}
+
+// The driver refuses to wait for longer than a client's own timeout, unless told
+// otherwise call by call.
+func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	tap := &mongoTap{}
+	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { o.SetTimeout(300 * time.Millisecond).SetMonitor(tap.monitor()) }))
+	holder := r.client()
+	l := r.acquire(holder, "k")
+	wait := r.inBackground(r.ctx(), c, "k")
+	r.asleep(c, "k", true)
+	tap.take()
+	time.Sleep(time.Second)
+	if sent := tap.take(); len(sent) > 1 {
+		t.Errorf("%v in a second of waiting", named(sent))
+	}
+	start := time.Now()
+	r.release(l)
+	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+		t.Errorf("took %v", took)
+	}
+}
+
+// Not lost though the answer that it makes stale comes after it: the reply to the
+// head's look is held back until the key is free and the wake-up has come.
+func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	holder, line := r.client(), &mongoLine{}
+	c := r.clientOn(r.connect(r.uri, line.through))
+	l := r.acquire(holder, "k")
+	wait := r.inBackground(r.ctx(), c, "k")
+	r.asleep(c, "k", true)
+
+	asked, pass := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	line.set(func(name string, cmd bson.Raw) mongoFate {
+		if name != "findAndModify" || cmd.Lookup("update", "$max", fieldWanted).IsZero() {
+			return mongoFate{}
+		}
+		return mongoFate{rewrite: func(reply bson.Raw) bson.D {
+			once.Do(func() { close(asked); <-pass })
+			return edit(reply, nil)
+		}}
+	})
+	holder.freed("k") // for nothing
+	r.await(asked, "the head looks")
+	r.release(l)
+	r.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.queues["k"].woken
+	})
+	start := time.Now()
+	close(pass)
+	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+		t.Errorf("took %v from the stale answer", took)
+	}
+}
+
+func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	for range 3 {
+		if _, err := r.wakes().InsertOne(r.ctx(), mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.wakesAre() != feedUncapped {
+		t.Fatal("capped all the same: the test shows nothing")
+	}
+	r.handsOver(r.client(), r.client(), "k", true, feedSoon)
+	if r.wakesAre() != feedCapped {
+		t.Error("not capped yet")
+	}
+}
+
+// A logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex // protects text
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+func (l *logbook) logger() ClientOption { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
+
+func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	stranger := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
+	if _, err := r.wakes().InsertOne(r.ctx(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	var log logbook
+	holder, c := r.client(), r.client(log.logger())
+	for range 3 {
+		r.handsOver(holder, c, "k", false, feedSoon)
+		r.handsOver(c, holder, "k", false, feedSoon)
+	}
+	if n := log.count("waiters poll"); n != 1 {
+		t.Errorf("said %d times that it polls", n)
+	}
+	if n, err := r.wakes().CountDocuments(r.ctx(), bson.D{}); n != 1 || err != nil || r.wakesAre() != feedUncapped {
+		t.Errorf("%d documents beside a stranger's, %v", n-1, err)
+	}
+}
+
+// (FerretDB v1 does not survive the drop of a collection that is being tailed: its
+// database stays locked. It is not atomic either.)
+func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
+	r := newMongoRoom(t, "capped", "atomic")
+	holder := r.client()
+	waiters := []*Client{r.client(), r.client(), r.client()}
+	for round := range 4 {
+		l := r.acquire(holder, "k")
+		var waits []<-chan mongoAnswer
+		for _, c := range waiters {
+			for range 3 {
+				waits = append(waits, r.inBackground(r.ctx(), c, "k"))
+			}
+		}
+		for _, c := range waiters {
+			r.asleep(c, "k", true)
+		}
+		if err := r.wakes().Drop(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(round) * 20 * time.Millisecond)
+		start := time.Now()
+		r.release(l)
+		r.served(waits)
+		if took := time.Since(start); took > feedSoon {
+			t.Errorf("round %d: the last was served after %v", round, took)
+		}
+	}
+	for _, c := range waiters {
+		r.handsOver(holder, c, "k", true, feedSoon)
+	}
+	if r.wakesAre() != feedCapped {
+		t.Error("not capped")
+	}
+}
+
+// (FerretDB v1 does not tell a reader that it was left behind. There it costs the
+// waiters what a lost wake-up costs.)
+func TestFeedThatRollsOverLosesNobody(t *testing.T) {
+	r := newMongoRoom(t, "capped", "atomic")
+	holder, c := r.client(), r.client()
+	var many []any
+	for range 2000 {
+		many = append(many, mongoNotice(store.Notice{Topic: store.TopicLocks, Key: strings.Repeat("x", 500), Kind: store.KindFreed}))
+	}
+	for range 3 {
+		l := r.acquire(holder, "k")
+		wait := r.inBackground(r.ctx(), c, "k")
+		r.asleep(c, "k", true)
+		flood := make(chan error, 1)
+		go func() {
+			_, err := r.wakes().InsertMany(context.Background(), many)
+			flood <- err
+		}()
+		time.Sleep(5 * time.Millisecond)
+		r.release(l)
+		if err := <-flood; err != nil {
+			t.Fatal(err)
+		}
+		over := time.Now()
+		a := r.granted(wait)
+		if took := a.when.Sub(over); took > feedSoon {
+			t.Errorf("granted %v after the flood", took)
+		}
+		r.release(a.lease)
+	}
+	if n, err := r.wakes().CountDocuments(r.ctx(), bson.D{}); err != nil || n > 1000 {
+		t.Errorf("%d notices are kept, %v", n, err)
+	}
+	r.handsOver(holder, c, "k", true, feedSoon)
+}
+
+func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
+	r := newMongoRoom(t, "capped")
+	var log logbook
+	holder := r.client()
+	c, proxy := r.behind(mongoRetries1, log.logger())
+	for range 2 {
+		l := r.acquire(holder, "k")
+		wait := r.inBackground(r.ctx(), c, "k")
+		r.asleep(c, "k", true)
+		proxy.Cut()
+		time.Sleep(500 * time.Millisecond)
+		r.release(l) // and nobody hears it
+		time.Sleep(500 * time.Millisecond)
+		proxy.Restore()
+		back := time.Now()
+		a := r.granted(wait)
+		if took := a.when.Sub(back); took > feedSoon {
+			t.Errorf("granted %v after the way was open again", took)
+		}
+		r.release(a.lease)
+		r.handsOver(holder, c, "k", true, feedSoon)
+	}
+	if n := log.count("wake-ups are interrupted"); n != 2 {
+		t.Errorf("said %d times that they were interrupted", n)
+	}
+}
+
+// A feedServer is a server of one test's own, which may be treated roughly.
+type feedServer struct {
+	t   testing.TB
+	at  string
+	ID  string `json:"id"`
+	URI string `json:"uri"`
+}
+
+func newFeedServer(t testing.TB, query string, capabilities ...string) *feedServer {
+	t.Helper()
+	mongoNeeds(t, capabilities...)
+	s := &feedServer{t: t, at: os.Getenv("MONGOLOCK_CONTROL") + "/servers"}
+	if err := json.Unmarshal(s.send(http.MethodPost, query), s); err != nil {
+		t.Fatal(err)
+	}
+	s.at += "/" + s.ID
+	t.Cleanup(func() { s.send(http.MethodDelete, "") })
+	return s
+}
+
+func (s *feedServer) send(method, path string) []byte {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, s.at+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil || reply.StatusCode >= 300 {
+		s.t.Fatalf("%s %s: %s %s %v", method, path, reply.Status, body, err)
+	}
+	return body
+}
+
+func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
+	server := newFeedServer(t, "?auth=1", "capped", "roles")
+	r := newMongoRoomAt(t, server.URI)
+	db := r.coll.Database()
+	role := bson.D{
+		{Key: "createRole", Value: "locker"}, {Key: "roles", Value: bson.A{}},
+		{Key: "privileges", Value: bson.A{bson.D{
+			{Key: "resource", Value: bson.D{{Key: "db", Value: db.Name()}, {Key: "collection", Value: r.coll.Name()}}},
+			{Key: "actions", Value: bson.A{"find", "insert", "update", "remove"}},
+		}}},
+	}
+	user := bson.D{{Key: "createUser", Value: "app"}, {Key: "pwd", Value: "app"}, {Key: "roles", Value: bson.A{"locker"}}}
+	for _, command := range []bson.D{role, user} {
+		if err := db.RunCommand(r.ctx(), command).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uri, err := url.Parse(server.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri.User = url.UserPassword("app", "app")
+	query := uri.Query()
+	query.Set("authSource", db.Name())
+	uri.RawQuery = query.Encode()
+	r.uri = uri.String()
+
+	var log logbook
+	one, two := r.client(), r.client(log.logger())
+	for range 3 {
+		r.handsOver(one, two, "k", false, feedSoon)
+		r.handsOver(two, one, "k", false, feedSoon)
+	}
+	if n := log.count("waiters poll"); n != 1 {
+		t.Errorf("said %d times that it polls", n)
+	}
+	if r.wakesAre() != feedMissing {
+		t.Error("made all the same: the test shows nothing")
+	}
+	r.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
+		two.mu.Lock()
+		defer two.mu.Unlock()
+		return two.feed == nil
+	})
+}
+
+func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
+	server := newFeedServer(t, "", "capped", "process", "crash")
+	r := newMongoRoomAt(t, server.URI)
+	holder := r.client()
+	l := r.acquire(holder, "k")
+	var taps []*mongoTap
+	var clients []*Client
+	var waits []<-chan mongoAnswer
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	for range 5 {
+		c, tap := r.tapped()
+		taps, clients = append(taps, tap), append(clients, c)
+		for range 10 {
+			waits = append(waits, r.inBackground(ctx, c, "k"))
+		}
+	}
+	for i, c := range clients {
+		r.asleep(c, "k", true)
+		taps[i].take()
+	}
+	start := time.Now()
+	server.send(http.MethodPost, "/kill")
+	time.Sleep(time.Second)
+	server.send(http.MethodPost, "/restart")
+	back := time.Now()
+	for _, c := range clients {
+		r.asleep(c, "k", true)
+	}
+	t.Logf("down for %v, all listen again %v after", back.Sub(start), time.Since(back))
+	for i := range clients {
+		if sent := taps[i].take(); len(sent) > 60 {
+			t.Errorf("client %d sent %v meanwhile", i, named(sent))
+		} else {
+			t.Logf("client %d sent %v meanwhile", i, named(sent))
+		}
+	}
+	r.release(l)
+	r.served(waits)
+	t.Logf("all served %v after the server was back", time.Since(back))
+}
+
+// Every removal of a holder from a document that carries a word is announced: the
+// waiter sleeps until its holder should have run out, or hears of it.
+func TestFeedTellsOfEveryRemoval(t *testing.T) {
+	removals := map[string]func(r *mongoRoom, c *Client, l *Lease){
+		"break": func(r *mongoRoom, _ *Client, _ *Lease) {
+			if _, err := r.client().Break(r.ctx(), "k", "test", 0); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"close":          func(_ *mongoRoom, c *Client, _ *Lease) { _ = c.Close() },
+		"end of MaxHold": func(*mongoRoom, *Client, *Lease) {},
+		"undo": func(r *mongoRoom, c *Client, l *Lease) {
+			c.undo(l.ref, nil, time.Now().Add(time.Minute))
+		},
+	}
+	for name, remove := range removals {
+		t.Run(name, func(t *testing.T) {
+			r := newMongoRoom(t, "capped")
+			holder, waiter := r.client(WithMargin(50*time.Millisecond)), r.client()
+			var opts []AcquireOption
+			if name == "end of MaxHold" {
+				opts = append(opts, MaxHold(2*time.Second))
+			}
+			l := r.acquire(holder, "k", opts...)
+			wait := r.inBackground(r.ctx(), waiter, "k")
+			r.asleep(waiter, "k", true)
+			remove(r, holder, l)
+			if name == "end of MaxHold" {
+				<-l.Done()
+			}
+			start := time.Now()
+			if took := r.granted(wait).when.Sub(start); took > feedSoon {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// The image that says whether somebody waits went with the reply. (FerretDB v1, when
+// a connection breaks under a command, now and then shows others its data as they
+// were before.)
+func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
+	r := newMongoRoom(t, "capped", "atomic")
+	waiter := r.client()
+	holder, proxy := r.behind(mongoRetries0)
+	l := r.acquire(holder, "k")
+	wait := r.inBackground(r.ctx(), waiter, "k")
+	r.asleep(waiter, "k", true)
+	r.on(proxy, mongoReleases.Nth(1), faultproxy.DropReply())
+	start := time.Now()
+	if err := l.Release(); !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("the release whose reply was lost says %v", err)
+	}
+	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+		t.Errorf("took %v", took)
+	}
+}
+
+func FuzzNotice(f *testing.F) {
+	for _, d := range []bson.D{
+		mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
+		mongoNotice(store.Notice{Kind: kindSeed}),
+		{{Key: fieldMark, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
+		{{Key: fieldMark, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
+		{{Key: "name", Value: "somebody's"}},
+	} {
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(raw[:len(raw)-3])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		n, ok := readNotice(raw)
+		if ok && (n.Topic == "" || n.Kind == kindSeed) {
+			t.Errorf("%q is taken for %+v", raw, n)
+		}
+		if !ok || bson.Raw(raw).Validate() != nil {
+			return
+		}
+		again, err := bson.Marshal(mongoNotice(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := readNotice(again); !ok || m != n {
+			t.Errorf("%+v is read back as %+v", n, m)
+		}
+	})
+}
