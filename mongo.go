@@ -256,19 +256,19 @@ func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *op
 }
 
 func (m *mongoStore) modifyIn(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (mongoReply, error) {
-	return m.reply(func() (bson.Raw, error) { return coll.FindOneAndUpdate(ctx, filter, update, opts).Raw() })
+	return m.reply(func() (bson.Raw, error) { return coll.FindOneAndUpdate(ctx, filter, update, opts).Raw() }, readRecord)
 }
 
-// remove deletes one document and answers its before-image.
+// remove deletes one document, of which it answers the words that were left in it.
 func (m *mongoStore) remove(ctx context.Context, coll *mongo.Collection, filter bson.D) (mongoReply, error) {
-	return m.reply(func() (bson.Raw, error) { return coll.FindOneAndDelete(ctx, filter).Raw() })
+	return m.reply(func() (bson.Raw, error) { return coll.FindOneAndDelete(ctx, filter).Raw() }, readWords)
 }
 
 func (m *mongoStore) removeDurably(ctx context.Context, filter bson.D) (mongoReply, error) {
 	return m.journaled(func(coll *mongo.Collection) (mongoReply, error) { return m.remove(ctx, coll, filter) })
 }
 
-func (m *mongoStore) reply(command func() (bson.Raw, error)) (mongoReply, error) {
+func (m *mongoStore) reply(command func() (bson.Raw, error), read func(bson.Raw) mongoRecord) (mongoReply, error) {
 	r := mongoReply{sent: m.clock.Now()}
 	image, err := command()
 	r.took = m.clock.Now().Sub(r.sent)
@@ -278,7 +278,7 @@ func (m *mongoStore) reply(command func() (bson.Raw, error)) (mongoReply, error)
 	if err != nil {
 		return r, err
 	}
-	r.found, r.record = true, readRecord(image)
+	r.found, r.record = true, read(image)
 	return r, nil
 }
 

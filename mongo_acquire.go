@@ -270,7 +270,7 @@ var mongoExclusive = bson.E{Key: fieldMode, Value: string(store.Exclusive)}
 
 // find reads one document, whoever's it is.
 func (m *mongoStore) find(ctx context.Context, key string) (mongoReply, error) {
-	return m.reply(func() (bson.Raw, error) { return m.soft.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Raw() })
+	return m.reply(func() (bson.Raw, error) { return m.soft.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Raw() }, readRecord)
 }
 
 // findMany reads the documents under some keys, each once.

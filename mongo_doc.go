@@ -113,6 +113,13 @@ func readRecord(raw bson.Raw) mongoRecord {
 	return r
 }
 
+// readWords reads who waits, and no more, of a document that is ours.
+func readWords(raw bson.Raw) (r mongoRecord) {
+	r.wanted, _ = mongoTime(raw.Lookup(fieldWanted))
+	r.exclusiveWanted, _ = mongoTime(raw.Lookup(fieldExclusiveWanted))
+	return r
+}
+
 func (r *mongoRecord) readHolders(v bson.RawValue) bool {
 	doc, ok := v.DocumentOK()
 	if !ok {
