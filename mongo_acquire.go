@@ -214,8 +214,13 @@ func (m *mongoStore) swap(ctx context.Context, c *mongoClaim, seen mongoRecord, 
 	return m.refuse(ctx, c, image.record)
 }
 
-// refuse answers that the key was held, with what is there now.
+// refuse answers that the key was held, with what is there now. If that is another
+// document than the one the word was left in, nobody would wake the claimant: it is
+// told that the key was free for a moment, which is so, and asks again.
 func (m *mongoStore) refuse(ctx context.Context, c *mongoClaim, seen mongoRecord) (store.Grant, error) {
+	if c.Want > 0 && !seen.wantedAt(m.present().Add(c.Want/2)) {
+		seen = mongoRecord{key: c.Key}
+	}
 	return store.Grant{}, m.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(m.present())})
 }
 

@@ -464,3 +464,40 @@ func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 		})
 	}
 }
+
+// A holder that lets go and takes the key again in a loop: the word finds no document,
+// and the look that follows finds the next one. A waiter that were told no more than
+// that it is held would sleep until its end, and nobody would know that it waits.
+func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
+	line := &mongoLine{}
+	b := mongoBenchFor(t, line.through)
+	other := b.another()
+	first, next, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	mine.Want = time.Minute
+	b.acquire(other, first)
+	line.set(func(name string, c bson.Raw) mongoFate {
+		if name != "findAndModify" || c.Lookup("update", "$max", fieldWanted).IsZero() {
+			return mongoFate{}
+		}
+		line.set(nil)
+		return mongoFate{
+			before: func() {
+				if _, err := other.Release(b.ctx(), first.Ref, 0); err != nil {
+					t.Error(err)
+				}
+			},
+			rewrite: func(reply bson.Raw) bson.D {
+				b.acquire(other, next)
+				return edit(reply, nil)
+			},
+		}
+	})
+	_, err := b.store.Acquire(b.ctx(), mine)
+	var held *store.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("answered %v", err)
+	}
+	if word := b.document("k").wantedAt(time.Now()); !word && !held.Free() {
+		t.Error("refused, to sleep, and no word is left")
+	}
+}
