@@ -807,11 +807,7 @@ func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
 			_ = l.Release()
 		case 4: // hand-over
 			wait := r.inBackground(r.ctx(), c, "k")
-			r.until(time.Now().Add(time.Second), "somebody waits", func() bool {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				return c.waiting > 0
-			})
+			r.waits(c, "k")
 			r.release(l)
 			next := r.granted(wait).lease
 			take(next)

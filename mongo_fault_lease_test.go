@@ -35,7 +35,7 @@ func TestMongoRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t)
-			c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+			c, proxy := r.behind(withRetries, TTL(time.Second))
 			l := r.acquire(c, "k")
 			ctx := l.Context(r.ctx())
 			done := endOf(l)
@@ -78,39 +78,43 @@ func TestMongoRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, keys := range [][]string{{"k"}, {"k", "j", "i"}} { // alone, and in a bulk
-				r := newMongoRoom(t)
-				c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
-				var all []*Lease
-				for _, key := range keys {
-					all = append(all, r.acquire(c, key))
-				}
-				matcher := mongoRenewals
-				if len(keys) > 1 {
-					matcher = mongoBulks
-				}
-				rule := r.on(proxy, matcher.Next(1), fault)
-				r.await(rule.Fired(), "a renewal")
-				first := all[0].trustedUntil()
-				r.until(time.Now().Add(4*time.Second), "renewed or lost", func() bool {
-					return all[0].Err() != nil || all[0].trustedUntil().After(first)
-				})
-				for _, l := range all {
-					r.mustHold(l)
-					if name == "half-open" {
-						r.calm()
-					}
-					r.release(l)
-				}
-			}
+			t.Run("alone", func(t *testing.T) {
+				t.Parallel()
+				failsOnce(t, mongoRenewals, fault, "k")
+			})
+			t.Run("together", func(t *testing.T) {
+				t.Parallel()
+				failsOnce(t, mongoBulks, fault, "k", "j", "i")
+			})
 		})
+	}
+}
+
+// failsOnce holds keys while one renewal of them, or one bulk, meets with a fault.
+func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action, keys ...string) {
+	t.Helper()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(noRetries, TTL(5*time.Second))
+	var all []*Lease
+	for _, key := range keys {
+		all = append(all, r.acquire(c, key))
+	}
+	rule := r.on(proxy, renewal.Next(1), fault)
+	r.await(rule.Fired(), "a renewal")
+	first := all[0].trustedUntil()
+	r.until(time.Now().Add(5*time.Second), "renewed or lost", func() bool {
+		return all[0].Err() != nil || all[0].trustedUntil().After(first)
+	})
+	for _, l := range all {
+		r.mustHold(l)
+		r.release(l)
 	}
 }
 
 func TestMongoAHelloLostAfterABulkCostsNothing(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+	c, proxy := r.behind(noRetries, TTL(3*time.Second))
 	one, two := r.acquire(c, "one"), r.acquire(c, "two")
 	first := one.trustedUntil()
 	rule := r.on(proxy, faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
@@ -126,7 +130,7 @@ func TestMongoAHelloLostAfterABulkCostsNothing(t *testing.T) {
 func TestMongoARenewalAnsweredAfterTheDeadlineMovesNothing(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c, proxy := r.behind(withRetries, TTL(time.Second))
 	l := r.acquire(c, "k")
 	rule := r.on(proxy, mongoRenewals, faultproxy.HoldReply()) // the server applied it
 	r.await(l.Done(), "the end of the lease")
@@ -140,7 +144,7 @@ func TestMongoARenewalAnsweredAfterTheDeadlineMovesNothing(t *testing.T) {
 func TestMongoALateRenewalTouchesNobodyElses(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(time.Second))
+	c, proxy := r.behind(noRetries, TTL(time.Second))
 	l := r.acquire(c, "k")
 	rule := r.on(proxy, mongoRenewals, faultproxy.Orphan())
 	r.await(rule.Fired(), "a renewal")
@@ -172,10 +176,11 @@ func TestMongoAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 			t.Parallel()
 			for _, ttl := range []time.Duration{20 * time.Second, 2 * time.Minute} { // w: 1, and majority
 				r := newMongoRoom(t)
-				c, proxy := r.behind(mongoRetries0, TTL(ttl))
+				c, proxy := r.behind(noRetries, TTL(ttl))
 				l := r.acquire(c, "k")
-				wait := r.inBackground(r.ctx(), r.client(), "k")
-				r.wanted("k")
+				rival := r.client()
+				wait := r.inBackground(r.ctx(), rival, "k")
+				r.waits(rival, "k")
 				r.on(proxy, mongoReleases.Next(1), lost)
 				freed := time.Now()
 				err := l.Release()
@@ -197,14 +202,6 @@ func TestMongoAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	}
 }
 
-// wanted waits until somebody left word for a key.
-func (r *mongoRoom) wanted(key string) {
-	r.t.Helper()
-	r.until(time.Now().Add(5*time.Second), "somebody waits", func() bool {
-		return !readRecord(r.document(key)).wanted.IsZero()
-	})
-}
-
 func TestMongoAReleaseIsRetriedByTheDriverUnseen(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
@@ -213,7 +210,7 @@ func TestMongoAReleaseIsRetriedByTheDriverUnseen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(mongoRetries1)
+			c, proxy := r.behind(withRetries)
 			l := r.acquire(c, "k")
 			r.on(proxy, mongoReleases.Next(1), lost)
 			r.release(l)
@@ -225,7 +222,7 @@ func TestMongoAReleaseIsRetriedByTheDriverUnseen(t *testing.T) {
 func TestMongoAReleaseThatFailsGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(20*time.Second))
+	c, proxy := r.behind(noRetries, TTL(20*time.Second))
 	l := r.acquire(c, "k")
 	r.on(proxy, mongoReleases.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
 	if err := l.Release(); !errors.Is(err, ErrOutcomeUnknown) {
@@ -238,14 +235,10 @@ func TestMongoAReleaseThatFailsGoesOnInTheBackground(t *testing.T) {
 func TestMongoAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(20*time.Second))
+	c, proxy := r.behind(withRetries, TTL(20*time.Second))
 	plain, handed := r.acquire(c, "plain"), r.acquire(c, "handed")
 	wait := r.inBackground(r.ctx(), c, "handed")
-	r.until(time.Now().Add(time.Second), "somebody waits", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.queues["handed"].head != nil
-	})
+	r.waits(c, "handed")
 	r.on(proxy, mongoReleases, faultproxy.HalfOpen())
 	r.on(proxy, mongoHandOver, faultproxy.HalfOpen())
 	begin := time.Now()
@@ -276,12 +269,7 @@ func handOver(t *testing.T, r *mongoRoom, c *Client, proxy *faultproxy.Proxy, fa
 	t.Helper()
 	old = r.acquire(c, "k")
 	wait := r.inBackground(r.ctx(), c, "k")
-	r.until(time.Now().Add(5*time.Second), "somebody waits in this process", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		q := c.queues["k"]
-		return q != nil && q.head != nil
-	})
+	r.waits(c, "k")
 	rule := r.on(proxy, mongoHandOver.Next(1), fault)
 	err = old.Release()
 	if rule.Hits() != 1 {
@@ -304,7 +292,7 @@ func TestMongoAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *test
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t)
-			c, proxy := r.behind(mongoRetries0, TTL(5*time.Second))
+			c, proxy := r.behind(noRetries, TTL(5*time.Second))
 			begin := time.Now()
 			a, old, err := handOver(t, r, c, proxy, lost)
 			if !errors.Is(err, ErrOutcomeUnknown) || errors.Is(err, ErrLost) {
@@ -338,7 +326,7 @@ func TestMongoAHandOverIsRetriedByTheDriverUnseen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(mongoRetries1, TTL(5*time.Second))
+			c, proxy := r.behind(withRetries, TTL(5*time.Second))
 			a, _, err := handOver(t, r, c, proxy, lost)
 			if err != nil {
 				t.Errorf("Release answers %v", err)
@@ -353,7 +341,7 @@ func TestMongoAHandOverIsRetriedByTheDriverUnseen(t *testing.T) {
 func TestMongoAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(5*time.Second))
+	c, proxy := r.behind(noRetries, TTL(5*time.Second))
 	a, _, err := handOver(t, r, c, proxy, faultproxy.Fail(13))
 	if err != nil {
 		t.Errorf("Release answers %v", err)
@@ -398,7 +386,7 @@ func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, proxy := r.behind(mongoRetries0)
+			other, proxy := r.behind(noRetries)
 			r.on(proxy, mongoHandOver.Next(1), c.lost)
 			again, err := other.Resume(r.ctx(), ticket)
 			mustBeUnknown(t, again, err)
@@ -425,7 +413,7 @@ func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
 func TestMongoCloseIsBoundedAndNamesWhatItLeaves(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(6*time.Second))
+	c, proxy := r.behind(withRetries, TTL(6*time.Second))
 	l := r.acquire(c, "left behind")
 	proxy.Silence()
 	begin := time.Now()

@@ -15,11 +15,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-const (
-	mongoRetries1 mongoRetrying = true
-	mongoRetries0 mongoRetrying = false
-)
-
 // mustBeUnknown fails unless err says that a claim's outcome is being cleaned up,
 // and no lease came with it.
 func mustBeUnknown(t *testing.T, l *Lease, err error) {
@@ -44,7 +39,7 @@ func TestMongoAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(mongoRetries1, TTL(10*time.Second))
+			c, proxy := r.behind(withRetries, TTL(10*time.Second))
 			rule := r.on(proxy, mongoClaims.Nth(1), lost)
 			l := r.acquire(c, "k")
 			if proxy.Count("findAndModify") < 2 {
@@ -80,7 +75,7 @@ func TestMongoAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
 			t.Parallel()
 			for _, how := range []string{"Acquire", "TryAcquire"} {
 				r := newMongoRoom(t)
-				c, proxy := r.behind(mongoRetries0, TTL(2*time.Second))
+				c, proxy := r.behind(noRetries, TTL(2*time.Second))
 				rule := r.on(proxy, mongoClaims.Nth(1), lost)
 				l, err := map[string]func(context.Context, string, ...AcquireOption) (*Lease, error){
 					"Acquire": c.Acquire, "TryAcquire": c.TryAcquire,
@@ -100,7 +95,7 @@ func TestMongoAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
 func TestMongoWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(1500*time.Millisecond))
+	c, proxy := r.behind(withRetries, TTL(1500*time.Millisecond))
 	// The driver repeats a numbered write until its time is up.
 	r.on(proxy, mongoClaims, faultproxy.DropReply())
 	begin := time.Now()
@@ -114,7 +109,7 @@ func TestMongoWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing
 func TestMongoACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(5*time.Second))
+	c, proxy := r.behind(noRetries, TTL(5*time.Second))
 	r.on(proxy, mongoClaims.Nth(1), faultproxy.DropReply())
 	lost := r.on(proxy, mongoUndoes.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
 	l, err := c.TryAcquire(r.ctx(), "k")
@@ -144,7 +139,7 @@ func lateClaim(t *testing.T, r *mongoRoom, c *Client, proxy *faultproxy.Proxy, m
 func TestMongoAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t, "retryable")
-	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c, proxy := r.behind(withRetries, TTL(time.Second))
 	lateClaim(t, r, c, proxy, func() {})
 	r.mustBeAbsent("k")
 }
@@ -152,7 +147,7 @@ func TestMongoAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 func TestMongoAClaimThatArrivesAfterItsCleanUpTouchesNobodyElses(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c, proxy := r.behind(withRetries, TTL(time.Second))
 	rival := r.client(TTL(20 * time.Second))
 	var l *Lease
 	var before bson.Raw
@@ -168,7 +163,7 @@ func TestMongoAClaimThatArrivesAfterItsCleanUpTouchesNobodyElses(t *testing.T) {
 func TestMongoControlACleanUpElsewhereDoesNotStopALateClaim(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t, "retryable")
-	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c, proxy := r.behind(withRetries, TTL(time.Second))
 	c.store.(*mongoStore).broken.undoElsewhere = true
 	lateClaim(t, r, c, proxy, func() {})
 	if r.document("k") == nil {
@@ -180,12 +175,9 @@ func TestMongoControlACleanUpElsewhereDoesNotStopALateClaim(t *testing.T) {
 func TestMongoWithoutNumbersALateClaimIsCleanedUpWhenItComes(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+	c, proxy := r.behind(noRetries, TTL(3*time.Second))
 	begin := time.Now()
 	lateClaim(t, r, c, proxy, func() { time.Sleep(400 * time.Millisecond) })
-	if r.document("k") == nil && len(c.unknown) == 0 {
-		t.Fatal("the claim did not arrive late: the test shows nothing")
-	}
 	// The pauses between clean-ups double: the next comes after as long again.
 	r.mustBeGone("k", time.Now().Add(time.Since(begin)+mongoSlack))
 }
@@ -200,7 +192,7 @@ func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
 				r := newMongoRoom(t)
-				c, proxy := r.behind(mongoRetries1, TTL(10*time.Second))
+				c, proxy := r.behind(withRetries, TTL(10*time.Second))
 				rule := r.on(proxy, mongoClaims, held)
 				ctx, cancel := context.WithCancel(r.ctx())
 				answer := make(chan mongoAnswer, 1)
@@ -232,7 +224,7 @@ func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 func TestMongoACancelledClaimWhoseReplyIsLostIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(10*time.Second))
+	c, proxy := r.behind(noRetries, TTL(10*time.Second))
 	rule := r.on(proxy, mongoClaims, faultproxy.HoldReply(), faultproxy.DropReply())
 	ctx, cancel := context.WithCancel(r.ctx())
 	answer := r.inBackground(ctx, c, "k")
@@ -253,7 +245,7 @@ func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, retries := range []mongoRetrying{mongoRetries1, mongoRetries0} {
+			for _, retries := range []mongoRetrying{withRetries, noRetries} {
 				r := newMongoRoom(t)
 				c, proxy := r.behind(retries, TTL(time.Second))
 				r.on(proxy, mongoClaims, hang)
@@ -270,7 +262,7 @@ func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
 func TestMongoAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(600*time.Millisecond))
+	c, proxy := r.behind(withRetries, TTL(600*time.Millisecond))
 	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(580*time.Millisecond)) // beyond the margin
 	l, err := c.TryAcquire(r.ctx(), "k")
 	mustBeUnknown(t, l, err)
@@ -280,7 +272,7 @@ func TestMongoAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 func TestMongoASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(3*time.Second), NoRenewal())
+	c, proxy := r.behind(withRetries, TTL(3*time.Second), NoRenewal())
 	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(time.Second))
 	sent := time.Now()
 	l := r.acquire(c, "k")
@@ -304,7 +296,7 @@ func TestMongoATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			for _, retries := range []mongoRetrying{mongoRetries1, mongoRetries0} {
+			for _, retries := range []mongoRetrying{withRetries, noRetries} {
 				r := newMongoRoom(t)
 				c, proxy := r.behind(retries, TTL(time.Second))
 				r.plantDead("k", row.last)
@@ -345,7 +337,7 @@ func TestMongoAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t)
 			holder := r.acquire(r.client(TTL(20*time.Second)), "k")
-			c, proxy := r.behind(mongoRetries0, TTL(time.Second))
+			c, proxy := r.behind(noRetries, TTL(time.Second))
 			acquire := c.Acquire
 			if name == "look" {
 				acquire = c.TryAcquire
@@ -366,9 +358,9 @@ func TestMongoAWaiterRidesOutFaultsAndIsServed(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
 	holder := r.acquire(r.client(TTL(20*time.Second)), "k")
-	c, proxy := r.behind(mongoRetries0, TTL(2*time.Second))
+	c, proxy := r.behind(noRetries, TTL(2*time.Second))
 	wait := r.inBackground(r.ctx(), c, "k")
-	r.until(time.Now().Add(5*time.Second), "somebody waits", func() bool { return readRecord(r.document("k")).wanted.After(time.Now()) })
+	r.waits(c, "k")
 	proxy.Cut()
 	time.Sleep(500 * time.Millisecond)
 	r.release(holder)
@@ -387,9 +379,9 @@ func TestMongoAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T
 			t.Parallel()
 			r := newMongoRoom(t)
 			holder := r.acquire(r.client(TTL(20*time.Second)), "k")
-			c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+			c, proxy := r.behind(noRetries, TTL(3*time.Second))
 			wait := r.inBackground(r.ctx(), c, "k")
-			r.until(time.Now().Add(5*time.Second), "somebody waits", func() bool { return readRecord(r.document("k")).wanted.After(time.Now()) })
+			r.waits(c, "k")
 			rule := r.on(proxy, mongoClaims.Nth(1), lost)
 			r.release(holder)
 			freed := time.Now()
@@ -438,7 +430,7 @@ func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
 			proxy := faultproxy.New(t, r.uri)
 			r.proxies = append(r.proxies, proxy)
 			proxy.ShiftClock(off)
-			one, two := r.through(proxy, mongoRetries1, TTL(ttl)), r.through(proxy, mongoRetries1, TTL(ttl))
+			one, two := r.through(proxy, withRetries, TTL(ttl)), r.through(proxy, withRetries, TTL(ttl))
 			l := r.acquire(one, "k")
 			if at := time.Until(l.since); (at - off).Abs() > time.Minute {
 				t.Fatalf("the server's clock is %v off: the test shows nothing", at)
@@ -493,7 +485,7 @@ func asleep(t *testing.T, broken mongoFaults, suspended time.Duration) (believed
 	t.Helper()
 	const ttl = 20 * time.Second
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(ttl), NoRenewal())
+	c, proxy := r.behind(withRetries, TTL(ttl), NoRenewal())
 	c.store.(*mongoStore).broken = broken
 	proxy.ShiftClock(suspended)
 	l, err := c.TryAcquire(r.ctx(), "k")
@@ -547,7 +539,7 @@ func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
 			r.proxies = append(r.proxies, proxy)
 			r.on(proxy, faultproxy.Command(), missing...)
 			confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
-			clients := []*Client{r.through(proxy, mongoRetries1, TTL(5*time.Second)), r.through(proxy, mongoRetries1, TTL(5*time.Second))}
+			clients := []*Client{r.through(proxy, withRetries, TTL(5*time.Second)), r.through(proxy, withRetries, TTL(5*time.Second))}
 			var last int64
 			for i := range 3 {
 				l := r.acquire(clients[i%2], "k")
@@ -578,7 +570,7 @@ func TestMongoAGrantThatCannotBeConfirmedIsCleanedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newMongoRoom(t)
-			c, proxy := r.behind(mongoRetries0, TTL(3*time.Second))
+			c, proxy := r.behind(noRetries, TTL(3*time.Second))
 			r.on(proxy, faultproxy.Command(), faultproxy.RemoveOperationTime())
 			r.on(proxy, mongoConfirms, lost)
 			l, err := c.TryAcquire(r.ctx(), "k")
@@ -591,7 +583,7 @@ func TestMongoAGrantThatCannotBeConfirmedIsCleanedUp(t *testing.T) {
 func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries0, TTL(time.Second))
+	c, proxy := r.behind(noRetries, TTL(time.Second))
 	for i, odd := range []bson.D{
 		{{Key: "ok", Value: 1}},
 		{{Key: "ok", Value: 1}, {Key: "value", Value: nil}},

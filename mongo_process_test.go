@@ -140,11 +140,11 @@ func TestMongoAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 func TestMongoAServerDownForAWhileGivesCleanErrorsAndThenAllWorksAgain(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, proxy := r.behind(mongoRetries1, TTL(time.Second))
+	c, proxy := r.behind(withRetries, TTL(time.Second))
 	held := r.acquire(c, "held")
 	waited := r.acquire(r.client(TTL(20*time.Second)), "waited")
 	wait := r.inBackground(r.ctx(), c, "waited")
-	r.wanted("waited")
+	r.waits(c, "waited")
 	proxy.Cut()
 	down := time.Now()
 	for time.Since(down) < 5*time.Second {
@@ -312,7 +312,7 @@ func TestMongoABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
 	l := r.acquire(holder, "k")
 	done := endOf(l)
 	wait := r.inBackground(r.ctx(), next, "k")
-	r.wanted("k")
+	r.waits(next, "k")
 	marked, err := operator.Break(r.ctx(), "k", "the operator's reason", ttl/3+ttl/10+mongoSlack+r.busy())
 	if err != nil || len(marked) != 1 || marked[0].ID != l.ID() {
 		t.Fatalf("marked %+v, %v", marked, err)
@@ -340,7 +340,7 @@ func TestMongoABreakCannotHitTheNextHolder(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
 	holder, next := r.client(), r.client()
-	operator, proxy := r.behind(mongoRetries1)
+	operator, proxy := r.behind(withRetries)
 	l := r.acquire(holder, "k")
 	rule := r.on(proxy, mongoModify, faultproxy.Hold())
 	answer := make(chan error, 1)

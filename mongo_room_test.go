@@ -157,6 +157,11 @@ func (r *mongoRoom) clientOn(conn *mongo.Client, opts ...ClientOption) *Client {
 // Whether the driver of a client retries its writes.
 type mongoRetrying bool
 
+const (
+	withRetries mongoRetrying = true
+	noRetries   mongoRetrying = false
+)
+
 func (m mongoRetrying) String() string {
 	if m {
 		return "with retries"
@@ -247,6 +252,17 @@ func (r *mongoRoom) granted(answer <-chan mongoAnswer) mongoAnswer {
 		r.t.Fatal("never granted")
 	}
 	return mongoAnswer{}
+}
+
+// waits returns once a client stands in line for a key, and has been refused.
+func (r *mongoRoom) waits(c *Client, key string) {
+	r.t.Helper()
+	r.until(time.Now().Add(5*time.Second), "it waits for "+key, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		q := c.queues[key]
+		return q != nil && q.head != nil && q.head.refused && !q.head.asking
+	})
 }
 
 // document is what is stored under a key, nil if nothing is.
