@@ -1,6 +1,9 @@
 package devmongo
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +73,46 @@ func takeovers(t *testing.T, uri string) (winners []int) {
 		winners = append(winners, n)
 	}
 	return winners
+}
+
+// FerretDB cuts a read off after its maxTimeMS. With modernc.org/sqlite before v1.40.1 its statement
+// stayed open: from then on that connection of the pool refused writes or showed an old state.
+func TestAReadThatIsCutOffDisturbsNobodyElse(t *testing.T) {
+	server := start(t, WithKind(FerretDB))
+	coll := collection(t, server.URI())
+	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "n", Value: 0}}); err != nil {
+		t.Fatal(err)
+	}
+	byID := bson.D{{Key: "_id", Value: 1}}
+	hurried, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	past := client(t, "mongodb://"+server.backend.(*ferret).direct+"/").Database("claims") // the gate lets too few run out of time
+	var cut atomic.Int64
+	var readers sync.WaitGroup
+	for range 32 {
+		readers.Go(func() {
+			for hurried.Err() == nil {
+				err := past.RunCommand(t.Context(), bson.D{
+					{Key: "find", Value: coll.Name()}, {Key: "filter", Value: byID}, {Key: "maxTimeMS", Value: 1},
+				}).Err()
+				if err != nil {
+					cut.Add(1)
+				}
+			}
+		})
+	}
+	defer readers.Wait()
+	for n := 1; hurried.Err() == nil; n++ {
+		set := bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}}
+		if _, err := coll.UpdateOne(t.Context(), byID, set); err != nil {
+			t.Fatalf("write %d, after %d reads were cut off: %v", n, cut.Load(), err)
+		}
+		var doc struct{ N int }
+		if err := coll.FindOne(t.Context(), byID).Decode(&doc); err != nil || doc.N != n {
+			t.Fatalf("wrote %d and read %d, after %d reads were cut off: %v", n, doc.N, cut.Load(), err)
+		}
+	}
+	t.Logf("%d reads were cut off", cut.Load())
 }
 
 func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
