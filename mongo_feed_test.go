@@ -373,7 +373,7 @@ func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
 	r := newFeedRoom(t)
 	var log logbook
 	holder := r.client()
-	c, proxy := r.behind(mongoRetries1, log.logger())
+	c, proxy := r.behind(withRetries, log.logger())
 	for range 2 {
 		l := r.acquire(holder, "k")
 		wait := r.inBackground(r.ctx(), c, "k")
@@ -566,7 +566,7 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
 	r := newFeedRoom(t)
 	waiter := r.client()
-	holder, proxy := r.behind(mongoRetries0)
+	holder, proxy := r.behind(noRetries)
 	l := r.acquire(holder, "k")
 	wait := r.inBackground(r.ctx(), waiter, "k")
 	r.asleep(waiter, "k", true)
