@@ -23,7 +23,7 @@ import (
 )
 
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
-	b := mongoBenchFor(t)
+	b := mongoBenchOnAny(t)
 	dead, other := mongoAsk("k", 500*time.Millisecond), b.another()
 	g := b.acquire(b.store, dead)
 	if _, err := other.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
@@ -252,7 +252,7 @@ func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) 
 }
 
 func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
-	b := mongoBenchFor(t)
+	b := mongoBenchOnAny(t)
 	for _, text := range []string{"$x", "a.b", " ", "a\x00b", "🔒", "a/b", "$$NOW", "{}", "A", "a", strings.Repeat("é", 512)} {
 		c := mongoAsk(text, time.Minute)
 		c.Owner, c.Note = text, text
@@ -335,7 +335,7 @@ func TestACancelOnTheWayGivesTheGrantBack(t *testing.T) {
 }
 
 func TestTheEnginesLeaseIsADocumentAndGoesWithIt(t *testing.T) {
-	b := mongoBenchFor(t)
+	b := mongoBenchOnAny(t)
 	client, err := NewWithStore(b.store, TTL(600*time.Millisecond), WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)

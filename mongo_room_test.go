@@ -59,7 +59,7 @@ type mongoRoom struct {
 
 func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
 	t.Helper()
-	mongoNeeds(t, capabilities...)
+	mongoNeeds(t, append(capabilities, "atomic")...) // several clients at once, and quick enough for the figures asserted
 	return newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
 }
 
@@ -146,9 +146,6 @@ func (r *mongoRoom) clientOn(conn *mongo.Client, opts ...ClientOption) *Client {
 	r.t.Helper()
 	coll := conn.Database(r.coll.Database().Name()).Collection(r.coll.Name())
 	quiet := []ClientOption{WithLogger(slog.New(slog.DiscardHandler)), WithoutIndex()}
-	if !mongoAtomic() { // tailable cursors go past its gate, and its transactions then fail
-		quiet = append(quiet, WithoutFeed())
-	}
 	c, err := New(coll, append(quiet, opts...)...)
 	if err != nil {
 		r.t.Fatal(err)

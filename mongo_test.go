@@ -108,7 +108,15 @@ type mongoBench struct {
 	tap   *mongoTap
 }
 
+// mongoBenchFor is for what is said of a server's answers in detail; the embedded
+// server, which answers one command at a time and without operationTime, has others.
 func mongoBenchFor(t testing.TB, opts ...func(*options.ClientOptions)) *mongoBench {
+	t.Helper()
+	mongoNeeds(t, "atomic")
+	return mongoBenchOnAny(t, opts...)
+}
+
+func mongoBenchOnAny(t testing.TB, opts ...func(*options.ClientOptions)) *mongoBench {
 	t.Helper()
 	b := &mongoBench{t: t, tap: &mongoTap{}}
 	b.coll = mongoColl(t, mongoClient(t))
