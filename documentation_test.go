@@ -149,3 +149,18 @@ func exampleSources(t *testing.T) []string {
 
 // words is code with its whitespace reduced to what separates words.
 func words(code string) string { return strings.Join(strings.Fields(code), " ") }
+
+// The README shows the demo as it was recorded.
+func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo, err := os.ReadFile("docs/demo.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), strings.TrimSpace(string(demo))) {
+		t.Error("README.md does not show docs/demo.txt")
+	}
+}
