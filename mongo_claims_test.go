@@ -23,6 +23,7 @@ import (
 )
 
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
+	mongoNeeds(t, "quick")
 	b := mongoBenchOnAny(t)
 	dead, other := mongoAsk("k", 500*time.Millisecond), b.another()
 	g := b.acquire(b.store, dead)

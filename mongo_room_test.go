@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	// Those on a server wait for time to pass more than they compute; but the
 	// embedded one, which takes one command at a time, must not be kept busy by them.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && mongoAtomic() {
-		_ = p.Value.Set("8")
+		_ = p.Value.Set("4")
 	}
 	m.Run()
 }
@@ -65,6 +65,7 @@ func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
 
 func newMongoRoomAt(t testing.TB, uri string) *mongoRoom {
 	t.Helper()
+	mongoNeeds(t, "quick") // leases of half a second, renewed in a sixth of it: make test-live says that the machine is
 	r := &mongoRoom{t: t, uri: uri}
 	r.coll = mongoColl(t, r.connect(uri))
 	t.Cleanup(r.mustBeEmpty)

@@ -254,6 +254,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 				lease := leaseOn(t, client, "k", e.opts...)
 				o.want(t, "acquire k token=1 count=1 ok")
 				e.end(t.Context(), s, rival, lease)
+				synctest.Wait() // what the same instant began is done
 				o.want(t, e.want...)
 			})
 		})

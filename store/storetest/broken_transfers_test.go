@@ -126,6 +126,16 @@ func (s wordForever) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	return s.Store.Acquire(ctx, c)
 }
 
+// hintBelieved takes the hint that a key is held for the fact.
+type hintBelieved struct{ sound }
+
+func (s hintBelieved) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if c.Held {
+		return store.Grant{}, &store.HeldError{Status: store.Status{Key: c.Key}}
+	}
+	return s.Store.Acquire(ctx, c)
+}
+
 // wordByKey keeps the words beside the records: either the last one only, or
 // whatever becomes of the record.
 type wordByKey struct {
