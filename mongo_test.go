@@ -17,35 +17,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
-// mongoNeeds skips a test that needs what the server here does not have, by name,
-// or fails it if MONGOLOCK_REQUIRE lists that. MONGOLOCK_HAS lists what the server
-// at MONGODB_URI has.
+// mongoNeeds skips a test that needs what the server here does not have.
 func mongoNeeds(t testing.TB, capabilities ...string) {
 	t.Helper()
-	for _, c := range append([]string{"mongodb"}, capabilities...) {
-		has := mongoCan(c)
-		if c == "mongodb" {
-			has = os.Getenv("MONGODB_URI") != ""
-		}
-		switch {
-		case has:
-		case mongoListed("MONGOLOCK_REQUIRE", c):
-			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
-		default:
-			t.Skipf("needs %s", c)
-		}
-	}
+	testserver.URI(t, capabilities...)
 }
 
 // mongoCan reports whether the server of the tests has that capability.
-func mongoCan(capability string) bool { return mongoListed("MONGOLOCK_HAS", capability) }
-
-func mongoListed(variable, what string) bool {
-	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
-}
+func mongoCan(capability string) bool { return testserver.Has(capability) }
 
 // A mongoTap keeps what goes over the wire, as the driver's monitor tells it.
 type mongoTap struct {

@@ -59,6 +59,9 @@
 // a snapshot older than the newer token's write the server answers with a write
 // conflict, and running the transaction again finds the newer token.
 //
-// A server that does not apply an update's filter atomically (FerretDB 1) cannot
-// fence.
+// # Servers
+//
+// The server must apply an update's filter and the update as one. FerretDB 1 does
+// not, so on it nothing is fenced off from a write at the same instant; behind a
+// gate that lets one command through at a time, as devmongo's, it is.
 package fence

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,33 +21,14 @@ import (
 
 	"github.com/mongolock/mongolock/fence"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// server returns the URI of the server to test on. A test that wants more than
-// there is skips by name, or fails if MONGOLOCK_REQUIRE says that it has to be there.
-// All want a server that applies a filter and its update as one: no other can fence.
+// server is one that applies a filter and its update as one, and has what else the
+// test wants. No other can fence.
 func server(t *testing.T, wants ...string) string {
 	t.Helper()
-	wants = append(wants, "atomic")
-	uri, has := os.Getenv("MONGODB_URI"), os.Getenv("MONGOLOCK_HAS")
-	var missing []string
-	if uri == "" {
-		missing = []string{"mongodb"}
-	}
-	for _, w := range wants {
-		if has != "" && !slices.Contains(strings.Split(has, ","), w) { // nothing said: a server of the user's own, taken to be a replica set
-			missing = append(missing, w)
-		}
-	}
-	for _, m := range missing {
-		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), m) {
-			t.Fatalf("needs %s (MONGODB_URI, MONGOLOCK_HAS), and MONGOLOCK_REQUIRE wants it", m)
-		}
-	}
-	if len(missing) > 0 {
-		t.Skipf("needs %s (MONGODB_URI, MONGOLOCK_HAS)", strings.Join(missing, ", "))
-	}
-	return uri
+	return testserver.URI(t, append(wants, "atomic")...)
 }
 
 // sent counts the commands of a client's collection.

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // onEach runs a test with the driver on the fake server and on the real one.
@@ -21,7 +22,7 @@ func onEach(t *testing.T, test func(t *testing.T, uri string), wants ...string) 
 	})
 	t.Run("mongodb", func(t *testing.T) {
 		t.Parallel()
-		test(t, realServer(t, wants...))
+		test(t, testserver.URI(t, wants...))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 func run(t *testing.T, db *mongo.Database, cmd bson.D) bson.Raw {
@@ -29,7 +30,7 @@ var (
 func TestAServerWithAClockAnHourOffIsCoherent(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
-			uri := realServer(t)
+			uri := testserver.URI(t)
 			s := newStage(t, uri, retries)
 			s.proxy.ShiftClock(off)
 			near := func(what string, at time.Time, want time.Duration) {
@@ -82,7 +83,7 @@ func TestAServerWithAClockAnHourOffIsCoherent(t *testing.T) {
 }
 
 func TestShiftReplyLies(t *testing.T) {
-	s := newStage(t, realServer(t), retries)
+	s := newStage(t, testserver.URI(t), retries)
 	s.proxy.On(faultproxy.Command("hello").Where(func(cmd bson.Raw) bool {
 		mine, _ := cmd.Lookup("comment").StringValueOK()
 		return mine == "mine"
@@ -94,7 +95,7 @@ func TestShiftReplyLies(t *testing.T) {
 }
 
 func TestTimestampsShiftOnlyWhenAsked(t *testing.T) {
-	s := newStage(t, realServer(t, "operationtime"), noRetries)
+	s := newStage(t, testserver.URI(t, "operationtime"), noRetries)
 	read := func() time.Duration {
 		seconds, _ := run(t, s.things.Database(), bson.D{{Key: "ping", Value: 1}}).Lookup("operationTime").Timestamp()
 		return time.Until(time.Unix(int64(seconds), 0))
@@ -116,7 +117,7 @@ func TestTimestampsShiftOnlyWhenAsked(t *testing.T) {
 }
 
 func TestOperationTimeAndClusterTimeComeAndGo(t *testing.T) {
-	uri := realServer(t, "operationtime")
+	uri := testserver.URI(t, "operationtime")
 	ping := bson.D{{Key: "ping", Value: 1}}
 	for name, c := range map[string]struct {
 		actions            []faultproxy.Action
@@ -152,7 +153,7 @@ func TestOperationTimeAndClusterTimeComeAndGo(t *testing.T) {
 }
 
 func TestADriverThatConnectsDirectlyStaysToo(t *testing.T) {
-	uri := realServer(t)
+	uri := testserver.URI(t)
 	proxy := faultproxy.New(t, uri)
 	client := connect(t, proxy.DirectURI(), noRetries)
 	reply := run(t, client.Database("admin"), bson.D{{Key: "hello", Value: 1}})
@@ -165,7 +166,7 @@ func TestADriverThatConnectsDirectlyStaysToo(t *testing.T) {
 }
 
 func TestAnUnacknowledgedWriteIsNotWaitedFor(t *testing.T) {
-	s := newStage(t, realServer(t), noRetries)
+	s := newStage(t, testserver.URI(t), noRetries)
 	dropped := s.proxy.On(faultproxy.Command("insert").Nth(1), faultproxy.DropReply())
 	coll := s.things.Clone(options.Collection().SetWriteConcern(unacknowledged))
 	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "x"}}); err != nil {

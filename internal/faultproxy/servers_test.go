@@ -3,8 +3,6 @@ package faultproxy_test
 import (
 	"context"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,31 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
 )
-
-// realServer returns the URI of the server to test on. A test that wants more than
-// there is skips by name, or fails if MONGOLOCK_REQUIRE says that it has to be there.
-func realServer(t *testing.T, wants ...string) string {
-	t.Helper()
-	uri, has := os.Getenv("MONGODB_URI"), os.Getenv("MONGOLOCK_HAS")
-	var missing []string
-	if uri == "" {
-		missing = []string{"mongodb"}
-	}
-	for _, w := range wants {
-		if has != "" && !slices.Contains(strings.Split(has, ","), w) { // nothing said: a server of the user's own, taken to be a replica set
-			missing = append(missing, w)
-		}
-	}
-	for _, m := range missing {
-		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), m) {
-			t.Fatalf("needs %s (MONGODB_URI, MONGOLOCK_HAS), and MONGOLOCK_REQUIRE wants it", m)
-		}
-	}
-	if len(missing) > 0 {
-		t.Skipf("needs %s (MONGODB_URI, MONGOLOCK_HAS)", strings.Join(missing, ", "))
-	}
-	return uri
-}
 
 // A stage is a server, a proxy before it and a collection seen from both sides.
 type stage struct {
