@@ -1,0 +1,48 @@
+package mongolock
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// The sweep is the server's: MongoDB's comes every minute.
+func TestTheIndexSweepsWhatRanOutLongAgoAndNothingElse(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "ttl")
+	b := mongoBenchFor(t)
+	if err := b.store.EnsureIndex(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	ago := func(d time.Duration) bson.E { return bson.E{Key: fieldExpireAt, Value: time.Now().Add(-d)} }
+	ours := bson.E{Key: fieldMark, Value: mongoShape}
+	for key, fields := range map[string]bson.D{
+		"ours, two hours ago":              {ours, ago(2 * time.Hour)},
+		"ours, half an hour ago":           {ours, ago(time.Hour / 2)},
+		"ours, in a while":                 {ours, ago(-time.Hour)},
+		"a stranger's, two hours ago":      {ago(2 * time.Hour)},
+		"a stranger's, without an end":     {{Key: "name", Value: "settings"}},
+		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
+	} {
+		if _, err := b.coll.InsertOne(b.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() []string {
+		var found []string
+		if err := b.coll.Distinct(b.ctx(), "_id", bson.D{}).Decode(&found); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for start := time.Now(); slices.Contains(keys(), "ours, two hours ago"); time.Sleep(time.Second) {
+		if time.Since(start) > 2*time.Minute {
+			t.Fatal("not swept in two minutes")
+		}
+	}
+	if left := keys(); len(left) != 5 {
+		t.Errorf("the sweep left %q", left)
+	}
+}
