@@ -2,7 +2,10 @@ module github.com/mongolock/mongolock
 
 go 1.26.0
 
-require go.mongodb.org/mongo-driver/v2 v2.9.3
+require (
+	github.com/anishathalye/porcupine v1.3.1
+	go.mongodb.org/mongo-driver/v2 v2.9.3
+)
 
 require (
 	github.com/klauspost/compress v1.19.2 // indirect

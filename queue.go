@@ -2,9 +2,10 @@ package mongolock
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -422,4 +423,9 @@ func (c *Client) announce(feed store.Feed, key string) {
 	}
 }
 
-func jitter() float64 { return rand.Float64() }
+// jitter draws from crypto/rand, which a test can seed.
+func jitter() float64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
+}

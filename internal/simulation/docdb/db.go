@@ -1,0 +1,252 @@
+package docdb
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A DB is the data of one server: collections, the log of what was done to them,
+// and who may still repeat what. It is not safe for concurrent use.
+type DB struct {
+	colls    map[string]*coll
+	log      []Entry
+	last     bson.Timestamp
+	sessions map[string]*session
+	cursors  map[int64]*cursor
+	lastID   int64
+
+	// Tag goes into the log with every write: who did it, for those who check.
+	Tag any
+}
+
+// New is an empty database.
+func New() *DB {
+	return &DB{colls: map[string]*coll{}, sessions: map[string]*session{}, cursors: map[int64]*cursor{}}
+}
+
+// An Entry is one write in the log.
+type Entry struct {
+	At            bson.Timestamp
+	NS            string
+	Before, After bson.D // nil: it was not there, or is not any more
+	Tag           any
+
+	session string
+	number  int64
+	stmt    int32
+	image   any // what a repetition is answered with
+	undo    func(*DB)
+}
+
+type coll struct {
+	capped  bool
+	size    int64
+	bytes   int64
+	docs    []bson.D
+	gone    int // documents that a capped collection has dropped
+	indexes []bson.D
+}
+
+// A session remembers the newest transaction number and what was done under it.
+type session struct {
+	active int64
+	done   map[int32]Entry
+	busy   bool // a command of it is held up inside the server
+}
+
+// A cursor reads a capped collection on and on.
+type cursor struct {
+	ns   string
+	next int // position, documents dropped since included
+	wait time.Duration
+}
+
+// Len is how many writes the log has.
+func (db *DB) Len() int { return len(db.log) }
+
+// Log is the writes from the nth on.
+func (db *DB) Log(n int) []Entry { return db.log[n:] }
+
+// Last is the time of the newest write.
+func (db *DB) Last() bson.Timestamp { return db.last }
+
+// Fork is a copy of the data as they were after the first n writes: what a server
+// has that got no more of them. Cursors and what was only in memory stay behind.
+func (db *DB) Fork(n int) *DB {
+	next := &DB{
+		colls:   make(map[string]*coll, len(db.colls)),
+		log:     slices.Clone(db.log),
+		cursors: map[int64]*cursor{},
+		lastID:  db.lastID + 1000,
+		last:    db.last, // gossiped: a new primary's times are above all it heard of
+	}
+	for name, c := range db.colls {
+		copied := *c
+		copied.docs, copied.indexes = slices.Clone(c.docs), slices.Clone(c.indexes)
+		next.colls[name] = &copied
+	}
+	for len(next.log) > n {
+		end := len(next.log) - 1
+		next.log[end].undo(next)
+		next.log = next.log[:end]
+	}
+	next.Forget()
+	return next
+}
+
+// Forget drops what only memory had: a transaction number is remembered if
+// something was written under it.
+func (db *DB) Forget() {
+	db.sessions = map[string]*session{}
+	db.cursors = map[int64]*cursor{}
+	for _, e := range db.log {
+		if e.session == "" {
+			continue
+		}
+		s := db.session(e.session)
+		if e.number > s.active {
+			s.active, s.done = e.number, map[int32]Entry{}
+		}
+		if e.number == s.active {
+			s.done[e.stmt] = e
+		}
+	}
+}
+
+func (db *DB) session(id string) *session {
+	s := db.sessions[id]
+	if s == nil {
+		s = &session{active: -1, done: map[int32]Entry{}}
+		db.sessions[id] = s
+	}
+	return s
+}
+
+// Docs are the documents of a collection, for those who check.
+func (db *DB) Docs(ns string) []bson.D {
+	if c := db.colls[ns]; c != nil {
+		return slices.Clone(c.docs)
+	}
+	return nil
+}
+
+// Collections are the names of what is there.
+func (db *DB) Collections() []string { return slices.Sorted(maps.Keys(db.colls)) }
+
+// tick is a cluster time after all before.
+func (db *DB) tick(now time.Time) bson.Timestamp {
+	t := uint32(now.Unix())
+	if t <= db.last.T {
+		db.last.I++
+	} else {
+		db.last = bson.Timestamp{T: t, I: 1}
+	}
+	return db.last
+}
+
+func (db *DB) stamps(now time.Time) stamps {
+	return stamps{now: now, tick: func() bson.Timestamp { return db.tick(now) }}
+}
+
+// write puts one document in the place of another, and into the log.
+func (db *DB) write(now time.Time, e Entry) Entry {
+	c := db.colls[e.NS]
+	if c == nil {
+		c = &coll{}
+		db.colls[e.NS] = c
+	}
+	e.At, e.Tag = db.tick(now), db.Tag
+	before, after, ns := e.Before, e.After, e.NS
+	e.undo = func(db *DB) { db.put(ns, after, before) }
+	db.put(ns, before, after)
+	db.log = append(db.log, e)
+	if e.session != "" {
+		s := db.session(e.session)
+		s.done[e.stmt] = e
+	}
+	return e
+}
+
+// put replaces before by after; either may be nil.
+func (db *DB) put(ns string, before, after bson.D) {
+	c := db.colls[ns]
+	if c == nil {
+		c = &coll{}
+		db.colls[ns] = c
+	}
+	at := len(c.docs)
+	if before != nil {
+		id, _ := get(before, "_id")
+		at = c.find(id)
+	}
+	switch {
+	case after == nil:
+		if at >= 0 && at < len(c.docs) {
+			c.docs = slices.Delete(c.docs, at, at+1)
+		}
+	case before == nil:
+		c.docs = append(c.docs, after)
+		c.makeRoom(after)
+	default:
+		c.docs[at] = after
+	}
+}
+
+func (c *coll) makeRoom(added bson.D) {
+	if !c.capped {
+		return
+	}
+	raw, _ := bson.Marshal(added)
+	c.bytes += int64(len(raw))
+	for c.bytes > c.size && len(c.docs) > 1 {
+		raw, _ := bson.Marshal(c.docs[0])
+		c.bytes -= int64(len(raw))
+		c.docs = c.docs[1:]
+		c.gone++
+	}
+}
+
+// find is where the document of that _id stands, or -1.
+func (c *coll) find(id any) int {
+	return slices.IndexFunc(c.docs, func(d bson.D) bool {
+		other, _ := get(d, "_id")
+		return compare(other, id) == 0
+	})
+}
+
+// alter notes a change of collections rather than of documents.
+func (db *DB) alter(now time.Time, ns string, undo func(*DB)) {
+	db.log = append(db.log, Entry{At: db.tick(now), NS: ns, undo: undo})
+}
+
+// Sweep deletes what the TTL indexes say has been over for long enough, as the
+// server does once a minute.
+func (db *DB) Sweep(now time.Time) (swept int) {
+	for _, ns := range db.Collections() {
+		c := db.colls[ns]
+		for _, index := range c.indexes {
+			after, has := get(index, "expireAfterSeconds")
+			if !has {
+				continue
+			}
+			seconds, _ := number(after)
+			limit := now.Add(-time.Duration(seconds) * time.Second)
+			partial, _ := get(index, "partialFilterExpression")
+			filter, _ := partial.(bson.D)
+			key, _ := get(index, "key")
+			field := key.(bson.D)[0].Key
+			for _, d := range slices.Clone(c.docs) {
+				v, _ := get(d, field)
+				end, isDate := v.(bson.DateTime)
+				if is, _ := matches(d, filter); is && isDate && end <= date(limit) {
+					db.write(now, Entry{NS: ns, Before: d})
+					swept++
+				}
+			}
+		}
+	}
+	return swept
+}

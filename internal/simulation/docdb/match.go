@@ -1,0 +1,160 @@
+package docdb
+
+import (
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A failure is a command's error, by its code.
+type failure struct {
+	code    int32
+	message string
+}
+
+func (f failure) Error() string { return fmt.Sprintf("%s (%d)", f.message, f.code) }
+
+func badValue(format string, args ...any) error { return failure{2, fmt.Sprintf(format, args...)} }
+
+// matches reports whether a document is one that a filter describes.
+func matches(d, filter bson.D) (bool, error) {
+	for _, e := range filter {
+		ok, err := clause(d, e)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func clause(d bson.D, e bson.E) (bool, error) {
+	if !strings.HasPrefix(e.Key, "$") {
+		value, there := get(d, e.Key)
+		return condition(value, there, e.Value)
+	}
+	parts, ok := e.Value.(bson.A)
+	if !ok || len(parts) == 0 {
+		return false, badValue("%s needs an array", e.Key)
+	}
+	for _, p := range parts {
+		part, ok := p.(bson.D)
+		if !ok {
+			return false, badValue("%s of something else than documents", e.Key)
+		}
+		is, err := matches(d, part)
+		switch {
+		case err != nil:
+			return false, err
+		case e.Key == "$or" && is:
+			return true, nil
+		case e.Key == "$and" && !is:
+			return false, nil
+		case e.Key != "$or" && e.Key != "$and":
+			return false, badValue("unknown top level operator: %s", e.Key)
+		}
+	}
+	return e.Key == "$and", nil
+}
+
+// condition tests one value: against a document of operators, or for equality.
+func condition(value any, there bool, want any) (bool, error) {
+	operators, ok := want.(bson.D)
+	if !ok || len(operators) == 0 || !strings.HasPrefix(operators[0].Key, "$") {
+		return equal(value, there, want), nil
+	}
+	for _, op := range operators {
+		ok, err := operator(value, there, op)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func equal(value any, there bool, want any) bool {
+	if want == nil {
+		return !there || value == nil
+	}
+	return there && compare(value, want) == 0
+}
+
+func operator(value any, there bool, op bson.E) (bool, error) {
+	same := there && class(value) == class(op.Value)
+	switch op.Key {
+	case "$eq":
+		return equal(value, there, op.Value), nil
+	case "$ne":
+		return !equal(value, there, op.Value), nil
+	case "$lt":
+		return same && compare(value, op.Value) < 0, nil
+	case "$lte":
+		return same && compare(value, op.Value) <= 0, nil
+	case "$gt":
+		return same && compare(value, op.Value) > 0, nil
+	case "$gte":
+		return same && compare(value, op.Value) >= 0, nil
+	case "$exists":
+		return there == truth(op.Value), nil
+	case "$not":
+		inner, ok := op.Value.(bson.D)
+		if !ok {
+			return false, badValue("$not needs a document")
+		}
+		is, err := condition(value, there, inner)
+		return !is, err
+	case "$in":
+		list, ok := op.Value.(bson.A)
+		if !ok {
+			return false, badValue("$in needs an array")
+		}
+		for _, v := range list {
+			if equal(value, there, v) {
+				return true, nil
+			}
+		}
+		return false, nil
+	}
+	return false, badValue("unknown operator: %s", op.Key)
+}
+
+func truth(v any) bool {
+	switch v := v.(type) {
+	case bool:
+		return v
+	case nil:
+		return false
+	}
+	n, is := number(v)
+	return !is || n != 0
+}
+
+// equalities are the fields that a filter says the value of: an upsert writes them.
+func equalities(filter bson.D, into bson.D) (bson.D, error) {
+	for _, e := range filter {
+		value := e.Value
+		if e.Key == "$and" {
+			for _, part := range e.Value.(bson.A) {
+				var err error
+				if into, err = equalities(part.(bson.D), into); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if strings.HasPrefix(e.Key, "$") {
+			continue
+		}
+		if d, ok := value.(bson.D); ok && len(d) > 0 && strings.HasPrefix(d[0].Key, "$") {
+			if len(d) != 1 || d[0].Key != "$eq" {
+				continue
+			}
+			value = d[0].Value
+		}
+		var err error
+		if into, err = with(into, e.Key, value); err != nil {
+			return nil, err
+		}
+	}
+	return into, nil
+}

@@ -1,0 +1,218 @@
+package docdb
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// defaultAwait is how long a getMore waits that does not say.
+const defaultAwait = time.Second
+
+func (db *DB) find(c Command) (bson.D, error) {
+	coll := db.colls[c.NS()]
+	filter := field[bson.D](c.Body, "filter")
+	if field[bool](c.Body, "tailable") {
+		return db.tail(c, coll)
+	}
+	found := []bson.D{}
+	if coll != nil {
+		for _, d := range coll.docs {
+			is, err := matches(d, filter)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				found = append(found, d)
+			}
+		}
+	} else if _, err := matches(nil, filter); err != nil {
+		return nil, err
+	}
+	if sort := field[bson.D](c.Body, "sort"); len(sort) > 0 {
+		slices.SortStableFunc(found, func(a, b bson.D) int { return bySort(sort, a, b) })
+	}
+	if limit, _ := number(mustGet(c.Body, "limit")); limit > 0 && len(found) > int(limit) {
+		found = found[:int(limit)]
+	}
+	batch := bson.A{}
+	projection := field[bson.D](c.Body, "projection")
+	for _, d := range found {
+		batch = append(batch, projected(d, projection))
+	}
+	return batched("firstBatch", 0, c.NS(), batch), nil
+}
+
+func bySort(sort, a, b bson.D) int {
+	for _, s := range sort {
+		x, _ := get(a, s.Key)
+		y, _ := get(b, s.Key)
+		d := compare(x, y)
+		if way, _ := number(s.Value); way < 0 {
+			d = -d
+		}
+		if d != 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// projected keeps the fields that a projection names.
+func projected(d, projection bson.D) bson.D {
+	if len(projection) == 0 {
+		return d
+	}
+	kept := bson.D{}
+	for _, e := range d {
+		v, named := get(projection, e.Key)
+		if named && truth(v) || !named && e.Key == "_id" {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+func batched(name string, id int64, ns string, batch bson.A) bson.D {
+	return bson.D{{Key: "cursor", Value: bson.D{
+		{Key: name, Value: batch},
+		{Key: "id", Value: id},
+		{Key: "ns", Value: ns},
+	}}}
+}
+
+func (db *DB) tail(c Command, coll *coll) (bson.D, error) {
+	switch {
+	case coll == nil:
+		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
+	case !coll.capped:
+		return nil, badValue("error processing query: tailable cursor requested on non capped collection")
+	case len(coll.docs) == 0: // dead at once
+		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
+	}
+	db.lastID++
+	cur := &cursor{ns: c.NS(), wait: defaultAwait}
+	db.cursors[db.lastID] = cur
+	return batched("firstBatch", db.lastID, c.NS(), cur.read(coll)), nil
+}
+
+// read is what is new since the cursor was here last.
+func (cur *cursor) read(c *coll) bson.A {
+	batch := bson.A{}
+	for _, d := range c.docs[max(cur.next-c.gone, 0):] {
+		batch = append(batch, d)
+	}
+	cur.next = c.gone + len(c.docs)
+	return batch
+}
+
+func (db *DB) getMore(c Command) (bson.D, error) {
+	id, _ := c.Body[0].Value.(int64)
+	cur := db.cursors[id]
+	if cur == nil {
+		return nil, failure{43, "cursor id not found"}
+	}
+	coll := db.colls[cur.ns]
+	switch {
+	case coll == nil:
+		delete(db.cursors, id)
+		return nil, failure{175, "collection dropped"} // QueryPlanKilled
+	case cur.next < coll.gone:
+		delete(db.cursors, id)
+		return nil, failure{136, "the position in the capped collection is lost"}
+	}
+	return batched("nextBatch", id, cur.ns, cur.read(coll)), nil
+}
+
+// Nothing reports whether a getMore's reply has nothing to read.
+func Nothing(reply bson.D) bool {
+	batch, ok := get(reply, "cursor.nextBatch")
+	list, _ := batch.(bson.A)
+	return ok && len(list) == 0
+}
+
+func (db *DB) killCursors(c Command) (bson.D, error) {
+	for _, id := range field[bson.A](c.Body, "cursors") {
+		n, _ := id.(int64)
+		delete(db.cursors, n)
+	}
+	return bson.D{}, nil
+}
+
+func (db *DB) create(c Command, now time.Time) (bson.D, error) {
+	if db.colls[c.NS()] != nil {
+		return nil, failure{48, "collection already exists"}
+	}
+	size, _ := number(mustGet(c.Body, "size"))
+	ns := c.NS()
+	db.colls[ns] = &coll{capped: field[bool](c.Body, "capped"), size: int64(size)}
+	db.alter(now, ns, func(db *DB) { delete(db.colls, ns) })
+	return bson.D{}, nil
+}
+
+func (db *DB) drop(c Command, now time.Time) (bson.D, error) {
+	ns := c.NS()
+	old := db.colls[ns]
+	if old == nil {
+		return bson.D{}, nil
+	}
+	delete(db.colls, ns)
+	db.alter(now, ns, func(db *DB) {
+		again := *old
+		db.colls[ns] = &again
+	})
+	return bson.D{{Key: "ns", Value: ns}}, nil
+}
+
+func (db *DB) createIndexes(c Command, now time.Time) (bson.D, error) {
+	ns := c.NS()
+	at := db.colls[ns]
+	if at == nil {
+		at = &coll{}
+		db.colls[ns] = at
+	}
+	before := int32(len(at.indexes) + 1)
+	for _, x := range field[bson.A](c.Body, "indexes") {
+		index := x.(bson.D)
+		name := field[string](index, "name")
+		if slices.ContainsFunc(at.indexes, func(o bson.D) bool { return field[string](o, "name") == name }) {
+			continue
+		}
+		at.indexes = append(at.indexes, index)
+		db.alter(now, ns, func(db *DB) {
+			if c := db.colls[ns]; c != nil && len(c.indexes) > 0 {
+				c.indexes = c.indexes[:len(c.indexes)-1]
+			}
+		})
+	}
+	return bson.D{
+		{Key: "numIndexesBefore", Value: before},
+		{Key: "numIndexesAfter", Value: int32(len(at.indexes) + 1)},
+	}, nil
+}
+
+func (db *DB) listCollections(c Command) (bson.D, error) {
+	filter := field[bson.D](c.Body, "filter")
+	batch := bson.A{}
+	for _, ns := range db.Collections() {
+		name, in := strings.CutPrefix(ns, c.DB+".")
+		if !in {
+			continue
+		}
+		opts := bson.D{}
+		if coll := db.colls[ns]; coll.capped {
+			opts = bson.D{{Key: "capped", Value: true}, {Key: "size", Value: coll.size}}
+		}
+		d := bson.D{{Key: "name", Value: name}, {Key: "type", Value: "collection"}, {Key: "options", Value: opts}}
+		is, err := matches(d, filter)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			batch = append(batch, d)
+		}
+	}
+	return batched("firstBatch", 0, c.DB+".$cmd.listCollections", batch), nil
+}

@@ -1,0 +1,142 @@
+package docdb
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Stamps are what an update draws from the server while it is built: not when it
+// is written. An insert that is held up keeps them, as on a real server.
+type stamps struct {
+	now  time.Time
+	tick func() bson.Timestamp // a cluster time of its own
+}
+
+// updated is d after an update document, of operators or a whole new document.
+func updated(d, update bson.D, s stamps, inserting bool) (bson.D, error) {
+	if len(update) == 0 || !strings.HasPrefix(update[0].Key, "$") {
+		return replaced(d, update)
+	}
+	if err := conflicts(update); err != nil {
+		return nil, err
+	}
+	for _, op := range update {
+		if op.Key == "$setOnInsert" && !inserting {
+			continue
+		}
+		fields, ok := op.Value.(bson.D)
+		if !ok {
+			return nil, failure{9, fmt.Sprintf("modifiers operate on fields but %s got something else", op.Key)}
+		}
+		for _, f := range fields {
+			var err error
+			if d, err = modified(d, op.Key, f, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d, nil
+}
+
+func replaced(d, by bson.D) (bson.D, error) {
+	id, has := get(d, "_id")
+	if other, named := get(by, "_id"); named && has && compare(id, other) != 0 {
+		return nil, failure{66, "the _id field cannot be changed"}
+	}
+	next := bson.D{}
+	if has {
+		next = append(next, bson.E{Key: "_id", Value: id})
+	}
+	return append(next, without(by, "_id")...), nil
+}
+
+// conflicts refuses an update that names one path twice, or a path and a part of it.
+func conflicts(update bson.D) error {
+	var seen []string
+	for _, op := range update {
+		fields, _ := op.Value.(bson.D)
+		for _, f := range fields {
+			for _, other := range seen {
+				if f.Key == other || strings.HasPrefix(f.Key, other+".") || strings.HasPrefix(other, f.Key+".") {
+					return failure{40, fmt.Sprintf("updating the path %q would create a conflict at %q", f.Key, other)}
+				}
+			}
+			seen = append(seen, f.Key)
+		}
+	}
+	return nil
+}
+
+func modified(d bson.D, op string, f bson.E, s stamps) (bson.D, error) {
+	old, there := get(d, f.Key)
+	switch op {
+	case "$set", "$setOnInsert":
+		if f.Key == "_id" && there && compare(old, f.Value) != 0 {
+			return nil, failure{66, "the _id field cannot be changed"}
+		}
+		return with(d, f.Key, f.Value)
+	case "$unset":
+		return without(d, f.Key), nil
+	case "$max":
+		if there && compare(old, f.Value) >= 0 {
+			return d, nil
+		}
+		return with(d, f.Key, f.Value)
+	case "$min":
+		if there && compare(old, f.Value) <= 0 {
+			return d, nil
+		}
+		return with(d, f.Key, f.Value)
+	case "$inc":
+		sum, err := sum(old, there, f)
+		if err != nil {
+			return nil, err
+		}
+		return with(d, f.Key, sum)
+	case "$currentDate":
+		kind, err := dateKind(f.Value)
+		if err != nil {
+			return nil, err
+		}
+		if kind == "timestamp" {
+			return with(d, f.Key, s.tick())
+		}
+		return with(d, f.Key, date(s.now))
+	}
+	return nil, failure{9, "unknown modifier: " + op}
+}
+
+func sum(old any, there bool, f bson.E) (any, error) {
+	if !there {
+		return f.Value, nil
+	}
+	a, ok := number(old)
+	b, also := number(f.Value)
+	if !ok || !also {
+		return nil, failure{14, fmt.Sprintf("cannot apply $inc to the field %s, which is no number", f.Key)}
+	}
+	if x, is := old.(int32); is {
+		if y, is := f.Value.(int32); is {
+			return x + y, nil
+		}
+	}
+	if _, double := old.(float64); double {
+		return a + b, nil
+	}
+	return int64(a + b), nil
+}
+
+func dateKind(v any) (string, error) {
+	switch v := v.(type) {
+	case bool:
+		return "date", nil
+	case bson.D:
+		if kind, _ := get(v, "$type"); kind == "date" || kind == "timestamp" {
+			return kind.(string), nil
+		}
+	}
+	return "", badValue("$currentDate takes a boolean or a $type")
+}

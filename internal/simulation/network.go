@@ -1,0 +1,273 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/address"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
+
+	"github.com/mongolock/mongolock/internal/simulation/docdb"
+	"github.com/mongolock/mongolock/internal/simulation/history"
+)
+
+var errReset = errors.New("connection reset by peer")
+
+// A request is one command under way.
+type request struct {
+	sent     time.Duration
+	client   *process
+	actor    string
+	op       int    // of the user's call it is for
+	name     string // for the log
+	cmd      docdb.Command
+	member   *member
+	epoch    int
+	fate     fate
+	obedient bool // gives up inside the server when its time limit is over
+	conn     *conn
+	answer   chan []byte // of capacity 1
+	broken   chan error  // of capacity 1
+}
+
+// A conn is a connection for one operation.
+type conn struct {
+	client *process
+	member *member
+	epoch  int
+	flight *request
+}
+
+type actorKey struct{}
+
+// Write sends a command off.
+func (c *conn) Write(ctx context.Context, wm []byte) error {
+	raw, err := body(wm)
+	if err != nil {
+		return err
+	}
+	cmd, err := docdb.Parse(raw)
+	if err != nil {
+		return err
+	}
+	actor, _ := ctx.Value(actorKey{}).(string)
+	op, _ := ctx.Value(opKey{}).(int)
+	w := c.client.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &request{
+		client: c.client, actor: actor, op: op, cmd: cmd, member: c.member, epoch: c.epoch, conn: c,
+		answer: make(chan []byte, 1), broken: make(chan error, 1),
+	}
+	c.flight = r
+	if c.client.dead || w.closed {
+		return nil // into the void
+	}
+	w.send(r)
+	return nil
+}
+
+// send decides a command's fate. With w.mu held.
+func (w *world) send(r *request) {
+	w.sends++
+	r.sent = w.since()
+	who := fmt.Sprintf("%d %s %s %s", r.client.id, r.actor, r.cmd.Name, key(r.cmd))
+	w.sent[who]++
+	d := w.dice(fmt.Sprintf("%s %d", who, w.sent[who]))
+	r.name = fmt.Sprintf("client %s #%d%s", who, w.sent[who], w.session(r.cmd, who, w.sent[who]))
+	r.fate = w.fate(r.client.id, d)
+	r.obedient = d.chance(500)
+	w.logf("%s to server %d: %s", r.name, r.member.id, r.fate)
+	if until, trouble := r.trouble(); trouble {
+		w.noteLocked(history.Event{Kind: history.Trouble, Client: r.client.id, Key: key(r.cmd), Until: w.since() + until, Note: r.cmd.Name + ": " + r.fate.String()})
+	}
+	if r.fate.out >= 0 {
+		w.after(r.fate.out, func() { w.arrive(r) })
+	}
+	if r.fate.reset > 0 {
+		w.after(r.fate.reset, func() { r.fail(errReset) })
+	}
+}
+
+// trouble is until when a fate is felt, if it is out of the ordinary.
+func (r *request) trouble() (until time.Duration, is bool) {
+	f := r.fate
+	lost := f.out < 0 || f.back < 0
+	if !lost && f.stall == 0 && f.out+f.back < 10*time.Millisecond {
+		return 0, false
+	}
+	until = max(f.out, 0) + f.stall + max(f.back, 0)
+	if lost && f.reset == 0 { // until the caller's patience ends
+		until = max(until, cmp.Or(r.cmd.Limit(), 10*time.Second))
+	}
+	return max(until, f.reset), true
+}
+
+func (f fate) String() string {
+	if f.stall+f.reset == 0 && f.out >= 0 && f.back >= 0 {
+		return fmt.Sprintf("%d+%d", f.out, f.back)
+	}
+	return fmt.Sprintf("out %d stall %d back %d reset %d", f.out, f.stall, f.back, f.reset)
+}
+
+// session names a command's session by the first command in it, the same in every
+// run.
+func (w *world) session(c docdb.Command, who string, n int) string {
+	if c.Session == "" {
+		return ""
+	}
+	name, ok := w.names[c.Session]
+	if !ok {
+		name = fmt.Sprintf("%s #%d", who, n)
+		w.names[c.Session] = name
+	}
+	return fmt.Sprintf(" (number %d of the session of %s)", c.Number, name)
+}
+
+// key is which key a command is about, as far as one can tell.
+func key(c docdb.Command) string {
+	for _, e := range c.Body {
+		switch e.Key {
+		case "query", "filter":
+			if d, ok := e.Value.(bson.D); ok && len(d) > 0 && d[0].Key == "_id" {
+				return fmt.Sprint(d[0].Value)
+			}
+		case "documents":
+			if a, ok := e.Value.(bson.A); ok && len(a) > 0 {
+				for _, f := range a[0].(bson.D) {
+					if f.Key == "key" {
+						return fmt.Sprint(f.Value)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// respond sends a reply back. With w.mu held.
+func (w *world) respond(r *request, reply bson.D) {
+	if r.fate.back < 0 {
+		return
+	}
+	raw, err := bson.Marshal(reply)
+	if err != nil {
+		panic(err)
+	}
+	w.after(r.fate.back, func() {
+		if r.client.dead || w.isCut(r.client.id) {
+			return
+		}
+		w.logf("%s is answered%s", r.name, verdict(reply))
+		select {
+		case r.answer <- raw:
+		default:
+		}
+	})
+}
+
+func verdict(reply bson.D) (s string) {
+	for _, e := range reply {
+		switch e.Key {
+		case "code", "writeErrors", "n":
+			s += fmt.Sprintf(" %s: %v", e.Key, e.Value)
+		case "lastErrorObject":
+			s += fmt.Sprintf(" n: %v", e.Value.(bson.D)[0].Value)
+		}
+	}
+	return s
+}
+
+// fail breaks the connection under a request. With w.mu held.
+func (r *request) fail(err error) {
+	if r.client.dead {
+		return
+	}
+	select {
+	case r.broken <- err:
+	default:
+	}
+}
+
+// Read waits for the reply.
+func (c *conn) Read(ctx context.Context) ([]byte, error) {
+	r := c.flight
+	select {
+	case raw := <-r.answer:
+		return message(raw), nil
+	case err := <-r.broken:
+		return nil, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read: %w", ctx.Err())
+	}
+}
+
+func (c *conn) Close() error                    { return nil }
+func (c *conn) ID() string                      { return "sim" }
+func (c *conn) ServerConnectionID() *int64      { return nil }
+func (c *conn) DriverConnectionID() int64       { return 1 }
+func (c *conn) Address() address.Address        { return c.member.address() }
+func (c *conn) Stale() bool                     { return false }
+func (c *conn) OIDCTokenGenID() uint64          { return 0 }
+func (c *conn) SetOIDCTokenGenID(uint64)        {}
+func (c *conn) Description() description.Server { return c.member.description() }
+
+// body is the command in an OP_MSG, its document sequences put back in.
+func body(wm []byte) (bson.Raw, error) {
+	const head = 16 + 4
+	if len(wm) < head+1 || binary.LittleEndian.Uint32(wm[12:]) != 2013 {
+		return nil, errors.New("not an OP_MSG")
+	}
+	var doc bson.Raw
+	var sequences bson.D
+	for rest := wm[head:]; len(rest) > 0; {
+		kind := rest[0]
+		size := int(binary.LittleEndian.Uint32(rest[1:]))
+		part := rest[1 : 1+size]
+		rest = rest[1+size:]
+		if kind == 0 {
+			doc = bson.Raw(part)
+			continue
+		}
+		end := 4
+		for part[end] != 0 {
+			end++
+		}
+		docs := bson.A{}
+		for list := part[end+1:]; len(list) > 0; {
+			n := binary.LittleEndian.Uint32(list)
+			docs = append(docs, bson.Raw(list[:n]))
+			list = list[n:]
+		}
+		sequences = append(sequences, bson.E{Key: string(part[4:end]), Value: docs})
+	}
+	if len(sequences) == 0 {
+		return append(bson.Raw{}, doc...), nil
+	}
+	elements, err := doc.Elements()
+	if err != nil {
+		return nil, err
+	}
+	var whole bson.D
+	for _, e := range elements {
+		whole = append(whole, bson.E{Key: e.Key(), Value: e.Value()})
+	}
+	return bson.Marshal(append(whole, sequences...))
+}
+
+// message is a reply as an OP_MSG.
+func message(doc bson.Raw) []byte {
+	wm := make([]byte, 16+4+1, 16+4+1+len(doc))
+	wm = append(wm, doc...)
+	binary.LittleEndian.PutUint32(wm, uint32(len(wm)))
+	binary.LittleEndian.PutUint32(wm[12:], 2013)
+	return wm
+}
+
+// lookAgain is how long a driver takes to find out who is primary.
+func lookAgain(d *dice) time.Duration { return d.between(5*time.Millisecond, 500*time.Millisecond) }

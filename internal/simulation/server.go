@@ -1,0 +1,222 @@
+package simulation
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/simulation/docdb"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// A mark goes into the log with a write: who did it, when, and what the server's
+// clock showed.
+type mark struct {
+	at     time.Duration
+	client int
+	actor  string
+	member int
+	clock  time.Time
+	name   string
+	op     int
+	sweep  bool
+}
+
+// A wireFailure is a command's error that comes from the state of the server.
+type wireFailure struct {
+	code    int32
+	message string
+	labels  []string
+}
+
+var (
+	errNotPrimary  = wireFailure{10107, "not primary", []string{"RetryableWriteError"}}
+	errSteppedDown = wireFailure{11602, "operation was interrupted", []string{"RetryableWriteError"}}
+	errTimeLimit   = wireFailure{50, "operation exceeded time limit", nil}
+)
+
+func (f wireFailure) reply() bson.D {
+	labels := bson.A{}
+	for _, l := range f.labels {
+		labels = append(labels, l)
+	}
+	return docdb.Failure(f.code, f.message, bson.E{Key: "errorLabels", Value: labels})
+}
+
+// arrive is a command reaching a server. With w.mu held, as all here.
+func (w *world) arrive(r *request) {
+	m := r.member
+	if r.fate.any && w.cluster.leader != nil {
+		m = w.cluster.leader // through something that finds the primary by itself
+		r.member, r.epoch = m, m.epoch
+	}
+	if !m.up || r.epoch != m.epoch {
+		w.logf("%s finds nobody", r.name)
+		r.fail(errReset)
+		return
+	}
+	m.handle(r)
+}
+
+func (m *member) handle(r *request) {
+	w, c := m.w, r.cmd
+	switch {
+	case c.Name == "hello":
+		w.respond(r, m.hello())
+		return
+	case !m.primary:
+		w.respond(r, errNotPrimary.reply())
+		return
+	case m.db.Busy(c):
+		m.queued[c.Session] = append(m.queued[c.Session], func() { m.handle(r) })
+		return
+	}
+	before := m.db.Len()
+	m.db.Tag = r.mark(m)
+	reply, rest := m.db.Do(c, m.now(), r.fate.stall > 0)
+	if rest == nil {
+		m.answered(r, reply, before)
+		return
+	}
+	w.fault("insert stalled")
+	w.logf("%s is held up", r.name)
+	db, epoch := m.db, m.epoch
+	stall, over := r.fate.stall, false
+	if limit := c.Limit(); limit > 0 && limit < stall && r.obedient {
+		stall, over = limit, true
+	}
+	w.after(stall, func() {
+		if m.db != db || m.epoch != epoch || !m.primary {
+			r.fail(errReset)
+			return
+		}
+		before := m.db.Len()
+		m.db.Tag = r.mark(m)
+		if over {
+			m.db.Release(c)
+			w.respond(r, errTimeLimit.reply())
+		} else {
+			m.answered(r, rest(m.now()), before)
+		}
+		queued := m.queued[c.Session]
+		delete(m.queued, c.Session)
+		for _, next := range queued {
+			next()
+		}
+	})
+}
+
+func (r *request) mark(m *member) *mark {
+	return &mark{at: m.w.since(), client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op}
+}
+
+// answered sees a reply off: at once, once a majority has the write, or once there
+// is something to read.
+func (m *member) answered(r *request, reply bson.D, before int) {
+	w := m.w
+	if m.db.Len() > before {
+		w.logf("%s writes %d", r.name, m.db.Len())
+		w.cluster.replicate(m, before)
+		defer m.wakeReaders(r.cmd.NS())
+	}
+	reply = m.stamped(reply)
+	switch {
+	case r.cmd.Majority():
+		m.waitForMajority(r, reply, m.db.Len())
+	case r.cmd.Name == "getMore" && docdb.Nothing(reply):
+		m.waitForNews(r)
+	default:
+		w.respond(r, reply)
+	}
+}
+
+// stamped adds the times that every reply of a replica set carries.
+func (m *member) stamped(reply bson.D) bson.D {
+	last := m.db.Last()
+	return append(reply,
+		bson.E{Key: "operationTime", Value: last},
+		bson.E{Key: "$clusterTime", Value: bson.D{
+			{Key: "clusterTime", Value: last},
+			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
+		}},
+	)
+}
+
+func (m *member) waitForMajority(r *request, reply bson.D, n int) {
+	w := m.w
+	m.waiting[r] = struct{}{}
+	end := func(reply bson.D) {
+		if _, still := m.waiting[r]; still {
+			delete(m.waiting, r)
+			w.respond(r, reply)
+		}
+	}
+	if at, ok := w.cluster.committed(m, n); ok {
+		term := m.term
+		w.after(max(time.Until(at), 1), func() {
+			if at, ok := w.cluster.committed(m, n); ok && m.term == term && !at.After(time.Now()) {
+				end(reply)
+			}
+		})
+	}
+	if limit := r.cmd.Limit(); limit > 0 {
+		w.after(limit, func() {
+			end(append(slices.Clone(reply), bson.E{Key: "writeConcernError", Value: bson.D{
+				{Key: "code", Value: int32(50)}, {Key: "codeName", Value: "MaxTimeMSExpired"}, {Key: "errmsg", Value: "operation exceeded time limit"},
+			}}))
+		})
+	}
+}
+
+func (m *member) waitForNews(r *request) {
+	ns := r.cmd.DB + "." + r.cmd.Coll()
+	m.waiting[r] = struct{}{}
+	m.reading[ns] = append(m.reading[ns], r)
+	m.w.after(m.db.Awaits(r.cmd), func() {
+		if _, still := m.waiting[r]; still {
+			delete(m.waiting, r)
+			m.reading[ns] = slices.DeleteFunc(m.reading[ns], func(o *request) bool { return o == r })
+			if reply, _ := m.db.Do(r.cmd, m.now(), false); reply != nil {
+				m.w.respond(r, m.stamped(reply))
+			}
+		}
+	})
+}
+
+func (m *member) wakeReaders(ns string) {
+	readers := m.reading[ns]
+	delete(m.reading, ns)
+	for _, r := range readers {
+		if _, still := m.waiting[r]; still {
+			delete(m.waiting, r)
+			reply, _ := m.db.Do(r.cmd, m.now(), false)
+			m.w.respond(r, m.stamped(reply))
+		}
+	}
+}
+
+func (m *member) hello() bson.D {
+	reply := bson.D{
+		{Key: "isWritablePrimary", Value: m.primary},
+		{Key: "setName", Value: "rs"},
+		{Key: "localTime", Value: bson.DateTime(m.now().UnixMilli())},
+		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
+		{Key: "maxWireVersion", Value: int32(21)},
+		{Key: "ok", Value: 1.0},
+	}
+	if m.db == nil {
+		return reply
+	}
+	return m.stamped(reply)
+}
+
+// inOrder are requests in the order in which they were sent.
+func inOrder(set map[*request]struct{}) []*request {
+	return slices.SortedFunc(maps.Keys(set), func(a, b *request) int { return cmp.Or(cmp.Compare(a.sent, b.sent), strings.Compare(a.name, b.name)) })
+}
