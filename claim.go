@@ -28,7 +28,7 @@ func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 func (c *Client) try(w *waiter) (*Lease, error) {
 	lease, err := c.send(w, 0, false)
 	var held *store.HeldError
-	if errors.As(err, &held) && held.Free() {
+	if errors.As(err, &held) && open(&held.Status, w.terms) {
 		lease, err = c.send(w, 0, false)
 	}
 	switch {
@@ -77,6 +77,8 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 		} else if x.lease != nil {
 			x.lease.end(ErrReleased)
 			x.lease.giveBackInBackground()
+		} else {
+			c.takeBackLate(w, x.err)
 		}
 	}()
 	giveUp, stop := timerAt(w.patience)

@@ -46,6 +46,7 @@ type Client struct {
 	spare   *queue               // an empty one, to use again
 	waiting int                  // waiters in all queues
 	shy     map[string]time.Time // keys that the waiters here leave to others until then
+	turns   map[string]streak    // of keys whose permits were wanted by others as they were given back here
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
 
@@ -74,6 +75,7 @@ func newClient(s store.Store, conf config) *Client {
 		draining: make(chan struct{}),
 		queues:   make(map[string]*queue),
 		shy:      make(map[string]time.Time),
+		turns:    make(map[string]streak),
 		unknown:  make(map[store.Ref]struct{}),
 		closeOK:  make(chan struct{}),
 	}
@@ -281,21 +283,22 @@ func (c *Client) enlist(l *Lease) {
 	c.leases = l
 }
 
-// delist forgets it. With c.mu held.
-func (c *Client) delist(l *Lease) {
+// delist forgets it, and reports whether it was remembered. With c.mu held.
+func (c *Client) delist(l *Lease) bool {
 	switch {
 	case l.prev != nil:
 		l.prev.next = l.next
 	case c.leases == l:
 		c.leases = l.next
 	default:
-		return // was not on the list
+		return false
 	}
 	if l.next != nil {
 		l.next.prev = l.prev
 	}
 	l.prev, l.next = nil, nil
 	c.checkEmpty()
+	return true
 }
 
 func (c *Client) unsettledLeases() []*Lease {

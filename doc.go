@@ -96,4 +96,18 @@
 // out, and otherwise about once a minute. Without a feed one read for all keys of
 // the process is repeated instead, from 50 ms to 1 s apart. A wake-up is a hint:
 // lost, late or doubled it costs time, never safety.
+//
+// # Sharing
+//
+// With [Shared] a key has any number of holders, with [OneOf] up to n. Each has a
+// lease of its own, with an ID, a deadline and renewals of its own, so that one who
+// comes, goes or dies touches no other. Who asks for the key alone, a writer, waits
+// for all of them, and they for it.
+//
+// A writer that waits leaves a word that keeps new sharers out, and leaves it again
+// before it runs out. So it waits no longer than those who were in when it came,
+// however many others come and overlap. When it gives up it takes its word back; if
+// it died the word runs out, after the writer's TTL, but no sooner than 5 s and no
+// later than 30 s. Sharers whose uses do not overlap can get in before a writer now
+// and then: its word went with the record that the last of them took along.
 package mongolock

@@ -20,7 +20,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore"}
 // them: the engine calls them, and a user of the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
-	"AnswersAtOnce", "Notify", "Watch",
+	"AnswersAtOnce", "Notify", "Watch", "Withdraw",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

@@ -80,7 +80,11 @@ func (l *Lease) start() error {
 	}
 	c.mu.Lock()
 	c.enlist(l)
-	c.queueOf(l.key).holder = l
+	if q := c.queueOf(l.key); l.terms.shares() {
+		q.sharers++
+	} else {
+		q.holder = l
+	}
 	closed := c.drained
 	c.mu.Unlock()
 	switch {
@@ -218,8 +222,12 @@ func (l *Lease) renewNow() error {
 
 // Detach renews once and ends the lease here without freeing the key. The ticket
 // lets any process Resume it within the TTL, and is as good as the lease: guard it
-// like one. On an error the lease goes on as before, unless Err says otherwise.
+// like one. On an error the lease goes on as before, unless Err says otherwise. A
+// lease that shares its key cannot be detached (errors.ErrUnsupported).
 func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
+	if l.terms.shares() {
+		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.ref.Mode)}
+	}
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
 	}

@@ -21,6 +21,8 @@ const (
 	maxKey   = 1024 // bytes
 	maxNote  = 1024
 	maxOwner = 256
+
+	maxPermits = 10_000
 )
 
 // An AcquireOption changes one Acquire, TryAcquire, Do or TryDo.
@@ -45,6 +47,8 @@ type terms struct {
 	minHold   time.Duration // 0: none
 	note      string
 	noRenewal bool
+	mode      store.Mode
+	limit     int // of permits; 1 for exclusive, 0 for shared
 }
 
 // config is what a client was made with.
@@ -98,6 +102,34 @@ func MaxWait(d time.Duration) Option {
 // call of Renew.
 func NoRenewal() Option {
 	return option(func(t *terms) error { t.noRenewal = true; return nil })
+}
+
+// Shared asks for the key as one of any number of readers: together with others
+// that ask for it Shared, and with nobody who asks for it alone. Once somebody
+// waits to have it alone no further readers are let in.
+func Shared() AcquireOption {
+	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
+}
+
+// OneOf asks for one of n permits of the key, 1 to 10,000: at most so many hold it
+// at a time. All that use a key must agree on n; who does not gets
+// ErrModeMismatch. Somebody who asks for the key alone waits until all permits are
+// free, and meanwhile no more of them are given out.
+func OneOf(n int) AcquireOption {
+	return acquireOption(func(t *terms) error {
+		if n < 1 || n > maxPermits {
+			return fmt.Errorf("mongolock: OneOf(%d): must be between 1 and %d", n, maxPermits)
+		}
+		return t.share(store.Permits, n)
+	})
+}
+
+func (t *terms) share(mode store.Mode, limit int) error {
+	if t.mode != store.Exclusive && (t.mode != mode || t.limit != limit) {
+		return errors.New("mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits")
+	}
+	t.mode, t.limit = mode, limit
+	return nil
 }
 
 // MinHold keeps the key taken until d after its grant, even if it is released
@@ -183,7 +215,7 @@ func checkText(what, s string, least, most int) error {
 }
 
 func newConfig(opts []ClientOption) (config, error) {
-	c := config{terms: terms{ttl: defaultTTL}, logger: slog.Default(), margin: -1, owner: defaultOwner()}
+	c := config{terms: terms{ttl: defaultTTL, mode: store.Exclusive, limit: 1}, logger: slog.Default(), margin: -1, owner: defaultOwner()}
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
@@ -235,10 +267,13 @@ func (c *config) marginFor(ttl time.Duration) time.Duration {
 	return min(maxMargin, ttl/10)
 }
 
+// shares reports whether others may hold the key as well.
+func (t *terms) shares() bool { return t.mode != store.Exclusive }
+
 func (t *terms) claim(key, id, owner string) store.Claim {
 	return store.Claim{
-		Ref:   store.Ref{Key: key, ID: id, Mode: store.Exclusive},
-		Limit: 1, TTL: t.ttl, Owner: owner, Note: t.note,
+		Ref:   store.Ref{Key: key, ID: id, Mode: t.mode},
+		Limit: t.limit, TTL: t.ttl, Owner: owner, Note: t.note,
 	}
 }
 

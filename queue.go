@@ -22,7 +22,8 @@ const (
 // while the client itself holds the key. Protected by Client.mu.
 type queue struct {
 	key        string
-	holder     *Lease // the newest lease of this client, until it is settled
+	holder     *Lease // the newest lease of this client that has the key alone, until it is settled
+	sharers    int    // those of its leases that share the key
 	head, tail *waiter
 	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
 	freed      bool          // and the key may be free, somebody said; with it woken is set
@@ -101,7 +102,7 @@ func (c *Client) join(w *waiter) move {
 		q.head, q.tail, q.woken = w, w, true
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
-		w.refused = true // behind others of this process
+		w.refused = !w.terms.shares() || !q.head.terms.shares() // behind others of this process
 	}
 	return c.decide(w)
 }
@@ -122,7 +123,7 @@ func (c *Client) queueOf(key string) *queue {
 
 // tidy drops a queue that nobody is in. With c.mu held.
 func (c *Client) tidy(q *queue) {
-	if q.head == nil && q.holder == nil {
+	if q.head == nil && q.holder == nil && q.sharers == 0 {
 		delete(c.queues, q.key)
 		c.spare = q
 	}
@@ -153,7 +154,7 @@ func (c *Client) decide(w *waiter) move {
 		return w.sleepUntil(shy)
 	}
 	if q.woken || !time.Now().Before(q.lookAt) {
-		held := q.seen != nil && !q.seen.Free() && !q.freed
+		held := q.seen != nil && !open(q.seen, w.terms) && (!q.freed || amongSharers(q.seen, w.terms))
 		q.woken, q.freed, w.asking = false, false, true
 		return move{ask: true, held: held}
 	}
@@ -185,7 +186,7 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 	case errors.As(err, &held):
 		q.faults = nil
 		w.refused, w.fault = true, nil
-		c.refused(q, held.Status, want)
+		c.refused(q, w, held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
 		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
@@ -200,12 +201,12 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 }
 
 // refused plans when to look at a held key again. With c.mu held.
-func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
+func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
 	now := time.Now()
 	c.watch.begin(q.seen == nil)
 	q.seen = &s
-	q.word = now.Add(want / 2)
-	if s.Free() {
+	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
+	if open(&s, w.terms) {
 		// Freed while the refusal was on its way: ask once more at once, and if
 		// others are always faster, not in a tight loop.
 		q.lookAt = now
@@ -214,7 +215,7 @@ func (c *Client) refused(q *queue, s store.Status, want time.Duration) {
 		}
 	} else {
 		q.freeSeen = 0
-		q.lookAt = earlier(now.Add(drifted(s.Left())), now.Add(jittered(lookMost*3/4)))
+		q.lookAt = earlier(earlier(now.Add(drifted(opens(&s, w.terms))), q.word), now.Add(jittered(lookMost*3/4)))
 	}
 }
 
@@ -250,19 +251,31 @@ func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 // leave takes w out of the queue. A lease handed over in the last moment is not
 // lost: the caller gets it.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
+	lease, err, word := c.leaveLine(w, lease, err)
+	c.takeBack(w.key, word)
+	return lease, err
+}
+
+func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, _ error, word time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.gone = true
 	if lease == nil {
 		lease = w.lease
 	}
+	q := w.queue
 	if lease != nil {
+		if lease.terms.shares() {
+			q.woken, q.freed = true, true // the next in line may share it
+		}
 		c.unlink(w)
-		return lease, nil
+		return lease, nil, word
 	}
-	status := w.queue.status()
+	status := q.status()
+	w.refused = w.refused || q.head.refused
+	word = c.wordLeft(w)
 	c.unlink(w)
-	return nil, w.gaveUp(status, err)
+	return nil, w.gaveUp(status, err), word
 }
 
 // gaveUp is the error of a waiter that leaves without the key. It says that the
@@ -327,8 +340,8 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		if c.tidy(q); q.holder != nil {
-			*q = queue{key: q.key, holder: q.holder} // the next to wait begins anew
+		if c.tidy(q); q.holder != nil || q.sharers > 0 {
+			*q = queue{key: q.key, holder: q.holder, sharers: q.sharers} // the next to wait begins anew
 		}
 		c.watch.idle()
 		return
@@ -363,7 +376,8 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 
 // wake makes the head ask for a key that may be free. With c.mu held.
 func (c *Client) wake(key string) {
-	if q := c.queues[key]; q != nil && q.head != nil {
+	q := c.queues[key]
+	if q != nil && q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // else it cannot be
 		q.freed = true
 		q.look()
 	}

@@ -155,7 +155,7 @@ func (l *Lease) attempt(values context.Context) error {
 		}
 		return failed("release", l.key, err)
 	}
-	if wanted {
+	if wanted && l.turnIsOver() {
 		l.client.leaveToOthers(l.key) // before settle wakes our own
 	}
 	l.settle(err)
@@ -188,9 +188,15 @@ func (l *Lease) settle(err error) {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.delist(l)
-	if q := c.queues[l.key]; q != nil && q.holder == l {
+	q := c.queues[l.key]
+	switch listed := c.delist(l); {
+	case q == nil:
+	case q.holder == l:
 		q.holder = nil
+		c.wake(l.key)
+		c.tidy(q)
+	case listed && l.terms.shares():
+		q.sharers--
 		c.wake(l.key)
 		c.tidy(q)
 	}
@@ -258,7 +264,7 @@ func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
 	c.mu.Lock()
 	q := c.queues[l.key]
-	waited := q != nil && q.head != nil
+	waited := q != nil && q.head != nil && !l.terms.shares() && !q.head.terms.shares()
 	c.mu.Unlock()
 	if !waited {
 		return nil, streak{}
@@ -276,7 +282,7 @@ func (l *Lease) successor() (*waiter, streak) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q = c.queues[l.key]
-	if q == nil || q.holder != l || q.head == nil || q.head.asking {
+	if q == nil || q.holder != l || q.head == nil || q.head.asking || q.head.terms.shares() {
 		return nil, streak{}
 	}
 	return q.head, s

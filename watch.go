@@ -246,19 +246,20 @@ func (w *watch) looked(all []store.Status) (lively bool) {
 		q := c.queues[s.Key]
 		switch {
 		case q == nil || q.head == nil || q.head.asking:
-		case s.Free():
+		case open(s, q.head.terms):
 			lively = true
 			c.wake(s.Key)
 		default:
-			if q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID) {
+			moved := q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID)
+			if moved {
 				q.moved = now
-				if !s.Wanted {
-					q.look()
-				}
+			}
+			if moved && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
+				q.look()
 			}
 			lively = lively || now.Sub(q.moved) < pollMost
 			q.seen = s
-			q.lookAt = earlier(now.Add(drifted(s.Left())), q.word)
+			q.lookAt = earlier(now.Add(drifted(opens(s, q.head.terms))), q.word)
 		}
 	}
 	return lively

@@ -21,8 +21,8 @@
 //     grant of the key has a greater token: across release, expiry, removal by
 //     hand and restart. Renewal does not change it.
 //  6. Held. A refusal carries the [Status] seen after it. If that is free by
-//     then, the engine asks once more. While a waiting writer's word stands, new
-//     shared claims are held.
+//     then, and not reserved, the engine asks once more. While a waiting writer's
+//     word stands, new shared claims and claims of permits are held.
 //  7. Renewal never creates, moves or shortens a holder. It refuses one that is
 //     broken, released or, by the store's clock, expired.
 //  8. Verdict or fault. [HeldError], [MismatchError], [BrokenError], [ErrGone],
@@ -39,6 +39,14 @@
 //  12. Feed. Watch needs no deadline. It yields an empty [Notice] once it is live
 //     and after every gap. An error matching [errors.ErrUnsupported] means: never
 //     ask again.
+//  13. Modes. A key has any number of shared holders, or up to Limit permits, or
+//     one exclusive holder. A claim of permits where others share the key, or have
+//     permits with another limit, is a mismatch, and so is a shared claim where
+//     others have permits; everybody waits for an exclusive holder, and it for
+//     them. Holders come and go without touching each other. The last to go,
+//     however it goes, takes the record along, unless a writer's word stands in it.
+//     A store may do without: then such a claim answers an error that matches
+//     [errors.ErrUnsupported] and ErrNotApplied.
 //
 // # What the engine promises a store
 //

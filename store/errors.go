@@ -56,6 +56,9 @@ func (e *HeldError) Error() string {
 	if left := e.Left(); left > 0 {
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}
+	if e.Reserved() {
+		b.WriteString(", and a writer waits")
+	}
 	return b.String()
 }
 

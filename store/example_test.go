@@ -71,3 +71,40 @@ func ExampleStatus_Left() {
 	fmt.Println(taken().Left())
 	// Output: 30s
 }
+
+// A key that readers left, and for which a writer waits, is free and yet kept from
+// other readers.
+func ExampleStatus_Reserved() {
+	status := store.Status{Key: "catalogue", Now: time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)}
+	status.ExclusiveWantedUntil = status.Now.Add(10 * time.Second)
+	fmt.Println(status.Free(), status.Reserved())
+
+	status.Now = status.Now.Add(time.Minute)
+	fmt.Println(status.Free(), status.Reserved())
+	// Output:
+	// true true
+	// true false
+}
+
+// A writer that waits keeps readers out for a while at a time, and leaves its word
+// again before it is over; one that died does not.
+func ExampleClaim_Reserve() {
+	claim := store.Claim{Ref: store.Ref{Mode: store.Exclusive}, TTL: 20 * time.Second, Want: time.Hour}
+	fmt.Println(claim.Reserve())
+
+	claim.TTL = 365 * 24 * time.Hour
+	fmt.Println(claim.Reserve())
+
+	claim.Mode = store.Shared
+	fmt.Println(claim.Reserve())
+	// Output:
+	// 20s
+	// 30s
+	// 0s
+}
+
+// A wrapper with Unwrap keeps what the store inside can do.
+func ExampleWithdrawerOf() {
+	fmt.Println(store.WithdrawerOf(slow{memstore.New()}) != nil)
+	// Output: true
+}

@@ -9,7 +9,9 @@ import (
 // Mode says how a key may be shared among its holders.
 type Mode string
 
-// The modes. A key has one at a time: that of its live holders.
+// The modes. A key has one at a time: that of its live holders. Who asks for
+// Exclusive waits for holders of any mode, and they for him; Shared and Permits do
+// not go together, nor do Permits of different limits.
 const (
 	Exclusive Mode = "exclusive" // one holder
 	Shared    Mode = "shared"    // any number of readers
@@ -39,6 +41,24 @@ type Claim struct {
 	// since. Where a claim of a held key costs more than a look, look first. The
 	// answer is the same.
 	Held bool
+}
+
+// The least and the most that a writer's word keeps others out for.
+const (
+	reserveLeast = 5 * time.Second
+	reserveMost  = 30 * time.Second
+)
+
+// Reserve is for how long the word of an exclusive claim keeps new shared claims
+// and claims of permits out: as long as a holder with its TTL would outlive a
+// crash, but at least 5 s, at most 30 s, and never longer than Want. A waiter that
+// died must not keep the key from those who could use it for much longer than a
+// holder that died does; one that is alive leaves its word again in time.
+func (c Claim) Reserve() time.Duration {
+	if c.Mode != Exclusive {
+		return 0
+	}
+	return min(c.Want, max(reserveLeast, min(c.TTL, reserveMost)))
 }
 
 // A Grant is the answer to a claim that was given the key.
@@ -80,6 +100,10 @@ type Status struct {
 	Holders []Holder // those that ran out included; by Since, then ID
 	Wanted  bool     // somebody left word that they wait
 	Now     time.Time
+
+	// ExclusiveWantedUntil is how long the word of a waiting writer keeps new shared
+	// claims and claims of permits out. Zero, or past, if there is none.
+	ExclusiveWantedUntil time.Time
 }
 
 // Live reports whether h counts at the moment of the Status.
@@ -96,6 +120,10 @@ func (s Status) Left() time.Duration {
 	}
 	return left
 }
+
+// Reserved reports whether a writer waits for the holders to leave, so that no
+// others but writers are let in. The key may be free then, and still refused.
+func (s Status) Reserved() bool { return s.ExclusiveWantedUntil.After(s.Now) }
 
 // A Store keeps the holders of keys. The package comment numbers its duties.
 type Store interface {
@@ -170,18 +198,32 @@ type Feed interface {
 	Watch(ctx context.Context) iter.Seq2[Notice, error]
 }
 
+// A Withdrawer can take back the word of a waiting writer who gave up, so that it
+// does not keep others out until it runs out. It is optional.
+type Withdrawer interface {
+	// Withdraw removes the writer's word on a key if it ends at until, as a Status
+	// told (ExclusiveWantedUntil). A longer one is somebody else's, and stays.
+	Withdraw(ctx context.Context, key string, until time.Time) error
+}
+
 // FeedOf finds the feed of a store, or of one it wraps (by a method
 // Unwrap() Store). Nil if there is none.
-func FeedOf(s Store) Feed {
+func FeedOf(s Store) Feed { return of[Feed](s) }
+
+// WithdrawerOf finds what takes words back, in a store or in one it wraps. Nil if
+// there is none.
+func WithdrawerOf(s Store) Withdrawer { return of[Withdrawer](s) }
+
+func of[T any](s Store) (none T) {
 	for s != nil {
-		if f, ok := s.(Feed); ok {
-			return f
+		if found, ok := s.(T); ok {
+			return found
 		}
 		w, ok := s.(interface{ Unwrap() Store })
 		if !ok {
-			return nil
+			return none
 		}
 		s = w.Unwrap()
 	}
-	return nil
+	return none
 }

@@ -5,15 +5,13 @@
 // Several clients on one Store stand for several processes on one database. A
 // Store starts no goroutine and makes its channels inside the calls that use
 // them, so it works inside and outside of a testing/synctest bubble.
-//
-// Exclusive mode only, for now: a call in another mode answers an error that
-// matches both errors.ErrUnsupported and [store.ErrNotApplied].
 package memstore
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,10 +78,12 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		s.records[c.Key] = rec
 	case rec.foreign:
 		return store.Grant{}, rec.foreignError(c.Key)
-	case rec.expireAt.After(now):
-		rec.want(now, c.Want)
-		return store.Grant{}, &store.HeldError{Status: rec.status(c.Key, now)}
+	default:
+		if err := rec.refuse(now, c); err != nil {
+			return store.Grant{}, err
+		}
 	}
+	rec.admit(now, c)
 	return s.grant(rec, now, c), nil
 }
 
@@ -94,14 +94,12 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	defer s.mu.Unlock()
 	now := s.clock()
 	for i, r := range batch {
-		rec, err := s.live(ctx, r.Ref, now)
+		_, h, err := s.live(ctx, r.Ref, now)
 		if err != nil {
 			answers[i].Err = err
 			continue
 		}
-		if until := now.Add(r.TTL); until.After(rec.expireAt) {
-			rec.expireAt = until
-		}
+		h.expireAt = later(h.expireAt, now.Add(r.TTL))
 		answers[i].Left = r.TTL
 	}
 	return answers
@@ -112,28 +110,45 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec, err := s.find(ctx, r)
+	rec, h, err := s.find(ctx, r)
 	if err != nil {
 		return false, err
 	}
-	if keep > 0 || !rec.wantedUntil.IsZero() { // else the time does not matter
+	if keep > 0 || !rec.silent() { // else the time does not matter
 		now := s.clock()
 		wanted = rec.wanted(now)
-		if until := rec.since.Add(keep); keep > 0 && until.After(now) {
-			rec.released, rec.expireAt = true, until
+		if until := h.since.Add(keep); keep > 0 && until.After(now) {
+			h.released, h.expireAt = true, until
 			return wanted, nil
 		}
 	}
-	delete(s.records, r.Key)
-	s.spare = rec
+	s.drop(r.Key, rec, r.ID)
 	return wanted, nil
+}
+
+// drop removes a holder, and with the last one the record, unless the word of a
+// writer stands in it: it keeps others out until he comes.
+func (s *Store) drop(key string, rec *record, id string) {
+	if i := rec.index(id); i >= 0 {
+		rec.holders = slices.Delete(rec.holders, i, i+1)
+	}
+	switch {
+	case len(rec.holders) > 0:
+	case rec.mode != store.Exclusive && !rec.silent() && rec.exclusiveWantedUntil.After(s.clock()):
+	default:
+		delete(s.records, key)
+		s.spare = rec
+	}
 }
 
 // Transfer puts a new claim in the place of a live holder. A word that somebody
 // left stays with the record.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	if err := refuse(ctx, to.Ref); err != nil {
+	if err := ended(ctx); err != nil {
 		return store.Grant{}, err
+	}
+	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
+		return store.Grant{}, errNotExclusive
 	}
 	if from.Key != to.Key {
 		err := fmt.Errorf("memstore: %w: transfer of %q to another key, %q", store.ErrNotApplied, from.Key, to.Key)
@@ -145,10 +160,12 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return store.Grant{}, errUndone
 	}
 	now := s.clock()
-	rec, err := s.live(ctx, from, now)
+	rec, _, err := s.live(ctx, from, now)
 	if err != nil {
 		return store.Grant{}, err
 	}
+	rec.holders = rec.holders[:0]
+	rec.add(now, to)
 	return s.grant(rec, now, to), nil
 }
 
@@ -167,23 +184,44 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	case rec == nil:
 	case rec.foreign:
 		return true, rec.foreignError(claim.Key)
-	case rec.id == claim.ID, from != nil && rec.id == from.ID:
-		delete(s.records, claim.Key)
+	case rec.index(claim.ID) >= 0:
+		s.drop(claim.Key, rec, claim.ID)
+	case from != nil && rec.index(from.ID) >= 0:
+		s.drop(claim.Key, rec, from.ID)
 	}
 	return true, nil
+}
+
+// Withdraw takes back the word of a writer who gave up. A record that was left for
+// him alone goes with it.
+func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[key]
+	if rec == nil || rec.foreign || !rec.exclusiveWantedUntil.Equal(until) {
+		return nil
+	}
+	rec.exclusiveWantedUntil = time.Time{}
+	if len(rec.holders) == 0 {
+		delete(s.records, key)
+	}
+	return nil
 }
 
 // Break marks a holder as broken and, with now, removes it.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rec, err := s.find(ctx, r)
+	rec, h, err := s.find(ctx, r)
 	if err != nil {
 		return err
 	}
-	rec.broken, rec.reason = true, reason
+	h.broken, h.reason = true, reason
 	if now {
-		delete(s.records, r.Key)
+		s.drop(r.Key, rec, r.ID)
 	}
 	return nil
 }
@@ -196,60 +234,62 @@ func (s *Store) blank() *record {
 		return new(record)
 	}
 	s.spare = nil
-	*rec = record{}
+	*rec = record{holders: rec.holders[:0]}
 	return rec
 }
 
-// grant makes c the holder of rec, in place of whoever was there.
+// grant is the answer to c, which is in rec by now.
 func (s *Store) grant(rec *record, now time.Time, c store.Claim) store.Grant {
-	rec.holder = holder{
-		id: c.ID, owner: c.Owner, note: c.Note,
-		since: now, expireAt: now.Add(c.TTL),
-	}
 	s.token++
 	return store.Grant{Token: s.token, Left: c.TTL, Since: now, Wanted: rec.wanted(now)}
 }
 
-// find returns the record that r holds, live or run out.
-func (s *Store) find(ctx context.Context, r store.Ref) (*record, error) {
+// find returns the holder that r names, live or run out, and its record.
+func (s *Store) find(ctx context.Context, r store.Ref) (*record, *holder, error) {
 	if err := refuse(ctx, r); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rec := s.records[r.Key]
 	switch {
 	case rec == nil:
-		return nil, store.ErrGone
+		return nil, nil, store.ErrGone
 	case rec.foreign:
-		return nil, rec.foreignError(r.Key)
-	case rec.id != r.ID:
-		return nil, store.ErrGone
+		return nil, nil, rec.foreignError(r.Key)
 	}
-	return rec, nil
+	i := rec.index(r.ID)
+	if i < 0 {
+		return nil, nil, store.ErrGone
+	}
+	return rec, &rec.holders[i], nil
 }
 
-// live returns the record that r holds, if it can be renewed or transferred.
-func (s *Store) live(ctx context.Context, r store.Ref, now time.Time) (*record, error) {
-	rec, err := s.find(ctx, r)
+// live is find, if the holder can be renewed or transferred.
+func (s *Store) live(ctx context.Context, r store.Ref, now time.Time) (*record, *holder, error) {
+	rec, h, err := s.find(ctx, r)
 	switch {
 	case err != nil:
-		return nil, err
-	case rec.broken:
-		return nil, &store.BrokenError{Reason: rec.reason}
-	case rec.released || !rec.expireAt.After(now):
-		return nil, store.ErrGone
+		return nil, nil, err
+	case h.broken:
+		return nil, nil, &store.BrokenError{Reason: h.reason}
+	case h.released || !h.live(now):
+		return nil, nil, store.ErrGone
 	}
-	return rec, nil
+	return rec, h, nil
 }
+
+// errNotExclusive answers a transfer of what others may hold as well.
+var errNotExclusive = fmt.Errorf("memstore: transfer: %w: only an exclusive holder has a place to give (%w)", errors.ErrUnsupported, store.ErrNotApplied)
 
 // refuse turns a call away before it does anything.
 func refuse(ctx context.Context, r store.Ref) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	if r.Mode != store.Exclusive {
-		return fmt.Errorf("memstore: mode %q: %w (%w)", r.Mode, errors.ErrUnsupported, store.ErrNotApplied)
+	switch r.Mode {
+	case store.Exclusive, store.Shared, store.Permits:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("memstore: mode %q: %w (%w)", r.Mode, errors.ErrUnsupported, store.ErrNotApplied)
 }
 
 // ended reports a context that is over, as a fault that left no trace.

@@ -92,7 +92,7 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"AnEndedContextIsNoVerdict"}},
 	{"GrantBoundToItsContext", func() store.Store { return grantBoundToItsContext{newSound()} },
 		[]string{"AGrantOutlivesItsContext"}},
-}, brokenReaders, brokenWithStrangers, brokenFeeds)
+}, brokenModes, brokenReaders, brokenWithStrangers, brokenFeeds)
 
 type broken struct {
 	name   string

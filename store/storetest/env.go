@@ -205,6 +205,7 @@ func (e *env) unchanged(key string, do func()) {
 func same(a, b store.Status) bool {
 	for _, s := range []*store.Status{&a, &b} {
 		s.Now = s.Now.Round(0).UTC()
+		s.ExclusiveWantedUntil = s.ExclusiveWantedUntil.Round(0).UTC()
 		holders := make([]store.Holder, len(s.Holders))
 		for i, h := range s.Holders {
 			h.Since, h.ExpireAt = h.Since.Round(0).UTC(), h.ExpireAt.Round(0).UTC()

@@ -56,7 +56,8 @@ type Stranger interface {
 //
 // Each claim asks newStore for a store, in the bubble if there is one, and all of
 // them may be the same: keys are unique. One more store is made at first, to see
-// what it is, and not used.
+// what it is, and not used but to ask whether it has shared holders and permits. One
+// that does without them must say so without a trace.
 func Run(t *testing.T, mode Mode, newStore func(t testing.TB) store.Store) {
 	for _, c := range claimsOn(newStore(t)) {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,6 +90,11 @@ type claim struct {
 func claimsOn(s store.Store) []claim {
 	all := slices.Concat(acquireClaims, expiryClaims, renewClaims, releaseClaims, transferClaims,
 		undoClaims, breakClaims, wordClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
+	if sharesKeys(s) {
+		all = append(all, slices.Concat(sharedClaims, permitClaims, writerClaims)...)
+	} else {
+		all = append(all, exclusiveOnlyClaims...)
+	}
 	if _, ok := as[Purger](s); ok {
 		all = append(all, purgeClaims...)
 	}

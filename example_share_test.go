@@ -1,0 +1,166 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// Whoever only reads the catalogue does so together with others. Whoever rebuilds
+// it has it alone.
+func ExampleShared() {
+	ctx := context.Background()
+	s := memstore.New()
+	client := connect(s)
+	defer client.Close()
+
+	one := mustAcquire(client, "catalogue", mongolock.Shared())
+	two := mustAcquire(client, "catalogue", mongolock.Shared())
+	_, err := client.TryAcquire(ctx, "catalogue")
+	fmt.Println("a writer beside readers:", errors.Is(err, mongolock.ErrHeld))
+
+	one.Release()
+	two.Release()
+	writer := mustAcquire(client, "catalogue")
+	defer writer.Release()
+	_, err = client.TryAcquire(ctx, "catalogue", mongolock.Shared())
+	fmt.Println("a reader beside a writer:", errors.Is(err, mongolock.ErrHeld))
+	// Output:
+	// a writer beside readers: true
+	// a reader beside a writer: true
+}
+
+// The mail server bears two connections, from however many processes.
+func ExampleOneOf() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	for range 2 {
+		permit := mustAcquire(client, "smtp", mongolock.OneOf(2))
+		defer permit.Release()
+	}
+	_, err := client.TryAcquire(ctx, "smtp", mongolock.OneOf(2))
+	fmt.Println("a third:", errors.Is(err, mongolock.ErrHeld))
+
+	_, err = client.TryAcquire(ctx, "smtp", mongolock.OneOf(3))
+	fmt.Println(err)
+	// Output:
+	// a third: true
+	// mongolock: "smtp" is in use as one of 2 permits, not as one of 3 permits
+}
+
+// A transfer needs both accounts. Another one that names them the other way round
+// asks in the same order, and so waits for the first account instead of a circle.
+func ExampleAcquireAll() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/7", "account/3"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer accounts.Release()
+	for _, lease := range accounts {
+		fmt.Println(lease.Key())
+	}
+
+	_, err = mongolock.AcquireAll(ctx, client, []string{"account/3", "account/3"})
+	fmt.Println(err)
+	// Output:
+	// account/3
+	// account/7
+	// mongolock: AcquireAll: the key "account/3" is given twice
+}
+
+// Work under several leases ends with any of them.
+func ExampleLeases_Context() {
+	ctx := context.Background()
+	s := memstore.New()
+	client := connect(s)
+	defer client.Close()
+	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer accounts.Release()
+
+	work := accounts.Context(ctx)
+	s.Delete("account/7") // somebody at the shell
+	_ = accounts[1].Renew(ctx)
+	<-work.Done()
+	fmt.Println(context.Cause(work))
+	// Output: mongolock: lease is lost: no longer in the store
+}
+
+// Err tells which of the leases ended, and why.
+func ExampleLeases_Err() {
+	ctx := context.Background()
+	s := memstore.New()
+	client := connect(s)
+	defer client.Close()
+	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer accounts.Release()
+
+	fmt.Println(accounts.Err())
+	s.Delete("account/7") // somebody at the shell
+	_ = accounts[1].Renew(ctx)
+	fmt.Println(accounts.Err())
+	// Output:
+	// <nil>
+	// "account/7": mongolock: lease is lost: no longer in the store
+}
+
+// Release frees all of the keys.
+func ExampleLeases_Release() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+	accounts, err := mongolock.AcquireAll(ctx, client, []string{"account/3", "account/7"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	fmt.Println(accounts.Release())
+	for status, err := range client.List(ctx, "account/") {
+		fmt.Println("left:", status.Key, err)
+	}
+	// Output: <nil>
+}
+
+// What looks at locks sees all holders of a shared key, and that a writer waits.
+func ExampleClient_Inspect_shared() {
+	ctx := context.Background()
+	s := memstore.New()
+	client := connect(s, mongolock.WithOwner("host-a/17"))
+	defer client.Close()
+	lease := mustAcquire(client, "catalogue", mongolock.Shared(), mongolock.Note("search"))
+	defer lease.Release()
+	waiting := store.Claim{Ref: store.Ref{Key: "catalogue", ID: "writer", Mode: store.Exclusive}, TTL: 1e9, Want: 1e9}
+	_, _ = s.Acquire(ctx, waiting)
+
+	status, err := client.Inspect(ctx, "catalogue")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, holder := range status.Holders {
+		fmt.Println(status.Mode, "by", holder.Owner, "for", holder.Note)
+	}
+	fmt.Println("a writer waits:", status.Reserved())
+	// Output:
+	// shared by host-a/17 for search
+	// a writer waits: true
+}

@@ -1,0 +1,214 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c := newClient(t, s)
+		given := []string{"c", "a", "b"}
+		all, err := mongolock.AcquireAll(t.Context(), c, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, key := range []string{"a", "b", "c"} {
+			if all[i].Key() != key {
+				t.Errorf("lease %d is of %q", i, all[i].Key())
+			}
+			mustBeHeld(t, s, key)
+		}
+		if given[0] != "c" {
+			t.Error("the caller's keys were sorted")
+		}
+		if err := errors.Join(all.Err(), all.Release(), all.Release()); err != nil {
+			t.Error(err)
+		}
+		mustMatch(t, all.Err(), mongolock.ErrReleased)
+		for _, l := range all {
+			mustBeFree(t, s, l.Key())
+		}
+	})
+}
+
+func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
+	b := bend(memstore.New())
+	c := newClient(t, b)
+	for says, keys := range map[string][]string{
+		"no keys":                nil,
+		`"b" is given twice`:     {"b", "a", "b"},
+		"key is empty":           {"a", ""},
+		"key has 1025 bytes":     {"a", strings.Repeat("x", 1025)},
+		"key is not valid UTF-8": {"a", "\xff"},
+	} {
+		all, err := mongolock.AcquireAll(t.Context(), c, keys)
+		if all != nil || err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", says, err)
+		}
+	}
+	if all, err := mongolock.AcquireAll(t.Context(), nil, []string{"a"}); all != nil || err == nil || !strings.Contains(err.Error(), "locker is nil") {
+		t.Error(err)
+	}
+	for _, opt := range []mongolock.AcquireOption{nil, mongolock.TTL(0), mongolock.MaxWait(-1)} {
+		if all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"}, opt); all != nil || err == nil {
+			t.Error("a bad option is taken")
+		}
+	}
+	if n := b.count("acquire"); n != 0 {
+		t.Errorf("%d claims were sent", n)
+	}
+}
+
+func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		held := acquire(t, one, "b")
+		start := time.Now()
+		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b", "c"}, mongolock.MaxWait(time.Minute))
+		if all != nil {
+			t.Error("leases with an error")
+		}
+		mustMatch(t, err, mongolock.ErrHeld)
+		tookBetween(t, start, time.Minute, time.Minute)
+		mustBeFree(t, b, "a")
+		mustBeFree(t, b, "c")
+		release(t, held)
+		mustBeFree(t, b, "b")
+	})
+}
+
+func TestAcquireAllWaitsNoLongerThanMaxWaitForAllTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		one, two := newClient(t, s), newClient(t, s)
+		a, b := acquire(t, one, "a"), acquire(t, one, "b")
+		time.AfterFunc(50*time.Second, func() { _ = a.Release() })
+		start := time.Now()
+		_, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.MaxWait(time.Minute))
+		mustMatch(t, err, mongolock.ErrHeld)
+		tookBetween(t, start, time.Minute, time.Minute+10*time.Millisecond)
+		release(t, b)
+	})
+}
+
+func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		held := acquire(t, one, "b")
+		start := time.Now()
+		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
+		if all != nil {
+			t.Error("leases with an error")
+		}
+		mustMatch(t, err, mongolock.ErrLost)
+		tookBetween(t, start, 9*time.Second, 10*time.Second)
+		release(t, held)
+		time.Sleep(time.Minute)
+		mustBeFree(t, b, "a")
+		mustBeFree(t, b, "b")
+	})
+}
+
+func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		held := acquire(t, one, "b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := mongolock.AcquireAll(ctx, two, []string{"a", "b"})
+		mustMatch(t, err, context.DeadlineExceeded, mongolock.ErrHeld)
+		mustBeFree(t, b, "a")
+		release(t, held)
+	})
+}
+
+func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for _, keys := range orders {
+			c := newClient(t, s)
+			wg.Go(func() {
+				for range 10 {
+					all, err := mongolock.AcquireAll(t.Context(), c, keys)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+					if err := errors.Join(all.Err(), all.Release()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		tookBetween(t, start, 0, time.Minute)
+	})
+}
+
+func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		c := newClient(t, s)
+		type mark struct{}
+		parent := context.WithValue(t.Context(), mark{}, "value")
+		for lost := range 3 {
+			all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"}, mongolock.Shared())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := all.Context(parent)
+			if ctx.Err() != nil || ctx.Value(mark{}) != "value" {
+				t.Errorf("%v, %v", ctx.Err(), ctx.Value(mark{}))
+			}
+			s.Delete(all[lost].Key())
+			<-ctx.Done()
+			mustMatch(t, context.Cause(ctx), mongolock.ErrLost)
+			mustMatch(t, all.Err(), mongolock.ErrLost)
+			mustMatch(t, all.Release(), mongolock.ErrLost)
+			for _, l := range all {
+				mustBeFree(t, s, l.Key())
+			}
+		}
+	})
+}
+
+func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b)
+		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.bend(func(h *hooks) {
+			h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+				if r.Key == "a" {
+					return false, errNet
+				}
+				return do()
+			}
+		})
+		err = all.Release()
+		mustMatch(t, err, errNet)
+		mustBeFree(t, b, "b")
+		b.bend(func(h *hooks) { h.release = nil })
+		if err := all.Release(); err != nil {
+			t.Error(err)
+		}
+		mustBeFree(t, b, "a")
+	})
+}

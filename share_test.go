@@ -1,0 +1,404 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		var readers []*mongolock.Lease
+		for range 3 {
+			readers = append(readers, acquire(t, one, "k", mongolock.Shared()), acquire(t, two, "k", mongolock.Shared()))
+		}
+		wait := inBackground(t.Context(), one, "k")
+		for _, l := range readers {
+			time.Sleep(time.Minute) // renewed
+			if len(wait) != 0 {
+				t.Fatal("a writer is in with readers")
+			}
+			if err := l.Err(); err != nil {
+				t.Error(err)
+			}
+			release(t, l)
+		}
+		start := time.Now()
+		r := <-wait
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		tookBetween(t, start, 0, 0)
+		for _, l := range readers {
+			if r.lease.Token() <= l.Token() {
+				t.Errorf("token %d after %d", r.lease.Token(), l.Token())
+			}
+		}
+		late := inBackground(t.Context(), two, "k", mongolock.Shared())
+		time.Sleep(time.Minute)
+		if len(late) != 0 {
+			t.Error("a reader is in with the writer")
+		}
+		release(t, r.lease)
+		release(t, (<-late).lease)
+		mustBeFree(t, b, "k")
+	})
+}
+
+func TestOfPermitsThereAreNoMoreThanN(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
+		var mu sync.Mutex // protects inside and most
+		inside, most := 0, 0
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				for range 5 {
+					err := mongolock.Do(t.Context(), clients[i%2], "k", func(context.Context, *mongolock.Lease) error {
+						mu.Lock()
+						inside++
+						most = max(most, inside)
+						mu.Unlock()
+						time.Sleep(10 * time.Millisecond)
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						return nil
+					}, mongolock.OneOf(3))
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if most != 3 {
+			t.Errorf("%d of 3 permits were in use together", most)
+		}
+		mustBeFree(t, b, "k")
+	})
+}
+
+// streamOfReaders keeps a key shared without a gap, from clients of their own: each
+// reader enters before the last one leaves.
+func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mongolock.ClientOption) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		c := newClient(t, s, opts...)
+		wg.Go(func() {
+			time.Sleep(time.Duration(i) * hold / 4)
+			for ctx.Err() == nil {
+				l, err := c.Acquire(ctx, "k", mongolock.Shared())
+				if err != nil {
+					return
+				}
+				time.Sleep(hold)
+				_ = l.Release()
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
+			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+				var opts []mongolock.ClientOption
+				slack := 10 * time.Millisecond
+				if !feed {
+					opts, slack = append(opts, mongolock.WithoutFeed()), 1200*time.Millisecond // one poll
+				}
+				const hold = 4 * time.Second
+				stop := streamOfReaders(t, s, hold, opts...)
+				defer stop()
+				writer := newClient(t, s, opts...)
+				for range 5 {
+					time.Sleep(10*time.Second + 700*time.Millisecond)
+					mustBeHeld(t, b, "k")
+					start := time.Now()
+					l := acquire(t, writer, "k")
+					// As long as those that were in when it came, and no longer.
+					tookBetween(t, start, time.Millisecond, hold+slack)
+					release(t, l)
+				}
+			})
+		})
+	}
+}
+
+func TestAWriterThatGivesUpLetsTheReadersIn(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		reader := acquire(t, one, "k", mongolock.Shared())
+		ctx, cancel := context.WithCancel(t.Context())
+		writer := inBackground(ctx, two, "k")
+		time.Sleep(time.Second)
+		waiting := inBackground(t.Context(), one, "k", mongolock.Shared())
+		if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
+			t.Fatalf("a reader passes a writer who waits: %v", err)
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		cancel()
+		mustMatch(t, (<-writer).err, context.Canceled, mongolock.ErrHeld)
+		r := <-waiting
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		tookBetween(t, start, 0, 10*time.Millisecond)
+		release(t, r.lease)
+		release(t, reader)
+		mustBeFree(t, b, "k")
+	})
+}
+
+func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		reader := acquire(t, one, "k", mongolock.Shared())
+		ctx, cancel := context.WithCancel(t.Context())
+		gives, stays := inBackground(ctx, two, "k"), inBackground(t.Context(), two, "k")
+		time.Sleep(time.Second)
+		cancel()
+		mustMatch(t, (<-gives).err, mongolock.ErrHeld)
+		synctest.Wait()
+		if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
+			t.Errorf("a reader passes a writer who waits: %v", err)
+		}
+		release(t, reader)
+		r := <-stays
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		release(t, r.lease)
+	})
+}
+
+// A writer that died while it waited keeps readers out no longer than a holder that
+// died would.
+func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		one := newClient(t, s)
+		reader := acquire(t, one, "k", mongolock.Shared())
+		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Want: time.Hour}
+		if _, err := b.mem.Acquire(t.Context(), dead); !errors.Is(err, store.ErrHeld) {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		release(t, reader)
+		b.reset()
+		l := acquire(t, one, "k", mongolock.Shared())
+		tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
+		if n := b.count("acquire"); n > 4 {
+			t.Errorf("%d claims were sent meanwhile", n)
+		}
+		release(t, l)
+	})
+}
+
+// A writer's word has to be left again and again, for as long as it waits.
+func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			var opts []mongolock.ClientOption
+			if !feed {
+				opts = append(opts, mongolock.WithoutFeed())
+			}
+			one, two := newClient(t, s, opts...), newClient(t, s, opts...)
+			reader := acquire(t, one, "k", mongolock.Shared())
+			writer := inBackground(t.Context(), two, "k", mongolock.TTL(time.Second), mongolock.MaxHold(time.Hour))
+			time.Sleep(time.Second)
+			for range 100 {
+				time.Sleep(1300 * time.Millisecond)
+				if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
+					t.Fatalf("a reader passes a writer who waits: %v", err)
+				}
+			}
+			release(t, reader)
+			release(t, (<-writer).lease)
+		})
+	}
+}
+
+func TestAWaiterForAPermitGetsItWhenTheFirstHolderRanOut(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			var opts []mongolock.ClientOption
+			if !feed {
+				opts = append(opts, mongolock.WithoutFeed())
+			}
+			for i, ttl := range []time.Duration{time.Hour, 20 * time.Second, time.Minute} {
+				dead := store.Claim{Ref: store.Ref{Key: "k", ID: fmt.Sprint(i), Mode: store.Permits}, Limit: 3, TTL: ttl}
+				if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
+					t.Fatal(err)
+				}
+			}
+			start := time.Now()
+			acquire(t, newClient(t, s, opts...), "k", mongolock.OneOf(3))
+			tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
+		})
+	}
+}
+
+func TestAnotherModeOrLimitIsSaidAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New())
+		acquire(t, c, "shared", mongolock.Shared())
+		acquire(t, c, "permits", mongolock.OneOf(3))
+		start := time.Now()
+		for _, x := range []struct {
+			key  string
+			opt  mongolock.AcquireOption
+			says string
+		}{
+			{"shared", mongolock.OneOf(2), `mongolock: "shared" is in use as shared, not as one of 2 permits`},
+			{"permits", mongolock.Shared(), `mongolock: "permits" is in use as one of 3 permits, not as shared`},
+			{"permits", mongolock.OneOf(4), `mongolock: "permits" is in use as one of 3 permits, not as one of 4 permits`},
+		} {
+			_, wait := c.Acquire(t.Context(), x.key, x.opt)
+			_, try := c.TryAcquire(t.Context(), x.key, x.opt)
+			for _, err := range []error{wait, try} {
+				mustMatch(t, err, mongolock.ErrModeMismatch)
+				mustNotMatch(t, err, mongolock.ErrHeld)
+				if err == nil || err.Error() != x.says {
+					t.Errorf("%v, want %s", err, x.says)
+				}
+			}
+		}
+		tookBetween(t, start, 0, 0)
+		release(t, acquire(t, c, "other", mongolock.OneOf(2)))
+	})
+}
+
+func TestModesOfBadTermsAreRefused(t *testing.T) {
+	c := newClient(t, memstore.New())
+	for says, opts := range map[string][]mongolock.AcquireOption{
+		"mongolock: OneOf(0): must be between 1 and 10000":                                            {mongolock.OneOf(0)},
+		"mongolock: OneOf(-1): must be between 1 and 10000":                                           {mongolock.OneOf(-1)},
+		"mongolock: OneOf(10001): must be between 1 and 10000":                                        {mongolock.OneOf(10_001)},
+		"mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits":  {mongolock.Shared(), mongolock.OneOf(2)},
+		"mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits ": {mongolock.OneOf(3), mongolock.OneOf(2)},
+	} {
+		l, err := c.Acquire(t.Context(), "k", opts...)
+		if l != nil || err == nil || err.Error() != says[:len(err.Error())] {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+	release(t, acquire(t, c, "k", mongolock.OneOf(10_000)))
+	release(t, acquire(t, c, "k", mongolock.Shared(), mongolock.Shared()))
+}
+
+func TestASharedLeaseCannotBeDetached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, memstore.New())
+		for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2)} {
+			l := acquire(t, c, "k", mode)
+			ticket, err := l.Detach(t.Context())
+			mustMatch(t, err, errors.ErrUnsupported)
+			if ticket != "" || l.Err() != nil {
+				t.Errorf("%q, and the lease says %v", ticket, l.Err())
+			}
+			release(t, l)
+		}
+	})
+}
+
+func TestASharedLeaseIsLostAlone(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
+		<-lost.Done()
+		mustMatch(t, lost.Err(), mongolock.ErrLost)
+		time.Sleep(time.Minute)
+		if err := stays.Err(); err != nil {
+			t.Error(err)
+		}
+		mustMatch(t, lost.Release(), mongolock.ErrLost)
+		mustBeHeld(t, b, "k")
+		release(t, stays)
+		mustBeFree(t, b, "k")
+	})
+}
+
+// A process that gives a permit back and takes one at once, again and again, does
+// not keep those of another out.
+func TestPermitsAreNotKeptFromOtherProcesses(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		busy, other := newClient(t, s), newClient(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if l, err := busy.Acquire(ctx, "k", mongolock.OneOf(2)); err == nil {
+						time.Sleep(5 * time.Millisecond)
+						_ = l.Release()
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 10 {
+			start := time.Now()
+			l := acquire(t, other, "k", mongolock.OneOf(2))
+			tookBetween(t, start, 0, 250*time.Millisecond)
+			release(t, l)
+		}
+	})
+}
+
+func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		c := newClient(t, s)
+		stays := acquire(t, c, "k", mongolock.Shared())
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				_, _ = do()
+				return store.Grant{}, errNet
+			}
+		})
+		_, err := c.TryAcquire(t.Context(), "k", mongolock.Shared())
+		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
+		time.Sleep(time.Second)
+		b.bend(func(h *hooks) { h.acquire = nil })
+		status, err := c.Inspect(t.Context(), "k")
+		if err != nil || len(status.Holders) != 1 || status.Holders[0].ID != stays.ID() {
+			t.Errorf("%+v, %v", status, err)
+		}
+		release(t, stays)
+	})
+}
+
+func TestAReaderBehindAReaderIsNotToldThatTheKeyIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b)
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				time.Sleep(5 * time.Second)
+				return do()
+			}
+		})
+		first := inBackground(t.Context(), c, "k", mongolock.Shared())
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := c.Acquire(ctx, "k", mongolock.Shared())
+		mustMatch(t, err, context.DeadlineExceeded)
+		mustNotMatch(t, err, mongolock.ErrHeld)
+		release(t, (<-first).lease)
+	})
+}

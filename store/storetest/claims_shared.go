@@ -1,0 +1,317 @@
+package storetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var sharedClaims = []claim{
+	{"ReadersShareAKey", readersShareAKey},
+	{"JoinsAtTheSameInstantAllCount", joinsAtTheSameInstantAllCount},
+	{"AReaderIsHonouredUntilItRunsOut", aReaderIsHonouredUntilItRunsOut},
+	{"AReaderThatStaysIsNotDisturbed", aReaderThatStaysIsNotDisturbed},
+	{"TheLastToLeaveTakesTheRecordAlong", theLastToLeaveTakesTheRecordAlong},
+	{"AKeptReaderStaysAndShortensNobody", aKeptReaderStaysAndShortensNobody},
+	{"ABreakOfOneReaderIsNoneOfTheOthers", aBreakOfOneReaderIsNoneOfTheOthers},
+	{"UndoOfAJoinTakesNobodyElse", undoOfAJoinTakesNobodyElse},
+	{"OnlyAnExclusiveHolderHasAPlaceToGive", onlyAnExclusiveHolderHasAPlaceToGive},
+	{"AnExclusiveTokenIsAboveAllSharedBefore", anExclusiveTokenIsAboveAllSharedBefore},
+}
+
+var exclusiveOnlyClaims = []claim{
+	{"AModeThatIsNotSupportedIsRefusedWithoutATrace", aModeThatIsNotSupportedIsRefusedWithoutATrace},
+}
+
+// sharesKeys asks a store whether it has other modes than exclusive.
+func sharesKeys(s store.Store) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	r := store.Ref{Key: "storetest" + rand.Text(), ID: rand.Text(), Mode: store.Shared}
+	_, err := s.Acquire(ctx, store.Claim{Ref: r, TTL: long})
+	if err == nil {
+		_, _ = s.Release(ctx, r, 0) // it ends by itself, too
+	}
+	return !errors.Is(err, errors.ErrUnsupported)
+}
+
+func (e *env) reader(key string, ttl time.Duration) store.Claim {
+	c := e.claim(key, ttl)
+	c.Mode, c.Limit = store.Shared, 0
+	return c
+}
+
+func (e *env) permit(key string, n int, ttl time.Duration) store.Claim {
+	c := e.claim(key, ttl)
+	c.Mode, c.Limit = store.Permits, n
+	return c
+}
+
+// readers are so many readers of a key.
+func (e *env) readers(key string, n int, ttl time.Duration) (all []held) {
+	e.Helper()
+	for range n {
+		all = append(all, e.granted(e.reader(key, ttl)))
+	}
+	return all
+}
+
+// heldBy checks that exactly these hold key.
+func (e *env) heldBy(key string, want ...held) {
+	e.Helper()
+	status := e.look(key)
+	var got, ids []string
+	for _, h := range status.Holders {
+		if status.Live(h) {
+			got = append(got, h.ID)
+		}
+	}
+	for _, h := range want {
+		ids = append(ids, h.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(ids)
+	if !slices.Equal(got, ids) {
+		e.Errorf("%q is held by %q, want %q", key, got, ids)
+	}
+}
+
+func readersShareAKey(e *env) {
+	key := e.key("shared")
+	all := e.readers(key, 5, long)
+	for _, h := range all {
+		e.lasts(h)
+	}
+	status := e.look(key)
+	if status.Mode != store.Shared || status.Limit != 0 || len(status.Holders) != len(all) || status.Wanted {
+		e.Errorf("status: %+v", status)
+	}
+	e.heldBy(key, all...)
+	refusal := e.refused(e.claim(key, long))
+	if len(refusal.Holders) != len(all) || refusal.Mode != store.Shared || refusal.Free() {
+		e.Errorf("a writer is told of %+v", refusal.Status)
+	}
+	for i, h := range all {
+		e.refused(e.claim(key, long)) // for each that stays
+		e.release(h.Ref)
+		e.heldBy(key, all[i+1:]...)
+	}
+	e.hold(key, long)
+	e.refused(e.reader(key, long))
+	e.refused(e.permit(key, 3, long))
+}
+
+func joinsAtTheSameInstantAllCount(e *env) {
+	for range e.rounds(20, 2) {
+		key := e.key("joined")
+		joined := make([]held, 10)
+		var wg sync.WaitGroup
+		for i := range joined {
+			c := e.reader(key, long)
+			wg.Go(func() { joined[i] = e.join(c) })
+		}
+		wg.Wait()
+		e.heldBy(key, joined...)
+		for _, h := range joined {
+			wg.Go(func() {
+				if _, err := e.store.Release(e.ctx(), h.Ref, 0); err != nil {
+					e.Errorf("release: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		e.free(key)
+	}
+}
+
+// join claims until it is granted: a store may refuse a join that lost too many
+// races, with a status that says that it is welcome.
+func (e *env) join(c store.Claim) held {
+	for {
+		h, err := e.try(c)
+		if err == nil {
+			return h
+		}
+		if refusal, ok := errors.AsType[*store.HeldError](err); !ok || refusal.Mode == store.Exclusive && !refusal.Free() || refusal.Reserved() {
+			e.Errorf("join of %q: %v", c.Key, err)
+			return h
+		}
+		c.ID = rand.Text()
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func aReaderIsHonouredUntilItRunsOut(e *env) {
+	key := e.key("expiring")
+	e.granted(e.reader(key, short))
+	h := e.granted(e.reader(key, 2*short))
+	e.lasts(h)
+	e.takenUntil(key, h.honoured(), h.replied.Add(h.TTL+e.mode.slack()))
+}
+
+// aReaderThatStaysIsNotDisturbed: what it was given by its renewals survives whoever
+// joins, leaves, is retried or runs out.
+func aReaderThatStaysIsNotDisturbed(e *env) {
+	key := e.key("stays")
+	stays := e.granted(e.reader(key, short*4))
+	if _, err := e.renew(stays.Ref, 2*long); err != nil {
+		e.Fatalf("renewal: %v", err)
+	}
+	before := e.holderOf(key, stays.ID)
+	dies := e.granted(e.reader(key, short))
+	leaves := e.granted(e.reader(key, long))
+	e.release(leaves.Ref)
+	_, err := e.store.Release(e.ctx(), leaves.Ref, 0)
+	e.gone("a release said twice", err)
+	e.outlive(dies)
+	e.readers(key, 2, long) // and drop who ran out
+	_, err = e.renew(dies.Ref, long)
+	e.gone("renewal of who ran out", err)
+	after := e.holderOf(key, stays.ID)
+	if !after.ExpireAt.Equal(before.ExpireAt) || !after.Since.Equal(before.Since) || after.Owner != before.Owner {
+		e.Errorf("it was %+v, and is %+v", before, after)
+	}
+	if left, err := e.renew(stays.Ref, 2*long); err != nil || left < long {
+		e.Errorf("renewal: %v, %v", left, err)
+	}
+}
+
+func (e *env) holderOf(key, id string) store.Holder {
+	e.Helper()
+	status := e.look(key)
+	for _, h := range status.Holders {
+		if h.ID == id {
+			return h
+		}
+	}
+	e.Fatalf("%s is not among the holders of %q: %+v", id, key, status)
+	return store.Holder{}
+}
+
+func theLastToLeaveTakesTheRecordAlong(e *env) {
+	key := e.key("left")
+	all := e.readers(key, 3, long)
+	for _, h := range all[:2] {
+		e.release(h.Ref)
+	}
+	e.lists(key, key)
+	e.release(all[2].Ref)
+	e.lists(key)
+	e.free(key)
+}
+
+func aKeptReaderStaysAndShortensNobody(e *env) {
+	key := e.key("kept")
+	kept, other := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
+	if _, err := e.store.Release(e.ctx(), kept.Ref, 2*short); err != nil {
+		e.Fatalf("release: %v", err)
+	}
+	e.heldBy(key, kept, other)
+	_, err := e.renew(kept.Ref, long)
+	e.gone("renewal of who was released", err)
+	time.Sleep(2*short + e.mode.slack())
+	e.heldBy(key, other)
+	e.refused(e.claim(key, long))
+	e.release(other.Ref)
+	e.soon(key, long)
+}
+
+func aBreakOfOneReaderIsNoneOfTheOthers(e *env) {
+	key := e.key("broken")
+	all := e.readers(key, 3, long)
+	if err := e.store.Break(e.ctx(), all[0].Ref, "stuck", false); err != nil {
+		e.Fatalf("break: %v", err)
+	}
+	e.heldBy(key, all...)
+	_, err := e.renew(all[0].Ref, long)
+	e.broken("renewal", err, "stuck")
+	if err := e.store.Break(e.ctx(), all[0].Ref, "stuck", true); err != nil {
+		e.Fatalf("break now: %v", err)
+	}
+	e.heldBy(key, all[1:]...)
+	for _, h := range all[1:] {
+		if _, err := e.renew(h.Ref, long); err != nil {
+			e.Errorf("renewal of another: %v", err)
+		}
+	}
+	for _, h := range all[1:] {
+		if err := e.store.Break(e.ctx(), h.Ref, "stuck", true); err != nil {
+			e.Fatalf("break now: %v", err)
+		}
+	}
+	e.lists(key)
+}
+
+func undoOfAJoinTakesNobodyElse(e *env) {
+	key := e.key("undone")
+	stays, landed := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
+	never := e.reader(key, long)
+	e.settle(landed.Ref, nil)
+	e.heldBy(key, stays)
+	e.undo(never.Ref, nil)
+	e.heldBy(key, stays)
+	_, err := e.renew(landed.Ref, long)
+	e.gone("renewal after undo", err)
+	if _, err := e.renew(stays.Ref, long); err != nil {
+		e.Errorf("renewal of who stays: %v", err)
+	}
+	e.settle(stays.Ref, nil)
+	e.lists(key) // it was the last
+}
+
+func onlyAnExclusiveHolderHasAPlaceToGive(e *env) {
+	key := e.key("shared")
+	h := e.granted(e.reader(key, long))
+	alone := e.hold(e.key("alone"), long)
+	for _, c := range []struct {
+		from store.Ref
+		to   store.Claim
+	}{
+		{h.Ref, e.claim(key, long)},
+		{h.Ref, e.reader(key, long)},
+		{alone.Ref, e.reader(alone.Key, long)},
+	} {
+		e.unchanged(c.from.Key, func() {
+			if _, err := e.transfer(c.from, c.to); err == nil || !errors.Is(err, store.ErrNotApplied) && !errors.Is(err, store.ErrGone) {
+				e.Errorf("transfer from %s to %s: %v", c.from.Mode, c.to.Mode, err)
+			}
+		})
+	}
+}
+
+func anExclusiveTokenIsAboveAllSharedBefore(e *env) {
+	key := e.key("token")
+	var highest int64
+	for i := range e.rounds(50, 5) {
+		for _, h := range e.readers(key, 1+i%3, long) {
+			if h.inTime() {
+				highest = max(highest, h.grant.Token)
+			}
+			defer e.store.Release(e.ctx(), h.Ref, 0)
+			e.release(h.Ref)
+		}
+		h := e.hold(key, long)
+		if h.inTime() && h.grant.Token <= highest {
+			e.Errorf("granted with token %d after %d", h.grant.Token, highest)
+		}
+		highest = max(highest, h.grant.Token)
+		e.release(h.Ref)
+	}
+}
+
+func aModeThatIsNotSupportedIsRefusedWithoutATrace(e *env) {
+	key := e.key("exclusive only")
+	for _, c := range []store.Claim{e.reader(key, long), e.permit(key, 2, long)} {
+		_, err := e.try(c)
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
+			e.Errorf("a claim of mode %s: %v", c.Mode, err)
+		}
+		e.free(key)
+	}
+	e.hold(key, long)
+}

@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var writerClaims = []claim{
+	{"AWritersWordKeepsNewSharersOut", aWritersWordKeepsNewSharersOut},
+	{"AWritersWordOutlivesTheLastReader", aWritersWordOutlivesTheLastReader},
+	{"AWritersWordRunsOut", aWritersWordRunsOut},
+	{"AReadersWordKeepsNobodyOut", aReadersWordKeepsNobodyOut},
+	{"EveryLeaveTellsThatSomebodyWaits", everyLeaveTellsThatSomebodyWaits},
+	{"AWordIsTakenBackByWhoLeftIt", aWordIsTakenBackByWhoLeftIt},
+}
+
+// writerWaits leaves the word of a writer, and answers how the key then is.
+func (e *env) writerWaits(key string, want time.Duration) store.Status {
+	e.Helper()
+	c := e.claim(key, long)
+	c.Want = want
+	return e.refused(c).Status
+}
+
+func aWritersWordKeepsNewSharersOut(e *env) {
+	for _, kind := range []func(key string) store.Claim{
+		func(key string) store.Claim { return e.reader(key, long) },
+		func(key string) store.Claim { return e.permit(key, 10, long) },
+	} {
+		h := e.granted(kind(e.key("awaited")))
+		if status := e.writerWaits(h.Key, long); !status.Reserved() || !status.Wanted {
+			e.Errorf("the writer's word does not show: %+v", status)
+		}
+		if refusal := e.refused(kind(h.Key)); !refusal.Reserved() {
+			e.Errorf("who was kept out is not told of the writer: %+v", refusal.Status)
+		}
+		if _, err := e.renew(h.Ref, long); err != nil {
+			e.Errorf("renewal of who is in: %v", err)
+		}
+		e.heldBy(h.Key, h)
+	}
+}
+
+func aWritersWordOutlivesTheLastReader(e *env) {
+	key := e.key("awaited")
+	all := e.readers(key, 2, long)
+	e.writerWaits(key, long)
+	for _, h := range all {
+		e.release(h.Ref)
+		e.refused(e.reader(key, long))
+	}
+	e.refused(e.permit(key, 3, long))
+	if status := e.look(key); !status.Free() || !status.Reserved() || len(status.Holders) != 0 {
+		e.Errorf("what is left for the writer: %+v", status)
+	}
+	h := e.hold(key, long)
+	e.refused(e.reader(key, long))
+	e.release(h.Ref)
+	e.granted(e.reader(key, long)) // its word went with it
+}
+
+func aWritersWordRunsOut(e *env) {
+	h := e.granted(e.reader(e.key("awaited"), long))
+	told := time.Now()
+	status := e.writerWaits(h.Key, short)
+	if d := status.ExclusiveWantedUntil.Sub(status.Now); d <= 0 || d > short+e.mode.slack() {
+		e.Errorf("a word for %v lasts %v", short, d)
+	}
+	e.refused(e.reader(h.Key, long))
+	e.sleepUntil(told.Add(short + e.mode.slack()))
+	for range e.rounds(1, 20) { // a store that knows its server's clock as an interval may honour a word longer, by a slow trip
+		if _, err := e.try(e.reader(h.Key, long)); err == nil {
+			return
+		}
+		time.Sleep(e.mode.slack())
+	}
+	e.Errorf("a word for %v still keeps readers out after %v", short, time.Since(told))
+}
+
+func aReadersWordKeepsNobodyOut(e *env) {
+	h := e.hold(e.key("held"), short)
+	c := e.reader(h.Key, long)
+	c.Want = long
+	if status := e.refused(c).Status; status.Reserved() || !status.Wanted {
+		e.Errorf("the reader's word: %+v", status)
+	}
+	e.outlive(h)
+	e.readers(h.Key, 2, long)
+}
+
+// everyLeaveTellsThatSomebodyWaits: also that of one among many, as it may be the
+// one that they wait for.
+func everyLeaveTellsThatSomebodyWaits(e *env) {
+	key := e.key("awaited")
+	alone := e.granted(e.reader(key, long))
+	if wanted, err := e.store.Release(e.ctx(), alone.Ref, 0); wanted || err != nil {
+		e.Errorf("leave with nobody waiting: wanted %v, %v", wanted, err)
+	}
+	var all []held
+	for range 3 {
+		all = append(all, e.granted(e.permit(key, 3, long)))
+	}
+	c := e.permit(key, 3, long)
+	c.Want = long
+	e.refused(c)
+	for _, h := range all {
+		if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); !wanted || err != nil {
+			e.Errorf("leave with somebody waiting: wanted %v, %v", wanted, err)
+		}
+	}
+}
+
+// aWordIsTakenBackByWhoLeftIt is for stores that can. A word that lasts longer than
+// the one that is taken back stays.
+func aWordIsTakenBackByWhoLeftIt(e *env) {
+	words := store.WithdrawerOf(e.store)
+	if words == nil {
+		e.Log("the store takes no words back; nothing shown")
+		return
+	}
+	h := e.granted(e.reader(e.key("awaited"), long))
+	first := e.writerWaits(h.Key, short*2)
+	second := e.writerWaits(h.Key, long)
+	if err := words.Withdraw(e.ctx(), h.Key, first.ExclusiveWantedUntil); err != nil {
+		e.Errorf("withdraw: %v", err)
+	}
+	e.refused(e.reader(h.Key, long))
+	if err := words.Withdraw(e.ctx(), h.Key, second.ExclusiveWantedUntil); err != nil {
+		e.Errorf("withdraw: %v", err)
+	}
+	next := e.granted(e.reader(h.Key, long))
+	e.heldBy(h.Key, h, next)
+
+	last := e.writerWaits(h.Key, long)
+	e.release(h.Ref)
+	e.release(next.Ref)
+	e.refused(e.reader(h.Key, long))
+	if err := words.Withdraw(e.ctx(), h.Key, last.ExclusiveWantedUntil); err != nil {
+		e.Errorf("withdraw: %v", err)
+	}
+	e.granted(e.reader(h.Key, long))
+	if err := words.Withdraw(e.ctx(), e.key("nobody's"), last.ExclusiveWantedUntil); err != nil {
+		e.Errorf("withdraw where nothing is: %v", err)
+	}
+}
