@@ -75,6 +75,11 @@ cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
 bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)
 	cd bench && go run -tags ferretdb_no_postgresql . -write
 
+.PHONY: compare
+compare: $(DEVMONGO) ## the figures of docs/comparison.md, beside Redis (redis-server on PATH) and etcd; two minutes
+	go build -C bench/compare -o ../../bin/compare .
+	$(ON_MONGO) bin/compare -write docs/comparison.md
+
 .PHONY: bench-go
 bench-go: $(DEVMONGO) ## the benchmarks among the tests
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)

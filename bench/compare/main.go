@@ -1,0 +1,156 @@
+// Command compare takes the figures of docs/comparison.md: the same three questions
+// to mongolock and to locks on other back ends, each with the server that it comes
+// with, on this machine, one after the other in turns.
+//
+// `make compare` runs it. It wants MONGODB_URI, and redis-server on PATH; etcd is in
+// the program.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"time"
+)
+
+// A locks is one way to lock, as one process has it.
+type locks interface {
+	// acquire waits for the key, and returns what gives it back.
+	acquire(ctx context.Context, key string) (release func() error, err error)
+	close() error
+}
+
+// A contender opens as many of them as are asked for, each with connections of its own.
+type contender struct {
+	name, server string
+	open         func(ctx context.Context) (locks, error)
+	close        func() error
+}
+
+// An answer is what one contender did.
+type answer struct {
+	contender
+	pair, handOver []time.Duration
+}
+
+const (
+	warmUps   = 20
+	pairs     = 500
+	handOvers = 60
+)
+
+func main() {
+	if os.Getenv(etcdDir) != "" {
+		serveEtcd()
+		return
+	}
+	write := flag.String("write", "", "`file` to put the table into, between its markers")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *write); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, write string) (err error) {
+	var answers []*answer
+	defer func() {
+		for _, a := range answers {
+			if ended := a.close(); err == nil {
+				err = ended
+			}
+		}
+	}()
+	for _, start := range contenders {
+		c, err := start(ctx)
+		if err != nil {
+			return err
+		}
+		answers = append(answers, &answer{contender: c})
+	}
+	for _, a := range answers {
+		fmt.Fprintln(os.Stderr, "compare:", a.name)
+		if err := a.measure(ctx); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
+	table := tableOf(answers)
+	fmt.Print(table) //nolint:forbidigo // a command's output
+	if write == "" {
+		return nil
+	}
+	return putTable(write, table)
+}
+
+func (a *answer) measure(ctx context.Context) error {
+	here, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer here.close() //nolint:errcheck // nothing is held any more
+	there, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer there.close() //nolint:errcheck // nothing is held any more
+	for i := range warmUps + pairs {
+		start := time.Now()
+		release, err := here.acquire(ctx, "free")
+		if err == nil {
+			err = release()
+		}
+		if err != nil {
+			return err
+		}
+		if i >= warmUps {
+			a.pair = append(a.pair, time.Since(start))
+		}
+	}
+	for range handOvers {
+		took, err := handOver(ctx, here, there)
+		if err != nil {
+			return err
+		}
+		a.handOver = append(a.handOver, took)
+	}
+	return nil
+}
+
+// handOver is the time from the call that gives the key back to its grant to another
+// process that waits for it.
+func handOver(ctx context.Context, here, there locks) (time.Duration, error) {
+	release, err := here.acquire(ctx, "handed")
+	if err != nil {
+		return 0, err
+	}
+	type grant struct {
+		at      time.Time
+		release func() error
+		err     error
+	}
+	granted := make(chan grant, 1)
+	go func() {
+		release, err := there.acquire(ctx, "handed")
+		granted <- grant{time.Now(), release, err}
+	}()
+	<-time.After(150*time.Millisecond + jitter(100*time.Millisecond)) // until it waits, at any point of a poll
+	start := time.Now()
+	if err := release(); err != nil {
+		return 0, err
+	}
+	g := <-granted
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.at.Sub(start), g.release()
+}
+
+func quantile(d []time.Duration, q float64) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[min(len(d)-1, int(q*float64(len(d))))]
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	tableBegins = "<!-- measured: begin -->\n"
+	tableEnds   = "<!-- measured: end -->\n"
+)
+
+func tableOf(answers []*answer) string {
+	var b strings.Builder
+	b.WriteString("| lock | server | a free key, acquired and released: median | handed to another process that waits: median | the slowest tenth: from |\n|---|---|---|---|---|\n")
+	for _, a := range answers {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.name, a.server,
+			ms(quantile(a.pair, 0.5)), ms(quantile(a.handOver, 0.5)), ms(quantile(a.handOver, 0.9)))
+	}
+	fmt.Fprintf(&b, "\n%d pairs and %d hand-overs each, on %d cores, %s/%s, %s, everything on one machine.\n",
+		pairs, handOvers, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return b.String()
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1000) }
+
+// putTable puts the table between the markers of a page.
+func putTable(file, table string) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := bytes.Cut(page, []byte(tableBegins))
+	_, after, ends := bytes.Cut(rest, []byte(tableEnds))
+	if !begins || !ends {
+		return fmt.Errorf("%s has no place for the table", file)
+	}
+	page = fmt.Appendf(nil, "%s%s%s%s%s", before, tableBegins, table, tableEnds, after)
+	return os.WriteFile(file, page, 0o600)
+}
+
+func jitter(d time.Duration) time.Duration { return rand.N(d) }
