@@ -26,10 +26,13 @@ import (
 //
 //	mongo.go          the collection, the server and its clock
 //	mongo_acquire.go  acquire, and what follows a refusal
+//	mongo_share.go    acquire and join, for those who share a key
+//	mongo_joins.go    whose turn it is to join, in this process
 //	mongo_grant.go    from an applied claim to a grant: token, time left
 //	mongo_transfer.go hand over inside a process, Resume
 //	mongo_renew.go    renew, one and many
 //	mongo_release.go  release, MinHold's release, break
+//	mongo_leave.go    leave, for those who share; clean-up of a join
 //	mongo_undo.go     clean-up after an unknown outcome
 //	mongo_look.go     reads
 //	mongo_attempt.go  the session of an attempt; what is remembered of a lease
@@ -54,6 +57,7 @@ type mongoStore struct {
 	logger     *slog.Logger
 
 	memory mongoMemory
+	joins  mongoQueue
 	broken mongoFaults
 }
 
@@ -72,6 +76,12 @@ type mongoFaults struct {
 	deadlineFromOld   bool // a deadline from the sample at hand, not from the reply's
 	undoElsewhere     bool // clean-up in a session of its own
 	releaseByKeyAlone bool
+
+	joinWritesMap    bool // a join that writes the whole map of holders
+	joinKeepsRev     bool // a join that leaves rev as it is
+	joinIgnoresWord  bool // a join that does not ask for a writer's word
+	deleteWithoutRev bool // the last to leave deletes by key
+	undoDeletes      bool // clean-up of a join that deletes the document
 }
 
 // A mongoServer is what the first hello said, as far as it does not change.
@@ -310,6 +320,14 @@ var (
 	mongoUpsert = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
 )
 
-func errUnsupportedMode(mode store.Mode) error {
-	return joinNotApplied(fmt.Errorf("mode %q is not supported by this store yet: %w", mode, errors.ErrUnsupported))
+// knownMode answers an error for a mode that there is not.
+func knownMode(mode store.Mode) error {
+	switch mode {
+	case store.Exclusive, store.Shared, store.Permits:
+		return nil
+	}
+	return joinNotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
+
+// inMode asks for a document in that mode.
+func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

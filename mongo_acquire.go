@@ -19,6 +19,7 @@ type mongoClaim struct {
 	store.Claim
 	attempt *mongoAttempt
 	sent    mongoclock.Moment // when the call began: trust counts from here
+	worded  bool              // it has left word
 }
 
 // A mongoTerm is what a claim writes: when it begins and ends.
@@ -36,7 +37,11 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	if err != nil {
 		return store.Grant{}, err
 	}
-	g, err := m.acquire(claim.attempt.in(ctx), claim)
+	acquire := m.acquire
+	if c.Mode != store.Exclusive {
+		acquire = m.share
+	}
+	g, err := acquire(claim.attempt.in(ctx), claim)
 	if err == nil {
 		err = m.indexOnce(ctx, claim, g)
 	}
@@ -47,8 +52,8 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 // claim opens the attempt. Nothing of the claim is sent yet.
 func (m *mongoStore) claim(ctx context.Context, c store.Claim) (*mongoClaim, error) {
 	claim := &mongoClaim{Claim: c, sent: m.clock.Now()}
-	if c.Mode != store.Exclusive {
-		return nil, errUnsupportedMode(c.Mode)
+	if err := knownMode(c.Mode); err != nil {
+		return nil, err
 	}
 	if m.memory.wasUndone(c.ID) {
 		return nil, joinNotApplied(errUndone)
@@ -95,17 +100,21 @@ func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldLimit, Value: c.Limit},
-			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: bson.D{
-				{Key: fieldOwner, Value: c.Owner},
-				{Key: fieldNote, Value: c.Note},
-				{Key: fieldSince, Value: mongoDate(t.since)},
-				{Key: fieldExpireAt, Value: mongoDate(t.until)},
-			}}}},
+			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.holder(t)}}},
 			{Key: fieldExpireAt, Value: mongoDate(t.until)},
 			{Key: fieldRev, Value: bson.NewObjectID()},
 		}},
 		stampAt,
 	}, t
+}
+
+func (c *mongoClaim) holder(t mongoTerm) bson.D {
+	return bson.D{
+		{Key: fieldOwner, Value: c.Owner},
+		{Key: fieldNote, Value: c.Note},
+		{Key: fieldSince, Value: mongoDate(t.since)},
+		{Key: fieldExpireAt, Value: mongoDate(t.until)},
+	}
 }
 
 // contest looks at what stands in the way, leaving word if the claim asks for it,
@@ -164,7 +173,12 @@ func (m *mongoStore) leaveWord(ctx context.Context, c *mongoClaim) (mongoReply, 
 	if c.Want > 0 {
 		now, _ := m.clock.Read()
 		_, until := now.Expiry(c.Want)
-		update = bson.D{{Key: "$max", Value: bson.D{{Key: fieldWanted, Value: mongoDate(until)}}}, stampAt}
+		word := bson.D{{Key: fieldWanted, Value: mongoDate(until)}}
+		if d := c.Reserve(); d > 0 {
+			_, until = now.Expiry(d)
+			word = append(word, bson.E{Key: fieldExclusiveWanted, Value: mongoDate(until)})
+		}
+		update = bson.D{{Key: "$max", Value: word}, stampAt}
 	}
 	image, err := m.modifyIn(ctx, m.soft, m.ours(c.Key), update, mongoAfter)
 	if err != nil {
@@ -218,7 +232,9 @@ func (m *mongoStore) swap(ctx context.Context, c *mongoClaim, seen mongoRecord, 
 // document than the one the word was left in, nobody would wake the claimant: it is
 // told that the key was free for a moment, which is so, and asks again.
 func (m *mongoStore) refuse(ctx context.Context, c *mongoClaim, seen mongoRecord) (store.Grant, error) {
-	if c.Want > 0 && !seen.wantedAt(m.present().Add(c.Want/2)) {
+	now := m.present()
+	if c.Want > 0 && !seen.wantedAt(now.Add(c.Want/2)) || // or kept from those who share no more
+		c.Want > 0 && c.Mode == store.Exclusive && seen.mode != store.Exclusive && !seen.exclusiveWanted.After(now.Add(c.Reserve()/2)) {
 		seen = mongoRecord{key: c.Key}
 	}
 	return store.Grant{}, m.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(m.present())})
@@ -239,7 +255,7 @@ func (m *mongoStore) settleRefusal(ctx context.Context, c *mongoClaim, refusal e
 	if !c.attempt.twin {
 		return refusal
 	}
-	removed, err := m.removeDurably(ctx, m.ours(c.Key, mongoExclusive, exists(fieldHolders+"."+c.ID)))
+	removed, err := m.cleanUp(ctx, c.Ref, nil, c.attempt.rev)
 	if err != nil {
 		return err
 	}
@@ -271,7 +287,7 @@ func (m *mongoStore) present() time.Time {
 	return now.Earliest
 }
 
-var mongoExclusive = bson.E{Key: fieldMode, Value: string(store.Exclusive)}
+var mongoExclusive = inMode(store.Exclusive)
 
 // find reads one document, whoever's it is.
 func (m *mongoStore) find(ctx context.Context, key string) (mongoReply, error) {

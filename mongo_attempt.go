@@ -25,6 +25,8 @@ type mongoAttempt struct {
 	// a socket. It is harmless once a later write in the session was answered. If the
 	// refusal came quickly there is hardly one; if not, this is set.
 	twin bool
+
+	rev bson.ObjectID // the one that its last join named; zero if it sent none
 }
 
 // mongoSlow is how long a refusal takes that may have left a twin behind.

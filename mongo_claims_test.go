@@ -294,9 +294,9 @@ func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
 	}
 }
 
-func TestAnAskInAnotherModeIsNotApplied(t *testing.T) {
+func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
 	b := mongoBenchFor(t)
-	for _, mode := range []store.Mode{store.Shared, store.Permits} {
+	for _, mode := range []store.Mode{"", "read"} {
 		c := mongoAsk("k", time.Second)
 		c.Mode = mode
 		_, err := b.store.Acquire(b.ctx(), c)

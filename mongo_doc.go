@@ -42,6 +42,7 @@ const mongoShape = 1
 type mongoRecord struct {
 	foreign string
 	key     string
+	size    int // in bytes
 
 	mode            store.Mode
 	limit           int
@@ -63,7 +64,7 @@ type mongoHolder struct {
 // readRecord reads a document of any shape, in one pass: it is on the way of every
 // grant.
 func readRecord(raw bson.Raw) mongoRecord {
-	var r mongoRecord
+	r := mongoRecord{size: len(raw)}
 	var mark, holders bson.RawValue
 	var hasMode, hasRev, hasEnd bool
 	elements, err := raw.Elements()
@@ -215,7 +216,7 @@ func (r mongoRecord) wantedAt(now time.Time) bool {
 }
 
 func (r mongoRecord) status(now time.Time) store.Status {
-	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now}
+	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now, ExclusiveWantedUntil: r.exclusiveWanted}
 	if len(r.holders) > 0 {
 		s.Mode, s.Limit = r.mode, r.limit
 		s.Holders = make([]store.Holder, len(r.holders))

@@ -17,11 +17,11 @@ import (
 // until its expiry, which is borne up to this.
 const mongoPatient = time.Minute
 
-// Release deletes the document of an exclusive holder; its before-image says
-// whether somebody waits.
+// Release deletes the document of an exclusive holder, whose before-image says
+// whether somebody waits; one that shares leaves.
 func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
-	if r.Mode != store.Exclusive {
-		return false, errUnsupportedMode(r.Mode)
+	if err := knownMode(r.Mode); err != nil {
+		return false, err
 	}
 	ctx = bare(ctx)
 	var reply mongoReply
@@ -35,7 +35,7 @@ func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duratio
 	}
 	if !reply.found {
 		m.memory.forget(r.ID)
-		if err = m.explain(ctx, r); isBroken(err) {
+		if err = m.explainLeave(ctx, r); isBroken(err) {
 			err = store.ErrGone // there it is no longer what was meant
 		}
 		return false, err
@@ -45,6 +45,9 @@ func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duratio
 }
 
 func (m *mongoStore) releaseNow(ctx context.Context, r store.Ref) (mongoReply, error) {
+	if r.Mode != store.Exclusive {
+		return m.leave(ctx, r, m.gently(r.ID))
+	}
 	filter := m.ours(r.Key, mongoExclusive, exists(fieldHolders+"."+r.ID))
 	if m.broken.releaseByKeyAlone {
 		filter = m.ours(r.Key)
@@ -60,6 +63,23 @@ func (m *mongoStore) releasing(id string, write func(*mongo.Collection) (mongoRe
 	return write(m.soft)
 }
 
+// gently is releasing for several commands.
+func (m *mongoStore) gently(id string) mongoWrite {
+	return func(command func(*mongo.Collection) (mongoReply, error)) (mongoReply, error) {
+		return m.releasing(id, command)
+	}
+}
+
+// explainLeave is explain for a release that found nothing. Of one that shares its
+// key it may be the second try, and the first was cut short: then it ends it.
+func (m *mongoStore) explainLeave(ctx context.Context, r store.Ref) error {
+	image, err := m.finish(ctx, r, m.gently(r.ID))
+	if err != nil {
+		return err
+	}
+	return why(image, r.ID)
+}
+
 // releaseLater is MinHold's: the holder stays until keep after its grant, marked,
 // so that nobody renews or hands over what was given back.
 func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Duration) (mongoReply, error) {
@@ -72,14 +92,14 @@ func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Du
 		return m.releaseNow(ctx, r) // over already, or not there
 	}
 	date := mongoDate(mongoclock.Ceil(until))
-	filter := m.ours(r.Key, mongoExclusive, exists(fieldHolders+"."+r.ID))
-	update := bson.D{
-		{Key: "$set", Value: bson.D{
-			{Key: of(r.ID, fieldReleased), Value: true},
-			{Key: of(r.ID, fieldExpireAt), Value: date},
-			{Key: fieldExpireAt, Value: date},
-		}},
-		stampAt,
+	filter := m.ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
+	set := bson.D{{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}}
+	update := bson.D{{Key: "$set", Value: set}, stampAt}
+	if r.Mode == store.Exclusive {
+		set = append(set, bson.E{Key: fieldExpireAt, Value: date})
+		update[0].Value = set
+	} else { // others may be in; it may be later than theirs
+		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: date}}})
 	}
 	reply, err := m.releasing(r.ID, func(coll *mongo.Collection) (mongoReply, error) {
 		return m.modifyIn(ctx, coll, filter, update, mongoAfter)
@@ -107,16 +127,19 @@ func (m *mongoStore) since(ctx context.Context, r store.Ref) (time.Time, error) 
 // Break marks a holder, whose next renewal then learns of it; with now it removes
 // it. Both outlast a failover: an operator must not find it undone.
 func (m *mongoStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
-	if now && r.Mode != store.Exclusive {
-		return errUnsupportedMode(r.Mode)
+	if err := knownMode(r.Mode); err != nil {
+		return err
 	}
 	ctx = bare(ctx)
 	filter := m.ours(r.Key, exists(fieldHolders+"."+r.ID))
 	var reply mongoReply
 	var err error
-	if now {
+	switch {
+	case now && r.Mode != store.Exclusive:
+		reply, err = m.leave(ctx, r, m.journaled)
+	case now:
 		reply, err = m.removeDurably(ctx, append(filter, mongoExclusive))
-	} else {
+	default:
 		reply, err = m.modify(ctx, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			stampAt,

@@ -2,6 +2,8 @@ package mongolock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -10,8 +12,8 @@ import (
 // for a release and a grant, and no instant at which the key is free. Like any
 // claim it has an attempt of its own, named by the new ID.
 func (m *mongoStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	if from.Mode != store.Exclusive {
-		return store.Grant{}, errUnsupportedMode(from.Mode)
+	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
+		return store.Grant{}, joinNotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
 	}
 	claim, err := m.claim(ctx, to)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // A claim without an unsettled attempt was answered for certain, or has run out, or
 // was never made, and then it is not made any more.
 func (m *mongoStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
-	if claim.Mode != store.Exclusive {
-		return false, errUnsupportedMode(claim.Mode)
+	if err := knownMode(claim.Mode); err != nil {
+		return false, err
 	}
 	attempt, pending := m.memory.take(claim.ID)
 	if pending {
@@ -38,11 +38,11 @@ func (m *mongoStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref)
 	if !pending || m.broken.undoElsewhere {
 		ctx = bare(ctx)
 	}
-	holds := exists(fieldHolders + "." + claim.ID)
-	if from != nil {
-		holds = bson.E{Key: "$or", Value: bson.A{bson.D{exists(fieldHolders + "." + from.ID)}, bson.D{holds}}}
+	var joined bson.ObjectID
+	if pending {
+		joined = attempt.rev
 	}
-	reply, err := m.removeDurably(ctx, m.ours(claim.Key, mongoExclusive, holds))
+	reply, err := m.cleanUp(ctx, claim, from, joined)
 	if err != nil {
 		return false, mongoerr.Mark(err)
 	}
@@ -58,6 +58,19 @@ func (m *mongoStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref)
 		return true, nil
 	}
 	return m.server.Load().numbers, nil
+}
+
+// cleanUp is the command that removes what a claim left, and what it was to take the
+// place of.
+func (m *mongoStore) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined bson.ObjectID) (mongoReply, error) {
+	if claim.Mode != store.Exclusive {
+		return m.undoJoin(ctx, claim, joined)
+	}
+	holds := exists(fieldHolders + "." + claim.ID)
+	if from != nil {
+		holds = bson.E{Key: "$or", Value: bson.A{bson.D{exists(fieldHolders + "." + from.ID)}, bson.D{holds}}}
+	}
+	return m.removeDurably(ctx, m.ours(claim.Key, mongoExclusive, holds))
 }
 
 func isBroken(err error) bool {
