@@ -50,8 +50,9 @@ func main() {
 	write := flag.String("write", "", "`file` to put the table into, between its markers")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *write); err != nil {
+	err := run(ctx, *write)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
