@@ -1,0 +1,15 @@
+//go:build !unix || solaris || aix
+
+package hostfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+func supported() error {
+	return fmt.Errorf("locks of files on this system: %w", errors.ErrUnsupported)
+}
+
+func tryLock(*os.File) (busy bool, err error) { return false, supported() }

@@ -1,0 +1,158 @@
+package pathlock
+
+import (
+	"container/heap"
+	"time"
+)
+
+// An index finds the locks of a tree by where they are, by token and by when they
+// run out, without going through all of them.
+type index struct {
+	root   *node
+	tokens map[string]*entry
+	expiry expiryHeap
+}
+
+// A node is a path that has locks, or that has some below it.
+type node struct {
+	parent   *node
+	name     string
+	children map[string]*node
+	entries  []*entry
+
+	// How many locks there are at this node and below, so that a search turns back
+	// where there is nothing for it.
+	all, exclusive int
+}
+
+// An entry is one lock in its places.
+type entry struct {
+	Lock
+	node *node
+	pos  int // in the heap
+}
+
+func newIndex() index {
+	return index{root: &node{}, tokens: make(map[string]*entry)}
+}
+
+// put adds a lock, or replaces the one that has its token.
+func (x *index) put(l Lock) {
+	x.drop(l.Token)
+	n := x.root
+	for name := range segments(l.Path) {
+		child := n.children[name]
+		if child == nil {
+			child = &node{parent: n, name: name}
+			if n.children == nil {
+				n.children = make(map[string]*node)
+			}
+			n.children[name] = child
+		}
+		n = child
+	}
+	e := &entry{Lock: l, node: n}
+	n.entries = append(n.entries, e)
+	n.count(&e.Lock, 1)
+	x.tokens[l.Token] = e
+	if !l.ExpireAt.IsZero() {
+		heap.Push(&x.expiry, e)
+	}
+}
+
+// drop removes a lock, and the nodes that were there for it alone.
+func (x *index) drop(token string) {
+	e := x.tokens[token]
+	if e == nil {
+		return
+	}
+	delete(x.tokens, token)
+	if !e.ExpireAt.IsZero() {
+		heap.Remove(&x.expiry, e.pos)
+	}
+	n := e.node
+	for i, other := range n.entries {
+		if other == e {
+			n.entries = append(n.entries[:i], n.entries[i+1:]...)
+			break
+		}
+	}
+	n.count(&e.Lock, -1)
+	for n.parent != nil && n.all == 0 {
+		delete(n.parent.children, n.name)
+		n = n.parent
+	}
+}
+
+func (n *node) count(l *Lock, by int) {
+	for ; n != nil; n = n.parent {
+		n.all += by
+		if l.Mode == Exclusive {
+			n.exclusive += by
+		}
+	}
+}
+
+// locate is the node of a clean path, nil if no lock is on it or below. It shows
+// pass every node above it.
+func (x *index) locate(path string, pass func(*node)) *node {
+	n := x.root
+	for name := range segments(path) {
+		pass(n)
+		if n = n.children[name]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// under shows visit every entry properly below n, in no order.
+func (n *node) under(exclusiveOnly bool, visit func(*entry)) {
+	for _, child := range n.children {
+		if child.exclusive == 0 && exclusiveOnly {
+			continue
+		}
+		for _, e := range child.entries {
+			visit(e)
+		}
+		child.under(exclusiveOnly, visit)
+	}
+}
+
+// until shows visit every entry that runs out at t or before, in no order.
+func (x *index) until(t time.Time, visit func(*entry)) {
+	var from func(i int)
+	from = func(i int) {
+		if i < len(x.expiry) && !x.expiry[i].ExpireAt.After(t) {
+			visit(x.expiry[i])
+			from(2*i + 1)
+			from(2*i + 2)
+		}
+	}
+	from(0)
+}
+
+// An expiryHeap has the lock that runs out first in front.
+type expiryHeap []*entry
+
+func (h expiryHeap) Len() int           { return len(h) }
+func (h expiryHeap) Less(i, j int) bool { return h[i].ExpireAt.Before(h[j].ExpireAt) }
+func (h expiryHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].pos, h[j].pos = i, j
+}
+
+// Push and Pop are container/heap's.
+func (h *expiryHeap) Push(x any) {
+	e := x.(*entry)
+	e.pos = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *expiryHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return e
+}

@@ -1,0 +1,81 @@
+package pathlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A Memory keeps trees in memory: for tests, and for what lives in one process. It
+// carries notices, so several trees on one Memory behave as several processes do.
+type Memory struct {
+	store.Feed
+	clock func() time.Time
+
+	mu    sync.Mutex // protects trees; makes each call one step
+	trees map[string]*Document
+}
+
+// InMemory is a new, empty storage.
+func InMemory() *Memory {
+	began := time.Now() // whose monotonic reading no stepped clock can mislead
+	return InMemoryWithClock(func() time.Time { return began.Add(time.Since(began)).Round(0).UTC() })
+}
+
+// InMemoryWithClock is InMemory with a clock of its own, for tests of what happens
+// when it is not that of the callers. It is called with the storage locked.
+func InMemoryWithClock(now func() time.Time) *Memory {
+	return &Memory{Feed: memstore.New(), clock: now, trees: make(map[string]*Document)}
+}
+
+// AnswersAtOnce marks the storage as one whose calls never block.
+func (m *Memory) AnswersAtOnce() {}
+
+// View shows a tree.
+func (m *Memory) View(ctx context.Context, tree string, look func(*Document, Clock)) error {
+	if err := notStarted(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	look(m.tree(tree), Clock{now, now})
+	return nil
+}
+
+// Update changes a tree.
+func (m *Memory) Update(ctx context.Context, tree string, change func(*Document, Clock) (Edit, error)) (time.Time, error) {
+	if err := notStarted(ctx); err != nil {
+		return time.Time{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	doc := m.tree(tree)
+	edit, err := change(doc, Clock{now, now})
+	if err == nil {
+		doc.Apply(edit)
+	}
+	return now, err
+}
+
+func (m *Memory) tree(name string) *Document {
+	doc := m.trees[name]
+	if doc == nil {
+		doc = NewDocument()
+		m.trees[name] = doc
+	}
+	return doc
+}
+
+// notStarted refuses a call whose context is over.
+func notStarted(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("pathlock: %w (%w)", context.Cause(ctx), store.ErrNotApplied)
+	}
+	return nil
+}

@@ -1,0 +1,358 @@
+package pathlock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// needs skips a test that needs what the server here does not have, by name, or fails
+// it if MONGOLOCK_REQUIRE lists that.
+func needs(t testing.TB, capabilities ...string) {
+	t.Helper()
+	listed := func(variable, what string) bool {
+		return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
+	}
+	for _, c := range append([]string{"mongodb"}, capabilities...) {
+		has := listed("MONGOLOCK_HAS", c) || c == "mongodb" && os.Getenv("MONGODB_URI") != ""
+		if !has && listed("MONGOLOCK_REQUIRE", c) {
+			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
+		}
+		if !has {
+			t.Skipf("needs %s", c)
+		}
+	}
+}
+
+// A bench is a collection of its own on the server of the tests.
+type bench struct {
+	t    testing.TB
+	coll *mongo.Collection
+
+	mu   sync.Mutex // protects sent
+	sent []bson.Raw
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	needs(t, "atomic") // compare-and-swap is all there is
+	b := &bench{t: t}
+	b.coll = b.connect().Database("mongolock_test").Collection("paths_" + rand.Text()[:10])
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = b.coll.Drop(ctx)
+		_ = b.coll.Database().Collection(b.coll.Name() + ".wake").Drop(ctx)
+	})
+	return b
+}
+
+func (b *bench) connect(opts ...func(*options.ClientOptions)) *mongo.Client {
+	b.t.Helper()
+	o := options.Client().ApplyURI(os.Getenv("MONGODB_URI")).SetServerSelectionTimeout(10 * time.Second)
+	for _, opt := range opts {
+		opt(o)
+	}
+	client, err := mongo.Connect(o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return client
+}
+
+// storage is that of one more process.
+func (b *bench) storage(opts ...func(*options.ClientOptions)) *Mongo {
+	b.t.Helper()
+	coll := b.connect(opts...).Database(b.coll.Database().Name()).Collection(b.coll.Name())
+	m, err := OnMongo(coll)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return m
+}
+
+// tapped is one whose commands are kept.
+func (b *bench) tapped() *Mongo {
+	return b.storage(func(o *options.ClientOptions) {
+		o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.sent = append(b.sent, slices.Clone(e.Command))
+		}})
+	})
+}
+
+// took names the commands sent since the last call.
+func (b *bench) took() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var names []string
+	for _, c := range b.sent {
+		names = append(names, c.Index(0).Key())
+	}
+	b.sent = nil
+	return strings.Join(names, " ")
+}
+
+func (b *bench) tree(m *Mongo) *Tree {
+	b.t.Helper()
+	tree, err := New(m, "files", WithLimits(Limits{Infinite: true}))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = tree.Close() })
+	return tree
+}
+
+func (b *bench) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	b.t.Cleanup(cancel)
+	return ctx
+}
+
+func exclusively(path string) Request {
+	return Request{Path: path, Mode: Exclusive, Depth: Infinity, Timeouts: []time.Duration{time.Minute}}
+}
+
+func TestEveryRequestIsOneReadAndAtMostOneWrite(t *testing.T) {
+	b := newBench(t)
+	tree := b.tree(b.tapped())
+	expect := func(what, want string) {
+		t.Helper()
+		if got := b.took(); got != want {
+			t.Errorf("%s sent %q, not %q", what, got, want)
+		}
+	}
+	l, err := tree.Lock(b.ctx(), exclusively("/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("the first lock of all, which has to ask for the time,", "find hello findAndModify")
+	other, err := tree.Lock(b.ctx(), exclusively("/b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("a lock", "find findAndModify")
+	if _, err := tree.Lock(b.ctx(), exclusively("/a")); !errors.Is(err, ErrConflict) {
+		t.Fatal(err)
+	}
+	expect("a conflict", "find")
+	if _, err := tree.Refresh(b.ctx(), l.Token); err != nil {
+		t.Fatal(err)
+	}
+	expect("a refresh", "find findAndModify")
+	if err := tree.Confirm(b.ctx(), []string{l.Token}, Modify("/a/x")); err != nil {
+		t.Fatal(err)
+	}
+	expect("a confirmation", "find")
+	if _, err := tree.Locks(b.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Affected(b.ctx(), "/", true, true); err != nil {
+		t.Fatal(err)
+	}
+	expect("two looks", "find find")
+	if err := tree.Release(b.ctx(), "/a", l.Token); err != nil {
+		t.Fatal(err)
+	}
+	expect("a release", "find findAndModify")
+	if err := tree.Release(b.ctx(), "/a", l.Token); !errors.Is(err, ErrUnknownToken) {
+		t.Fatal(err)
+	}
+	expect("a release of nothing", "find")
+
+	// Another process writes between two requests: that is no race.
+	if err := b.tree(b.storage()).Release(b.ctx(), "/b", other.Token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Lock(b.ctx(), exclusively("/b")); err != nil {
+		t.Fatal(err)
+	}
+	expect("a lock after another process's", "find findAndModify")
+}
+
+// A race is another process's write between our read and our write.
+func TestOnlyATrueRaceCostsAReadAndAWriteMore(t *testing.T) {
+	b := newBench(t)
+	m, rival := b.tapped(), b.tree(b.storage())
+	for _, path := range []string{"/warm", "/first"} {
+		if _, err := rival.Lock(b.ctx(), exclusively(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.tree(m).Lock(b.ctx(), exclusively("/mine")); err != nil {
+		t.Fatal(err)
+	}
+	b.took()
+	asked := 0
+	_, err := m.Update(b.ctx(), "files", func(*Document, Clock) (Edit, error) {
+		if asked++; asked == 1 {
+			if _, err := rival.Lock(b.ctx(), exclusively("/between")); err != nil {
+				return Edit{}, err
+			}
+		}
+		return Edit{Touch: true}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.took(), "find findAndModify find findAndModify"; got != want || asked != 2 {
+		t.Errorf("sent %q and asked %d times, not %q", got, asked, want)
+	}
+}
+
+// The control: without the revision in its filter the write between goes unseen, and
+// two processes hold one path.
+func TestControlWithoutTheRevisionTwoAreGranted(t *testing.T) {
+	for _, blind := range []bool{false, true} {
+		b := newBench(t)
+		m, rival := b.storage(), b.tree(b.storage())
+		m.blind = blind
+		if _, err := rival.Lock(b.ctx(), exclusively("/first")); err != nil {
+			t.Fatal(err)
+		}
+		raced := false
+		between := between{m, func() {
+			if raced {
+				return
+			}
+			raced = true
+			if _, err := rival.Lock(b.ctx(), exclusively("/a")); err != nil {
+				t.Error(err)
+			}
+		}}
+		tree, err := New(between, "files")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = tree.Lock(b.ctx(), exclusively("/a"))
+		if granted := err == nil; granted != blind {
+			t.Errorf("blind %v: %v", blind, err)
+		}
+		_ = tree.Close()
+	}
+}
+
+// between does something after each decision and before its write.
+type between struct {
+	Storage
+	do func()
+}
+
+func (s between) Update(ctx context.Context, tree string, change func(*Document, Clock) (Edit, error)) (time.Time, error) {
+	return s.Storage.Update(ctx, tree, func(doc *Document, now Clock) (Edit, error) {
+		e, err := change(doc, now)
+		if !e.Empty() {
+			s.do()
+		}
+		return e, err
+	})
+}
+
+var strangers = []bson.D{
+	{{Key: "name", Value: "somebody's"}},
+	{{Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldLocks, Value: bson.D{}}},
+	{{Key: fieldMark, Value: 2}, {Key: fieldRev, Value: bson.NewObjectID()}},
+	{{Key: fieldMark, Value: "1"}, {Key: fieldRev, Value: bson.NewObjectID()}},
+	{{Key: fieldMark, Value: 1}},
+	{{Key: fieldMark, Value: 1}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldLocks, Value: "none"}},
+	{{Key: fieldMark, Value: 1}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldLocks, Value: bson.D{{Key: "x", Value: bson.D{{Key: fieldPath, Value: "a"}}}}}},
+	{{Key: "mongolock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}}, // a lock's, run out
+}
+
+// Foreign puts a document of somebody else's in a tree's place.
+func (b *bench) Foreign(tree string) (intact func() error, err error) {
+	b.mu.Lock()
+	shape := strangers[len(b.sent)%len(strangers)]
+	b.sent = append(b.sent, nil) // counts the shapes
+	b.mu.Unlock()
+	id := bson.D{{Key: "_id", Value: tree}}
+	if _, err := b.coll.InsertOne(context.Background(), append(slices.Clone(id), shape...)); err != nil {
+		return nil, err
+	}
+	before, err := b.coll.FindOne(context.Background(), id).Raw()
+	return func() error {
+		after, err := b.coll.FindOne(context.Background(), id).Raw()
+		if err == nil && !bytes.Equal(before, after) {
+			err = fmt.Errorf("it was %v and is %v", before, after)
+		}
+		return err
+	}, err
+}
+
+func (b *bench) Open(testing.TB) Storage { return b.storage() }
+func (b *bench) Limited()                {}
+
+// NewPlaceOnMongo is for the tests that cannot be in this package.
+func NewPlaceOnMongo(t testing.TB) interface {
+	Open(testing.TB) Storage
+	Foreign(string) (func() error, error)
+	Limited()
+} {
+	return newBench(t)
+}
+
+// A write whose answer is lost is taken back, though it is applied later.
+func TestALockOfUnknownOutcomeIsTakenBack(t *testing.T) {
+	b := newBench(t)
+	m := b.storage()
+	fault := errors.New("the answer was lost")
+	lost := &losing{Storage: m, err: fault}
+	tree, err := New(lost, "files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.next.Store(1)
+	_, err = tree.Lock(b.ctx(), exclusively("/a"))
+	if !errors.Is(err, fault) || !errors.Is(err, ErrOutcomeUnknown) {
+		t.Fatalf("answered %v", err)
+	}
+	if err := tree.Close(); err != nil { // waits for the clean-up
+		t.Fatal(err)
+	}
+	if all, err := b.tree(b.storage()).Locks(b.ctx()); err != nil || len(all) != 0 {
+		t.Errorf("left behind: %+v, %v", all, err)
+	}
+}
+
+// The server's clock judges: a process whose own clock is an hour off neither takes
+// what is held nor is refused what is free.
+func TestClocksAnHourApartChangeNothing(t *testing.T) {
+	b := newBench(t)
+	near := b.tree(b.storage())
+	start := time.Now()
+	far, err := onMongo(b.storage().voted, func() mongoclock.Moment { return mongoclock.Moment(time.Hour + time.Since(start)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := b.tree(far)
+	r := exclusively("/a")
+	r.Timeouts = []time.Duration{500 * time.Millisecond}
+	l, err := near.Lock(b.ctx(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Lock(b.ctx(), r); !errors.Is(err, ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	time.Sleep(l.Left + 100*time.Millisecond)
+	if _, err := tree.Lock(b.ctx(), r); err != nil {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,140 @@
+package pathlocktest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+var dataClaims = []claim{
+	{"ATreeThatNobodyWroteIsEmpty", func(e *env) {
+		if all := e.locks(); len(all) != 0 {
+			e.Errorf("it has %v", all)
+		}
+		if err := e.tree.Release(e.ctx(), "/", "urn:uuid:none"); !errors.Is(err, pathlock.ErrUnknownToken) {
+			e.Errorf("release in it: %v", err)
+		}
+	}},
+	{"WhatIsLockedComesBackByteForByte", func(e *env) {
+		for _, path := range []string{"/", "/a", "/a.b/$c", "/f#1", "/f?1", "/f%20", "/ü/€/🔒", "/a b/ ", "/" + strings.Repeat("x", 4000), "/<&>\u2028\"\\"} {
+			r := ask(path)
+			r.Mode, r.Depth = pathlock.Shared, pathlock.Infinity
+			r.Owner = []byte("<owner>\x00\xff\xfe \u2028</owner>\n")
+			l := e.lock(r)
+			found := e.find(l.Token)
+			if found.Path != path || found.Mode != r.Mode || found.Depth != r.Depth || !bytes.Equal(found.Owner, r.Owner) || found.Timeout != time.Minute {
+				e.Errorf("%q came back as %+v", path, found)
+			}
+			if !found.Since.Equal(l.Since) || !found.ExpireAt.Equal(l.ExpireAt) {
+				e.Errorf("%q is since %v until %v, and was since %v until %v", path, found.Since, found.ExpireAt, l.Since, l.ExpireAt)
+			}
+		}
+	}},
+	{"TimeoutsComeBackAsTheyAre", func(e *env) {
+		for path, timeout := range map[string]time.Duration{"/least": pathlock.MinTimeout, "/most": pathlock.MaxTimeout, "/none": pathlock.Infinite, "/odd": 12345678901} {
+			r := ask(path)
+			r.Timeouts = []time.Duration{timeout}
+			l := e.lock(r)
+			if l.Timeout != timeout || l.ExpireAt.IsZero() != (timeout == pathlock.Infinite) {
+				e.Errorf("%v was granted as %+v", timeout, l)
+			}
+			if timeout == pathlock.MinTimeout {
+				continue // may be over by now
+			}
+			if found := e.find(l.Token); found.Timeout != timeout || !found.ExpireAt.Equal(l.ExpireAt) {
+				e.Errorf("%v came back as %+v", timeout, found)
+			}
+		}
+	}},
+	{"TreesAreApart", func(e *env) {
+		e.lock(ask("/a"))
+		if _, err := e.called(e.name+"/other").Lock(e.ctx(), ask("/a")); err != nil {
+			e.Errorf("a lock in another tree is in the way: %v", err)
+		}
+	}},
+	{"WhatIsAnsweredBelongsToTheCaller", func(e *env) {
+		r := ask("/a")
+		r.Owner = []byte("mine")
+		l := e.lock(r)
+		r.Owner[0], l.Owner[0] = 'x', 'x'
+		e.find(l.Token).Owner[0] = 'x'
+		if got := string(e.find(l.Token).Owner); got != "mine" {
+			e.Errorf("the caller's hand on it made the owner %q", got)
+		}
+	}},
+}
+
+var strangerClaims = []claim{
+	{"WhatIsNotOursStaysAsItIs", func(e *env) {
+		for range 8 {
+			name := e.name + string(newSuffix())
+			intact, err := e.place.(Stranger).Foreign(name)
+			if err != nil {
+				e.Fatal(err)
+			}
+			tree := e.called(name)
+			_, lock := tree.Lock(e.ctx(), ask("/a"))
+			_, refresh := tree.Refresh(e.ctx(), "urn:uuid:none")
+			_, locks := tree.Locks(e.ctx())
+			for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": tree.Release(e.ctx(), "/", "urn:uuid:none"), "Confirm": tree.Confirm(e.ctx(), nil, pathlock.Modify("/a"))} {
+				if !errors.Is(err, pathlock.ErrForeign) {
+					e.Errorf("%s answered %v", op, err)
+				}
+			}
+			if err := intact(); err != nil {
+				e.Error(err)
+			}
+		}
+	}},
+}
+
+var limitClaims = []claim{
+	{"ATreeThatGrowsTooLargeIsAClearError", func(e *env) {
+		r := ask("/a")
+		r.Mode, r.Owner = pathlock.Shared, make([]byte, pathlock.MaxOwner)
+		r.Timeouts = []time.Duration{pathlock.Infinite}
+		last := e.lock(r)
+		storage := e.place.Open(e)
+		for batch := range 20 { // what one could get by one, sooner
+			_, err := storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+				var edit pathlock.Edit
+				for i := range 40 {
+					l := last
+					l.Token = fmt.Sprintf("urn:uuid:%d-%d", batch, i)
+					edit.Put = append(edit.Put, l)
+				}
+				return edit, nil
+			})
+			if errors.Is(err, pathlock.ErrTooLarge) {
+				break
+			}
+			if err != nil {
+				e.Fatal(err)
+			}
+		}
+		for n := 0; ; n++ {
+			l, err := e.tree.Lock(e.ctx(), r)
+			if errors.Is(err, pathlock.ErrTooLarge) {
+				break
+			}
+			if err != nil || n > 50 {
+				e.Fatalf("after %d locks of 16 KiB: %v", n, err)
+			}
+			last = l
+		}
+		if _, err := e.tree.Refresh(e.ctx(), last.Token); err != nil {
+			e.Errorf("a lock that is there cannot be refreshed any more: %v", err)
+		}
+		if err := e.tree.Release(e.ctx(), "/a", last.Token); err != nil {
+			e.Errorf("nor released: %v", err)
+		}
+		r.Owner = nil
+		if _, err := e.tree.Lock(e.ctx(), r); err != nil {
+			e.Errorf("and where it was there is no room: %v", err)
+		}
+	}},
+}

@@ -1,0 +1,155 @@
+package pathlocktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+	"github.com/mongolock/mongolock/store"
+)
+
+func newSuffix() string { return " " + rand.Text()[:6] }
+
+// find is the lock of a token as another process sees it.
+func (e *env) find(token string) pathlock.Lock {
+	e.Helper()
+	for _, l := range e.locks() {
+		if l.Token == token {
+			return l
+		}
+	}
+	e.Fatalf("no lock has the token that was granted")
+	return pathlock.Lock{}
+}
+
+var stepClaims = []claim{
+	{"ALockIsThereForOtherProcesses", func(e *env) {
+		l := e.lock(ask("/a"))
+		_, err := e.another().Lock(e.ctx(), ask("/a"))
+		c, ok := errors.AsType[*pathlock.ConflictError](err)
+		if !ok || len(c.Same) != 1 || c.Same[0].Token != l.Token {
+			e.Fatalf("another process got %v", err)
+		}
+		if err := e.another().Release(e.ctx(), "/a", l.Token); err != nil {
+			e.Fatal(err)
+		}
+		e.lock(ask("/a"))
+	}},
+	{"OnConflictNothingIsStored", func(e *env) {
+		e.lock(ask("/a"))
+		r := ask("/")
+		r.Depth = pathlock.Infinity
+		if _, err := e.another().Lock(e.ctx(), r); !errors.Is(err, pathlock.ErrConflict) {
+			e.Fatal(err)
+		}
+		if all := e.locks(); len(all) != 1 {
+			e.Errorf("there are %+v", all)
+		}
+	}},
+	{"OfManyAtOnceOneIsGranted", func(e *env) {
+		for round := range 5 {
+			path := fmt.Sprint("/", round)
+			var granted atomic.Int32
+			e.crowd(8, func(tree *pathlock.Tree, _ int) {
+				if _, err := tree.Lock(e.ctx(), ask(path)); err == nil {
+					granted.Add(1)
+				} else if !errors.Is(err, pathlock.ErrConflict) {
+					e.Error(err)
+				}
+			})
+			if granted.Load() != 1 {
+				e.Errorf("%d were granted", granted.Load())
+			}
+		}
+	}},
+	{"NoEditIsLost", func(e *env) {
+		const each = 10
+		e.crowd(8, func(tree *pathlock.Tree, i int) {
+			for n := range each {
+				l, err := tree.Lock(e.ctx(), ask(fmt.Sprintf("/%d/%d", i, n)))
+				if err == nil && n%2 == 1 {
+					err = tree.Release(e.ctx(), l.Path, l.Token)
+				}
+				if err != nil {
+					e.Error(err)
+				}
+			}
+		})
+		if all := e.locks(); len(all) != 8*each/2 {
+			e.Errorf("%d locks are there of %d", len(all), 8*each/2)
+		}
+	}},
+	{"AContextThatIsOverLeavesNothing", func(e *env) {
+		ctx, cancel := context.WithCancel(e.ctx())
+		cancel()
+		storage := e.place.Open(e)
+		_, err := storage.Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			return pathlock.Edit{Touch: true}, nil
+		})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
+			e.Errorf("update: %v", err)
+		}
+		if err := storage.View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
+			e.Errorf("view: %v", err)
+		}
+		if _, err := e.tree.Lock(ctx, ask("/a")); !errors.Is(err, context.Canceled) {
+			e.Errorf("lock: %v", err)
+		}
+		if all := e.locks(); len(all) != 0 {
+			e.Errorf("there are %+v", all)
+		}
+	}},
+	{"AnErrorOfTheDecisionComesBackAndNothingIsWritten", func(e *env) {
+		l := e.lock(ask("/a"))
+		mine := errors.New("mine")
+		_, err := e.place.Open(e).Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			return pathlock.Edit{Drop: []string{l.Token}}, mine
+		})
+		if !errors.Is(err, mine) || errors.Is(err, pathlock.ErrOutcomeUnknown) {
+			e.Errorf("answered %v", err)
+		}
+		e.find(l.Token)
+	}},
+	{"AWaiterGetsThePathSoonAfterItsRelease", func(e *env) {
+		l := e.lock(ask("/a"))
+		got := make(chan error, 1)
+		other := e.another()
+		go func() {
+			_, err := other.LockWait(e.ctx(), ask("/a"))
+			got <- err
+		}()
+		time.Sleep(slack)
+		select {
+		case err := <-got:
+			e.Fatalf("granted, or not (%v), while it is held", err)
+		default:
+		}
+		if err := e.tree.Release(e.ctx(), "/a", l.Token); err != nil {
+			e.Fatal(err)
+		}
+		released := time.Now()
+		if err := <-got; err != nil || time.Since(released) > time.Second+slack {
+			e.Errorf("%v, %v after the release", err, time.Since(released))
+		}
+	}},
+}
+
+// crowd runs f in goroutines, each with a tree as another process has it, at once.
+func (e *env) crowd(n int, f func(tree *pathlock.Tree, i int)) {
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		tree := e.another()
+		all.Go(func() {
+			<-start
+			f(tree, i)
+		})
+	}
+	close(start)
+	all.Wait()
+}

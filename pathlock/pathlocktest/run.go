@@ -1,0 +1,123 @@
+// Package pathlocktest proves that a storage keeps the contract of package pathlock:
+// one subtest for each claim, made through trees, as a program's processes make them.
+package pathlocktest
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+const (
+	short = 300 * time.Millisecond // a timeout that a claim waits for
+	slack = 250 * time.Millisecond // by how much a storage may be late to free a path
+	bound = 10 * time.Second
+)
+
+// A Place is where trees are kept. Each Open is the storage of one more process on it;
+// in memory, where there are no others, it may be the same each time.
+type Place interface {
+	Open(t testing.TB) pathlock.Storage
+}
+
+// A Stranger is a place that can put something of another origin where a tree is
+// kept. It is optional. Called several times it may choose another shape each time.
+// Intact tells whether that is still there as it was put.
+type Stranger interface {
+	Foreign(tree string) (intact func() error, err error)
+}
+
+// Limited is a place with a size limit, whose trees refuse locks with ErrTooLarge. It
+// is optional.
+type Limited interface{ Limited() }
+
+// Run proves a storage. It runs in real time, with short timeouts and some slack.
+func Run(t *testing.T, newPlace func(t testing.TB) Place) {
+	for _, c := range claimsOn(newPlace(t)) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.body(newEnv(t, newPlace))
+		})
+	}
+}
+
+// A claim is one behaviour that a storage owes, and how to see it.
+type claim struct {
+	name string
+	body func(*env)
+}
+
+func claimsOn(p Place) []claim {
+	all := slices.Concat(dataClaims, stepClaims, timeClaims, eventClaims)
+	if _, ok := p.(Stranger); ok {
+		all = append(all, strangerClaims...)
+	}
+	if _, ok := p.(Limited); ok {
+		all = append(all, limitClaims...)
+	}
+	return all
+}
+
+// env is where a claim is shown: a place, and a tree of a name of its own.
+type env struct {
+	testing.TB
+	place Place
+	name  string
+	tree  *pathlock.Tree
+}
+
+func newEnv(t testing.TB, newPlace func(testing.TB) Place) *env {
+	e := &env{TB: t, place: newPlace(t), name: "tree " + rand.Text()}
+	e.tree = e.another()
+	return e
+}
+
+// another is the tree as another process has it.
+func (e *env) another() *pathlock.Tree { return e.called(e.name) }
+
+func (e *env) called(name string) *pathlock.Tree {
+	e.Helper()
+	tree, err := pathlock.New(e.place.Open(e), name, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.Cleanup(func() { _ = tree.Close() })
+	return tree
+}
+
+func (e *env) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	e.Cleanup(cancel)
+	return ctx
+}
+
+// ask is an exclusive lock of one path for a minute.
+func ask(path string) pathlock.Request {
+	return pathlock.Request{
+		Path: path, Mode: pathlock.Exclusive, Depth: pathlock.Zero,
+		Timeouts: []time.Duration{time.Minute},
+	}
+}
+
+func (e *env) lock(r pathlock.Request) pathlock.Lock {
+	e.Helper()
+	l, err := e.tree.Lock(e.ctx(), r)
+	if err != nil {
+		e.Fatalf("lock of %q, which is free: %v", r.Path, err)
+	}
+	return l
+}
+
+// locks are those of the tree as another process sees them.
+func (e *env) locks() []pathlock.Lock {
+	e.Helper()
+	all, err := e.another().Locks(e.ctx())
+	if err != nil {
+		e.Fatal(err)
+	}
+	return all
+}

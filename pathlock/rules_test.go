@@ -1,0 +1,359 @@
+package pathlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// The rules a second time, as one would say them of sets of paths: slow, plain, and
+// with nothing of the code that they judge.
+
+// lockable are the paths that tests lock and change: every relation that two can have,
+// at several depths, and names that begin alike.
+var lockable = []string{"/", "/a", "/ab", "/a/b", "/a/bb", "/a/b/c", "/b", "/b/a"}
+
+// universe is every path that is looked at: each of those has one below it that nobody
+// locks, so that "all that is below" is never nothing.
+var universe = func() []string {
+	var all []string
+	for _, p := range lockable {
+		all = append(all, p, strings.TrimSuffix(p, "/")+"/leaf")
+	}
+	return all
+}()
+
+func parts(p string) []string {
+	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" })
+}
+
+// isAbove is about lists of names, not about text.
+func isAbove(p, q string) bool {
+	a, b := parts(p), parts(q)
+	return len(a) < len(b) && slices.Equal(a, b[:len(a)])
+}
+
+type held struct {
+	path  string
+	mode  pathlock.Mode
+	depth pathlock.Depth
+	token string
+}
+
+func ruleOverlap(requested, other held) bool {
+	same := requested.path == other.path
+	ancestor := isAbove(requested.path, other.path) && requested.depth == pathlock.Infinity
+	descendant := isAbove(other.path, requested.path) && other.depth == pathlock.Infinity
+	return same || ancestor || descendant
+}
+
+func ruleConflict(requested, other held) bool {
+	return ruleOverlap(requested, other) && (requested.mode != pathlock.Shared || other.mode != pathlock.Shared)
+}
+
+func ruleCovers(l held, path string) bool {
+	return l.path == path || l.depth == pathlock.Infinity && isAbove(l.path, path)
+}
+
+// ruleMay says of each path of the universe that the change touches whether the writer
+// may: it is covered by nothing, or by a lock that he has.
+func ruleMay(locks []held, tokens []string, c pathlock.Change) bool {
+	touched := []string{c.Path}
+	if c.Kind == pathlock.Deleting {
+		for _, p := range universe {
+			if isAbove(c.Path, p) {
+				touched = append(touched, p)
+			}
+			if isAbove(p, c.Path) && len(parts(p)) == len(parts(c.Path))-1 {
+				touched = append(touched, p) // the parent
+			}
+		}
+	}
+	for _, p := range touched {
+		covered, mine := false, false
+		for _, l := range locks {
+			if ruleCovers(l, p) {
+				covered = true
+				mine = mine || slices.Contains(tokens, l.token)
+			}
+		}
+		if covered && !mine {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	modes  = []pathlock.Mode{pathlock.Exclusive, pathlock.Shared}
+	depths = []pathlock.Depth{pathlock.Zero, pathlock.Infinity}
+)
+
+func newTree(t testing.TB, opts ...pathlock.Option) *pathlock.Tree {
+	t.Helper()
+	tree, err := pathlock.New(pathlock.InMemory(), "test", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tree.Close() })
+	return tree
+}
+
+func (h held) request() pathlock.Request {
+	return pathlock.Request{Path: h.path, Mode: h.mode, Depth: h.depth, Timeouts: []time.Duration{time.Hour}}
+}
+
+func allHeld() []held {
+	var all []held
+	for _, p := range lockable {
+		for _, m := range modes {
+			for _, d := range depths {
+				all = append(all, held{path: p, mode: m, depth: d})
+			}
+		}
+	}
+	return all
+}
+
+// disagreements compares the code with a rule, for every pair of mode, depth and place.
+func disagreements(t *testing.T, rule func(requested, other held) bool) (wrong []string, compared int) {
+	t.Helper()
+	for _, first := range allHeld() {
+		for _, second := range allHeld() {
+			tree := newTree(t)
+			one, err := tree.Lock(t.Context(), first.request())
+			if err != nil {
+				t.Fatal(err)
+			}
+			two, err := tree.Lock(t.Context(), second.request())
+			compared++
+			conflict, refused := errors.AsType[*pathlock.ConflictError](err)
+			if refused != rule(second, first) {
+				wrong = append(wrong, fmt.Sprintf("%v held, %v requested: refused %v", first, second, refused))
+			}
+			if !refused {
+				if err != nil || two.Token == one.Token {
+					t.Fatal(err)
+				}
+				continue
+			}
+			place := conflict.Same
+			switch {
+			case isAbove(first.path, second.path):
+				place = conflict.Parents
+			case isAbove(second.path, first.path):
+				place = conflict.Children
+			}
+			if conflict.Len() != 1 || len(place) != 1 || place[0].Token != one.Token {
+				wrong = append(wrong, fmt.Sprintf("%v held, %v requested: told %+v", first, second, conflict.Affecting))
+			}
+		}
+	}
+	return wrong, compared
+}
+
+func TestEveryModeDepthAndRelationFollowsTheRule(t *testing.T) {
+	wrong, compared := disagreements(t, ruleConflict)
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	t.Logf("%d pairs", compared)
+}
+
+// The controls: rules that are nearly right. The comparison must tell each of them.
+func TestControlNearlyRightRulesAreToldApart(t *testing.T) {
+	for name, rule := range map[string]func(requested, other held) bool{
+		"paths as text": func(r, o held) bool {
+			text := r
+			if strings.HasPrefix(r.path, o.path) && o.depth == pathlock.Infinity {
+				text.path = o.path
+			}
+			return ruleConflict(text, o)
+		},
+		"two shared conflict":          ruleOverlap,
+		"depth counts upwards only":    func(r, o held) bool { o.depth = pathlock.Infinity; return ruleConflict(r, o) },
+		"depth 0 guards the children":  func(r, o held) bool { r.depth = pathlock.Infinity; return ruleConflict(r, o) },
+		"only the same path":           func(r, o held) bool { return r.path == o.path && ruleConflict(r, o) },
+		"a shared request always wins": func(r, o held) bool { return r.mode != pathlock.Shared && ruleConflict(r, o) },
+	} {
+		if wrong, _ := disagreements(t, rule); len(wrong) == 0 {
+			t.Errorf("%s: not one disagreement", name)
+		}
+	}
+}
+
+// someLocks is a tree with locks at random, as many as are granted, and what they are.
+func someLocks(t *testing.T, random *rand.Rand) (*pathlock.Tree, []held) {
+	t.Helper()
+	tree := newTree(t)
+	var locks []held
+	for range 6 {
+		h := held{lockable[random.IntN(len(lockable))], modes[random.IntN(2)], depths[random.IntN(2)], ""}
+		l, err := tree.Lock(t.Context(), h.request())
+		want := !slices.ContainsFunc(locks, func(o held) bool { return ruleConflict(h, o) })
+		if (err == nil) != want {
+			t.Fatalf("%v beside %v: %v", h, locks, err)
+		}
+		if err == nil {
+			h.token = l.Token
+			locks = append(locks, h)
+		}
+	}
+	return tree, locks
+}
+
+func TestConflictsAreAllToldInThreeLists(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		tree, locks := someLocks(t, random)
+		h := held{lockable[random.IntN(len(lockable))], modes[random.IntN(2)], depths[random.IntN(2)], ""}
+		want := map[string][]string{}
+		for _, o := range locks {
+			switch {
+			case !ruleConflict(h, o):
+			case isAbove(o.path, h.path):
+				want["parents"] = append(want["parents"], o.token)
+			case isAbove(h.path, o.path):
+				want["children"] = append(want["children"], o.token)
+			default:
+				want["same"] = append(want["same"], o.token)
+			}
+		}
+		_, err := tree.Lock(t.Context(), h.request())
+		got := map[string][]string{}
+		if c, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+			for name, list := range map[string][]pathlock.Lock{"parents": c.Parents, "same": c.Same, "children": c.Children} {
+				for _, l := range list {
+					got[name] = append(got[name], l.Token)
+				}
+			}
+		}
+		if showLists(got) != showLists(want) {
+			t.Fatalf("%v beside %v:\ntold %v\nwant %v", h, locks, got, want)
+		}
+	}
+}
+
+func showLists(lists map[string][]string) string {
+	for _, l := range lists {
+		slices.Sort(l)
+	}
+	return fmt.Sprint(lists)
+}
+
+func TestAffectedTellsTheLocksAroundAPath(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 1000 {
+		tree, locks := someLocks(t, random)
+		path := lockable[random.IntN(len(lockable))]
+		children, parents := random.IntN(2) == 0, random.IntN(2) == 0
+		a, err := tree.Affected(t.Context(), path, children, parents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for _, l := range slices.Concat(a.Parents, a.Same, a.Children) {
+			got = append(got, l.Token)
+		}
+		for _, l := range locks {
+			if l.path == path || children && isAbove(path, l.path) || parents && isAbove(l.path, path) && l.depth == pathlock.Infinity {
+				want = append(want, l.token)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q (children %v, parents %v) among %v: %v, not %v", path, children, parents, locks, got, want)
+		}
+	}
+}
+
+// misjudged compares Confirm with a rule, on locks and tokens at random.
+func misjudged(t *testing.T, rule func([]held, []string, pathlock.Change) bool) (wrong []string, no int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 3000 {
+		tree, locks := someLocks(t, random)
+		var tokens []string
+		for _, l := range locks {
+			if random.IntN(2) == 0 {
+				tokens = append(tokens, l.token)
+			}
+		}
+		c := pathlock.Change{Path: lockable[random.IntN(len(lockable))], Kind: []pathlock.ChangeKind{pathlock.Modifying, pathlock.AddingTo, pathlock.Deleting}[random.IntN(3)]}
+		err := tree.Confirm(context.Background(), tokens, c)
+		if err != nil && !errors.Is(err, pathlock.ErrLocked) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			no++
+		}
+		if (err == nil) != rule(locks, tokens, c) {
+			wrong = append(wrong, fmt.Sprintf("%v with %v among %v: %v", c, tokens, locks, err))
+		}
+	}
+	return wrong, no
+}
+
+func TestConfirmFollowsTheRule(t *testing.T) {
+	wrong, no := misjudged(t, ruleMay)
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if no < 500 || no > 2500 {
+		t.Errorf("of 3000 changes %d were refused: the test looks at one side only", no)
+	}
+}
+
+func TestControlNearlyRightConfirmationsAreToldApart(t *testing.T) {
+	for name, rule := range map[string]func([]held, []string, pathlock.Change) bool{
+		"a delete is a change of the path alone": func(l []held, tokens []string, c pathlock.Change) bool {
+			c.Kind = pathlock.Modifying
+			return ruleMay(l, tokens, c)
+		},
+		"all tokens are needed": func(l []held, tokens []string, c pathlock.Change) bool {
+			for _, h := range l {
+				if ruleCovers(h, c.Path) && !slices.Contains(tokens, h.token) {
+					return false
+				}
+			}
+			return ruleMay(l, tokens, c)
+		},
+		"depth is not looked at": func(l []held, tokens []string, c pathlock.Change) bool {
+			l = slices.Clone(l)
+			for i := range l {
+				l[i].depth = pathlock.Zero
+			}
+			return ruleMay(l, tokens, c)
+		},
+	} {
+		if wrong, _ := misjudged(t, rule); len(wrong) == 0 {
+			t.Errorf("%s: not one disagreement", name)
+		}
+	}
+}
+
+// What stands in the issue in so many words.
+func TestDepth0OnACollectionGuardsItsMembershipNotItsChildren(t *testing.T) {
+	tree := newTree(t)
+	if _, err := tree.Lock(t.Context(), held{path: "/c", mode: pathlock.Exclusive, depth: pathlock.Zero}.request()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []pathlock.Change{pathlock.AddTo("/c"), pathlock.Delete("/c/child"), pathlock.Delete("/c"), pathlock.Modify("/c")} {
+		if err := tree.Confirm(t.Context(), nil, c); !errors.Is(err, pathlock.ErrLocked) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	for _, c := range []pathlock.Change{pathlock.Modify("/c/child"), pathlock.AddTo("/c/child"), pathlock.Delete("/c/child/x")} {
+		if err := tree.Confirm(t.Context(), nil, c); err != nil {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package pathlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// LockWait asks for a lock and, while others are in the way, waits. When the context
+// ends it answers an error that matches both the context's and, as soon as it knows of
+// one, the conflict; nothing is left behind. A storage out of reach fails the first
+// attempt; who waits already, rides that out.
+func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
+	r, timeout, err := t.prepare(r)
+	if err != nil {
+		return Lock{}, err
+	}
+	woken, leave := t.hub.join() // before the first look: what is released after it wakes
+	defer leave()
+	var last error
+	for poll := time.Duration(0); ; {
+		l, err := t.lock(ctx, r, timeout, t.hub.feed != nil)
+		if err == nil {
+			return l, nil
+		}
+		conflict, refused := errors.AsType[*ConflictError](err)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, ErrClosed):
+			if refused {
+				last = err
+			}
+			return Lock{}, gaveUp(ctx, last, err)
+		case refused:
+			last = err
+		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge):
+			return Lock{}, err
+		}
+		poll = t.hub.patience(poll)
+		pause := poll/2 + rand.N(poll/2+1)
+		if refused {
+			pause = min(pause, conflict.next())
+		}
+		if err := t.hub.sleep(ctx, woken, pause); err != nil {
+			return Lock{}, gaveUp(ctx, last, err)
+		}
+	}
+}
+
+// gaveUp joins why the wait ended with what it waited for.
+func gaveUp(ctx context.Context, conflict, err error) error {
+	if ctx.Err() != nil {
+		err = fmt.Errorf("pathlock: gave up waiting: %w", context.Cause(ctx))
+		if !errors.Is(err, ctx.Err()) {
+			err = fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+	}
+	if conflict == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, conflict)
+}
+
+// next is when the first of the locks in the way will have run out.
+func (e *ConflictError) next() time.Duration {
+	next := pollLive
+	for _, locks := range [][]Lock{e.Parents, e.Same, e.Children} {
+		for _, l := range locks {
+			if l.Left != Infinite {
+				next = min(next, l.Left+tick)
+			}
+		}
+	}
+	return max(next, tick)
+}
