@@ -103,11 +103,12 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 
 // deepen makes room on a new goroutine's stack for the calls of a database driver
 // at once. Otherwise it grows under them in several steps, each of which copies
-// what is there: a tenth of what a free pair computes in this process.
+// what is there: a tenth of what a free pair computes in this process. The MongoDB
+// driver needs over 16 KB of it, with the frames of the store above.
 //
 //go:noinline
 func deepen() {
-	var room [10 << 10]byte
+	var room [20 << 10]byte
 	runtime.KeepAlive(&room)
 }
 
