@@ -46,17 +46,37 @@ func (h byHand) pair(ctx context.Context, key string) error {
 	}).Err()
 }
 
+// handDocument is the update that makes id the only holder.
 func handDocument(id string, now time.Time) bson.D {
+	return bson.D{
+		{Key: "$set", Value: handFields(id, now)},
+		{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
+	}
+}
+
+func handFields(id string, now time.Time) bson.D {
 	until := now.Add(handTTL)
 	return bson.D{
-		{Key: "$set", Value: bson.D{
-			{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
-			{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
-				{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
-			}}}},
-			{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()},
-		}},
-		{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
+		{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+		{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
+			{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
+		}}}},
+		{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()},
+	}
+}
+
+// handHeld is the document of a key that id holds.
+func handHeld(key, id string, now time.Time) bson.D {
+	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "at", Value: now}}, handFields(id, now)...)
+}
+
+// alive asks for a holder as a renewal and a hand-over do.
+func alive(id string, now time.Time) bson.D {
+	holder := "holders." + id
+	return bson.D{
+		{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}},
+		{Key: holder + ".broken", Value: bson.D{{Key: "$exists", Value: false}}},
+		{Key: holder + ".released", Value: bson.D{{Key: "$exists", Value: false}}},
 	}
 }
 
@@ -76,7 +96,29 @@ func (h byHand) ping(ctx context.Context) error {
 	return h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
 }
 
-// touch is one findOneAndUpdate of a document that is there.
+// A handLock is a key that byHand holds.
+type handLock struct {
+	byHand
+	key, id string
+}
+
+func (h byHand) lock(ctx context.Context, key string) (*handLock, error) {
+	l := &handLock{h, key, rand.Text()}
+	_, err := h.durable.InsertOne(ctx, handHeld(key, l.id, time.Now()))
+	return l, err
+}
+
+// handOver puts a new holder in the place of the old one, with the same update as a
+// hand-over inside a process.
+func (l *handLock) handOver(ctx context.Context) error {
+	now, next := time.Now(), rand.Text()
+	filter := append(bson.D{{Key: "_id", Value: l.key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}}, alive(l.id, now)...)
+	l.id = next
+	return l.durable.FindOneAndUpdate(ctx, filter, handDocument(next, now),
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
+}
+
+// touch is one findOneAndUpdate of a document that is there, by its _id alone.
 func (h byHand) touch(ctx context.Context, key string, n int) error {
 	return h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err()
@@ -92,15 +134,8 @@ func (h byHand) hold(ctx context.Context, n int) (*handBulk, error) {
 	b := &handBulk{byHand: h}
 	docs := make([]any, n)
 	for i := range docs {
-		key, id, now := fmt.Sprint("hand-", i), rand.Text(), time.Now()
-		until := now.Add(handTTL)
-		docs[i] = bson.D{
-			{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
-			{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
-				{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
-			}}}},
-			{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: now},
-		}
+		key, id := fmt.Sprint("hand-", i), rand.Text()
+		docs[i] = handHeld(key, id, time.Now())
 		b.keys, b.ids = append(b.keys, key), append(b.ids, id)
 	}
 	_, err := h.durable.InsertMany(ctx, docs)
@@ -115,12 +150,7 @@ func (b *handBulk) renew(ctx context.Context, n int) error {
 	for i, key := range b.keys[:n] {
 		holder := "holders." + b.ids[i]
 		models[i] = mongo.NewUpdateOneModel().
-			SetFilter(bson.D{
-				{Key: "_id", Value: key}, {Key: "mongolock", Value: 1},
-				{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}},
-				{Key: holder + ".broken", Value: bson.D{{Key: "$exists", Value: false}}},
-				{Key: holder + ".released", Value: bson.D{{Key: "$exists", Value: false}}},
-			}).
+			SetFilter(append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, alive(b.ids[i], now)...)).
 			SetUpdate(bson.D{
 				{Key: "$max", Value: bson.D{{Key: holder + ".expireAt", Value: until}, {Key: "expireAt", Value: until}}},
 				{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},

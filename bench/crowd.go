@@ -20,12 +20,28 @@ const (
 func isHeld(err error) bool { return errors.Is(err, mongolock.ErrHeld) }
 
 // A crowd is several processes in each of which many wait for one key that this one
-// holds. They are counted while other figures are taken: they cost nearly nothing,
-// which is the point.
+// holds. They are counted while nothing else is: hardly a command is sent for them,
+// but on SecantusDB every cursor that waits for a wake-up keeps one processor busy
+// (its getMore with awaitData looks again and again), and with it all other figures.
 type crowd struct {
 	client   *mongolock.Client
 	children []*child
 	began    time.Time
+}
+
+// waiting gathers a crowd, counts it, and lets it go; a long of 0 leaves it out.
+func waiting(ctx context.Context, l *lab, long time.Duration) (figures []figure, err error) {
+	if long <= 0 {
+		return nil, nil
+	}
+	c, err := gather(ctx, l)
+	if c != nil {
+		defer func() { err = errors.Join(err, c.disperse()) }()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.count(long)
 }
 
 func gather(ctx context.Context, l *lab) (*crowd, error) {

@@ -73,14 +73,6 @@ func measure(ctx context.Context, kind devmongo.Kind, long time.Duration) (all [
 	defer func() { err = errors.Join(err, l.close()) }()
 	machine = l.machine(ctx)
 
-	var waiting *crowd
-	if long > 0 {
-		waiting, err = gather(ctx, l)
-		defer func() { err = errors.Join(err, waiting.disperse()) }()
-		if err != nil {
-			return all, machine, err
-		}
-	}
 	for _, part := range []struct {
 		name string
 		take func(context.Context, *lab) ([]figure, error)
@@ -89,6 +81,7 @@ func measure(ctx context.Context, kind devmongo.Kind, long time.Duration) (all [
 		{"renewals", renewals},
 		{"hand-overs in a process", localHandOver},
 		{"hand-overs between processes", handOver},
+		{"many waiters", func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
 	} {
 		start := time.Now()
 		figures, err := part.take(ctx, l)
@@ -98,11 +91,5 @@ func measure(ctx context.Context, kind devmongo.Kind, long time.Duration) (all [
 		all = append(all, figures...)
 		took(part.name, start)
 	}
-	if waiting == nil {
-		return all, machine, nil
-	}
-	start = time.Now()
-	figures, err := waiting.count(long)
-	took("the rest of the waiting", start)
-	return append(all, figures...), machine, err
+	return all, machine, nil
 }
