@@ -1,0 +1,192 @@
+package webdav_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"golang.org/x/net/webdav"
+
+	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+const lockInfo = `<?xml version="1.0"?><D:lockinfo xmlns:D="DAV:">
+<D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype>
+<D:owner>Ada</D:owner></D:lockinfo>`
+
+func send(method, url, body string, header ...string) *http.Response {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	check(err)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	check(err)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp
+}
+
+// Two servers share files and locks. With pathlock.OnMongo in the place of InMemory they
+// may be two processes.
+func ExampleNew() {
+	storage, files := pathlock.InMemory(), webdav.NewMemFS()
+	var servers []*httptest.Server
+	for range 2 {
+		locks, err := lockdav.New(storage, "files")
+		check(err)
+		defer locks.Close()
+		s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+		defer s.Close()
+		servers = append(servers, s)
+	}
+	one, two := servers[0].URL, servers[1].URL
+
+	locked := send("LOCK", one+"/plan.txt", lockInfo, "Depth", "0", "Timeout", "Second-600")
+	token := locked.Header.Get("Lock-Token")
+	fmt.Println(locked.Status)
+	fmt.Println(send("PUT", two+"/plan.txt", "not mine").Status)
+	fmt.Println(send("PUT", two+"/plan.txt", "mine", "If", "("+token+")").Status)
+	fmt.Println(send("UNLOCK", two+"/plan.txt", "", "Lock-Token", token).Status)
+	fmt.Println(send("PUT", one+"/plan.txt", "anybody's").Status)
+	// Output:
+	// 201 Created
+	// 423 Locked
+	// 201 Created
+	// 204 No Content
+	// 201 Created
+}
+
+// What differs in case alone is one file here.
+func ExampleWithAlias() {
+	locks, err := lockdav.New(pathlock.InMemory(), "files", lockdav.WithAlias(func(name string) (string, error) {
+		return strings.ToLower(name), nil
+	}))
+	check(err)
+	defer locks.Close()
+
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/Plan.txt", Duration: time.Hour, OwnerXML: "Ada", ZeroDepth: true})
+	fmt.Println(err)
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/PLAN.TXT", Duration: time.Hour, OwnerXML: "Bob", ZeroDepth: true})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// webdav: locked
+}
+
+// A client may ask that a file still be the one it knows, besides showing its token.
+func ExampleWithETag() {
+	files := webdav.NewMemFS()
+	locks, err := lockdav.New(pathlock.InMemory(), "files", lockdav.WithETag(lockdav.ETagOf(files)))
+	check(err)
+	defer locks.Close()
+	s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+	defer s.Close()
+
+	token := send("LOCK", s.URL+"/plan.txt", lockInfo, "Depth", "0").Header.Get("Lock-Token")
+	fmt.Println(send("PUT", s.URL+"/plan.txt", "new", "If", "("+token+` ["that of another day"])`).Status)
+	// Output: 412 Precondition Failed
+}
+
+func ExampleETagOf() {
+	files := webdav.NewMemFS()
+	etag := lockdav.ETagOf(files)
+	none, err := etag(context.Background(), "/nothing")
+	fmt.Printf("%q %v\n", none, err)
+	check(files.Mkdir(context.Background(), "/docs", 0o755))
+	one, err := etag(context.Background(), "/docs")
+	fmt.Println(strings.HasPrefix(one, `"`), err)
+	// Output:
+	// "" <nil>
+	// true <nil>
+}
+
+// The handler calls the rest; so may you.
+func ExampleLockSystem_Confirm() {
+	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
+	check(err)
+
+	_, err = locks.Confirm(time.Now(), "/docs/plan.txt", "", webdav.Condition{Token: "another"})
+	fmt.Println(err)
+	release, err := locks.Confirm(time.Now(), "/docs/plan.txt", "", webdav.Condition{Token: token})
+	fmt.Println(err)
+	fmt.Println(locks.Unlock(time.Now(), token)) // not under a write
+	release()
+	fmt.Println(locks.Unlock(time.Now(), token))
+	// Output:
+	// webdav: confirmation failed
+	// <nil>
+	// webdav: locked
+	// <nil>
+}
+
+func ExampleLockSystem_Create() {
+	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
+	fmt.Println(err)
+	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/docs/plan.txt", Duration: time.Hour, ZeroDepth: true})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// webdav: locked
+}
+
+func ExampleLockSystem_Refresh() {
+	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Minute})
+	check(err)
+	details, err := locks.Refresh(time.Now(), token, time.Hour)
+	fmt.Println(details.Root, details.Duration, err)
+	_, err = locks.Refresh(time.Now(), "another", time.Hour)
+	fmt.Println(err)
+	// Output:
+	// /docs 1h0m0s <nil>
+	// webdav: no such lock
+}
+
+func ExampleLockSystem_Unlock() {
+	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	check(err)
+	defer locks.Close()
+	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Minute})
+	check(err)
+	fmt.Println(locks.Unlock(time.Now(), token))
+	fmt.Println(locks.Unlock(time.Now(), token))
+	// Output:
+	// <nil>
+	// webdav: no such lock
+}
+
+func ExampleLockSystem_Close() {
+	storage := pathlock.InMemory()
+	locks, err := lockdav.New(storage, "files")
+	check(err)
+	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
+	check(err)
+	check(locks.Close())
+
+	// After a restart the locks are as they were.
+	locks, err = lockdav.New(storage, "files")
+	check(err)
+	defer locks.Close()
+	fmt.Println(locks.Unlock(time.Now(), token))
+	// Output: <nil>
+}

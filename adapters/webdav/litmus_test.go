@@ -1,0 +1,281 @@
+package webdav_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/net/webdav"
+
+	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// needs skips a test by the name of what it needs, or fails it if MONGOLOCK_REQUIRE
+// lists that.
+func needs(t *testing.T, what string, has bool) {
+	t.Helper()
+	switch {
+	case has:
+	case slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), what):
+		t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and this machine does not have", what)
+	default:
+		t.Skipf("needs %s", what)
+	}
+}
+
+// litmus runs the client's lock tests against a server, and answers what it said of
+// each. It skips what depends on a test that failed.
+func litmus(t *testing.T, server string) map[string]string {
+	t.Helper()
+	program, err := exec.LookPath("litmus")
+	needs(t, "litmus", err == nil)
+	cmd := exec.CommandContext(t.Context(), program, strings.TrimSuffix(server, "/")+"/")
+	cmd.Env = append(os.Environ(), "TESTS=locks")
+	cmd.Dir = t.TempDir() // it writes its log where it stands
+	out, _ := cmd.CombinedOutput()
+	results := make(map[string]string)
+	// It writes a test's line once to say that it begins, and over that, how it ended.
+	lines := strings.ReplaceAll(string(out), "\r", "\n")
+	for _, m := range regexp.MustCompile(`(?m)^ *(\d+\. \w+)\.* (pass|FAIL|WARNING|SKIPPED)`).FindAllStringSubmatch(lines, -1) {
+		if m[2] == "WARNING" { // and passes
+			m[2] = "pass"
+		}
+		results[m[1]] = m[2]
+	}
+	t.Logf("%s", out)
+	return results
+}
+
+// noneWorse holds a run against one of x/net's own lock system on files of the same kind.
+func noneWorse(t *testing.T, files webdav.FileSystem, results map[string]string) {
+	t.Helper()
+	reference := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: webdav.NewMemLS()})
+	defer reference.Close()
+	theirs := litmus(t, reference.URL)
+	passed := 0
+	for name, result := range theirs {
+		if result != "pass" {
+			continue
+		}
+		passed++
+		if results[name] != "pass" {
+			t.Errorf("%s: %q, and x/net's own passes", name, results[name])
+		}
+	}
+	if passed < 28 {
+		t.Errorf("x/net's own passes %d: was that litmus?", passed) // 32 when this was written
+	}
+}
+
+func count(results map[string]string) (passed int) {
+	for _, result := range results {
+		if result == "pass" {
+			passed++
+		}
+	}
+	return passed
+}
+
+func TestLitmusFindsNoLockWorseThanXNets(t *testing.T) {
+	files := webdav.NewMemFS()
+	locks := newLocks(t, pathlock.InMemory(), lockdav.WithETag(lockdav.ETagOf(files)))
+	server := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
+	defer server.Close()
+	results := litmus(t, server.URL)
+	noneWorse(t, webdav.NewMemFS(), results)
+	// And one that x/net's does not pass, as it does not look at entity tags.
+	if got := results["20. fail_complex_cond_put"]; got != "pass" {
+		t.Errorf("fail_complex_cond_put: %s", got)
+	}
+	t.Logf("%d of %d passed", count(results), len(results))
+}
+
+// The variables that make this program a WebDAV server.
+const (
+	childFiles = "LOCKDAV_TEST_FILES"      // the directory
+	childPlace = "LOCKDAV_TEST_COLLECTION" // database.collection, or the directory of the locks
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childFiles) != "" {
+		serve()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve is a server until it is killed or its parent is gone. It says where.
+func serve() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	files := webdav.Dir(os.Getenv(childFiles))
+	storage, err := place(os.Getenv(childPlace))
+	if err != nil {
+		panic(err)
+	}
+	locks, err := lockdav.New(storage, "files", lockdav.WithETag(lockdav.ETagOf(files)))
+	if err != nil {
+		panic(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("http://" + listener.Addr().String())
+	panic(http.Serve(listener, &webdav.Handler{FileSystem: files, LockSystem: locks}))
+}
+
+func place(name string) (pathlock.Storage, error) {
+	if strings.HasPrefix(name, "/") {
+		return pathlock.InDir(name)
+	}
+	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		return nil, err
+	}
+	db, coll, _ := strings.Cut(name, ".")
+	return pathlock.OnMongo(conn.Database(db).Collection(coll))
+}
+
+// A server is a process of this program that serves files.
+type server struct {
+	*exec.Cmd
+	*httputil.ReverseProxy
+}
+
+func start(t *testing.T, files, place string) *server {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childFiles+"="+files, childPlace+"="+place)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	if !lines.Scan() {
+		t.Fatal("the server ended without a word")
+	}
+	where, err := url.Parse(lines.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &server{cmd, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(where)
+		r.Out.Host = r.In.Host // If headers name it
+	}}}
+}
+
+// A farm is two servers, which get the requests in turn. After each restartEvery
+// requests the one whose turn it is is killed, and another put in its place.
+type farm struct {
+	t            *testing.T
+	files, place string
+
+	mu       sync.Mutex // protects the rest
+	servers  []*server
+	requests int
+	restarts int
+}
+
+const restartEvery = 11
+
+func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock() // one at a time: litmus sends no more
+	i := f.requests % len(f.servers)
+	if f.requests++; f.requests%restartEvery == 0 {
+		_ = f.servers[i].Process.Kill()
+		_ = f.servers[i].Wait()
+		f.servers[i] = start(f.t, f.files, f.place)
+		f.restarts++
+	}
+	f.servers[i].ServeHTTP(w, r)
+}
+
+func litmusOnAFarm(t *testing.T, place string) {
+	t.Helper()
+	f := &farm{t: t, files: t.TempDir(), place: place}
+	f.servers = []*server{start(t, f.files, place), start(t, f.files, place)}
+	front := httptest.NewServer(f)
+	defer front.Close()
+	results := litmus(t, front.URL)
+	noneWorse(t, webdav.Dir(t.TempDir()), results)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.restarts < 2 || f.requests < 50 {
+		t.Errorf("%d requests and %d restarts: the test shows nothing", f.requests, f.restarts)
+	}
+	t.Logf("%d of %d passed; %d requests to two servers in turn, %d times one was killed", count(results), len(results), f.requests, f.restarts)
+}
+
+func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
+	uri := os.Getenv("MONGODB_URI")
+	needs(t, "mongodb", uri != "")
+	conn, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	coll := conn.Database("mongolock_test").Collection("webdav_" + rand.Text()[:10])
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = coll.Drop(ctx)
+		_ = conn.Disconnect(ctx)
+	})
+	litmusOnAFarm(t, coll.Database().Name()+"."+coll.Name())
+}
+
+func TestLitmusOnTwoServersWithOneDirectoryAndKills(t *testing.T) {
+	litmusOnAFarm(t, t.TempDir())
+}
+
+// The control: two servers that each have locks of their own fail what one passes.
+func TestControlLitmusSeesServersThatShareNothing(t *testing.T) {
+	files := webdav.NewMemFS()
+	var turn int
+	servers := []http.Handler{
+		&webdav.Handler{FileSystem: files, LockSystem: newLocks(t, pathlock.InMemory())},
+		&webdav.Handler{FileSystem: files, LockSystem: newLocks(t, pathlock.InMemory())},
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		turn++
+		servers[turn%2].ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	if passed := count(litmus(t, front.URL)); passed > 25 {
+		t.Errorf("%d tests pass on servers that know nothing of each other's locks", passed)
+	}
+}

@@ -1,0 +1,263 @@
+package webdav
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/webdav"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+const (
+	lease     = 30 * time.Second // of what this process alone needs
+	callBound = 10 * time.Second // of each call: the interface has no context
+)
+
+// A LockSystem is a webdav.LockSystem on a storage of package pathlock. It is safe for
+// concurrent use. Close it.
+type LockSystem struct {
+	locks *pathlock.Tree
+	holds *pathlock.Tree // what a request has in use: the token as a path
+	etag  func(ctx context.Context, name string) (string, error)
+
+	mu     sync.Mutex        // protects the rest
+	own    map[string]func() // locks of the handler's own: what stops their renewal
+	closed bool
+	kept   sync.WaitGroup
+}
+
+var _ webdav.LockSystem = (*LockSystem)(nil)
+
+// An Option is given to New.
+type Option func(*config) error
+
+type config struct {
+	tree []pathlock.Option
+	etag func(ctx context.Context, name string) (string, error)
+}
+
+// WithAlias gives the names of the tree another meaning; see pathlock.WithAlias.
+func WithAlias(alias func(name string) (string, error)) Option {
+	return func(c *config) error {
+		if alias == nil {
+			return errors.New("webdav: WithAlias: the function is nil")
+		}
+		c.tree = append(c.tree, pathlock.WithAlias(alias))
+		return nil
+	}
+}
+
+// WithETag lets If headers with entity tags be judged: etag answers that of a name as
+// the handler's ETag header has it, quotes included, and "" for one that is not there.
+// ETagOf is that for a file system.
+func WithETag(etag func(ctx context.Context, name string) (string, error)) Option {
+	return func(c *config) error {
+		if etag == nil {
+			return errors.New("webdav: WithETag: the function is nil")
+		}
+		c.etag = etag
+		return nil
+	}
+}
+
+// New is the lock system of that name in a storage.
+func New(storage pathlock.Storage, name string, opts ...Option) (*LockSystem, error) {
+	var conf config
+	for _, opt := range opts {
+		if err := opt(&conf); err != nil {
+			return nil, err
+		}
+	}
+	locks, err := pathlock.New(storage, name, append(conf.tree, pathlock.WithLimits(pathlock.Limits{Infinite: true}))...)
+	if err != nil {
+		return nil, fmt.Errorf("webdav: %w", err)
+	}
+	holds, err := pathlock.New(storage, name+" in use")
+	if err != nil {
+		return nil, fmt.Errorf("webdav: %w", errors.Join(err, locks.Close()))
+	}
+	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, own: make(map[string]func())}, nil
+}
+
+// Close ends what runs in the background. Clients' locks stay; what requests still
+// have in use is over half a minute later.
+func (s *LockSystem) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	stops := make([]func(), 0, len(s.own))
+	for _, stop := range s.own {
+		stops = append(stops, stop)
+	}
+	s.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	err := errors.Join(s.locks.Close(), s.holds.Close()) // renewals end with their trees
+	s.kept.Wait()
+	return err
+}
+
+// Create locks a name.
+func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, error) {
+	ctx, cancel := bounded()
+	defer cancel()
+	r := pathlock.Request{
+		Path: clean(details.Root), Mode: pathlock.Exclusive, Depth: pathlock.Infinity,
+		Timeouts: []time.Duration{timeout(details.Duration)}, Owner: []byte(details.OwnerXML),
+	}
+	if details.ZeroDepth {
+		r.Depth = pathlock.Zero
+	}
+	handlers := details.ZeroDepth && details.Duration < 0 && details.OwnerXML == ""
+	if handlers {
+		r.Timeouts = []time.Duration{lease}
+	}
+	l, err := s.locks.Lock(ctx, r)
+	if errors.Is(err, pathlock.ErrConflict) {
+		return "", webdav.ErrLocked
+	}
+	if err != nil {
+		return "", err
+	}
+	if handlers {
+		s.remember(l.Token, s.keep(s.locks, l))
+	}
+	return l.Token, nil
+}
+
+// Refresh gives a lock its time anew, unless a request has it in use.
+func (s *LockSystem) Refresh(_ time.Time, token string, duration time.Duration) (webdav.LockDetails, error) {
+	ctx, cancel := bounded()
+	defer cancel()
+	done, err := s.hold(ctx, token)
+	if err != nil {
+		return webdav.LockDetails{}, err
+	}
+	defer done()
+	l, err := s.locks.Refresh(ctx, token, timeout(duration))
+	if err != nil {
+		return webdav.LockDetails{}, known(err)
+	}
+	return webdav.LockDetails{
+		Root: l.Path, Duration: l.Timeout, OwnerXML: string(l.Owner), ZeroDepth: l.Depth == pathlock.Zero,
+	}, nil
+}
+
+// Unlock ends a lock, unless a request has it in use. The interface does not say for
+// which name; the handler has no rule about that.
+func (s *LockSystem) Unlock(_ time.Time, token string) error {
+	ctx, cancel := bounded()
+	defer cancel()
+	if stop := s.forget(token); stop != nil {
+		stop()
+		return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
+	}
+	done, err := s.hold(ctx, token)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
+}
+
+// Confirm finds for each name a lock among the conditions' that covers it, and holds
+// these fast until release.
+func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...webdav.Condition) (release func(), err error) {
+	ctx, cancel := bounded()
+	defer cancel()
+	met, err := s.tagsMatch(ctx, name0, conditions)
+	if err != nil {
+		return nil, err
+	}
+	if !met {
+		return nil, webdav.ErrConfirmationFailed // itself: the handler compares
+	}
+	var covering []pathlock.Lock
+	for _, name := range []string{name0, name1} {
+		if name == "" {
+			continue
+		}
+		a, err := s.locks.Affected(ctx, clean(name), false, true)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(conditions, func(c webdav.Condition) bool {
+			_, ok := named(a, c)
+			return ok
+		})
+		if i < 0 {
+			return nil, webdav.ErrConfirmationFailed
+		}
+		if l, _ := named(a, conditions[i]); !slices.ContainsFunc(covering, func(o pathlock.Lock) bool { return o.Token == l.Token }) {
+			covering = append(covering, l)
+		}
+	}
+	var undo []func()
+	release = func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	}
+	for _, l := range covering {
+		done, err := s.use(ctx, l)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		undo = append(undo, done)
+	}
+	return release, nil
+}
+
+// named is the lock among these that a condition asks for.
+func named(a pathlock.Affecting, c webdav.Condition) (pathlock.Lock, bool) {
+	for _, l := range slices.Concat(a.Same, a.Parents) {
+		if !c.Not && c.Token == l.Token {
+			return l, true
+		}
+	}
+	return pathlock.Lock{}, false
+}
+
+// tagsMatch judges the entity tags of conditions, if it was said how.
+func (s *LockSystem) tagsMatch(ctx context.Context, name string, conditions []webdav.Condition) (bool, error) {
+	for _, c := range conditions {
+		if c.ETag == "" || s.etag == nil || name == "" {
+			continue
+		}
+		is, err := s.etag(ctx, clean(name))
+		if err != nil || (is == c.ETag) == c.Not {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// clean is a name as the file systems of x/net read it.
+func clean(name string) string { return path.Clean("/" + name) }
+
+// timeout is a duration as the handler gives it, brought to what can be.
+func timeout(d time.Duration) time.Duration {
+	if d < 0 {
+		return pathlock.Infinite
+	}
+	return min(max(d, pathlock.MinTimeout), pathlock.MaxTimeout)
+}
+
+// known is an error as the handler knows it.
+func known(err error) error {
+	if errors.Is(err, pathlock.ErrUnknownToken) {
+		return webdav.ErrNoSuchLock
+	}
+	return err
+}
+
+func bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), callBound)
+}
