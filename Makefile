@@ -8,7 +8,8 @@ SHELL := /bin/bash
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 CODE    := $(filter-out tools,$(MODULES))
-NESTED  := $(filter-out .,$(CODE))
+ADAPTERS := $(filter adapters/%,$(CODE))
+NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -52,6 +53,10 @@ $(DEVMONGO): # the first time it builds the embedded server too: some two minute
 .PHONY: test-nested
 test-nested: ## the tests of the modules below this one; no race detector: it would build the embedded server again
 	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
+
+.PHONY: test-adapters
+test-adapters: $(DEVMONGO) ## those of the adapters, on whatever MongoDB this machine has
+	@$(call in-modules,$(ADAPTERS),$(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
 .PHONY: test-embedded
 test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
