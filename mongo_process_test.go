@@ -27,26 +27,25 @@ const (
 	mongoChildTTL  = time.Second
 )
 
-var mongoChildren = map[string]func(){"holder": holdUntilKilled}
+var mongoChildren = map[string]func(){
+	"holder": func() { holdUntilKilled() },
+	"reader": func() { holdUntilKilled(Shared()) },
+	"permit": func() { holdUntilKilled(OneOf(2)) },
+
+	"readers":  func() { comeAndGo("k", 4, Shared()) },
+	"writers":  func() { comeAndGo("k", 1) },
+	"permits":  func() { comeAndGo("p", 4, OneOf(3)) },
+	"stream":   streamUntilKilled,
+	"upward":   func() { acquireAllAgain("a", "b", "c") },
+	"downward": func() { acquireAllAgain("c", "b", "a") },
+}
 
 // holdUntilKilled holds the key until it is killed, or its parent is gone. It says
 // so, and whenever it finds that it was stopped for a while, for how long, and what
 // the first look at its lease's context then shows.
-func holdUntilKilled() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
-	if err != nil {
-		panic(err)
-	}
-	db, name, _ := strings.Cut(os.Getenv(mongoChildColl), ".")
-	c, err := New(conn.Database(db).Collection(name), TTL(mongoChildTTL), WithOwner("child"), WithoutIndex())
-	if err != nil {
-		panic(err)
-	}
-	l, err := c.Acquire(context.Background(), "k")
+func holdUntilKilled(opts ...AcquireOption) {
+	c, _ := childClient(TTL(mongoChildTTL))
+	l, err := c.Acquire(context.Background(), "k", opts...)
 	if err != nil {
 		panic(err)
 	}
@@ -59,6 +58,25 @@ func holdUntilKilled() {
 		}
 		last = now
 	}
+}
+
+// childClient is what a child has to work with. The child ends with its parent.
+func childClient(opts ...ClientOption) (*Client, *mongo.Collection) {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		panic(err)
+	}
+	db, name, _ := strings.Cut(os.Getenv(mongoChildColl), ".")
+	coll := conn.Database(db).Collection(name)
+	c, err := New(coll, append(opts, WithOwner("child"), WithoutIndex())...)
+	if err != nil {
+		panic(err)
+	}
+	return c, coll
 }
 
 // A mongoChild is a process of this program.
