@@ -53,6 +53,10 @@ func (m *mongoStore) look(ctx context.Context, keys []string) (map[string]mongoR
 	return map[string]mongoRecord{keys[0]: image.record}, nil
 }
 
+// mongoListed is how many documents of a list are in memory at a time. By default
+// the server sends 16 MB at once.
+const mongoListed = 500
+
 // List reads the keys that begin with prefix in the order of _id, which for
 // strings is that of their bytes.
 func (m *mongoStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
@@ -64,7 +68,7 @@ func (m *mongoStore) List(ctx context.Context, prefix string) iter.Seq2[store.St
 		}
 		cursor, err := m.soft.Find(ctx,
 			bson.D{{Key: "_id", Value: mongoRange(prefix)}, {Key: fieldMark, Value: mongoShape}},
-			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(mongoListed))
 		if err != nil {
 			yield(store.Status{}, joinNotApplied(err))
 			return

@@ -29,7 +29,7 @@ var tried = []string{
 	"make the index", "see the indexes", "drop the index",
 	"make the role", "make the user", "let the role make the index", "let the role use wake-ups",
 	"look at one lock", "list what is held", "list one service's locks", "list what has run out", "list strangers",
-	"break a lock", "free a lock", "wake those who wait", "remove what has run out", "remove every lock",
+	"break a lock", "free a lock", "free one of those who share", "let readers in again", "wake those who wait", "remove what has run out", "remove every lock",
 }
 
 var recipeBlock = regexp.MustCompile("(?s)```js\ndb\\.runCommand\\(([^`]*)\\)\n```\n<!-- recipe: ([^\n]*) -->")
@@ -293,6 +293,63 @@ func TestALockFreedByHandIsFreeAtOnceAndItsHolderLearns(t *testing.T) {
 	}
 	if err := next.Renew(soon(t, 5*time.Second)); err != nil {
 		t.Errorf("the next holder: %v", err)
+	}
+}
+
+func TestOneOfThoseWhoShareIsFreedByHandAndNobodyElse(t *testing.T) {
+	client, coll := newLocks(t)
+	k := kitchen{t, coll}
+	one, two := take(t, client, "k", mongolock.Shared()), take(t, client, "k", mongolock.Shared())
+	if image := k.run("free a lock", "<KEY>", "k", "<ID>", one.ID()).Lookup("value"); image.Type != bson.TypeNull {
+		t.Errorf("a shared key was removed: %v", image)
+	}
+	for _, l := range []*mongolock.Lease{one, one} { // said twice it finds nothing
+		k.run("free one of those who share", "<KEY>", "k", "<ID>", l.ID())
+	}
+	if err := one.Renew(soon(t, 5*time.Second)); !errors.Is(err, mongolock.ErrLost) {
+		t.Errorf("who was freed is told %v", err)
+	}
+	if err := two.Renew(soon(t, 5*time.Second)); err != nil {
+		t.Errorf("who shared with it: %v", err)
+	}
+	k.run("free one of those who share", "<KEY>", "k", "<ID>", two.ID())
+	alone := take(t, locksIn(t, coll), "k")
+	if image := k.run("free one of those who share", "<KEY>", "k", "<ID>", alone.ID()).Lookup("value"); image.Type != bson.TypeNull {
+		t.Errorf("who has the key alone was hit: %v", image)
+	}
+	if err := alone.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadersAreLetInAgainByHand(t *testing.T) {
+	mongolock.MongoNeeds(t, "atomic")
+	client, coll := newLocks(t)
+	k := kitchen{t, coll}
+	reader := take(t, client, "k", mongolock.Shared())
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	waiter := locksIn(t, coll)
+	go func() {
+		defer close(gone)
+		_, _ = waiter.Acquire(ctx, "k")
+	}()
+	for reserved := false; !reserved; time.Sleep(5 * time.Millisecond) {
+		status, err := client.Inspect(soon(t, 5*time.Second), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reserved = status.Reserved()
+	}
+	if _, err := client.TryAcquire(soon(t, 5*time.Second), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
+		t.Errorf("the test shows nothing: %v", err)
+	}
+	k.run("let readers in again", "<KEY>", "k")
+	late := take(t, client, "k", mongolock.Shared())
+	cancel()
+	<-gone
+	if err := errors.Join(late.Release(), reader.Release()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@
 //	engine.go    the engine on a store in memory
 //	mongo.go     a free pair, a round of renewals, a hand-over inside a process
 //	handover.go  hand-overs between two processes
+//	modes.go     readers of one key, and looking at many keys
 //	crowd.go     what many waiters cost while nothing happens
 //	byhand.go    what they are compared with: the driver alone
 //	child.go     the other processes are this program again
@@ -39,11 +40,13 @@ func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/performance.md")
 	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that can be had")
 	long := flag.Duration("long", 66*time.Second, "how long the waiters are counted; 0 leaves them out")
+	only := flag.String("only", "", "take the figures of this part alone, as it is named while it runs; it is not written")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	all, machine, err := measure(ctx, devmongo.Kind(*kind), *long)
+	*write = *write && *only == ""
+	all, machine, err := measure(ctx, devmongo.Kind(*kind), *long, *only)
 	if err := errors.Join(show(os.Stdout, all), err); err != nil {
 		return err
 	}
@@ -56,15 +59,17 @@ func runAll() error {
 
 // measure takes every figure. The engine's come first, while nothing else runs in
 // this process.
-func measure(ctx context.Context, kind devmongo.Kind, long time.Duration) (all []figure, machine string, err error) {
+func measure(ctx context.Context, kind devmongo.Kind, long time.Duration, only string) (all []figure, machine string, err error) {
 	took := func(what string, start time.Time) {
 		fmt.Fprintf(os.Stderr, "bench: %s: %.0f s\n", what, time.Since(start).Seconds())
 	}
 	start := time.Now()
-	if all, err = engine(ctx); err != nil {
-		return all, "", err
+	if only == "" {
+		if all, err = engine(ctx); err != nil {
+			return all, "", err
+		}
+		took("the engine", start)
 	}
-	took("the engine", start)
 
 	l, err := openLab(ctx, kind)
 	if err != nil {
@@ -81,8 +86,12 @@ func measure(ctx context.Context, kind devmongo.Kind, long time.Duration) (all [
 		{"renewals", renewals},
 		{"hand-overs in a process", localHandOver},
 		{"hand-overs between processes", handOver},
+		{"shared keys", modes},
 		{"many waiters", func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
 	} {
+		if only != "" && only != part.name {
+			continue
+		}
 		start := time.Now()
 		figures, err := part.take(ctx, l)
 		if err != nil {
