@@ -16,7 +16,7 @@ const (
 	renewedLeases = 1000
 	renewalRounds = 6
 	renewedTTL    = 17200 * time.Millisecond // just over 2^34 ns: a round then takes all that is due within half a period
-	localRounds   = 1000
+	localRounds   = 600
 	localWarm     = 20
 )
 
