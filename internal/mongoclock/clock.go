@@ -115,6 +115,13 @@ type Reading struct {
 	Latest   time.Time // the server's clock shows no more than this
 	Fresh    bool      // Earliest moves with the local clock
 
+	// For what waits long and asks seldom (package schedule): the likeliest time, on
+	// which nothing may rest but a timer, and the lower end however old the sample is,
+	// its drift taken off. Lowest is zero where nobody may be judged.
+	Likely time.Time
+	Lowest time.Time
+	Age    time.Duration // of the sample
+
 	drift time.Duration // how much of Latest is drift
 }
 
@@ -130,7 +137,10 @@ func (c *Clock) Read() (Reading, bool) {
 	age := t.Sub(s.sent)
 	r := Reading{At: t, Fresh: age <= Fresh, drift: grown(age)}
 	r.Latest = s.server.Add(Tick + age + r.drift)
+	r.Age = age
+	r.Likely = s.server.Add(t.Sub(s.sent) - s.got.Sub(s.sent)/2)
 	if s.judges {
+		r.Lowest = Floor(s.server.Add(max(0, t.Sub(s.got)-grown(t.Sub(s.got)))))
 		r.Earliest = s.server
 		if since := t.Sub(s.got); r.Fresh && since > 0 {
 			r.Earliest = s.server.Add(since - grown(since))

@@ -1,0 +1,170 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// Cron is a plan in cron's language, as robfig/cron reads it: five fields (minute,
+// hour, day of month, month, day of week), or six with seconds first; @hourly,
+// @daily, @weekly, @monthly, @yearly; @every 90s, which is Every.
+//
+// Times are UTC, not the host's zone, which may differ from host to host. Another
+// zone stands in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the
+// same time zone database.
+//
+// A wrong expression is a *CronError of Add.
+func Cron(expression string) Plan { return parseCron(expression) }
+
+// A CronError is a cron expression that makes no sense.
+type CronError struct {
+	Expression string
+	Offset     int    // where, in bytes; len(Expression) if something is missing
+	Field      string // what stands there
+	Err        error
+}
+
+func (e *CronError) Error() string {
+	at := fmt.Sprintf("at position %d", e.Offset+1)
+	if e.Field != "" {
+		at += fmt.Sprintf(" (%q)", e.Field)
+	}
+	return fmt.Sprintf("schedule: Cron(%q): %s: %v", e.Expression, at, e.Err)
+}
+
+func (e *CronError) Unwrap() error { return e.Err }
+
+type cronPlan struct {
+	text string
+	next cron.Schedule
+	err  error
+}
+
+func (c *cronPlan) String() string { return "cron " + c.text }
+func (c *cronPlan) check() error   { return c.err }
+
+func (c *cronPlan) Next(t time.Time) time.Time {
+	if c.err != nil {
+		return time.Time{}
+	}
+	n := c.next.Next(t.UTC())
+	if n.IsZero() {
+		return n
+	}
+	return n.UTC()
+}
+
+const standard = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+
+// The places of a line, in order, and how each can be tried by itself.
+var places = []struct {
+	name   string
+	option cron.ParseOption
+}{
+	{"second", cron.Second},
+	{"minute", cron.Minute},
+	{"hour", cron.Hour},
+	{"day of month", cron.Dom},
+	{"month", cron.Month},
+	{"day of week", cron.Dow},
+}
+
+func parseCron(text string) Plan {
+	c := &cronPlan{text: text}
+	wrong := func(offset int, field string, format string, args ...any) Plan {
+		c.err = &CronError{Expression: text, Offset: offset, Field: field, Err: fmt.Errorf(format, args...)}
+		return c
+	}
+	fields := fieldsOf(text)
+	zone := "UTC"
+	if len(fields) > 0 {
+		if _, name, is := strings.Cut(fields[0].text, "TZ="); is && (fields[0].text == "TZ="+name || fields[0].text == "CRON_TZ="+name) {
+			if _, err := time.LoadLocation(name); err != nil || name == "" || name == "Local" { // Local is another one on each host
+				return wrong(fields[0].at, fields[0].text, "no such time zone: %q", name)
+			}
+			zone, fields = name, fields[1:]
+		}
+	}
+	if len(fields) == 0 {
+		// robfig/cron panics on a time zone with nothing after it.
+		return wrong(len(text), "", "there is no expression")
+	}
+	if strings.HasPrefix(fields[0].text, "@") {
+		return c.describe(zone, fields, wrong)
+	}
+	options, at := standard, places[1:]
+	switch len(fields) {
+	case 5:
+	case 6:
+		options, at = standard|cron.Second, places
+	default:
+		return wrong(fields[len(fields)-1].at, fields[len(fields)-1].text, "%d fields: there are to be 5, or 6 with seconds", len(fields))
+	}
+	for i, f := range fields {
+		if strings.Contains(f.text, "=") { // robfig/cron panics on TZ=Foo at the end
+			return wrong(f.at, f.text, "%s: not a value of this field", at[i].name)
+		}
+		if _, err := cron.NewParser(at[i].option).Parse(f.text); err != nil {
+			return wrong(f.at, f.text, "%s: %w", at[i].name, err)
+		}
+	}
+	return c.parse(options, zone, fields, wrong)
+}
+
+// describe reads "@daily" and its like.
+func (c *cronPlan) describe(zone string, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
+	if fields[0].text == "@every" && len(fields) == 2 {
+		d, err := time.ParseDuration(fields[1].text)
+		if err == nil {
+			err = every(d).check()
+		}
+		if err != nil {
+			return wrong(fields[1].at, fields[1].text, "%w", err)
+		}
+		return every(d) // robfig/cron counts from when it is asked: other fires in each process
+	}
+	if len(fields) > 1 {
+		return wrong(fields[1].at, fields[1].text, "nothing may follow %s", fields[0].text)
+	}
+	return c.parse(standard, zone, fields, wrong)
+}
+
+func (c *cronPlan) parse(options cron.ParseOption, zone string, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
+	words := make([]string, len(fields))
+	for i, f := range fields {
+		words[i] = f.text
+	}
+	next, err := cron.NewParser(options).Parse("CRON_TZ=" + zone + " " + strings.Join(words, " "))
+	if err != nil {
+		return wrong(fields[0].at, fields[0].text, "%w", err)
+	}
+	if c.next = next; next.Next(time.Unix(0, 0).UTC()).IsZero() {
+		return wrong(fields[0].at, "", "it is never due")
+	}
+	return c
+}
+
+type field struct {
+	text string
+	at   int
+}
+
+// fieldsOf is strings.Fields, with where each begins.
+func fieldsOf(text string) []field {
+	var all []field
+	for rest := text; ; {
+		begin := len(rest) - len(strings.TrimLeft(rest, " \t\r\n"))
+		if rest = rest[begin:]; rest == "" {
+			return all
+		}
+		end := strings.IndexAny(rest, " \t\r\n")
+		if end < 0 {
+			end = len(rest)
+		}
+		all = append(all, field{rest[:end], len(text) - len(rest)})
+		rest = rest[end:]
+	}
+}

@@ -1,0 +1,216 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// In every process the same; on MongoDB it is schedule.New(db.Collection("jobs")).
+func Example() {
+	database := schedule.NewMemory()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var processes []*schedule.Scheduler
+	for range 3 {
+		jobs, err := schedule.NewWithStore(database)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
+			fmt.Println("once for all three of them")
+			cancel()
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		processes = append(processes, jobs)
+	}
+	over := make(chan error)
+	for _, jobs := range processes {
+		go func() { over <- jobs.Run(ctx) }()
+	}
+	for range processes {
+		if err := <-over; err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output: once for all three of them
+}
+
+func ExampleNew() { //nolint:testableexamples // needs a server; the tests on one do it
+	var db *mongo.Database
+	jobs, err := schedule.New(db.Collection("jobs"), schedule.WithOwner("billing on host-a"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := jobs.Add("nightly-report", schedule.Cron("0 3 * * *"), func(ctx context.Context, run schedule.Run) error {
+		return report(ctx, run.Fire) // ctx ends with the run's lease
+	}); err != nil {
+		log.Fatal(err)
+	}
+	if err := jobs.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func report(context.Context, time.Time) error { return nil }
+
+func ExampleNewWithStore() {
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithWorkers(8), schedule.WithJitter(time.Second))
+	fmt.Println(jobs != nil, err)
+	// Output: true <nil>
+}
+
+func ExampleEvery() {
+	plan := schedule.Every(15 * time.Minute)
+	fmt.Println(plan, "-", plan.Next(time.Date(2026, 5, 1, 9, 50, 0, 0, time.UTC)).Format(time.TimeOnly))
+	// Output: every 15m0s - 10:00:00
+}
+
+func ExampleCron() {
+	at := time.Date(2026, 5, 1, 9, 50, 0, 0, time.UTC)
+	for _, plan := range []schedule.Plan{
+		schedule.Cron("0 3 * * *"),
+		schedule.Cron("CRON_TZ=Europe/Berlin 0 3 * * *"),
+		schedule.Cron("@hourly"),
+	} {
+		fmt.Println(plan, "-", plan.Next(at).Format(time.RFC3339))
+	}
+	// Output:
+	// cron 0 3 * * * - 2026-05-02T03:00:00Z
+	// cron CRON_TZ=Europe/Berlin 0 3 * * * - 2026-05-02T01:00:00Z
+	// cron @hourly - 2026-05-01T10:00:00Z
+}
+
+func ExampleCronError() {
+	jobs, _ := schedule.NewWithStore(schedule.NewMemory())
+	err := jobs.Add("report", schedule.Cron("0 25 * * *"), func(context.Context, schedule.Run) error { return nil })
+	fmt.Println(err)
+	if wrong, ok := errors.AsType[*schedule.CronError](err); ok {
+		fmt.Printf("%s\n%*s\n", wrong.Expression, wrong.Offset+1, "^")
+	}
+	// Output:
+	// schedule: Cron("0 25 * * *"): at position 3 ("25"): hour: end of range (25) above maximum (23): 25
+	// 0 25 * * *
+	//   ^
+}
+
+// runOnce runs a job once and stops.
+func runOnce(fn schedule.Func, opts ...schedule.JobOption) *schedule.Scheduler {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
+		defer cancel()
+		return fn(ctx, run)
+	}, opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := jobs.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	return jobs
+}
+
+func ExampleScheduler_Add() {
+	runOnce(func(ctx context.Context, run schedule.Run) error {
+		fmt.Println(run.Job, "attempt", run.Attempt, "lease alive:", run.Lease.Err() == nil)
+		return nil
+	},
+		schedule.OnOverlap(schedule.QueueOne),
+		schedule.OnMissed(schedule.One),
+		schedule.OnDeath(schedule.AtOnce),
+		schedule.Lease(mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour)),
+		schedule.Keep(100))
+	// Output: report attempt 1 lease alive: true
+}
+
+func ExampleScheduler_Run() {
+	runOnce(func(context.Context, schedule.Run) error {
+		fmt.Println("due")
+		return nil
+	})
+	// Output: due
+}
+
+func ExampleScheduler_Job() {
+	jobs := runOnce(func(context.Context, schedule.Run) error { return errors.New("no paper") })
+	report, err := jobs.Job(context.Background(), "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	last := report.Past[0]
+	fmt.Println(report.Plan, "- last run by", last.Owner, "-", last.Outcome, "-", last.Error)
+	// Output: every 50ms - last run by host-a - failed - no paper
+}
+
+func ExampleScheduler_Jobs() {
+	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
+	for job, err := range jobs.Jobs(context.Background()) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(job.Job, job.Past[0].Outcome)
+	}
+	// Output: report done
+}
+
+func ExampleScheduler_Remove() {
+	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
+	fmt.Println(jobs.Remove("report"), jobs.Remove("report"))
+	// Output: true false
+}
+
+func ExampleScheduler_Forget() {
+	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
+	err := jobs.Forget(context.Background(), "report")
+	job, _ := jobs.Job(context.Background(), "report")
+	fmt.Println(err, job.Known)
+	// Output: <nil> false
+}
+
+func ExampleWithObserver() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(func(e schedule.Event) {
+		fmt.Println(e.Kind, e.Job)
+		if e.Kind == schedule.Ended {
+			cancel()
+		}
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := jobs.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// began report
+	// ended report
+}
+
+// A resource that checks the token refuses a run that was paused past its lease:
+// fence.UpdateOne(ctx, coll, run.Token(), …).
+func ExampleRun_Token() {
+	fire := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
+	first, repeated := schedule.Run{Fire: fire, Attempt: 1}, schedule.Run{Fire: fire, Attempt: 2}
+	fmt.Println(first.Token() < repeated.Token())
+	// Output: true
+}

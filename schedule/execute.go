@@ -1,0 +1,112 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock"
+)
+
+// An Event is what became of a fire in this process.
+type Event struct {
+	Kind Kind
+	Job  string
+	Fire time.Time
+	Run  *Run  // Began and Ended: the run
+	Err  error // Faulted: of the claim; Ended: of the function
+}
+
+// Kind is what happened.
+type Kind string
+
+// The kinds.
+const (
+	Began   Kind = "began"   // this process got the fire
+	Passed  Kind = "passed"  // another process has it, or the job is at work
+	Ended   Kind = "ended"   // the run is over
+	Faulted Kind = "faulted" // the claim failed, and is tried again
+)
+
+func (s *Scheduler) event(e Event) {
+	if s.observer != nil {
+		s.observer(e)
+	}
+}
+
+// execute calls the function under its lease, and writes down how it went: also if
+// it panics, and then it goes on panicking. It tells up to when fires were skipped.
+func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
+	if early := r.Fire.Sub(r.Began); early > 0 { // by an old sample of the server's clock
+		sleep(ctx, early)
+	}
+	s.engine.begin(r.ID)
+	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
+	var err error
+	returned := false
+	defer func() {
+		if returned {
+			skipped = s.finish(j, t, r, Failed, err)
+			return
+		}
+		panicked := recover()
+		if panicked == nil {
+			s.finish(j, t, r, Failed, errGoexit)
+			return
+		}
+		s.finish(j, t, r, Panicked, panicError(panicked))
+		panic(panicked) // with the frames of the first one below it
+	}()
+	err = j.fn(r.Lease.Context(ctx), r)
+	returned = true
+	return skipped
+}
+
+// finish ends the run, its lease and its record in one command. A failed release
+// goes on in the background.
+func (s *Scheduler) finish(j *job, t *tracked, r Run, outcome Outcome, err error) (skipped time.Time) {
+	switch lost := r.Lease.Err(); {
+	case outcome == Failed && err == nil && lost == nil:
+		outcome = Done
+	case outcome != Panicked && errors.Is(lost, mongolock.ErrLost):
+		outcome, err = Lost, errors.Join(err, lost)
+	}
+	end := t.endAs(outcome, err)
+	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Lost {
+		end.Decided, _ = latest(j.plan, r.Fire, s.store.Now()) // what came due meanwhile is skipped for good
+	}
+	s.engine.ended(r.ID, end)
+	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
+		s.logger.Warn("schedule: the end of a run could not be written, going on in the background", "run", r, "error", failed)
+	} else if failed != nil && outcome != Lost {
+		outcome, err = Lost, errors.Join(err, failed) // and only now comes to light
+	}
+	if err != nil {
+		s.logger.Warn("schedule: a run failed", "run", r, "outcome", string(outcome), "error", err)
+	}
+	r.Outcome = outcome
+	if err != nil {
+		r.Error = clip(err.Error())
+	}
+	if outcome == Lost {
+		s.setStale(j)
+	}
+	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
+	return end.Decided
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func panicError(v any) error {
+	if err, ok := v.(error); ok {
+		return err
+	}
+	return &panicValue{v}
+}

@@ -1,0 +1,17 @@
+package schedule
+
+import (
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// NewMongo is the store that New uses.
+func NewMongo(coll *mongo.Collection) Store { return newMongo(coll, mongoclock.Monotonic()) }
+
+// Unsettled tells how many claims a Scheduler keeps track of.
+func (s *Scheduler) Unsettled() int {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	return len(s.engine.claims)
+}

@@ -1,0 +1,127 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// shape is the version of the document, and the mark that it is ours: every filter
+// asks for it, and an upsert writes it.
+const shape = 1
+
+var (
+	ours  = bson.E{Key: "schedule", Value: shape}
+	stamp = bson.E{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}
+)
+
+type document struct {
+	ID      string               `bson:"_id"`
+	Mark    any                  `bson:"schedule"`
+	Decided time.Time            `bson:"decided"`
+	Next    time.Time            `bson:"next"`
+	Plan    string               `bson:"plan"`
+	Busy    busyRun              `bson:"busy"`
+	Runs    map[string]runRecord `bson:"runs"`
+	Past    map[string]runRecord `bson:"past"`
+	Keep    int                  `bson:"keep"`
+	Seq     int                  `bson:"seq"`
+	At      time.Time            `bson:"at"`
+}
+
+type busyRun struct {
+	ID    string    `bson:"id"`
+	Until time.Time `bson:"until"`
+}
+
+type runRecord struct {
+	ID       string    `bson:"id"`
+	Fire     time.Time `bson:"fire"`
+	Attempt  int       `bson:"attempt"`
+	Owner    string    `bson:"owner"`
+	Began    time.Time `bson:"began"`
+	ExpireAt time.Time `bson:"expireAt"`
+	Ended    time.Time `bson:"ended"`
+	Outcome  Outcome   `bson:"outcome"`
+	Error    string    `bson:"error"`
+}
+
+// readDocument reads a document of any shape; one that is not ours is ErrForeign.
+func readDocument(raw bson.Raw) (document, error) {
+	var d document
+	mark, ok := raw.Lookup("schedule").AsInt64OK()
+	if !ok || mark != shape {
+		return d, fmt.Errorf("the document %v is not a job of this library, or of a newer version: %w", raw.Lookup("_id"), store.ErrForeign)
+	}
+	if err := bson.Unmarshal(raw, &d); err != nil {
+		return d, fmt.Errorf("the document %v is marked as a job and is none (%w): %w", raw.Lookup("_id"), err, store.ErrForeign)
+	}
+	return d, nil
+}
+
+// run is a record as others see it.
+func (r runRecord) run(job, id string) Run {
+	run := Run{Job: job, ID: id, Fire: r.Fire.UTC(), Attempt: r.Attempt, Owner: r.Owner, Began: r.Began.UTC(),
+		Outcome: r.Outcome, Error: r.Error}
+	if r.Outcome == "" {
+		run.ExpireAt = r.ExpireAt.UTC()
+	} else {
+		run.Ended = r.Ended.UTC()
+	}
+	return run
+}
+
+// slot is where in the ring the n-th claim of a job is entered.
+func slot(seq, keep int) int { return seq % max(1, keep) }
+
+// runs lists those under way, by fire. A run's slot is its claim's place in the
+// count of claims, which it cannot write itself; but those under way are the
+// latest claimed. (Where runs may overlap a shorter one can have ended in between;
+// should one die then, the past loses an older record than it had to.)
+func (d document) runs() []Run {
+	all := make([]Run, 0, len(d.Runs))
+	for id, r := range d.Runs {
+		all = append(all, r.run(d.ID, id))
+	}
+	slices.SortFunc(all, byFire)
+	for i := range all {
+		all[i].Slot = slot(max(0, d.Seq-(len(all)-1-i)), d.Keep)
+	}
+	return all
+}
+
+func (d document) state() State {
+	ended := slices.SortedFunc(maps.Values(d.Past), func(a, b runRecord) int {
+		return cmp.Or(b.Ended.Compare(a.Ended), byFire(b.run("", b.ID), a.run("", a.ID)))
+	})
+	s := State{Job: d.ID, Known: true, Plan: d.Plan, Decided: d.Decided.UTC(), Next: d.Next.UTC(), Busy: d.Busy.ID, Runs: d.runs()}
+	for _, r := range ended[:min(len(ended), max(1, d.Keep))] {
+		s.Past = append(s.Past, r.run(d.ID, r.ID))
+	}
+	return s
+}
+
+// enter is the fields of the ring that a run's end sets, but for when it ended.
+func enter(r Run, outcome Outcome, text string) bson.D {
+	at := at(r.Slot)
+	return bson.D{
+		{Key: at + "id", Value: r.ID},
+		{Key: at + "fire", Value: date(r.Fire)},
+		{Key: at + "attempt", Value: r.Attempt},
+		{Key: at + "owner", Value: r.Owner},
+		{Key: at + "began", Value: date(r.Began)},
+		{Key: at + "outcome", Value: string(outcome)},
+		{Key: at + "error", Value: text},
+	}
+}
+
+// at is the path of a slot of the ring.
+func at(slot int) string { return fmt.Sprintf("past.%d.", slot) }
+
+func date(t time.Time) bson.DateTime { return bson.NewDateTimeFromTime(t) }

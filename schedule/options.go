@@ -1,0 +1,262 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mongolock/mongolock"
+)
+
+// What happens to a fire that comes due while a run of its job is under way.
+type Overlap string
+
+// The answers to it.
+const (
+	Skip     Overlap = "skip"      // it is not run; the default
+	QueueOne Overlap = "queue one" // of those that came the last one is run afterwards
+	Allow    Overlap = "allow"     // it is run beside the other
+)
+
+// What happens to fires that no process was there for.
+type Missed string
+
+// The answers to it.
+const (
+	None Missed = "none" // they are forgotten; the default
+	One  Missed = "one"  // the last of them is run
+	All  Missed = "all"  // each is run, one after the other
+)
+
+// What happens to a fire whose run died with its process, or lost its lease.
+type Death string
+
+// The answers to it.
+const (
+	NextFire Death = "next fire" // it is not repeated, the job goes on with a later one; the default
+	AtOnce   Death = "at once"   // it is repeated as soon as the lease has run out, three attempts in all
+)
+
+// most attempts at one fire: what kills its process must not kill all of them.
+const mostAttempts = 3
+
+// A JobOption changes one job. The processes that have the job give it the same ones.
+type JobOption interface{ applyJob(*jobConfig) error }
+
+// An Option changes a Scheduler.
+type Option interface{ apply(*config) error }
+
+type jobConfig struct {
+	overlap Overlap
+	missed  Missed
+	death   Death
+	keep    int
+	lease   []mongolock.Option
+}
+
+type config struct {
+	owner    string
+	logger   *slog.Logger
+	observer func(Event)
+	workers  int
+	jitter   time.Duration
+	grace    time.Duration
+}
+
+type (
+	jobOption func(*jobConfig) error
+	option    func(*config) error
+)
+
+func (o jobOption) applyJob(c *jobConfig) error { return o(c) }
+func (o option) apply(c *config) error          { return o(c) }
+
+// OnOverlap says what becomes of a fire that comes while the job is at work: Skip
+// by default.
+func OnOverlap(o Overlap) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		c.overlap = o
+		return oneOf("OnOverlap", o, Skip, QueueOne, Allow)
+	})
+}
+
+// OnMissed says what becomes of fires while no process was up, or none reached the
+// database: None by default. A fire is missed if it is not claimed before the next
+// one, or within a minute.
+func OnMissed(m Missed) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		c.missed = m
+		return oneOf("OnMissed", m, None, One, All)
+	})
+}
+
+// OnDeath says what becomes of a fire whose run died: NextFire by default. AtOnce
+// costs each process a look at the job after a fire that it did not get; and it
+// is for jobs that may be done twice, as nobody knows how far the dead one came.
+func OnDeath(d Death) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		c.death = d
+		return oneOf("OnDeath", d, NextFire, AtOnce)
+	})
+}
+
+// Keep is how many ended runs the job remembers: 1 to 1,000, 10 by default.
+func Keep(n int) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		c.keep = n
+		if n < 1 || n > 1000 {
+			return fmt.Errorf("schedule: Keep(%d): must be between 1 and 1,000", n)
+		}
+		return nil
+	})
+}
+
+// Lease sets how the runs hold their leases: mongolock.TTL (30 s by default: so long
+// after the death of its process a run is believed to live), mongolock.MaxHold
+// (which ends the context of a run that takes too long), mongolock.NoRenewal.
+func Lease(opts ...mongolock.Option) JobOption {
+	return jobOption(func(c *jobConfig) error {
+		c.lease = opts
+		as := make([]mongolock.ClientOption, len(opts))
+		for i, o := range opts {
+			if o == nil {
+				return errors.New("schedule: Lease: a nil option")
+			}
+			as[i] = o
+		}
+		_, err := mongolock.NewWithStore(newEngine(nil), as...) // which checks them, and sends nothing
+		return err
+	})
+}
+
+// WithOwner names this process to people: 1 to 256 bytes of UTF-8, by default
+// host/pid.
+func WithOwner(name string) Option {
+	return option(func(c *config) error {
+		if name == "" || len(name) > 256 || !utf8.ValidString(name) {
+			return fmt.Errorf("schedule: WithOwner(%q): must be 1 to 256 bytes of UTF-8", name)
+		}
+		c.owner = name
+		return nil
+	})
+}
+
+// WithLogger takes the log lines; slog.Default() by default. A job that failed is
+// a warning, as is a claim that the database did not answer.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error {
+		if c.logger = l; l == nil {
+			return errors.New("schedule: WithLogger(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// WithObserver is told what becomes of each fire in this process. It is called from
+// several goroutines, and holds up the one that calls.
+func WithObserver(f func(Event)) Option {
+	return option(func(c *config) error {
+		if c.observer = f; f == nil {
+			return errors.New("schedule: WithObserver(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// WithWorkers bounds how many runs and claims this process has under way: 64 by
+// default. What is due beyond that waits, and other processes may take it.
+func WithWorkers(n int) Option {
+	return option(func(c *config) error {
+		if c.workers = n; n < 1 {
+			return fmt.Errorf("schedule: WithWorkers(%d): must be at least 1", n)
+		}
+		return nil
+	})
+}
+
+// WithJitter lets this process wait for a random time of up to d before it claims a
+// fire: many processes then do not all ask in the same millisecond, and take
+// turns. None by default. Keep it well below the period.
+func WithJitter(d time.Duration) Option {
+	return option(func(c *config) error {
+		if c.jitter = d; d < 0 {
+			return fmt.Errorf("schedule: WithJitter(%v): must not be negative", d)
+		}
+		return nil
+	})
+}
+
+// WithGrace lets runs go on for so long after Run's context has ended, before
+// theirs end too. None by default.
+func WithGrace(d time.Duration) Option {
+	return option(func(c *config) error {
+		if c.grace = d; d < 0 {
+			return fmt.Errorf("schedule: WithGrace(%v): must not be negative", d)
+		}
+		return nil
+	})
+}
+
+func oneOf[T ~string](name string, is T, known ...T) error {
+	for _, k := range known {
+		if is == k {
+			return nil
+		}
+	}
+	return fmt.Errorf("schedule: %s(%q): must be one of %q", name, is, known)
+}
+
+func newConfig(opts []Option) (config, error) {
+	c := config{logger: slog.Default(), workers: 64, owner: defaultOwner()}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("schedule: New: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(&c))
+	}
+	return c, errors.Join(errs...)
+}
+
+func newJobConfig(opts []JobOption) (jobConfig, error) {
+	c := jobConfig{overlap: Skip, missed: None, death: NextFire, keep: 10}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("schedule: Add: a nil JobOption"))
+			continue
+		}
+		errs = append(errs, o.applyJob(&c))
+	}
+	return c, errors.Join(errs...)
+}
+
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil || !utf8.ValidString(host) {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
+}
+
+// clip bounds what a job's document has to carry of an error, at a character's end.
+func clip(s string) string {
+	const most = 1024
+	s = cleaned(s)
+	for len(s) > most {
+		_, last := utf8.DecodeLastRuneInString(s[:most+1])
+		s = s[:most+1-last]
+	}
+	return s
+}
+
+func cleaned(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,86 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Plan says when a job is due. It has to be the same function in every process
+// that has the job: fires are known by their times. Times are in UTC and whole
+// milliseconds. Every and Cron make plans.
+type Plan interface {
+	// Next is the first fire after t; zero if there is none.
+	Next(t time.Time) time.Time
+	// String is shown with the job.
+	String() string
+}
+
+// checker is a plan that may have been asked for wrongly. Add asks it.
+type checker interface{ check() error }
+
+// Every is due at all multiples of period since 1970 in UTC: every hour on the
+// hour, every 10 s at :00, :10, :20. The period is a whole number of milliseconds,
+// at least 10.
+func Every(period time.Duration) Plan { return every(period) }
+
+const leastPeriod = 10 * time.Millisecond
+
+type every time.Duration
+
+func (e every) Next(t time.Time) time.Time {
+	p := int64(time.Duration(e) / time.Millisecond)
+	if p <= 0 {
+		return time.Time{}
+	}
+	ms := t.UnixMilli()
+	n := ms / p
+	if ms < 0 && ms%p != 0 {
+		n--
+	}
+	return time.UnixMilli((n + 1) * p).UTC()
+}
+
+func (e every) String() string { return "every " + time.Duration(e).String() }
+
+func (e every) check() error {
+	switch d := time.Duration(e); {
+	case d <= 0:
+		return fmt.Errorf("schedule: Every(%v): the period must be positive", d)
+	case d < leastPeriod:
+		return fmt.Errorf("schedule: Every(%v): the period must be at least %v", d, leastPeriod)
+	case d%time.Millisecond != 0:
+		return fmt.Errorf("schedule: Every(%v): the period must be a whole number of milliseconds", d)
+	}
+	return nil
+}
+
+var errNoPlan = errors.New("schedule: Add: the plan is nil")
+
+func checkPlan(p Plan) error {
+	if p == nil {
+		return errNoPlan
+	}
+	if c, ok := p.(checker); ok {
+		return c.check()
+	}
+	return nil
+}
+
+// latest is the last fire after t and not after now.
+func latest(p Plan, t, now time.Time) (time.Time, bool) {
+	if !due(p.Next(t), now) {
+		return time.Time{}, false
+	}
+	for before := now; before.Sub(t) > time.Millisecond; { // due(Next(t)), and not due(Next(before))
+		if half := t.Add(before.Sub(t) / 2); due(p.Next(half), now) {
+			t = half
+		} else {
+			before = half
+		}
+	}
+	return p.Next(t), true
+}
+
+// due reports whether there is such a fire, and it is not in the future.
+func due(fire, now time.Time) bool { return !fire.IsZero() && !fire.After(now) }

@@ -1,0 +1,327 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+func TestFiveProcessesWhoseTimersAreApartRunEachTickOnce(t *testing.T) {
+	inRoom(t, func(r *room) {
+		var all []*process
+		for i := range 5 {
+			p := r.process(i, schedule.WithJitter(900*time.Millisecond))
+			all = append(all, p.add("tick", schedule.Every(time.Second), time.Millisecond, schedule.OnMissed(schedule.All)).start())
+		}
+		r.sleep(60*time.Second + 950*time.Millisecond)
+		for _, p := range all {
+			p.end()
+		}
+		var want []time.Duration
+		for i := range 60 {
+			want = append(want, time.Duration(i+1)*time.Second)
+		}
+		r.expect("the fires", r.fires(), want)
+		by := map[int]int{}
+		for _, run := range r.take() {
+			by[run.by]++
+		}
+		if len(by) < 5 {
+			r.Errorf("jitter should let all of them have some: %v", by)
+		}
+	})
+}
+
+func TestARunNeverBeginsBeforeItsFire(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("tick", schedule.Every(time.Second), 0).start()
+		r.sleep(10 * time.Second)
+		p.end()
+		for _, run := range r.take() {
+			if run.at < run.Fire.Sub(r.begin) {
+				r.Errorf("fire %v began at %v", run.Fire.Sub(r.begin), run.at)
+			}
+		}
+	})
+}
+
+func TestAFireThatComesDuringARunIsSkipped(t *testing.T) {
+	inRoom(t, func(r *room) {
+		one := r.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond).start()
+		late := r.process(2, schedule.WithJitter(900*time.Millisecond)).add("long", schedule.Every(time.Second), 2500*time.Millisecond).start()
+		r.sleep(9900 * time.Millisecond)
+		one.end()
+		late.end()
+		r.expect("the fires", r.fires(), seconds(1, 4, 7))
+	})
+}
+
+func TestOfTheFiresThatComeDuringARunTheLastIsQueued(t *testing.T) {
+	inRoom(t, func(r *room) {
+		opt := schedule.OnOverlap(schedule.QueueOne)
+		one := r.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		two := r.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		r.sleep(8900 * time.Millisecond)
+		one.end()
+		two.end()
+		r.expect("the fires", r.fires(), seconds(1, 3, 6, 8))
+		for i, run := range r.take() {
+			r.expect(fmt.Sprint("run ", i, " begins"), run.at, time.Second+time.Duration(i)*2500*time.Millisecond)
+		}
+	})
+}
+
+func TestAQueuedFireRunsThoughItIsOld(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("long", schedule.Every(time.Hour), 90*time.Minute, schedule.OnOverlap(schedule.QueueOne)).start()
+		r.sleep(4*time.Hour + 20*time.Minute)
+		p.end()
+		var at []time.Duration
+		for _, run := range r.take() {
+			at = append(at, run.at)
+		}
+		r.expect("begun", at, []time.Duration{time.Hour, 150 * time.Minute, 4 * time.Hour})
+	})
+}
+
+func TestRunsMayOverlapWhereThatIsAllowed(t *testing.T) {
+	inRoom(t, func(r *room) {
+		opt := schedule.OnOverlap(schedule.Allow)
+		one := r.process(1).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		two := r.process(2).add("long", schedule.Every(time.Second), 2500*time.Millisecond, opt).start()
+		r.sleep(5400 * time.Millisecond)
+		r.expect("under way", len(r.state("long").Runs), 3)
+		one.end()
+		two.end()
+		r.expect("the fires", r.fires(), seconds(1, 2, 3, 4, 5))
+	})
+}
+
+func TestMissedFires(t *testing.T) {
+	for missed, want := range map[schedule.Missed][]time.Duration{
+		schedule.None: {1 * time.Hour, 2 * time.Hour, 6 * time.Hour},
+		schedule.One:  {1 * time.Hour, 2 * time.Hour, 5 * time.Hour, 6 * time.Hour},
+		schedule.All:  {1 * time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 6 * time.Hour},
+	} {
+		t.Run(string(missed), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				opt := schedule.OnMissed(missed)
+				p := r.process(1).add("hourly", schedule.Every(time.Hour), time.Minute, opt).start()
+				r.sleep(150 * time.Minute)
+				p.end() // nobody is there at three, four and five
+				r.sleep(165 * time.Minute)
+				one := r.process(2).add("hourly", schedule.Every(time.Hour), time.Minute, opt).start()
+				two := r.process(3).add("hourly", schedule.Every(time.Hour), time.Minute, opt).start()
+				r.sleep(75 * time.Minute)
+				one.end()
+				two.end()
+				r.expect("the fires", r.fires(), want)
+			})
+		})
+	}
+}
+
+func TestFiresDuringAnOutageAreMissed(t *testing.T) {
+	for missed, want := range map[schedule.Missed][]time.Duration{
+		schedule.None: seconds(600, 2400),
+		schedule.One:  seconds(600, 1800, 2400),
+		schedule.All:  seconds(600, 1200, 1800, 2400),
+	} {
+		t.Run(string(missed), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				p := r.process(1).add("job", schedule.Every(10*time.Minute), time.Second, schedule.OnMissed(missed)).start()
+				r.sleep(15 * time.Minute)
+				p.plug.set(func(string) (error, error) { return errCut, nil })
+				r.sleep(20 * time.Minute)
+				p.plug.set(nil)
+				r.sleep(7 * time.Minute)
+				p.end()
+				r.expect("the fires", r.fires(), want)
+			})
+		})
+	}
+}
+
+func TestAShortOutageMissesNothing(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("daily", schedule.Every(24*time.Hour), time.Second).start()
+		r.sleep(24*time.Hour - time.Second)
+		p.plug.set(func(string) (error, error) { return errCut, nil })
+		r.sleep(20 * time.Second)
+		p.plug.set(nil)
+		r.sleep(40 * time.Second)
+		p.end()
+		r.expect("the fires", r.fires(), []time.Duration{24 * time.Hour})
+	})
+}
+
+// dying begins a run at 10 s in a process that is cut off from the store at 12 s.
+func dying(r *room, opts ...schedule.JobOption) (dead, other *process) {
+	opts = append(opts, schedule.Lease(mongolock.TTL(6*time.Second)))
+	dead = r.process(1).job("job", schedule.Every(10*time.Second), func(ctx context.Context, _ schedule.Run) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, opts...).start()
+	r.sleep(9 * time.Second)
+	other = r.process(2).add("job", schedule.Every(10*time.Second), time.Second, opts...).start()
+	other.plug.set(func(call string) (error, error) {
+		if call == "claim" && time.Since(r.begin) < 10001*time.Millisecond {
+			time.Sleep(time.Millisecond) // a step behind the other
+		}
+		return nil, nil
+	})
+	r.sleep(3 * time.Second)
+	dead.plug.die()
+	return dead, other
+}
+
+func TestAJobWhoseRunnerDiedRunsAgainAtTheNextFire(t *testing.T) {
+	inRoom(t, func(r *room) {
+		dead, other := dying(r)
+		r.sleep(20 * time.Second)
+		dead.stop()
+		other.end()
+		<-dead.over
+		var got []string
+		for _, run := range r.take() {
+			got = append(got, fmt.Sprintf("%v by %d at %v attempt %d", run.Fire.Sub(r.begin), run.by, run.at, run.Attempt))
+		}
+		r.expect("the runs", got, []string{"10s by 1 at 10s attempt 1", "20s by 2 at 20s attempt 1", "30s by 2 at 30s attempt 1"})
+		past := r.state("job").Past
+		if last := past[len(past)-1]; last.Outcome != schedule.Died || last.Owner != "process-1" {
+			r.Errorf("in the past it stands as %+v", last)
+		}
+	})
+}
+
+func TestAJobWhoseRunnerDiedRunsAgainAtOnce(t *testing.T) {
+	inRoom(t, func(r *room) {
+		dead, other := dying(r, schedule.OnDeath(schedule.AtOnce))
+		r.sleep(20 * time.Second)
+		dead.stop()
+		other.end()
+		<-dead.over
+		runs := r.take()
+		if len(runs) < 2 || runs[1].by != 2 || runs[1].Attempt != 2 || !runs[1].Fire.Equal(runs[0].Fire) || runs[1].Token() <= runs[0].Token() {
+			r.Fatalf("not repeated: %+v", runs)
+		}
+		// Its last renewal was at 12 s or before, so it ran out by 18 s.
+		if at := runs[1].at; at < 16*time.Second || at > 18100*time.Millisecond {
+			r.Errorf("repeated at %v", at)
+		}
+		past := r.state("job").Past
+		if last := past[len(past)-1]; last.Outcome != schedule.Died {
+			r.Errorf("the first attempt stands as %+v", last)
+		}
+	})
+}
+
+func TestWhatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
+	inRoom(t, func(r *room) {
+		for i := range 5 {
+			p := r.process(i, schedule.WithJitter(time.Second))
+			p.job("poison", schedule.Every(time.Minute), func(ctx context.Context, run schedule.Run) error {
+				if run.Fire.Sub(r.begin) == time.Minute {
+					p.plug.die()
+				}
+				<-ctx.Done()
+				return nil
+			}, schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(time.Second))).start()
+		}
+		r.sleep(130 * time.Second)
+		var of []int
+		for _, run := range r.take() {
+			of = append(of, int(run.Fire.Sub(r.begin)/time.Minute))
+		}
+		r.expect("the runs' fires, in minutes", of, []int{1, 1, 1, 2})
+	})
+}
+
+func TestARunsContextEndsBeforeAnotherCanBegin(t *testing.T) {
+	inRoom(t, func(r *room) {
+		ended := make(chan time.Duration, 1)
+		dead := r.process(1).job("job", schedule.Every(10*time.Second), func(ctx context.Context, run schedule.Run) error {
+			<-ctx.Done()
+			ended <- time.Since(r.begin)
+			if err := run.Lease.Err(); !errors.Is(err, mongolock.ErrLost) {
+				r.Errorf("the lease ended with %v", err)
+			}
+			return nil
+		}, schedule.Lease(mongolock.TTL(6*time.Second))).start()
+		r.sleep(12 * time.Second)
+		dead.plug.die()
+		r.sleep(10 * time.Second)
+		dead.stop()
+		<-dead.over
+		until := r.state("job").Runs[0].ExpireAt.Sub(r.begin)
+		if at := <-ended; at > until-600*time.Millisecond {
+			r.Errorf("its context ended at %v, another could have it from %v", at, until)
+		}
+	})
+}
+
+func TestAClaimWhoseReplyIsLostIsUndoneAndTheFireRunsOnce(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
+		lost := 0
+		p.plug.set(func(call string) (error, error) {
+			if call == "claim" && lost < 3 {
+				lost++
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		r.sleep(25 * time.Second)
+		p.end()
+		r.expect("the fires", r.fires(), seconds(10, 20))
+		r.expect("undone", p.plug.take()["undo"], 3)
+	})
+}
+
+func TestAFireWhoseClaimIsLostAndNotUndoneIsTakenUpOnceItRanOut(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("job", schedule.Every(time.Minute), time.Second, schedule.Lease(mongolock.TTL(5*time.Second))).start()
+		lost := false
+		p.plug.set(func(call string) (error, error) {
+			switch {
+			case call == "undo":
+				return errCut, nil
+			case call == "claim" && !lost:
+				lost = true
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		r.sleep(100 * time.Second)
+		p.end()
+		r.expect("the fires", r.fires(), seconds(60))
+		if at := r.take()[0].at; at < 65*time.Second || at > 80*time.Second {
+			r.Errorf("run at %v", at)
+		}
+	})
+}
+
+func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {
+	inRoom(t, func(r *room) {
+		p := r.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
+		lost := false
+		p.plug.set(func(call string) (error, error) {
+			if call == "finish" && !lost {
+				lost = true
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		r.sleep(25 * time.Second)
+		p.end()
+		past := r.state("job").Past
+		if len(past) != 2 || past[0].Outcome != schedule.Done || past[1].Outcome != schedule.Done || past[1].Took() != time.Second {
+			r.Errorf("the past: %+v", past)
+		}
+	})
+}

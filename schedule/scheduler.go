@@ -1,0 +1,189 @@
+package schedule
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mongolock/mongolock"
+)
+
+// A Func is what a job does. Its context ends with the run's lease, and when that
+// of Scheduler.Run does. An error is entered in the job's past and logged. A panic
+// is entered, the job is freed, and then it goes on and takes the process down.
+type Func func(ctx context.Context, run Run) error
+
+// A Scheduler runs the jobs of one process: make one per process and collection.
+// New and NewWithStore make one.
+type Scheduler struct {
+	config
+	store  Store
+	engine *engine
+	wake   chan struct{} // something is due sooner than the timer thinks
+
+	mu      sync.Mutex // protects what follows and the jobs'; never held across a call
+	jobs    map[string]*job
+	fresh   []*job // not looked up yet
+	queue   queue
+	running bool
+	client  *mongolock.Client // while it is running
+}
+
+// A job is one of this process.
+type job struct {
+	name string
+	plan Plan
+	fn   Func
+	jobConfig
+
+	// Protected by Scheduler.mu, or of the one goroutine that serves the job.
+	fire     time.Time // the one to claim next
+	mark     time.Time // with All: every fire up to it is decided, as far as is known
+	sure     bool      // mark is what the document said last, to our own doing
+	queued   bool      // fire came due during a run, and is to run however old it is
+	doubts   []string  // IDs of claims whose outcome is unknown
+	looked   time.Time // when, with All, after a lost claim
+	pause    func() time.Duration
+	watching bool
+	stale    bool // the document has to be read before the next claim
+	removed  bool
+}
+
+// NewWithStore makes a Scheduler on a Store: NewMemory(), for tests.
+func NewWithStore(s Store, opts ...Option) (*Scheduler, error) {
+	conf, err := newConfig(opts)
+	if s == nil {
+		err = errors.Join(errors.New("schedule: NewWithStore: the store is nil"), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Scheduler{config: conf, store: s, engine: newEngine(s), wake: make(chan struct{}, 1), jobs: make(map[string]*job)}, nil
+}
+
+const maxName = 512 // bytes
+
+// Add puts a job on the schedule of this process. Its name is its identity: the
+// processes that share a job give it the same name, plan and options. One process
+// cannot have two jobs of one name (ErrDuplicate). It may be called while Run runs.
+func (s *Scheduler) Add(name string, plan Plan, fn Func, opts ...JobOption) error {
+	conf, err := newJobConfig(opts)
+	errs := []error{checkName("Add", name), checkPlan(plan), err}
+	if fn == nil {
+		errs = append(errs, errors.New("schedule: Add: fn is nil"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	j := &job{name: name, plan: plan, fn: fn, jobConfig: conf}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[name] != nil {
+		return fmt.Errorf("%w: Add(%q)", ErrDuplicate, name)
+	}
+	s.jobs[name] = j
+	s.fresh = append(s.fresh, j)
+	s.nudge()
+	return nil
+}
+
+// Remove takes a job off the schedule of this process. A run under way goes on; what
+// is known of the job stays (Forget removes it). False if there is none.
+func (s *Scheduler) Remove(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[name]
+	if j == nil {
+		return false
+	}
+	delete(s.jobs, name)
+	j.removed = true
+	s.fresh = slices.DeleteFunc(s.fresh, func(f *job) bool { return f == j })
+	s.queue = slices.DeleteFunc(s.queue, func(i item) bool { return i.job == j })
+	heap.Init(&s.queue)
+	return true
+}
+
+// Forget removes all that is known of a job in the database: its past, and which
+// fires were claimed. A run under way loses its lease. For jobs that no process has
+// any more.
+func (s *Scheduler) Forget(ctx context.Context, name string) error {
+	if err := checkName("Forget", name); err != nil {
+		return err
+	}
+	return wrap("forget", name, s.store.Forget(ctx, name))
+}
+
+// Job tells what is known of a job, whichever process runs it: when it is due
+// next, its runs under way, its past. One that was never claimed is not Known.
+func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
+	if err := checkName("Job", name); err != nil {
+		return State{}, err
+	}
+	all, err := s.store.Look(ctx, []string{name})
+	if err != nil {
+		return State{}, wrap("look at", name, err)
+	}
+	return all[0], nil
+}
+
+// Jobs yields all jobs that the database knows, in order. An error ends it.
+func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
+	return func(yield func(State, error) bool) {
+		names, err := s.store.Names(ctx)
+		if err != nil {
+			yield(State{}, wrap("list", "", err))
+			return
+		}
+		for chunk := range slices.Chunk(names, chunkSize) {
+			all, err := s.store.Look(ctx, chunk)
+			if err != nil {
+				yield(State{}, wrap("list", "", err))
+				return
+			}
+			for _, state := range all {
+				if state.Known && !yield(state, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+const chunkSize = 1000
+
+func checkName(call, name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("schedule: %s: the job's name is empty", call)
+	case len(name) > maxName:
+		return fmt.Errorf("schedule: %s: the job's name has %d bytes: at most %d", call, len(name), maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("schedule: %s(%q): the job's name is not valid UTF-8", call, name)
+	}
+	return nil
+}
+
+func wrap(op, name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case name == "":
+		return fmt.Errorf("schedule: %s: %w", op, err)
+	}
+	return fmt.Errorf("schedule: %s %q: %w", op, name, err)
+}
+
+// nudge makes the loop look again.
+func (s *Scheduler) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
