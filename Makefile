@@ -42,10 +42,6 @@ help: ## this list
 test: $(DEVMONGO) ## the library's tests, on whatever MongoDB this machine has
 	$(ON_MONGO) $(TEST) $(PKG)
 
-.PHONY: test-live
-test-live: $(DEVMONGO) ## those with leases of half a second on a real server: on a machine with nothing else to do
-	$(ON_MONGO) sh -c 'MONGOLOCK_HAS="$$MONGOLOCK_HAS,quick" $(TEST) -run "TestMongo|TestFeed|TestTheLeastRole|TestAnExpired" .'
-
 .PHONY: $(DEVMONGO)
 $(DEVMONGO): # the first time it builds the embedded server too: some two minutes
 	go build -C devmongo -tags ferretdb_no_postgresql -o ../$(DEVMONGO) ./cmd/devmongo

@@ -23,9 +23,8 @@ import (
 )
 
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
-	mongoNeeds(t, "quick")
 	b := mongoBenchOnAny(t)
-	dead, other := mongoAsk("k", 500*time.Millisecond), b.another()
+	dead, other := mongoAsk("k", 2*time.Second), b.another()
 	g := b.acquire(b.store, dead)
 	if _, err := other.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
 		t.Fatalf("before its end: %v", err)

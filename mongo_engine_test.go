@@ -207,7 +207,7 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 	t.Parallel()
 	r := newMongoRoom(t)
 	one, two := r.client(), r.client()
-	l := r.acquire(one, "k", TTL(800*time.Millisecond), NoRenewal())
+	l := r.acquire(one, "k", TTL(1500*time.Millisecond), NoRenewal())
 	l.mu.Lock()
 	l.release.settled = true // as if its process had died: it gives nothing back
 	l.mu.Unlock()
@@ -232,9 +232,7 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 	if granted.Before(honoured) {
 		t.Errorf("granted %v before the end", honoured.Sub(granted))
 	}
-	if early := honoured.Sub(refused); early > 100*time.Millisecond {
-		t.Errorf("the last refusal was %v before the end: the test shows little", early)
-	}
+	r.within(100*time.Millisecond, honoured.Sub(refused), "from the last refusal to the end")
 	r.within(mongoSlack, granted.Sub(honoured), "granted after the end")
 	r.mustHold(taken)
 	r.release(taken)
@@ -279,7 +277,7 @@ func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testi
 	t.Parallel()
 	r := newMongoRoom(t)
 	one, two := r.client(), r.client()
-	l := r.acquire(one, "k", TTL(900*time.Millisecond))
+	l := r.acquire(one, "k", TTL(1500*time.Millisecond))
 	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -288,9 +286,7 @@ func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told := r.await(l.Done(), "the holder learns").Sub(deleted); told > 300*time.Millisecond+mongoSlack {
-		t.Errorf("its holder learnt of it after %v", told)
-	}
+	r.within(500*time.Millisecond+mongoSlack, r.await(l.Done(), "the holder learns").Sub(deleted), "its holder learnt of it")
 	if !errors.Is(l.Err(), ErrLost) || next.Token() <= l.Token() {
 		t.Errorf("it ended with %v; token %d after %d", l.Err(), next.Token(), l.Token())
 	}
@@ -404,11 +400,11 @@ func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	const ttl = 1200 * time.Millisecond
+	const ttl = 2 * time.Second
 	c, rival := r.client(TTL(ttl)), r.client()
 	one, two := r.acquire(c, "one"), r.acquire(c, "two") // renewed together
 	token := one.Token()
-	for range 8 {
+	for range 6 {
 		time.Sleep(ttl / 2)
 		for _, key := range []string{"one", "two"} {
 			if _, err := rival.TryAcquire(r.ctx(), key); !errors.Is(err, ErrHeld) {
@@ -447,12 +443,12 @@ func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	c, tap := r.tapped(TTL(900 * time.Millisecond))
+	c, tap := r.tapped(TTL(1800 * time.Millisecond))
 	r.release(r.acquire(c, "warm"))
 	tap.take()
 	l := r.acquire(c, "k")
 	ctx := l.Context(r.ctx())
-	time.Sleep(750 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	r.release(l)
 	if err := l.Err(); !errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) || !errors.Is(context.Cause(ctx), ErrReleased) {
 		t.Errorf("it ended with %v, its context with %v", err, context.Cause(ctx))
@@ -460,7 +456,7 @@ func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	if writes(tap.take()) < 3 {
 		t.Error("it was not renewed: the test shows nothing")
 	}
-	time.Sleep(400 * time.Millisecond)
+	time.Sleep(800 * time.Millisecond)
 	if n := writes(tap.take()); n != 0 {
 		t.Errorf("%d writes after the release", n)
 	}
@@ -494,10 +490,10 @@ func TestMongoMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
 	begin := time.Now()
-	l := r.acquire(r.client(), "k", TTL(900*time.Millisecond), MaxHold(1500*time.Millisecond))
+	l := r.acquire(r.client(), "k", TTL(1500*time.Millisecond), MaxHold(2500*time.Millisecond))
 	ended := r.await(l.Done(), "MaxHold")
-	r.within(1500*time.Millisecond+mongoSlack, ended.Sub(begin), "the lease")
-	if ended.Sub(begin) < 1400*time.Millisecond || !errors.Is(l.Err(), ErrMaxHold) || !errors.Is(l.Err(), ErrLost) {
+	r.within(2500*time.Millisecond+mongoSlack, ended.Sub(begin), "the lease")
+	if ended.Sub(begin) < 2300*time.Millisecond || !errors.Is(l.Err(), ErrMaxHold) || !errors.Is(l.Err(), ErrLost) {
 		t.Errorf("it ended after %v with %v", ended.Sub(begin), l.Err())
 	}
 	r.mustBeGone("k", ended.Add(time.Second))

@@ -410,9 +410,10 @@ func TestMongoAServerOutOfReachIsACertainFailure(t *testing.T) {
 	ctx, cancel := context.WithTimeout(r.ctx(), 200*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > 200*time.Millisecond+mongoSlack {
+	if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
+	r.within(200*time.Millisecond+mongoSlack, time.Since(begin), "the call")
 	proxy.Restore()
 	r.until(time.Now().Add(5*time.Second), "it works without a new client", func() bool {
 		l, err := c.TryAcquire(r.ctx(), "k")
@@ -425,7 +426,7 @@ func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			const ttl = 2 * time.Second
+			const ttl = 3 * time.Second
 			r := newMongoRoom(t)
 			proxy := faultproxy.New(t, r.uri)
 			r.proxies = append(r.proxies, proxy)

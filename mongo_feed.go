@@ -27,6 +27,7 @@ const (
 	mongoFeedAwait  = 30 * time.Second
 	mongoFeedSlack  = 10 * time.Second // what a call of that length gets beyond it
 	mongoFeedTrust  = time.Minute      // how long it is taken to be there and capped
+	mongoFeedTries  = 10               // how often in a row it may come out uncapped
 
 	fieldTopic = "topic"
 	fieldKey   = "key"
@@ -43,6 +44,8 @@ type mongoFeed struct {
 	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
 	capped atomic.Int64
 	now    func() mongoclock.Moment
+
+	uncapped atomic.Int32 // how often in a row it was made and is uncapped
 }
 
 // Notify inserts one notice, if there is a collection that somebody may be reading.
@@ -167,13 +170,15 @@ func (f *mongoFeed) open(ctx context.Context) (*mongo.Cursor, error) {
 	if err := f.prepare(ctx); err != nil {
 		return nil, noFeed(err)
 	}
-	cursor, err := f.coll.Find(ctx, bson.D{}, options.Find().
-		SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
-	if err != nil {
-		if state, again := f.look(ctx); again == nil && state != feedCapped {
-			return nil, err // dropped since, and made by an insert: worth another try
+	cursor, err := f.tail(ctx)
+	if err != nil { // dropped since, maybe, and made by an insert: then it is worth another try
+		state, again := f.look(ctx)
+		if again != nil || state != feedCapped {
+			return nil, err
 		}
-		return nil, noFeed(err)
+		if cursor, err = f.tail(ctx); err != nil {
+			return nil, noFeed(err)
+		}
 	}
 	for {
 		more, err := next(ctx, cursor, mongoFeedSlack)
@@ -184,6 +189,10 @@ func (f *mongoFeed) open(ctx context.Context) (*mongo.Cursor, error) {
 			return cursor, nil
 		}
 	}
+}
+
+func (f *mongoFeed) tail(ctx context.Context) (*mongo.Cursor, error) {
+	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }
 
 type feedState int
@@ -205,8 +214,11 @@ func (f *mongoFeed) look(ctx context.Context) (feedState, error) {
 		return feedUncapped, nil
 	}
 	f.capped.Store(int64(f.now().Add(mongoFeedTrust)))
+	f.uncapped.Store(0)
 	return feedCapped, nil
 }
+
+var errFeedTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
 
 // prepare sees to it that the collection is there, capped and not empty.
 func (f *mongoFeed) prepare(ctx context.Context) error {
@@ -228,7 +240,9 @@ func (f *mongoFeed) prepare(ctx context.Context) error {
 	return err
 }
 
-// create makes the collection. Another client may have been quicker.
+// create makes the collection. Another client may have been quicker: with one that is
+// capped, or with a notice, whose insert made it uncapped. Only where it always comes
+// out uncapped the server knows no others.
 func (f *mongoFeed) create(ctx context.Context) error {
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(mongoFeedSize))
@@ -238,8 +252,10 @@ func (f *mongoFeed) create(ctx context.Context) error {
 		return err
 	case state == feedCapped:
 		return nil
-	case failed != nil:
+	case state == feedMissing && failed != nil:
 		return failed
+	case state == feedMissing || f.uncapped.Add(1) < mongoFeedTries:
+		return errFeedTaken
 	}
 	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
 }

@@ -581,7 +581,6 @@ func everything(t *testing.T, coll *mongo.Collection, log *logbook) {
 }
 
 func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
-	mongolock.MongoNeeds(t, "quick")
 	g := guard(t)
 	k := g.kitchen()
 	k.run("make the role", "<DATABASE>", guardedDB)

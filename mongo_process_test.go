@@ -24,7 +24,7 @@ import (
 const (
 	mongoChildIs   = "MONGOLOCK_TEST_CHILD"
 	mongoChildColl = "MONGOLOCK_TEST_COLLECTION" // database.collection
-	mongoChildTTL  = time.Second
+	mongoChildTTL  = 2 * time.Second
 )
 
 var mongoChildren = map[string]func(){
@@ -36,6 +36,7 @@ var mongoChildren = map[string]func(){
 	"writers":  func() { comeAndGo("k", 1) },
 	"permits":  func() { comeAndGo("p", 4, OneOf(3)) },
 	"stream":   streamUntilKilled,
+	"worker":   workAsTold,
 	"upward":   func() { acquireAllAgain("a", "b", "c") },
 	"downward": func() { acquireAllAgain("c", "b", "a") },
 }
@@ -83,6 +84,7 @@ func childClient(opts ...ClientOption) (*Client, *mongo.Collection) {
 type mongoChild struct {
 	*exec.Cmd
 	t   testing.TB
+	in  io.WriteCloser // it ends when this is closed
 	out *bufio.Scanner
 }
 
@@ -107,9 +109,9 @@ func (r *mongoRoom) child(what string) *mongoChild {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	stuck := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // and then it says nothing more
+	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // and then it says nothing more
 	r.t.Cleanup(func() { stuck.Stop() })
-	return &mongoChild{cmd, r.t, bufio.NewScanner(stdout)}
+	return &mongoChild{cmd, r.t, stdin, bufio.NewScanner(stdout)}
 }
 
 // says is the next line of the child.
@@ -202,13 +204,13 @@ func TestMongoCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := engineGoroutines()
-	c := r.clientOn(conn, TTL(time.Second))
+	c := r.clientOn(conn, TTL(3*time.Second))
 	var all []*Lease
 	for i := range 20 {
 		all = append(all, r.acquire(c, fmt.Sprint("k", i)))
 	}
 	wait := r.inBackground(r.ctx(), c, "k0")
-	time.Sleep(400 * time.Millisecond) // renewed
+	time.Sleep(1200 * time.Millisecond) // renewed
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -271,7 +273,7 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 		}
 	}
 	insert("first")
-	l, err := c.Acquire(ctx, "k", TTL(1800*time.Millisecond))
+	l, err := c.Acquire(ctx, "k", TTL(3*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	if err := session.AbortTransaction(ctx); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(700 * time.Millisecond) // renewed, with the values of an aborted transaction
+	time.Sleep(1200 * time.Millisecond) // renewed, with the values of an aborted transaction
 	r.mustHold(l)
 	r.release(l)
 	r.mustBeAbsent("k")
@@ -325,7 +327,7 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 func TestMongoABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
 	t.Parallel()
 	r := newMongoRoom(t)
-	const ttl = 1500 * time.Millisecond
+	const ttl = 2 * time.Second
 	holder, operator, next := r.client(TTL(ttl)), r.client(), r.client()
 	l := r.acquire(holder, "k")
 	done := endOf(l)

@@ -59,13 +59,12 @@ type mongoRoom struct {
 
 func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
 	t.Helper()
-	mongoNeeds(t, append(capabilities, "atomic")...) // several clients at once, and quick enough for the figures asserted
+	mongoNeeds(t, append(capabilities, "atomic")...) // several clients at once
 	return newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
 }
 
 func newMongoRoomAt(t testing.TB, uri string) *mongoRoom {
 	t.Helper()
-	mongoNeeds(t, "quick") // leases of half a second, renewed in a sixth of it: make test-live says that the machine is
 	r := &mongoRoom{t: t, uri: uri}
 	r.coll = mongoColl(t, r.connect(uri))
 	t.Cleanup(r.mustBeEmpty)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -15,6 +16,7 @@ import (
 const (
 	lookMost  = time.Minute
 	wordLeast = 3 * time.Minute
+	lookAgain = 50 * time.Millisecond // after a word was left
 )
 
 // A queue is the waiters of one client for one key, in order of arrival, and this
@@ -28,6 +30,8 @@ type queue struct {
 	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
 	freed      bool          // and the key may be free, somebody said; with it woken is set
 	lookAt     time.Time     // when the head asks again without a wake-up
+	again      time.Time     // when the key is read once more, to be sure; zero: no need
+	sure       bool          // seen was read after our word was left
 	seen       *store.Status // what the last refusal showed
 	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
@@ -58,6 +62,7 @@ type move struct {
 	lease *Lease    // it has the key
 	ask   bool      // send a claim
 	held  bool      // it is expected to be refused: a look
+	read  bool      // read the key beside it, and sleep on
 	until time.Time // sleep; zero: until it is nudged
 }
 
@@ -80,6 +85,8 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 			if lease, err := c.askForKey(w, m.held); lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
+		case m.read:
+			c.spawn(func() { c.read(w.key) })
 		default:
 			if endWait == nil {
 				_, endWait = c.observe(w.ctx, OpWait, w.key)
@@ -149,16 +156,33 @@ func (c *Client) decide(w *waiter) move {
 		w.refused = true
 		return w.sleepUntil(time.Time{})
 	}
-	if shy, ok := c.shy[w.key]; ok && time.Now().Before(shy) {
+	now := time.Now()
+	if shy, ok := c.shy[w.key]; ok && now.Before(shy) {
 		w.refused = true // as good as: it is left to others
-		return w.sleepUntil(shy)
+		if q.again.IsZero() {
+			q.again = now.Add(jittered(shyLook))
+		}
+		return q.sleepOrRead(w, shy)
 	}
-	if q.woken || !time.Now().Before(q.lookAt) {
+	if q.woken || !now.Before(q.lookAt) {
 		held := q.seen != nil && !open(q.seen, w.terms) && (!q.freed || amongSharers(q.seen, w.terms))
 		q.woken, q.freed, w.asking = false, false, true
 		return move{ask: true, held: held}
 	}
-	return w.sleepUntil(q.lookAt)
+	return q.sleepOrRead(w, q.lookAt)
+}
+
+// sleepOrRead lets the head sleep until t, but for a look that is due before.
+func (q *queue) sleepOrRead(w *waiter, t time.Time) move {
+	switch {
+	case q.again.IsZero():
+	case !time.Now().Before(q.again):
+		q.again = time.Time{}
+		return move{read: true}
+	default:
+		t = earlier(t, q.again)
+	}
+	return w.sleepUntil(t)
 }
 
 func (w *waiter) sleepUntil(t time.Time) move {
@@ -204,8 +228,12 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
 	now := time.Now()
 	c.watch.begin(q.seen == nil)
+	q.sure = q.sure && q.sees(s)
 	q.seen = &s
 	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
+	if q.again = (time.Time{}); !q.sure && c.watch.live { // else it polls
+		q.again = now.Add(jittered(lookAgain))
+	}
 	if open(&s, w.terms) {
 		// Freed while the refusal was on its way: ask once more at once, and if
 		// others are always faster, not in a tight loop.
@@ -322,6 +350,11 @@ func (l *Lease) status() store.Status {
 			ExpireAt: now.Add(time.Until(l.deadline) + l.margin),
 		}},
 	}
+}
+
+// sees reports whether the holders are those that were seen last.
+func (q *queue) sees(s store.Status) bool {
+	return q.seen != nil && slices.EqualFunc(s.Holders, q.seen.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.

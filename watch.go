@@ -3,7 +3,6 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -233,36 +232,51 @@ func (w *watch) look() {
 
 // looked wakes the heads of keys that are free, and moves the look of the others
 // to when their holders run out. A key that changed hands lately is looked at
-// often: its other waiters leave it alone for no more than shyTime. And where the
+// often: its other waiters leave it alone for no more than shyTime. Where the
 // record was made anew the word of those who wait went with the old one, so the
 // head asks to leave it again.
 func (w *watch) looked(all []store.Status) (lively bool) {
 	c := w.client
-	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		s := &all[i]
-		q := c.queues[s.Key]
-		switch {
-		case q == nil || q.head == nil || q.head.asking:
-		case open(s, q.head.terms):
-			lively = true
-			c.wake(s.Key)
-		default:
-			moved := q.seen == nil || !slices.EqualFunc(s.Holders, q.seen.Holders, sameID)
-			if moved {
-				q.moved = now
-			}
-			if moved && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
-				q.look()
-			}
-			lively = lively || now.Sub(q.moved) < pollMost
-			q.seen = s
-			q.lookAt = earlier(now.Add(drifted(opens(s, q.head.terms))), q.word)
-		}
+		lively = c.saw(&all[i]) || lively
 	}
 	return lively
 }
 
-func sameID(a, b store.Holder) bool { return a.ID == b.ID }
+// saw is looked for one key, with c.mu held. And what is in another's hands was left
+// to others for long enough.
+func (c *Client) saw(s *store.Status) (lively bool) {
+	q := c.queues[s.Key]
+	switch {
+	case q == nil || q.head == nil || q.head.asking:
+		return false
+	case open(s, q.head.terms):
+		c.wake(s.Key)
+		return true
+	}
+	now := time.Now()
+	if q.sure = q.sees(*s); !q.sure {
+		q.moved = now
+	}
+	if !q.sure && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
+		q.look()
+	}
+	if until, shy := c.shy[s.Key]; shy && now.Before(until) && q.sharers == 0 { // else it may be our own
+		delete(c.shy, s.Key)
+		q.freed = false
+		q.look()
+	}
+	q.seen = s
+	q.lookAt = earlier(now.Add(drifted(opens(s, q.head.terms))), q.word)
+	return now.Sub(q.moved) < pollMost
+}
+
+// read looks at one key, for its head.
+func (c *Client) read(key string) {
+	ctx := c.within(context.Background(), releaseBound)
+	all, _ := c.store.Look(ctx, []string{key}) // a fault here is one less hint
+	ctx.end()
+	c.watch.looked(all)
+}
