@@ -3,6 +3,8 @@ package mongolock_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,6 +76,62 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Eight processes on a store whose calls take a while, not the same for all.
+func TestEightClientsThatLoopShareTheKey(t *testing.T) {
+	for _, section := range []time.Duration{0, 3 * time.Millisecond, 40 * time.Millisecond} {
+		t.Run(section.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mem := memstore.New()
+				var grants []*atomic.Int64
+				var stops []func()
+				for range 8 {
+					n, stop := loop(t, newClient(t, slowly(mem)), 1, section)
+					grants, stops = append(grants, n), append(stops, stop)
+				}
+				time.Sleep(10 * time.Second)
+				var each []int64
+				for _, n := range grants {
+					each = append(each, n.Load())
+				}
+				var all sync.WaitGroup // each waits for its own, who may wait for another's
+				for _, stop := range stops {
+					all.Go(stop)
+				}
+				all.Wait()
+				slices.Sort(each)
+				t.Logf("grants %v", each)
+				if each[0]*3 < each[7] || each[0] < 10 {
+					t.Errorf("the least served got %d, the most served %d", each[0], each[7])
+				}
+			})
+		})
+	}
+}
+
+// slowly is a store whose calls take a trip there and a trip back.
+func slowly(mem *memstore.Store) *bent {
+	b := bend(mem)
+	trip := func() { time.Sleep(time.Millisecond + rand.N(2*time.Millisecond)) }
+	b.bend(func(h *hooks) {
+		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+			trip()
+			defer trip()
+			return do()
+		}
+		h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+			trip()
+			defer trip()
+			return do()
+		}
+		h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
+			trip()
+			defer trip()
+			return do()
+		}
+	})
+	return b
 }
 
 func notStarved(t *testing.T, s store.Store, workers int, section time.Duration, feed bool) {

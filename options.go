@@ -182,8 +182,11 @@ func WithMargin(d time.Duration) ClientOption {
 	})
 }
 
-// WithoutFeed makes waiters poll instead of listening for wake-ups. What this
-// client frees it still announces, for those who listen.
+// WithoutFeed makes waiters poll instead of listening for wake-ups: one read for all
+// keys of the process, every 50 ms at first and every second in the end. That spares
+// the connection that listening keeps busy. What this client frees it still announces,
+// for those who listen. (On FerretDB clients always poll: its tailable cursors do not
+// bear it.)
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }

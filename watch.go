@@ -12,6 +12,7 @@ const (
 	pollLeast = 50 * time.Millisecond
 	pollMost  = time.Second
 	feedIdle  = 30 * time.Second // a feed that nobody needs any more is closed after so long
+	feedFirm  = 10 * time.Second // one that yields for less is the same trouble as before
 )
 
 // A watch learns that keys became free: by the store's feed while somebody waits,
@@ -112,11 +113,12 @@ func (w *watch) stop() {
 // listen keeps the feed open until ctx ends or the store says that it has none.
 func (w *watch) listen(ctx context.Context) {
 	c := w.client
-	pause := backoff(100*time.Millisecond, 5*time.Second)
+	pause, said := backoff(100*time.Millisecond, 5*time.Second), false
 	for {
+		begin := time.Now()
 		heard, err := w.follow(ctx)
-		if heard {
-			pause = backoff(100*time.Millisecond, 5*time.Second)
+		if heard && time.Since(begin) >= feedFirm {
+			pause, said = backoff(100*time.Millisecond, 5*time.Second), false
 		}
 		c.mu.Lock()
 		w.live = false
@@ -137,7 +139,8 @@ func (w *watch) listen(ctx context.Context) {
 		}
 		w.begin(true) // poll until it is back
 		c.mu.Unlock()
-		if heard {
+		if heard && !said {
+			said = true
 			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
 		}
 		timer := time.NewTimer(pause())

@@ -1,12 +1,16 @@
 package mongolock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,6 +172,68 @@ func TestAReleaseWhileTheFeedIsAwayIsSeenWhenItIsBack(t *testing.T) {
 		tookBetween(t, back, 0, 7*time.Second)
 	})
 }
+
+// A flapper is a feed that opens, and breaks as long as firm has passed.
+type flapper struct {
+	*bent
+	firm    atomic.Int64
+	watched atomic.Int64
+}
+
+func (f *flapper) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
+
+func (f *flapper) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		f.watched.Add(1)
+		if !yield(store.Notice{}, nil) {
+			return
+		}
+		select {
+		case <-time.After(time.Duration(f.firm.Load())):
+			yield(store.Notice{}, errNet)
+		case <-ctx.Done():
+		}
+	}
+}
+
+func TestAFlappingFeedIsTriedEverMoreSlowlyAndComplainedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flapper{bent: bend(memstore.New())}
+		var mu sync.Mutex
+		var text bytes.Buffer
+		said := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Count(text.String(), "interrupted")
+		}
+		log := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return text.Write(p)
+		}), nil))
+		l := acquire(t, newClient(t, f.mem), "k")
+		c := newClient(t, f, mongolock.WithLogger(log))
+		wait := inBackground(t.Context(), c, "k")
+		time.Sleep(10 * time.Minute)
+		if n := f.watched.Load(); n > 10*60/4+10 || n < 10*60/7 || said() != 1 {
+			t.Errorf("tried %d times in ten minutes, complained of %d times", n, said())
+		}
+		f.firm.Store(int64(time.Minute)) // it holds for a while, and what then happens is news
+		time.Sleep(2 * time.Minute)
+		if said() != 2 {
+			t.Errorf("complained of %d times", said())
+		}
+		start := time.Now()
+		release(t, l)
+		r := <-wait
+		tookBetween(t, start, 0, 1200*time.Millisecond)
+		release(t, r.lease)
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestOnePollLooksAtAllKeysOfTheProcess(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
