@@ -154,7 +154,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	b.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
 	for range b.store.List(b.ctx(), "a.") {
 	}
-	b.expect("a list", nil, "find filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+	b.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
 }
 
 // The rest of an expired document's takeover: the top-level expireAt lags behind a
