@@ -1,0 +1,85 @@
+package filestore_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/filestore"
+	"github.com/mongolock/mongolock/store/storetest"
+)
+
+// byHand is a store with somebody at the shell beside it.
+type byHand struct {
+	*filestore.Store
+	dir   string
+	shape *atomic.Int32
+}
+
+func open(t testing.TB, dir string, opts ...filestore.Option) *filestore.Store {
+	t.Helper()
+	s, err := filestore.Open(dir, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func newStore(t testing.TB) store.Store {
+	dir := t.TempDir()
+	return byHand{open(t, dir), dir, new(atomic.Int32)}
+}
+
+func (s byHand) Purge(key string) error { return os.Remove(filepath.Join(s.dir, hostfile.Name(key))) }
+
+func (s byHand) Foreign(key string) (intact func() error, err error) {
+	shapes := []string{
+		"", "\x00\x00\x00\x00", "not JSON", "{}", `{"mongolock":2,"key":"k"}`, `{"mongolock":"1","key":"k"}`,
+		`{"mongolock":1,"key":"another's","mode":"exclusive","limit":1,"at":"2020-01-01T00:00:00Z","holders":[]}`,
+		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","limit":1,"at":"2020-01-01T00:00:00Z","holders":[{}]}`, key),
+		fmt.Sprintf(`{"mongolock":1,"key":%q,"mode":"exclusive","limit":1,"holders":[{"id":"x","expi`, key), // cut off
+	}
+	file := filepath.Join(s.dir, hostfile.Name(key))
+	content := []byte(shapes[int(s.shape.Add(1)-1)%len(shapes)])
+	return func() error {
+		now, err := os.ReadFile(file)
+		if err == nil && !bytes.Equal(now, content) {
+			err = fmt.Errorf("it was %q and is %q", content, now)
+		}
+		return err
+	}, os.WriteFile(file, content, 0o600)
+}
+
+// inShm is a directory in memory, if there is one: the claims in virtual time are about
+// time, and make some thousand writes that need not reach a disk.
+func inShm(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "filestore")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func TestContractInVirtualTime(t *testing.T) {
+	storetest.Run(t, storetest.Virtual, func(t testing.TB) store.Store {
+		dir := inShm(t)
+		return byHand{open(t, dir), dir, new(atomic.Int32)}
+	})
+}
+
+func TestContractInRealTime(t *testing.T) { storetest.Run(t, storetest.Real, newStore) }
+
+func TestContractWithAClockAnHourAhead(t *testing.T) {
+	storetest.Run(t, storetest.Virtual, func(t testing.TB) store.Store {
+		dir := inShm(t)
+		return byHand{open(t, dir, filestore.WithClock(func() time.Time { return time.Now().Add(time.Hour) })), dir, new(atomic.Int32)}
+	})
+}

@@ -1,0 +1,67 @@
+package filestore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store/filestore"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Two processes of one host; here two stores on one directory.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "locks")
+	check(err)
+	defer os.RemoveAll(dir)
+
+	var clients []*mongolock.Client
+	for range 2 {
+		s, err := filestore.Open(dir)
+		check(err)
+		defer s.Close()
+		client, err := mongolock.NewWithStore(s)
+		check(err)
+		defer client.Close()
+		clients = append(clients, client)
+	}
+	ctx := context.Background()
+	lease, err := clients[0].Acquire(ctx, "nightly-report")
+	check(err)
+	ran, err := mongolock.TryDo(ctx, clients[1], "nightly-report", func(context.Context, *mongolock.Lease) error { return nil })
+	fmt.Println(ran, err)
+	check(lease.Release())
+	ran, err = mongolock.TryDo(ctx, clients[1], "nightly-report", func(context.Context, *mongolock.Lease) error { return nil })
+	fmt.Println(ran, err)
+	// Output:
+	// false <nil>
+	// true <nil>
+}
+
+// The clock may be any time away from that of those who use the store.
+func ExampleWithClock() {
+	dir, err := os.MkdirTemp("", "locks")
+	check(err)
+	defer os.RemoveAll(dir)
+	s, err := filestore.Open(dir, filestore.WithClock(func() time.Time { return time.Now().Add(time.Hour) }))
+	check(err)
+	fmt.Println(s.Close())
+	// Output: <nil>
+}
+
+func ExampleStore_Close() {
+	dir, err := os.MkdirTemp("", "locks")
+	check(err)
+	defer os.RemoveAll(dir)
+	s, err := filestore.Open(dir)
+	check(err)
+	fmt.Println(s.Close())
+	// Output: <nil>
+}

@@ -1,0 +1,82 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads keys without changing them, and without keeping anybody waiting: files are
+// replaced as a whole.
+func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	all := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
+		rec, now, _, err := s.read(key)
+		switch {
+		case errors.Is(err, store.ErrForeign):
+			all[i] = store.Status{Key: key, Now: now}
+			strangers = append(strangers, err)
+		case err != nil:
+			return nil, err
+		default:
+			all[i] = rec.status(now)
+		}
+	}
+	return all, errors.Join(strangers...)
+}
+
+// List yields the keys that begin with prefix, in byte order, each as it is when it is
+// read.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		all, err := s.list(ctx, prefix)
+		for _, status := range all {
+			if err := ended(ctx); err != nil {
+				yield(store.Status{}, err)
+				return
+			}
+			if !yield(status, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(store.Status{}, err)
+		}
+	}
+}
+
+func (s *Store) list(ctx context.Context, prefix string) ([]store.Status, error) {
+	if err := ended(ctx); err != nil {
+		return nil, err
+	}
+	names, err := s.files.Names()
+	if err != nil {
+		return nil, fault(err, false)
+	}
+	var all []store.Status
+	for _, name := range names {
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
+		text, err := s.files.Read(name)
+		if err != nil {
+			return nil, fault(err, false)
+		}
+		rec, err := parse(text)
+		if err != nil || hostfile.Name(rec.Key) != name || !strings.HasPrefix(rec.Key, prefix) {
+			continue // a stranger's, the tokens', or gone meanwhile
+		}
+		all = append(all, rec.status(later(s.clock().Round(0).UTC(), rec.At)))
+	}
+	slices.SortFunc(all, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
+	return all, nil
+}

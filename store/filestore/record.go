@@ -1,0 +1,149 @@
+package filestore
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// A record is the file of a key, in JSON.
+type record struct {
+	Mongolock int          `json:"mongolock"` // the version of this shape, and the mark that it is ours
+	Key       string       `json:"key"`
+	At        time.Time    `json:"at"` // the host's clock when it was written
+	Mode      store.Mode   `json:"mode"`
+	Limit     int          `json:"limit"`
+	Holders   []fileHolder `json:"holders"`
+
+	// The words of those who wait survive a change of holder, not the record.
+	WantedUntil          time.Time `json:"wantedUntil,omitzero"`
+	ExclusiveWantedUntil time.Time `json:"exclusiveWantedUntil,omitzero"`
+}
+
+type fileHolder struct {
+	ID       string    `json:"id"`
+	Owner    string    `json:"owner"`
+	Note     string    `json:"note"`
+	Since    time.Time `json:"since"`
+	ExpireAt time.Time `json:"expireAt"`
+	Released bool      `json:"released,omitempty"` // but kept until ExpireAt
+	Broken   bool      `json:"broken,omitempty"`   // apart from Reason, which may be empty
+	Reason   string    `json:"reason,omitempty"`
+}
+
+func (h *fileHolder) live(now time.Time) bool { return h.ExpireAt.After(now) }
+
+// holder is the one of that ID, live or run out.
+func (r *record) holder(id string) *fileHolder {
+	i := slices.IndexFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &r.Holders[i]
+}
+
+// renewable is the holder that a Ref names, if it can be renewed or transferred.
+func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
+	h := r.holder(ref.ID)
+	switch {
+	case h == nil:
+		return nil, store.ErrGone
+	case h.Broken:
+		return nil, &store.BrokenError{Reason: h.Reason}
+	case h.Released || !h.live(now):
+		return nil, store.ErrGone
+	}
+	return h, nil
+}
+
+// refuse is why a claim is not granted: nil if it is.
+func (r *record) refuse(now time.Time, c store.Claim) error {
+	live := 0
+	for i := range r.Holders {
+		if r.Holders[i].live(now) {
+			live++
+		}
+	}
+	shares := c.Mode != store.Exclusive
+	switch {
+	case live > 0 && shares && r.Mode != store.Exclusive && (r.Mode != c.Mode || r.Limit != c.Limit):
+		return &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
+	case shares && r.ExclusiveWantedUntil.After(now), // who waits for the key alone comes first
+		live > 0 && (!shares || r.Mode == store.Exclusive),
+		live > 0 && c.Mode == store.Permits && live >= r.Limit,
+		r.holder(c.ID) != nil: // its own twin
+		r.want(now, c)
+		return &store.HeldError{Status: r.status(now)}
+	}
+	return nil
+}
+
+// admit makes c a holder, in place of those who ran out.
+func (r *record) admit(now time.Time, c store.Claim) {
+	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return !h.live(now) })
+	r.add(now, c)
+}
+
+func (r *record) add(now time.Time, c store.Claim) {
+	r.Mode, r.Limit = c.Mode, c.Limit
+	r.Holders = append(r.Holders, fileHolder{
+		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
+	})
+}
+
+// drop removes a holder, and with the last one the record, unless the word of a writer
+// stands in it: it keeps others out until he comes.
+func (r *record) drop(now time.Time, id string) change {
+	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
+	if len(r.Holders) > 0 || r.Mode != store.Exclusive && r.ExclusiveWantedUntil.After(now) {
+		return write
+	}
+	return remove
+}
+
+// want leaves word if the claim asks for it, and reports whether that is in the record
+// now; it never shortens another's.
+func (r *record) want(now time.Time, c store.Claim) bool {
+	if c.Want <= 0 {
+		return false
+	}
+	r.WantedUntil = later(r.WantedUntil, now.Add(c.Want))
+	if c.Mode == store.Exclusive {
+		r.ExclusiveWantedUntil = later(r.ExclusiveWantedUntil, now.Add(c.Reserve()))
+	}
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func (r *record) wanted(now time.Time) bool {
+	return r.WantedUntil.After(now) || r.ExclusiveWantedUntil.After(now)
+}
+
+// status is what others may see of it.
+func (r *record) status(now time.Time) store.Status {
+	s := store.Status{Key: r.Key, Now: now, Wanted: r.wanted(now), ExclusiveWantedUntil: r.ExclusiveWantedUntil}
+	if len(r.Holders) == 0 {
+		return s
+	}
+	s.Mode, s.Limit = r.Mode, r.Limit
+	for _, h := range r.Holders {
+		s.Holders = append(s.Holders, store.Holder{
+			ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt, Broken: h.Reason,
+		})
+	}
+	slices.SortStableFunc(s.Holders, func(a, b store.Holder) int {
+		if d := a.Since.Compare(b.Since); d != 0 {
+			return d
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return s
+}
