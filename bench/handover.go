@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	handOverTurns = 50
+	handOverTurns = 40
 	pollPause     = 100 * time.Millisecond
 )
 

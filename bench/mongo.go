@@ -14,7 +14,7 @@ import (
 const (
 	freePairs     = 2000
 	renewedLeases = 1000
-	renewalRounds = 6
+	renewalRounds = 5
 	renewedTTL    = 17200 * time.Millisecond // just over 2^34 ns: a round then takes all that is due within half a period
 	localRounds   = 600
 	localWarm     = 20
