@@ -122,6 +122,9 @@ func (a *abandoned) Unwrap() error { return a.err }
 func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
+	if knob.ReuseID {
+		claim.ID = c.unsettledID(claim.Ref)
+	}
 	sent := time.Now() // trust starts here: whatever the reply takes, it counts
 	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
@@ -134,6 +137,19 @@ func (c *Client) newID() string {
 		return "ONE-ID-FOR-ALL-" + c.owner
 	}
 	return rand.Text()
+}
+
+// unsettledID is that of an earlier claim of the key which is still being cleaned
+// up, for the test that shows what comes of it.
+func (c *Client) unsettledID(claim store.Ref) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ref := range c.unknown {
+		if ref.Key == claim.Key {
+			return ref.ID
+		}
+	}
+	return claim.ID
 }
 
 // settle makes a lease of a claim's answer, or sees to it that nothing of the

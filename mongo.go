@@ -111,6 +111,7 @@ func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, erro
 		retries: mongoRetries(coll.Database().Client()),
 		noIndex: opts.noIndex,
 		logger:  opts.logger,
+		broken:  mongoKnobs(),
 	}
 	m.feed.now = opts.now
 	m.feed.coll = mongoUnder(coll.Database().Collection(coll.Name()+mongoFeedSuffix), writeconcern.W1())

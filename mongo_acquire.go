@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -69,7 +70,7 @@ func (m *mongoStore) claim(ctx context.Context, c store.Claim) (*mongoClaim, err
 }
 
 func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, error) {
-	if c.Held && c.Want > 0 { // a look, which the word alone is: nothing of the claim is sent if it is held
+	if c.Held && c.Want > 0 && !knob.WordAfterLook { // a look, which the word alone is: nothing of the claim is sent if it is held
 		image, err := m.leaveWord(ctx, c)
 		switch {
 		case err != nil:
@@ -96,7 +97,7 @@ func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, e
 func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
 	var t mongoTerm
 	t.since, t.until = now.Expiry(c.TTL)
-	return bson.D{
+	return mongoToken(bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldLimit, Value: c.Limit},
@@ -105,7 +106,7 @@ func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
 			{Key: fieldRev, Value: bson.NewObjectID()},
 		}},
 		stampAt,
-	}, t
+	}), t
 }
 
 func (c *mongoClaim) holder(t mongoTerm) bson.D {
@@ -159,7 +160,14 @@ func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, e
 	if c.Want <= 0 && !blind {
 		return m.find(ctx, c.Key)
 	}
+	var seen mongoReply
+	if knob.WordAfterLook {
+		seen = m.lookFirst(ctx, c)
+	}
 	image, err := m.leaveWord(ctx, c)
+	if knob.WordAfterLook {
+		return seen, err
+	}
 	if err == nil && !image.found { // gone by now, or somebody else's
 		return m.find(ctx, c.Key)
 	}
@@ -252,7 +260,7 @@ func (m *mongoStore) refuseTwin(ctx context.Context, c *mongoClaim) (store.Grant
 // this call. Where that fails the outcome is unknown, and the engine's Undo goes
 // on with it.
 func (m *mongoStore) settleRefusal(ctx context.Context, c *mongoClaim, refusal error) error {
-	if !c.attempt.twin {
+	if !c.attempt.twin || knob.TwinIgnored {
 		return refusal
 	}
 	removed, err := m.cleanUp(ctx, c.Ref, nil, c.attempt.rev)

@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -32,6 +33,9 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 		Left:   m.left(c.TTL, c.sent, reply.sent, term.until, reply.record.at),
 		Since:  term.since,
 		Wanted: reply.record.wantedAt(reply.record.at),
+	}
+	if knob.CounterToken || knob.StampedToken {
+		g.Token = mongoWrongToken(reply.record)
 	}
 	if g.Left < c.TTL/2 {
 		m.correct(ctx, c, &g)

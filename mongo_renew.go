@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -78,7 +79,7 @@ func (m *mongoStore) renewAgain(ctx context.Context, sent mongoclock.Moment, bat
 func (m *mongoStore) renewal(r store.Renewal, now mongoclock.Reading) (filter, update bson.D, until time.Time) {
 	_, until = now.Expiry(r.TTL)
 	return m.ours(r.Key, alive(r.ID, now.Earliest)...), bson.D{
-		{Key: "$max", Value: bson.D{
+		{Key: mongoNever("$set", knob.RenewalSets, "$max"), Value: bson.D{
 			{Key: of(r.ID, fieldExpireAt), Value: mongoDate(until)},
 			{Key: fieldExpireAt, Value: mongoDate(until)},
 		}},
@@ -89,7 +90,7 @@ func (m *mongoStore) renewal(r store.Renewal, now mongoclock.Reading) (filter, u
 func (m *mongoStore) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
 	now, _ := m.clock.Read()
 	filter, update, until := m.renewal(r, now)
-	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	reply, err := m.modify(ctx, filter, update, mongoNever(mongoUpsert, knob.RenewalUpserts, mongoAfter))
 	switch {
 	case err != nil:
 		return 0, mongoerr.Mark(err)

@@ -5,6 +5,8 @@
 // behind them is compiled away; with -tags knobs they are variables.
 package knob
 
+import "time"
+
 const (
 	// DeadlineFromReply counts a lease's deadline from the reply, not the request.
 	DeadlineFromReply = false
@@ -18,4 +20,35 @@ const (
 	DoneAfterTransfer = false
 	// OneID makes a client send the same ID with every claim of a key.
 	OneID = false
+	// DeadlineFromSample rests a deadline on the sample at hand, not on a time drawn after the claim was sent.
+	DeadlineFromSample = false
+	// ReleaseByKey releases whoever holds the key.
+	ReleaseByKey = false
+	// RenewalUpserts makes a renewal create what it does not find.
+	RenewalUpserts = false
+	// RenewalSets makes a renewal write its expiry with $set, so that a late one lowers it.
+	RenewalSets = false
+	// ReuseID claims again under an ID that is still being cleaned up.
+	ReuseID = false
+	// CounterToken takes the token from a counter in the document.
+	CounterToken = false
+	// StampedToken takes the token from a timestamp that the server draws before it inserts.
+	StampedToken = false
+	// WordAfterLook leaves a waiter's word after the look instead of before.
+	WordAfterLook = false
+	// SwapByRevAlone takes a key over by its revision, whoever was renewed since.
+	SwapByRevAlone = false
+	// UndoElsewhere cleans up in another session than the attempt's.
+	UndoElsewhere = false
+	// UndoOnce cleans up once, also where writes have no transaction numbers.
+	UndoOnce = false
+	// TwinIgnored takes a slow refusal for final, whatever the driver had sent before.
+	TwinIgnored = false
 )
+
+// On says that the switches are there to be set.
+const On = false
+
+// Sleeper would hand each store's clock what its machine slept through without
+// counting it.
+func Sleeper() func() time.Duration { return nil }

@@ -14,4 +14,23 @@ var (
 	GiveBackAtDeadline bool
 	DoneAfterTransfer  bool
 	OneID              bool
+	DeadlineFromSample bool
+	ReleaseByKey       bool
+	RenewalUpserts     bool
+	RenewalSets        bool
+	ReuseID            bool
+	CounterToken       bool
+	StampedToken       bool
+	WordAfterLook      bool
+	SwapByRevAlone     bool
+	UndoElsewhere      bool
+	UndoOnce           bool
+	TwinIgnored        bool
 )
+
+// On says that the switches are there to be set.
+const On = true
+
+// Sleeper hands each store's clock, as it is made, what its machine has slept
+// through without counting it; nil for one that never sleeps.
+var Sleeper = func() func() time.Duration { return nil }

@@ -19,6 +19,8 @@ package mongoclock
 import (
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
 )
 
 const (
@@ -51,6 +53,9 @@ func (m Moment) Add(d time.Duration) Moment { return m + Moment(d) }
 // Monotonic is this process's monotonic clock.
 func Monotonic() func() Moment {
 	origin := time.Now()
+	if slept := knob.Sleeper(); slept != nil {
+		return func() Moment { return Moment(time.Since(origin) - slept()) }
+	}
 	return func() Moment { return Moment(time.Since(origin)) }
 }
 

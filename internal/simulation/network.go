@@ -80,7 +80,7 @@ func (w *world) send(r *request) {
 	w.sent[who]++
 	d := w.dice(fmt.Sprintf("%s %d", who, w.sent[who]))
 	r.name = fmt.Sprintf("client %s #%d%s", who, w.sent[who], w.session(r.cmd, who, w.sent[who]))
-	r.fate = w.fate(r.client.id, d)
+	r.fate = w.fate(r, d)
 	r.obedient = d.chance(500)
 	w.logf("%s to server %d: %s", r.name, r.member.id, r.fate)
 	if until, trouble := r.trouble(); trouble {
@@ -98,7 +98,7 @@ func (w *world) send(r *request) {
 func (r *request) trouble() (until time.Duration, is bool) {
 	f := r.fate
 	lost := f.out < 0 || f.back < 0
-	if !lost && f.stall == 0 && f.out+f.back < 10*time.Millisecond {
+	if !lost && f.stall == 0 && f.out+f.back <= 2*r.client.world.weather.trip {
 		return 0, false
 	}
 	until = max(f.out, 0) + f.stall + max(f.back, 0)

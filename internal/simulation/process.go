@@ -42,6 +42,7 @@ type user struct {
 	stash  *stash
 	watch  *sync.WaitGroup
 	brief  bool // holds nothing for long
+	busy   bool // nor waits long between
 	ops    int
 }
 
@@ -97,9 +98,18 @@ func (u *user) ctx() context.Context {
 func (u *user) work(steps int) {
 	ttl := u.p.world.weather.ttl
 	for i := 0; i < steps && !u.p.isDead(); i++ {
-		time.Sleep(u.dice.between(time.Microsecond, ttl/2))
+		time.Sleep(u.dice.between(time.Microsecond, u.most(ttl/2)))
 		u.step()
 	}
+}
+
+// most bounds what a busy user does by some trips to the server, so that it meets
+// others in the middle of theirs.
+func (u *user) most(d time.Duration) time.Duration {
+	if u.busy {
+		return min(d, 5*u.p.world.weather.trip)
+	}
+	return d
 }
 
 // step is one visit to one key.
@@ -187,15 +197,16 @@ func sort(err error) string {
 func (u *user) hold(l *mongolock.Lease) {
 	ttl := u.p.world.weather.ttl
 	u.write(l)
-	most := ttl / 10
+	most := u.most(ttl / 10)
 	if !u.brief && u.dice.chance(350) {
-		most = 3 * ttl
+		most = u.most(3 * ttl)
 	}
 	over := time.NewTimer(u.dice.between(time.Microsecond, most))
 	defer over.Stop()
 	select {
 	case <-over.C:
-	case <-l.Done():
+	case <-l.Done(): // it takes a while to stop
+		time.Sleep(u.dice.between(time.Microsecond, 2*u.p.world.weather.margin))
 	}
 	if u.dice.chance(300) {
 		u.write(l)

@@ -14,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/simulation/docdb"
 	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // An Outcome is a history and how it came about.
@@ -35,6 +36,7 @@ type Settings struct {
 	Steps  int           // of each user; 0: as the seed says
 	Users  int           // 0: as the seed says
 	Margin time.Duration // WithMargin; negative: the default
+	Memory bool          // over a memstore, without a database
 	Late   time.Duration // by how much timers are late, as the knob says
 	NoCuts, NoStrokes, NoNaps, NoSteps,
 	NoLoss, NoLate, NoSlow, NoStalls bool // weather to leave out
@@ -72,12 +74,23 @@ func (s Settings) apply(x *weather) {
 func Run(seed uint64, s Settings) *Outcome {
 	w := newWorld(seed)
 	s.apply(&w.weather)
+	s.Late = w.late(s)
 	w.mu.Lock()
 	w.logf("seed %d: %s", seed, w.weather.String())
-	w.furnish()
-	w.cluster.begin()
+	if s.Memory {
+		w.mem, w.weather.spread = memstore.New(), 0
+	} else {
+		w.furnish()
+		w.cluster.begin()
+	}
 	w.mu.Unlock()
 
+	for _, c := range w.weather.cuts {
+		w.after(c.from, func() {
+			w.logf("client %d is cut off", c.client)
+			w.noteLocked(history.Event{Kind: history.Trouble, Client: c.client, Until: c.to, Note: "cut off"})
+		})
+	}
 	d := w.dice("cast")
 	processes := make([]*process, 2+d.n(3))
 	for i := range processes {
@@ -116,10 +129,18 @@ var allKeys = []string{"alpha", "beta"}
 
 func (w *world) process(id int, margin time.Duration) *process {
 	p := &process{world: w, id: id}
+	var err error
+	if w.mem != nil {
+		if p.client, err = mongolock.NewWithStore(&link{w.mem, p}, p.options(margin)...); err != nil {
+			panic(err)
+		}
+		return p
+	}
 	driver, err := connect(p, w.weather.retries)
 	if err != nil {
 		panic(err)
 	}
+	w.nap(p)
 	db := driver.Database(lockDB)
 	p.coll = db.Collection(regColl, options.Collection().SetWriteConcern(writeconcern.Majority()))
 	p.client, err = mongolock.New(db.Collection(lockColl), p.options(margin)...)
@@ -152,6 +173,7 @@ func (w *world) populate(processes []*process, d *dice, s Settings) (users, watc
 	users, watch = new(sync.WaitGroup), new(sync.WaitGroup)
 	keys := allKeys[:1+d.n(len(allKeys))]
 	tickets := new(stash)
+	busy := w.weather.calm && d.chance(700)
 	number := 0
 	for _, p := range processes {
 		for range 1 + d.n(2) {
@@ -162,6 +184,9 @@ func (w *world) populate(processes []*process, d *dice, s Settings) (users, watc
 			u := &user{p: p, number: number, name: "u" + itoa(number), keys: keys, stash: tickets, watch: watch}
 			u.dice = w.dice(u.name)
 			steps := 3 + u.dice.n(5)
+			if u.busy = busy; busy || w.weather.gentle {
+				steps *= 2
+			}
 			if s.Steps > 0 {
 				steps = min(steps, s.Steps)
 			}
@@ -214,12 +239,11 @@ func (w *world) outcome(s Settings) *Outcome {
 		h.Margin = s.Margin
 	}
 	h.Blur = w.weather.spread + s.Late + time.Millisecond
-	h.Calm, h.Storm, h.End, h.Number = w.weather.calm, w.weather.storm, w.since(), w.weather.retries
-	h.Quick, h.Gap = time.Second, 1500*time.Millisecond
-	if !h.Number {
-		h.Quick = 8 * time.Second // clean-ups are repeated with growing pauses
+	h.Calm, h.Storm, h.End, h.Numbers = w.weather.calm, w.weather.storm, w.since(), w.weather.retries
+	h.Quick, h.Patient, h.Gap = time.Second, 8*time.Second, 1500*time.Millisecond
+	if w.mem == nil {
+		w.readLog()
 	}
-	w.readLog()
 	return &Outcome{
 		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends,
 		Long: w.since(), Weather: w.weather.String(), stuck: w.stuck,

@@ -1,19 +1,53 @@
 package simulation_test
 
 import (
+	"bufio"
 	"bytes"
 	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
+	"time"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/simulation"
+	"github.com/mongolock/mongolock/internal/simulation/history"
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 60, "how many seeds")
-	simFirst = flag.Uint64("sim.first", 1, "the first of them")
+	simSeeds   = flag.Int("sim.seeds", 40, "how many seeds")
+	simFirst   = flag.Uint64("sim.first", 1, "the first of them")
+	simProcs   = flag.Int("sim.procs", 1, "in how many processes; 0: one for each core")
+	simWithout = flag.String("sim.without", "", "kinds of trouble to leave out, with commas between")
+	simUsers   = flag.Int("sim.users", 0, "at most so many users")
+	simSteps   = flag.Int("sim.steps", 0, "at most so many steps of each")
+	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
+	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
+
+var plain = simulation.Settings{Margin: -1}
+
+// asked is plain, with what the flags take away.
+func asked() simulation.Settings {
+	s := plain
+	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
+	without := strings.Split(*simWithout, ",")
+	for name, field := range map[string]*bool{
+		"naps": &s.NoNaps, "steps": &s.NoSteps, "strokes": &s.NoStrokes, "cuts": &s.NoCuts,
+		"stalls": &s.NoStalls, "slow": &s.NoSlow, "late": &s.NoLate, "loss": &s.NoLoss,
+	} {
+		*field = slices.Contains(without, name)
+	}
+	return s
+}
 
 // live runs one seed in a bubble of its own.
 func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
@@ -22,27 +56,179 @@ func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Out
 	return out
 }
 
-var plain = simulation.Settings{Margin: -1}
-
 func TestNoSeedBreaksAPromise(t *testing.T) {
+	began := time.Now()
+	if procs := *simProcs; procs != 1 {
+		if procs == 0 {
+			procs = runtime.NumCPU()
+		}
+		spread(t, procs, began)
+		return
+	}
+	sum := summary{faults: map[string]int{}}
 	for i := range *simSeeds {
 		seed := *simFirst + uint64(i)
-		out := live(t, seed, plain)
-		for _, v := range out.Check() {
-			t.Errorf("seed %d: %v", seed, v)
-		}
-		if t.Failed() {
+		out := live(t, seed, asked())
+		if *simLog {
 			t.Logf("%s", out.Log)
-			t.FailNow()
+		}
+		if found := out.Check(); len(found) > 0 {
+			explain(t, seed, out, found)
+			return
+		}
+		sum.add(out)
+		if i%100 == 99 {
+			fmt.Printf("done 100 seeds\n") // for the parent's progress
+		}
+	}
+	t.Log(sum.String())
+	fmt.Printf("sum %s\n", sum.String())
+	t.Logf("%d seeds from %d in %v", *simSeeds, *simFirst, time.Since(began).Round(time.Millisecond))
+}
+
+// A summary is what befell some seeds.
+type summary struct {
+	seeds, commands, events int
+	long                    time.Duration
+	faults                  map[string]int
+}
+
+func (s *summary) add(o *simulation.Outcome) {
+	s.seeds++
+	s.commands += o.Commands
+	s.events += len(o.History.Events)
+	s.long += o.Long
+	for what, n := range o.Faults {
+		s.faults[what] += n
+	}
+}
+
+func (s *summary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seeds=%d commands=%d events=%d hours=%d", s.seeds, s.commands, s.events, int(s.long.Hours()))
+	names := make([]string, 0, len(s.faults))
+	for what := range s.faults {
+		names = append(names, what)
+	}
+	slices.Sort(names)
+	for _, what := range names {
+		fmt.Fprintf(&b, " %s=%d", strings.ReplaceAll(what, " ", "-"), s.faults[what])
+	}
+	return b.String()
+}
+
+// explain shrinks a failing seed, draws it, and says how to see it again.
+func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history.Violation) {
+	for _, v := range found {
+		t.Errorf("seed %d: %v", seed, v)
+	}
+	small := simulation.Shrink(asked(), func(s simulation.Settings) bool {
+		o := live(t, seed, s)
+		f := o.Check()
+		if len(f) > 0 {
+			out, found = o, f
+		}
+		return len(f) > 0
+	})
+	tags := ""
+	if knob.On {
+		tags = " -tags knobs"
+	}
+	t.Logf("again: go test%s ./internal/simulation -run TestNoSeed -sim.seeds 1 -sim.first %d%s -sim.log -v", tags, seed, small.Flags())
+	name := filepath.Join(t.ArtifactDir(), fmt.Sprintf("seed-%d.svg", seed))
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := out.History.Draw(file, fmt.Sprintf("seed %d", seed), found); err != nil {
+		t.Error(err)
+	}
+	t.Logf("drawn in %s (kept with -artifacts)", name)
+	if *simLog {
+		t.Logf("%s", out.Log)
+	}
+}
+
+// spread runs the seeds in several processes, each of them on one core: the
+// random source that is seeded is one of the whole process.
+func spread(t *testing.T, procs int, began time.Time) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string)
+	var children sync.WaitGroup
+	part := (*simSeeds + procs - 1) / procs
+	for i := range procs {
+		n := min(part, *simSeeds-i*part)
+		if n <= 0 {
+			break
+		}
+		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
+			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1")
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		children.Go(func() {
+			scan := bufio.NewScanner(stdout)
+			scan.Buffer(nil, 1<<20)
+			for scan.Scan() {
+				lines <- scan.Text()
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	go func() { children.Wait(); close(lines) }()
+	progress(t, lines, began)
+}
+
+func progress(t *testing.T, lines <-chan string, began time.Time) {
+	done := 0
+	for l := range lines {
+		switch {
+		case l == "done 100 seeds":
+			if done += 100; done%1000 == 0 {
+				rate := float64(done) / time.Since(began).Seconds()
+				left := time.Duration(float64(*simSeeds-done) / rate * float64(time.Second))
+				fmt.Fprintf(os.Stderr, "%d of %d seeds, %.0f a second, %v left\n", done, *simSeeds, rate, left.Round(time.Second))
+			}
+		case strings.HasPrefix(l, "sum "):
+			t.Log(strings.TrimPrefix(l, "sum "))
+		case strings.Contains(l, "seed ") || strings.Contains(l, "again:") || strings.Contains(l, "drawn in") || strings.Contains(l, "panic"):
+			t.Log(strings.TrimSpace(l))
+		}
+	}
+	t.Logf("%d seeds from %d in %v: %.0f a second", *simSeeds, *simFirst, time.Since(began).Round(time.Millisecond), float64(*simSeeds)/time.Since(began).Seconds())
+}
+
+func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
+	for seed := range uint64(*simSeeds) {
+		s := plain
+		s.Memory = true
+		for _, v := range live(t, seed+1, s).Check() {
+			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.memory)", seed+1, v, seed+1)
 		}
 	}
 }
 
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
-		a, b := live(t, seed, plain), live(t, seed, plain)
+	seeds := 200
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range uint64(seeds) {
+		a, b := live(t, seed+1, plain), live(t, seed+1, plain)
 		if !bytes.Equal(a.Log, b.Log) {
-			t.Errorf("seed %d: %s", seed, firstDifference(a.Log, b.Log))
+			t.Errorf("seed %d: %s", seed+1, firstDifference(a.Log, b.Log))
 		}
 	}
 }

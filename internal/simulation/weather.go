@@ -8,9 +8,11 @@ import (
 // A weather is what a seed makes go wrong.
 type weather struct {
 	calm    bool // only delays
+	gentle  bool // only messages go wrong, and few of them
 	retries bool // the driver's retryWrites
 	ttl     time.Duration
 	margin  time.Duration
+	trip    time.Duration // a message takes at most so long, as a rule
 	storm   time.Duration // faults stop after so long
 	spread  time.Duration // by how much the members' clocks differ at most
 	rate    int64         // how many millionths the servers' clocks run fast
@@ -52,7 +54,10 @@ type step struct {
 	offset time.Duration
 }
 
-// A nap suspends a client's machine, its monotonic clock with it.
+// A span is from when until when.
+type span struct{ from, to time.Duration }
+
+// A nap is a client's machine suspended: its monotonic clock stands still.
 type nap struct {
 	at     time.Duration
 	client int
@@ -63,18 +68,30 @@ func (w *world) forecast() weather {
 	d := w.dice("weather")
 	x := weather{
 		calm:    d.chance(200),
-		retries: !d.chance(200),
+		retries: !d.chance(300),
 		ttl:     oneOf(d, time.Second, 2*time.Second, 5*time.Second, 30*time.Second),
 		rate:    int64(d.n(1001)) - 500,
 	}
 	x.margin = min(time.Second, x.ttl/10)
 	x.storm = d.between(8*time.Second, 30*time.Second)
+	x.trip = oneOf(d, time.Millisecond, 3*time.Millisecond, 10*time.Millisecond, 40*time.Millisecond)
 	if x.calm {
 		return x
 	}
 	x.spread = x.margin / 2
-	x.lost, x.unanswered, x.late = d.n(60), d.n(80), d.n(60)
-	x.slow, x.stalled = d.n(60), d.n(80)
+	x.gentle = d.chance(400)
+	if x.gentle { // one thing at a time, so that what follows from it can be seen
+		*oneOf(d, &x.lost, &x.unanswered, &x.late, &x.late, &x.slow, &x.stalled) = 250
+		if x.late > 0 && d.chance(600) { // what comes after its caller gave up, and before it has run out
+			x.ttl = 30 * time.Second
+		}
+		x.margin = min(time.Second, x.ttl/10)
+		x.spread, x.storm = x.margin/2, 2*x.storm
+		return x
+	}
+	const most = 80
+	x.lost, x.unanswered, x.late = d.n(most), d.n(most), d.n(most)
+	x.slow, x.stalled = d.n(most), d.n(most)
 	for i := range d.n(4) {
 		x.cuts = append(x.cuts, x.cut(d, i))
 	}
@@ -88,15 +105,15 @@ func (w *world) forecast() weather {
 	for range d.n(4) {
 		x.steps = append(x.steps, step{at: d.between(0, x.storm), member: d.n(3), offset: d.between(0, x.spread) - x.spread/2})
 	}
-	for range d.n(4) {
-		x.naps = append(x.naps, nap{at: d.between(time.Second, x.storm), client: d.n(3), long: d.between(x.ttl/2, 10*time.Minute)})
+	for i := range d.n(4) {
+		x.naps = append(x.naps, nap{at: d.between(time.Second, x.storm), client: i, long: d.between(x.ttl/2, 20*time.Second)})
 	}
 	return x
 }
 
 func (x *weather) cut(d *dice, i int) cut {
 	from := d.between(0, x.storm)
-	return cut{client: i, from: from, to: from + d.between(x.ttl/4, 2*x.ttl), delivered: d.chance(500)}
+	return cut{client: i, from: from, to: min(from+d.between(x.ttl/4, 2*x.ttl), x.storm), delivered: d.chance(500)}
 }
 
 func (x *weather) String() string {
@@ -114,17 +131,20 @@ type fate struct {
 }
 
 // fate decides. With w.mu held.
-func (w *world) fate(client int, d *dice) fate {
+func (w *world) fate(r *request, d *dice) fate {
 	x, now := &w.weather, w.since()
-	f := fate{out: d.between(50*time.Microsecond, 3*time.Millisecond), back: d.between(50*time.Microsecond, 3*time.Millisecond)}
+	f := fate{out: d.between(50*time.Microsecond, x.trip), back: d.between(50*time.Microsecond, x.trip)}
 	if x.calm || now > x.storm {
+		return f
+	}
+	if t := w.trouble[r.client.id]; x.gentle && (now > t.from && now < t.to || r.actor == "" || r.cmd.Name != "findAndModify") {
 		return f
 	}
 	seen := func() time.Duration { // half of the losses show at once, the others never do
 		return oneOf(d, 0, d.between(time.Millisecond, 50*time.Millisecond))
 	}
 	for _, c := range x.cuts {
-		if c.client != client || now < c.from || now >= c.to {
+		if c.client != r.client.id || now < c.from || now >= c.to {
 			continue
 		}
 		w.fault("cut off")
@@ -145,8 +165,8 @@ func (w *world) fate(client int, d *dice) fate {
 		f.back, f.reset = -1, seen()
 	case next(x.late):
 		w.fault("applied late")
-		f.back, f.reset = -1, seen()
-		f.out, f.any = d.between(5*time.Millisecond, 3*x.ttl), d.chance(500)
+		f.back, f.reset = -1, oneOf(d, seen(), d.between(time.Second, 2*time.Second))
+		f.out, f.any = d.between(5*time.Millisecond, oneOf(d, x.ttl/2, x.ttl, 3*x.ttl)), d.chance(500)
 	case next(x.slow):
 		w.fault("slow")
 		if d.chance(500) {
@@ -156,7 +176,10 @@ func (w *world) fate(client int, d *dice) fate {
 		}
 	case next(x.stalled):
 		f.stall = d.between(time.Millisecond, 2*x.ttl)
+	default:
+		return f
 	}
+	w.trouble[r.client.id] = span{now, now + max(f.out, 0) + f.stall + max(f.back, 0) + f.reset + 3*time.Second}
 	return f
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // serverEpoch is what the servers' clocks show when a bubble's begins in 2000:
@@ -22,12 +23,14 @@ type world struct {
 	seed    uint64
 	start   time.Time
 	weather weather
+	mem     *memstore.Store // instead of the cluster
 
 	mu      sync.Mutex // protects what follows, and all of cluster and network
 	cluster cluster
 	sent    map[string]int    // commands so far, by who sent what
 	names   map[string]string // sessions, by order of appearance
 	faults  map[string]int
+	trouble map[int]span // of each client, the last, with some time to recover
 	sends   int
 	closed  bool
 	stuck   []history.Violation
@@ -38,7 +41,7 @@ type world struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, faults: map[string]int{},
+		sent: map[string]int{}, names: map[string]string{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.weather = w.forecast()
 	w.cluster = newCluster(w)

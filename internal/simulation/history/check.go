@@ -60,7 +60,7 @@ func (h *History) overlap(l, next *lease) (Violation, bool) {
 	switch {
 	case l.told > next.granted && l.ends() > next.granted:
 		return Violation{"two live leases", next.granted, fmt.Sprintf("%q granted to client %d while client %d holds it", l.key, next.client, l.client)}, true
-	case l.told > start && (l.letGo > start || h.NoDB == false && l.note == Released):
+	case l.told > start && (l.letGo > start || !h.NoDB && l.note == Released):
 		return Violation{"told too late", start, fmt.Sprintf("%q is client %d's, and client %d, who had it, is told %v later", l.key, next.client, l.client, l.told-start)}, true
 	case l.letGo > start && start-l.told < h.Margin-h.Blur && l.note != Closed:
 		return Violation{"no margin", start, fmt.Sprintf("%q is client %d's %v after client %d was told, less than the margin of %v", l.key, next.client, start-l.told, l.client, h.Margin-h.Blur)}, true
@@ -88,7 +88,6 @@ func tokens(h *History) (found []Violation) {
 // register: a fenced register never goes back, and takes what a live holder writes.
 func register(h *History) (found []Violation) {
 	newest := map[string]int64{}
-	began := map[int]Event{}
 	leases := map[string]*lease{}
 	for _, l := range h.leases() {
 		leases[l.id] = l
@@ -100,10 +99,8 @@ func register(h *History) (found []Violation) {
 				found = append(found, Violation{"register", e.At, fmt.Sprintf("%q goes back from %d to %d", e.Key, newest[e.Key], e.Token)})
 			}
 			newest[e.Key] = e.Token
-		case Writes:
-			began[e.Op] = e
 		case Fenced:
-			if l := leases[e.ID]; l != nil && e.At < l.ends() {
+			if l := leases[e.ID]; e.Live || !h.NoDB && l != nil && e.At < l.ends() {
 				found = append(found, Violation{"register", e.At, fmt.Sprintf("%q: a live holder's write is fenced off, its token %d", e.Key, e.Token)})
 			}
 		}
@@ -149,20 +146,21 @@ func outlived(h *History) (found []Violation) {
 }
 
 // ghosts: what nobody was given does not stay. If nothing hinders the clean-up it
-// is gone within a second; at the latest when it has run out.
+// is gone soon; at the latest when it has run out. A primary that steps down or
+// restarts forgets which commands it is to refuse, so then only the latter holds.
 func ghosts(h *History) (found []Violation) {
 	if h.Quick == 0 {
 		return nil
 	}
-	failed := map[int]time.Duration{}
-	for _, e := range h.Events {
-		if e.Kind == Failed {
-			failed[e.Op] = e.At
-		}
-	}
+	calls, failed := map[int]Event{}, map[int]Event{}
 	ops := map[string]int{}
 	for _, e := range h.Events {
-		if e.Kind == Applied {
+		switch e.Kind {
+		case Called:
+			calls[e.Op] = e
+		case Failed:
+			failed[e.Op] = e
+		case Applied:
 			ops[e.ID] = e.Op
 		}
 	}
@@ -170,22 +168,35 @@ func ghosts(h *History) (found []Violation) {
 		if l.granted != never || l.applied == never {
 			continue
 		}
-		since := l.applied
-		if at, ok := failed[ops[l.id]]; ok {
-			since = max(since, at)
+		call, failure := calls[ops[l.id]], failed[ops[l.id]]
+		since, allowed := max(l.applied, failure.At), h.Quick
+		late := l.applied > failure.At && failure.Op != 0
+		switch {
+		case late && failure.Note == Held && failure.At-call.At < QuickRefusal:
+			continue // see docs/design.md §4.1: a twin of a quick refusal is taken to be impossible
+		case late && !h.Numbers:
+			allowed += min(h.Patient, (l.applied-failure.At)*3/2)
 		}
 		end := min(l.dropped, l.until)
-		if end-since > h.Quick && !h.troubled(l.client, l.applied, since+h.Quick) {
-			found = append(found, Violation{"ghost", since + h.Quick, fmt.Sprintf("%q is held by nobody, in the name of client %d, for %v", l.key, l.client, end-since)})
+		if end-since > allowed && !h.troubled(l.client, call.At, since, since+allowed) {
+			found = append(found, Violation{"ghost", since + allowed, fmt.Sprintf("%q is held by nobody, in the name of client %d, for %v", l.key, l.client, end-since)})
 		}
 	}
 	return found
 }
 
-// troubled reports whether something hindered a client, or the primary changed.
-func (h *History) troubled(client int, from, to time.Duration) bool {
+// QuickRefusal is how long a refusal takes at most that needs no clean-up.
+const QuickRefusal = 1050 * time.Millisecond
+
+// troubled reports whether something hindered a client between since and to, or
+// whether the primary changed, or the client's clock stood still, since the call.
+func (h *History) troubled(client int, call, since, to time.Duration) bool {
 	return slices.ContainsFunc(h.Events, func(e Event) bool {
-		return e.Kind == Trouble && e.At <= to && e.Until >= from && (e.Client == client || e.Note == Failover)
+		if e.Kind != Trouble || e.At > to {
+			return false
+		}
+		lasting := e.Note == Failover || e.Note == Stopped && e.Client == client
+		return lasting && e.Until >= call || e.Client == client && e.Until > since
 	})
 }
 
@@ -204,7 +215,7 @@ func answered(h *History) (found []Violation) {
 		}
 		at, ok := done[e.Op]
 		switch {
-		case !ok && h.End > 0:
+		case !ok && h.End > 0 && !h.NoDB:
 			found = append(found, Violation{"unanswered", e.At, fmt.Sprintf("client %d waits for %q for ever", e.Client, e.Key)})
 		case ok && e.Until > 0 && at > e.Until+grace && !h.NoDB:
 			found = append(found, Violation{"answered late", at, fmt.Sprintf("client %d left at %v", e.Client, e.Until)})

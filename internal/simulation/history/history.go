@@ -20,6 +20,7 @@ const (
 	Told    Kind = "is told"  // Done was closed
 	LetGo   Kind = "lets go"  // calls Release, Detach or Close
 	Freed   Kind = "released" // Release answered
+	Looked  Kind = "looks"    // At this moment its lease was surely held: a look just after said so
 	Writes  Kind = "writes"   // begins a fenced write
 	Wrote   Kind = "wrote"    // it was taken
 	Fenced  Kind = "fenced"   // it was refused for a newer token
@@ -93,21 +94,23 @@ const (
 	Ours     = "ours"     // of a holder dropped: by its own client
 	Swept    = "swept"    // of a holder dropped: by the TTL index
 	Failover = "failover" // of trouble: the primary changed or forgot
+	Stopped  = "clock stands still"
 )
 
 // A History is all of it, with what its checks may expect.
 type History struct {
-	Events []Event       `json:"events"`
-	TTL    time.Duration `json:"ttl"`
-	Margin time.Duration `json:"margin"`
-	Blur   time.Duration `json:"blur"`    // how far clocks were stepped and timers were late: taken off the margin
-	Calm   bool          `json:"calm"`    // nothing was made to go wrong
-	Storm  time.Duration `json:"storm"`   // when the last trouble began
-	Quick  time.Duration `json:"quick"`   // within how long a ghost must go if nothing hinders; 0: not judged
-	Gap    time.Duration `json:"gap"`     // how long a key may be free while somebody waits, in calm; 0: not judged
-	End    time.Duration `json:"end"`     // when all calls must have been answered
-	NoDB   bool          `json:"noDB"`    // nobody watched the database
-	Number bool          `json:"numbers"` // writes had transaction numbers
+	Events  []Event       `json:"events"`
+	TTL     time.Duration `json:"ttl"`
+	Margin  time.Duration `json:"margin"`
+	Blur    time.Duration `json:"blur"`    // how far clocks were stepped and timers were late: taken off the margin
+	Calm    bool          `json:"calm"`    // nothing was made to go wrong
+	Storm   time.Duration `json:"storm"`   // when the last trouble began
+	Quick   time.Duration `json:"quick"`   // within how long a ghost must go if nothing hinders; 0: not judged
+	Patient time.Duration `json:"patient"` // the same for one that came late where writes have no numbers
+	Gap     time.Duration `json:"gap"`     // how long a key may be free while somebody waits, in calm; 0: not judged
+	End     time.Duration `json:"end"`     // when all calls must have been answered
+	NoDB    bool          `json:"noDB"`    // nobody watched the database
+	Numbers bool          `json:"numbers"` // writes had transaction numbers
 }
 
 // A Violation is a promise broken.
@@ -132,6 +135,7 @@ type lease struct {
 	note    string
 
 	applied, granted, told, letGo, dropped, until time.Duration // never if it did not happen
+	looked                                        time.Duration // the last look that said it is held
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -160,6 +164,8 @@ func (h *History) leases() []*lease {
 			l.shared, l.limit = e.Shared, e.Limit
 		case Told:
 			of(e).told = min(of(e).told, e.At)
+		case Looked: // where nobody saw Done close: it was surely not over before
+			of(e).looked = e.At
 		case LetGo:
 			l := of(e)
 			l.letGo = min(l.letGo, e.At)
@@ -172,6 +178,11 @@ func (h *History) leases() []*lease {
 			of(e).until = e.Until
 		case Dropped:
 			of(e).dropped = min(of(e).dropped, e.At)
+		}
+	}
+	if h.NoDB {
+		for _, l := range all {
+			l.told = max(l.looked, l.granted) // what it believed longest, for all we know
 		}
 	}
 	return all

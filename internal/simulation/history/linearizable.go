@@ -75,9 +75,19 @@ func linearizable(h *History) (found []Violation) {
 	for _, l := range h.leases() {
 		ended[l.id] = l.ends()
 	}
+	answered := map[int]bool{}
+	for _, e := range h.Events {
+		if e.Kind == Granted || e.Kind == Failed {
+			answered[e.Op] = true
+		}
+	}
 	for _, e := range h.Events {
 		client++
 		switch {
+		case e.Kind == Called && !answered[e.Op]: // its process was killed
+			id := fmt.Sprint("unanswered-", e.Op)
+			add(e.Key, client, e.At, never-1, attempt{kind: maybe, id: id})
+			add(e.Key, -client, e.At+1, never, attempt{kind: unlock, id: id, unknown: true})
 		case e.Kind == Called:
 			calls[e.Op] = e
 		case e.Kind == Granted && !e.Shared:
