@@ -72,6 +72,30 @@ cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
 	go tool cover -html=coverage.out -o coverage.html
 	@go tool cover -func=coverage.out | tail -n 1
 
+# A failing seed prints the command that replays it, and is drawn as a timeline.
+SEEDS ?= 2000
+FIRST ?= 1
+.PHONY: simulate
+simulate: ## SEEDS histories of the library over servers in memory, on all cores; SEEDS=1000000 for a long night
+	go test -tags knobs ./internal/simulation -run '^TestNoSeedBreaksAPromise$$' -v -timeout 0 -artifacts -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+
+.PHONY: simulate-controls
+simulate-controls: ## the first seed that notices each safety taken out
+	go test -tags knobs ./internal/simulation -run '^TestControl' -v -timeout 30m
+
+# How long a nemesis breaks a real server under real processes.
+D ?= 1m
+.PHONY: chaos
+chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for D=10m
+	$(ON_MONGO) go test ./internal/chaos -run '^TestNoChaosBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
+
+FUZZ ?= 20s
+.PHONY: fuzz
+fuzz: ## every fuzz test, each for FUZZ=20s
+	@for f in ADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone ATicketIsRefusedOrUnderstood KeysAndNotesComeBackByteForByte AWakeUpOfAnyShapeIsReadOrPassedOver; do \
+		echo "· Fuzz$$f"; go test . -run '^$$' -fuzz "^Fuzz$$f\$$" -fuzztime $(FUZZ); done
+	@echo "· FuzzAMessageIsParsedOrRefused"; go test ./internal/faultproxy -run '^$$' -fuzz '^FuzzAMessageIsParsedOrRefused$$' -fuzztime $(FUZZ)
+
 .PHONY: bench
 bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)
 	cd bench && go run -tags ferretdb_no_postgresql . -write

@@ -35,7 +35,10 @@ func (w *world) readLog() {
 		}
 	}
 	slices.SortStableFunc(w.history.Events, func(a, b history.Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), strings.Compare(a.String(), b.String()))
+		if d := cmp.Compare(a.At, b.At); d != 0 {
+			return d
+		}
+		return strings.Compare(a.String(), b.String())
 	})
 }
 

@@ -167,7 +167,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1")
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

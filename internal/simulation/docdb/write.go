@@ -85,6 +85,9 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 		return e.image.(image).reply(), nil, nil
 	}
 	query := field[bson.D](c.Body, "query")
+	if err := conflicts(field[bson.D](c.Body, "update")); err != nil {
+		return nil, nil, err
+	}
 	old, err := db.first(c.NS(), query)
 	if err != nil {
 		return nil, nil, err
@@ -238,6 +241,9 @@ func (db *DB) updateOne(c Command, stmt int32, u bson.D, now time.Time) (did cha
 	update, ok := mustGet(u, "u").(bson.D)
 	if !ok {
 		return did, 0, failure{9, "an update is a document here"}
+	}
+	if err := conflicts(update); err != nil {
+		return did, 0, err
 	}
 	old, err := db.first(c.NS(), query)
 	if err != nil {

@@ -1,0 +1,246 @@
+package docdb_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/simulation/docdb"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+var rounds = flag.Int("docdb.rounds", 30, "sequences of random commands to compare with a real server")
+
+// The database in memory answers as a real server does: the same random commands
+// to both. What each draws from its own clock is compared by its kind only.
+func TestTheDatabaseInMemoryAnswersAsARealServer(t *testing.T) {
+	uri := testserver.URI(t, "atomic")
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryWrites(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Disconnect(context.Background())
+	commands, errs := 0, 0
+	for seed := range uint64(*rounds) {
+		name := fmt.Sprintf("docdb_%d_%d", time.Now().UnixNano(), seed)
+		real, mine := client.Database(name), docdb.New()
+		d := rand.New(rand.NewPCG(seed, 1))
+		for range 60 {
+			c := randomCommand(d)
+			commands++
+			want, failed := answerOf(t, real, c)
+			got := mineTo(t, mine, name, c)
+			if failed {
+				errs++
+			}
+			if g, w := comparable(got), comparable(want); g != w {
+				t.Fatalf("seed %d, to %v\n memory: %s\n server: %s", seed, c, g, w)
+			}
+		}
+		if err := real.Drop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d commands, %d of them refused", commands, errs)
+	if errs == 0 || errs > commands/2 {
+		t.Errorf("%d of %d refused: the commands are not a mixture", errs, commands)
+	}
+}
+
+// answerOf sends a command to the server; an error's reply counts like any.
+func answerOf(t *testing.T, db *mongo.Database, c bson.D) (reply bson.Raw, failed bool) {
+	t.Helper()
+	reply, err := db.RunCommand(t.Context(), c).Raw()
+	if err == nil {
+		return reply, false
+	}
+	if e, ok := errors.AsType[mongo.CommandError](err); ok {
+		return e.Raw, true
+	}
+	if e, ok := errors.AsType[mongo.WriteException](err); ok {
+		return e.Raw, true
+	}
+	t.Fatalf("to %v: %v", c, err)
+	return nil, false
+}
+
+func mineTo(t *testing.T, db *docdb.DB, name string, c bson.D) bson.Raw {
+	t.Helper()
+	raw, err := bson.Marshal(append(append(bson.D{}, c...), bson.E{Key: "$db", Value: name}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, err := docdb.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, _ := db.Do(command, time.Now(), false)
+	out, err := bson.Marshal(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// comparable is what of a reply must be the same: outcome, code, counts, documents
+// with their fields in order of name.
+func comparable(reply bson.Raw) string {
+	out := map[string]string{}
+	var doc bson.D
+	if err := bson.Unmarshal(reply, &doc); err != nil {
+		return err.Error()
+	}
+	for _, e := range doc {
+		switch e.Key {
+		case "ok", "code", "n", "nModified", "value", "lastErrorObject":
+			out[e.Key] = canonical(e.Value)
+		case "writeErrors":
+			for _, w := range e.Value.(bson.A) {
+				for _, f := range w.(bson.D) {
+					if f.Key == "code" || f.Key == "index" {
+						out["write error "+f.Key] += canonical(f.Value)
+					}
+				}
+			}
+		case "cursor":
+			for _, f := range e.Value.(bson.D) {
+				if f.Key == "firstBatch" {
+					out["batch"] = canonical(f.Value)
+				}
+			}
+		case "upserted":
+			out[e.Key] = canonical(e.Value)
+		}
+	}
+	return fmt.Sprint(out) // a map prints in order of its keys
+}
+
+func canonical(v any) string {
+	switch v := v.(type) {
+	case bson.D:
+		out := map[string]string{}
+		for _, e := range v {
+			if e.Key == "at" || e.Key == "stamp" { // drawn from a clock
+				out[e.Key] = fmt.Sprintf("%T", e.Value)
+				continue
+			}
+			out[e.Key] = canonical(e.Value)
+		}
+		return fmt.Sprint(out)
+	case bson.A:
+		out := make([]string, len(v))
+		for i := range v {
+			out[i] = canonical(v[i])
+		}
+		return fmt.Sprint(out)
+	case int32, int64, float64:
+		return fmt.Sprint(v) // 1 is 1
+	}
+	return fmt.Sprintf("%T %v", v, v)
+}
+
+// pick is one of some.
+func pick[T any](d *rand.Rand, some ...T) T { return some[d.IntN(len(some))] }
+
+func randomDate(d *rand.Rand) bson.DateTime {
+	return bson.DateTime(1_767_225_600_000 + int64(d.IntN(5)))
+}
+
+// randomCommand is one of the kinds that the store sends, on few keys and values, so
+// that they meet.
+func randomCommand(d *rand.Rand) bson.D {
+	switch d.IntN(10) {
+	case 0:
+		return bson.D{{Key: "find", Value: "c"}, {Key: "filter", Value: randomFilter(d)}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}}}
+	case 1:
+		return bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{append(bson.D{{Key: "_id", Value: randomKey(d)}}, randomFields(d)...)}}}
+	case 2:
+		return bson.D{{Key: "update", Value: "c"}, {Key: "ordered", Value: false}, {Key: "updates", Value: bson.A{randomUpdateOne(d), randomUpdateOne(d)}}}
+	case 3:
+		return bson.D{{Key: "delete", Value: "c"}, {Key: "deletes", Value: bson.A{bson.D{{Key: "q", Value: randomFilter(d)}, {Key: "limit", Value: 1}}}}}
+	case 4:
+		return bson.D{{Key: "findAndModify", Value: "c"}, {Key: "query", Value: randomFilter(d)}, {Key: "remove", Value: true}}
+	}
+	return bson.D{
+		{Key: "findAndModify", Value: "c"}, {Key: "query", Value: randomFilter(d)}, {Key: "update", Value: randomUpdate(d)},
+		{Key: "new", Value: d.IntN(3) > 0}, {Key: "upsert", Value: d.IntN(3) == 0},
+	}
+}
+
+func randomKey(d *rand.Rand) string { return pick(d, "a", "b", "a.b", "$c") }
+
+func randomFields(d *rand.Rand) bson.D {
+	fields := bson.D{{Key: "mongolock", Value: pick[any](d, 1, 2, "1", nil)}, {Key: "expireAt", Value: randomDate(d)}}
+	if d.IntN(2) == 0 {
+		fields = append(fields, bson.E{Key: "holders", Value: bson.D{{Key: pick(d, "x", "y"), Value: bson.D{{Key: "expireAt", Value: randomDate(d)}}}}})
+	}
+	if d.IntN(3) == 0 {
+		fields = append(fields, bson.E{Key: "rev", Value: pick[any](d, 1, 2.0, bson.ObjectID{1}, bson.A{1, "a"}, true)})
+	}
+	return fields
+}
+
+// randomFilter always names a key: of several documents that match, either server
+// may take any.
+func randomFilter(d *rand.Rand) bson.D {
+	f := bson.D{{Key: "_id", Value: randomKey(d)}}
+	for range d.IntN(3) {
+		path := pick(d, "expireAt", "holders.x.expireAt", "holders.y.expireAt", "holders.x", "mongolock", "rev")
+		if f[len(f)-1].Key == path || len(f) > 2 && f[1].Key == path {
+			continue
+		}
+		f = append(f, bson.E{Key: path, Value: randomCondition(d)})
+	}
+	if d.IntN(6) == 0 {
+		f = append(f, bson.E{Key: "$or", Value: bson.A{
+			bson.D{{Key: "holders.x", Value: bson.D{{Key: "$exists", Value: true}}}},
+			bson.D{{Key: "holders.y.expireAt", Value: randomCondition(d)}},
+		}})
+	}
+	return f
+}
+
+func randomCondition(d *rand.Rand) any {
+	op := pick(d, "$lte", "$gt", "$lt", "$gte", "$ne", "$exists", "$not", "$in", "$eq")
+	switch op {
+	case "$exists":
+		return bson.D{{Key: op, Value: d.IntN(2) == 0}}
+	case "$not":
+		return bson.D{{Key: op, Value: bson.D{{Key: pick(d, "$gt", "$lte"), Value: randomDate(d)}}}}
+	case "$in":
+		return bson.D{{Key: op, Value: bson.A{randomDate(d), 1}}}
+	}
+	return bson.D{{Key: op, Value: pick[any](d, randomDate(d), randomDate(d), 1, "1")}}
+}
+
+func randomUpdate(d *rand.Rand) bson.D {
+	var u bson.D
+	if d.IntN(2) == 0 {
+		u = append(u, bson.E{Key: "$set", Value: bson.D{{Key: pick(d, "mode", "holders.x.released", "rev"), Value: pick[any](d, "exclusive", true, 3)}}})
+	}
+	if d.IntN(2) == 0 {
+		u = append(u, bson.E{Key: "$max", Value: bson.D{{Key: pick(d, "expireAt", "holders.x.expireAt"), Value: randomDate(d)}}})
+	}
+	if d.IntN(4) == 0 {
+		u = append(u, bson.E{Key: "$unset", Value: bson.D{{Key: pick(d, "holders.y", "holders.x", "rev"), Value: ""}}})
+	}
+	if d.IntN(4) == 0 {
+		u = append(u, bson.E{Key: "$inc", Value: bson.D{{Key: "limit", Value: 1}}})
+	}
+	if len(u) == 0 || d.IntN(2) == 0 {
+		u = append(u, bson.E{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}})
+	}
+	return u
+}
+
+func randomUpdateOne(d *rand.Rand) bson.D {
+	return bson.D{{Key: "q", Value: randomFilter(d)}, {Key: "u", Value: randomUpdate(d)}, {Key: "upsert", Value: d.IntN(4) == 0}}
+}
