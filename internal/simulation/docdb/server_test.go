@@ -183,7 +183,7 @@ func randomFields(d *rand.Rand) bson.D {
 		fields = append(fields, bson.E{Key: "holders", Value: bson.D{{Key: pick(d, "x", "y"), Value: bson.D{{Key: "expireAt", Value: randomDate(d)}}}}})
 	}
 	if d.IntN(3) == 0 {
-		fields = append(fields, bson.E{Key: "rev", Value: pick[any](d, 1, 2.0, bson.ObjectID{1}, bson.A{1, "a"}, true)})
+		fields = append(fields, bson.E{Key: "rev", Value: pick[any](d, 1, 2.0, bson.ObjectID{1}, true)})
 	}
 	return fields
 }
