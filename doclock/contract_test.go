@@ -1,0 +1,173 @@
+package doclock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/storetest"
+)
+
+// A keyed store is a docStore under keys of any text, each of which is a document
+// that a claim creates: so the contract between engine and stores can be shown on it.
+type keyed struct {
+	*docStore
+	coll  *mongo.Collection
+	shape atomic.Int32
+}
+
+func toKey(key string) string {
+	text, err := textOf(ID(key)) // keyOf has a bound, within the engine's
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func fromKey(key string) string {
+	fields, err := filterOf(key)
+	if err != nil {
+		panic(err)
+	}
+	return fields[0].Value.(string)
+}
+
+func ref(r store.Ref) store.Ref { r.Key = toKey(r.Key); return r }
+
+func back(err error) error {
+	if held, ok := errors.AsType[*store.HeldError](err); ok {
+		held.Key = fromKey(held.Key)
+	}
+	return err
+}
+
+func creating(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, &request{create: true})
+}
+
+func (k *keyed) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	c.Ref = ref(c.Ref)
+	g, err := k.docStore.Acquire(creating(ctx), c)
+	return g, back(err)
+}
+
+func (k *keyed) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	mapped := make([]store.Renewal, len(batch))
+	for i, r := range batch {
+		mapped[i] = store.Renewal{Ref: ref(r.Ref), TTL: r.TTL}
+	}
+	return k.docStore.Renew(ctx, mapped)
+}
+
+func (k *keyed) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	return k.docStore.Release(ctx, ref(r), keep)
+}
+
+func (k *keyed) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	to.Ref = ref(to.Ref)
+	g, err := k.docStore.Transfer(ctx, ref(from), to)
+	return g, back(err)
+}
+
+func (k *keyed) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
+	if from != nil {
+		f := ref(*from)
+		from = &f
+	}
+	return k.docStore.Undo(ctx, ref(claim), from)
+}
+
+func (k *keyed) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
+	return k.docStore.Break(ctx, ref(r), reason, now)
+}
+
+func (k *keyed) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	mapped := make([]string, len(keys))
+	for i, key := range keys {
+		mapped[i] = toKey(key)
+	}
+	all, err := k.docStore.Look(ctx, mapped)
+	for i := range all {
+		all[i].Key = fromKey(all[i].Key)
+	}
+	return all, err
+}
+
+// List has the order of the documents' JSON, which is not that of their keys.
+func (k *keyed) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		var all []store.Status
+		for s, err := range k.docStore.List(ctx, "") {
+			if err != nil {
+				yield(s, err)
+				return
+			}
+			if s.Key = fromKey(s.Key); strings.HasPrefix(s.Key, prefix) {
+				all = append(all, s)
+			}
+		}
+		slices.SortFunc(all, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
+		for _, s := range all {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (k *keyed) Purge(key string) error {
+	_, err := k.coll.DeleteOne(context.Background(), ID(key))
+	return err
+}
+
+// strangers are documents whose field of the lock is not ours, or a newer version's.
+var strangers = []bson.D{
+	{{Key: "lock", Value: "yale"}},
+	{{Key: "lock", Value: nil}},
+	{{Key: "lock", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}}}},
+	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
+	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: "1"}, {Key: "id", Value: "x"}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
+	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 2}}}}},
+}
+
+func (k *keyed) Foreign(key string) (intact func() error, err error) {
+	ctx := context.Background()
+	doc := append(ID(key), strangers[int(k.shape.Add(1)-1)%len(strangers)]...)
+	if _, err := k.coll.ReplaceOne(ctx, ID(key), doc, options.Replace().SetUpsert(true)); err != nil {
+		return nil, err
+	}
+	before, err := k.coll.FindOne(ctx, ID(key)).Raw()
+	return func() error {
+		after, err := k.coll.FindOne(ctx, ID(key)).Raw()
+		if err == nil && !bytes.Equal(before, after) {
+			err = fmt.Errorf("the stranger's document was\n%v\nand is\n%v", before, after)
+		}
+		return err
+	}, err
+}
+
+func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
+	coll := collection(t)
+	k := &keyed{docStore: newDocStore(coll, "lock", nil), coll: coll}
+	var whole store.Store = k
+	if !can("atomic") { // FerretDB's wake-ups come, but one in 20 ms: too slow for the claims about crowds of them
+		whole = struct {
+			store.Store
+			storetest.Purger
+			storetest.Stranger
+		}{k, k, k}
+	}
+	storetest.Run(t, storetest.Real, func(testing.TB) store.Store { return whole })
+}

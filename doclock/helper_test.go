@@ -1,0 +1,162 @@
+package doclock
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// needs skips a test that needs what the server here does not have, by name, or
+// fails it if MONGOLOCK_REQUIRE lists that.
+func needs(t testing.TB, capabilities ...string) {
+	t.Helper()
+	for _, c := range append([]string{"mongodb"}, capabilities...) {
+		has := can(c)
+		if c == "mongodb" {
+			has = os.Getenv("MONGODB_URI") != ""
+		}
+		switch {
+		case has:
+		case listed("MONGOLOCK_REQUIRE", c):
+			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
+		default:
+			t.Skipf("needs %s", c)
+		}
+	}
+}
+
+func can(capability string) bool { return listed("MONGOLOCK_HAS", capability) }
+
+func listed(variable, what string) bool {
+	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
+}
+
+// A tap counts the commands of a client, and keeps them.
+type tap struct {
+	mu   sync.Mutex // protects sent
+	sent []bson.Raw
+}
+
+func (p *tap) on(o *options.ClientOptions) {
+	o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if e.CommandName != "endSessions" {
+			p.sent = append(p.sent, slices.Clone(e.Command))
+		}
+	}})
+}
+
+// take answers the names of what was sent since the last take.
+func (p *tap) take() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.sent {
+		first, _ := c.IndexErr(0)
+		names = append(names, first.Key())
+	}
+	p.sent = nil
+	return names
+}
+
+func connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
+	t.Helper()
+	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	for _, opt := range opts {
+		opt(o)
+	}
+	client, err := mongo.Connect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	return client
+}
+
+// collection is a new one on the server of the tests, dropped after the test.
+func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Collection {
+	t.Helper()
+	needs(t)
+	coll := connect(t, os.Getenv("MONGODB_URI"), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = coll.Drop(ctx)
+		_ = coll.Database().Collection(coll.Name() + ".wake").Drop(ctx)
+	})
+	return coll
+}
+
+// again is the same collection by another client.
+func again(t testing.TB, coll *mongo.Collection, uri string, opts ...func(*options.ClientOptions)) *mongo.Collection {
+	t.Helper()
+	return connect(t, uri, opts...).Database(coll.Database().Name()).Collection(coll.Name())
+}
+
+// An order is what most tests lock.
+type order struct {
+	ID    string `bson:"_id"`
+	State string `bson:"state"`
+	Total int    `bson:"total,omitempty"`
+}
+
+func locksOn[T any](t testing.TB, coll *mongo.Collection, opts ...Option) *Locks[T] {
+	t.Helper()
+	l, err := New[T](coll, append([]Option{With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func put(t testing.TB, coll *mongo.Collection, docs ...any) {
+	t.Helper()
+	if _, err := coll.InsertMany(t.Context(), docs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t testing.TB, coll *mongo.Collection, id any) bson.Raw {
+	t.Helper()
+	raw, err := coll.FindOne(context.Background(), ID(id)).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func must[V any](v V, err error) func(testing.TB) V {
+	return func(t testing.TB) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// freed is the wake-up that a document's release sends.
+func freed[T any](d *Document[T]) store.Notice {
+	return store.Notice{Topic: store.TopicLocks, Key: d.lease.Key(), Kind: store.KindFreed}
+}
+
+func uriOf(t testing.TB) string {
+	t.Helper()
+	needs(t)
+	return os.Getenv("MONGODB_URI")
+}

@@ -1,0 +1,117 @@
+package doclock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// ID is the filter of the document with that _id.
+func ID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
+
+// maxKey is the engine's bound of a key.
+const maxKey = 1024
+
+// keyOf is a filter as the engine's key: its fields by value, in a fixed order, as
+// JSON that loses nothing. So a lease, an error and a log line name the document in
+// words, and whoever has the key has the filter.
+func keyOf(filter any) (key string, fields bson.D, err error) {
+	fields, err = fieldsOf(filter)
+	if err != nil {
+		return "", nil, err
+	}
+	if key, err = textOf(fields); err != nil {
+		return "", nil, err
+	}
+	if len(key) > maxKey {
+		return "", nil, fmt.Errorf("doclock: the filter has %d bytes as JSON: at most %d", len(key), maxKey)
+	}
+	return key, fields, nil
+}
+
+func textOf(fields bson.D) (string, error) {
+	text, err := bson.MarshalExtJSON(fields, true, false)
+	if err != nil {
+		return "", fmt.Errorf("doclock: the filter: %w", err)
+	}
+	return string(text), nil
+}
+
+// filterOf is keyOf backwards.
+func filterOf(key string) (fields bson.D, err error) {
+	if err := bson.UnmarshalExtJSON([]byte(key), true, &fields); err != nil {
+		return nil, fmt.Errorf("doclock: the key %q is no document's: %w", key, err)
+	}
+	return fields, nil
+}
+
+// fieldsOf checks that a filter names each of its fields by a value, and orders
+// them: _id first.
+func fieldsOf(filter any) (bson.D, error) {
+	raw, err := marshal(filter)
+	if err != nil {
+		return nil, fmt.Errorf("doclock: the filter: %w", err)
+	}
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, fmt.Errorf("doclock: the filter: %w", err)
+	}
+	if len(elements) == 0 {
+		return nil, errors.New("doclock: the filter is empty: it must name one document")
+	}
+	fields := make(bson.D, len(elements))
+	for i, e := range elements {
+		if strings.HasPrefix(e.Key(), "$") || !isValue(e.Value()) {
+			return nil, fmt.Errorf("doclock: the filter's %s is %s: to name one document, each field must be there by its value", e.Key(), clip(e.Value()))
+		}
+		fields[i] = bson.E{Key: e.Key(), Value: e.Value()}
+	}
+	slices.SortFunc(fields, func(a, b bson.E) int {
+		return strings.Compare(strings.Replace(a.Key, "_id", "\x00", 1), strings.Replace(b.Key, "_id", "\x00", 1))
+	})
+	for i := 1; i < len(fields); i++ {
+		if fields[i].Key == fields[i-1].Key {
+			return nil, fmt.Errorf("doclock: the filter names %s twice", fields[i].Key)
+		}
+	}
+	return fields, nil
+}
+
+// isValue reports whether v stands for itself, and for nothing else, in a filter.
+func isValue(v bson.RawValue) bool {
+	switch v.Type {
+	case bson.TypeNull, bson.TypeUndefined, bson.TypeRegex, bson.TypeArray:
+		return false // null matches what is missing; an array also its elements
+	case bson.TypeEmbeddedDocument:
+		first, err := v.Document().IndexErr(0)
+		return err != nil || !strings.HasPrefix(first.Key(), "$")
+	}
+	return true
+}
+
+func marshal(v any) (bson.Raw, error) {
+	if v == nil {
+		return nil, errors.New("is nil")
+	}
+	if raw, ok := v.(bson.Raw); ok {
+		return raw, raw.Validate()
+	}
+	raw, err := bson.Marshal(v)
+	return raw, err
+}
+
+// matches reports whether a document has exactly these values.
+func matches(doc bson.Raw, fields bson.D) bool {
+	for _, f := range fields {
+		kind, want, err := bson.MarshalValue(f.Value)
+		got, lookup := doc.LookupErr(strings.Split(f.Key, ".")...)
+		if err != nil || lookup != nil || got.Type != kind || !bytes.Equal(got.Value, want) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,255 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/wake"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A docStore keeps the holder of a document in a field of it. It is the one thing
+// that the lease engine needs of this package; its commands stand in the package
+// comment:
+//
+//	store_acquire.go  acquire, what follows a refusal, transfer
+//	store_grant.go    from an applied claim to a grant
+//	store_renew.go    renew, one and many
+//	store_release.go  release in all its forms, saves, break
+//	store_undo.go     clean-up after an unknown outcome
+//	store_look.go     reads
+//	record.go         the lock's sub-document
+type docStore struct {
+	base  *mongobase.Base
+	field string
+	store.Feed
+
+	mu      sync.Mutex // protects what follows; never held across a command
+	granted map[string]granted
+	endings map[string]*ending
+	sweepAt int
+
+	broken faults
+}
+
+// faults take one safety out each, for the tests that show they are needed.
+type faults struct {
+	byKeyAlone    bool // commands that do not name the acquisition
+	undoElsewhere bool // clean-up in a session of its own
+	anyLock       bool // takes what the application keeps in the lock's place
+}
+
+// granted is remembered of a lease from its grant on. What is not remembered is
+// found by its key, and released field by field.
+type granted struct {
+	key     string
+	doc     bson.RawValue // the document's _id
+	since   time.Time
+	until   mongoclock.Moment // may be trusted, and so is worth remembering
+	residue bool
+
+	// gone, if set, is told when a renewal finds that the lease's own transaction
+	// has released it.
+	gone   func()
+	goneAt mongoclock.Moment
+}
+
+// A request is what a caller of Locks asks beyond what a claim can say. It travels
+// with the caller's values, which the engine hands to the store.
+type request struct {
+	initial bson.D   // the fields to insert if there is no document; nil: none
+	create  bool     // insert it
+	one     bool     // one of many: counts attempts, passes over what is done
+	filter  bson.Raw // of one: what it must still match
+
+	mu   sync.Mutex          // protects docs
+	docs map[string]bson.Raw // as they stood when locked, by the claims' IDs
+}
+
+type requestKey struct{}
+
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
+
+func (r *request) got(id string, doc bson.Raw) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.docs == nil {
+		r.docs = make(map[string]bson.Raw, 1)
+	}
+	r.docs[id] = doc
+}
+
+func (r *request) take(id string) bson.Raw {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.docs[id]
+}
+
+func newDocStore(coll *mongo.Collection, field string, now func() mongoclock.Moment) *docStore {
+	return &docStore{
+		base: mongobase.New(coll, now), field: field, Feed: wake.On(coll),
+		granted: map[string]granted{}, endings: map[string]*ending{},
+	}
+}
+
+// modify updates one document durably and answers its after-image.
+func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (r mongobase.Reply, err error) {
+	opts := options.FindOneAndUpdate().SetReturnDocument(options.After)
+	if upsert {
+		opts.SetUpsert(true)
+	}
+	doc := u.document()
+	err = s.base.Durably(func(coll *mongo.Collection) error {
+		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, opts) })
+		return err
+	})
+	return r, err
+}
+
+// find reads the document that fields name.
+func (s *docStore) find(ctx context.Context, fields bson.D) (mongobase.Reply, error) {
+	return s.base.Send(func() *mongo.SingleResult { return s.base.Soft.FindOne(ctx, fields) })
+}
+
+func (s *docStore) read(r mongobase.Reply) record { return readLock(r.Image, s.field) }
+
+// timed takes the at of an after-image for a sample: the command that answers with
+// it drew it.
+func (s *docStore) timed(r mongobase.Reply, rec record) {
+	if !rec.at.IsZero() {
+		s.base.Clock.Observe(rec.at, r.Sent)
+	}
+}
+
+// where is the filter of the document that a Ref is about: by its _id if we were
+// granted it, as the fields of the key may change under the lease.
+func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
+	if g, ok := s.lease(r.ID); ok && g.key == r.Key {
+		return append(bson.D{{Key: "_id", Value: g.doc}}, more...), nil
+	}
+	fields, err := filterOf(r.Key)
+	if err != nil {
+		return nil, joinNotApplied(err)
+	}
+	return append(fields[:len(fields):len(fields)], more...), nil
+}
+
+func (s *docStore) lease(id string) (granted, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.granted[id]
+	return g, ok
+}
+
+func (s *docStore) remember(id string, g granted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted[id] = g
+	if len(s.granted) < s.sweepAt {
+		return
+	}
+	now := s.base.Clock.Now()
+	for old, l := range s.granted { // those that nobody released
+		if l.until < now {
+			delete(s.granted, old)
+			delete(s.endings, old)
+		}
+	}
+	s.sweepAt = max(64, 2*len(s.granted))
+}
+
+// renewed takes in that a lease was renewed by a command sent at sent. If that was
+// after its transaction released it, the transaction is over, or it would have been
+// in the way: it was aborted.
+func (s *docStore) renewed(id string, sent, until mongoclock.Moment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.granted[id]
+	if !ok {
+		return
+	}
+	if g.gone != nil && sent > g.goneAt {
+		g.gone = nil
+	}
+	g.until = max(g.until, until)
+	s.granted[id] = g
+}
+
+func (s *docStore) forget(ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		delete(s.granted, id)
+		delete(s.endings, id)
+	}
+}
+
+func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
+
+func (s *docStore) foreign(r record) error {
+	return fmt.Errorf("%w: %s; it is the field of the lock: name another (doclock.Field)", store.ErrForeign, r.foreign)
+}
+
+// certain reports whether err says that nothing was applied, and nothing will be.
+func certain(err error) bool {
+	_, broken := errors.AsType[*store.BrokenError](err)
+	return broken || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrGone) ||
+		errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrNotApplied)
+}
+
+// why tells why a command that names a holder found none. The command itself
+// surely changed nothing.
+func (s *docStore) why(image mongobase.Reply, id string) error {
+	rec := s.read(image)
+	switch {
+	case image.Found() && rec.foreign != "":
+		return s.foreign(rec)
+	case rec.id == id && rec.broken && !rec.released:
+		return &store.BrokenError{Reason: rec.reason}
+	}
+	return store.ErrGone
+}
+
+func (s *docStore) explain(ctx context.Context, r store.Ref) error {
+	fields, err := s.where(r)
+	if err != nil {
+		return err
+	}
+	image, err := s.find(ctx, fields)
+	if err != nil {
+		return joinNotApplied(err)
+	}
+	return s.why(image, r.ID)
+}
+
+// refusedOrUnknown marks the error of a claim's own command. A refusal that took
+// long may be that of a retry, and is then no answer to the first send.
+func refusedOrUnknown(r mongobase.Reply, err error) error {
+	if r.Took > mongobase.Slow && mongoerr.ClassOf(err) != mongoerr.NotSent {
+		return err
+	}
+	return mongoerr.Mark(err)
+}
+
+func modeIs(m store.Mode) error {
+	if m != store.Exclusive {
+		return joinNotApplied(fmt.Errorf("doclock: mode %q: a document has one holder: %w", m, errors.ErrUnsupported))
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A claim is one on its way through the commands of its attempt.
+type claim struct {
+	store.Claim
+	*request
+	fields  bson.D // that name the document
+	attempt *mongobase.Attempt
+	sent    mongoclock.Moment // when the call began: trust counts from here
+}
+
+var (
+	errUndone = errors.New("doclock: this claim was undone before it was made")
+	errMissed = errors.New("doclock: somebody else was quicker") // of one of many
+)
+
+// Acquire locks a document by one update of it, whose filter asks that nobody
+// holds it. Where that matches nothing a read tells why: see contest.
+func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	cl, err := s.claim(ctx, c)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	g, err := s.acquire(cl.attempt.In(ctx), cl)
+	s.over(cl, err)
+	return g, err
+}
+
+// claim opens the attempt. Nothing of the claim is sent yet.
+func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
+	if err := modeIs(c.Mode); err != nil {
+		return nil, err
+	}
+	cl := &claim{Claim: c, request: requestOf(ctx), sent: s.base.Clock.Now()}
+	if cl.request == nil {
+		cl.request = new(request)
+	}
+	if s.base.Memory.WasUndone(c.ID) {
+		return nil, joinNotApplied(errUndone)
+	}
+	var err error
+	if cl.fields, err = filterOf(c.Key); err != nil {
+		return nil, joinNotApplied(err)
+	}
+	if _, err := s.base.Read(ctx); err != nil {
+		return nil, joinNotApplied(err)
+	}
+	if cl.attempt, err = s.base.Begin(c.TTL); err != nil {
+		return nil, joinNotApplied(err)
+	}
+	return cl, nil
+}
+
+// over ends an attempt that is answered for certain, and keeps one that is not
+// until it is undone.
+func (s *docStore) over(c *claim, err error) {
+	if err == nil || certain(err) {
+		c.attempt.End()
+		return
+	}
+	s.base.Memory.Keep(c.ID, c.attempt, s.base.Clock.Now())
+}
+
+func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
+	if c.Held && c.Want > 0 { // a look, which the word alone is: nothing of the claim is sent if it is held
+		image, err := s.leaveWord(ctx, c)
+		switch {
+		case err != nil:
+			return store.Grant{}, joinNotApplied(err)
+		case image.Found():
+			return s.judge(ctx, c, image)
+		}
+	}
+	u, t := s.holding(c, s.base.Now())
+	reply, err := s.modify(ctx, s.freely(c), u, c.create)
+	switch {
+	case err == nil && reply.Found():
+		return s.grant(ctx, c, reply, t)
+	case err != nil && !(c.create && mongo.IsDuplicateKeyError(err)):
+		return store.Grant{}, refusedOrUnknown(reply, err)
+	}
+	c.attempt.Answered(reply, true)
+	return s.contest(ctx, c, err)
+}
+
+// freely is the claim's filter: its document, if nobody holds it.
+func (s *docStore) freely(c *claim) bson.D {
+	now := s.base.Now()
+	filter := slices.Clone(c.fields)
+	switch {
+	case s.broken.anyLock:
+		return filter
+	case c.one:
+		return append(filter, bson.E{Key: "$and", Value: bson.A{c.filter, s.claimable(now.Earliest)}})
+	}
+	return append(filter, s.free(now.Earliest))
+}
+
+// contest looks at what stands in the way, leaving word if the claim asks for it,
+// and claims once more if nothing does any longer. refusal is the server's, if it
+// was one: a unique index's.
+func (s *docStore) contest(ctx context.Context, c *claim, refusal error) (store.Grant, error) {
+	if c.one { // there are others: no need to know
+		return store.Grant{}, s.settleRefusal(ctx, c, joinNotApplied(errMissed))
+	}
+	image, err := s.obstacle(ctx, c)
+	switch {
+	case err != nil:
+		return store.Grant{}, s.notApplied(c, err)
+	case image.Found():
+		return s.judge(ctx, c, image)
+	case refusal != nil: // of another unique index than the key's, as it seems
+		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.Mark(refusal))
+	}
+	return store.Grant{}, s.settleRefusal(ctx, c, &notFound{c.Key})
+}
+
+// notApplied marks a fault of a command beside the claim's own. What came before it
+// in the attempt was refused, so nothing was applied, unless it left a twin.
+func (s *docStore) notApplied(c *claim, err error) error {
+	if c.attempt.Twin {
+		return err
+	}
+	return joinNotApplied(err)
+}
+
+// judge claims once more if nobody is alive in the image of the document.
+func (s *docStore) judge(ctx context.Context, c *claim, image mongobase.Reply) (store.Grant, error) {
+	rec := s.read(image)
+	if rec.foreign != "" {
+		return store.Grant{}, s.settleRefusal(ctx, c, s.foreign(rec))
+	}
+	if rec.id == c.ID {
+		return s.refuseTwin(ctx, c)
+	}
+	now := s.base.Now()
+	if rec.held(now.Earliest) && !now.Fresh {
+		var err error
+		if now, err = s.base.ReadFresh(ctx); err != nil {
+			return store.Grant{}, s.notApplied(c, err)
+		}
+	}
+	if rec.held(now.Earliest) {
+		return s.refuse(ctx, c, rec)
+	}
+	return s.again(ctx, c)
+}
+
+// again repeats the claim's command by what is known of the time by now. It names
+// the expiry that it may take over, so a holder renewed since is safe.
+func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
+	u, t := s.holding(c, s.base.Now())
+	reply, err := s.modify(ctx, s.freely(c), u, false)
+	if err != nil {
+		return store.Grant{}, refusedOrUnknown(reply, err)
+	}
+	if reply.Found() {
+		return s.grant(ctx, c, reply, t)
+	}
+	c.attempt.Answered(reply, true) // lost to somebody quicker
+	image, err := s.find(ctx, c.fields)
+	switch {
+	case err != nil:
+		return store.Grant{}, s.notApplied(c, err)
+	case !image.Found():
+		return store.Grant{}, s.settleRefusal(ctx, c, &notFound{c.Key})
+	}
+	switch rec := s.read(image); {
+	case rec.foreign != "":
+		return store.Grant{}, s.settleRefusal(ctx, c, s.foreign(rec))
+	case rec.id == c.ID:
+		return s.refuseTwin(ctx, c)
+	default:
+		return s.refuse(ctx, c, rec)
+	}
+}
+
+// obstacle answers the document that the claim did not get. To leave word, or where
+// no clock but a write's judges (through a mongos), it writes; else it only reads.
+func (s *docStore) obstacle(ctx context.Context, c *claim) (mongobase.Reply, error) {
+	blind := s.base.Kind().Router && !s.base.Now().Fresh
+	if c.Want <= 0 && !blind {
+		return s.find(ctx, c.fields)
+	}
+	image, err := s.leaveWord(ctx, c)
+	if err == nil && !image.Found() { // free by now, or gone, or somebody else's
+		return s.find(ctx, c.fields)
+	}
+	return image, err
+}
+
+// leaveWord writes that somebody waits, if the claim says so, and the server's
+// time. The lock's at is then a sample, and the claim's session has moved on.
+func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, error) {
+	u := &update{stamp: s.path(fieldAt)}
+	if c.Want > 0 {
+		_, until := s.base.Now().Expiry(c.Want)
+		u.max(s.path(fieldWanted), until)
+	}
+	filter := append(slices.Clone(c.fields),
+		bson.E{Key: s.path(fieldMark), Value: shape},
+		bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
+	image, err := s.base.Send(func() *mongo.SingleResult {
+		return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(), options.FindOneAndUpdate().SetReturnDocument(options.After))
+	})
+	if err != nil {
+		return image, err
+	}
+	c.attempt.Answered(image, false)
+	s.timed(image, s.read(image))
+	return image, nil
+}
+
+// refuse answers that the document was held, with what is there now. If the word
+// did not get into it, nobody would wake the claimant: it is told that the key was
+// free for a moment, which is so, and asks again.
+func (s *docStore) refuse(ctx context.Context, c *claim, seen record) (store.Grant, error) {
+	now := s.base.Present()
+	if c.Want > 0 && !seen.wantedAt(now.Add(c.Want/2)) {
+		seen = record{}
+	}
+	return store.Grant{}, s.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(c.Key, now)})
+}
+
+// refuseTwin removes the claim's own twin, which landed after the refusal. Its
+// reply, and so its token, is lost.
+func (s *docStore) refuseTwin(ctx context.Context, c *claim) (store.Grant, error) {
+	c.attempt.Twin = true
+	return s.refuse(ctx, c, record{})
+}
+
+// settleRefusal answers a refusal once it is certain: if the refused command may
+// have a twin on its way, that is cleaned up first, in its own session, and inside
+// this call. Where that fails the outcome is unknown, and the engine's Undo goes
+// on with it.
+func (s *docStore) settleRefusal(ctx context.Context, c *claim, refusal error) error {
+	if !c.attempt.Twin {
+		return refusal
+	}
+	removed, err := s.modify(ctx, append(slices.Clone(c.fields), s.named(c.ID)...), s.leaving(true), false)
+	if err != nil {
+		return err
+	}
+	c.attempt.Twin = false
+	if removed.Found() { // the engine does not learn that it held for a moment
+		_ = s.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
+	}
+	return refusal
+}
+
+// Transfer puts a claim in the place of a live holder with one update. What the
+// holder is to save as it leaves goes with it.
+func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	if err := modeIs(from.Mode); err != nil {
+		return store.Grant{}, err
+	}
+	e := s.ending(from.ID)
+	if e != nil && e.alone() {
+		return store.Grant{}, joinNotApplied(errAlone)
+	}
+	c, err := s.claim(ctx, to)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	g, err := s.transfer(c.attempt.In(ctx), from, c, e)
+	s.over(c, err)
+	if err == nil {
+		s.forget(from.ID)
+	}
+	return g, err
+}
+
+func (s *docStore) transfer(ctx context.Context, from store.Ref, c *claim, e *ending) (store.Grant, error) {
+	filter, err := s.where(from, s.alive(from.ID)...)
+	if err != nil {
+		return store.Grant{}, err
+	}
+	u, t := s.holding(c, s.base.Now())
+	e.join(u)
+	reply, err := s.modify(ctx, filter, u, false)
+	if err != nil {
+		return store.Grant{}, refusedOrUnknown(reply, err)
+	}
+	if reply.Found() {
+		s.land(e)
+		return s.grant(ctx, c, reply, t)
+	}
+	c.attempt.Answered(reply, true)
+	image, err := s.find(ctx, c.fields)
+	if err != nil {
+		return store.Grant{}, s.notApplied(c, err)
+	}
+	if s.read(image).id == c.ID {
+		c.attempt.Twin = true
+	}
+	return store.Grant{}, s.settleRefusal(ctx, c, s.why(image, from.ID))
+}

@@ -1,0 +1,97 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+var errNoTrace = errors.New("doclock: the server answered a claim with a document that does not have it")
+
+// grant makes a Grant of an applied claim. Any error here is of unknown outcome:
+// the claim is there and must be undone.
+func (s *docStore) grant(ctx context.Context, c *claim, reply mongobase.Reply, t term) (store.Grant, error) {
+	rec := s.read(reply)
+	if rec.id != c.ID || rec.at.IsZero() {
+		return store.Grant{}, errNoTrace
+	}
+	s.timed(reply, rec)
+	stamp, ok := c.attempt.OperationTime()
+	if !ok {
+		var err error
+		if stamp, err = s.confirm(ctx, c); err != nil {
+			return store.Grant{}, err
+		}
+	}
+	g := store.Grant{
+		Token:  mongobase.Token(stamp),
+		Left:   mongoclock.Left(c.TTL, c.sent, reply.Sent, t.until, rec.at),
+		Since:  t.since,
+		Wanted: rec.wantedAt(rec.at),
+	}
+	if g.Left < c.TTL/2 {
+		s.correct(ctx, c, &g)
+	}
+	s.remember(c.ID, granted{
+		key: c.Key, doc: reply.Image.Lookup("_id"), since: g.Since, until: c.sent.Add(g.Left), residue: rec.residue(),
+	})
+	c.got(c.ID, reply.Image)
+	return g, nil
+}
+
+// confirm draws a token where the server does not tell its operationTime: one more
+// command, after the claim was applied.
+func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error) {
+	command := bson.D{{Key: "$currentDate", Value: bson.D{
+		{Key: s.path(fieldAt), Value: true},
+		{Key: s.path(fieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+	}}}
+	filter := append(slices.Clone(c.fields), s.named(c.ID)...)
+	var reply mongobase.Reply
+	err := s.base.Durably(func(coll *mongo.Collection) (err error) {
+		reply, err = s.base.Send(func() *mongo.SingleResult {
+			return coll.FindOneAndUpdate(ctx, filter, command, options.FindOneAndUpdate().SetReturnDocument(options.After))
+		})
+		return err
+	})
+	if err != nil {
+		return bson.Timestamp{}, err
+	}
+	rec := s.read(reply)
+	if !reply.Found() || rec.stamp.IsZero() {
+		return bson.Timestamp{}, errNoTrace
+	}
+	s.timed(reply, rec)
+	return rec.stamp, nil
+}
+
+// correct writes a grant's expiry again that was written by a clock far behind the
+// server's: the machine was suspended since its last sample, or the trip took half
+// the TTL. It may have run out already, then; but while the document has the claim
+// nobody was granted it since, so it can be given its time all the same. A fault
+// here changes nothing about the grant.
+func (s *docStore) correct(ctx context.Context, c *claim, g *store.Grant) {
+	since, until := s.base.Now().Expiry(c.TTL)
+	u := &update{stamp: s.path(fieldAt)}
+	u.max(s.path(fieldSince), since)
+	u.max(s.path(fieldExpireAt), until)
+	filter := append(slices.Clone(c.fields), s.named(c.ID)...)
+	filter = append(filter, lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased)))
+	reply, err := s.modify(mongobase.Bare(ctx), filter, u, false)
+	if err != nil || !reply.Found() {
+		return
+	}
+	rec := s.read(reply)
+	s.timed(reply, rec)
+	if left := mongoclock.Left(c.TTL, c.sent, reply.Sent, until, rec.at); left > g.Left {
+		g.Left, g.Since = left, rec.since
+	}
+}

@@ -1,0 +1,145 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads documents with one find, whatever their number.
+func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	ctx = mongobase.Bare(ctx)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if _, err := s.base.ReadFresh(ctx); err != nil {
+		return nil, joinNotApplied(err)
+	}
+	refs := make([]store.Ref, len(keys))
+	for i, key := range keys {
+		refs[i].Key = key
+	}
+	images, err := s.images(ctx, refs)
+	if err != nil {
+		return nil, joinNotApplied(err)
+	}
+	now := s.base.Present()
+	seen := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		rec := s.read(images[i])
+		if rec.foreign != "" {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, s.foreign(rec)))
+			rec = record{}
+		}
+		seen[i] = rec.status(key, now)
+	}
+	return seen, errors.Join(strangers...)
+}
+
+// images reads the documents of some refs, in their order. What a filter finds that
+// is not told by its values (1 and 1.0 are one to the server) is read by itself.
+func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Reply, error) {
+	images := make([]mongobase.Reply, len(refs))
+	wheres := make([]bson.D, len(refs))
+	either := make(bson.A, len(refs))
+	for i, r := range refs {
+		fields, err := s.where(r)
+		if err != nil {
+			return nil, err
+		}
+		wheres[i], either[i] = fields, fields
+	}
+	if len(refs) > 1 {
+		if err := s.imagesAtOnce(ctx, wheres, either, images); err != nil {
+			return nil, err
+		}
+	}
+	for i := range images {
+		if images[i].Found() {
+			continue
+		}
+		image, err := s.find(ctx, wheres[i])
+		if err != nil {
+			return nil, err
+		}
+		images[i] = image
+	}
+	return images, nil
+}
+
+func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []mongobase.Reply) error {
+	fields := bson.D{{Key: s.field, Value: 1}} // and of the rest what names the document
+	for _, w := range wheres {
+		for _, f := range w {
+			if !slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == f.Key }) {
+				fields = append(fields, bson.E{Key: f.Key, Value: 1})
+			}
+		}
+	}
+	cursor, err := s.base.Soft.Find(ctx, bson.D{{Key: "$or", Value: either}},
+		options.Find().SetProjection(fields).SetBatchSize(int32(min(len(wheres)+1, 10_000))))
+	if err != nil {
+		return err
+	}
+	defer cursor.Close(ctx)
+	for cursor.Next(ctx) {
+		for i, w := range wheres {
+			if !images[i].Found() && matches(cursor.Current, w) {
+				images[i].Image = slices.Clone(cursor.Current)
+			}
+		}
+	}
+	return cursor.Err()
+}
+
+// List reads the documents that somebody holds, or held when they crashed, by
+// looking at all there are. Nothing in this package asks for it.
+func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		ctx := mongobase.Bare(ctx)
+		held, err := s.list(ctx, prefix)
+		if err != nil {
+			yield(store.Status{}, joinNotApplied(err))
+			return
+		}
+		for _, status := range held {
+			if !yield(status, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *docStore) list(ctx context.Context, prefix string) ([]store.Status, error) {
+	if _, err := s.base.ReadFresh(ctx); err != nil {
+		return nil, err
+	}
+	cursor, err := s.base.Soft.Find(ctx, bson.D{
+		{Key: s.path(fieldMark), Value: shape},
+		{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}},
+	}, options.Find().SetProjection(bson.D{{Key: s.field, Value: 1}}))
+	if err != nil {
+		return nil, err
+	}
+	defer cursor.Close(ctx)
+	var held []store.Status
+	for cursor.Next(ctx) {
+		rec := readLock(cursor.Current, s.field)
+		key, err := textOf(ID(cursor.Current.Lookup("_id")))
+		if err == nil && rec.foreign == "" && strings.HasPrefix(key, prefix) {
+			held = append(held, rec.status(key, s.base.Present()))
+		}
+	}
+	slices.SortFunc(held, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
+	return held, cursor.Err()
+}

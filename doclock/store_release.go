@@ -1,0 +1,279 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// patient is how much time a release may lose. One that is acknowledged by one node
+// is taken back if that node is not followed: the document then stays taken until
+// its expiry, which is borne up to this.
+const patient = time.Minute
+
+// An ending is what a lease's release is to do to the document in the same step.
+// Its fields but landed do not change once the engine may see it.
+type ending struct {
+	changes *change       // what to save; nil: nothing
+	after   time.Duration // not to be claimed again before
+	requeue bool
+	done    bool // never to be claimed again
+	remove  bool // the whole document
+
+	session *mongo.Session // the caller's, for the first attempt; protected by docStore.mu
+	landed  bool           // an answer said that it is written; protected by docStore.mu
+}
+
+// errAlone keeps an ending apart from a hand-over: a document that is done, put off
+// or removed is not handed to the next in the same step.
+var errAlone = errors.New("doclock: this release hands nothing over")
+
+func (e *ending) alone() bool { return e.requeue || e.done || e.remove || e.session != nil }
+
+// plain reports whether nothing is lost if the release comes twice or late.
+func (e *ending) plain() bool { return e == nil }
+
+// join adds what is to be saved to an update.
+func (e *ending) join(u *update) {
+	if e != nil && e.changes != nil {
+		u.sets = append(u.sets, e.changes.sets...)
+		u.unset(e.changes.unsets...)
+	}
+}
+
+// within puts the first attempt of an ending into its caller's session. What comes
+// after it may come when the caller is gone, and his session with him.
+func (s *docStore) within(ctx context.Context, e *ending) context.Context {
+	if e == nil {
+		return ctx
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session := e.session
+	e.session = nil
+	return mongo.NewSessionContext(ctx, session)
+}
+
+func (s *docStore) land(e *ending) {
+	if e != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		e.landed = true
+	}
+}
+
+func (s *docStore) hasLanded(e *ending) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.landed
+}
+
+func (s *docStore) ending(id string) *ending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endings[id]
+}
+
+// end says what the release of a lease is to do. The first to say so counts: the
+// second may come when the release is under way.
+func (s *docStore) end(id string, e *ending) (counts bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endings[id] != nil {
+		return false
+	}
+	s.endings[id] = e
+	return true
+}
+
+// Release takes the holder out of the document, and does in the same step what its
+// ending says.
+func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
+	if err := modeIs(r.Mode); err != nil {
+		return false, err
+	}
+	ctx = mongobase.Bare(ctx)
+	if _, err := s.base.Read(ctx); err != nil {
+		return false, joinNotApplied(err)
+	}
+	e := s.ending(r.ID)
+	reply, err := s.release(s.within(ctx, e), r, keep, e)
+	if err != nil {
+		return false, mongoerr.Mark(err)
+	}
+	if !reply.Found() {
+		g, _ := s.lease(r.ID)
+		if err = s.explain(ctx, r); err != nil && certain(err) && !errors.Is(err, store.ErrForeign) && !errors.Is(err, store.ErrNotApplied) {
+			err = store.ErrGone // broken: there it is no longer what was meant
+		}
+		if errors.Is(err, store.ErrGone) && g.gone != nil {
+			err = nil // its own transaction was first
+		}
+		s.forget(r.ID)
+		return false, err
+	}
+	s.land(e)
+	s.forget(r.ID)
+	return s.read(reply).wantedAt(s.base.Present()), nil
+}
+
+func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (mongobase.Reply, error) {
+	conditions := s.named(r.ID)
+	if !e.plain() { // it writes more than the lock: only for one whom nobody declared dead
+		conditions = s.alive(r.ID)
+	}
+	filter, err := s.where(r, conditions...)
+	if err != nil {
+		return mongobase.Reply{}, err
+	}
+	if e != nil && e.remove {
+		return s.removing(ctx, filter)
+	}
+	g, known := s.lease(r.ID)
+	u := s.leavingAs(e, !known || g.residue)
+	if keep > 0 && (e == nil || !e.alone()) {
+		if u, err = s.later(ctx, r, keep, u); err != nil {
+			return mongobase.Reply{}, err
+		}
+	}
+	e.join(u)
+	return s.leave(ctx, filter, u, e != nil || known && g.until.Sub(s.base.Clock.Now()) > patient)
+}
+
+// leavingAs is leaving, with what a claim of one of many leaves behind.
+func (s *docStore) leavingAs(e *ending, residue bool) *update {
+	u := s.leaving(residue || e != nil && (e.requeue || e.done))
+	switch {
+	case e == nil:
+	case e.done:
+		u.set(s.path(fieldDone), true)
+	case e.after > 0:
+		_, until := s.base.Now().Expiry(e.after)
+		u.set(s.path(fieldReadyAt), date(until))
+	}
+	return u
+}
+
+// later is MinHold's release: the holder stays until keep after its grant, marked,
+// so that nobody renews or hands over what was given back.
+func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, now *update) (*update, error) {
+	g, known := s.lease(r.ID)
+	if !known {
+		fields, err := s.where(r)
+		if err != nil {
+			return nil, err
+		}
+		image, err := s.find(ctx, fields)
+		if err != nil {
+			return nil, joinNotApplied(err)
+		}
+		if rec := s.read(image); rec.id == r.ID {
+			g.since = rec.since
+		}
+	}
+	until := g.since.Add(keep)
+	if g.since.IsZero() || !until.After(s.base.Present()) {
+		return now, nil // over already, or not there
+	}
+	u := &update{stamp: s.path(fieldAt)}
+	u.set(s.path(fieldReleased), true)
+	u.set(s.path(fieldExpireAt), date(mongoclock.Ceil(until)))
+	return u, nil
+}
+
+// leave sends a release and answers the before-image, in which the word of those
+// who wait still stands.
+func (s *docStore) leave(ctx context.Context, filter bson.D, u *update, durably bool) (r mongobase.Reply, err error) {
+	doc, before := u.document(), options.FindOneAndUpdate().SetReturnDocument(options.Before)
+	send := func(coll *mongo.Collection) error {
+		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, before) })
+		return err
+	}
+	if durably {
+		return r, s.base.Durably(send)
+	}
+	return r, send(s.base.Soft)
+}
+
+func (s *docStore) removing(ctx context.Context, filter bson.D) (r mongobase.Reply, err error) {
+	err = s.base.Durably(func(coll *mongo.Collection) error {
+		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter) })
+		return err
+	})
+	return r, err
+}
+
+// save writes a document's value under its lease, in the caller's session. With
+// leave it also takes the holder out: in a transaction, where the lease goes on
+// until that is committed.
+func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) error {
+	if _, err := s.base.Read(ctx); err != nil {
+		return joinNotApplied(err)
+	}
+	filter, err := s.where(r, s.alive(r.ID)...)
+	if err != nil {
+		return err
+	}
+	var reply mongobase.Reply
+	switch u := new(update); {
+	case e != nil && e.remove:
+		reply, err = s.removing(ctx, filter)
+	case e != nil:
+		g, known := s.lease(r.ID)
+		u = s.leavingAs(e, !known || g.residue)
+		e.join(u)
+		reply, err = s.leave(ctx, filter, u, true)
+	default:
+		(&ending{changes: c}).join(u)
+		if len(u.document()) == 0 {
+			u.stamp = s.path(fieldAt) // nothing changed: but is it still ours?
+		}
+		reply, err = s.leave(ctx, filter, u, true)
+	}
+	switch {
+	case err != nil:
+		return mongoerr.Mark(err)
+	case !reply.Found():
+		return s.explain(ctx, r)
+	}
+	return nil
+}
+
+// Break marks a holder, whose next renewal then learns of it; with now it removes
+// it. Both outlast a failover: an operator must not find it undone.
+func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
+	if err := modeIs(r.Mode); err != nil {
+		return err
+	}
+	ctx = mongobase.Bare(ctx)
+	filter, err := s.where(r, s.named(r.ID)...)
+	if err != nil {
+		return err
+	}
+	u := s.leaving(true)
+	if !now {
+		u = &update{stamp: s.path(fieldAt)}
+		u.set(s.path(fieldBroken), reason)
+	}
+	reply, err := s.modify(ctx, filter, u, false)
+	if err != nil {
+		return mongoerr.Mark(err)
+	}
+	if !reply.Found() {
+		if err = s.explain(ctx, r); err != nil && !errors.Is(err, store.ErrForeign) && !errors.Is(err, store.ErrNotApplied) {
+			err = store.ErrGone
+		}
+		return err
+	}
+	s.timed(reply, s.read(reply))
+	return nil
+}

@@ -1,0 +1,221 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Renew gives holders a new end: one alone with an update that answers the server's
+// time with it, many with one bulk and a hello after it. Either way what was written
+// by a clock far behind the server's is written once more at once.
+func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	sent := s.base.Clock.Now()
+	ctx = mongobase.Bare(ctx)
+	answers := make([]store.Renewed, len(batch))
+	if len(batch) == 0 {
+		return answers
+	}
+	if _, err := s.base.Read(ctx); err != nil {
+		return all(answers, joinNotApplied(err))
+	}
+	s.renew(ctx, sent, batch, answers)
+	s.renewAgain(ctx, sent, batch, answers)
+	for i, a := range answers {
+		switch {
+		case a.Err == nil:
+			s.renewed(batch[i].ID, sent, sent.Add(a.Left))
+		case errors.Is(a.Err, store.ErrGone):
+			s.left(batch[i].ID)
+		}
+	}
+	return answers
+}
+
+// left forgets a lease that is gone, and tells its holder if the holder's own
+// transaction has released it: that is no loss.
+func (s *docStore) left(id string) {
+	if g, ok := s.lease(id); ok && g.gone != nil {
+		g.gone()
+	}
+	s.forget(id)
+}
+
+func (s *docStore) renew(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
+	if len(batch) == 1 {
+		left, err := s.renewOne(ctx, sent, batch[0])
+		answers[0] = store.Renewed{Left: left, Err: err}
+		return
+	}
+	s.renewMany(ctx, sent, batch, answers)
+}
+
+// renewAgain repeats the renewals that left too little. What they have already is
+// theirs whatever comes of it, unless it turns out that it is gone.
+func (s *docStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
+	var which []int
+	var part []store.Renewal
+	for i, a := range answers {
+		if a.Err == nil && a.Left < batch[i].TTL/2 {
+			which, part = append(which, i), append(part, batch[i])
+		}
+	}
+	if len(which) == 0 {
+		return
+	}
+	second := make([]store.Renewed, len(which))
+	s.renew(ctx, sent, part, second)
+	for i, at := range which {
+		verdict := second[i].Err != nil && certain(second[i].Err) && !errors.Is(second[i].Err, store.ErrNotApplied)
+		if verdict || second[i].Left > answers[at].Left {
+			answers[at] = second[i]
+		}
+	}
+}
+
+// renewal is the update that renews a holder, never creating nor shortening: $max
+// alone, so that a late one harms nobody.
+func (s *docStore) renewal(r store.Renewal) (filter bson.D, u *update, until time.Time, err error) {
+	_, until = s.base.Now().Expiry(r.TTL)
+	filter, err = s.where(r.Ref, s.alive(r.ID)...)
+	u = &update{stamp: s.path(fieldAt)}
+	u.max(s.path(fieldExpireAt), until)
+	return filter, u, until, err
+}
+
+func (s *docStore) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
+	filter, u, until, err := s.renewal(r)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := s.modify(ctx, filter, u, false)
+	switch {
+	case err != nil:
+		return 0, mongoerr.Mark(err)
+	case !reply.Found():
+		return 0, s.explain(ctx, r.Ref)
+	}
+	rec := s.read(reply)
+	if rec.at.IsZero() {
+		return 0, errNoTrace
+	}
+	s.timed(reply, rec)
+	return mongoclock.Left(r.TTL, sent, reply.Sent, until, rec.at), nil
+}
+
+func (s *docStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
+	models := make([]mongo.WriteModel, len(batch))
+	until := make([]time.Time, len(batch))
+	for i, r := range batch {
+		filter, u, end, err := s.renewal(r)
+		if err != nil {
+			all(answers, err)
+			return
+		}
+		until[i] = end
+		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: u.document()}
+	}
+	matched, failed, err := s.bulk(ctx, models)
+	if err != nil {
+		all(answers, mongoerr.Mark(err))
+		return
+	}
+	server, drawn, err := s.draw(ctx, batch)
+	if err != nil {
+		all(answers, err)
+		return
+	}
+	for i, r := range batch {
+		answers[i].Left = mongoclock.Left(r.TTL, sent, drawn, until[i], server)
+		answers[i].Err = failed[i]
+	}
+	if matched+len(failed) < len(batch) {
+		s.sort(ctx, batch, until, answers)
+	}
+}
+
+// bulk sends the renewals, unordered: one that fails does not stop the others. It
+// has one total of what it matched for all of them.
+func (s *docStore) bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
+	var result *mongo.BulkWriteResult
+	err = s.base.Durably(func(coll *mongo.Collection) (err error) {
+		result, err = coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		return err
+	})
+	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
+		failed = make(map[int]error, len(e.WriteErrors))
+		for _, w := range e.WriteErrors {
+			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
+		}
+		err = nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return int(result.MatchedCount), failed, nil
+}
+
+// draw asks for a server time after a bulk. Through a mongos hello would tell that
+// of another machine: there it is the at of a document that is held.
+func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
+	if !s.base.Kind().Router {
+		return s.base.Hello(ctx)
+	}
+	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
+		filter, err := s.where(r.Ref, s.named(r.ID)...)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		u := &update{stamp: s.path(fieldAt)}
+		reply, err := s.base.Send(func() *mongo.SingleResult {
+			return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(), options.FindOneAndUpdate().SetReturnDocument(options.After))
+		})
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		if rec := s.read(reply); reply.Found() && !rec.at.IsZero() {
+			s.timed(reply, rec)
+			return rec.at, reply.Sent, nil
+		}
+	}
+	return time.Time{}, 0, errors.New("no renewed document left to tell the server's time")
+}
+
+// sort finds out which of a bulk were renewed, with one find: those whose holder
+// has the expiry that was written, or a later one.
+func (s *docStore) sort(ctx context.Context, batch []store.Renewal, until []time.Time, answers []store.Renewed) {
+	refs := make([]store.Ref, len(batch))
+	for i, r := range batch {
+		refs[i] = r.Ref
+	}
+	images, err := s.images(ctx, refs)
+	for i, r := range batch {
+		switch {
+		case answers[i].Err != nil:
+		case err != nil:
+			answers[i] = store.Renewed{Err: err}
+		default:
+			rec := s.read(images[i])
+			if rec.id != r.ID || rec.broken || rec.released || rec.expireAt.Before(until[i]) {
+				answers[i] = store.Renewed{Err: s.why(images[i], r.ID)}
+			}
+		}
+	}
+}
+
+func all(answers []store.Renewed, err error) []store.Renewed {
+	for i := range answers {
+		answers[i] = store.Renewed{Err: err}
+	}
+	return answers
+}

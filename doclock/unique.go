@@ -1,0 +1,101 @@
+package doclock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoerr"
+)
+
+// uniqueFor is how long an index is taken to be there once it was seen.
+const uniqueFor = time.Minute
+
+func names(fields bson.D) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, f.Key)
+	}
+	return strings.Join(all, ", ")
+}
+
+// proves reports whether some unique index has no other fields than these. A right
+// that is missing proves nothing.
+func (u *unique) proves(ctx context.Context, coll *mongo.Collection, fields bson.D) (bool, error) {
+	key := names(fields)
+	u.mu.Lock()
+	until, seen := u.proved[key]
+	u.mu.Unlock()
+	if seen && time.Now().Before(until) {
+		return true, nil
+	}
+	cursor, err := coll.Indexes().List(ctx)
+	if c := mongoerr.ClassOf(err); err != nil && (c == mongoerr.Refused || c == mongoerr.NoCommand) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("doclock: the indexes of %s: %w", coll.Name(), err)
+	}
+	defer cursor.Close(ctx)
+	for cursor.Next(ctx) {
+		if !covers(cursor.Current, fields) {
+			continue
+		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.proved == nil {
+			u.proved = map[string]time.Time{}
+		}
+		u.proved[key] = time.Now().Add(uniqueFor)
+		return true, nil
+	}
+	return false, cursor.Err()
+}
+
+// covers reports whether an index lets at most one document have these values.
+func covers(index bson.Raw, fields bson.D) bool {
+	is, _ := index.Lookup("unique").BooleanOK()
+	keys, ok := index.Lookup("key").DocumentOK()
+	if !is || !ok || !index.Lookup("partialFilterExpression").IsZero() {
+		return false
+	}
+	elements, err := keys.Elements()
+	for _, e := range elements {
+		if !e.Value().IsNumber() || !slices.ContainsFunc(fields, func(f bson.E) bool { return f.Key == e.Key() }) {
+			return false
+		}
+	}
+	return err == nil && len(elements) > 0
+}
+
+// only answers the key of the only document that has these values by now. With its
+// _id in it another that comes to have them is not locked in its place.
+func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, error) {
+	cursor, err := coll.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return "", fmt.Errorf("doclock: looking for the document: %w", err)
+	}
+	defer cursor.Close(ctx)
+	var found []bson.RawValue
+	for cursor.Next(ctx) {
+		found = append(found, bson.Raw(slices.Clone(cursor.Current)).Lookup("_id"))
+	}
+	switch err := cursor.Err(); {
+	case err != nil:
+		return "", fmt.Errorf("doclock: looking for the document: %w", err)
+	case len(found) == 0:
+		text, _ := bson.MarshalExtJSON(fields, true, false)
+		return "", &notFound{string(text)}
+	case len(found) > 1:
+		return "", fmt.Errorf("%w: several documents have these %s, among them those with _id %s and %s",
+			ErrAmbiguous, names(fields), clip(found[0]), clip(found[1]))
+	}
+	key, _, err := keyOf(append(bson.D{{Key: "_id", Value: found[0]}}, fields...))
+	return key, err
+}

@@ -1,0 +1,167 @@
+package doclock
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// A codec turns documents into values and back, without the lock: a value neither
+// sees it nor may set it.
+type codec[T any] struct {
+	field    string
+	registry *bson.Registry // nil: the driver's own
+}
+
+// A change is what a save writes of a value.
+type change struct {
+	sets   bson.D
+	unsets []string // what the value had when it was loaded, and has no more
+}
+
+func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
+	elements, err := doc.Elements()
+	if err != nil {
+		return value, fmt.Errorf("%w: %w", ErrDecode, err)
+	}
+	bare := make(bson.D, 0, len(elements))
+	for _, e := range elements {
+		if e.Key() != c.field {
+			bare = append(bare, bson.E{Key: e.Key(), Value: e.Value()})
+		}
+	}
+	raw, err := bson.Marshal(bare)
+	if err != nil {
+		return value, fmt.Errorf("%w: %w", ErrDecode, err)
+	}
+	decoder := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
+	if c.registry != nil {
+		decoder.SetRegistry(c.registry)
+	}
+	if err := decoder.Decode(&value); err != nil {
+		return value, fmt.Errorf("%w: %s into %T: %w", ErrDecode, doc.Lookup("_id"), value, err)
+	}
+	return value, nil
+}
+
+// check refuses a type whose values all have the lock's field.
+func (c codec[T]) check() error {
+	var zero T
+	raw, err := c.marshal(zero)
+	if err != nil {
+		return nil //nolint:nilerr // an interface, a nil map: each value speaks for itself
+	}
+	if _, err := raw.LookupErr(c.field); err == nil {
+		return fmt.Errorf("doclock: New: values of type %T have a field %s, which is the lock's: rename it, or the lock (doclock.Field)", zero, c.field)
+	}
+	return nil
+}
+
+// encode is the value's top-level fields. Among them none may be the lock's, nor
+// one that an update could take for something else.
+func (c codec[T]) encode(value T) ([]bson.RawElement, error) {
+	raw, err := c.marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("doclock: the value: %w", err)
+	}
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, fmt.Errorf("doclock: the value: %w", err)
+	}
+	for _, e := range elements {
+		switch key := e.Key(); {
+		case key == c.field:
+			return nil, fmt.Errorf("doclock: the value has a field %s, which is the lock's: rename it, or the lock (doclock.Field)", key)
+		case key == "" || strings.HasPrefix(key, "$") || strings.Contains(key, "."):
+			return nil, fmt.Errorf("doclock: the value has a field %q: a name that is empty, begins with $ or contains a point cannot be saved", key)
+		}
+	}
+	return elements, nil
+}
+
+func (c codec[T]) marshal(value T) (bson.Raw, error) {
+	if c.registry == nil {
+		return bson.Marshal(value)
+	}
+	buffer := new(bytes.Buffer)
+	encoder := bson.NewEncoder(bson.NewDocumentWriter(buffer))
+	encoder.SetRegistry(c.registry)
+	err := encoder.Encode(value)
+	return buffer.Bytes(), err
+}
+
+// changes is what saving a value writes, given what it was when it was loaded: the
+// top-level fields that differ, and the removal of those that it has no more. Fields
+// that the type does not know stay as they are. In doubt whether the document has
+// what was loaded, it writes all.
+func (c codec[T]) changes(id bson.RawValue, loaded []bson.RawElement, value T, doubt bool) (*change, []bson.RawElement, error) {
+	elements, err := c.encode(value)
+	if err != nil {
+		return nil, nil, err
+	}
+	before := make(map[string]bson.RawElement, len(loaded))
+	for _, e := range loaded {
+		before[e.Key()] = e
+	}
+	ch := new(change)
+	for _, e := range elements {
+		old, had := before[e.Key()]
+		delete(before, e.Key())
+		switch {
+		case e.Key() == "_id" && !e.Value().Equal(id):
+			return nil, nil, fmt.Errorf("doclock: the value's _id is %s, that of the document %s: it cannot change", clip(e.Value()), clip(id))
+		case e.Key() == "_id", had && !doubt && bytes.Equal(old, e):
+		default:
+			ch.sets = append(ch.sets, bson.E{Key: e.Key(), Value: e.Value()})
+		}
+	}
+	for _, e := range loaded {
+		if _, gone := before[e.Key()]; gone && e.Key() != "_id" {
+			ch.unsets = append(ch.unsets, e.Key())
+			delete(before, e.Key())
+		}
+	}
+	return ch, elements, nil
+}
+
+// initial is the fields that an insert gets from a value, beside those of the key,
+// with which it must agree.
+func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
+	elements, err := c.encode(value)
+	if err != nil {
+		return nil, err
+	}
+	fields := bson.D{}
+	for _, e := range elements {
+		at := slices.IndexFunc(key, func(k bson.E) bool {
+			return k.Key == e.Key() || strings.HasPrefix(k.Key, e.Key()+".")
+		})
+		switch {
+		case at < 0 && e.Key() == "_id" && isZero(e.Value()):
+			// the server makes one
+		case at < 0:
+			fields = append(fields, bson.E{Key: e.Key(), Value: e.Value()})
+		case key[at].Key != e.Key():
+			return nil, fmt.Errorf("doclock: the initial value has a field %s, of which the filter names a part, %s: a document cannot be made of both", e.Key(), key[at].Key)
+		case !e.Value().Equal(key[at].Value.(bson.RawValue)) && !isZero(e.Value()):
+			return nil, fmt.Errorf("doclock: the initial value's %s is %s, the filter's is %s", e.Key(), clip(e.Value()), clip(key[at].Value.(bson.RawValue)))
+		}
+	}
+	return fields, nil
+}
+
+// isZero reports whether v is what an unset field of a struct encodes as.
+func isZero(v bson.RawValue) bool {
+	switch v.Type {
+	case bson.TypeNull:
+		return true
+	case bson.TypeString:
+		return v.StringValue() == ""
+	case bson.TypeObjectID:
+		return v.ObjectID().IsZero()
+	}
+	return v.IsNumber() && v.AsInt64() == 0
+}

@@ -1,0 +1,221 @@
+// Outbox relays messages: four processes claim them one by one from a collection,
+// deliver each and mark it. In the middle the one that has just delivered a message,
+// and not yet marked it, is killed with -9. At the end it is checked that every
+// message was delivered, and none twice unless the kill made it so; those carry the
+// mark that they may have come before.
+//
+// What a worker does stands in worker.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/examples/internal/stage"
+)
+
+// An order is what every worker is told.
+type order struct {
+	URI, Database string
+	TTL           time.Duration
+	Job           time.Duration // how long each way to the receiver takes
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("outbox: ")
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var told order
+	switch name, err := stage.Role(&told); {
+	case err != nil:
+		return err
+	case name != "":
+		return work(ctx, name, told)
+	}
+	d := demo{running: map[string]*exec.Cmd{}}
+	flag.IntVar(&d.workers, "workers", 4, "how many processes")
+	flag.IntVar(&d.messages, "messages", 60, "how many messages")
+	flag.DurationVar(&d.TTL, "ttl", time.Second, "how long a dead worker's message is kept from the others")
+	flag.DurationVar(&d.Job, "job", 40*time.Millisecond, "how long a message is on its way, and the answer back")
+	flag.StringVar(&d.URI, "uri", "", "the MongoDB to run on (default: a server that is built in)")
+	flag.BoolVar(&d.unmarked, "unmarked", false, "check as if no message could come twice, and see the check fail")
+	flag.Parse()
+	if d.workers < 2 || d.messages < 8 || d.TTL < 500*time.Millisecond || d.Job < time.Millisecond {
+		return errors.New("-workers must be at least 2, -messages at least 8, -ttl at least 500ms and -job at least 1ms")
+	}
+	return d.run(ctx)
+}
+
+// A demo is the parent of the workers.
+type demo struct {
+	order
+	workers  int
+	messages int
+	unmarked bool
+
+	running map[string]*exec.Cmd // by the worker's name
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	scratch, err := stage.Start(ctx, "outbox", d.URI)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Stop()) }()
+	d.URI, d.Database = scratch.URI, scratch.Name
+	db, err := stage.Connect(d.URI, d.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Client().Disconnect(context.WithoutCancel(ctx))
+	fmt.Printf("%d processes relay %d messages. One of them is killed when it has delivered one and not marked it.\nThe database: %s.\n\n",
+		d.workers, d.messages, scratch.Server)
+	if err := d.prepare(ctx, db); err != nil {
+		return err
+	}
+	if err := d.runWorkers(ctx, db); err != nil {
+		return err
+	}
+	return d.check(ctx, db)
+}
+
+// prepare makes the index and writes the first half of the messages.
+func (d *demo) prepare(ctx context.Context, db *mongo.Database) error {
+	outbox, err := doclock.New[message](db.Collection("outbox"))
+	if err != nil {
+		return err
+	}
+	defer outbox.Close()
+	if err := d.write(ctx, db, 0, d.messages/2); err != nil {
+		return err
+	}
+	return outbox.EnsureClaimIndex(ctx, unsent, inOrder)
+}
+
+func (d *demo) write(ctx context.Context, db *mongo.Database, from, to int) error {
+	var docs []any
+	for i := from; i < to; i++ {
+		docs = append(docs, message{ID: i, Text: fmt.Sprintf("order %d was paid", i), State: "new"})
+	}
+	outbox := db.Collection("outbox")
+	if _, err := outbox.InsertMany(ctx, docs); err != nil {
+		return err
+	}
+	return doclock.Announce(ctx, outbox) // or the workers find out within a second
+}
+
+func (d *demo) runWorkers(ctx context.Context, db *mongo.Database) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := d.startAndKill(ctx, db)
+	if err != nil {
+		cancel() // kills them
+	}
+	for name, cmd := range d.running {
+		if failed := cmd.Wait(); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
+		}
+	}
+	return err
+}
+
+func (d *demo) startAndKill(ctx context.Context, db *mongo.Database) error {
+	for i := range d.workers {
+		name := fmt.Sprintf("worker-%d", i+1)
+		cmd, err := stage.Process(ctx, name, d.order)
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		d.running[name] = cmd
+	}
+	victim, err := d.awaitDelivery(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := d.running[victim.By].Process.Kill(); err != nil {
+		return err
+	}
+	d.running[victim.By].Wait() //nolint:errcheck // it was killed
+	delete(d.running, victim.By)
+	fmt.Printf("%s  is killed with -9 with message %d on its hands\n", victim.By, victim.Message)
+	return d.write(ctx, db, d.messages/2, d.messages)
+}
+
+// awaitDelivery waits until a worker has delivered one of the later messages of the
+// first half and has not marked it.
+func (d *demo) awaitDelivery(ctx context.Context, db *mongo.Database) (v delivery, err error) {
+	for {
+		err := db.Collection("deliveries").FindOne(ctx, bson.M{"message": bson.M{"$gte": d.messages / 4}}).Decode(&v)
+		if err == nil {
+			return v, nil
+		}
+		if !errors.Is(err, mongo.ErrNoDocuments) {
+			return v, err
+		}
+		if err := stage.Sleep(ctx, time.Millisecond); err != nil {
+			return v, err
+		}
+	}
+}
+
+// check counts what the receiver got.
+func (d *demo) check(ctx context.Context, db *mongo.Database) error {
+	cursor, err := db.Collection("deliveries").Find(ctx, bson.D{})
+	if err != nil {
+		return err
+	}
+	var all []delivery
+	if err := cursor.All(ctx, &all); err != nil {
+		return err
+	}
+	unmarked, marked := map[int]int{}, 0
+	for _, one := range all {
+		if one.Again && !d.unmarked {
+			marked++
+			if unmarked[one.Message] == 0 {
+				unmarked[one.Message] = 0 // delivered for the first time, by the second who tried
+			}
+			continue
+		}
+		unmarked[one.Message]++
+	}
+	missing, twice := d.messages-len(unmarked), 0
+	for _, n := range unmarked {
+		if n > 1 {
+			twice++
+		}
+	}
+	left, err := db.Collection("outbox").CountDocuments(ctx, unsent)
+	if err != nil {
+		return err
+	}
+	verdict := "correct"
+	if missing > 0 || twice > 0 || left > 0 || marked > 1 {
+		verdict = "wrong"
+		err = errors.New("the relay is wrong")
+	}
+	fmt.Printf("\n%d messages: %d missing, %d twice without a mark, %d marked as maybe delivered before, %d left: %s\n",
+		d.messages, missing, twice, marked, left, verdict)
+	return err
+}
