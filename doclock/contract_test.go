@@ -160,7 +160,7 @@ func (k *keyed) Foreign(key string) (intact func() error, err error) {
 
 func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 	coll := collection(t)
-	k := &keyed{docStore: newDocStore(coll, "lock", nil), coll: coll}
+	k := &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
 	var whole store.Store = k
 	if !can("atomic") { // FerretDB's wake-ups come, but one in 20 ms: too slow for the claims about crowds of them
 		whole = struct {

@@ -8,13 +8,14 @@ import (
 	"go/token"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // examples are those of example_test.go; one that is missing here fails the test.
@@ -32,24 +33,14 @@ var examples = map[string]func(){
 }
 
 // wants are capabilities that an example needs beside a server.
-var wants = map[string]string{"ExampleDocument_SaveAndRelease": "transactions"}
+var wants = map[string][]string{"ExampleDocument_SaveAndRelease": {"transactions"}}
 
 func TestTheExamplesPrintWhatTheySay(t *testing.T) {
 	said := promises(t)
 	if len(said) != len(examples) {
 		t.Errorf("there are %d examples, of which %d are run", len(said), len(examples))
 	}
-	uri, has := os.Getenv("MONGODB_URI"), os.Getenv("MONGOLOCK_HAS")
-	missing := func(what string) {
-		t.Helper()
-		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), what) {
-			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", what)
-		}
-		t.Skipf("needs %s", what)
-	}
-	if uri == "" {
-		missing("mongodb")
-	}
+	uri := testserver.URI(t)
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +48,7 @@ func TestTheExamplesPrintWhatTheySay(t *testing.T) {
 	defer client.Disconnect(context.Background())
 	for name, want := range said {
 		t.Run(name, func(t *testing.T) {
-			if c := wants[name]; c != "" && !slices.Contains(strings.Split(has, ","), c) {
-				missing(c)
-			}
+			testserver.URI(t, wants[name]...)
 			db = client.Database("doclock_" + rand.Text()[:8])
 			defer db.Drop(context.Background())
 			if got := printed(t, examples[name]); got != want {

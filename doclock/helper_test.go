@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,33 +15,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
-// needs skips a test that needs what the server here does not have, by name, or
-// fails it if MONGOLOCK_REQUIRE lists that.
 func needs(t testing.TB, capabilities ...string) {
 	t.Helper()
-	for _, c := range append([]string{"mongodb"}, capabilities...) {
-		has := can(c)
-		if c == "mongodb" {
-			has = os.Getenv("MONGODB_URI") != ""
-		}
-		switch {
-		case has:
-		case listed("MONGOLOCK_REQUIRE", c):
-			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
-		default:
-			t.Skipf("needs %s", c)
-		}
-	}
+	testserver.URI(t, capabilities...)
 }
 
-func can(capability string) bool { return listed("MONGOLOCK_HAS", capability) }
-
-func listed(variable, what string) bool {
-	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
-}
+func can(capability string) bool { return testserver.Has(capability) }
 
 // A tap counts the commands of a client, and keeps them.
 type tap struct {
@@ -90,8 +71,7 @@ func connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mo
 // collection is a new one on the server of the tests, dropped after the test.
 func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
-	needs(t)
-	coll := connect(t, os.Getenv("MONGODB_URI"), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
+	coll := connect(t, testserver.URI(t), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -157,6 +137,5 @@ func freed[T any](d *Document[T]) store.Notice {
 
 func uriOf(t testing.TB) string {
 	t.Helper()
-	needs(t)
-	return os.Getenv("MONGODB_URI")
+	return testserver.URI(t)
 }

@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -34,7 +33,11 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 	if coll == nil {
 		return errors.New("doclock: Announce: the collection is nil")
 	}
-	return announce(ctx, wake.On(coll), coll.Name())
+	feed, err := mongolock.FeedOn(coll)
+	if err != nil {
+		return err
+	}
+	return announce(ctx, feed, coll.Name())
 }
 
 // Announce is the function of that name for a process that has Locks, and one
@@ -208,7 +211,7 @@ func (s *shapes) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.needed = time.Now()
-	if s.listening || s.deaf || s.closed || s.store.Feed == nil {
+	if s.listening || s.deaf || s.closed {
 		return
 	}
 	s.listening = true

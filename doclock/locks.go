@@ -89,7 +89,10 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s := newDocStore(coll, conf.field, nil)
+	s, err := newDocStore(coll, conf.field)
+	if err != nil {
+		return nil, err
+	}
 	client, err := mongolock.NewWithStore(s, conf.client...)
 	if err != nil {
 		return nil, err

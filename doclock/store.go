@@ -11,10 +11,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -101,11 +101,12 @@ func (r *request) take(id string) bson.Raw {
 	return r.docs[id]
 }
 
-func newDocStore(coll *mongo.Collection, field string, now func() mongoclock.Moment) *docStore {
+func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
+	feed, err := mongolock.FeedOn(coll)
 	return &docStore{
-		base: mongobase.New(coll, now), field: field, Feed: wake.On(coll),
+		base: mongobase.New(coll, nil), field: field, Feed: feed,
 		granted: map[string]granted{}, endings: map[string]*ending{},
-	}
+	}, err
 }
 
 // modify updates one document durably and answers its after-image.
