@@ -91,6 +91,7 @@ func TestWhatIsMissingIsNotFoundAndNotHeld(t *testing.T) {
 }
 
 func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
+	needs(t, "atomic") // the word that it waits is not left on the embedded server, and there are no wake-ups
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})
 	doc := must(locksOn[order](t, coll).Acquire(t.Context(), ID("o")))(t)

@@ -2,11 +2,13 @@ package doclock
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -64,6 +66,8 @@ func readLock(doc bson.Raw, field string) (r record) {
 	if !isShape(mark) {
 		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
 	}
+	r.at, _ = dateOf(doc.Lookup(beside(field, fieldAt)))
+	r.stamp.T, r.stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
 	hasEnd := false
 	elements, err := lock.Elements()
 	for _, e := range elements {
@@ -153,6 +157,22 @@ func (r record) status(key string, now time.Time) store.Status {
 	return s
 }
 
+// stampPath names a field of the lock that the server's clock writes. FerretDB's can
+// write only the document's own fields: there they stand beside the lock.
+func (s *docStore) stampPath(field string) string {
+	if s.flat.Load() {
+		return beside(s.field, field)
+	}
+	return s.path(field)
+}
+
+func beside(lock, field string) string { return lock + "_" + field }
+
+// noPath reports whether a server refused to write its clock into the lock.
+func noPath(err error) bool {
+	return mongoerr.HasCode(err, 2) && strings.Contains(err.Error(), "must not contain '.'")
+}
+
 // path names a field of the lock.
 func (s *docStore) path(field string) string { return s.field + "." + field }
 
@@ -220,13 +240,13 @@ func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
 	u.set(s.path(fieldNote), c.Note)
 	u.set(s.path(fieldSince), date(t.since))
 	u.set(s.path(fieldExpireAt), date(t.until))
-	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldStamp))
+	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.stampPath(fieldStamp))
 	if c.one {
 		u.increments = bson.D{{Key: s.path(fieldAttempts), Value: 1}}
 		u.unset(s.path(fieldReadyAt))
 	}
 	u.onInsert = c.initial
-	u.stamp = s.path(fieldAt)
+	u.stamp = true
 	return u, t
 }
 
@@ -236,20 +256,24 @@ func (s *docStore) leaving(residue bool) *update {
 	u := new(update)
 	if !residue {
 		u.unset(s.field)
+		if s.flat.Load() {
+			u.unset(s.stampPath(fieldAt), s.stampPath(fieldStamp))
+		}
 		return u
 	}
-	for _, f := range []string{fieldID, fieldOwner, fieldNote, fieldSince, fieldBroken, fieldReleased, fieldWanted, fieldStamp} {
+	for _, f := range []string{fieldID, fieldOwner, fieldNote, fieldSince, fieldBroken, fieldReleased, fieldWanted} {
 		u.unset(s.path(f))
 	}
+	u.unset(s.stampPath(fieldStamp))
 	u.set(s.path(fieldExpireAt), date(time.Time{}))
-	u.stamp = s.path(fieldAt)
+	u.stamp = true
 	return u
 }
 
 // An update collects operators, each of which may be there but once.
 type update struct {
 	sets, unsets, maxima, increments, onInsert bson.D
-	stamp                                      string // gets the server's time
+	stamp                                      bool // at gets the server's time
 }
 
 func (u *update) set(path string, value any) {
@@ -266,7 +290,7 @@ func (u *update) max(path string, t time.Time) {
 	u.maxima = append(u.maxima, bson.E{Key: path, Value: date(t)})
 }
 
-func (u *update) document() bson.D {
+func (u *update) document(at string) bson.D {
 	var d bson.D
 	for _, op := range []bson.E{
 		{Key: "$set", Value: u.sets}, {Key: "$unset", Value: u.unsets}, {Key: "$max", Value: u.maxima},
@@ -276,8 +300,8 @@ func (u *update) document() bson.D {
 			d = append(d, op)
 		}
 	}
-	if u.stamp != "" {
-		d = append(d, bson.E{Key: "$currentDate", Value: bson.D{{Key: u.stamp, Value: true}}})
+	if u.stamp {
+		d = append(d, bson.E{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}})
 	}
 	return d
 }

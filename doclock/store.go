@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -33,6 +34,7 @@ type docStore struct {
 	base  *mongobase.Base
 	field string
 	store.Feed
+	flat atomic.Bool // see stampPath
 
 	mu      sync.Mutex // protects what follows; never held across a command
 	granted map[string]granted
@@ -115,11 +117,15 @@ func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert 
 	if upsert {
 		opts.SetUpsert(true)
 	}
-	doc := u.document()
-	err = s.base.Durably(func(coll *mongo.Collection) error {
+	send := func(coll *mongo.Collection) error {
+		doc := u.document(s.stampPath(fieldAt))
 		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, opts) })
 		return err
-	})
+	}
+	err = s.base.Durably(send)
+	if noPath(err) && !s.flat.Swap(true) { // refused before it touched anything: no second attempt
+		err = s.base.Durably(send)
+	}
 	return r, err
 }
 

@@ -207,7 +207,7 @@ func (s *docStore) obstacle(ctx context.Context, c *claim) (mongobase.Reply, err
 // leaveWord writes that somebody waits, if the claim says so, and the server's
 // time. The lock's at is then a sample, and the claim's session has moved on.
 func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, error) {
-	u := &update{stamp: s.path(fieldAt)}
+	u := &update{stamp: true}
 	if c.Want > 0 {
 		_, until := s.base.Now().Expiry(c.Want)
 		u.max(s.path(fieldWanted), until)
@@ -216,7 +216,7 @@ func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, er
 		bson.E{Key: s.path(fieldMark), Value: shape},
 		bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
 	image, err := s.base.Send(func() *mongo.SingleResult {
-		return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(), options.FindOneAndUpdate().SetReturnDocument(options.After))
+		return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.After))
 	})
 	if err != nil {
 		return image, err

@@ -51,8 +51,8 @@ func (s *docStore) grant(ctx context.Context, c *claim, reply mongobase.Reply, t
 // command, after the claim was applied.
 func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error) {
 	command := bson.D{{Key: "$currentDate", Value: bson.D{
-		{Key: s.path(fieldAt), Value: true},
-		{Key: s.path(fieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+		{Key: s.stampPath(fieldAt), Value: true},
+		{Key: s.stampPath(fieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
 	}}}
 	filter := append(slices.Clone(c.fields), s.named(c.ID)...)
 	var reply mongobase.Reply
@@ -80,7 +80,7 @@ func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error
 // here changes nothing about the grant.
 func (s *docStore) correct(ctx context.Context, c *claim, g *store.Grant) {
 	since, until := s.base.Now().Expiry(c.TTL)
-	u := &update{stamp: s.path(fieldAt)}
+	u := &update{stamp: true}
 	u.max(s.path(fieldSince), since)
 	u.max(s.path(fieldExpireAt), until)
 	filter := append(slices.Clone(c.fields), s.named(c.ID)...)

@@ -184,7 +184,7 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 	if g.since.IsZero() || !until.After(s.base.Present()) {
 		return now, nil // over already, or not there
 	}
-	u := &update{stamp: s.path(fieldAt)}
+	u := &update{stamp: true}
 	u.set(s.path(fieldReleased), true)
 	u.set(s.path(fieldExpireAt), date(mongoclock.Ceil(until)))
 	return u, nil
@@ -193,7 +193,7 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 // leave sends a release and answers the before-image, in which the word of those
 // who wait still stands.
 func (s *docStore) leave(ctx context.Context, filter bson.D, u *update, durably bool) (r mongobase.Reply, err error) {
-	doc, before := u.document(), options.FindOneAndUpdate().SetReturnDocument(options.Before)
+	doc, before := u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.Before)
 	send := func(coll *mongo.Collection) error {
 		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, before) })
 		return err
@@ -234,8 +234,8 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 		reply, err = s.leave(ctx, filter, u, true)
 	default:
 		(&ending{changes: c}).join(u)
-		if len(u.document()) == 0 {
-			u.stamp = s.path(fieldAt) // nothing changed: but is it still ours?
+		if len(u.document(s.stampPath(fieldAt))) == 0 {
+			u.stamp = true // nothing changed: but is it still ours?
 		}
 		reply, err = s.leave(ctx, filter, u, true)
 	}
@@ -261,7 +261,7 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	}
 	u := s.leaving(true)
 	if !now {
-		u = &update{stamp: s.path(fieldAt)}
+		u = &update{stamp: true}
 		u.set(s.path(fieldBroken), reason)
 	}
 	reply, err := s.modify(ctx, filter, u, false)

@@ -88,7 +88,7 @@ func (s *docStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch
 func (s *docStore) renewal(r store.Renewal) (filter bson.D, u *update, until time.Time, err error) {
 	_, until = s.base.Now().Expiry(r.TTL)
 	filter, err = s.where(r.Ref, s.alive(r.ID)...)
-	u = &update{stamp: s.path(fieldAt)}
+	u = &update{stamp: true}
 	u.max(s.path(fieldExpireAt), until)
 	return filter, u, until, err
 }
@@ -123,7 +123,7 @@ func (s *docStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch 
 			return
 		}
 		until[i] = end
-		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: u.document()}
+		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: u.document(s.stampPath(fieldAt))}
 	}
 	matched, failed, err := s.bulk(ctx, models)
 	if err != nil {
@@ -176,9 +176,9 @@ func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, 
 		if err != nil {
 			return time.Time{}, 0, err
 		}
-		u := &update{stamp: s.path(fieldAt)}
+		u := &update{stamp: true}
 		reply, err := s.base.Send(func() *mongo.SingleResult {
-			return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(), options.FindOneAndUpdate().SetReturnDocument(options.After))
+			return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.After))
 		})
 		if err != nil {
 			return time.Time{}, 0, err

@@ -29,7 +29,7 @@ func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
 	}
 	bare := make(bson.D, 0, len(elements))
 	for _, e := range elements {
-		if e.Key() != c.field {
+		if k := e.Key(); k != c.field && k != beside(c.field, fieldAt) && k != beside(c.field, fieldStamp) {
 			bare = append(bare, bson.E{Key: e.Key(), Value: e.Value()})
 		}
 	}
