@@ -249,25 +249,32 @@ func TestFeedEightProcessesThatLoopShareTheKey(t *testing.T) {
 	// Not parallel, as none of these: each keeps the server busy.
 	r := newFeedRoom(t)
 	all := r.workers(8)
-	for _, w := range all {
-		w.begin(workerOrder{Do: "loop", Key: "k", For: 10 * time.Second})
-	}
-	var grants []int
+	grants := make([]int, len(all))
 	var longest time.Duration
-	sent, served := 0, 0
-	for _, w := range all {
-		report := w.end()
-		grants = append(grants, len(report.Each))
-		longest = max(longest, slices.Max(report.Each))
-		sent += total(report.Sent)
-		served += len(report.Each)
+	sent, served, began := 0, 0, time.Now()
+	// Ten seconds; where a machine is too busy for grants enough to compare, more.
+	for round := 0; round == 0 || served < 300 && round < 4; round++ {
+		for _, w := range all {
+			w.begin(workerOrder{Do: "loop", Key: "k", For: 10 * time.Second})
+		}
+		for i, w := range all {
+			report := w.end()
+			grants[i] += len(report.Each)
+			longest = max(longest, slices.Max(report.Each))
+			sent += total(report.Sent)
+			served += len(report.Each)
+		}
 	}
+	took := time.Since(began)
 	slices.Sort(grants)
-	t.Logf("grants %v, %.1f commands each, the longest wait %v", grants, float64(sent)/float64(served), longest)
+	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
 	if grants[0]*3 < grants[len(grants)-1] {
 		t.Errorf("the least served got %d, the most served %d", grants[0], grants[len(grants)-1])
 	}
-	r.within(2*time.Second, longest, "the longest wait")
+	// By mere chance one in a million loses a hundred times in a row.
+	if most := max(2*time.Second, 100*took/time.Duration(served)); longest > most {
+		t.Errorf("the longest wait was %v, want at most %v", longest, most)
+	}
 }
 
 func TestFeedAWaiterAgainstALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
