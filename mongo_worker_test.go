@@ -271,8 +271,8 @@ func TestFeedEightProcessesThatLoopShareTheKey(t *testing.T) {
 	if grants[0]*3 < grants[len(grants)-1] {
 		t.Errorf("the least served got %d, the most served %d", grants[0], grants[len(grants)-1])
 	}
-	// By mere chance one in a million loses a hundred times in a row.
-	if most := max(2*time.Second, 100*took/time.Duration(served)); longest > most {
+	// Nobody loses two hundred times in a row by chance; who is forgotten sleeps for 20 s.
+	if most := max(2*time.Second, 200*took/time.Duration(served)); longest > most {
 		t.Errorf("the longest wait was %v, want at most %v", longest, most)
 	}
 }
