@@ -297,13 +297,18 @@ func (b *bench) Foreign(tree string) (intact func() error, err error) {
 }
 
 func (b *bench) Open(testing.TB) Storage { return b.storage() }
-func (b *bench) Limited()                {}
+
+// Where is the collection, for another process.
+func (b *bench) Where() (database, collection string) { return b.coll.Database().Name(), b.coll.Name() }
+
+func (b *bench) Limited() {}
 
 // NewPlaceOnMongo is for the tests that cannot be in this package.
 func NewPlaceOnMongo(t testing.TB) interface {
 	Open(testing.TB) Storage
 	Foreign(string) (func() error, error)
 	Limited()
+	Where() (database, collection string)
 } {
 	return newBench(t)
 }
@@ -356,3 +361,6 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Blind takes the revision out of the filter: the fault that the tests must see.
+func (m *Mongo) Blind() { m.blind = true }

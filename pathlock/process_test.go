@@ -1,0 +1,284 @@
+package pathlock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+const (
+	childPlace = "PATHLOCK_TEST_PLACE" // a directory, or database.collection
+	childBlind = "PATHLOCK_TEST_BLIND"
+
+	processes  = 3
+	goroutines = 16
+)
+
+func TestMain(m *testing.M) {
+	if where := os.Getenv(childPlace); where != "" {
+		work(where)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work locks, refreshes and releases at random, in goroutines, until it is killed, and
+// writes down what it surely held: from when a grant was here until its time was
+// over, or its release about to be sent. All processes of a host share the clock that
+// these moments are told by.
+func work(where string) {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
+		os.Exit(1)
+	}()
+	tree, err := pathlock.New(placed(where), "tree")
+	if err != nil {
+		panic(err)
+	}
+	var out sync.Mutex
+	say := func(format string, args ...any) {
+		out.Lock()
+		defer out.Unlock()
+		fmt.Printf(format+"\n", args...)
+	}
+	for range goroutines - 1 {
+		go roam(tree, say)
+	}
+	roam(tree, say)
+}
+
+func placed(where string) pathlock.Storage {
+	if strings.HasPrefix(where, "/") {
+		dir, err := pathlock.InDir(where)
+		if err != nil {
+			panic(err)
+		}
+		return dir
+	}
+	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		panic(err)
+	}
+	db, coll, _ := strings.Cut(where, ".")
+	m, err := pathlock.OnMongo(conn.Database(db).Collection(coll))
+	if err != nil {
+		panic(err)
+	}
+	if os.Getenv(childBlind) != "" {
+		m.Blind()
+	}
+	return m
+}
+
+func roam(tree *pathlock.Tree, say func(string, ...any)) {
+	ctx := context.Background()
+	stamp := func(t time.Time) int64 { return t.Round(0).UnixNano() }
+	for {
+		h := held{lockable[rand.IntN(len(lockable))], modes[rand.IntN(2)], depths[rand.IntN(2)], ""}
+		r := h.request()
+		r.Timeouts = []time.Duration{time.Duration(100+rand.IntN(400)) * time.Millisecond}
+		sent := time.Now()
+		l, err := tree.Lock(ctx, r)
+		if err != nil {
+			if !errors.Is(err, pathlock.ErrConflict) {
+				say("fault %v", err)
+			}
+			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+			continue
+		}
+		say("grant %s %s %s %s %d %d", l.Token, l.Path, l.Mode, l.Depth, stamp(time.Now()), stamp(sent.Add(l.Left)))
+		for range rand.IntN(4) {
+			time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
+			sent := time.Now()
+			if l, err = tree.Refresh(ctx, l.Token); err != nil {
+				break
+			}
+			say("refresh %s %d", l.Token, stamp(sent.Add(l.Left)))
+		}
+		if err == nil && rand.IntN(4) > 0 { // else it runs out
+			say("release %s %d", l.Token, stamp(time.Now()))
+			if err := tree.Release(ctx, l.Path, l.Token); err != nil && !errors.Is(err, pathlock.ErrUnknownToken) {
+				say("fault %v", err)
+			}
+		}
+	}
+}
+
+// A span is a lock, and from when to when it was surely held.
+type span struct {
+	held
+	from, until int64
+}
+
+// A ledger is what all processes wrote down.
+type ledger struct {
+	spans                      map[string]*span
+	refreshes, releases, kills int
+	faults                     []string
+}
+
+func (g *ledger) read(line string) {
+	var word, token string
+	var one, two int64
+	fields := strings.Fields(line)
+	if len(fields) < 3 {
+		return // cut off by a kill
+	}
+	word, token = fields[0], fields[1]
+	number := func(i int) (n int64) {
+		if len(fields) > i && len(fields[i]) == 19 {
+			_, _ = fmt.Sscan(fields[i], &n)
+		}
+		return n
+	}
+	switch word {
+	case "fault":
+		g.faults = append(g.faults, line)
+	case "grant":
+		if one, two = number(5), number(6); one == 0 || two == 0 {
+			return
+		}
+		g.spans[token] = &span{held{fields[2], pathlock.Mode(fields[3]), pathlock.Depth(fields[4]), token}, one, two}
+	case "refresh":
+		g.refreshes++
+		if s, until := g.spans[token], number(2); s != nil {
+			s.until = max(s.until, until)
+		}
+	case "release":
+		g.releases++
+		if s, at := g.spans[token], number(2); s != nil && at > 0 {
+			s.until = min(s.until, at)
+		}
+	}
+}
+
+// replay finds locks that conflict and were held at once.
+func (g *ledger) replay() (conflicts []string, beside int) {
+	var all []*span
+	for _, s := range g.spans {
+		if s.until > s.from {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *span) int { return int(a.from - b.from) })
+	for i, one := range all {
+		for _, two := range all[i+1:] {
+			if two.from >= one.until {
+				break
+			}
+			beside++
+			if ruleConflict(one.held, two.held) {
+				conflicts = append(conflicts, fmt.Sprintf("%v and %v for %v", one.held, two.held, time.Duration(min(one.until, two.until)-two.from)))
+			}
+		}
+	}
+	return conflicts, beside
+}
+
+// crowd has processes work on a place for a while, and kills one after the other.
+func crowd(t *testing.T, where string, d time.Duration, env ...string) *ledger {
+	t.Helper()
+	g := &ledger{spans: make(map[string]*span)}
+	var mu sync.Mutex // protects g
+	var readers sync.WaitGroup
+	begin := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), append(env, childPlace+"="+where)...)
+		cmd.Stderr = os.Stderr
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		readers.Go(func() {
+			defer stdin.Close()
+			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+				mu.Lock()
+				g.read(lines.Text())
+				mu.Unlock()
+			}
+		})
+		return cmd
+	}
+	var all [processes]*exec.Cmd
+	for i := range all {
+		all[i] = begin()
+	}
+	kill := func(cmd *exec.Cmd) {
+		_ = cmd.Process.Kill()
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(time.Duration(300+rand.IntN(400)) * time.Millisecond)
+		i := rand.IntN(processes)
+		kill(all[i])
+		old := all[i]
+		all[i] = begin()
+		g.kills++
+		t.Cleanup(func() { _ = old.Wait() })
+	}
+	for _, cmd := range all {
+		kill(cmd)
+	}
+	readers.Wait()
+	for _, cmd := range all {
+		_ = cmd.Wait()
+	}
+	return g
+}
+
+func noConflictAmong(t *testing.T, where string) {
+	t.Helper()
+	g := crowd(t, where, 6*time.Second)
+	conflicts, beside := g.replay()
+	for _, c := range conflicts {
+		t.Errorf("held at once: %s", c)
+	}
+	for _, f := range g.faults {
+		t.Error(f)
+	}
+	if len(g.spans) < 100 || g.refreshes < 20 || g.releases < 50 || g.kills < 5 || beside < 50 {
+		t.Error("too little happened for this to show anything")
+	}
+	t.Logf("%d grants, %d refreshes, %d releases, %d kills; %d pairs held at once, none in conflict", len(g.spans), g.refreshes, g.releases, g.kills, beside)
+}
+
+func TestProcessesThatAreKilledNeverHoldWhatConflictsOnMongo(t *testing.T) {
+	db, coll := pathlock.NewPlaceOnMongo(t).Where()
+	noConflictAmong(t, db+"."+coll)
+}
+
+func TestProcessesThatAreKilledNeverHoldWhatConflictsInADirectory(t *testing.T) {
+	noConflictAmong(t, t.TempDir())
+}
+
+// The control: without the compare in compare-and-swap the ledger shows it.
+func TestControlTheLedgerShowsABlindSwap(t *testing.T) {
+	db, coll := pathlock.NewPlaceOnMongo(t).Where()
+	g := crowd(t, db+"."+coll, 3*time.Second, childBlind+"=1")
+	conflicts, _ := g.replay()
+	if len(conflicts) == 0 {
+		t.Errorf("%d grants by a storage that compares nothing, and no conflict: the test cannot fail", len(g.spans))
+	}
+	t.Logf("%d conflicts among %d grants", len(conflicts), len(g.spans))
+}
