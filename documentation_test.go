@@ -14,7 +14,7 @@ import (
 )
 
 // documented are the packages whose every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "pathlock"}
 
 // contract are the methods that memstore.Store has because package store asks for
 // them: the engine calls them, and a user of the library never does.
@@ -66,7 +66,13 @@ func ofInterface(pkg, typ, method string) bool {
 	if strings.HasSuffix(typ, "Error") {
 		return method == "Error" || method == "Is"
 	}
-	return pkg == "memstore" && typ == "Store" && slices.Contains(contract, method)
+	switch {
+	case (pkg == "memstore" || pkg == "filestore") && typ == "Store":
+		return slices.Contains(contract, method)
+	case pkg == "pathlock": // its storages, which trees call
+		return slices.Contains([]string{"View", "Update", "AnswersAtOnce"}, method)
+	}
+	return false
 }
 
 // readPackage parses a package and its tests.

@@ -396,15 +396,41 @@ func ExampleInMemoryWithClock() {
 }
 
 // What a storage of your own has to keep.
-func ExampleDocument() {
-	doc := pathlock.NewDocument(pathlock.Lock{Token: "urn:uuid:1", Path: "/a", Mode: pathlock.Shared, Depth: pathlock.Zero, ExpireAt: time.Unix(20, 0)})
-	edit := pathlock.Edit{Drop: []string{"urn:uuid:1"}, Put: []pathlock.Lock{{Token: "urn:uuid:2", Path: "/b", ExpireAt: time.Unix(30, 0)}}}
-	fmt.Println(edit.Empty(), doc.RunsOutBetween(time.Unix(10, 0), time.Unix(20, 0)))
-	doc.Apply(edit)
+func ExampleDocument_Apply() {
+	doc := pathlock.NewDocument(stored("1", "/a", 20))
+	doc.Apply(pathlock.Edit{Drop: []string{"urn:uuid:1"}, Put: []pathlock.Lock{stored("2", "/b", 30)}})
 	for l := range doc.Locks() {
+		fmt.Println(l.Path)
+	}
+	// Output: /b
+}
+
+func stored(token, path string, second int64) pathlock.Lock {
+	return pathlock.Lock{Token: "urn:uuid:" + token, Path: path, Mode: pathlock.Shared, Depth: pathlock.Zero, ExpireAt: time.Unix(second, 0)}
+}
+
+func ExampleNewDocument() {
+	doc := pathlock.NewDocument() // a tree that nobody has written
+	fmt.Println(doc.Seq, len(doc.Log))
+	// Output: 0 0
+}
+
+func ExampleDocument_Locks() {
+	for l := range pathlock.NewDocument(stored("1", "/a", 20)).Locks() {
 		fmt.Println(l.Token)
 	}
-	// Output:
-	// false true
-	// urn:uuid:2
+	// Output: urn:uuid:1
+}
+
+// A storage that knows its clock only as an interval looks again if that decides
+// something.
+func ExampleDocument_RunsOutBetween() {
+	doc := pathlock.NewDocument(stored("1", "/a", 20))
+	fmt.Println(doc.RunsOutBetween(time.Unix(19, 0), time.Unix(21, 0)), doc.RunsOutBetween(time.Unix(20, 0), time.Unix(21, 0)))
+	// Output: true false
+}
+
+func ExampleEdit_Empty() {
+	fmt.Println(pathlock.Edit{}.Empty(), pathlock.Edit{Touch: true}.Empty())
+	// Output: true false
 }
