@@ -13,8 +13,9 @@ type Event struct {
 	Kind Kind
 	Job  string
 	Fire time.Time
-	Run  *Run  // Began and Ended: the run
-	Err  error // Faulted: of the claim; Ended: of the function
+	At   time.Time // by the store's clock, as well as it is known
+	Run  *Run      // Began and Ended: the run
+	Err  error     // Faulted: of the claim; Ended: of the function
 }
 
 // Kind is what happened.
@@ -30,6 +31,7 @@ const (
 
 func (s *Scheduler) event(e Event) {
 	if s.observer != nil {
+		e.At = s.store.Now()
 		s.observer(e)
 	}
 }

@@ -3,13 +3,11 @@
 // and at the end the count is checked. Halfway the worker that is at the job is
 // killed with -9, and another one started.
 //
-// What a worker does stands in worker.go. It takes two things:
-//
-//   - The lock lets one worker at a time do the job, and passes it on if that one
-//     dies. It cannot know that the job was done: if the job is shorter than the
-//     timers are apart, a late worker finds the key free again.
-//   - So the counter's document keeps the last tick that it counted, by the server's
-//     clock, and the increment asks for it. With -unguarded it does not: see it fail.
+// What a worker does stands in worker.go. A lock lets one worker at a time do the
+// job, but it cannot know that the job was done: if the job is shorter than the
+// timers are apart, a late worker finds the key free again. (With -unguarded that is
+// all there is, see unguarded.go: watch it fail.) So the workers have the job on a
+// schedule, of which each tick is claimed once.
 package main
 
 import (
@@ -26,8 +24,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/examples/internal/stage"
+	"github.com/mongolock/mongolock/schedule"
 )
 
 // An order is what every worker is told.
@@ -38,7 +36,7 @@ type order struct {
 	Unguarded     bool
 }
 
-func (o order) tickAt(now time.Time) int64 { return now.UnixNano() / int64(o.Period) }
+func (o order) tickAt(t time.Time) int64   { return t.UnixNano() / int64(o.Period) }
 func (o order) begin(tick int64) time.Time { return time.Unix(0, tick*int64(o.Period)) }
 func (o order) job() time.Duration         { return o.Period / 5 }
 func (o order) ttl() time.Duration         { return max(o.Period*3/4, time.Second) }
@@ -68,11 +66,14 @@ func run() error {
 	flag.StringVar(&d.URI, "uri", "", "the MongoDB to run on (default: a server that is built in)")
 	flag.BoolVar(&d.Unguarded, "unguarded", false, "trust the lock alone, and count too much")
 	flag.Parse()
-	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond {
-		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms")
+	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond || d.Period%time.Millisecond != 0 {
+		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms and whole milliseconds")
 	}
 	return d.run(ctx)
 }
+
+// starting is how long the workers may take to start.
+const starting = time.Second
 
 // A demo is the parent of the workers.
 type demo struct {
@@ -96,39 +97,38 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer db.Client().Disconnect(context.WithoutCancel(ctx))
-	locks, err := mongolock.New(db.Collection("locks"))
+	jobs, err := schedule.New(db.Collection("jobs"))
 	if err != nil {
 		return err
 	}
-	defer locks.Close()
 
 	fmt.Printf(`%d processes. Every %v one of them is to add 1 to a counter, though their timers go off
 up to %v apart. A lock alone cannot do that: the job takes %v, and whoever comes later
-finds the key free again. So the counter keeps the last tick that it counted.
+finds the key free again. So the job is on a schedule, of which each tick is claimed once.
 The database: %s.
 
 `, d.workers, d.Period, d.Period*9/10, d.job(), scratch.Server)
-	seen, err := locks.Inspect(ctx, key)
+	seen, err := jobs.Job(ctx, key)
 	if err != nil {
 		return err
 	}
-	d.First = d.tickAt(seen.Now) + 1
+	d.First = d.tickAt(seen.Now.Add(starting)) + 1
 	d.Last = d.First + d.ticks - 1
 	counters := db.Collection("counters")
 	if _, err := counters.InsertOne(ctx, counter{ID: key, Tick: d.First - 1}); err != nil {
 		return err
 	}
-	if err := d.runWorkers(ctx, locks); err != nil {
+	if err := d.runWorkers(ctx, jobs); err != nil {
 		return err
 	}
 	return d.check(ctx, counters)
 }
 
 // runWorkers starts the workers, replaces one of them, and waits until all are done.
-func (d *demo) runWorkers(ctx context.Context, locks *mongolock.Client) error {
+func (d *demo) runWorkers(ctx context.Context, jobs *schedule.Scheduler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := d.startAndReplace(ctx, locks)
+	err := d.startAndReplace(ctx, jobs)
 	if err != nil {
 		cancel() // kills them
 	}
@@ -140,7 +140,7 @@ func (d *demo) runWorkers(ctx context.Context, locks *mongolock.Client) error {
 	return err
 }
 
-func (d *demo) startAndReplace(ctx context.Context, locks *mongolock.Client) error {
+func (d *demo) startAndReplace(ctx context.Context, jobs *schedule.Scheduler) error {
 	for range d.workers {
 		if _, err := d.start(ctx); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (d *demo) startAndReplace(ctx context.Context, locks *mongolock.Client) err
 	if d.Unguarded {
 		return nil // that goes wrong without anybody's death
 	}
-	victim, err := d.awaitHolder(ctx, locks, d.First+d.ticks/2)
+	victim, err := d.awaitRunner(ctx, jobs, d.First+d.ticks/2)
 	if err != nil || victim == "" {
 		return err
 	}
@@ -177,19 +177,20 @@ func (d *demo) start(ctx context.Context) (name string, err error) {
 	return name, cmd.Start()
 }
 
-// awaitHolder waits until a worker is in the middle of the job, from that tick on,
+// awaitRunner waits until a worker is in the middle of the job, from that tick on,
 // and returns its name; none if all of them are done.
-func (d *demo) awaitHolder(ctx context.Context, locks *mongolock.Client, from int64) (string, error) {
+func (d *demo) awaitRunner(ctx context.Context, jobs *schedule.Scheduler, from int64) (string, error) {
 	for {
-		seen, err := locks.Inspect(ctx, key)
+		seen, err := jobs.Job(ctx, key)
 		if err != nil {
 			return "", err
 		}
-		tick := d.tickAt(seen.Now)
-		if tick >= from && !seen.Free() {
-			return seen.Holders[0].Owner, stage.Sleep(ctx, d.job()/2)
+		for _, run := range seen.Runs {
+			if tick := d.tickAt(run.Fire); tick >= from && tick <= d.Last {
+				return run.Owner, stage.Sleep(ctx, d.job()/2)
+			}
 		}
-		if tick > d.Last {
+		if d.tickAt(seen.Now) > d.Last {
 			return "", nil
 		}
 		if err := stage.Sleep(ctx, d.job()/10); err != nil {

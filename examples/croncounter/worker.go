@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
+	"log/slog"
+	"os"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,9 +13,10 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/examples/internal/stage"
 	"github.com/mongolock/mongolock/fence"
+	"github.com/mongolock/mongolock/schedule"
 )
 
-const key = "visits" // of the lock, and the _id of the counter
+const key = "visits" // of the job, and the _id of the counter
 
 // A counter is the document that the job changes.
 type counter struct {
@@ -29,8 +30,9 @@ type counter struct {
 type worker struct {
 	order
 	name     string
-	locks    *mongolock.Client
+	jobs     *schedule.Scheduler
 	counters *mongo.Collection
+	stop     context.CancelFunc
 }
 
 func work(ctx context.Context, name string, o order) error {
@@ -39,88 +41,44 @@ func work(ctx context.Context, name string, o order) error {
 		return err
 	}
 	defer db.Client().Disconnect(context.WithoutCancel(ctx))
-	locks, err := mongolock.New(db.Collection("locks"), mongolock.WithOwner(name), mongolock.TTL(o.ttl()),
-		mongolock.WithoutIndex()) // nothing to tidy up in a database that is dropped in a minute
+	w := &worker{order: o, name: name, counters: db.Collection("counters")}
+	ctx, w.stop = context.WithCancel(ctx)
+	defer w.stop()
+	if w.Unguarded {
+		return w.trustTheLock(ctx, db.Collection("locks"))
+	}
+	// The jitter is this host's timer: it goes off anywhere in the period's first
+	// 90 %, as if the host's clock were wrong by so much.
+	w.jobs, err = schedule.New(db.Collection("jobs"), schedule.WithOwner(name),
+		schedule.WithJitter(w.Period*9/10), schedule.WithObserver(w.observe),
+		schedule.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelError}))))
 	if err != nil {
 		return err
 	}
-	defer locks.Close()
-	w := &worker{order: o, name: name, locks: locks, counters: db.Collection("counters")}
-	return w.run(ctx)
-}
-
-// run is the worker's timer. It goes off once in every period, anywhere in its
-// first 90 %: as if this host's clock were wrong by so much.
-func (w *worker) run(ctx context.Context) error {
-	for {
-		seen, err := w.locks.Inspect(ctx, key)
-		if err != nil {
-			return err
-		}
-		next := max(w.tickAt(seen.Now)+1, w.First)
-		offset := w.Period/20 + rand.N(w.Period*17/20)
-		if err := stage.Sleep(ctx, w.begin(next).Add(offset).Sub(seen.Now)); err != nil {
-			return err
-		}
-		counted, err := w.fire(ctx)
-		if err != nil {
-			fmt.Printf("%*s  fails, and leaves it to the next: %v\n", column, w.name, err)
-		}
-		if counted >= w.Last {
-			return nil
-		}
-	}
-}
-
-// fire does the job, unless another worker is at it or has done it. It returns the
-// last tick that it knows to be counted.
-func (w *worker) fire(ctx context.Context) (counted int64, err error) {
-	asked := time.Now()
-	seen, err := w.locks.Inspect(ctx, key)
+	err = w.jobs.Add(key, schedule.Every(w.Period), w.run,
+		schedule.OnMissed(schedule.All),   // every tick counts, also those that nobody was there for
+		schedule.OnDeath(schedule.AtOnce), // and those at which a worker died
+		schedule.Lease(mongolock.TTL(w.ttl())))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	now := seen.Now // by the server's clock: what this host's says plays no part
-	tick := min(w.tickAt(now), w.Last)
-
-	lease, err := w.locks.TryAcquire(ctx, key)
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
-		w.say(tick, now, "skips it: held by %s", held.Holders[0].Owner)
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	defer lease.Release()
-	ctx = lease.Context(ctx) // ends when the lease does
-
-	if w.Unguarded {
-		w.say(tick, now, "runs it")
-		return tick, w.count(ctx, lease.Token(), tick, bson.M{"_id": key})
-	}
-
-	// From here on there is one worker at a time. But one whose timer goes off late
-	// finds the key free again: that the job was done, only the counter can tell.
-	var c counter
-	if err := w.counters.FindOne(ctx, bson.M{"_id": key}).Decode(&c); err != nil {
-		return 0, err
-	}
-	if c.Tick >= tick {
-		w.say(tick, now, "skips it: already counted by %s", c.By)
-	}
-	for c.Tick < tick { // by more than one if a worker died at it
-		c.Tick++
-		w.say(c.Tick, now.Add(time.Since(asked)), "runs it")
-		notYet := bson.M{"_id": key, "tick": bson.M{"$lt": c.Tick}}
-		if err := w.count(ctx, lease.Token(), c.Tick, notYet); err != nil {
-			return 0, err
-		}
-	}
-	return c.Tick, nil
+	return w.jobs.Run(ctx)
 }
 
-// count is the job. The token keeps out a worker that was paused for longer than
-// its lease lasts (see examples/guarded), the filter one that comes twice.
+// run is the job.
+func (w *worker) run(ctx context.Context, run schedule.Run) error {
+	tick := w.tickAt(run.Fire)
+	if tick < w.First || tick > w.Last {
+		return nil
+	}
+	w.say(tick, run.Began, "runs it")
+	// A worker that died may have counted or not, nobody knows. So the tick, which is
+	// the same for whoever repeats it, is in the filter.
+	return w.count(ctx, run.Token(), tick, bson.M{"_id": key, "tick": bson.M{"$lt": tick}})
+}
+
+// count is what it does. The token keeps out a worker that was paused for longer than
+// its lease lasts (see examples/guarded).
 func (w *worker) count(ctx context.Context, token, tick int64, filter bson.M) error {
 	if err := stage.Sleep(ctx, w.job()); err != nil { // hard work
 		return err
@@ -130,6 +88,40 @@ func (w *worker) count(ctx context.Context, token, tick int64, filter bson.M) er
 		"$set": bson.M{"tick": tick, "by": w.name},
 	})
 	return err
+}
+
+// observe prints why this worker did not do a tick, and ends it after the last.
+func (w *worker) observe(e schedule.Event) {
+	tick := w.tickAt(e.Fire)
+	if e.Kind == schedule.Passed && tick >= w.First && tick <= w.Last {
+		w.say(tick, e.At, "skips it: %s", w.why(e.Fire))
+	}
+	if tick < w.Last || e.Kind != schedule.Passed && e.Kind != schedule.Ended {
+		return
+	}
+	var c counter
+	if err := w.counters.FindOne(context.Background(), bson.M{"_id": key}).Decode(&c); err == nil && c.Tick >= w.Last {
+		w.stop()
+	}
+}
+
+// why asks the job's document, for the show: the claim itself only said no.
+func (w *worker) why(fire time.Time) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	seen, err := w.jobs.Job(ctx, key)
+	if err != nil {
+		return err.Error()
+	}
+	for _, run := range seen.Past {
+		if run.Fire.Equal(fire) && run.Outcome == schedule.Done {
+			return "already counted by " + run.Owner
+		}
+	}
+	for _, run := range seen.Runs {
+		return "held by " + run.Owner
+	}
+	return "not its turn"
 }
 
 // say prints which tick, how long after its beginning, who, and what.

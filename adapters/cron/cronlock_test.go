@@ -1,0 +1,234 @@
+package cronlock_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock"
+	cronlock "github.com/mongolock/mongolock/adapters/cron"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestOfThreeHostsOneRunsEachTick(t *testing.T) {
+	s := memstore.New()
+	var runs atomic.Int32
+	var hosts []*cron.Cron
+	for range 3 {
+		client, err := mongolock.NewWithStore(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		once, err := cronlock.New(client, mongolock.MinHold(500*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cron.New(cron.WithSeconds())
+		if _, err := c.AddJob("* * * * * *", once.Wrap("report")(cron.FuncJob(func() { runs.Add(1) }))); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, c)
+	}
+	middle := time.Now().Truncate(time.Second).Add(1500 * time.Millisecond) // between two ticks
+	time.Sleep(time.Until(middle))
+	for _, c := range hosts {
+		c.Start()
+	}
+	time.Sleep(time.Until(middle.Add(3 * time.Second)))
+	for _, c := range hosts {
+		<-c.Stop().Done()
+	}
+	if n := runs.Load(); n != 3 {
+		t.Errorf("3 ticks, %d runs", n)
+	}
+}
+
+func TestAHeldKeySkipsTheRunAndAPanicGivesItBack(t *testing.T) {
+	locks := mongolocktest.New(t)
+	var said strings.Builder
+	once, err := cronlock.New(locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once.LogTo(slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	ran := 0
+	job := once.Wrap("report")(cron.FuncJob(func() { ran++ }))
+	release := locks.Hold("report")
+	job.Run()
+	if ran != 0 || !strings.Contains(said.String(), "another host is at it") {
+		t.Errorf("ran %d times, said %q", ran, &said)
+	}
+	release()
+	func() {
+		defer func() {
+			if recover() != "boom" {
+				t.Error("not the panic")
+			}
+		}()
+		once.Wrap("report")(cron.FuncJob(func() { panic("boom") })).Run()
+	}()
+	job.Run()
+	if ran != 1 {
+		t.Errorf("ran %d times", ran)
+	}
+}
+
+func TestAContextJobLearnsThatItsLeaseIsLost(t *testing.T) {
+	locks := mongolocktest.New(t)
+	var said strings.Builder
+	once, err := cronlock.New(locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once.LogTo(slog.New(slog.NewTextHandler(&said, nil)))
+	once.Wrap("report")(cronlock.ContextFunc(func(ctx context.Context) error {
+		locks.Lose("report")
+		<-ctx.Done()
+		return ctx.Err()
+	})).Run()
+	if !strings.Contains(said.String(), "lease is lost") {
+		t.Errorf("said %q", &said)
+	}
+}
+
+func TestWrongArgumentsAreRefused(t *testing.T) {
+	if _, err := cronlock.New(nil); err == nil {
+		t.Error("a nil locker")
+	}
+	if _, err := cronlock.New(mongolocktest.New(t), nil); err == nil {
+		t.Error("a nil option")
+	}
+}
+
+// Three processes with cron's own timers, on a server: each tick is run once.
+func TestThreeProcessesRunEachTickOnce(t *testing.T) {
+	if os.Getenv("MONGODB_URI") == "" {
+		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), "mongodb") {
+			t.Fatal("needs mongodb, which MONGOLOCK_REQUIRE lists")
+		}
+		t.Skip("needs mongodb")
+	}
+	name := "cron_" + rand.Text()[:8]
+	from := time.Now().Add(2 * time.Second).Truncate(2 * time.Second).Add(time.Second) // odd: between two ticks
+	var all []*exec.Cmd
+	for range 3 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), childOf+"="+name, childStart+"="+from.Format(time.RFC3339))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	db, err := connect(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Client().Disconnect(context.Background())
+	n, err := db.Collection("runs").CountDocuments(t.Context(), bson.M{})
+	if n != ticks || err != nil {
+		t.Errorf("%d ticks, %d runs, %v", ticks, n, err)
+	}
+	_ = db.Drop(context.Background())
+}
+
+const (
+	childOf    = "CRONLOCK_CHILD"
+	childStart = "CRONLOCK_START"
+	ticks      = 4
+)
+
+func connect(name string) (*mongo.Database, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		return nil, err
+	}
+	return client.Database(name), nil
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(childOf)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	start, err := time.Parse(time.RFC3339, os.Getenv(childStart))
+	if err == nil {
+		err = runJobs(name, start)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// runJobs is one host: four ticks, every two seconds, locked for one.
+func runJobs(name string, start time.Time) error {
+	db, err := connect(name)
+	if err != nil {
+		return err
+	}
+	locks, err := mongolock.New(db.Collection("locks"))
+	if err != nil {
+		return err
+	}
+	once, err := cronlock.New(locks, mongolock.MinHold(time.Second))
+	if err != nil {
+		return err
+	}
+	c := cron.New(cron.WithSeconds())
+	_, err = c.AddJob("*/2 * * * * *", once.Wrap("report")(cronlock.ContextFunc(func(ctx context.Context) error {
+		_, err := db.Collection("runs").InsertOne(ctx, bson.M{"host": os.Getpid()})
+		return err
+	})))
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Until(start))
+	c.Start()
+	time.Sleep(2 * ticks * time.Second)
+	<-c.Stop().Done()
+	return errors.Join(locks.Close(), db.Client().Disconnect(context.Background()))
+}
+
+func ExampleOnce_Wrap() {
+	client, err := mongolock.NewWithStore(memstore.New()) // on MongoDB: mongolock.New(coll)
+	if err != nil {
+		log.Fatal(err)
+	}
+	once, err := cronlock.New(client, mongolock.MinHold(100*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := once.Wrap("report")(cron.FuncJob(func() { fmt.Println("on one host") }))
+	if _, err := cron.New().AddJob("0 3 * * *", report); err != nil {
+		log.Fatal(err)
+	}
+	report.Run()
+	report.Run() // a host whose clock is late
+	// Output: on one host
+}

@@ -1,0 +1,371 @@
+package gocronlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"crypto/rand"
+
+	"github.com/go-co-op/gocron/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock"
+	gocronlock "github.com/mongolock/mongolock/adapters/gocron"
+	"github.com/mongolock/mongolock/leader"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func host(t testing.TB, s *memstore.Store) *mongolock.Client {
+	t.Helper()
+	c, err := mongolock.NewWithStore(s, mongolock.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestOfThreeSchedulersOneRunsEachTick(t *testing.T) {
+	s := memstore.New()
+	var runs atomic.Int32
+	at := time.Now().Add(300 * time.Millisecond)
+	for range 3 {
+		locker, err := gocronlock.NewLocker(host(t, s), mongolock.MinHold(400*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = sched.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { runs.Add(1) }), gocron.WithName("report"),
+			gocron.WithStartAt(gocron.WithStartDateTime(at)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sched.Start()
+		t.Cleanup(func() { _ = sched.Shutdown() })
+	}
+	time.Sleep(time.Until(at.Add(2500 * time.Millisecond)))
+	if n := runs.Load(); n != 3 {
+		t.Errorf("3 ticks, %d runs", n)
+	}
+}
+
+// The control: a lock that is free when the job is done does not do.
+func TestControlWithoutMinHoldALateHostRunsItAgain(t *testing.T) {
+	s := memstore.New()
+	locker, err := gocronlock.NewLocker(host(t, s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		lock, err := locker.Lock(t.Context(), "report")
+		if err != nil {
+			t.Fatalf("the second host was kept out without MinHold: %v", err)
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLockIsATryAndUnlockWorksUnderACancelledContext(t *testing.T) {
+	locks := mongolocktest.New(t)
+	locker, err := gocronlock.NewLocker(locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := locks.Hold("report")
+	began := time.Now()
+	if _, err := locker.Lock(t.Context(), "report"); !errors.Is(err, mongolock.ErrHeld) || time.Since(began) > time.Second {
+		t.Errorf("held: %v after %v", err, time.Since(began))
+	}
+	release()
+	ctx, cancel := context.WithCancel(t.Context())
+	lock, err := locker.Lock(ctx, "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := lock.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if status, err := locks.Inspect(t.Context(), "report"); err != nil || !status.Free() {
+		t.Errorf("not given back: %+v, %v", status, err)
+	}
+}
+
+func TestWhatUnlockFailsWithIsLogged(t *testing.T) {
+	locks := mongolocktest.New(t)
+	var said strings.Builder
+	locker, err := gocronlock.NewLocker(locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locker.LogTo(slog.New(slog.NewTextHandler(&said, nil)))
+	lock, err := locker.Lock(t.Context(), "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks.Lose("report")
+	if err := lock.Unlock(t.Context()); !errors.Is(err, mongolock.ErrLost) || !strings.Contains(said.String(), "lost under the job") {
+		t.Errorf("%v, said %q", err, &said)
+	}
+}
+
+func TestShutdownGivesTheLockOfARunningJobBack(t *testing.T) {
+	locks := mongolocktest.New(t)
+	locker, err := gocronlock.NewLocker(locks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{}, 1)
+	_, err = sched.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(func(ctx context.Context) { started <- struct{}{}; <-ctx.Done() }),
+		gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartImmediately()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sched.Start()
+	<-started
+	if err := sched.Shutdown(); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		status, err := locks.Inspect(t.Context(), "report")
+		if err == nil && status.Free() {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, %v", status, err)
+		}
+	}
+}
+
+func TestTheElectorRunsJobsWhereTheLeaderIsAndTheLockerIsNotAsked(t *testing.T) {
+	s := memstore.New()
+	var runs [2]atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 2)
+	var candidates []*leader.Candidate
+	for i := range runs {
+		client := host(t, s)
+		c, err := leader.New(client, "jobs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		candidates = append(candidates, c)
+		go func() {
+			over <- c.Run(ctx, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return nil })
+		}()
+		for i == 0 && !c.IsLeader() {
+			time.Sleep(time.Millisecond)
+		}
+		elector, err := gocronlock.NewElector(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sched, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocron.WithDistributedLocker(untouched{t}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sched.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() { runs[i].Add(1) })); err != nil {
+			t.Fatal(err)
+		}
+		sched.Start()
+		t.Cleanup(func() { _ = sched.Shutdown() })
+	}
+	time.Sleep(500 * time.Millisecond)
+	if runs[0].Load() == 0 || runs[1].Load() != 0 {
+		t.Errorf("runs: %d where the leader is, %d where not", runs[0].Load(), runs[1].Load())
+	}
+	if err := candidates[0].Resign(ctx); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runs[1].Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("after it resigned the other runs nothing")
+		}
+	}
+	cancel()
+	for range runs {
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type untouched struct{ t *testing.T }
+
+func (u untouched) Lock(context.Context, string) (gocron.Lock, error) {
+	u.t.Error("gocron asks the locker though it has an elector: the page says it does not")
+	return nil, errors.New("no")
+}
+
+func TestWrongArgumentsAreRefused(t *testing.T) {
+	if _, err := gocronlock.NewLocker(nil); err == nil {
+		t.Error("a nil locker")
+	}
+	if _, err := gocronlock.NewLocker(mongolocktest.New(t), nil); err == nil {
+		t.Error("a nil option")
+	}
+	if _, err := gocronlock.NewElector(nil); err == nil {
+		t.Error("a nil candidate")
+	}
+}
+
+// Three processes with gocron's own timers, on a server: each tick is run once.
+func TestThreeProcessesRunEachTickOnce(t *testing.T) {
+	if os.Getenv("MONGODB_URI") == "" {
+		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), "mongodb") {
+			t.Fatal("needs mongodb, which MONGOLOCK_REQUIRE lists")
+		}
+		t.Skip("needs mongodb")
+	}
+	name := "gocron_" + rand.Text()[:8]
+	start := time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second)
+	var all []*exec.Cmd
+	for range 3 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), childOf+"="+name, childStart+"="+start.Format(time.RFC3339))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	db, err := connect(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Client().Disconnect(context.Background())
+	n, err := db.Collection("runs").CountDocuments(t.Context(), bson.M{})
+	if n != 4 || err != nil {
+		t.Errorf("4 ticks, %d runs, %v", n, err)
+	}
+	_ = db.Drop(context.Background())
+}
+
+const (
+	childOf    = "GOCRONLOCK_CHILD"
+	childStart = "GOCRONLOCK_START"
+	ticks      = 4
+)
+
+func connect(name string) (*mongo.Database, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		return nil, err
+	}
+	return client.Database(name), nil
+}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(childOf)
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	start, err := time.Parse(time.RFC3339, os.Getenv(childStart))
+	if err == nil {
+		err = runJobs(name, start)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// runJobs is one host: four ticks of two seconds, locked for half of one.
+func runJobs(name string, start time.Time) error {
+	db, err := connect(name)
+	if err != nil {
+		return err
+	}
+	locks, err := mongolock.New(db.Collection("locks"))
+	if err != nil {
+		return err
+	}
+	locker, err := gocronlock.NewLocker(locks, mongolock.MinHold(time.Second))
+	if err != nil {
+		return err
+	}
+	sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		return err
+	}
+	_, err = sched.NewJob(gocron.DurationJob(2*time.Second), gocron.NewTask(func(ctx context.Context) error {
+		_, err := db.Collection("runs").InsertOne(ctx, bson.M{"host": os.Getpid()})
+		return err
+	}), gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartDateTime(start)))
+	if err != nil {
+		return err
+	}
+	sched.Start()
+	time.Sleep(time.Until(start.Add((2*ticks - 1) * time.Second)))
+	return errors.Join(sched.Shutdown(), locks.Close(), db.Client().Disconnect(context.Background()))
+}
+
+func ExampleNewLocker() {
+	client, err := mongolock.NewWithStore(memstore.New()) // on MongoDB: mongolock.New(coll)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locker, err := gocronlock.NewLocker(client, mongolock.MinHold(30*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan struct{})
+	_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+		gocron.NewTask(func() { fmt.Println("on one host"); close(done) }), gocron.WithName("report"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Start()
+	<-done
+	// Output: on one host
+}
+
+func ExampleNewElector() {
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	candidate, err := leader.New(client, "jobs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	elector, err := gocronlock.NewElector(candidate) // for gocron.WithDistributedElector
+	fmt.Println(elector.IsLeader(context.Background()), err)
+	// Output: gocronlock: another host leads <nil>
+}
