@@ -75,8 +75,7 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 		if x.over.CompareAndSwap(false, true) {
 			close(x.reply)
 		} else if x.lease != nil {
-			x.lease.end(ErrReleased)
-			x.lease.giveBackInBackground()
+			x.lease.giveBackUnseen(ErrReleased)
 		} else {
 			c.takeBackLate(w, x.err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
@@ -40,6 +41,7 @@ type Lease struct {
 	wanted   bool          // the record carried somebody's word at the grant
 	failing  bool          // the last renewal failed
 	streak   streak
+	unseen   atomic.Bool // nobody was given it: there is nothing that MinHold could protect
 	renewing chan struct{}
 	release  release
 
@@ -89,12 +91,10 @@ func (l *Lease) start() error {
 	c.mu.Unlock()
 	switch {
 	case left <= 0:
-		l.end(ErrReleased)
-		l.giveBackInBackground()
+		l.giveBackUnseen(ErrReleased)
 		return &unwanted{errLate}
 	case closed:
-		l.end(ErrClosed)
-		l.giveBackInBackground()
+		l.giveBackUnseen(ErrClosed)
 		return &unwanted{ErrClosed}
 	}
 	if l.terms.noRenewal || !l.maxEnd.IsZero() {

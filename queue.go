@@ -403,8 +403,7 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 		return
 	}
 	c.mu.Unlock()
-	lease.end(ErrReleased)
-	lease.giveBackInBackground()
+	lease.giveBackUnseen(ErrReleased)
 }
 
 // wake makes the head ask for a key that may be free. With c.mu held.

@@ -92,6 +92,14 @@ func (l *Lease) giveBack() error {
 	return err
 }
 
+// giveBackUnseen ends a lease that nobody was given, and frees the key at once,
+// whatever its MinHold: who was told that he does not have it leaves nothing behind.
+func (l *Lease) giveBackUnseen(cause error) {
+	l.unseen.Store(true)
+	l.end(cause)
+	l.giveBackInBackground()
+}
+
 func (l *Lease) giveBackInBackground() {
 	if !l.client.spawn(func() { _ = l.giveBack() }) {
 		_ = l.giveBack() // the client is closing, and waits for whoever runs this
@@ -237,7 +245,7 @@ func (l *Lease) untilGiveBack() time.Duration {
 
 // keep is how long the key must stay taken, from its grant; 0 once that is over.
 func (l *Lease) keep() time.Duration {
-	if l.terms.minHold == 0 || time.Since(l.granted) >= drifted(l.terms.minHold) {
+	if l.terms.minHold == 0 || l.unseen.Load() || time.Since(l.granted) >= drifted(l.terms.minHold) {
 		return 0
 	}
 	return l.terms.minHold

@@ -44,6 +44,8 @@ type user struct {
 	brief  bool // holds nothing for long
 	busy   bool // nor waits long between
 	ops    int
+	shared bool // what it asks for now
+	limit  int
 }
 
 // A stash is where tickets wait for somebody to take them up.
@@ -133,7 +135,26 @@ func (u *user) step() {
 	case 8:
 		opts = append(opts, mongolock.MinHold(u.dice.between(ttl/10, ttl)))
 	}
-	u.acquire(key, how < 3, patience, opts...)
+	switch limit := 0; {
+	case key == permits && u.dice.chance(850):
+		limit = permit
+		fallthrough
+	case key == readers && u.dice.chance(700):
+		u.share(key, how < 3, patience, limit)
+	default:
+		u.acquire(key, how < 3, patience, opts...)
+	}
+}
+
+// share is acquire among others: as a reader, or with one of some permits.
+func (u *user) share(key string, try bool, patience time.Duration, limit int) {
+	opt := mongolock.Shared()
+	if limit > 0 {
+		opt = mongolock.OneOf(limit)
+	}
+	u.shared, u.limit = true, limit
+	defer func() { u.shared, u.limit = false, 0 }()
+	u.acquire(key, try, patience, opt)
 }
 
 func (u *user) acquire(key string, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
@@ -170,7 +191,7 @@ func (u *user) answer(op int, key string, l *mongolock.Lease, err error, note st
 		w.note(history.Event{Kind: history.Failed, Client: u.p.id, Key: key, Op: op, Note: sort(err)})
 		return false
 	}
-	w.note(history.Event{Kind: history.Granted, Client: u.p.id, Key: key, Op: op, ID: l.ID(), Token: l.Token(), Note: note})
+	w.note(history.Event{Kind: history.Granted, Client: u.p.id, Key: key, Op: op, ID: l.ID(), Token: l.Token(), Note: note, Shared: u.shared, Limit: u.limit})
 	u.watch.Go(func() {
 		<-l.Done()
 		w.note(history.Event{Kind: history.Told, Client: u.p.id, Key: key, ID: l.ID()})
@@ -216,7 +237,7 @@ func (u *user) hold(l *mongolock.Lease) {
 	switch {
 	case u.dice.chance(100):
 		_ = l.Renew(ctx)
-	case !u.brief && u.dice.chance(150):
+	case !u.brief && !u.shared && u.dice.chance(150):
 		if t, ok := u.detach(ctx, l); ok {
 			u.stash.put(t)
 			return
@@ -251,7 +272,7 @@ func (u *user) note(kind history.Kind, l *mongolock.Lease, note string) {
 
 // write writes to the key's register, under the lease's token.
 func (u *user) write(l *mongolock.Lease) {
-	if u.p.coll == nil {
+	if u.p.coll == nil || u.shared {
 		return
 	}
 	w := u.p.world

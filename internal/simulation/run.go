@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -125,7 +126,15 @@ func (w *world) furnish() {
 	}
 }
 
-var allKeys = []string{"alpha", "beta"}
+// The keys: two that are only ever held alone, one for readers and writers, and one
+// of permits.
+var allKeys = []string{"alpha", "beta", readers, permits}
+
+const (
+	readers = "gamma"
+	permits = "delta"
+	permit  = 2 // of them
+)
 
 func (w *world) process(id int, margin time.Duration) *process {
 	p := &process{world: w, id: id}
@@ -171,7 +180,10 @@ func (w *world) plan(processes []*process, d *dice) {
 // populate starts the users.
 func (w *world) populate(processes []*process, d *dice, s Settings) (users, watch *sync.WaitGroup) {
 	users, watch = new(sync.WaitGroup), new(sync.WaitGroup)
-	keys := allKeys[:1+d.n(len(allKeys))]
+	keys := slices.Clone(allKeys[:1+d.n(2)])
+	if d.chance(400) {
+		keys = append(keys, readers, permits)
+	}
 	tickets := new(stash)
 	busy := w.weather.calm && d.chance(700)
 	number := 0

@@ -11,7 +11,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, tokens, register, collateral, outlived, ghosts, answered, served, linearizable,
+		exclusion, permits, tokens, register, collateral, outlived, ghosts, answered, served, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}
@@ -66,6 +66,27 @@ func (h *History) overlap(l, next *lease) (Violation, bool) {
 		return Violation{"no margin", start, fmt.Sprintf("%q is client %d's %v after client %d was told, less than the margin of %v", l.key, next.client, start-l.told, l.client, h.Margin-h.Blur)}, true
 	}
 	return Violation{}, false
+}
+
+// permits: never more holders than there are permits.
+func permits(h *History) (found []Violation) {
+	for _, list := range h.byKey() {
+		for _, l := range list {
+			if l.limit == 0 {
+				continue
+			}
+			holders := 0
+			for _, o := range list {
+				if o.limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
+					holders++
+				}
+			}
+			if holders > l.limit {
+				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d hold one of %d permits of %q", holders, l.limit, l.key)})
+			}
+		}
+	}
+	return found
 }
 
 // tokens: strictly rising from grant to grant.

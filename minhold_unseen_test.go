@@ -1,0 +1,35 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// Found by the simulation: a caller left, the grant that came later was given back
+// under its MinHold, and the key stayed taken in the name of nobody.
+func TestAGrantThatNobodyWasGivenIsFreedDespiteItsMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				defer time.Sleep(2 * time.Second)
+				return do()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := newClient(t, b).TryAcquire(ctx, "k", mongolock.MinHold(20*time.Second))
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond) // the reply comes, and the grant goes back
+		mustBeFree(t, b, "k")
+	})
+}
