@@ -291,7 +291,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 			t.Errorf("%v: %v", filter, err)
 		}
 	}
-	for want, make := range map[string]func() error{
+	for want, call := range map[string]func() error{
 		"the collection is nil": func() error { _, err := New[order](nil); return err },
 		`Field("a.b")`:          func() error { _, err := New[order](coll, Field("a.b")); return err },
 		`Field("")`:             func() error { _, err := New[order](coll, Field("")); return err },
@@ -313,7 +313,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		},
 		"Announce: the collection is nil": func() error { return Announce(t.Context(), nil) },
 	} {
-		if err := make(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

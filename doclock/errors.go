@@ -24,10 +24,12 @@ var (
 	ErrDecode = errors.New("doclock: the document does not decode")
 )
 
-// A notFound is a verdict of the store: the engine passes those on, also from a
+// A notFoundError is a verdict of the store: the engine passes those on, also from a
 // waiter, where it would ride out a fault.
-type notFound struct{ key string }
+type notFoundError struct{ key string }
 
-func (n *notFound) Error() string { return fmt.Sprintf("%v: %s", ErrNotFound, n.key) }
+func (n *notFoundError) Error() string { return fmt.Sprintf("%v: %s", ErrNotFound, n.key) }
 
-func (n *notFound) Is(target error) bool { return target == ErrNotFound || target == store.ErrGone }
+func (n *notFoundError) Is(target error) bool {
+	return target == ErrNotFound || target == store.ErrGone
+}

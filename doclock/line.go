@@ -142,8 +142,6 @@ func (s *shapes) close() {
 	s.cancel()
 }
 
-func (s *shapes) wait() error { s.tasks.Wait(); return nil }
-
 // pool is that of a filter and sort; a new one if need be.
 func (s *shapes) pool(filter, sort bson.Raw) (*pool, error) {
 	s.mu.Lock()

@@ -40,8 +40,7 @@ type config struct {
 func Field(name string) Option {
 	return func(c *config) error {
 		c.field = name
-		switch {
-		case name == "" || name == "_id" || strings.HasPrefix(name, "$") || strings.ContainsAny(name, ".\x00"):
+		if name == "" || name == "_id" || strings.HasPrefix(name, "$") || strings.ContainsAny(name, ".\x00") {
 			return fmt.Errorf("doclock: Field(%q): must be the plain name of a field", name)
 		}
 		return nil
@@ -175,14 +174,16 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 // release until ctx ends, and closes.
 func (l *Locks[T]) Shutdown(ctx context.Context) error {
 	l.shapes.close()
-	return errors.Join(l.client.Shutdown(ctx), l.shapes.wait())
+	defer l.shapes.tasks.Wait()
+	return l.client.Shutdown(ctx)
 }
 
 // Close ends every lease and releases it, as mongolock's Close does. Later calls
 // return mongolock.ErrClosed.
 func (l *Locks[T]) Close() error {
 	l.shapes.close()
-	return errors.Join(l.client.Close(), l.shapes.wait())
+	defer l.shapes.tasks.Wait()
+	return l.client.Close()
 }
 
 // one answers the key of the one document that the filter names. Its fields may

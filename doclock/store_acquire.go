@@ -127,7 +127,7 @@ func (s *docStore) contest(ctx context.Context, c *claim, refusal error) (store.
 	case refusal != nil: // of another unique index than the key's, as it seems
 		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.Mark(refusal))
 	}
-	return store.Grant{}, s.settleRefusal(ctx, c, &notFound{c.Key})
+	return store.Grant{}, s.settleRefusal(ctx, c, &notFoundError{c.Key})
 }
 
 // notApplied marks a fault of a command beside the claim's own. What came before it
@@ -178,7 +178,7 @@ func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 	case err != nil:
 		return store.Grant{}, s.notApplied(c, err)
 	case !image.Found():
-		return store.Grant{}, s.settleRefusal(ctx, c, &notFound{c.Key})
+		return store.Grant{}, s.settleRefusal(ctx, c, &notFoundError{c.Key})
 	}
 	switch rec := s.read(image); {
 	case rec.foreign != "":

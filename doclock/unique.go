@@ -84,14 +84,14 @@ func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, e
 	defer cursor.Close(ctx)
 	var found []bson.RawValue
 	for cursor.Next(ctx) {
-		found = append(found, bson.Raw(slices.Clone(cursor.Current)).Lookup("_id"))
+		found = append(found, slices.Clone(cursor.Current).Lookup("_id"))
 	}
 	switch err := cursor.Err(); {
 	case err != nil:
 		return "", fmt.Errorf("doclock: looking for the document: %w", err)
 	case len(found) == 0:
 		text, _ := bson.MarshalExtJSON(fields, true, false)
-		return "", &notFound{string(text)}
+		return "", &notFoundError{string(text)}
 	case len(found) > 1:
 		return "", fmt.Errorf("%w: several documents have these %s, among them those with _id %s and %s",
 			ErrAmbiguous, names(fields), clip(found[0]), clip(found[1]))
