@@ -73,7 +73,7 @@ func run() error {
 }
 
 // starting is how long the workers may take to start.
-const starting = time.Second
+const starting = 4 * time.Second
 
 // A demo is the parent of the workers.
 type demo struct {
