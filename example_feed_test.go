@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -30,4 +31,23 @@ func ExampleFeedOn() {
 	// Output:
 	// <nil>
 	// true
+}
+
+// The feed of a client's store carries what else its processes have to tell each other.
+func ExampleClient_Feed() {
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	for notice, err := range client.Feed().Watch(context.Background()) {
+		if notice == (store.Notice{}) { // it is live
+			_ = client.Feed().Notify(context.Background(), store.Notice{Topic: "prices", Key: "EUR", Kind: "changed"})
+			continue
+		}
+		fmt.Println(notice.Topic, notice.Key, notice.Kind, err)
+		break
+	}
+	// Output: prices EUR changed <nil>
 }

@@ -1,0 +1,202 @@
+package pathlocktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+type (
+	look   = func(*pathlock.Document, pathlock.Clock)
+	change = func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)
+	update = func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error)
+)
+
+// A broken storage is one in memory with one duty neglected.
+type broken struct {
+	pathlock.Storage // not a feed, nor prompt: as one across a network
+
+	clock  func(pathlock.Clock) pathlock.Clock
+	edit   func(pathlock.Edit) pathlock.Edit
+	update update
+	ctx    func(context.Context) context.Context
+	tree   func(string) string
+}
+
+func (b broken) View(ctx context.Context, tree string, l look) error {
+	if b.ctx != nil {
+		ctx = b.ctx(ctx)
+	}
+	if b.tree != nil {
+		tree = b.tree(tree)
+	}
+	return b.Storage.View(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) {
+		if b.clock != nil {
+			now = b.clock(now)
+		}
+		l(d, now)
+	})
+}
+
+func (b broken) Update(ctx context.Context, tree string, c change) (time.Time, error) {
+	if b.ctx != nil {
+		ctx = b.ctx(ctx)
+	}
+	if b.tree != nil {
+		tree = b.tree(tree)
+	}
+	spoilt := func(d *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
+		if b.clock != nil {
+			now = b.clock(now)
+		}
+		e, err := c(d, now)
+		if b.edit != nil {
+			e = b.edit(e)
+		}
+		return e, err
+	}
+	if b.update != nil {
+		return b.update(ctx, b.Storage, tree, spoilt)
+	}
+	return b.Storage.Update(ctx, tree, spoilt)
+}
+
+func (b broken) Open(testing.TB) pathlock.Storage { return b }
+
+// The control of the suite: each neglected duty is seen, by the claim named.
+func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
+	for claimed, b := range map[string]broken{
+		"OfManyAtOnceOneIsGranted": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error) {
+			var edit pathlock.Edit
+			var verdict error
+			err := errors.Join(s.View(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) { edit, verdict = c(d, now) }), verdict)
+			if err != nil {
+				return time.Time{}, err
+			}
+			time.Sleep(5 * time.Millisecond) // and meanwhile another writes
+			return s.Update(ctx, tree, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) { return edit, nil })
+		}},
+		"NoEditIsLost": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error) {
+			n := 0
+			return s.Update(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
+				for range d.Locks() {
+					n++
+				}
+				e, err := c(d, now)
+				if n > 5 {
+					e = pathlock.Edit{}
+				}
+				return e, err
+			})
+		}},
+		"ALockLastsAsLongAsItsAnswerSaysAndNotMuchLonger": {clock: func(c pathlock.Clock) pathlock.Clock {
+			c.Earliest = c.Earliest.Add(short / 2) // a judge whose clock is ahead
+			return c
+		}},
+		"WhatHasRunOutCountsForNothingThoughItIsThere": {clock: func(c pathlock.Clock) pathlock.Clock {
+			c.Earliest = time.Time{} // waits for a janitor
+			return c
+		}},
+		"WhatIsLockedComesBackByteForByte": {edit: func(e pathlock.Edit) pathlock.Edit {
+			for i := range e.Put {
+				e.Put[i].Owner = []byte(strings.ToValidUTF8(string(e.Put[i].Owner), "?"))
+			}
+			return e
+		}},
+		"TimeoutsComeBackAsTheyAre": {edit: func(e pathlock.Edit) pathlock.Edit {
+			for i := range e.Put {
+				e.Put[i].Timeout = e.Put[i].Timeout.Round(time.Second)
+			}
+			return e
+		}},
+		"AnErrorOfTheDecisionComesBackAndNothingIsWritten": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (at time.Time, err error) {
+			at, _ = s.Update(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) (e pathlock.Edit, _ error) {
+				e, err = c(d, now)
+				return e, nil
+			})
+			return at, err
+		}},
+		"AContextThatIsOverLeavesNothing": {ctx: context.WithoutCancel},
+		"TreesAreApart":                   {tree: func(string) string { return "the only one" }},
+		"EachWatcherSeesEachEventOnceInOrder": {edit: func(e pathlock.Edit) pathlock.Edit {
+			if len(e.Events) > 0 {
+				e.Events = append(e.Events, e.Events[len(e.Events)-1]) // twice
+			}
+			return e
+		}},
+		"ABurstOfEventsLosesNone": {edit: func(e pathlock.Edit) pathlock.Edit {
+			e.Events = e.Events[:len(e.Events)/2]
+			return e
+		}},
+	} {
+		t.Run(claimed, func(t *testing.T) {
+			t.Parallel()
+			b.Storage = pathlock.InMemory()
+			if show(t, claimed, b) == "" {
+				t.Error("the claim holds all the same")
+			}
+		})
+	}
+}
+
+// And with nothing neglected each of the claims holds, so that it is the neglect
+// which is seen.
+func TestControlTheSuiteIsContentWithWhatIsWhole(t *testing.T) {
+	for _, c := range claimsOn(broken{}) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if said := show(t, c.name, broken{Storage: pathlock.InMemory()}); said != "" {
+				t.Error(said)
+			}
+		})
+	}
+}
+
+// show runs a claim against a place, and answers how it failed.
+func show(t *testing.T, name string, p Place) (said string) {
+	t.Helper()
+	for _, c := range claimsOn(p) {
+		if c.name != name {
+			continue
+		}
+		r := &recorder{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.body(newEnv(r, func(testing.TB) Place { return p }))
+		}()
+		<-done
+		return strings.Join(r.said, "\n")
+	}
+	t.Fatalf("no claim is called %s", name)
+	return ""
+}
+
+// A recorder takes failures down instead of failing.
+type recorder struct {
+	testing.TB
+	mu   sync.Mutex // protects said
+	said []string
+}
+
+func (r *recorder) Error(args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said = append(r.said, fmt.Sprint(args...))
+}
+
+func (r *recorder) Errorf(f string, args ...any) { r.Error(fmt.Sprintf(f, args...)) }
+
+func (r *recorder) Fatal(args ...any) {
+	r.Error(args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatalf(f string, args ...any) { r.Fatal(fmt.Sprintf(f, args...)) }
