@@ -77,7 +77,7 @@ SEEDS ?= 2000
 FIRST ?= 1
 .PHONY: simulate
 simulate: ## SEEDS histories of the library over servers in memory, on all cores; SEEDS=1000000 for a long night
-	go test -tags knobs ./internal/simulation -run '^TestNoSeedBreaksAPromise$$' -v -timeout 0 -artifacts -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+	go test -tags knobs ./internal/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same 200 -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 .PHONY: simulate-controls
 simulate-controls: ## the first seed that notices each safety taken out

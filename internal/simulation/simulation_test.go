@@ -23,12 +23,13 @@ import (
 )
 
 var (
-	simSeeds   = flag.Int("sim.seeds", 40, "how many seeds")
+	simSeeds   = flag.Int("sim.seeds", 25, "how many seeds")
 	simFirst   = flag.Uint64("sim.first", 1, "the first of them")
 	simProcs   = flag.Int("sim.procs", 1, "in how many processes; 0: one for each core")
 	simWithout = flag.String("sim.without", "", "kinds of trouble to leave out, with commas between")
 	simUsers   = flag.Int("sim.users", 0, "at most so many users")
 	simSteps   = flag.Int("sim.steps", 0, "at most so many steps of each")
+	simSame    = flag.Int("sim.same", 10, "how many seeds are run twice, their logs compared")
 	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
@@ -221,11 +222,7 @@ func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
 }
 
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
-	seeds := 200
-	if testing.Short() {
-		seeds = 20
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(*simSame) {
 		a, b := live(t, seed+1, plain), live(t, seed+1, plain)
 		if !bytes.Equal(a.Log, b.Log) {
 			t.Errorf("seed %d: %s", seed+1, firstDifference(a.Log, b.Log))
