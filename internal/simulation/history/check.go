@@ -195,8 +195,8 @@ func ghosts(h *History) (found []Violation) {
 		switch {
 		case late && failure.Note == Held && failure.At-call.At < QuickRefusal:
 			continue // see docs/design.md §4.1: a twin of a quick refusal is taken to be impossible
-		case late && !h.Numbers:
-			allowed += min(h.Patient, (l.applied-failure.At)*3/2)
+		case !h.Numbers: // clean-ups are repeated, with pauses that grow; a waiter goes on meanwhile
+			allowed += min(h.Patient, (l.applied-call.At)*3/2)
 		}
 		end := min(l.dropped, l.until)
 		if end-since > allowed && !h.troubled(l.client, call.At, since, since+allowed) {
