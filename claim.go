@@ -72,11 +72,12 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 		defer c.background.Done()
 		deepen()
 		x.lease, x.err = claim()
-		if x.over.CompareAndSwap(false, true) {
+		switch {
+		case x.over.CompareAndSwap(false, true):
 			close(x.reply)
-		} else if x.lease != nil {
+		case x.lease != nil:
 			x.lease.giveBackUnseen(ErrReleased)
-		} else {
+		default:
 			c.takeBackLate(w, x.err)
 		}
 	}()

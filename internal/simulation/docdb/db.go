@@ -152,7 +152,7 @@ func (db *DB) stamps(now time.Time) stamps {
 }
 
 // write puts one document in the place of another, and into the log.
-func (db *DB) write(now time.Time, e Entry) Entry {
+func (db *DB) write(now time.Time, e Entry) {
 	c := db.colls[e.NS]
 	if c == nil {
 		c = &coll{}
@@ -167,7 +167,6 @@ func (db *DB) write(now time.Time, e Entry) Entry {
 		s := db.session(e.session)
 		s.done[e.stmt] = e
 	}
-	return e
 }
 
 // put replaces before by after; either may be nil.

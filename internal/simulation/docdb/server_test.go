@@ -31,21 +31,21 @@ func TestTheDatabaseInMemoryAnswersAsARealServer(t *testing.T) {
 	commands, errs := 0, 0
 	for seed := range uint64(*rounds) {
 		name := fmt.Sprintf("docdb_%d_%d", time.Now().UnixNano(), seed)
-		real, mine := client.Database(name), docdb.New()
+		theirs, mine := client.Database(name), docdb.New()
 		d := rand.New(rand.NewPCG(seed, 1))
 		for range 60 {
 			c := randomCommand(d)
 			commands++
-			want, failed := answerOf(t, real, c)
+			want, failed := answerOf(t, theirs, c)
 			got := mineTo(t, mine, name, c)
 			if failed {
 				errs++
 			}
-			if g, w := comparable(got), comparable(want); g != w {
+			if g, w := essence(got), essence(want); g != w {
 				t.Fatalf("seed %d, to %v\n memory: %s\n server: %s", seed, c, g, w)
 			}
 		}
-		if err := real.Drop(t.Context()); err != nil {
+		if err := theirs.Drop(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -90,10 +90,10 @@ func mineTo(t *testing.T, db *docdb.DB, name string, c bson.D) bson.Raw {
 	return out
 }
 
-// comparable is what of a reply must be the same: outcome, code, counts (but nModified,
+// essence is what of a reply must be the same: outcome, code, counts (but nModified,
 // which hangs on whether the clock moved on in between), documents
 // with their fields in order of name.
-func comparable(reply bson.Raw) string {
+func essence(reply bson.Raw) string {
 	out := map[string]string{}
 	var doc bson.D
 	if err := bson.Unmarshal(reply, &doc); err != nil {

@@ -125,7 +125,7 @@ func (d *drawing) troubles() {
 func (d *drawing) axis() string {
 	var s strings.Builder
 	steps := []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
-	i, _ := slices.BinarySearchFunc(steps, (d.to-d.from)/25, func(a, b time.Duration) int { return cmp.Compare(a, b) })
+	i, _ := slices.BinarySearchFunc(steps, (d.to-d.from)/25, cmp.Compare)
 	step := steps[min(i, len(steps)-1)]
 	for at := d.from.Truncate(step) + step; at < d.to; at += step {
 		fmt.Fprintf(&s, `<line x1="%.1f" x2="%.1f" y1="30" y2="%d" stroke="#eee"/><text x="%.1f" y="%d" fill="#888" text-anchor="middle">%v</text>`+"\n",
