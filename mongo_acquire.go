@@ -175,20 +175,45 @@ func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, e
 }
 
 // leaveWord writes that somebody waits, if the claim says so, and the server's time.
-// The document's at is then a sample, and the claim's session has moved on.
+// The document's at is then a sample, and the claim's session has moved on. Who wants
+// alone what others share leaves a writer's word besides.
 func (m *mongoStore) leaveWord(ctx context.Context, c *mongoClaim) (mongoReply, error) {
-	update := bson.D{stampAt}
+	if c.Reserve() <= 0 {
+		return m.word(ctx, c, false)
+	}
+	guess := m.joins.expected(c.Key, m.clock.Now())
+	if guess {
+		if image, err := m.word(ctx, c, true); err != nil || image.found {
+			return image, err
+		}
+	}
+	image, err := m.word(ctx, c, false)
+	if seen := &image.record; err != nil || !image.found || guess || seen.foreign != "" || seen.mode == store.Exclusive || !seen.held(m.present()) {
+		return image, err
+	}
+	m.joins.saw(c.Key, m.clock.Now(), true)
+	if again, err := m.word(ctx, c, true); err != nil || again.found {
+		return again, err
+	}
+	return image, nil
+}
+
+// word is the command of leaveWord. That of a writer finds only what others share:
+// among those who want the key alone it would keep readers out for nothing.
+func (m *mongoStore) word(ctx context.Context, c *mongoClaim, writer bool) (mongoReply, error) {
+	filter, update := m.ours(c.Key), bson.D{stampAt}
 	if c.Want > 0 {
 		now, _ := m.clock.Read()
 		_, until := now.Expiry(c.Want)
 		word := bson.D{{Key: fieldWanted, Value: mongoDate(until)}}
-		if d := c.Reserve(); d > 0 {
-			_, until = now.Expiry(d)
+		if writer {
+			_, until = now.Expiry(c.Reserve())
 			word = append(word, bson.E{Key: fieldExclusiveWanted, Value: mongoDate(until)})
+			filter = append(filter, bson.E{Key: fieldMode, Value: bson.D{{Key: "$ne", Value: string(store.Exclusive)}}})
 		}
 		update = bson.D{{Key: "$max", Value: word}, stampAt}
 	}
-	image, err := m.modifyIn(ctx, m.soft, m.ours(c.Key), update, mongoAfter)
+	image, err := m.modifyIn(ctx, m.soft, filter, update, mongoAfter)
 	if err != nil {
 		return image, err
 	}

@@ -23,7 +23,7 @@ const (
 	sentSoftly  = "writeConcern: {w: 1}"
 
 	sentHello = "hello: 1"
-	sentWord  = "findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE, exclusiveWantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
+	sentWord  = "findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
 )
 

@@ -224,7 +224,10 @@ func (r mongoRecord) wantedAt(now time.Time) bool {
 }
 
 func (r mongoRecord) status(now time.Time) store.Status {
-	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now, ExclusiveWantedUntil: r.exclusiveWanted}
+	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now}
+	if r.mode != store.Exclusive {
+		s.ExclusiveWantedUntil = r.exclusiveWanted
+	}
 	if len(r.holders) > 0 {
 		s.Mode, s.Limit = r.mode, r.limit
 		s.Holders = make([]store.Holder, len(r.holders))

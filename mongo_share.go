@@ -65,20 +65,29 @@ func (m *mongoStore) share(ctx context.Context, c *mongoClaim) (store.Grant, err
 // insert is row 1 of the protocol, for who shares.
 func (m *mongoStore) insert(ctx context.Context, c *mongoClaim) (mongoReply, mongoTerm, error) {
 	now, _ := m.clock.Read()
-	update, term := c.document(now)
+	update, term := c.alone(now)
 	filter := m.ours(c.Key, m.noWriter(runOut(fieldExpireAt, now.Earliest), now)...)
 	reply, err := m.modify(ctx, filter, update, mongoUpsert)
 	return reply, term, err
 }
 
-// noWriter is what, and that no writer waits.
+// noWriter is what, and that no writer waits. In a document that somebody has alone,
+// or had, the word is that of one who was served.
 func (m *mongoStore) noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 	if m.broken.joinIgnoresWord {
 		return []bson.E{what}
 	}
-	return []bson.E{what, {Key: fieldExclusiveWanted, Value: bson.D{
+	none := bson.D{{Key: fieldExclusiveWanted, Value: bson.D{
 		{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongoDate(now.Earliest)}}},
 	}}}
+	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{mongoExclusive}}}}
+}
+
+// alone is document, for who shares and finds nobody in: a word that was left for who
+// had the key alone goes.
+func (c *mongoClaim) alone(now mongoclock.Reading) (bson.D, mongoTerm) {
+	update, term := c.document(now)
+	return append(update, bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}}), term
 }
 
 // join makes the claim a holder beside those in the image, or is refused for what
@@ -171,7 +180,7 @@ func (m *mongoStore) unwelcome(c *mongoClaim, seen mongoRecord, live int, now mo
 		return errForeign(seen)
 	case live > 0 && seen.mode != store.Exclusive && (seen.mode != c.Mode || seen.limit != c.Limit):
 		return &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim}
-	case !m.broken.joinIgnoresWord && seen.exclusiveWanted.After(now.Earliest),
+	case !m.broken.joinIgnoresWord && seen.mode != store.Exclusive && seen.exclusiveWanted.After(now.Earliest),
 		live > 0 && seen.mode == store.Exclusive,
 		live > 0 && seen.mode == store.Permits && live >= seen.limit:
 		return errUnwelcome
@@ -200,7 +209,7 @@ func (m *mongoStore) joining(c *mongoClaim, seen mongoRecord, live int, now mong
 	}
 	now, _ = m.clock.Read()
 	if live == 0 {
-		update, term = c.document(now)
+		update, term = c.alone(now)
 		return filter, update, term
 	}
 	term.since, term.until = now.Expiry(c.TTL)

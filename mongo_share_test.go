@@ -26,13 +26,14 @@ func mongoAskPermit(key string, n int, ttl time.Duration) store.Claim {
 }
 
 const (
-	sentNoWriter = "exclusiveWantedUntil: {$not: {$gt: DATE}}"
+	sentNoWriter = "$or: [{exclusiveWantedUntil: {$not: {$gt: DATE}}}, {mode: exclusive}]"
+	sentWriter   = "findAndModify new: true query: {_id: k, mongolock: 1, mode: {$ne: exclusive}} update: {$max: {wantedUntil: DATE, exclusiveWantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
 	sentNew      = "{owner: owner, note: note, since: DATE, expireAt: DATE}"
 )
 
 func sentSharedUpsert(id string) string {
 	return "findAndModify new: true query: {_id: k, mongolock: 1, expireAt: {$lte: DATE}, " + sentNoWriter + "} update: " +
-		"{$set: {mode: shared, limit: 0, holders: {" + id + ": " + sentNew + "}, expireAt: DATE, rev: REV}, $currentDate: {at: true}} upsert: true " + sentDurably
+		"{$set: {mode: shared, limit: 0, holders: {" + id + ": " + sentNew + "}, expireAt: DATE, rev: REV}, $currentDate: {at: true}, $unset: {exclusiveWantedUntil: }} upsert: true " + sentDurably
 }
 
 func sentJoin(id string) string {
@@ -69,13 +70,18 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	writer := mongoAsk("k", 30*time.Second)
 	writer.Want = time.Minute
 	b.held(b.store, writer)
-	b.expect("a writer", append(names, writer.ID), sentUpsert("ID4"), sentWord)
+	b.expect("a writer", append(names, writer.ID), sentUpsert("ID4"), sentWriter)
+	blind := writer
+	blind.ID = mongoAsk("k", 1).ID
+	b.store.joins.saw("k", 0, false)
+	b.held(b.store, blind)
+	b.expect("a writer that did not know of readers", []string{blind.ID}, sentUpsert("ID"), sentWord, sentWriter)
 
 	waiting := mongoAskShared("k", 30*time.Second)
 	waiting.Want = time.Minute
 	b.held(b.store, waiting)
 	b.expect("a reader whom a writer's word keeps out", names, sentFind,
-		strings.Replace(sentWord, ", exclusiveWantedUntil: DATE", "", 1))
+		sentWord)
 
 	b.release(two.Ref)
 	b.tap.take()

@@ -49,8 +49,8 @@ const (
 	reserveMost  = 30 * time.Second
 )
 
-// Reserve is for how long the word of an exclusive claim keeps new shared claims
-// and claims of permits out: as long as a holder with its TTL would outlive a
+// Reserve is for how long the word of an exclusive claim, left where others share
+// the key, keeps new shared claims and claims of permits out: as long as a holder with its TTL would outlive a
 // crash, but at least 5 s, at most 30 s, and never longer than Want. A waiter that
 // died must not keep the key from those who could use it for much longer than a
 // holder that died does; one that is alive leaves its word again in time.

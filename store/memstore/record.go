@@ -75,6 +75,9 @@ func (r *record) admit(now time.Time, c store.Claim) {
 
 func (r *record) add(now time.Time, c store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
+	if c.Mode == store.Exclusive {
+		r.exclusiveWantedUntil = time.Time{} // a writer was served; others leave theirs when there are readers again
+	}
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
 		since: now, expireAt: now.Add(c.TTL),
@@ -87,7 +90,7 @@ func (r *record) want(now time.Time, c store.Claim) {
 		return
 	}
 	r.wantedUntil = later(r.wantedUntil, now.Add(c.Want))
-	if c.Mode == store.Exclusive {
+	if c.Mode == store.Exclusive && r.mode != store.Exclusive {
 		r.exclusiveWantedUntil = later(r.exclusiveWantedUntil, now.Add(c.Reserve()))
 	}
 }

@@ -47,7 +47,11 @@ var brokenModes = []broken{
 	{"WriterForGood", func() store.Store { return writerForGood{newSound()} },
 		[]string{"AWritersWordRunsOut"}},
 	{"ReadersAskAsWriters", func() store.Store { return readersAskAsWriters{newSound()} },
-		[]string{"AReadersWordKeepsNobodyOut"}},
+		[]string{"ASharersWordKeepsNobodyOut"}},
+	{"EveryWordIsAWriters", func() store.Store { return newEveryWordIsAWriters() },
+		[]string{"AWordAmongWritersKeepsNobodyOut"}},
+	{"WordStaysWithTheWriter", func() store.Store { return newWordStays() },
+		[]string{"AWordGoesWithTheWriterThatWasServed"}},
 	{"OnlyTheLastTells", func() store.Store { return onlyTheLastTells{newSound()} },
 		[]string{"EveryLeaveTellsThatSomebodyWaits"}},
 	{"WithdrawOfAny", func() store.Store { return withdrawOfAny{newSound()} },
@@ -276,6 +280,48 @@ func (s readersAskAsWriters) Acquire(ctx context.Context, c store.Claim) (store.
 		_, _ = s.Store.Acquire(ctx, c)
 		_, status := s.holder(c.Key)
 		err = &store.HeldError{Status: status}
+	}
+	return g, err
+}
+
+// everyWordIsAWriters keeps sharers out wherever somebody waits to have a key alone.
+type everyWordIsAWriters struct {
+	sound
+	mu    *sync.Mutex // protects words
+	words map[string]bool
+}
+
+func newEveryWordIsAWriters() everyWordIsAWriters {
+	return everyWordIsAWriters{newSound(), new(sync.Mutex), make(map[string]bool)}
+}
+
+func (s everyWordIsAWriters) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shares(c.Mode) && s.words[c.Key] {
+		_, status := s.holder(c.Key)
+		return store.Grant{}, &store.HeldError{Status: status}
+	}
+	g, err := s.Store.Acquire(ctx, c)
+	s.words[c.Key] = err != nil && c.Want > 0 && !shares(c.Mode)
+	return g, err
+}
+
+// wordStays keeps a writer's word until a release, whoever had the key since.
+type wordStays struct{ everyWordIsAWriters }
+
+func newWordStays() wordStays { return wordStays{newEveryWordIsAWriters()} }
+
+func (s wordStays) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, status := s.holder(c.Key)
+	if shares(c.Mode) && s.words[c.Key] {
+		return store.Grant{}, &store.HeldError{Status: status}
+	}
+	g, err := s.Store.Acquire(ctx, c)
+	if err != nil && c.Want > 0 && !shares(c.Mode) && shares(status.Mode) {
+		s.words[c.Key] = true
 	}
 	return g, err
 }

@@ -10,7 +10,9 @@ var writerClaims = []claim{
 	{"AWritersWordKeepsNewSharersOut", aWritersWordKeepsNewSharersOut},
 	{"AWritersWordOutlivesTheLastReader", aWritersWordOutlivesTheLastReader},
 	{"AWritersWordRunsOut", aWritersWordRunsOut},
-	{"AReadersWordKeepsNobodyOut", aReadersWordKeepsNobodyOut},
+	{"ASharersWordKeepsNobodyOut", aSharersWordKeepsNobodyOut},
+	{"AWordAmongWritersKeepsNobodyOut", aWordAmongWritersKeepsNobodyOut},
+	{"AWordGoesWithTheWriterThatWasServed", aWordGoesWithTheWriterThatWasServed},
 	{"EveryLeaveTellsThatSomebodyWaits", everyLeaveTellsThatSomebodyWaits},
 	{"AWordIsTakenBackByWhoLeftIt", aWordIsTakenBackByWhoLeftIt},
 }
@@ -78,15 +80,42 @@ func aWritersWordRunsOut(e *env) {
 	e.Errorf("a word for %v still keeps readers out after %v", short, time.Since(told))
 }
 
-func aReadersWordKeepsNobodyOut(e *env) {
+func aSharersWordKeepsNobodyOut(e *env) {
+	key := e.key("full")
+	h := e.granted(e.permit(key, 1, short))
+	for _, c := range []store.Claim{e.permit(key, 1, long), e.permit(key, 1, long)} {
+		c.Want = long
+		if status := e.refused(c).Status; status.Reserved() || !status.Wanted {
+			e.Errorf("the word: %+v", status)
+		}
+	}
+	e.outlive(h)
+	e.granted(e.permit(key, 1, long))
+}
+
+// aWordAmongWritersKeepsNobodyOut: who waits for one who has the key alone has no
+// readers to fear, and must not keep them out when that one has run out.
+func aWordAmongWritersKeepsNobodyOut(e *env) {
 	h := e.hold(e.key("held"), short)
-	c := e.reader(h.Key, long)
-	c.Want = long
-	if status := e.refused(c).Status; status.Reserved() || !status.Wanted {
-		e.Errorf("the reader's word: %+v", status)
+	if status := e.writerWaits(h.Key, long); status.Reserved() || !status.Wanted {
+		e.Errorf("the word: %+v", status)
 	}
 	e.outlive(h)
 	e.readers(h.Key, 2, long)
+}
+
+// aWordGoesWithTheWriterThatWasServed: one that waited, had the key and died leaves
+// nothing that keeps readers out when it has run out.
+func aWordGoesWithTheWriterThatWasServed(e *env) {
+	reader := e.granted(e.reader(e.key("awaited"), long))
+	e.writerWaits(reader.Key, long)
+	e.release(reader.Ref)
+	writer := e.hold(reader.Key, short)
+	if status := e.look(reader.Key); status.Reserved() {
+		e.Errorf("a writer waits, says %+v", status)
+	}
+	e.outlive(writer)
+	e.readers(reader.Key, 2, long)
 }
 
 // everyLeaveTellsThatSomebodyWaits: also that of one among many, as it may be the
