@@ -63,7 +63,7 @@ func TestWrongTreesAreRefusedByName(t *testing.T) {
 	named := func(name string) func() (*pathlock.Tree, error) {
 		return func() (*pathlock.Tree, error) { return pathlock.New(pathlock.InMemory(), name) }
 	}
-	for want, make := range map[string]func() (*pathlock.Tree, error){
+	for want, build := range map[string]func() (*pathlock.Tree, error){
 		"the storage is nil":        func() (*pathlock.Tree, error) { return pathlock.New(nil, "x") },
 		"name of the tree is empty": named(""),
 		"129 bytes":                 named(strings.Repeat("x", 129)),
@@ -76,7 +76,7 @@ func TestWrongTreesAreRefusedByName(t *testing.T) {
 		"Default is 2h":             with(pathlock.WithLimits(pathlock.Limits{Default: 2 * time.Hour, Most: time.Hour})),
 		"Default is Infinite":       with(pathlock.WithLimits(pathlock.Limits{Default: pathlock.Infinite})),
 	} {
-		if tree, err := make(); tree != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if tree, err := build(); tree != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}

@@ -39,8 +39,10 @@
 // own owner too.
 //
 //	requested ↓   held →     above, 0   above, ∞   same path   below, 0   below, ∞
-//	depth 0                  –          overlap    overlap     –          –
-//	depth infinity           –          overlap    overlap     overlap    overlap
+//	depth 0                  –          ●          ●           –          –
+//	depth infinity           –          ●          ●           ●          ●
+//
+// where ● is overlap.
 //
 // On conflict nothing is stored. The answer is data, a [ConflictError] with the
 // locks in the way: those above, on the same path, and below. A shared request is

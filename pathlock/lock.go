@@ -93,7 +93,7 @@ func (l *Lock) answer(now Clock) Lock {
 // newToken is a random UUID (RFC 9562, version 4) as a URN.
 func newToken() string {
 	var id [16]byte
-	rand.Read(id[:]) //nolint:errcheck // it never fails
+	rand.Read(id[:]) // which never fails
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	text := hex.EncodeToString(id[:])
 	return "urn:uuid:" + text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]

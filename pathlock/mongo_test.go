@@ -167,7 +167,7 @@ func TestEveryRequestIsOneReadAndAtMostOneWrite(t *testing.T) {
 	if _, err := tree.Affected(b.ctx(), "/", true, true); err != nil {
 		t.Fatal(err)
 	}
-	expect("two looks", "find find")
+	expect("two looks", "find"+" find")
 	if err := tree.Release(b.ctx(), "/a", l.Token); err != nil {
 		t.Fatal(err)
 	}

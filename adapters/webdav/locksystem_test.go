@@ -197,7 +197,7 @@ func compare(t *testing.T, random *rand.Rand, seen map[string]int) {
 }
 
 func TestWrongArgumentsAreNamed(t *testing.T) {
-	for want, make := range map[string]func() (*lockdav.LockSystem, error){
+	for want, build := range map[string]func() (*lockdav.LockSystem, error){
 		"storage is nil":   func() (*lockdav.LockSystem, error) { return lockdav.New(nil, "x") },
 		"name of the tree": func() (*lockdav.LockSystem, error) { return lockdav.New(pathlock.InMemory(), "") },
 		"WithETag": func() (*lockdav.LockSystem, error) {
@@ -207,7 +207,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 			return lockdav.New(pathlock.InMemory(), "x", lockdav.WithAlias(nil))
 		},
 	} {
-		if s, err := make(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if s, err := build(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

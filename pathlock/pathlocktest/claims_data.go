@@ -71,7 +71,7 @@ var dataClaims = []claim{
 var strangerClaims = []claim{
 	{"WhatIsNotOursStaysAsItIs", func(e *env) {
 		for range 8 {
-			name := e.name + string(newSuffix())
+			name := e.name + newSuffix()
 			intact, err := e.place.(Stranger).Foreign(name)
 			if err != nil {
 				e.Fatal(err)

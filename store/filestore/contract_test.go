@@ -60,7 +60,7 @@ func (s byHand) Foreign(key string) (intact func() error, err error) {
 // inShm is a directory in memory, if there is one: the claims in virtual time are about
 // time, and make some thousand writes that need not reach a disk.
 func inShm(t testing.TB) string {
-	dir, err := os.MkdirTemp("/dev/shm", "filestore")
+	dir, err := os.MkdirTemp("/dev/shm", "filestore") //nolint:usetesting // where the directory is, is the point
 	if err != nil {
 		return t.TempDir()
 	}
