@@ -274,11 +274,6 @@ func runOut(path string, earliest time.Time) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongoDate(earliest)}}}
 }
 
-// unworded asks that nobody's word be good.
-func unworded(now time.Time) bson.E {
-	return bson.E{Key: fieldWanted, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongoDate(now)}}}}}
-}
-
 // alive asks for a holder that can still be renewed or transferred.
 func alive(id string, earliest time.Time) []bson.E {
 	return []bson.E{

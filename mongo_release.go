@@ -17,8 +17,8 @@ import (
 // until its expiry, which is borne up to this.
 const mongoPatient = time.Minute
 
-// Release deletes the document of an exclusive holder, in a second command if
-// somebody waits; one that shares leaves.
+// Release deletes the document of an exclusive holder, whose before-image says
+// whether somebody waits; one that shares leaves.
 func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := knownMode(r.Mode); err != nil {
 		return false, err
@@ -52,18 +52,7 @@ func (m *mongoStore) releaseNow(ctx context.Context, r store.Ref) (mongoReply, e
 	if m.broken.releaseByKeyAlone {
 		filter = m.ours(r.Key)
 	}
-	remove := func(filter bson.D) (mongoReply, error) {
-		return m.releasing(r.ID, func(coll *mongo.Collection) (mongoReply, error) { return m.remove(ctx, coll, filter) })
-	}
-	// The filter asks whether somebody waits, not the image: some servers find first
-	// and delete then, and a word that is left in between is not in what they found.
-	now := m.present()
-	reply, err := remove(append(filter, unworded(now)))
-	if err == nil && !reply.found {
-		reply, err = remove(filter)
-		reply.record.wanted = now.Add(time.Minute) // or the first would have found it
-	}
-	return reply, err
+	return m.releasing(r.ID, func(coll *mongo.Collection) (mongoReply, error) { return m.remove(ctx, coll, filter) })
 }
 
 // releasing runs a release with w: 1, or with majority if it would hurt to lose it.

@@ -31,6 +31,7 @@ type queue struct {
 	freed      bool          // and the key may be free, somebody said; with it woken is set
 	lookAt     time.Time     // when the head asks again without a wake-up
 	again      time.Time     // when the key is read once more, to be sure; zero: no need
+	pause      time.Duration // before that
 	sure       bool          // seen was read after our word was left
 	seen       *store.Status // what the last refusal showed
 	moved      time.Time     // when a poll last saw it in other hands
@@ -231,9 +232,8 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 	q.sure = q.sure && q.sees(s)
 	q.seen = &s
 	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
-	if q.again = (time.Time{}); !q.sure && c.watch.live { // else it polls
-		q.again = now.Add(jittered(lookAgain))
-	}
+	q.pause = lookAgain
+	c.makeSure(q, now)
 	if open(&s, w.terms) {
 		// Freed while the refusal was on its way: ask once more at once, and if
 		// others are always faster, not in a tight loop.
@@ -245,6 +245,17 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 		q.freeSeen = 0
 		q.lookAt = earlier(earlier(now.Add(drifted(opens(&s, w.terms))), q.word), now.Add(jittered(lookMost*3/4)))
 	}
+}
+
+// makeSure plans to read the key once more, unless the last look showed the holder
+// that our word was left with: then its release will see the word. Until then the
+// word may have gone with the holder before. With c.mu held.
+func (c *Client) makeSure(q *queue, now time.Time) {
+	if q.again = (time.Time{}); q.sure || !c.watch.live { // it polls
+		return
+	}
+	q.again = now.Add(jittered(q.pause))
+	q.pause = min(2*q.pause, pollMost)
 }
 
 // sleep waits for whatever comes first; an error ends the wait.

@@ -272,6 +272,7 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 		q.look()
 	}
 	q.seen = s
+	c.makeSure(q, now)
 	q.lookAt = earlier(now.Add(drifted(opens(s, q.head.terms))), q.word)
 	return now.Sub(q.moved) < pollMost
 }

@@ -43,7 +43,6 @@ func (h byHand) pair(ctx context.Context, key string) error {
 	return h.soft.FindOneAndDelete(ctx, bson.D{
 		{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
 		{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}},
-		{Key: "wantedUntil", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: now}}}}},
 	}).Err()
 }
 
