@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -100,7 +101,7 @@ func (m *mongoStore) join(ctx context.Context, c *mongoClaim, seen mongoRecord) 
 	live := seen.live(now.Earliest)
 	m.joins.saw(c.Key, m.clock.Now(), live > 0 && seen.mode != store.Exclusive)
 	if refusal := m.unwelcome(c, seen, live, now); refusal != nil {
-		held := refusal == errUnwelcome
+		held := errors.Is(refusal, errUnwelcome)
 		if held && c.Want > 0 && !c.worded {
 			return m.joinAfterWord(ctx, c)
 		}

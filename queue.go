@@ -290,12 +290,12 @@ func timerAt(t time.Time) (<-chan time.Time, func() bool) {
 // leave takes w out of the queue. A lease handed over in the last moment is not
 // lost: the caller gets it.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
-	lease, err, word := c.leaveLine(w, lease, err)
+	lease, word, err := c.leaveLine(w, lease, err)
 	c.takeBack(w.key, word)
 	return lease, err
 }
 
-func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, _ error, word time.Time) {
+func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word time.Time, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.gone = true
@@ -308,13 +308,13 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, _ erro
 			q.woken, q.freed = true, true // the next in line may share it
 		}
 		c.unlink(w)
-		return lease, nil, word
+		return lease, word, nil
 	}
 	status := q.status()
 	w.refused = w.refused || q.head.refused
 	word = c.wordLeft(w)
 	c.unlink(w)
-	return nil, w.gaveUp(status, err), word
+	return nil, word, w.gaveUp(status, err)
 }
 
 // gaveUp is the error of a waiter that leaves without the key. It says that the

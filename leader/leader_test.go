@@ -214,7 +214,7 @@ func TestTheFunctionsOwnEndIsTheEnd(t *testing.T) {
 		full := errors.New("the disk is full")
 		for _, want := range []error{nil, full} {
 			p := newPeer(t, s, "one", func(context.Context, leader.Term) error { return want })
-			if err := <-p.over; err != want { //nolint:errorlint // the very one
+			if err := <-p.over; err != want {
 				t.Errorf("%v, not %v", err, want)
 			}
 			p.over <- nil

@@ -149,7 +149,7 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 		return err
 	}
 	j.pause = nil
-	s.won(ctx, runs, j, won, lease)
+	s.won(runs, j, won, lease)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Leas
 
 // won runs a claimed fire, and sees to the next one: at once where runs may be
 // under way side by side, else when this one has ended.
-func (s *Scheduler) won(ctx, runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
+func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
 	r := a.tracked.run()
 	r.Lease = lease
 	j.mark, j.sure, j.queued = r.Fire, true, false

@@ -9,7 +9,7 @@ import (
 )
 
 // Cron is a plan in cron's language, as robfig/cron reads it: five fields (minute,
-// hour, day of month, month, day of week), or six with seconds first; @hourly,
+// hour, day, month, day of week), or six with seconds first; @hourly,
 // @daily, @weekly, @monthly, @yearly; @every 90s, which is Every.
 //
 // Times are UTC, not the host's zone, which may differ from host to host. Another

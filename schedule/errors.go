@@ -15,7 +15,7 @@ var (
 	errGoexit = errors.New("schedule: the job ended its goroutine (runtime.Goexit)")
 )
 
-// panicValue is what a function panicked with, if that is no error.
-type panicValue struct{ value any }
+// valueError is what a function panicked with, if that is no error.
+type valueError struct{ value any }
 
-func (p *panicValue) Error() string { return fmt.Sprint(p.value) }
+func (p *valueError) Error() string { return fmt.Sprint(p.value) }

@@ -23,7 +23,7 @@ func Example() {
 	for range 3 {
 		jobs, err := schedule.NewWithStore(database)
 		if err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 		err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
 			fmt.Println("once for all three of them")
@@ -31,7 +31,7 @@ func Example() {
 			return nil
 		})
 		if err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 		processes = append(processes, jobs)
 	}
@@ -41,7 +41,7 @@ func Example() {
 	}
 	for range processes {
 		if err := <-over; err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 	}
 	// Output: once for all three of them
@@ -192,14 +192,14 @@ func ExampleWithObserver() {
 		}
 	}))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error { return nil })
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	if err := jobs.Run(ctx); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	// Output:
 	// began report

@@ -110,5 +110,5 @@ func panicError(v any) error {
 	if err, ok := v.(error); ok {
 		return err
 	}
-	return &panicValue{v}
+	return &valueError{v}
 }

@@ -64,7 +64,8 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	defer timer.Stop()
 	pause := backoff()
 	for first := true; ctx.Err() == nil; {
-		wait, err := s.meet(ctx)
+		var wait time.Duration
+		err := s.meet(ctx)
 		switch {
 		case errors.Is(err, store.ErrForeign) && first:
 			return err
@@ -110,14 +111,14 @@ func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop f
 }
 
 // meet looks up jobs that are new here, to learn which fire is theirs.
-func (s *Scheduler) meet(ctx context.Context) (time.Duration, error) {
+func (s *Scheduler) meet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		fresh := s.fresh[:min(len(s.fresh), chunkSize)]
 		s.fresh = s.fresh[len(fresh):]
 		s.mu.Unlock()
 		if len(fresh) == 0 {
-			return 0, nil
+			return nil
 		}
 		names := make([]string, len(fresh))
 		for i, j := range fresh {
@@ -128,7 +129,7 @@ func (s *Scheduler) meet(ctx context.Context) (time.Duration, error) {
 			s.mu.Lock()
 			s.fresh = append(s.fresh, fresh...)
 			s.mu.Unlock()
-			return 0, wrap("look up", "", err)
+			return wrap("look up", "", err)
 		}
 		now := s.store.Now()
 		for i, j := range fresh {
@@ -139,7 +140,7 @@ func (s *Scheduler) meet(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		if err != nil {
-			return 0, wrap("look up", "", err)
+			return wrap("look up", "", err)
 		}
 	}
 }

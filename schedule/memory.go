@@ -39,6 +39,7 @@ func (*Memory) AnswersAtOnce() {}
 // Now is the process's clock, in the milliseconds that a server's time has.
 func (*Memory) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
+// Claim takes a fire in one step.
 func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err := notSent(ctx); err != nil {
 		return Claimed{}, err
@@ -124,6 +125,7 @@ func (m *Memory) in(r Ref) (*memoryJob, Run, bool) {
 	return job, run, there && (r.Shared || job.busy == r.ID)
 }
 
+// Renew prolongs a run that has not run out.
 func (m *Memory) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
 	if err := notSent(ctx); err != nil {
 		return 0, err
@@ -145,6 +147,7 @@ func (m *Memory) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Dura
 	return run.ExpireAt.Sub(sent), nil
 }
 
+// Finish moves a run to the past of its job.
 func (m *Memory) Finish(ctx context.Context, e End) error {
 	if err := notSent(ctx); err != nil {
 		return err
@@ -170,6 +173,7 @@ func (m *Memory) Finish(ctx context.Context, e End) error {
 	return nil
 }
 
+// Undo always settles: no call of a Memory is under way once it has returned.
 func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if err := notSent(ctx); err != nil {
 		return false, err
@@ -195,6 +199,7 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	return true, nil
 }
 
+// Look shows all of the jobs at one moment.
 func (m *Memory) Look(ctx context.Context, names []string) ([]State, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
@@ -217,6 +222,7 @@ func byFire(a, b Run) int {
 	return cmp.Or(a.Fire.Compare(b.Fire), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 }
 
+// Names lists the jobs in the order of their bytes.
 func (m *Memory) Names(ctx context.Context) ([]string, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
@@ -226,6 +232,7 @@ func (m *Memory) Names(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(m.jobs)), nil
 }
 
+// Forget removes a job with its runs and its past.
 func (m *Memory) Forget(ctx context.Context, name string) error {
 	if err := notSent(ctx); err != nil {
 		return err

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -140,7 +141,7 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 		unset = append(unset, bson.E{Key: "busy", Value: ""})
 	}
 	back := bson.D{{Key: "decided", Value: date(c.Fire.Add(-time.Millisecond))}, {Key: "next", Value: date(c.Fire)}}
-	last := append(mine[:len(mine):len(mine)], bson.E{Key: "decided", Value: date(c.Fire)})
+	last := append(slices.Clone(mine), bson.E{Key: "decided", Value: date(c.Fire)})
 	r, err := m.modify(in, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, after)
 	if err == nil && !r.found {
 		r, err = m.modify(in, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, after)

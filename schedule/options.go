@@ -11,7 +11,8 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// What happens to a fire that comes due while a run of its job is under way.
+// Overlap is what happens to a fire that comes due while a run of its job is under
+// way.
 type Overlap string
 
 // The answers to it.
@@ -21,7 +22,7 @@ const (
 	Allow    Overlap = "allow"     // it is run beside the other
 )
 
-// What happens to fires that no process was there for.
+// Missed is what happens to fires that no process was there for.
 type Missed string
 
 // The answers to it.
@@ -31,7 +32,8 @@ const (
 	All  Missed = "all"  // each is run, one after the other
 )
 
-// What happens to a fire whose run died with its process, or lost its lease.
+// Death is what happens to a fire whose run died with its process, or lost its
+// lease.
 type Death string
 
 // The answers to it.

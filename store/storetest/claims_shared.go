@@ -53,10 +53,10 @@ func (e *env) permit(key string, n int, ttl time.Duration) store.Claim {
 }
 
 // readers are so many readers of a key.
-func (e *env) readers(key string, n int, ttl time.Duration) (all []held) {
+func (e *env) readers(key string, n int) (all []held) {
 	e.Helper()
 	for range n {
-		all = append(all, e.granted(e.reader(key, ttl)))
+		all = append(all, e.granted(e.reader(key, long)))
 	}
 	return all
 }
@@ -83,7 +83,7 @@ func (e *env) heldBy(key string, want ...held) {
 
 func readersShareAKey(e *env) {
 	key := e.key("shared")
-	all := e.readers(key, 5, long)
+	all := e.readers(key, 5)
 	for _, h := range all {
 		e.lasts(h)
 	}
@@ -169,7 +169,7 @@ func aReaderThatStaysIsNotDisturbed(e *env) {
 	_, err := e.store.Release(e.ctx(), leaves.Ref, 0)
 	e.gone("a release said twice", err)
 	e.outlive(dies)
-	e.readers(key, 2, long) // and drop who ran out
+	e.readers(key, 2) // and drop who ran out
 	_, err = e.renew(dies.Ref, long)
 	e.gone("renewal of who ran out", err)
 	after := e.holderOf(key, stays.ID)
@@ -195,7 +195,7 @@ func (e *env) holderOf(key, id string) store.Holder {
 
 func theLastToLeaveTakesTheRecordAlong(e *env) {
 	key := e.key("left")
-	all := e.readers(key, 3, long)
+	all := e.readers(key, 3)
 	for _, h := range all[:2] {
 		e.release(h.Ref)
 	}
@@ -223,7 +223,7 @@ func aKeptReaderStaysAndShortensNobody(e *env) {
 
 func aBreakOfOneReaderIsNoneOfTheOthers(e *env) {
 	key := e.key("broken")
-	all := e.readers(key, 3, long)
+	all := e.readers(key, 3)
 	if err := e.store.Break(e.ctx(), all[0].Ref, "stuck", false); err != nil {
 		e.Fatalf("break: %v", err)
 	}
@@ -288,7 +288,7 @@ func anExclusiveTokenIsAboveAllSharedBefore(e *env) {
 	key := e.key("token")
 	var highest int64
 	for i := range e.rounds(50, 5) {
-		for _, h := range e.readers(key, 1+i%3, long) {
+		for _, h := range e.readers(key, 1+i%3) {
 			if h.inTime() {
 				highest = max(highest, h.grant.Token)
 			}

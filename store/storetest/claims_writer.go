@@ -46,7 +46,7 @@ func aWritersWordKeepsNewSharersOut(e *env) {
 
 func aWritersWordOutlivesTheLastReader(e *env) {
 	key := e.key("awaited")
-	all := e.readers(key, 2, long)
+	all := e.readers(key, 2)
 	e.writerWaits(key, long)
 	for _, h := range all {
 		e.release(h.Ref)
@@ -101,7 +101,7 @@ func aWordAmongWritersKeepsNobodyOut(e *env) {
 		e.Errorf("the word: %+v", status)
 	}
 	e.outlive(h)
-	e.readers(h.Key, 2, long)
+	e.readers(h.Key, 2)
 }
 
 // aWordGoesWithTheWriterThatWasServed: one that waited, had the key and died leaves
@@ -115,7 +115,7 @@ func aWordGoesWithTheWriterThatWasServed(e *env) {
 		e.Errorf("a writer waits, says %+v", status)
 	}
 	e.outlive(writer)
-	e.readers(reader.Key, 2, long)
+	e.readers(reader.Key, 2)
 }
 
 // everyLeaveTellsThatSomebodyWaits: also that of one among many, as it may be the
