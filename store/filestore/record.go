@@ -88,6 +88,9 @@ func (r *record) admit(now time.Time, c store.Claim) {
 
 func (r *record) add(now time.Time, c store.Claim) {
 	r.Mode, r.Limit = c.Mode, c.Limit
+	if c.Mode == store.Exclusive {
+		r.ExclusiveWantedUntil = time.Time{} // a writer was served; others leave theirs when there are readers again
+	}
 	r.Holders = append(r.Holders, fileHolder{
 		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
 	})
@@ -110,7 +113,7 @@ func (r *record) want(now time.Time, c store.Claim) bool {
 		return false
 	}
 	r.WantedUntil = later(r.WantedUntil, now.Add(c.Want))
-	if c.Mode == store.Exclusive {
+	if c.Mode == store.Exclusive && r.Mode != store.Exclusive {
 		r.ExclusiveWantedUntil = later(r.ExclusiveWantedUntil, now.Add(c.Reserve()))
 	}
 	return true
