@@ -70,9 +70,11 @@
 // # When a fire is not run
 //
 // Overlap: a fire that comes due while a run is under way is skipped; with
-// OnOverlap([QueueOne]) the last of them runs after it; with [Allow] there may be
-// several runs at once. A run that ends sets decided past the fires that it
-// made skip, so a late timer cannot bring them back.
+// OnOverlap([QueueOne]) the last of them runs after it, with [QueueAll] each of
+// them does; with [Allow] there may be several runs at once. A run that ends sets
+// decided past the fires that it made skip, so a late timer cannot bring them back.
+// A run that began late, as its timer was or as it repeats that of a process that
+// died, overlaps with the next fire the sooner: where every fire counts, queue.
 //
 // Missed: a fire is missed if no process was there for it. It is if the next one
 // is due, or if it is a minute old. By default missed fires are forgotten. With

@@ -184,10 +184,10 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
 			err = errors.New("schedule: the claim may still arrive")
 		}
+	case t.stays && (t.end == nil || t.end.Run.Outcome == Lost):
+		err = store.ErrGone // it runs out where it is, for another to repeat it
 	case t.end != nil:
 		err = e.store.Finish(ctx, *t.end)
-	case t.stays:
-		err = store.ErrGone // it runs out where it is, for another to repeat it
 	default:
 		err = e.store.Finish(ctx, t.endAs(Lost, nil))
 	}

@@ -92,6 +92,9 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, outcome Outcome, err error
 	}
 	if outcome == Lost {
 		s.setStale(j)
+		if j.death == AtOnce {
+			s.watchAt(j, s.store.Now()) // there may be no other process that could repeat it
+		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
 	return end.Decided

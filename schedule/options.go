@@ -19,6 +19,7 @@ type Overlap string
 const (
 	Skip     Overlap = "skip"      // it is not run; the default
 	QueueOne Overlap = "queue one" // of those that came the last one is run afterwards
+	QueueAll Overlap = "queue all" // each of those that came is run afterwards; needs OnMissed(All)
 	Allow    Overlap = "allow"     // it is run beside the other
 )
 
@@ -77,11 +78,12 @@ func (o jobOption) applyJob(c *jobConfig) error { return o(c) }
 func (o option) apply(c *config) error          { return o(c) }
 
 // OnOverlap says what becomes of a fire that comes while the job is at work: Skip
-// by default.
+// by default. So OnMissed(All) alone does not run every fire there is: with
+// OnOverlap(QueueAll) it does, one after the other.
 func OnOverlap(o Overlap) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.overlap = o
-		return oneOf("OnOverlap", o, Skip, QueueOne, Allow)
+		return oneOf("OnOverlap", o, Skip, QueueOne, QueueAll, Allow)
 	})
 }
 
@@ -233,6 +235,9 @@ func newJobConfig(opts []JobOption) (jobConfig, error) {
 			continue
 		}
 		errs = append(errs, o.applyJob(&c))
+	}
+	if c.overlap == QueueAll && c.missed != All {
+		errs = append(errs, fmt.Errorf("schedule: OnOverlap(%q): needs OnMissed(%q)", QueueAll, All))
 	}
 	return c, errors.Join(errs...)
 }

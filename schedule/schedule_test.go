@@ -76,6 +76,60 @@ func TestOfTheFiresThatComeDuringARunTheLastIsQueued(t *testing.T) {
 	})
 }
 
+func TestAllFiresThatComeDuringARunAreQueuedInOrder(t *testing.T) {
+	inRoom(t, func(r *room) {
+		opts := []schedule.JobOption{schedule.OnOverlap(schedule.QueueAll), schedule.OnMissed(schedule.All)}
+		takes := func(_ context.Context, run schedule.Run) error { // all others are short
+			if run.Fire.Equal(r.begin.Add(2 * time.Second)) {
+				time.Sleep(3500 * time.Millisecond)
+			}
+			return nil
+		}
+		one := r.process(1).job("uneven", schedule.Every(time.Second), takes, opts...).start()
+		two := r.process(2).job("uneven", schedule.Every(time.Second), takes, opts...).start()
+		r.sleep(7900 * time.Millisecond)
+		one.end()
+		two.end()
+		var fires, at []time.Duration
+		for _, run := range r.take() {
+			fires, at = append(fires, run.Fire.Sub(r.begin)), append(at, run.at)
+		}
+		r.expect("the fires, as they began", fires, seconds(1, 2, 3, 4, 5, 6, 7))
+		r.expect("begun", at, seconds(1, 2, 5.5, 5.5, 5.5, 6, 7))
+	})
+}
+
+// Who takes over a run begins late, and the next fire comes meanwhile.
+func TestAFireThatComesDuringARepeatedRunIsQueuedToo(t *testing.T) {
+	for overlap, want := range map[schedule.Overlap][]time.Duration{
+		schedule.Skip:     seconds(2, 2, 6, 8), // the default
+		schedule.QueueAll: seconds(2, 2, 4, 6, 8),
+	} {
+		t.Run(string(overlap), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				opts := []schedule.JobOption{
+					schedule.OnOverlap(overlap), schedule.OnMissed(schedule.All), schedule.OnDeath(schedule.AtOnce),
+					schedule.Lease(mongolock.TTL(1900 * time.Millisecond)),
+				}
+				dead := r.process(1).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...).start()
+				other := r.process(2).add("tick", schedule.Every(2*time.Second), 400*time.Millisecond, opts...)
+				other.plug.set(func(string) (error, error) {
+					time.Sleep(time.Millisecond) // a step behind the other
+					return nil, nil
+				})
+				other.start()
+				r.sleep(2200 * time.Millisecond)
+				dead.plug.die()
+				r.sleep(7 * time.Second)
+				dead.stop()
+				other.end()
+				<-dead.over
+				r.expect("the fires", r.fires(), want)
+			})
+		})
+	}
+}
+
 func TestAQueuedFireRunsThoughItIsOld(t *testing.T) {
 	inRoom(t, func(r *room) {
 		p := r.process(1).add("long", schedule.Every(time.Hour), 90*time.Minute, schedule.OnOverlap(schedule.QueueOne)).start()
@@ -197,6 +251,40 @@ func TestAJobWhoseRunnerDiedRunsAgainAtTheNextFire(t *testing.T) {
 			r.Errorf("in the past it stands as %+v", last)
 		}
 	})
+}
+
+func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
+	for _, processes := range []int{1, 2} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				var all []*process
+				for i := range processes {
+					p := r.process(i).add("job", schedule.Every(time.Hour), 20*time.Second,
+						schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(6*time.Second)))
+					p.plug.set(func(call string) (before, after error) {
+						if now := time.Since(r.begin); call == "renew" && now < time.Hour+10*time.Second {
+							return errCut, nil // all else arrives, the end of the run too
+						}
+						return nil, nil
+					})
+					all = append(all, p.start())
+				}
+				r.sleep(time.Hour + time.Minute)
+				for _, p := range all {
+					p.end()
+				}
+				var got []string
+				for _, run := range r.take() {
+					got = append(got, fmt.Sprintf("%v attempt %d, %v after it", run.Fire.Sub(r.begin), run.Attempt, (run.at-time.Hour).Truncate(time.Second)))
+				}
+				r.expect("the runs", got, []string{"1h0m0s attempt 1, 0s after it", "1h0m0s attempt 2, 6s after it"})
+				past := r.state("job").Past
+				if len(past) != 2 || past[0].Outcome != schedule.Done || past[1].Outcome != schedule.Died {
+					r.Errorf("the past: %+v", past)
+				}
+			})
+		})
+	}
 }
 
 func TestAJobWhoseRunnerDiedRunsAgainAtOnce(t *testing.T) {
