@@ -51,18 +51,24 @@ func work(ctx context.Context, name string, o order) error {
 	// 90 %, as if the host's clock were wrong by so much.
 	w.jobs, err = schedule.New(db.Collection("jobs"), schedule.WithOwner(name),
 		schedule.WithJitter(w.Period*9/10), schedule.WithObserver(w.observe),
-		schedule.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelError}))))
+		schedule.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 	if err != nil {
 		return err
 	}
-	err = w.jobs.Add(key, schedule.Every(w.Period), w.run,
-		schedule.OnMissed(schedule.All),   // every tick counts, also those that nobody was there for
-		schedule.OnDeath(schedule.AtOnce), // and those at which a worker died
-		schedule.Lease(mongolock.TTL(w.ttl())))
-	if err != nil {
+	if err := w.jobs.Add(key, schedule.Every(w.Period), w.run, w.rules()...); err != nil {
 		return err
 	}
 	return w.jobs.Run(ctx)
+}
+
+// rules are the job's, the same in every process. Every tick counts.
+func (o order) rules() []schedule.JobOption {
+	return []schedule.JobOption{
+		schedule.OnMissed(schedule.All),       // also those that nobody was there for,
+		schedule.OnOverlap(schedule.QueueAll), // those that come while a late one is still being counted,
+		schedule.OnDeath(schedule.AtOnce),     // and those at which a worker died
+		schedule.Lease(mongolock.TTL(o.ttl())),
+	}
 }
 
 // run is the job.
