@@ -81,7 +81,7 @@ simulate: ## SEEDS histories of the library over servers in memory, on all cores
 
 .PHONY: simulate-controls
 simulate-controls: ## the first seed that notices each safety taken out
-	go test -tags knobs ./internal/simulation -run '^TestControl' -v -timeout 30m
+	go test -tags knobs ./internal/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m

@@ -32,7 +32,7 @@ type queue struct {
 	lookAt     time.Time     // when the head asks again without a wake-up
 	again      time.Time     // when the key is read once more, to be sure; zero: no need
 	pause      time.Duration // before that
-	sure       bool          // seen was read after our word was left
+	firm       int           // looks in a row that showed the holder our word was left with
 	seen       *store.Status // what the last refusal showed
 	moved      time.Time     // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
@@ -229,7 +229,9 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
 	now := time.Now()
 	c.watch.begin(q.seen == nil)
-	q.sure = q.sure && q.sees(s)
+	if !q.sees(s) {
+		q.firm = 0
+	}
 	q.seen = &s
 	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
 	q.pause = lookAgain
@@ -247,12 +249,17 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 	}
 }
 
-// makeSure plans to read the key once more, unless the last look showed the holder
-// that our word was left with: then its release will see the word. Until then the
-// word may have gone with the holder before. With c.mu held.
+// makeSure plans to read the key once more, unless two looks showed the holder that
+// our word was left with, the second a moment after the first: then its release will
+// see the word. Until then the word may have gone with a holder whose release was
+// under way. With c.mu held.
 func (c *Client) makeSure(q *queue, now time.Time) {
-	if q.again = (time.Time{}); q.sure || !c.watch.live { // it polls
+	q.again = time.Time{}
+	switch {
+	case q.firm > 1, !c.watch.live: // it polls
 		return
+	case q.firm == 1:
+		q.pause = pollMost
 	}
 	q.again = now.Add(jittered(q.pause))
 	q.pause = min(2*q.pause, pollMost)

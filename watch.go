@@ -260,10 +260,11 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 		return true
 	}
 	now := time.Now()
-	if q.sure = q.sees(*s); !q.sure {
-		q.moved = now
+	anew := !q.sees(*s)
+	if q.firm++; anew {
+		q.firm, q.moved = 0, now
 	}
-	if !q.sure && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
+	if anew && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
 		q.look()
 	}
 	if until, shy := c.shy[s.Key]; shy && now.Before(until) && q.sharers == 0 { // else it may be our own
@@ -280,7 +281,15 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 // read looks at one key, for its head.
 func (c *Client) read(key string) {
 	ctx := c.within(context.Background(), releaseBound)
-	all, _ := c.store.Look(ctx, []string{key}) // a fault here is one less hint
+	all, err := c.store.Look(ctx, []string{key})
 	ctx.end()
 	c.watch.looked(all)
+	if err != nil { // one less hint
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if q := c.queues[key]; q != nil && q.head != nil {
+			c.makeSure(q, time.Now())
+			q.head.poke()
+		}
+	}
 }
