@@ -16,5 +16,6 @@
 //
 // Who leads, [Watch] tells anybody: at the notices that leaders send on the feed,
 // under a topic of their own, when they take office and when they leave it; and by
-// a slow poll, as a leader that died sends none, and some stores have no feed.
+// a slow poll, as a leader that died sends none, and some stores have no feed. There
+// it polls once a second while nobody leads.
 package leader

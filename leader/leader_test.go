@@ -270,7 +270,7 @@ func TestThoseWhoWatchLearnOfChanges(t *testing.T) {
 		want  string
 	}{
 		"by the feed, at once": {func() store.Store { return memstore.New() }, `"" <nil> 0s, "one" <nil> 5s, "" <nil> 10s, "two" <nil> 15s`},
-		"by looking, in time":  {func() store.Store { return deaf{memstore.New()} }, `"" <nil> 0s, "two" <nil> 30s`},
+		"by looking, in time":  {func() store.Store { return deaf{memstore.New()} }, `"" <nil> 0s, "one" <nil> 5s, "" <nil> 14s, "two" <nil> 15s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,6 +298,48 @@ func TestThoseWhoWatchLearnOfChanges(t *testing.T) {
 				two.end(t)
 				if err := client.Close(); err != nil {
 					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// counting counts how often a client is asked.
+type counting struct {
+	*mongolock.Client
+	looks atomic.Int32
+}
+
+func (c *counting) Inspect(ctx context.Context, key string) (mongolock.Status, error) {
+	c.looks.Add(1)
+	return c.Client.Inspect(ctx, key)
+}
+
+func TestThoseWhoWatchLookOnceASecondWhereNobodyLeadsAndThereIsNoFeed(t *testing.T) {
+	for name, c := range map[string]struct {
+		store       store.Store
+		least, most int32
+	}{
+		"with a feed": {memstore.New(), 2, 4}, // one every 30 s, and one when the feed is there
+		"without":     {deaf{memstore.New()}, 58, 66},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, err := mongolock.NewWithStore(c.store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				in := &counting{Client: client}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for is, err := range leader.Watch(ctx, in, "billing") {
+					if err != nil || is != (leader.Leader{}) {
+						t.Errorf("%+v, %v", is, err)
+					}
+				}
+				if n := in.looks.Load(); n < c.least || n > c.most {
+					t.Errorf("%d looks in a minute", n)
 				}
 			})
 		})

@@ -15,6 +15,13 @@ import (
 // none. It looks as well when the leader it saw would have run out.
 const Poll = 30 * time.Second
 
+// Where there is no feed, it looks more often while nobody leads, as those do who
+// wait for the key: somebody will soon.
+const (
+	firstPause = 50 * time.Millisecond
+	mostPause  = time.Second
+)
+
 // An Inspector shows who holds a key. *mongolock.Client is one.
 type Inspector interface {
 	Inspect(ctx context.Context, key string) (mongolock.Status, error)
@@ -52,17 +59,23 @@ func look(ctx context.Context, in Inspector, key string) (Leader, time.Duration,
 // Watch yields who leads, now and whenever that changes, until ctx ends or the
 // caller stops. An error is yielded, and the watch goes on: between two looks that
 // fail it does not know. Changes that follow each other closely may be seen as one.
+//
+// A change comes with a notice, at once. Where the store has none, the end of a term
+// is seen when its lease would have run out, and the next leader within a second.
 func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		heard := make(chan struct{}, 1)
+		heard, deaf := make(chan struct{}, 1), make(chan struct{})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			listen(ctx, feedOf(in), key, heard)
+			close(deaf)
+			hint(heard) // the look before may be followed by a long wait
 		}()
 		defer func() { cancel(); <-done }()
 		var last Leader
+		pause := firstPause
 		for first := true; ; {
 			is, left, err := look(ctx, in, key)
 			switch {
@@ -80,13 +93,33 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 				}
 			}
 			wait := Poll
-			if left > 0 {
-				wait = min(wait, left+time.Millisecond) // it will have been renewed, if it lives
+			switch {
+			case left > 0:
+				wait, pause = min(wait, left+time.Millisecond), firstPause // it will have been renewed, if it lives
+			case isClosed(deaf):
+				wait, pause = pause, min(2*pause, mostPause)
 			}
 			if !waitFor(ctx, heard, wait) {
 				return
 			}
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// hint asks for a look, unless one is due already.
+func hint(heard chan<- struct{}) {
+	select {
+	case heard <- struct{}{}:
+	default:
 	}
 }
 
@@ -115,10 +148,7 @@ func listen(ctx context.Context, feed store.Feed, key string, heard chan<- struc
 			}
 			pause = 100 * time.Millisecond
 			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
-				select {
-				case heard <- struct{}{}:
-				default: // a look is due already
-				}
+				hint(heard)
 			}
 		}
 		if !sleep(ctx, pause) {
