@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { stagetest.Main(m, main) }
 
-var gaps = regexp.MustCompile(`(?m)^process-\d  is seen to lead (\d+\.\d\d) s later$`)
+var gaps = regexp.MustCompile(`(?m)^process-\d  took over (\d+\.\d\d) s later$`)
 
 func TestThreeLeadersFollowEachOther(t *testing.T) {
 	printed, code := stagetest.Run(t, "-ttl", "2s")
