@@ -98,7 +98,7 @@ func retriesPerJoin(ctx context.Context, l *lab, name string, clients int) (floa
 		if err != nil {
 			return 0, err
 		}
-		defer conn.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // it was read from only
+		defer conn.Disconnect(context.WithoutCancel(ctx))
 		if lockers[i], err = mongolock.New(locksOf(conn, name), quiet); err != nil {
 			return 0, err
 		}

@@ -199,7 +199,7 @@ func start(t *testing.T, files, place string) *server {
 }
 
 // A farm is two servers, which get the requests in turn. After each restartEvery
-// requests the one whose turn it is is killed, and another put in its place.
+// requests the one in turn is killed, and another put in its place.
 type farm struct {
 	t            *testing.T
 	files, place string
