@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/leader"
@@ -30,6 +31,78 @@ func ExampleRun() {
 	fmt.Println(err)
 	// Output:
 	// in office
+	// <nil>
+}
+
+// Options are those of each term's lease.
+func ExampleNew() {
+	c, err := leader.New(client(), "billing", mongolock.TTL(10*time.Second), mongolock.Note("version 7"))
+	fmt.Println(c.IsLeader(), err)
+	_, err = leader.New(client(), "")
+	fmt.Println(err)
+	// Output:
+	// false <nil>
+	// leader: New: the key is empty
+}
+
+// What fn returns while it leads ends Run: it has given up for good.
+func ExampleCandidate_Run() {
+	c, err := leader.New(client(), "billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = c.Run(context.Background(), func(context.Context, leader.Term) error {
+		return errors.New("the disk is full")
+	})
+	fmt.Println(err)
+	// Output: the disk is full
+}
+
+func ExampleCandidate_Term() {
+	c, err := leader.New(client(), "billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, in := c.Term()
+	fmt.Println("before:", in)
+	err = c.Run(context.Background(), func(_ context.Context, mine leader.Term) error {
+		term, in := c.Term()
+		fmt.Println("in office:", in, term == mine)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// before: false
+	// in office: true true
+	// <nil>
+}
+
+// A resource that refuses a lower token than it has seen is safe from a leader that
+// was paused.
+func ExampleTerm_Token() {
+	locks := client()
+	var tokens []int64
+	for range 2 {
+		err := leader.Run(context.Background(), locks, "billing", func(_ context.Context, term leader.Term) error {
+			tokens = append(tokens, term.Token())
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(tokens[0] < tokens[1])
+	// Output: true
+}
+
+func ExampleTerm_Lease() {
+	err := leader.Run(context.Background(), client(), "billing", func(_ context.Context, term leader.Term) error {
+		fmt.Println(term.Lease().Key(), "alive:", term.Lease().Err() == nil)
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// billing alive: true
 	// <nil>
 }
 

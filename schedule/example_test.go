@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
@@ -47,9 +48,14 @@ func Example() {
 	// Output: once for all three of them
 }
 
-func ExampleNew() { //nolint:testableexamples // needs a server; the tests on one do it
-	var db *mongo.Database
-	jobs, err := schedule.New(db.Collection("jobs"), schedule.WithOwner("billing on host-a"))
+// Here of a database that is not there: Run waits for it, until it is told to stop.
+func ExampleNew() {
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	db := conn.Database("app")
+	jobs, err := schedule.New(db.Collection("jobs"), schedule.WithOwner("billing on host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,9 +64,11 @@ func ExampleNew() { //nolint:testableexamples // needs a server; the tests on on
 	}); err != nil {
 		log.Fatal(err)
 	}
-	if err := jobs.Run(context.Background()); err != nil {
-		log.Fatal(err)
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	err = jobs.Run(ctx)
+	cancel()
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 func report(context.Context, time.Time) error { return nil }

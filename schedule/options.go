@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -205,10 +206,8 @@ func WithGrace(d time.Duration) Option {
 }
 
 func oneOf[T ~string](name string, is T, known ...T) error {
-	for _, k := range known {
-		if is == k {
-			return nil
-		}
+	if slices.Contains(known, is) {
+		return nil
 	}
 	return fmt.Errorf("schedule: %s(%q): must be one of %q", name, is, known)
 }
