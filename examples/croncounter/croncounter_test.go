@@ -33,12 +33,16 @@ func TestEveryTickIsCountedOnceThoughAWorkerIsKilled(t *testing.T) {
 	}
 }
 
-// The control: the lock alone counts too much, and the check at the end says so.
+// The control: the lock alone counts too much, and the check at the end says so. On
+// a machine so busy that workers miss ticks that may not show, so it has three tries.
 func TestControlTheLockAloneCountsTooMuch(t *testing.T) {
-	printed, code := stagetest.Run(t, "-workers", "5", "-period", "500ms", "-ticks", "10", "-unguarded")
-	if code != 1 || !regexp.MustCompile(`\n10 ticks, counter (1[1-9]|[2-5]\d): wrong\n`).MatchString(printed) {
-		t.Fatalf("exit code %d", code)
+	for range 3 {
+		printed, code := stagetest.Run(t, "-workers", "5", "-period", "500ms", "-ticks", "10", "-unguarded")
+		if code == 1 && regexp.MustCompile(`\n10 ticks, counter (1[1-9]|[2-5]\d): wrong\n`).MatchString(printed) {
+			return
+		}
 	}
+	t.Fatal("it never counted too much")
 }
 
 func TestOneWorkerIsEnough(t *testing.T) {
