@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -256,13 +257,14 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 func (c *Client) makeSure(q *queue, now time.Time) {
 	q.again = time.Time{}
 	switch {
-	case q.firm > 1, !c.watch.live: // it polls
+	case q.firm > 1, !c.watch.live, knob.WordAfterLook: // in the second it polls
 		return
 	case q.firm == 1:
 		q.pause = pollMost
 	}
 	q.again = now.Add(jittered(q.pause))
 	q.pause = min(2*q.pause, pollMost)
+	q.head.poke() // it may sleep for longer
 }
 
 // sleep waits for whatever comes first; an error ends the wait.

@@ -289,7 +289,6 @@ func (c *Client) read(key string) {
 		defer c.mu.Unlock()
 		if q := c.queues[key]; q != nil && q.head != nil {
 			c.makeSure(q, time.Now())
-			q.head.poke()
 		}
 	}
 }
