@@ -24,13 +24,17 @@ const (
 // presence adds to the count of those of a kind that are inside, and answers all
 // counts.
 func presence(coll *mongo.Collection, key, kind string, by int) (inside struct{ Readers, Writers, Permits int }) {
-	err := coll.Database().Collection(coll.Name()+mongoPresence).FindOneAndUpdate(context.Background(),
-		bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$inc", Value: bson.D{{Key: kind, Value: by}}}},
-		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&inside)
-	if err != nil {
-		panic(err)
+	for {
+		err := coll.Database().Collection(coll.Name()+mongoPresence).FindOneAndUpdate(context.Background(),
+			bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$inc", Value: bson.D{{Key: kind, Value: by}}}},
+			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&inside)
+		switch {
+		case err == nil:
+			return inside
+		case !mongo.IsDuplicateKeyError(err): // else two made it at once
+			panic(err)
+		}
 	}
-	return inside
 }
 
 // comeAndGo takes a key again and again, in so many goroutines, and says what it saw
