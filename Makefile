@@ -19,11 +19,11 @@ SECANTUS_VERSION := 0.5.3-beta.196
 SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 
 # What `go test` is given; `make test RUN=TestLease` narrows it, `make race
-# COUNT=20` looks for rare failures.
+# COUNT=20` looks for rare failures. One package at a time: those on a server share it.
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-TEST  := go test -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
+TEST  := go test -p 1 -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
 # `make test KIND=ferretdb` asks for the embedded one.
