@@ -24,22 +24,22 @@ type control struct {
 
 var controls = []control{
 	{9, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
-	{43, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain},
+	{47, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain},
 	{14, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain},
 	{6, "release without id", func(on bool) { knob.ReleaseByKey = on }, plain},
-	{315, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain},
+	{26, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain},
 	{8, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, plain},
 	{3, "one id sent twice", func(on bool) { knob.OneID = on }, plain},
 	{5, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, plain},
 	{1, "counter token in the document", func(on bool) { knob.CounterToken = on }, plain},
 	{5, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, plain},
 	{6, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, plain},
-	{556, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, plain},
+	{15, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, plain},
 	{984, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, plain},
 	{124, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, plain},
 	{112, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, plain},
 	{628, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, plain},
-	{1, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, plain},
+	{2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, plain},
 	{5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, plain},
 }
 
