@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -14,25 +16,28 @@ import (
 
 func takeSafetiesOut(o orders) { knob.DeadlineFromReply = o.Reply }
 
-// The control: no margin, and a deadline that counts from replies which are slow.
+// The control: no margin, and a deadline that counts from replies which are slow, in a
+// process whose renewals do not get through.
 func TestControlChaosIsCaughtByTheChecker(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
 	o := usual()
-	o.Margin, o.Reply = 0, true
+	o.Margin, o.Reply, o.Long = 0, true, true
+	claims := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "upsert") })
+	renewals := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$max", "expireAt") })
 	h, _ := run(t, o, 20*time.Second, func(tr *troop, ctx context.Context) {
-		for ctx.Err() == nil {
-			m := tr.members[0]
-			r := m.proxy.On(faultproxy.Command("findAndModify", "update"), faultproxy.DelayReply(chaosTTL/2))
-			pause(ctx, chaosTTL)
-			r.Remove()
-			m.proxy.Cut()
-			pause(ctx, 2*chaosTTL)
-			m.proxy.Restore()
-		}
+		proxy := tr.members[0].proxy
+		proxy.On(claims, faultproxy.DelayReply(chaosTTL/2))
+		proxy.On(renewals, faultproxy.DropCommand())
+		<-ctx.Done()
 	})
 	found := h.Check()
 	if len(found) == 0 {
 		t.Fatal("nobody noticed")
 	}
 	t.Log("noticed:", found[0])
+}
+
+func has(c bson.Raw, path ...string) bool {
+	_, err := c.LookupErr(path...)
+	return err == nil
 }

@@ -34,6 +34,7 @@ type orders struct {
 	TTL    time.Duration
 	Margin time.Duration // negative: the default
 	Reply  bool          // the control: deadline from the reply
+	Long   bool          // holds are long
 }
 
 const ordersVariable = "MONGOLOCK_CHAOS_ORDERS"
@@ -160,7 +161,7 @@ func (w *worker) hold(l *mongolock.Lease, op int, note string) {
 	w.note(e)
 	e.Note = ""
 	most := 50 * time.Millisecond
-	if rand.N(4) == 0 {
+	if w.Long || rand.N(4) == 0 {
 		most = 2 * w.TTL
 	}
 	until := time.Now().Add(rand.N(most))
