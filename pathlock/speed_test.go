@@ -76,6 +76,10 @@ func BenchmarkOn10000Locks(b *testing.B) {
 
 // The best of many short runs, so that a busy machine does not make it fail.
 func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
+	most := 20 * time.Microsecond
+	if underRace {
+		most *= 10
+	}
 	tree := crowded(t)
 	for name, request := range requests(t, tree) {
 		best := time.Hour
@@ -87,7 +91,7 @@ func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
 			}
 			best = min(best, time.Since(start)/each)
 		}
-		if best > 20*time.Microsecond {
+		if best > most {
 			t.Errorf("%s takes %v", name, best)
 		}
 		t.Logf("%s: %v", name, best)
