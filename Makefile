@@ -62,6 +62,10 @@ test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which 
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
 	$(ON_MONGO) go test -tags knobs -run Control $(PKG)
 
+.PHONY: speed
+speed: ## the limits that are in microseconds, which hold without the race detector
+	go test -run 20Microseconds -count=1 ./pathlock
+
 .PHONY: race
 race: $(DEVMONGO) ## the tests COUNT times over, to find what fails rarely
 	$(ON_MONGO) $(TEST) -count=$(COUNT) $(PKG)

@@ -43,8 +43,8 @@ func engine(ctx context.Context) ([]figure, error) {
 		return nil, err
 	}
 	return append([]figure{
-		{"free pair, in memory", turns.ratioByTurn(1) / 2, "%.1f ×", 5, atMost, "a hand-off to another goroutine, there and back"},
-		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 0, noTarget, "one way of it"},
+		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 5, atMost, "one hand-off between two goroutines"},
+		{"free pair, in memory", turns.ratioByTurn(1) / 2, "%.1f ×", 0, noTarget, "that hand-off, there and back"},
 		{"allocations of that pair", mallocs, "%.0f", 16, atMost, "counted"},
 		{"hand-over through the local queue, in memory", queue, "%.2f ×", 2, atMost, "that pair"},
 	}, idle...), nil

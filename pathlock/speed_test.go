@@ -76,9 +76,8 @@ func BenchmarkOn10000Locks(b *testing.B) {
 
 // The best of many short runs, so that a busy machine does not make it fail.
 func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
-	most := 20 * time.Microsecond
 	if underRace {
-		most *= 10
+		t.Skip("the race detector's speed is not the library's: `make speed` runs it without")
 	}
 	tree := crowded(t)
 	for name, request := range requests(t, tree) {
@@ -91,7 +90,7 @@ func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
 			}
 			best = min(best, time.Since(start)/each)
 		}
-		if best > most {
+		if best > 20*time.Microsecond {
 			t.Errorf("%s takes %v", name, best)
 		}
 		t.Logf("%s: %v", name, best)
