@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	cronlock "github.com/mongolock/mongolock/adapters/cron"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -51,7 +51,7 @@ func TestOfThreeHostsOneRunsEachTick(t *testing.T) {
 		hosts = append(hosts, c)
 	}
 	middle := time.Now().Truncate(time.Second).Add(1500 * time.Millisecond) // between two ticks
-	time.Sleep(time.Until(middle))
+	time.Sleep(time.Until(middle))                                          // real time, as all sleeps here: cron's timers are on the wall clock
 	for _, c := range hosts {
 		c.Start()
 	}
@@ -123,12 +123,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 
 // Three processes with cron's own timers, on a server: each tick is run once.
 func TestThreeProcessesRunEachTickOnce(t *testing.T) {
-	if os.Getenv("MONGODB_URI") == "" {
-		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), "mongodb") {
-			t.Fatal("needs mongodb, which MONGOLOCK_REQUIRE lists")
-		}
-		t.Skip("needs mongodb")
-	}
+	testserver.URI(t)
 	name := "cron_" + rand.Text()[:8]
 	from := time.Now().Add(2 * time.Second).Truncate(2 * time.Second).Add(time.Second) // odd: between two ticks
 	var all []*exec.Cmd

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	gocronlock "github.com/mongolock/mongolock/adapters/gocron"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -239,12 +239,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 
 // Three processes with gocron's own timers, on a server: each tick is run once.
 func TestThreeProcessesRunEachTickOnce(t *testing.T) {
-	if os.Getenv("MONGODB_URI") == "" {
-		if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), "mongodb") {
-			t.Fatal("needs mongodb, which MONGOLOCK_REQUIRE lists")
-		}
-		t.Skip("needs mongodb")
-	}
+	testserver.URI(t)
 	name := "gocron_" + rand.Text()[:8]
 	start := time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second)
 	var all []*exec.Cmd
