@@ -77,11 +77,12 @@ type mongoFaults struct {
 	undoElsewhere     bool // clean-up in a session of its own
 	releaseByKeyAlone bool
 
-	joinWritesMap    bool // a join that writes the whole map of holders
-	joinKeepsRev     bool // a join that leaves rev as it is
-	joinIgnoresWord  bool // a join that does not ask for a writer's word
-	deleteWithoutRev bool // the last to leave deletes by key
-	undoDeletes      bool // clean-up of a join that deletes the document
+	joinWritesMap      bool // a join that writes the whole map of holders
+	joinKeepsRev       bool // a join that leaves rev as it is
+	joinIgnoresWord    bool // a join that does not ask for a writer's word
+	joinDropsTheLiving bool // a join that does not name the end of whom it drops
+	deleteWithoutRev   bool // the last to leave deletes by key
+	undoDeletes        bool // clean-up of a join that deletes the document
 }
 
 // A mongoServer is what the first hello said, as far as it does not change.

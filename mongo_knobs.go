@@ -14,10 +14,16 @@ import (
 
 func mongoKnobs() mongoFaults {
 	return mongoFaults{
-		dropTheLiving:     knob.SwapByRevAlone,
-		deadlineFromOld:   knob.DeadlineFromSample,
-		undoElsewhere:     knob.UndoElsewhere,
-		releaseByKeyAlone: knob.ReleaseByKey,
+		dropTheLiving:      knob.SwapByRevAlone,
+		deadlineFromOld:    knob.DeadlineFromSample,
+		undoElsewhere:      knob.UndoElsewhere,
+		releaseByKeyAlone:  knob.ReleaseByKey,
+		joinWritesMap:      knob.JoinWritesMap,
+		joinKeepsRev:       knob.JoinKeepsRev,
+		joinIgnoresWord:    knob.JoinIgnoresWord,
+		joinDropsTheLiving: knob.JoinDropsTheLiving,
+		deleteWithoutRev:   knob.DeleteWithoutRev,
+		undoDeletes:        knob.UndoDeletes,
 	}
 }
 

@@ -203,7 +203,7 @@ func (m *mongoStore) joining(c *mongoClaim, seen mongoRecord, live int, now mong
 		if h.ExpireAt.After(now.Earliest) {
 			continue
 		}
-		if !m.broken.dropTheLiving {
+		if !m.broken.joinDropsTheLiving {
 			filter = append(filter, runOut(of(h.ID, fieldExpireAt), now.Earliest))
 		}
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})

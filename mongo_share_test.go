@@ -221,7 +221,7 @@ var mongoShareRaces = []struct {
 		},
 	},
 	{
-		"the end of who is dropped is in the filter", func(f *mongoFaults) { f.dropTheLiving = true },
+		"the end of who is dropped is in the filter", func(f *mongoFaults) { f.joinDropsTheLiving = true },
 		func(b *mongoBench, line *mongoLine, _ mongoFaults) string {
 			other := b.another()
 			late, stays := mongoAskShared("k", time.Minute), mongoAskShared("k", time.Minute)

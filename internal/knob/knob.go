@@ -44,6 +44,18 @@ const (
 	UndoOnce = false
 	// TwinIgnored takes a slow refusal for final, whatever the driver had sent before.
 	TwinIgnored = false
+	// JoinWritesMap makes a join write all holders as it saw them, not only its own.
+	JoinWritesMap = false
+	// JoinKeepsRev makes a join leave the revision as it was.
+	JoinKeepsRev = false
+	// JoinIgnoresWord lets readers in though a writer waits.
+	JoinIgnoresWord = false
+	// JoinDropsTheLiving makes a join drop who seemed to have run out, whoever was renewed since.
+	JoinDropsTheLiving = false
+	// DeleteWithoutRev makes the last to leave delete the document whoever has come in since.
+	DeleteWithoutRev = false
+	// UndoDeletes makes the clean-up of a join delete the document, with all who share it.
+	UndoDeletes = false
 )
 
 // On says that the switches are there to be set.

@@ -26,6 +26,12 @@ var (
 	UndoElsewhere      bool
 	UndoOnce           bool
 	TwinIgnored        bool
+	JoinWritesMap      bool
+	JoinKeepsRev       bool
+	JoinIgnoresWord    bool
+	JoinDropsTheLiving bool
+	DeleteWithoutRev   bool
+	UndoDeletes        bool
 )
 
 // On says that the switches are there to be set.
