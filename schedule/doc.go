@@ -73,8 +73,13 @@
 // OnOverlap([QueueOne]) the last of them runs after it, with [QueueAll] each of
 // them does; with [Allow] there may be several runs at once. A run that ends sets
 // decided past the fires that it made skip, so a late timer cannot bring them back.
-// A run that began late, as its timer was or as it repeats that of a process that
-// died, overlaps with the next fire the sooner: where every fire counts, queue.
+//
+// Skipped are the fires within the time that the run took, counted from its own
+// fire: those that it would have overlapped with on time. That its timer was late,
+// or that it repeats the run of a process that died, costs no fire: one that came
+// because of that is claimed by the same process when the run has ended. (If that
+// process stops or dies just then, the fire is missed.) So a job that is shorter
+// than its period runs at every fire, however late the timers are within it.
 //
 // Missed: a fire is missed if no process was there for it. It is if the next one
 // is due, or if it is a minute old. By default missed fires are forgotten. With

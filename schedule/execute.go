@@ -14,7 +14,7 @@ type Event struct {
 	Job  string
 	Fire time.Time
 	At   time.Time // by the store's clock, as well as it is known
-	Run  *Run      // Began and Ended: the run
+	Run  *Run      // Began, Ended and Skipped: the run
 	Err  error     // Faulted: of the claim; Ended: of the function
 }
 
@@ -26,6 +26,7 @@ const (
 	Began   Kind = "began"   // this process got the fire
 	Passed  Kind = "passed"  // another process has it, or the job is at work
 	Ended   Kind = "ended"   // the run is over
+	Skipped Kind = "skipped" // the fires up to this one came while the job's run was under way
 	Faulted Kind = "faulted" // the claim failed, and is tried again
 )
 
@@ -45,18 +46,19 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (ski
 	s.engine.begin(r.ID)
 	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
 	var err error
-	returned := false
+	began, returned := time.Now(), false
 	defer func() {
+		took := time.Since(began)
 		if returned {
-			skipped = s.finish(j, t, r, Failed, err)
+			skipped = s.finish(j, t, r, took, Failed, err)
 			return
 		}
 		panicked := recover()
 		if panicked == nil {
-			s.finish(j, t, r, Failed, errGoexit)
+			s.finish(j, t, r, took, Failed, errGoexit)
 			return
 		}
-		s.finish(j, t, r, Panicked, panicError(panicked))
+		s.finish(j, t, r, took, Panicked, panicError(panicked))
 		panic(panicked) // with the frames of the first one below it
 	}()
 	err = j.fn(r.Lease.Context(ctx), r)
@@ -66,7 +68,7 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (ski
 
 // finish ends the run, its lease and its record in one command. A failed release
 // goes on in the background.
-func (s *Scheduler) finish(j *job, t *tracked, r Run, outcome Outcome, err error) (skipped time.Time) {
+func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcome Outcome, err error) (skipped time.Time) {
 	switch lost := r.Lease.Err(); {
 	case outcome == Failed && err == nil && lost == nil:
 		outcome = Done
@@ -75,7 +77,7 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, outcome Outcome, err error
 	}
 	end := t.endAs(outcome, err)
 	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Lost {
-		end.Decided, _ = latest(j.plan, r.Fire, s.store.Now()) // what came due meanwhile is skipped for good
+		end.Decided, _ = latest(j.plan, r.Fire, r.Fire.Add(took)) // not those that came because it began late
 	}
 	s.engine.ended(r.ID, end)
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
@@ -97,6 +99,10 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, outcome Outcome, err error
 		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
+	if !end.Decided.IsZero() && outcome != Lost {
+		s.logger.Info("schedule: a job outlived its period, fires were skipped", "run", r, "took", took, "until", end.Decided)
+		s.event(Event{Kind: Skipped, Job: j.name, Fire: end.Decided, Run: &r})
+	}
 	return end.Decided
 }
 

@@ -180,6 +180,21 @@ func TestTheObserverIsToldWhatBecomesOfEachFire(t *testing.T) {
 	})
 }
 
+func TestAJobThatOutlivesItsPeriodIsToldOf(t *testing.T) {
+	inRoom(t, func(r *room) {
+		var told []string
+		p := r.process(1, schedule.WithObserver(func(e schedule.Event) {
+			if e.Kind == schedule.Skipped {
+				told = append(told, fmt.Sprint(e.Run.Fire.Sub(r.begin), " skips up to ", e.Fire.Sub(r.begin)))
+			}
+		}))
+		p.add("long", schedule.Every(time.Second), 2500*time.Millisecond).add("short", schedule.Every(time.Second), 0).start()
+		r.sleep(7 * time.Second)
+		p.end()
+		r.expect("told", told, []string{"1s skips up to 3s", "4s skips up to 6s"})
+	})
+}
+
 func TestTokensRiseWithFiresAndAttempts(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	last := int64(0)
