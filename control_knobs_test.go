@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // Each safety taken out: its scenario must tell. A control that stays silent
@@ -61,5 +62,29 @@ func TestControlTheMarginPaysForALateTimer(t *testing.T) {
 	knob.LateTimer = 500 * time.Millisecond
 	if violation := inBubble(t, scenarios["a margin pays for late timers"]); violation != "" {
 		t.Error(violation)
+	}
+}
+
+// A process that gives the key to itself as long as it likes: the tests that others
+// get their turns must tell.
+func TestControlAGreedyProcessStarvesOthers(t *testing.T) {
+	for name, run := range map[string]scenario{
+		"a waiter beside workers": func(t *testing.T) string {
+			return notStarved(t, memstore.New(), 4, 5*time.Millisecond, true)
+		},
+		"a waiter that polls beside workers": func(t *testing.T) string {
+			return notStarved(t, memstore.New(), 4, 5*time.Millisecond, false)
+		},
+		"eight that loop": func(t *testing.T) string { return eightThatLoop(t, 3*time.Millisecond, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() { knob.Greedy = false }()
+			knob.Greedy = true
+			if violation := inBubble(t, run); violation == "" {
+				t.Error("nobody noticed")
+			} else {
+				t.Log("noticed:", violation)
+			}
+		})
 	}
 }

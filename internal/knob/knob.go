@@ -18,6 +18,8 @@ const (
 	GiveBackAtDeadline = false
 	// DoneAfterTransfer tells the old holder only once the new one has the key.
 	DoneAfterTransfer = false
+	// Greedy lets a process keep a key for itself while others wait for it.
+	Greedy = false
 	// OneID makes a client send the same ID with every claim of a key.
 	OneID = false
 	// DeadlineFromSample rests a deadline on the sample at hand, not on a time drawn after the claim was sent.

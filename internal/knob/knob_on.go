@@ -13,6 +13,7 @@ var (
 	LateTimer          time.Duration
 	GiveBackAtDeadline bool
 	DoneAfterTransfer  bool
+	Greedy             bool
 	OneID              bool
 	DeadlineFromSample bool
 	ReleaseByKey       bool
