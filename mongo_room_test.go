@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,16 +32,12 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Those on a server wait for time to pass more than they compute; but the
-	// embedded one, which takes one command at a time, must not be kept busy by them.
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && mongoAtomic() {
+	// Those on a server wait for time to pass more than they compute.
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		_ = p.Value.Set("4")
 	}
 	m.Run()
 }
-
-// mongoAtomic reports whether the server bears several clients at once.
-func mongoAtomic() bool { return strings.Contains(os.Getenv("MONGOLOCK_HAS"), "atomic") }
 
 // A mongoRoom is a collection and the clients on it. Each has a connection of its
 // own: to the database, and to each other, they are processes.
@@ -59,7 +54,7 @@ type mongoRoom struct {
 
 func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
 	t.Helper()
-	mongoNeeds(t, append(capabilities, "atomic")...) // several clients at once
+	mongoNeeds(t, append(capabilities, "mongodb")...)
 	return newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
 }
 
