@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -111,7 +112,7 @@ func (d *Document[T]) changes() (*change, []bson.RawElement, error) {
 // send runs a save under the caller's context, which the lease's end cancels too.
 func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	if ctx.Err() != nil {
-		return joinNotApplied(context.Cause(ctx))
+		return mongoerr.NotApplied(context.Cause(ctx))
 	}
 	ctx, cancel := context.WithTimeout(d.lease.Context(ctx), 10*time.Second)
 	defer cancel()

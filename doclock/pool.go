@@ -212,7 +212,7 @@ func (p *pool) strangers(ctx context.Context) error {
 	s := p.store
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	image, err := s.find(ctx, bson.D{{Key: "$and", Value: bson.A{p.filter, bson.D{
+	image, err := s.base.Find(ctx, bson.D{{Key: "$and", Value: bson.A{p.filter, bson.D{
 		{Key: s.field, Value: bson.D{{Key: "$exists", Value: true}}},
 		{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}},
 	}}}})

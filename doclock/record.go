@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -63,10 +64,10 @@ func readLock(doc bson.Raw, field string) (r record) {
 		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
 	}
 	mark := lock.Lookup(fieldMark)
-	if !isShape(mark) {
+	if !mongobase.Is(mark, shape) {
 		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
 	}
-	r.at, _ = dateOf(doc.Lookup(beside(field, fieldAt)))
+	r.at, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
 	r.stamp.T, r.stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
 	hasEnd := false
 	elements, err := lock.Elements()
@@ -79,13 +80,13 @@ func readLock(doc bson.Raw, field string) (r record) {
 		case fieldNote:
 			r.note, _ = v.StringValueOK()
 		case fieldSince:
-			r.since, _ = dateOf(v)
+			r.since, _ = mongobase.Time(v)
 		case fieldExpireAt:
-			r.expireAt, hasEnd = dateOf(v)
+			r.expireAt, hasEnd = mongobase.Time(v)
 		case fieldAt:
-			r.at, _ = dateOf(v)
+			r.at, _ = mongobase.Time(v)
 		case fieldWanted:
-			r.wanted, _ = dateOf(v)
+			r.wanted, _ = mongobase.Time(v)
 		case fieldBroken:
 			r.reason, _ = v.StringValueOK()
 			r.broken = true
@@ -97,7 +98,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 			n, _ := v.AsInt64OK()
 			r.attempts = int(n)
 		case fieldReadyAt:
-			r.readyAt, _ = dateOf(v)
+			r.readyAt, _ = mongobase.Time(v)
 		case fieldDone:
 			r.done = true
 		}
@@ -108,34 +109,10 @@ func readLock(doc bson.Raw, field string) (r record) {
 	return r
 }
 
-// isShape reports whether v equals 1 as a filter understands it.
-func isShape(v bson.RawValue) bool {
-	if f, ok := v.DoubleOK(); ok {
-		return f == shape
-	}
-	n, ok := v.AsInt64OK()
-	return ok && n == shape
-}
+// date is a time as BSON has it.
+func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
 
-func dateOf(v bson.RawValue) (time.Time, bool) {
-	ms, ok := v.DateTimeOK()
-	if !ok {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(ms).UTC(), true
-}
-
-// date is a time as BSON has it. The zero time, before which nobody runs out, is
-// the epoch.
-func date(t time.Time) bson.DateTime { return bson.DateTime(max(t.UnixMilli(), 0)) }
-
-func clip(v bson.RawValue) string {
-	const most = 60
-	if r := []rune(v.String()); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return v.String()
-}
+func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }
 
 // held reports whether somebody has it who has not surely run out.
 func (r record) held(earliest time.Time) bool { return r.id != "" && r.expireAt.After(earliest) }

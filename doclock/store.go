@@ -10,7 +10,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -113,36 +112,20 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 
 // modify updates one document durably and answers its after-image.
 func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (r mongobase.Reply, err error) {
-	opts := options.FindOneAndUpdate().SetReturnDocument(options.After)
+	opts := mongobase.After
 	if upsert {
-		opts.SetUpsert(true)
+		opts = mongobase.Upsert
 	}
-	send := func(coll *mongo.Collection) error {
-		doc := u.document(s.stampPath(fieldAt))
-		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, opts) })
-		return err
-	}
-	err = s.base.Durably(send)
+	r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
 	if noPath(err) && !s.flat.Swap(true) { // refused before it touched anything: no second attempt
-		err = s.base.Durably(send)
+		r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
 	}
 	return r, err
 }
 
-// find reads the document that fields name.
-func (s *docStore) find(ctx context.Context, fields bson.D) (mongobase.Reply, error) {
-	return s.base.Send(func() *mongo.SingleResult { return s.base.Soft.FindOne(ctx, fields) })
-}
+func (s *docStore) document(u *update) bson.D { return u.document(s.stampPath(fieldAt)) }
 
 func (s *docStore) read(r mongobase.Reply) record { return readLock(r.Image, s.field) }
-
-// timed takes the at of an after-image for a sample: the command that answers with
-// it drew it.
-func (s *docStore) timed(r mongobase.Reply, rec record) {
-	if !rec.at.IsZero() {
-		s.base.Clock.Observe(rec.at, r.Sent)
-	}
-}
 
 // where is the filter of the document that a Ref is about: by its _id if we were
 // granted it, as the fields of the key may change under the lease.
@@ -152,7 +135,7 @@ func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {
-		return nil, joinNotApplied(err)
+		return nil, mongoerr.NotApplied(err)
 	}
 	return append(fields[:len(fields):len(fields)], more...), nil
 }
@@ -207,8 +190,6 @@ func (s *docStore) forget(ids ...string) {
 	}
 }
 
-func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
-
 func (s *docStore) foreign(r record) error {
 	return fmt.Errorf("%w: %s; it is the field of the lock: name another (doclock.Field)", store.ErrForeign, r.foreign)
 }
@@ -238,25 +219,16 @@ func (s *docStore) explain(ctx context.Context, r store.Ref) error {
 	if err != nil {
 		return err
 	}
-	image, err := s.find(ctx, fields)
+	image, err := s.base.Find(ctx, fields)
 	if err != nil {
-		return joinNotApplied(err)
+		return mongoerr.NotApplied(err)
 	}
 	return s.why(image, r.ID)
 }
 
-// refusedOrUnknown marks the error of a claim's own command. A refusal that took
-// long may be that of a retry, and is then no answer to the first send.
-func refusedOrUnknown(r mongobase.Reply, err error) error {
-	if r.Took > mongobase.Slow && mongoerr.ClassOf(err) != mongoerr.NotSent {
-		return err
-	}
-	return mongoerr.Mark(err)
-}
-
 func modeIs(m store.Mode) error {
 	if m != store.Exclusive {
-		return joinNotApplied(fmt.Errorf("doclock: mode %q: a document has one holder: %w", m, errors.ErrUnsupported))
+		return mongoerr.NotApplied(fmt.Errorf("doclock: mode %q: a document has one holder: %w", m, errors.ErrUnsupported))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -24,10 +23,7 @@ type claim struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
 }
 
-var (
-	errUndone = errors.New("doclock: this claim was undone before it was made")
-	errMissed = errors.New("doclock: somebody else was quicker") // of one of many
-)
+var errMissed = errors.New("doclock: somebody else was quicker") // of one of many
 
 // Acquire locks a document by one update of it, whose filter asks that nobody
 // holds it. Where that matches nothing a read tells why: see contest.
@@ -37,7 +33,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 		return store.Grant{}, err
 	}
 	g, err := s.acquire(cl.attempt.In(ctx), cl)
-	s.over(cl, err)
+	s.base.Over(cl.attempt, err == nil || certain(err))
 	return g, err
 }
 
@@ -50,30 +46,12 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if cl.request == nil {
 		cl.request = new(request)
 	}
-	if s.base.Memory.WasUndone(c.ID) {
-		return nil, joinNotApplied(errUndone)
-	}
 	var err error
 	if cl.fields, err = filterOf(c.Key); err != nil {
-		return nil, joinNotApplied(err)
+		return nil, mongoerr.NotApplied(err)
 	}
-	if _, err := s.base.Read(ctx); err != nil {
-		return nil, joinNotApplied(err)
-	}
-	if cl.attempt, err = s.base.Begin(c.TTL); err != nil {
-		return nil, joinNotApplied(err)
-	}
-	return cl, nil
-}
-
-// over ends an attempt that is answered for certain, and keeps one that is not
-// until it is undone.
-func (s *docStore) over(c *claim, err error) {
-	if err == nil || certain(err) {
-		c.attempt.End()
-		return
-	}
-	s.base.Memory.Keep(c.ID, c.attempt, s.base.Clock.Now())
+	cl.attempt, err = s.base.Begin(ctx, c.ID, c.TTL)
+	return cl, err
 }
 
 func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
@@ -81,7 +59,7 @@ func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 		image, err := s.leaveWord(ctx, c)
 		switch {
 		case err != nil:
-			return store.Grant{}, joinNotApplied(err)
+			return store.Grant{}, mongoerr.NotApplied(err)
 		case image.Found():
 			return s.judge(ctx, c, image)
 		}
@@ -92,7 +70,7 @@ func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 	case err == nil && reply.Found():
 		return s.grant(ctx, c, reply, t)
 	case err != nil && !(c.create && mongo.IsDuplicateKeyError(err)):
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply, err)
 	}
 	c.attempt.Answered(reply, true)
 	return s.contest(ctx, c, err)
@@ -116,27 +94,18 @@ func (s *docStore) freely(c *claim) bson.D {
 // was one: a unique index's.
 func (s *docStore) contest(ctx context.Context, c *claim, refusal error) (store.Grant, error) {
 	if c.one { // there are others: no need to know
-		return store.Grant{}, s.settleRefusal(ctx, c, joinNotApplied(errMissed))
+		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.NotApplied(errMissed))
 	}
 	image, err := s.obstacle(ctx, c)
 	switch {
 	case err != nil:
-		return store.Grant{}, s.notApplied(c, err)
+		return store.Grant{}, c.attempt.NotApplied(err)
 	case image.Found():
 		return s.judge(ctx, c, image)
 	case refusal != nil: // of another unique index than the key's, as it seems
 		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.Mark(refusal))
 	}
 	return store.Grant{}, s.settleRefusal(ctx, c, &notFoundError{c.Key})
-}
-
-// notApplied marks a fault of a command beside the claim's own. What came before it
-// in the attempt was refused, so nothing was applied, unless it left a twin.
-func (s *docStore) notApplied(c *claim, err error) error {
-	if c.attempt.Twin {
-		return err
-	}
-	return joinNotApplied(err)
 }
 
 // judge claims once more if nobody is alive in the image of the document.
@@ -152,7 +121,7 @@ func (s *docStore) judge(ctx context.Context, c *claim, image mongobase.Reply) (
 	if rec.held(now.Earliest) && !now.Fresh {
 		var err error
 		if now, err = s.base.ReadFresh(ctx); err != nil {
-			return store.Grant{}, s.notApplied(c, err)
+			return store.Grant{}, c.attempt.NotApplied(err)
 		}
 	}
 	if rec.held(now.Earliest) {
@@ -167,16 +136,16 @@ func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 	u, t := s.holding(c, s.base.Now())
 	reply, err := s.modify(ctx, s.freely(c), u, false)
 	if err != nil {
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply, err)
 	}
 	if reply.Found() {
 		return s.grant(ctx, c, reply, t)
 	}
 	c.attempt.Answered(reply, true) // lost to somebody quicker
-	image, err := s.find(ctx, c.fields)
+	image, err := s.base.Find(ctx, c.fields)
 	switch {
 	case err != nil:
-		return store.Grant{}, s.notApplied(c, err)
+		return store.Grant{}, c.attempt.NotApplied(err)
 	case !image.Found():
 		return store.Grant{}, s.settleRefusal(ctx, c, &notFoundError{c.Key})
 	}
@@ -195,11 +164,11 @@ func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 func (s *docStore) obstacle(ctx context.Context, c *claim) (mongobase.Reply, error) {
 	blind := s.base.Kind().Router && !s.base.Now().Fresh
 	if c.Want <= 0 && !blind {
-		return s.find(ctx, c.fields)
+		return s.base.Find(ctx, c.fields)
 	}
 	image, err := s.leaveWord(ctx, c)
 	if err == nil && !image.Found() { // free by now, or gone, or somebody else's
-		return s.find(ctx, c.fields)
+		return s.base.Find(ctx, c.fields)
 	}
 	return image, err
 }
@@ -215,14 +184,12 @@ func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, er
 	filter := append(slices.Clone(c.fields),
 		bson.E{Key: s.path(fieldMark), Value: shape},
 		bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
-	image, err := s.base.Send(func() *mongo.SingleResult {
-		return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.After))
-	})
+	image, err := s.base.Modify(ctx, s.base.Soft, filter, s.document(u), mongobase.After)
 	if err != nil {
 		return image, err
 	}
 	c.attempt.Answered(image, false)
-	s.timed(image, s.read(image))
+	s.base.Timed(image, s.read(image).at)
 	return image, nil
 }
 
@@ -271,14 +238,14 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	}
 	e := s.ending(from.ID)
 	if e != nil && e.alone() {
-		return store.Grant{}, joinNotApplied(errAlone)
+		return store.Grant{}, mongoerr.NotApplied(errAlone)
 	}
 	c, err := s.claim(ctx, to)
 	if err != nil {
 		return store.Grant{}, err
 	}
 	g, err := s.transfer(c.attempt.In(ctx), from, c, e)
-	s.over(c, err)
+	s.base.Over(c.attempt, err == nil || certain(err))
 	if err == nil {
 		s.forget(from.ID)
 	}
@@ -294,16 +261,16 @@ func (s *docStore) transfer(ctx context.Context, from store.Ref, c *claim, e *en
 	e.join(u)
 	reply, err := s.modify(ctx, filter, u, false)
 	if err != nil {
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply, err)
 	}
 	if reply.Found() {
 		s.land(e)
 		return s.grant(ctx, c, reply, t)
 	}
 	c.attempt.Answered(reply, true)
-	image, err := s.find(ctx, c.fields)
+	image, err := s.base.Find(ctx, c.fields)
 	if err != nil {
-		return store.Grant{}, s.notApplied(c, err)
+		return store.Grant{}, c.attempt.NotApplied(err)
 	}
 	if s.read(image).id == c.ID {
 		c.attempt.Twin = true

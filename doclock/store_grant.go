@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -23,7 +21,7 @@ func (s *docStore) grant(ctx context.Context, c *claim, reply mongobase.Reply, t
 	if rec.id != c.ID || rec.at.IsZero() {
 		return store.Grant{}, errNoTrace
 	}
-	s.timed(reply, rec)
+	s.base.Timed(reply, rec.at)
 	stamp, ok := c.attempt.OperationTime()
 	if !ok {
 		var err error
@@ -55,13 +53,7 @@ func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error
 		{Key: s.stampPath(fieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
 	}}}
 	filter := append(slices.Clone(c.fields), s.named(c.ID)...)
-	var reply mongobase.Reply
-	err := s.base.Durably(func(coll *mongo.Collection) (err error) {
-		reply, err = s.base.Send(func() *mongo.SingleResult {
-			return coll.FindOneAndUpdate(ctx, filter, command, options.FindOneAndUpdate().SetReturnDocument(options.After))
-		})
-		return err
-	})
+	reply, err := s.base.Modify(ctx, s.base.Durable, filter, command, mongobase.After)
 	if err != nil {
 		return bson.Timestamp{}, err
 	}
@@ -69,7 +61,7 @@ func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error
 	if !reply.Found() || rec.stamp.IsZero() {
 		return bson.Timestamp{}, errNoTrace
 	}
-	s.timed(reply, rec)
+	s.base.Timed(reply, rec.at)
 	return rec.stamp, nil
 }
 
@@ -90,7 +82,7 @@ func (s *docStore) correct(ctx context.Context, c *claim, g *store.Grant) {
 		return
 	}
 	rec := s.read(reply)
-	s.timed(reply, rec)
+	s.base.Timed(reply, rec.at)
 	if left := mongoclock.Left(c.TTL, c.sent, reply.Sent, until, rec.at); left > g.Left {
 		g.Left, g.Since = left, rec.since
 	}

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -22,7 +23,7 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 		return nil, nil
 	}
 	if _, err := s.base.ReadFresh(ctx); err != nil {
-		return nil, joinNotApplied(err)
+		return nil, mongoerr.NotApplied(err)
 	}
 	refs := make([]store.Ref, len(keys))
 	for i, key := range keys {
@@ -30,7 +31,7 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	}
 	images, err := s.images(ctx, refs)
 	if err != nil {
-		return nil, joinNotApplied(err)
+		return nil, mongoerr.NotApplied(err)
 	}
 	now := s.base.Present()
 	seen := make([]store.Status, len(keys))
@@ -68,7 +69,7 @@ func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Re
 		if images[i].Found() {
 			continue
 		}
-		image, err := s.find(ctx, wheres[i])
+		image, err := s.base.Find(ctx, wheres[i])
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +110,7 @@ func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Stat
 		ctx := mongobase.Bare(ctx)
 		held, err := s.list(ctx, prefix)
 		if err != nil {
-			yield(store.Status{}, joinNotApplied(err))
+			yield(store.Status{}, mongoerr.NotApplied(err))
 			return
 		}
 		for _, status := range held {

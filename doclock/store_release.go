@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -103,7 +102,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 	}
 	ctx = mongobase.Bare(ctx)
 	if _, err := s.base.Read(ctx); err != nil {
-		return false, joinNotApplied(err)
+		return false, mongoerr.NotApplied(err)
 	}
 	e := s.ending(r.ID)
 	reply, err := s.release(s.within(ctx, e), r, keep, e)
@@ -136,7 +135,7 @@ func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration,
 		return mongobase.Reply{}, err
 	}
 	if e != nil && e.remove {
-		return s.removing(ctx, filter)
+		return s.base.Remove(ctx, s.base.Durable, filter)
 	}
 	g, known := s.lease(r.ID)
 	u := s.leavingAs(e, !known || g.residue)
@@ -146,7 +145,10 @@ func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration,
 		}
 	}
 	e.join(u)
-	return s.leave(ctx, filter, u, e != nil || known && g.until.Sub(s.base.Clock.Now()) > patient)
+	if e != nil || known && g.until.Sub(s.base.Clock.Now()) > patient {
+		return s.leave(ctx, s.base.Durable, filter, u)
+	}
+	return s.leave(ctx, s.base.Soft, filter, u)
 }
 
 // leavingAs is leaving, with what a claim of one of many leaves behind.
@@ -172,9 +174,9 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 		if err != nil {
 			return nil, err
 		}
-		image, err := s.find(ctx, fields)
+		image, err := s.base.Find(ctx, fields)
 		if err != nil {
-			return nil, joinNotApplied(err)
+			return nil, mongoerr.NotApplied(err)
 		}
 		if rec := s.read(image); rec.id == r.ID {
 			g.since = rec.since
@@ -192,24 +194,8 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 
 // leave sends a release and answers the before-image, in which the word of those
 // who wait still stands.
-func (s *docStore) leave(ctx context.Context, filter bson.D, u *update, durably bool) (r mongobase.Reply, err error) {
-	doc, before := u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.Before)
-	send := func(coll *mongo.Collection) error {
-		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndUpdate(ctx, filter, doc, before) })
-		return err
-	}
-	if durably {
-		return r, s.base.Durably(send)
-	}
-	return r, send(s.base.Soft)
-}
-
-func (s *docStore) removing(ctx context.Context, filter bson.D) (r mongobase.Reply, err error) {
-	err = s.base.Durably(func(coll *mongo.Collection) error {
-		r, err = s.base.Send(func() *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter) })
-		return err
-	})
-	return r, err
+func (s *docStore) leave(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update) (mongobase.Reply, error) {
+	return s.base.Modify(ctx, coll, filter, s.document(u), mongobase.Before)
 }
 
 // save writes a document's value under its lease, in the caller's session. With
@@ -217,7 +203,7 @@ func (s *docStore) removing(ctx context.Context, filter bson.D) (r mongobase.Rep
 // until that is committed.
 func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) error {
 	if _, err := s.base.Read(ctx); err != nil {
-		return joinNotApplied(err)
+		return mongoerr.NotApplied(err)
 	}
 	filter, err := s.where(r, s.alive(r.ID)...)
 	if err != nil {
@@ -226,18 +212,18 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	var reply mongobase.Reply
 	switch u := new(update); {
 	case e != nil && e.remove:
-		reply, err = s.removing(ctx, filter)
+		reply, err = s.base.Remove(ctx, s.base.Durable, filter)
 	case e != nil:
 		g, known := s.lease(r.ID)
 		u = s.leavingAs(e, !known || g.residue)
 		e.join(u)
-		reply, err = s.leave(ctx, filter, u, true)
+		reply, err = s.leave(ctx, s.base.Durable, filter, u)
 	default:
 		(&ending{changes: c}).join(u)
-		if len(u.document(s.stampPath(fieldAt))) == 0 {
+		if len(s.document(u)) == 0 {
 			u.stamp = true // nothing changed: but is it still ours?
 		}
-		reply, err = s.leave(ctx, filter, u, true)
+		reply, err = s.leave(ctx, s.base.Durable, filter, u)
 	}
 	switch {
 	case err != nil:
@@ -274,6 +260,6 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 		}
 		return err
 	}
-	s.timed(reply, s.read(reply))
+	s.base.Timed(reply, s.read(reply).at)
 	return nil
 }

@@ -3,12 +3,10 @@ package doclock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -27,7 +25,7 @@ func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Ren
 		return answers
 	}
 	if _, err := s.base.Read(ctx); err != nil {
-		return all(answers, joinNotApplied(err))
+		return all(answers, mongoerr.NotApplied(err))
 	}
 	s.renew(ctx, sent, batch, answers)
 	s.renewAgain(ctx, sent, batch, answers)
@@ -109,7 +107,7 @@ func (s *docStore) renewOne(ctx context.Context, sent mongoclock.Moment, r store
 	if rec.at.IsZero() {
 		return 0, errNoTrace
 	}
-	s.timed(reply, rec)
+	s.base.Timed(reply, rec.at)
 	return mongoclock.Left(r.TTL, sent, reply.Sent, until, rec.at), nil
 }
 
@@ -123,9 +121,9 @@ func (s *docStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch 
 			return
 		}
 		until[i] = end
-		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: u.document(s.stampPath(fieldAt))}
+		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: s.document(u)}
 	}
-	matched, failed, err := s.bulk(ctx, models)
+	matched, failed, err := s.base.Bulk(ctx, models)
 	if err != nil {
 		all(answers, mongoerr.Mark(err))
 		return
@@ -144,27 +142,6 @@ func (s *docStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch 
 	}
 }
 
-// bulk sends the renewals, unordered: one that fails does not stop the others. It
-// has one total of what it matched for all of them.
-func (s *docStore) bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
-	var result *mongo.BulkWriteResult
-	err = s.base.Durably(func(coll *mongo.Collection) (err error) {
-		result, err = coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		return err
-	})
-	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
-		failed = make(map[int]error, len(e.WriteErrors))
-		for _, w := range e.WriteErrors {
-			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
-		}
-		err = nil
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	return int(result.MatchedCount), failed, nil
-}
-
 // draw asks for a server time after a bulk. Through a mongos hello would tell that
 // of another machine: there it is the at of a document that is held.
 func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
@@ -176,15 +153,12 @@ func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, 
 		if err != nil {
 			return time.Time{}, 0, err
 		}
-		u := &update{stamp: true}
-		reply, err := s.base.Send(func() *mongo.SingleResult {
-			return s.base.Soft.FindOneAndUpdate(ctx, filter, u.document(s.stampPath(fieldAt)), options.FindOneAndUpdate().SetReturnDocument(options.After))
-		})
+		reply, err := s.base.Modify(ctx, s.base.Soft, filter, s.document(&update{stamp: true}), mongobase.After)
 		if err != nil {
 			return time.Time{}, 0, err
 		}
 		if rec := s.read(reply); reply.Found() && !rec.at.IsZero() {
-			s.timed(reply, rec)
+			s.base.Timed(reply, rec.at)
 			return rec.at, reply.Sent, nil
 		}
 	}

@@ -1,10 +1,12 @@
 // Package mongobase is what a store on MongoDB stands on, whatever its documents
-// look like: the collection under the library's own concerns, the server and its
-// clock (docs/design.md §4.2 and §4.3), and the session of an attempt with what is
-// remembered of it until its outcome is known (§4.1, §4.6).
+// look like. The stores of the root, of doclock, schedule and pathlock do.
 //
-// It knows nothing of holders. The root's own store, which is older, keeps its
-// counterparts in mongo.go and mongo_attempt.go.
+//	base.go     the collection under the library's own concerns, one command on it
+//	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
+//	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
+//	value.go    dates and marks, as BSON has them
+//
+// It knows nothing of holders.
 package mongobase
 
 import (
@@ -26,26 +28,19 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// A Base is a collection, the server that it is on, and that server's clock.
+// A Base is a collection under each of our write concerns, whatever it says itself;
+// the server that it is on; and that server's clock.
 type Base struct {
-	Soft *mongo.Collection // w: 1; reads too
-
-	durable *mongo.Collection // majority, journaled
-	voted   *mongo.Collection // majority; instead of durable where there is no journal
+	Durable *mongo.Collection // majority, journaled; see Modify
+	Voted   *mongo.Collection // majority
+	Soft    *mongo.Collection // w: 1; reads too
 
 	Clock   *mongoclock.Clock
 	kind    atomic.Pointer[Kind] // known once the clock is
 	noJ     atomic.Bool
 	retries bool // the driver gives its writes transaction numbers, where the server takes them
 
-	Memory Memory
-}
-
-// A Kind is what the first hello said, as far as it does not change.
-type Kind struct {
-	Router   bool // a mongos: its clock is not that of the documents
-	Sessions bool
-	Numbers  bool // writes may carry transaction numbers
+	memory memory
 }
 
 // New makes a Base. It sends nothing. now is the local clock; nil is the monotonic
@@ -56,9 +51,9 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 	}
 	journaled := true
 	return &Base{
+		Durable: Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
+		Voted:   Under(coll, writeconcern.Majority()),
 		Soft:    Under(coll, writeconcern.W1()),
-		durable: Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
-		voted:   Under(coll, writeconcern.Majority()),
 		Clock:   mongoclock.New(now),
 		retries: retries(coll.Database().Client()),
 	}
@@ -87,124 +82,7 @@ func retries(c *mongo.Client) bool {
 // transaction must neither wait for its commit nor go with its abort.
 func Bare(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, nil) }
 
-// Kind is what the server is. It is known after the first Read.
-func (b *Base) Kind() Kind {
-	if k := b.kind.Load(); k != nil {
-		return *k
-	}
-	return Kind{}
-}
-
-// Read is the server's clock now; hello asks for it if nobody has told yet.
-func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
-	if b.kind.Load() != nil {
-		if r, known := b.Clock.Read(); known {
-			return r, nil
-		}
-	}
-	if _, _, err := b.Hello(ctx); err != nil {
-		return mongoclock.Reading{}, err
-	}
-	r, _ := b.Clock.Read()
-	return r, nil
-}
-
-// ReadFresh is Read, with a new sample if the one at hand is too old to judge who
-// has run out.
-func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
-	r, err := b.Read(ctx)
-	if err != nil || r.Fresh || b.Kind().Router {
-		return r, err
-	}
-	if _, _, err := b.Hello(ctx); err != nil {
-		return mongoclock.Reading{}, err
-	}
-	r, _ = b.Clock.Read()
-	return r, nil
-}
-
-// Now is the clock as it is known, without asking anybody.
-func (b *Base) Now() mongoclock.Reading {
-	r, _ := b.Clock.Read()
-	return r
-}
-
-// Present is the server's time as far as it surely has come.
-func (b *Base) Present() time.Time {
-	now, known := b.Clock.Read()
-	switch {
-	case !known:
-		return time.Time{}
-	case now.Earliest.IsZero(): // through a mongos, before any write: for people, not for judging
-		return mongoclock.Floor(now.Latest)
-	}
-	return now.Earliest
-}
-
-// Hello asks the server who it is and what its clock shows, and takes the answer
-// for a sample. It tells when it was sent.
-func (b *Base) Hello(ctx context.Context) (server time.Time, sent mongoclock.Moment, err error) {
-	ctx = Bare(ctx)
-	db := b.Soft.Database()
-	sent = b.Clock.Now()
-	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
-	if mongoerr.ClassOf(err) == mongoerr.NoCommand { // 4.4.0 and 4.4.1
-		sent = b.Clock.Now()
-		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
-	}
-	if err != nil {
-		return time.Time{}, 0, err
-	}
-	ms, ok := reply.Lookup("localTime").DateTimeOK()
-	if !ok {
-		return time.Time{}, 0, errors.New("the server does not tell its time")
-	}
-	server = time.UnixMilli(ms).UTC()
-	if kind, _ := reply.Lookup("msg").StringValueOK(); kind == "isdbgrid" {
-		b.Clock.ObserveForWriting(server, sent)
-	} else {
-		b.Clock.Observe(server, sent)
-	}
-	if b.kind.Load() != nil {
-		return server, sent, nil
-	}
-	return server, sent, b.meet(ctx, reply)
-}
-
-// meet keeps what a first hello says of the server, unless it is none for us.
-func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
-	kind, _ := hello.Lookup("msg").StringValueOK()
-	_, member := hello.Lookup("setName").StringValueOK()
-	k := &Kind{Router: kind == "isdbgrid"}
-	k.Sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
-	k.Numbers = k.Sessions && b.retries && (k.Router || member)
-	if k.Router {
-		if err := b.refuseSharded(ctx); err != nil {
-			return err
-		}
-	}
-	b.kind.Store(k)
-	return nil
-}
-
-// refuseSharded answers an error for a sharded collection: each shard has a clock
-// of its own, and one that judged by another's would judge wrong.
-func (b *Base) refuseSharded(ctx context.Context) error {
-	db, name := b.Soft.Database(), b.Soft.Name()
-	stats, err := db.RunCommand(ctx, bson.D{{Key: "collStats", Value: name}}).Raw()
-	if err == nil {
-		if is, _ := stats.Lookup("sharded").BooleanOK(); is {
-			return fmt.Errorf("the collection %s.%s is sharded: locks need one that is not", db.Name(), name)
-		}
-		return nil
-	}
-	if c := mongoerr.ClassOf(err); c == mongoerr.Refused || c == mongoerr.NoCommand {
-		return nil // not there yet, or no right to look
-	}
-	return err
-}
-
-// A Reply is the answer of one findAndModify.
+// A Reply is the answer of one command that is about one document.
 type Reply struct {
 	Image bson.Raw // nil: nothing matched
 	Sent  mongoclock.Moment
@@ -214,35 +92,84 @@ type Reply struct {
 // Found reports whether the command matched a document, or made one.
 func (r Reply) Found() bool { return r.Image != nil }
 
-// Send runs a findAndModify, or a find, and times it.
-func (b *Base) Send(command func() *mongo.SingleResult) (Reply, error) {
+// The shapes that a Modify has.
+var (
+	After  = options.FindOneAndUpdate().SetReturnDocument(options.After)
+	Before = options.FindOneAndUpdate().SetReturnDocument(options.Before)
+	Upsert = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
+)
+
+// Modify updates one document of one of the collections and answers its image. So do
+// the others here. On Durable, where j is refused for want of a journal, it is sent
+// once more and from then on without: the server refuses that before it touches
+// anything, so it is no second attempt.
+func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
+	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
+		return coll.FindOneAndUpdate(ctx, filter, update, opts)
+	})
+}
+
+// Remove deletes one document and answers what it was.
+func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D) (Reply, error) {
+	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter) })
+}
+
+// Find reads one document.
+func (b *Base) Find(ctx context.Context, filter bson.D) (Reply, error) {
+	return b.send(b.Soft, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOne(ctx, filter) })
+}
+
+// send runs a command on a collection and times it.
+func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mongo.SingleResult) (Reply, error) {
+	if coll == b.Durable && b.noJ.Load() {
+		coll = b.Voted
+	}
 	r := Reply{Sent: b.Clock.Now()}
-	image, err := command().Raw()
+	image, err := command(coll).Raw()
 	r.Took = b.Clock.Now().Sub(r.Sent)
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	switch {
+	case err == nil:
+		r.Image = image
 		return r, nil
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return r, nil
+	case coll == b.Durable && b.lacksJournal(err):
+		return b.send(b.Voted, command)
+	}
+	return r, err
+}
+
+// lacksJournal reports whether that is what an error says, and remembers it.
+func (b *Base) lacksJournal(err error) bool {
+	lacks := mongoerr.ClassOf(err) == mongoerr.NoJournal
+	if lacks {
+		b.noJ.Store(true)
+	}
+	return lacks
+}
+
+var unordered = options.BulkWrite().SetOrdered(false)
+
+// Bulk sends updates to Durable, unordered: one that fails does not stop the others.
+// It has one total of what it matched for all of them.
+func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
+	coll := b.Durable
+	if b.noJ.Load() {
+		coll = b.Voted
+	}
+	result, err := coll.BulkWrite(ctx, models, unordered)
+	if coll == b.Durable && b.lacksJournal(err) {
+		result, err = b.Voted.BulkWrite(ctx, models, unordered)
+	}
+	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
+		failed = make(map[int]error, len(e.WriteErrors))
+		for _, w := range e.WriteErrors {
+			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
+		}
+		err = nil
 	}
 	if err != nil {
-		return r, err
+		return 0, nil, err
 	}
-	r.Image = image
-	return r, nil
+	return int(result.MatchedCount), failed, nil
 }
-
-// Durably runs a write on the durable collection and, where j is refused for want
-// of a journal, once more and from then on without: the server refuses that before
-// it touches anything, so it is no second attempt.
-func (b *Base) Durably(write func(*mongo.Collection) error) error {
-	if b.noJ.Load() {
-		return write(b.voted)
-	}
-	err := write(b.durable)
-	if mongoerr.ClassOf(err) == mongoerr.NoJournal {
-		b.noJ.Store(true)
-		return write(b.voted)
-	}
-	return err
-}
-
-// Voted is the collection for a release that it would hurt to lose.
-func (b *Base) Voted() *mongo.Collection { return b.voted }

@@ -99,11 +99,14 @@ func ClassOf(err error) Class {
 	return Unknown
 }
 
+// NotApplied says of an error that nothing was applied.
+func NotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
+
 // Mark joins err with what it surely says: store.ErrNotApplied, or ErrTooLarge.
 func Mark(err error) error {
 	switch ClassOf(err) {
 	case Refused, NoJournal, NoCommand, NotSent:
-		return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
+		return NotApplied(err)
 	case TooLarge:
 		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
 	}

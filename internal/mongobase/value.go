@@ -1,0 +1,39 @@
+package mongobase
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Date is a time as BSON has it. The zero time, before which nobody runs out, is
+// the epoch.
+func Date(t time.Time) bson.DateTime { return bson.DateTime(max(t.UnixMilli(), 0)) }
+
+// Time is a date that a server answered, if it is one.
+func Time(v bson.RawValue) (time.Time, bool) {
+	ms, ok := v.DateTimeOK()
+	if !ok {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(ms).UTC(), true
+}
+
+// Is reports whether v equals a number as a filter understands it: the mark of a
+// document may come back as another type.
+func Is(v bson.RawValue, number int64) bool {
+	if f, ok := v.DoubleOK(); ok {
+		return f == float64(number)
+	}
+	n, ok := v.AsInt64OK()
+	return ok && n == number
+}
+
+// Clip is a value for a message, cut to so many runes.
+func Clip(v bson.RawValue, most int) string {
+	s := v.String()
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
