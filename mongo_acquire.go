@@ -2,14 +2,13 @@ package mongolock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -18,17 +17,13 @@ import (
 // A mongoClaim is one claim on its way through the commands of its attempt.
 type mongoClaim struct {
 	store.Claim
-	attempt *mongoAttempt
+	attempt *mongobase.Attempt
 	sent    mongoclock.Moment // when the call began: trust counts from here
 	worded  bool              // it has left word
 }
 
 // A mongoTerm is what a claim writes: when it begins and ends.
 type mongoTerm struct{ since, until time.Time }
-
-var errUndone = errors.New("this claim was undone before it was made")
-
-func joinNotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
 
 // Acquire claims a key with one upsert, which inserts the document or takes over
 // one whose holders have all run out. Where there is another it meets the unique
@@ -42,31 +37,23 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	if c.Mode != store.Exclusive {
 		acquire = m.share
 	}
-	g, err := acquire(claim.attempt.in(ctx), claim)
+	g, err := acquire(claim.attempt.In(ctx), claim)
 	if err == nil {
 		err = m.indexOnce(ctx, claim, g)
 	}
-	m.over(c.ID, claim.attempt, err)
+	m.base.Over(claim.attempt, err == nil || certain(err))
 	return g, err
 }
 
 // claim opens the attempt. Nothing of the claim is sent yet.
 func (m *mongoStore) claim(ctx context.Context, c store.Claim) (*mongoClaim, error) {
-	claim := &mongoClaim{Claim: c, sent: m.clock.Now()}
+	claim := &mongoClaim{Claim: c, sent: m.base.Clock.Now()}
 	if err := knownMode(c.Mode); err != nil {
 		return nil, err
 	}
-	if m.memory.wasUndone(c.ID) {
-		return nil, joinNotApplied(errUndone)
-	}
-	if _, err := m.read(ctx); err != nil {
-		return nil, joinNotApplied(err)
-	}
 	var err error
-	if claim.attempt, err = m.begin(c.TTL); err != nil {
-		return nil, joinNotApplied(err)
-	}
-	return claim, nil
+	claim.attempt, err = m.base.Begin(ctx, c.ID, c.TTL)
+	return claim, err
 }
 
 func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, error) {
@@ -74,22 +61,22 @@ func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, e
 		image, err := m.leaveWord(ctx, c)
 		switch {
 		case err != nil:
-			return store.Grant{}, joinNotApplied(err)
-		case image.found:
+			return store.Grant{}, mongoerr.NotApplied(err)
+		case image.Found():
 			return m.judge(ctx, c, image)
 		}
 	}
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	update, term := c.document(now)
 	filter := m.ours(c.Key, runOut(fieldExpireAt, now.Earliest))
-	reply, err := m.modify(ctx, filter, update, mongoUpsert)
+	reply, err := m.modify(ctx, filter, update, mongobase.Upsert)
 	switch {
 	case err == nil:
 		return m.grant(ctx, c, reply, term)
 	case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}
-	c.attempt.answered(reply, true)
+	c.attempt.Answered(reply.Reply, true)
 	return m.contest(ctx, c)
 }
 
@@ -102,7 +89,7 @@ func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldLimit, Value: c.Limit},
 			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.holder(t)}}},
-			{Key: fieldExpireAt, Value: mongoDate(t.until)},
+			{Key: fieldExpireAt, Value: mongobase.Date(t.until)},
 			{Key: fieldRev, Value: bson.NewObjectID()},
 		}},
 		stampAt,
@@ -113,8 +100,8 @@ func (c *mongoClaim) holder(t mongoTerm) bson.D {
 	return bson.D{
 		{Key: fieldOwner, Value: c.Owner},
 		{Key: fieldNote, Value: c.Note},
-		{Key: fieldSince, Value: mongoDate(t.since)},
-		{Key: fieldExpireAt, Value: mongoDate(t.until)},
+		{Key: fieldSince, Value: mongobase.Date(t.since)},
+		{Key: fieldExpireAt, Value: mongobase.Date(t.until)},
 	}
 }
 
@@ -124,8 +111,8 @@ func (m *mongoStore) contest(ctx context.Context, c *mongoClaim) (store.Grant, e
 	image, err := m.obstacle(ctx, c)
 	switch {
 	case err != nil:
-		return store.Grant{}, c.attempt.notApplied(err)
-	case !image.found:
+		return store.Grant{}, c.attempt.NotApplied(err)
+	case !image.Found():
 		return m.refuse(ctx, c, mongoRecord{key: c.Key})
 	}
 	return m.judge(ctx, c, image)
@@ -139,11 +126,11 @@ func (m *mongoStore) judge(ctx context.Context, c *mongoClaim, image mongoReply)
 	if _, landed := image.record.holder(c.ID); landed {
 		return m.refuseTwin(ctx, c)
 	}
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	if image.record.held(now.Earliest) && !now.Fresh {
 		var err error
-		if now, err = m.readFresh(ctx); err != nil {
-			return store.Grant{}, c.attempt.notApplied(err)
+		if now, err = m.base.ReadFresh(ctx); err != nil {
+			return store.Grant{}, c.attempt.NotApplied(err)
 		}
 	}
 	if image.record.held(now.Earliest) {
@@ -155,8 +142,8 @@ func (m *mongoStore) judge(ctx context.Context, c *mongoClaim, image mongoReply)
 // obstacle answers the document that refused the claim. To leave word, or where no
 // clock but a write's judges (through a mongos), it writes; else it only reads.
 func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, error) {
-	now, _ := m.clock.Read()
-	blind := m.server.Load().router && !now.Fresh
+	now := m.base.Now()
+	blind := m.base.Kind().Router && !now.Fresh
 	if c.Want <= 0 && !blind {
 		return m.find(ctx, c.Key)
 	}
@@ -168,7 +155,7 @@ func (m *mongoStore) obstacle(ctx context.Context, c *mongoClaim) (mongoReply, e
 	if knob.WordAfterLook {
 		return seen, err
 	}
-	if err == nil && !image.found { // gone by now, or somebody else's
+	if err == nil && !image.Found() { // gone by now, or somebody else's
 		return m.find(ctx, c.Key)
 	}
 	return image, err
@@ -181,18 +168,18 @@ func (m *mongoStore) leaveWord(ctx context.Context, c *mongoClaim) (mongoReply, 
 	if c.Reserve() <= 0 {
 		return m.word(ctx, c, false)
 	}
-	guess := m.joins.expected(c.Key, m.clock.Now())
+	guess := m.joins.expected(c.Key, m.base.Clock.Now())
 	if guess {
-		if image, err := m.word(ctx, c, true); err != nil || image.found {
+		if image, err := m.word(ctx, c, true); err != nil || image.Found() {
 			return image, err
 		}
 	}
 	image, err := m.word(ctx, c, false)
-	if seen := &image.record; err != nil || !image.found || guess || seen.foreign != "" || seen.mode == store.Exclusive || !seen.held(m.present()) {
+	if seen := &image.record; err != nil || !image.Found() || guess || seen.foreign != "" || seen.mode == store.Exclusive || !seen.held(m.base.Present()) {
 		return image, err
 	}
-	m.joins.saw(c.Key, m.clock.Now(), true)
-	if again, err := m.word(ctx, c, true); err != nil || again.found {
+	m.joins.saw(c.Key, m.base.Clock.Now(), true)
+	if again, err := m.word(ctx, c, true); err != nil || again.Found() {
 		return again, err
 	}
 	return image, nil
@@ -203,22 +190,21 @@ func (m *mongoStore) leaveWord(ctx context.Context, c *mongoClaim) (mongoReply, 
 func (m *mongoStore) word(ctx context.Context, c *mongoClaim, writer bool) (mongoReply, error) {
 	filter, update := m.ours(c.Key), bson.D{stampAt}
 	if c.Want > 0 {
-		now, _ := m.clock.Read()
+		now := m.base.Now()
 		_, until := now.Expiry(c.Want)
-		word := bson.D{{Key: fieldWanted, Value: mongoDate(until)}}
+		word := bson.D{{Key: fieldWanted, Value: mongobase.Date(until)}}
 		if writer {
 			_, until = now.Expiry(c.Reserve())
-			word = append(word, bson.E{Key: fieldExclusiveWanted, Value: mongoDate(until)})
+			word = append(word, bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})
 			filter = append(filter, bson.E{Key: fieldMode, Value: bson.D{{Key: "$ne", Value: string(store.Exclusive)}}})
 		}
 		update = bson.D{{Key: "$max", Value: word}, stampAt}
 	}
-	image, err := m.modifyIn(ctx, m.soft, filter, update, mongoAfter)
+	image, err := m.modifyIn(ctx, m.base.Soft, filter, update, mongobase.After)
 	if err != nil {
 		return image, err
 	}
-	c.attempt.answered(image, false)
-	m.timed(image)
+	c.attempt.Answered(image.Reply, false)
 	return image, nil
 }
 
@@ -236,21 +222,21 @@ func (m *mongoStore) swap(ctx context.Context, c *mongoClaim, seen mongoRecord, 
 			named = append(named, runOut(of(h.ID, fieldExpireAt), now.Earliest))
 		}
 	}
-	now, _ = m.clock.Read()
+	now = m.base.Now()
 	update, term := c.document(now)
-	reply, err := m.modify(ctx, m.ours(c.Key, named...), update, mongoAfter)
+	reply, err := m.modify(ctx, m.ours(c.Key, named...), update, mongobase.After)
 	if err != nil {
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}
-	if reply.found {
+	if reply.Found() {
 		return m.grant(ctx, c, reply, term)
 	}
-	c.attempt.answered(reply, true) // lost to somebody quicker
+	c.attempt.Answered(reply.Reply, true) // lost to somebody quicker
 	image, err := m.find(ctx, c.Key)
 	switch {
 	case err != nil:
-		return store.Grant{}, c.attempt.notApplied(err)
-	case !image.found:
+		return store.Grant{}, c.attempt.NotApplied(err)
+	case !image.Found():
 		return m.refuse(ctx, c, mongoRecord{key: c.Key})
 	case image.record.foreign != "":
 		return store.Grant{}, m.settleRefusal(ctx, c, errForeign(image.record))
@@ -265,18 +251,18 @@ func (m *mongoStore) swap(ctx context.Context, c *mongoClaim, seen mongoRecord, 
 // document than the one the word was left in, nobody would wake the claimant: it is
 // told that the key was free for a moment, which is so, and asks again.
 func (m *mongoStore) refuse(ctx context.Context, c *mongoClaim, seen mongoRecord) (store.Grant, error) {
-	now := m.present()
+	now := m.base.Present()
 	if c.Want > 0 && !seen.wantedAt(now.Add(c.Want/2)) || // or kept from those who share no more
 		c.Want > 0 && c.Mode == store.Exclusive && seen.mode != store.Exclusive && !seen.exclusiveWanted.After(now.Add(c.Reserve()/2)) {
 		seen = mongoRecord{key: c.Key}
 	}
-	return store.Grant{}, m.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(m.present())})
+	return store.Grant{}, m.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(m.base.Present())})
 }
 
 // refuseTwin removes the claim's own twin, which landed after the refusal. Its
 // reply, and so its token, is lost.
 func (m *mongoStore) refuseTwin(ctx context.Context, c *mongoClaim) (store.Grant, error) {
-	c.attempt.twin = true
+	c.attempt.Twin = true
 	return m.refuse(ctx, c, mongoRecord{key: c.Key})
 }
 
@@ -285,52 +271,26 @@ func (m *mongoStore) refuseTwin(ctx context.Context, c *mongoClaim) (store.Grant
 // this call. Where that fails the outcome is unknown, and the engine's Undo goes
 // on with it.
 func (m *mongoStore) settleRefusal(ctx context.Context, c *mongoClaim, refusal error) error {
-	if !c.attempt.twin || knob.TwinIgnored {
+	if !c.attempt.Twin || knob.TwinIgnored {
 		return refusal
 	}
-	removed, err := m.cleanUp(ctx, c.Ref, nil, c.attempt.rev)
+	removed, err := m.cleanUp(ctx, c.Ref, nil, c.attempt.Rev)
 	if err != nil {
 		return err
 	}
-	c.attempt.twin = false
-	if removed.record.wantedAt(m.present()) { // the engine does not learn that it held for a moment
+	c.attempt.Twin = false
+	if removed.record.wantedAt(m.base.Present()) { // the engine does not learn that it held for a moment
 		_ = m.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
 	}
 	return refusal
 }
 
-// refusedOrUnknown marks the error of the claim's own command. A refusal that took
-// long may be that of a retry, and is then no answer to the first send.
-func refusedOrUnknown(r mongoReply, err error) error {
-	if r.took > mongoSlow && mongoerr.ClassOf(err) != mongoerr.NotSent {
-		return err
-	}
-	return mongoerr.Mark(err)
-}
-
-// present is the server's time as far as it surely has come.
-func (m *mongoStore) present() time.Time {
-	now, known := m.clock.Read()
-	switch {
-	case !known:
-		return time.Time{}
-	case now.Earliest.IsZero(): // through a mongos, before any write: for people, not for judging
-		return mongoclock.Floor(now.Latest)
-	}
-	return now.Earliest
-}
-
 var mongoExclusive = inMode(store.Exclusive)
-
-// find reads one document, whoever's it is.
-func (m *mongoStore) find(ctx context.Context, key string) (mongoReply, error) {
-	return m.reply(func() (bson.Raw, error) { return m.soft.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Raw() }, readRecord)
-}
 
 // findMany reads the documents under some keys, each once.
 func (m *mongoStore) findMany(ctx context.Context, keys []string) (map[string]mongoRecord, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	cursor, err := m.soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}}, mongoBatch(len(keys)))
+	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}}, mongoBatch(len(keys)))
 	if err != nil {
 		return nil, err
 	}

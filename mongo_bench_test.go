@@ -112,7 +112,7 @@ func (b *mongoBench) client() *Client {
 
 func (b *mongoBench) byHand() byHand {
 	s := b.another()
-	return byHand{durable: s.durable, soft: s.soft}
+	return byHand{durable: s.base.Durable, soft: s.base.Soft}
 }
 
 func pairOf(c *Client, key string) error {

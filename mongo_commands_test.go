@@ -308,7 +308,7 @@ func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 func TestOnlyAttemptsAreInASessionOfTheirOwn(t *testing.T) {
 	mongoNeeds(t, "retryable")
 	b := mongoBenchFor(t)
-	user, err := b.store.soft.Database().Client().StartSession()
+	user, err := b.store.base.Soft.Database().Client().StartSession()
 	if err != nil {
 		t.Fatal(err)
 	}

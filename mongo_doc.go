@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -85,15 +86,15 @@ func readRecord(raw bson.Raw) mongoRecord {
 		case fieldHolders:
 			holders = v
 		case fieldExpireAt:
-			r.expireAt, hasEnd = mongoTime(v)
+			r.expireAt, hasEnd = mongobase.Time(v)
 		case fieldRev:
 			r.rev, hasRev = v.ObjectIDOK()
 		case fieldAt:
-			r.at, _ = mongoTime(v)
+			r.at, _ = mongobase.Time(v)
 		case fieldWanted:
-			r.wanted, _ = mongoTime(v)
+			r.wanted, _ = mongobase.Time(v)
 		case fieldExclusiveWanted:
-			r.exclusiveWanted, _ = mongoTime(v)
+			r.exclusiveWanted, _ = mongobase.Time(v)
 		case fieldStamp:
 			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
 		}
@@ -101,8 +102,8 @@ func readRecord(raw bson.Raw) mongoRecord {
 	switch {
 	case mark.IsZero():
 		return mongoRecord{key: r.key, foreign: "no field " + fieldMark}
-	case !isShape(mark):
-		return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %s", fieldMark, clip(mark.String(), 40))}
+	case !mongobase.Is(mark, mongoShape):
+		return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %s", fieldMark, mongobase.Clip(mark, 40))}
 	case !hasMode:
 		return r.malformed(raw, fieldMode)
 	case !hasRev:
@@ -124,8 +125,8 @@ func keyOf(e bson.RawElement) []byte {
 
 // readWords reads who waits, and no more, of a document that is ours.
 func readWords(raw bson.Raw) (r mongoRecord) {
-	r.wanted, _ = mongoTime(raw.Lookup(fieldWanted))
-	r.exclusiveWanted, _ = mongoTime(raw.Lookup(fieldExclusiveWanted))
+	r.wanted, _ = mongobase.Time(raw.Lookup(fieldWanted))
+	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
 	return r
 }
 
@@ -155,7 +156,7 @@ func (r *mongoRecord) readHolders(v bson.RawValue) bool {
 // malformed is a document with our mark that nobody of us wrote. Whom it grants
 // the key nobody can tell, so it is left alone like any stranger's.
 func (r mongoRecord) malformed(raw bson.Raw, field string) mongoRecord {
-	return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, mongoShape, field, clip(raw.Lookup(field).String(), 40))}
+	return mongoRecord{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, mongoShape, field, mongobase.Clip(raw.Lookup(field), 40))}
 }
 
 func readHolder(id string, v bson.RawValue) (mongoHolder, bool) {
@@ -169,9 +170,9 @@ func readHolder(id string, v bson.RawValue) (mongoHolder, bool) {
 	for _, e := range elements {
 		switch v := e.Value(); string(keyOf(e)) {
 		case fieldExpireAt:
-			h.ExpireAt, ends = mongoTime(v)
+			h.ExpireAt, ends = mongobase.Time(v)
 		case fieldSince:
-			h.Since, _ = mongoTime(v)
+			h.Since, _ = mongobase.Time(v)
 		case fieldOwner:
 			h.Owner, _ = v.StringValueOK()
 		case fieldNote:
@@ -184,23 +185,6 @@ func readHolder(id string, v bson.RawValue) (mongoHolder, bool) {
 		}
 	}
 	return h, ends && err == nil
-}
-
-// isShape reports whether v equals 1 as a filter understands it.
-func isShape(v bson.RawValue) bool {
-	if f, ok := v.DoubleOK(); ok {
-		return f == mongoShape
-	}
-	n, ok := v.AsInt64OK()
-	return ok && n == mongoShape
-}
-
-func mongoTime(v bson.RawValue) (time.Time, bool) {
-	ms, ok := v.DateTimeOK()
-	if !ok {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(ms).UTC(), true
 }
 
 // holder finds the acquisition of that ID.
@@ -242,13 +226,6 @@ func errForeign(r mongoRecord) error {
 	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.foreign)
 }
 
-func clip(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
 // ours is the filter of a document of this library under a key. Without the mark in
 // it a stranger's document that has our fields would be overwritten.
 func (m *mongoStore) ours(key string, more ...bson.E) bson.D {
@@ -271,20 +248,16 @@ func lacks(path string) bson.E {
 }
 
 func runOut(path string, earliest time.Time) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongoDate(earliest)}}}
+	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongobase.Date(earliest)}}}
 }
 
 // alive asks for a holder that can still be renewed or transferred.
 func alive(id string, earliest time.Time) []bson.E {
 	return []bson.E{
-		{Key: of(id, fieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongoDate(earliest)}}},
+		{Key: of(id, fieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongobase.Date(earliest)}}},
 		lacks(of(id, fieldBroken)),
 		lacks(of(id, fieldReleased)),
 	}
 }
-
-// mongoDate is a date as BSON has it. The zero time, before which nobody runs out,
-// is the epoch.
-func mongoDate(t time.Time) bson.DateTime { return bson.DateTime(max(t.UnixMilli(), 0)) }
 
 var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}

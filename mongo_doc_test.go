@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
 func mongoBytes(t testing.TB, d bson.D) []byte {
@@ -46,12 +48,12 @@ func FuzzReadRecord(f *testing.F) {
 		r := readRecord(raw)
 		_ = r.status(now)
 		_, _ = r.holder("ID")
-		end, _ := mongoTime(bson.Raw(raw).Lookup(fieldExpireAt))
+		end, _ := mongobase.Time(bson.Raw(raw).Lookup(fieldExpireAt))
 		if r.foreign == "" && !r.expireAt.Equal(end) {
 			t.Errorf("taken for ours: %+v", r)
 		}
 		for _, h := range r.holders {
-			at, ok := mongoTime(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
+			at, ok := mongobase.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
 			if !ok || !h.ExpireAt.Equal(at) {
 				t.Errorf("a holder without an end of its own: %+v", h)
 			}

@@ -128,7 +128,7 @@ func lateClaim(t *testing.T, r *mongoRoom, c *Client, proxy *faultproxy.Proxy, m
 	r.on(proxy, mongoClaims.After(1), faultproxy.DropCommand())
 	l, err := c.TryAcquire(r.ctx(), "k")
 	mustBeUnknown(t, l, err)
-	if c.store.(*mongoStore).server.Load().numbers {
+	if c.store.(*mongoStore).base.Kind().Numbers {
 		r.cleanedUp(c)
 	}
 	meanwhile()

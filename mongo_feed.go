@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -50,8 +51,8 @@ type mongoFeed struct {
 
 // Notify inserts one notice, if there is a collection that somebody may be reading.
 func (m *mongoStore) Notify(ctx context.Context, n store.Notice) error {
-	ctx = bare(ctx)
-	if int64(m.clock.Now()) >= m.feed.capped.Load() {
+	ctx = mongobase.Bare(ctx)
+	if int64(m.base.Clock.Now()) >= m.feed.capped.Load() {
 		is, err := m.feed.look(ctx)
 		if err != nil || is != feedCapped {
 			return noFeed(err) // not there, or no feed: nobody listens
@@ -75,7 +76,7 @@ func mongoNotice(n store.Notice) bson.D {
 // the look that it asks for.
 func (m *mongoStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
-		ctx := bare(ctx)
+		ctx := mongobase.Bare(ctx)
 		cursor, err := m.openFeed(ctx)
 		if err != nil {
 			yield(store.Notice{}, err)
@@ -126,7 +127,7 @@ func next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more 
 
 // readNotice reads a document of any shape.
 func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
-	if !isShape(raw.Lookup(fieldMark)) {
+	if !mongobase.Is(raw.Lookup(fieldMark), mongoShape) {
 		return n, false
 	}
 	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()
@@ -138,10 +139,10 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 func (m *mongoStore) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, mongoFeedSlack)
 	defer cancel()
-	if _, err := m.read(ctx); err != nil { // and with it, who the server is
+	if _, err := m.base.Read(ctx); err != nil { // and with it, who the server is
 		return nil, err
 	}
-	if !m.server.Load().set {
+	if !m.base.Kind().Set {
 		if err := m.refuseFerret(ctx); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/simulation/docdb"
 	"github.com/mongolock/mongolock/store"
@@ -55,7 +56,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone(f *testing.F) {
 		if record.foreign == "" && (len(record.mode) == 0 && record.rev.IsZero() && record.expireAt.IsZero()) {
 			t.Fatal("taken for ours with nothing in it")
 		}
-		if !isShape(bson.Raw(raw).Lookup(fieldMark)) && bson.Raw(raw).Validate() == nil {
+		if !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), mongoShape) && bson.Raw(raw).Validate() == nil {
 			leftAlone(t, raw)
 		}
 	})
@@ -173,7 +174,7 @@ func FuzzAWakeUpOfAnyShapeIsReadOrPassedOver(f *testing.F) {
 		if ok && (n.Topic == "" || n.Kind == kindSeed) {
 			t.Fatalf("%+v is no notice", n)
 		}
-		if ok && !isShape(bson.Raw(raw).Lookup(fieldMark)) {
+		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), mongoShape) {
 			t.Fatal("a stranger's document is taken for a notice")
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -20,8 +21,7 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 	if _, ok := reply.record.holder(c.ID); !ok || reply.record.at.IsZero() {
 		return store.Grant{}, errNoTrace
 	}
-	m.timed(reply)
-	stamp, ok := c.attempt.operationTime()
+	stamp, ok := c.attempt.OperationTime()
 	if !ok {
 		var err error
 		if stamp, err = m.confirm(ctx, c); err != nil {
@@ -29,8 +29,8 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 		}
 	}
 	g := store.Grant{
-		Token:  tokenOf(stamp),
-		Left:   m.left(c.TTL, c.sent, reply.sent, term.until, reply.record.at),
+		Token:  mongobase.Token(stamp),
+		Left:   m.left(c.TTL, c.sent, reply.Sent, term.until, reply.record.at),
 		Since:  term.since,
 		Wanted: reply.record.wantedAt(reply.record.at),
 	}
@@ -40,20 +40,8 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 	if g.Left < c.TTL/2 {
 		m.correct(ctx, c, &g)
 	}
-	m.memory.granted(c.ID, g.Since, c.sent.Add(g.Left), m.clock.Now())
+	m.leases.granted(c.ID, g.Since, c.sent.Add(g.Left), m.base.Clock.Now())
 	return g, nil
-}
-
-// tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
-const tokenEpoch = 1577836800
-
-// tokenOf orders grants as the server's log does. The operationTime of a claim's
-// reply is not older than the write itself, which was logged after it had passed
-// the index on _id; and the next claim of the key is logged after this hold's end,
-// which is after the reply. A stamp that the update itself puts in the document
-// would not do: it is kept while an insert waits (docs/design.md §4, "The token").
-func tokenOf(t bson.Timestamp) int64 {
-	return (int64(t.T)-tokenEpoch)<<32 | int64(t.I)
 }
 
 // confirm draws a token where the server does not tell its operationTime: one more
@@ -64,14 +52,13 @@ func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (bson.Timestamp
 		{Key: fieldAt, Value: true},
 		{Key: fieldStamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}},
 	}}}
-	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	reply, err := m.modify(ctx, filter, update, mongobase.After)
 	if err != nil {
 		return bson.Timestamp{}, err
 	}
-	if !reply.found || reply.record.stamp.IsZero() {
+	if !reply.Found() || reply.record.stamp.IsZero() {
 		return bson.Timestamp{}, errNoTrace
 	}
-	m.timed(reply)
 	return reply.record.stamp, nil
 }
 
@@ -81,22 +68,21 @@ func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (bson.Timestamp
 // claim nobody was granted the key since, so it can be given its time all the same.
 // A fault here changes nothing about the grant.
 func (m *mongoStore) correct(ctx context.Context, c *mongoClaim, g *store.Grant) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	since, until := now.Expiry(c.TTL)
 	filter := m.ours(c.Key, exists(fieldHolders+"."+c.ID), lacks(of(c.ID, fieldBroken)), lacks(of(c.ID, fieldReleased)))
-	reply, err := m.modify(bare(ctx), filter, bson.D{
+	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{
 		{Key: "$max", Value: bson.D{
-			{Key: of(c.ID, fieldSince), Value: mongoDate(since)},
-			{Key: of(c.ID, fieldExpireAt), Value: mongoDate(until)},
-			{Key: fieldExpireAt, Value: mongoDate(until)},
+			{Key: of(c.ID, fieldSince), Value: mongobase.Date(since)},
+			{Key: of(c.ID, fieldExpireAt), Value: mongobase.Date(until)},
+			{Key: fieldExpireAt, Value: mongobase.Date(until)},
 		}},
 		stampAt,
-	}, mongoAfter)
-	if err != nil || !reply.found || reply.record.at.IsZero() {
+	}, mongobase.After)
+	if err != nil || !reply.Found() || reply.record.at.IsZero() {
 		return
 	}
-	m.timed(reply)
-	if left := m.left(c.TTL, c.sent, reply.sent, until, reply.record.at); left > g.Left {
+	if left := m.left(c.TTL, c.sent, reply.Sent, until, reply.record.at); left > g.Left {
 		g.Left = left
 	}
 	if h, ok := reply.record.holder(c.ID); ok {

@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -26,7 +28,7 @@ func (m *mongoStore) EnsureIndex(ctx context.Context) error {
 	if err := m.refuseCapped(ctx); err != nil {
 		return err
 	}
-	_, err := m.soft.Indexes().CreateOne(bare(ctx), mongo.IndexModel{
+	_, err := m.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
 			SetName(mongoIndexName).
@@ -43,8 +45,8 @@ var errCapped = errors.New("is capped: it drops old locks to make room, held or 
 // refuses the claim by itself, but this one would take it. Where nobody may ask,
 // the answer is taken to be no.
 func (m *mongoStore) refuseCapped(ctx context.Context) error {
-	db, name := m.soft.Database(), m.soft.Name()
-	specs, err := db.ListCollectionSpecifications(bare(ctx), bson.D{{Key: "name", Value: name}})
+	db, name := m.base.Soft.Database(), m.base.Soft.Name()
+	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
 	if err != nil || len(specs) == 0 {
 		return nil // no right to look, or no time: most likely it is not
 	}
@@ -64,7 +66,7 @@ func (m *mongoStore) indexOnce(ctx context.Context, c *mongoClaim, g store.Grant
 		return nil
 	}
 	tries := m.indexTries.Add(1)
-	spare := c.sent.Add(g.Left / 4).Sub(m.clock.Now())
+	spare := c.sent.Add(g.Left / 4).Sub(m.base.Clock.Now())
 	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
 	defer cancel()
 	err := m.EnsureIndex(within)
@@ -72,13 +74,13 @@ func (m *mongoStore) indexOnce(ctx context.Context, c *mongoClaim, g store.Grant
 	case err == nil:
 	case errors.Is(err, errCapped):
 		m.indexed.Store(false) // look again: somebody may mend it
-		c.attempt.twin = true
-		return m.settleRefusal(c.attempt.in(ctx), c, joinNotApplied(err))
+		c.attempt.Twin = true
+		return m.settleRefusal(c.attempt.In(ctx), c, mongoerr.NotApplied(err))
 	case mongo.IsTimeout(err) && tries < 5:
 		m.indexed.Store(false) // a short lease has little time to spare: the next one tries
 	default:
 		m.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
-			"collection", m.soft.Name(), "error", err)
+			"collection", m.base.Soft.Name(), "error", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
 // What the test-only switches need. In an ordinary build they are constants, and
@@ -58,7 +59,7 @@ func mongoToken(update bson.D) bson.D {
 
 func mongoWrongToken(r mongoRecord) int64 {
 	if knob.StampedToken {
-		return tokenOf(r.stamp)
+		return mongobase.Token(r.stamp)
 	}
 	return int64(r.limit)
 }
@@ -67,7 +68,7 @@ func mongoWrongToken(r mongoRecord) int64 {
 func (m *mongoStore) lookFirst(ctx context.Context, c *mongoClaim) mongoReply {
 	seen, err := m.find(ctx, c.Key)
 	if err == nil {
-		seen.record.wanted = m.present().Add(c.Want + time.Hour)
+		seen.record.wanted = m.base.Present().Add(c.Want + time.Hour)
 	}
 	return seen
 }

@@ -11,23 +11,25 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
 // Look reads keys with one find, whatever their number.
 func (m *mongoStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	ctx = bare(ctx)
+	ctx = mongobase.Bare(ctx)
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	if _, err := m.readFresh(ctx); err != nil {
-		return nil, joinNotApplied(err)
+	if _, err := m.base.ReadFresh(ctx); err != nil {
+		return nil, mongoerr.NotApplied(err)
 	}
 	found, err := m.look(ctx, keys)
 	if err != nil {
-		return nil, joinNotApplied(err)
+		return nil, mongoerr.NotApplied(err)
 	}
-	now := m.present()
+	now := m.base.Present()
 	seen := make([]store.Status, len(keys))
 	var strangers []error
 	for i, key := range keys {
@@ -47,7 +49,7 @@ func (m *mongoStore) look(ctx context.Context, keys []string) (map[string]mongoR
 		return m.findMany(ctx, keys)
 	}
 	image, err := m.find(ctx, keys[0])
-	if err != nil || !image.found {
+	if err != nil || !image.Found() {
 		return nil, err
 	}
 	return map[string]mongoRecord{keys[0]: image.record}, nil
@@ -61,16 +63,16 @@ const mongoListed = 500
 // strings is that of their bytes.
 func (m *mongoStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
-		ctx := bare(ctx)
-		if _, err := m.readFresh(ctx); err != nil {
-			yield(store.Status{}, joinNotApplied(err))
+		ctx := mongobase.Bare(ctx)
+		if _, err := m.base.ReadFresh(ctx); err != nil {
+			yield(store.Status{}, mongoerr.NotApplied(err))
 			return
 		}
-		cursor, err := m.soft.Find(ctx,
+		cursor, err := m.base.Soft.Find(ctx,
 			bson.D{{Key: "_id", Value: mongoRange(prefix)}, {Key: fieldMark, Value: mongoShape}},
 			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(mongoListed))
 		if err != nil {
-			yield(store.Status{}, joinNotApplied(err))
+			yield(store.Status{}, mongoerr.NotApplied(err))
 			return
 		}
 		defer cursor.Close(ctx)
@@ -79,12 +81,12 @@ func (m *mongoStore) List(ctx context.Context, prefix string) iter.Seq2[store.St
 			if r.foreign != "" || !strings.HasPrefix(r.key, prefix) {
 				continue
 			}
-			if !yield(r.status(m.present()), nil) {
+			if !yield(r.status(m.base.Present()), nil) {
 				return
 			}
 		}
 		if err := cursor.Err(); err != nil {
-			yield(store.Status{}, joinNotApplied(err))
+			yield(store.Status{}, mongoerr.NotApplied(err))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -23,7 +24,7 @@ func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duratio
 	if err := knownMode(r.Mode); err != nil {
 		return false, err
 	}
-	ctx = bare(ctx)
+	ctx = mongobase.Bare(ctx)
 	var reply mongoReply
 	if keep > 0 {
 		reply, err = m.releaseLater(ctx, r, keep)
@@ -33,15 +34,15 @@ func (m *mongoStore) Release(ctx context.Context, r store.Ref, keep time.Duratio
 	if err != nil {
 		return false, mongoerr.Mark(err)
 	}
-	if !reply.found {
-		m.memory.forget(r.ID)
+	if !reply.Found() {
+		m.leases.forget(r.ID)
 		if err = m.explainLeave(ctx, r); isBroken(err) {
 			err = store.ErrGone // there it is no longer what was meant
 		}
 		return false, err
 	}
-	m.memory.forget(r.ID)
-	return reply.record.wantedAt(m.present()), nil
+	m.leases.forget(r.ID)
+	return reply.record.wantedAt(m.base.Present()), nil
 }
 
 func (m *mongoStore) releaseNow(ctx context.Context, r store.Ref) (mongoReply, error) {
@@ -52,22 +53,15 @@ func (m *mongoStore) releaseNow(ctx context.Context, r store.Ref) (mongoReply, e
 	if m.broken.releaseByKeyAlone {
 		filter = m.ours(r.Key)
 	}
-	return m.releasing(r.ID, func(coll *mongo.Collection) (mongoReply, error) { return m.remove(ctx, coll, filter) })
+	return m.remove(ctx, m.gently(r.ID), filter)
 }
 
-// releasing runs a release with w: 1, or with majority if it would hurt to lose it.
-func (m *mongoStore) releasing(id string, write func(*mongo.Collection) (mongoReply, error)) (mongoReply, error) {
-	if l, ok := m.memory.lease(id); ok && l.until.Sub(m.clock.Now()) > mongoPatient {
-		return write(m.voted)
+// gently is for releases: w: 1, or majority if it would hurt to lose one.
+func (m *mongoStore) gently(id string) *mongo.Collection {
+	if l, ok := m.leases.of(id); ok && l.until.Sub(m.base.Clock.Now()) > mongoPatient {
+		return m.base.Voted
 	}
-	return write(m.soft)
-}
-
-// gently is releasing for several commands.
-func (m *mongoStore) gently(id string) mongoWrite {
-	return func(command func(*mongo.Collection) (mongoReply, error)) (mongoReply, error) {
-		return m.releasing(id, command)
-	}
+	return m.base.Soft
 }
 
 // explainLeave is explain for a release that found nothing. Of one that shares its
@@ -77,7 +71,7 @@ func (m *mongoStore) explainLeave(ctx context.Context, r store.Ref) error {
 	if err != nil {
 		return err
 	}
-	return why(image, r.ID)
+	return why(image.record, r.ID)
 }
 
 // releaseLater is MinHold's: the holder stays until keep after its grant, marked,
@@ -88,10 +82,10 @@ func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Du
 		return mongoReply{}, err
 	}
 	until := since.Add(keep)
-	if now := m.present(); since.IsZero() || !until.After(now) {
+	if now := m.base.Present(); since.IsZero() || !until.After(now) {
 		return m.releaseNow(ctx, r) // over already, or not there
 	}
-	date := mongoDate(mongoclock.Ceil(until))
+	date := mongobase.Date(mongoclock.Ceil(until))
 	filter := m.ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 	set := bson.D{{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}}
 	update := bson.D{{Key: "$set", Value: set}, stampAt}
@@ -101,24 +95,18 @@ func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Du
 	} else { // others may be in; it may be later than theirs
 		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: date}}})
 	}
-	reply, err := m.releasing(r.ID, func(coll *mongo.Collection) (mongoReply, error) {
-		return m.modifyIn(ctx, coll, filter, update, mongoAfter)
-	})
-	if err == nil {
-		m.timed(reply)
-	}
-	return reply, err
+	return m.modifyIn(ctx, m.gently(r.ID), filter, update, mongobase.After)
 }
 
 // since is when a holder was granted the key: remembered, or read. Zero if there
 // is no such holder.
 func (m *mongoStore) since(ctx context.Context, r store.Ref) (time.Time, error) {
-	if l, ok := m.memory.lease(r.ID); ok {
+	if l, ok := m.leases.of(r.ID); ok {
 		return l.since, nil
 	}
 	image, err := m.find(ctx, r.Key)
 	if err != nil {
-		return time.Time{}, joinNotApplied(err)
+		return time.Time{}, mongoerr.NotApplied(err)
 	}
 	h, _ := image.record.holder(r.ID)
 	return h.Since, nil
@@ -130,26 +118,25 @@ func (m *mongoStore) Break(ctx context.Context, r store.Ref, reason string, now 
 	if err := knownMode(r.Mode); err != nil {
 		return err
 	}
-	ctx = bare(ctx)
+	ctx = mongobase.Bare(ctx)
 	filter := m.ours(r.Key, exists(fieldHolders+"."+r.ID))
 	var reply mongoReply
 	var err error
 	switch {
 	case now && r.Mode != store.Exclusive:
-		reply, err = m.leave(ctx, r, m.journaled)
+		reply, err = m.leave(ctx, r, m.base.Durable)
 	case now:
-		reply, err = m.removeDurably(ctx, append(filter, mongoExclusive))
+		reply, err = m.remove(ctx, m.base.Durable, append(filter, mongoExclusive))
 	default:
 		reply, err = m.modify(ctx, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			stampAt,
-		}, mongoAfter)
-		m.timed(reply)
+		}, mongobase.After)
 	}
 	if err != nil {
 		return mongoerr.Mark(err)
 	}
-	if !reply.found {
+	if !reply.Found() {
 		if err = m.explain(ctx, r); isBroken(err) {
 			err = store.ErrGone
 		}

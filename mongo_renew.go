@@ -3,7 +3,6 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -20,14 +20,14 @@ import (
 // server's time with it, many with one bulk and a hello after it. Either way what
 // was written by a clock far behind the server's is written once more at once.
 func (m *mongoStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	sent := m.clock.Now()
-	ctx = bare(ctx)
+	sent := m.base.Clock.Now()
+	ctx = mongobase.Bare(ctx)
 	answers := make([]store.Renewed, len(batch))
 	if len(batch) == 0 {
 		return answers
 	}
-	if _, err := m.read(ctx); err != nil {
-		return mongoAll(answers, joinNotApplied(err))
+	if _, err := m.base.Read(ctx); err != nil {
+		return mongoAll(answers, mongoerr.NotApplied(err))
 	}
 	m.renew(ctx, sent, batch, answers)
 	var again []int
@@ -42,9 +42,9 @@ func (m *mongoStore) Renew(ctx context.Context, batch []store.Renewal) []store.R
 	for i, a := range answers {
 		switch {
 		case a.Err == nil:
-			m.memory.renewed(batch[i].ID, sent.Add(a.Left))
+			m.leases.renewed(batch[i].ID, sent.Add(a.Left))
 		case errors.Is(a.Err, store.ErrGone):
-			m.memory.forget(batch[i].ID)
+			m.leases.forget(batch[i].ID)
 		}
 	}
 	return answers
@@ -80,31 +80,30 @@ func (m *mongoStore) renewal(r store.Renewal, now mongoclock.Reading) (filter, u
 	_, until = now.Expiry(r.TTL)
 	return m.ours(r.Key, alive(r.ID, now.Earliest)...), bson.D{
 		{Key: mongoNever("$set", knob.RenewalSets, "$max"), Value: bson.D{
-			{Key: of(r.ID, fieldExpireAt), Value: mongoDate(until)},
-			{Key: fieldExpireAt, Value: mongoDate(until)},
+			{Key: of(r.ID, fieldExpireAt), Value: mongobase.Date(until)},
+			{Key: fieldExpireAt, Value: mongobase.Date(until)},
 		}},
 		stampAt,
 	}, until
 }
 
 func (m *mongoStore) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	filter, update, until := m.renewal(r, now)
-	reply, err := m.modify(ctx, filter, update, mongoNever(mongoUpsert, knob.RenewalUpserts, mongoAfter))
+	reply, err := m.modify(ctx, filter, update, mongoNever(mongobase.Upsert, knob.RenewalUpserts, mongobase.After))
 	switch {
 	case err != nil:
 		return 0, mongoerr.Mark(err)
-	case !reply.found:
+	case !reply.Found():
 		return 0, m.explain(ctx, r.Ref)
 	case reply.record.at.IsZero():
 		return 0, errNoTrace
 	}
-	m.timed(reply)
-	return m.left(r.TTL, sent, reply.sent, until, reply.record.at), nil
+	return m.left(r.TTL, sent, reply.Sent, until, reply.record.at), nil
 }
 
 func (m *mongoStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	models := make([]mongo.WriteModel, len(batch))
 	until := make([]time.Time, len(batch))
 	for i, r := range batch {
@@ -112,7 +111,7 @@ func (m *mongoStore) renewMany(ctx context.Context, sent mongoclock.Moment, batc
 		filter, update, until[i] = m.renewal(r, now)
 		models[i] = &mongo.UpdateOneModel{Filter: filter, Update: update}
 	}
-	matched, failed, err := m.bulk(ctx, models)
+	matched, failed, err := m.base.Bulk(ctx, models)
 	if err != nil {
 		mongoAll(answers, mongoerr.Mark(err))
 		return
@@ -131,45 +130,19 @@ func (m *mongoStore) renewMany(ctx context.Context, sent mongoclock.Moment, batc
 	}
 }
 
-// bulk sends the renewals, unordered: one that fails does not stop the others. It
-// has one total of what it matched for all of them.
-func (m *mongoStore) bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
-	coll := m.durable
-	if m.noJournal.Load() {
-		coll = m.voted
-	}
-	result, err := coll.BulkWrite(ctx, models, mongoUnordered)
-	if mongoerr.ClassOf(err) == mongoerr.NoJournal {
-		m.noJournal.Store(true)
-		result, err = m.voted.BulkWrite(ctx, models, mongoUnordered)
-	}
-	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
-		failed = make(map[int]error, len(e.WriteErrors))
-		for _, w := range e.WriteErrors {
-			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
-		}
-		err = nil
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	return int(result.MatchedCount), failed, nil
-}
-
 // draw asks for a server time after a bulk. Through a mongos hello would tell that
 // of another machine: there it is the at of a key that is held.
 func (m *mongoStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
-	if !m.server.Load().router {
-		return m.hello(ctx)
+	if !m.base.Kind().Router {
+		return m.base.Hello(ctx)
 	}
 	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
-		reply, err := m.modifyIn(ctx, m.soft, m.ours(r.Key, exists(fieldHolders+"."+r.ID)), bson.D{stampAt}, mongoAfter)
+		reply, err := m.modifyIn(ctx, m.base.Soft, m.ours(r.Key, exists(fieldHolders+"."+r.ID)), bson.D{stampAt}, mongobase.After)
 		if err != nil {
 			return time.Time{}, 0, err
 		}
-		if reply.found && !reply.record.at.IsZero() {
-			m.timed(reply)
-			return reply.record.at, reply.sent, nil
+		if reply.Found() && !reply.record.at.IsZero() {
+			return reply.record.at, reply.Sent, nil
 		}
 	}
 	return time.Time{}, 0, errors.New("no renewed key left to tell the server's time")
@@ -191,10 +164,10 @@ func (m *mongoStore) sort(ctx context.Context, batch []store.Renewal, until []ti
 			answers[i] = store.Renewed{Err: err}
 			continue
 		}
-		record, there := found[r.Key]
+		record := found[r.Key]
 		h, holds := record.holder(r.ID)
 		if !holds || h.broken || h.released || h.ExpireAt.Before(until[i]) {
-			answers[i] = store.Renewed{Err: why(mongoReply{record: record, found: there}, r.ID)}
+			answers[i] = store.Renewed{Err: why(record, r.ID)}
 		}
 	}
 }
@@ -205,8 +178,6 @@ func mongoAll(answers []store.Renewed, err error) []store.Renewed {
 	}
 	return answers
 }
-
-var mongoUnordered = options.BulkWrite().SetOrdered(false)
 
 // mongoBatch makes a find answer in one batch; the default is 101 documents.
 func mongoBatch(n int) *options.FindOptionsBuilder {

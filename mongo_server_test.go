@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -76,7 +77,7 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			g := b.acquire(b.store, c)
 			b.expect("acquire", []string{c.ID}, sentHello, sentUpsert("ID"),
 				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)
-			if r := b.document("k"); g.Token != tokenOf(r.stamp) || g.Token <= 0 {
+			if r := b.document("k"); g.Token != mongobase.Token(r.stamp) || g.Token <= 0 {
 				t.Errorf("token %d, stamp %v", g.Token, r.stamp)
 			}
 		})
@@ -200,11 +201,11 @@ func (b *mongoBench) shifted(by time.Duration) *mongoStore {
 	line := &mongoLine{}
 	line.set(func(name string, c bson.Raw) mongoFate {
 		return mongoFate{rewrite: func(r bson.Raw) bson.D {
-			if at, ok := mongoTime(r.Lookup("localTime")); ok && ourHello(name, c) {
+			if at, ok := mongobase.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
 				return edit(r, []string{"localTime"}, bson.E{Key: "localTime", Value: at.Add(by)})
 			}
 			value, ok := r.Lookup("value").DocumentOK()
-			if at, timed := mongoTime(value.Lookup("at")); ok && timed {
+			if at, timed := mongobase.Time(value.Lookup("at")); ok && timed {
 				return edit(r, []string{"value"}, bson.E{Key: "value", Value: edit(value, []string{"at"}, bson.E{Key: "at", Value: at.Add(by)})})
 			}
 			return edit(r, nil)
@@ -266,18 +267,5 @@ func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
 func TestANilCollectionIsRefused(t *testing.T) {
 	if s, err := newMongoStore(nil, mongoOptions{}); err == nil || s != nil {
 		t.Errorf("%v, %v", s, err)
-	}
-}
-
-func TestTheDriverStillTellsWhetherItRetriesWrites(t *testing.T) {
-	for _, want := range []bool{true, false} {
-		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetRetryWrites(want))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := mongoRetries(client); got != want {
-			t.Errorf("retryWrites %v is read as %v: clean-ups are repeated for nothing", want, got)
-		}
-		_ = client.Disconnect(t.Context())
 	}
 }

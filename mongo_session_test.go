@@ -21,7 +21,7 @@ func mongoSessionContext(ctx context.Context, s *mongo.Session) context.Context 
 func TestALockAskedForInATransactionIsGrantedOutsideIt(t *testing.T) {
 	mongoNeeds(t, "transactions")
 	b := mongoBenchFor(t)
-	client := b.store.soft.Database().Client()
+	client := b.store.base.Soft.Database().Client()
 	data := mongoColl(t, mongoClient(t))
 	tapped := client.Database(data.Database().Name()).Collection(data.Name())
 	if _, err := data.InsertOne(b.ctx(), bson.D{{Key: "_id", Value: "seed"}}); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -31,25 +32,25 @@ const (
 func (m *mongoStore) share(ctx context.Context, c *mongoClaim) (store.Grant, error) {
 	leave, err := m.joins.enter(ctx, c.Key)
 	if err != nil {
-		return store.Grant{}, joinNotApplied(err)
+		return store.Grant{}, mongoerr.NotApplied(err)
 	}
 	defer leave()
 	var image mongoReply
-	if c.Held || m.joins.expected(c.Key, m.clock.Now()) {
+	if c.Held || m.joins.expected(c.Key, m.base.Clock.Now()) {
 		if image, err = m.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.attempt.notApplied(err)
+			return store.Grant{}, c.attempt.NotApplied(err)
 		}
 	}
 	for range mongoJoins {
-		if !image.found {
+		if !image.Found() {
 			reply, term, err := m.insert(ctx, c)
 			switch {
 			case err == nil:
 				return m.grant(ctx, c, reply, term)
 			case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
-				return store.Grant{}, refusedOrUnknown(reply, err)
+				return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 			}
-			c.attempt.answered(reply, true)
+			c.attempt.Answered(reply.Reply, true)
 		} else {
 			g, done, err := m.join(ctx, c, image.record)
 			if done || err != nil {
@@ -57,7 +58,7 @@ func (m *mongoStore) share(ctx context.Context, c *mongoClaim) (store.Grant, err
 			}
 		}
 		if image, err = m.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.attempt.notApplied(err)
+			return store.Grant{}, c.attempt.NotApplied(err)
 		}
 	}
 	return m.refuse(ctx, c, image.record)
@@ -65,10 +66,10 @@ func (m *mongoStore) share(ctx context.Context, c *mongoClaim) (store.Grant, err
 
 // insert is row 1 of the protocol, for who shares.
 func (m *mongoStore) insert(ctx context.Context, c *mongoClaim) (mongoReply, mongoTerm, error) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	update, term := c.alone(now)
 	filter := m.ours(c.Key, m.noWriter(runOut(fieldExpireAt, now.Earliest), now)...)
-	reply, err := m.modify(ctx, filter, update, mongoUpsert)
+	reply, err := m.modify(ctx, filter, update, mongobase.Upsert)
 	return reply, term, err
 }
 
@@ -79,7 +80,7 @@ func (m *mongoStore) noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 		return []bson.E{what}
 	}
 	none := bson.D{{Key: fieldExclusiveWanted, Value: bson.D{
-		{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongoDate(now.Earliest)}}},
+		{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(now.Earliest)}}},
 	}}}
 	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{mongoExclusive}}}}
 }
@@ -99,7 +100,7 @@ func (m *mongoStore) join(ctx context.Context, c *mongoClaim, seen mongoRecord) 
 		return g, true, err
 	}
 	live := seen.live(now.Earliest)
-	m.joins.saw(c.Key, m.clock.Now(), live > 0 && seen.mode != store.Exclusive)
+	m.joins.saw(c.Key, m.base.Clock.Now(), live > 0 && seen.mode != store.Exclusive)
 	if refusal := m.unwelcome(c, seen, live, now); refusal != nil {
 		held := errors.Is(refusal, errUnwelcome)
 		if held && c.Want > 0 && !c.worded {
@@ -115,18 +116,18 @@ func (m *mongoStore) join(ctx context.Context, c *mongoClaim, seen mongoRecord) 
 		g, err = m.refuseTwin(ctx, c)
 		return g, true, err
 	}
-	c.attempt.rev = seen.rev
+	c.attempt.Rev = seen.rev
 	filter, update, term := m.joining(c, seen, live, now)
-	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	reply, err := m.modify(ctx, filter, update, mongobase.After)
 	switch {
 	case err != nil:
-		return g, true, refusedOrUnknown(reply, err)
-	case reply.found:
-		m.joins.saw(c.Key, m.clock.Now(), true)
+		return g, true, mongobase.RefusedOrUnknown(reply.Reply, err)
+	case reply.Found():
+		m.joins.saw(c.Key, m.base.Clock.Now(), true)
 		g, err = m.grant(ctx, c, reply, term)
 		return g, true, err
 	}
-	c.attempt.answered(reply, true) // lost to somebody quicker
+	c.attempt.Answered(reply.Reply, true) // lost to somebody quicker
 	m.joins.lost.Add(1)
 	return g, false, nil
 }
@@ -138,8 +139,8 @@ func (m *mongoStore) joinAfterWord(ctx context.Context, c *mongoClaim) (g store.
 	image, err := m.leaveWord(ctx, c)
 	switch {
 	case err != nil:
-		return g, true, c.attempt.notApplied(err)
-	case !image.found:
+		return g, true, c.attempt.NotApplied(err)
+	case !image.Found():
 		return g, false, nil
 	}
 	return m.join(ctx, c, image.record)
@@ -149,25 +150,25 @@ func (m *mongoStore) joinAfterWord(ctx context.Context, c *mongoClaim) (g store.
 // taken for live who has run out. Through a mongos only a write tells it, and the
 // image is then that of the write.
 func (m *mongoStore) judging(ctx context.Context, c *mongoClaim, seen *mongoRecord) (mongoclock.Reading, error) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	if now.Fresh || !seen.held(now.Earliest) && !seen.exclusiveWanted.After(now.Earliest) {
 		return now, nil
 	}
-	if !m.server.Load().router {
-		now, err := m.readFresh(ctx)
+	if !m.base.Kind().Router {
+		now, err := m.base.ReadFresh(ctx)
 		if err != nil {
-			err = c.attempt.notApplied(err)
+			err = c.attempt.NotApplied(err)
 		}
 		return now, err
 	}
 	image, err := m.leaveWord(ctx, c)
 	if err != nil {
-		return now, c.attempt.notApplied(err)
+		return now, c.attempt.NotApplied(err)
 	}
-	if image.found {
+	if image.Found() {
 		*seen = image.record
 	}
-	now, _ = m.clock.Read()
+	now = m.base.Now()
 	return now, nil
 }
 
@@ -208,7 +209,7 @@ func (m *mongoStore) joining(c *mongoClaim, seen mongoRecord, live int, now mong
 		}
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
 	}
-	now, _ = m.clock.Read()
+	now = m.base.Now()
 	if live == 0 {
 		update, term = c.alone(now)
 		return filter, update, term
@@ -224,7 +225,7 @@ func (m *mongoStore) joining(c *mongoClaim, seen mongoRecord, live int, now mong
 	}
 	update = bson.D{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongoDate(term.until)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(term.until)}}},
 		stampAt,
 	}
 	if len(dropped) > 0 {

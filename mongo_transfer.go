@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -13,40 +15,40 @@ import (
 // claim it has an attempt of its own, named by the new ID.
 func (m *mongoStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
-		return store.Grant{}, joinNotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
+		return store.Grant{}, mongoerr.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
 	}
 	claim, err := m.claim(ctx, to)
 	if err != nil {
 		return store.Grant{}, err
 	}
-	g, err := m.transfer(claim.attempt.in(ctx), from, claim)
-	m.over(to.ID, claim.attempt, err)
+	g, err := m.transfer(claim.attempt.In(ctx), from, claim)
+	m.base.Over(claim.attempt, err == nil || certain(err))
 	if err == nil {
-		m.memory.forget(from.ID)
+		m.leases.forget(from.ID)
 	}
 	return g, err
 }
 
 func (m *mongoStore) transfer(ctx context.Context, from store.Ref, c *mongoClaim) (store.Grant, error) {
-	now, _ := m.clock.Read()
+	now := m.base.Now()
 	filter := append(m.ours(c.Key, mongoExclusive), alive(from.ID, now.Earliest)...)
 	update, term := c.document(now)
-	reply, err := m.modify(ctx, filter, update, mongoAfter)
+	reply, err := m.modify(ctx, filter, update, mongobase.After)
 	if err != nil {
-		return store.Grant{}, refusedOrUnknown(reply, err)
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}
-	if reply.found {
+	if reply.Found() {
 		return m.grant(ctx, c, reply, term)
 	}
-	c.attempt.answered(reply, true)
+	c.attempt.Answered(reply.Reply, true)
 	image, err := m.find(ctx, c.Key)
 	if err != nil {
-		return store.Grant{}, c.attempt.notApplied(err)
+		return store.Grant{}, c.attempt.NotApplied(err)
 	}
 	if _, landed := image.record.holder(c.ID); landed {
-		c.attempt.twin = true
+		c.attempt.Twin = true
 	}
-	return store.Grant{}, m.settleRefusal(ctx, c, why(image, from.ID))
+	return store.Grant{}, m.settleRefusal(ctx, c, why(image.record, from.ID))
 }
 
 // explain tells why a command that names a holder found none: the document is a
@@ -55,16 +57,17 @@ func (m *mongoStore) transfer(ctx context.Context, from store.Ref, c *mongoClaim
 func (m *mongoStore) explain(ctx context.Context, r store.Ref) error {
 	image, err := m.find(ctx, r.Key)
 	if err != nil {
-		return joinNotApplied(err)
+		return mongoerr.NotApplied(err)
 	}
-	return why(image, r.ID)
+	return why(image.record, r.ID)
 }
 
-func why(image mongoReply, id string) error {
-	if image.found && image.record.foreign != "" {
-		return errForeign(image.record)
+// why is explain for what was read of the document, if there was one.
+func why(seen mongoRecord, id string) error {
+	if seen.foreign != "" {
+		return errForeign(seen)
 	}
-	if h, ok := image.record.holder(id); ok && h.broken && !h.released {
+	if h, ok := seen.holder(id); ok && h.broken && !h.released {
 		return &store.BrokenError{Reason: h.Broken}
 	}
 	return store.ErrGone

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -168,7 +169,7 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 
 func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 	mongoNeeds(t, "retryable")
-	b, err := heldThenLate(t, mongoAsk("k", 30*time.Second), mongoSlow+100*time.Millisecond)
+	b, err := heldThenLate(t, mongoAsk("k", 30*time.Second), mongobase.Slow+100*time.Millisecond)
 	if !errors.Is(err, store.ErrHeld) || !b.absent("k") {
 		t.Errorf("refused with %v, and its twin holds the key", err)
 	}

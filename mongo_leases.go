@@ -1,0 +1,64 @@
+package mongolock
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// mongoLeases is what a store remembers of its leases, for their release.
+type mongoLeases struct {
+	mu      sync.Mutex // protects the rest; never held across a command
+	leases  map[string]mongoLease
+	sweepAt int
+}
+
+// A mongoLease is remembered from its grant to its end. What is not remembered is
+// looked up, or released with more care than needed.
+type mongoLease struct {
+	since time.Time
+	until mongoclock.Moment // may be trusted, and so is worth remembering
+}
+
+func (ml *mongoLeases) granted(id string, since time.Time, until, now mongoclock.Moment) {
+	ml.mu.Lock()
+	defer ml.mu.Unlock()
+	if ml.leases == nil {
+		ml.leases = map[string]mongoLease{}
+	}
+	ml.leases[id] = mongoLease{since: since, until: until}
+	if len(ml.leases) < ml.sweepAt {
+		return
+	}
+	for old, l := range ml.leases { // those that nobody released
+		if l.until < now {
+			delete(ml.leases, old)
+		}
+	}
+	ml.sweepAt = max(64, 2*len(ml.leases))
+}
+
+func (ml *mongoLeases) renewed(id string, until mongoclock.Moment) {
+	ml.mu.Lock()
+	defer ml.mu.Unlock()
+	if l, ok := ml.leases[id]; ok && l.until < until {
+		l.until = until
+		ml.leases[id] = l
+	}
+}
+
+func (ml *mongoLeases) of(id string) (mongoLease, bool) {
+	ml.mu.Lock()
+	defer ml.mu.Unlock()
+	l, ok := ml.leases[id]
+	return l, ok
+}
+
+func (ml *mongoLeases) forget(ids ...string) {
+	ml.mu.Lock()
+	defer ml.mu.Unlock()
+	for _, id := range ids {
+		delete(ml.leases, id)
+	}
+}
