@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -18,45 +17,41 @@ import (
 // Claim is one findOneAndUpdate: with upsert, so that a document that the filter
 // does not match, or that another has just made, answers E11000.
 func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
-	sent := m.clock.Now()
-	now, err := m.read(ctx)
+	sent := m.base.Clock.Now()
+	attempt, err := m.base.Begin(ctx, c.ID, c.TTL)
 	if err != nil {
 		return Claimed{}, err
 	}
-	session, err := m.session()
-	if err != nil {
-		return Claimed{}, err
-	}
+	now := m.base.Now()
 	_, until := now.Expiry(c.TTL)
-	filter, update, opts := c.filter(now.Lowest), c.update(now.Likely, until), upsert
+	opts := mongobase.Upsert
 	if c.Dead != nil {
-		opts = after
+		opts = mongobase.After
 	}
-	r, err := m.modify(mongo.NewSessionContext(ctx, session), filter, update, opts)
+	r, err := m.modify(attempt.In(ctx), c.filter(now.Lowest), c.update(now.Likely, until), opts)
+	lost := err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
+	if !lost {
+		err = mongoerr.Mark(err)
+	}
+	m.base.Over(attempt, err == nil || lost || errors.Is(err, store.ErrNotApplied))
 	switch {
-	case err == nil && r.found:
-		end(session)
-		won := Claimed{
-			Left: mongoclock.Left(c.TTL, sent, r.sent, until, r.doc.At), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep),
-		}
-		for _, run := range r.doc.runs() {
-			if run.ID != c.ID && !run.ExpireAt.After(r.doc.At) { // by the clock that has just written this
-				won.Dead = append(won.Dead, run)
-			}
-		}
-		return won, nil
-	case err == nil || mongoerr.ClassOf(err) == mongoerr.DuplicateID:
-		end(session)
+	case lost:
 		if now.Age > stale {
 			_ = m.sample(ctx, c.Job) // the next one asks again
 		}
 		return Claimed{}, ErrNotDue
-	case errors.Is(mongoerr.Mark(err), store.ErrNotApplied):
-		end(session)
-		return Claimed{}, mongoerr.Mark(err)
+	case err != nil:
+		return Claimed{}, err
 	}
-	m.keep(c.ID, session, sent.Add(c.TTL+c.TTL/8+time.Second))
-	return Claimed{}, err
+	won := Claimed{
+		Left: mongoclock.Left(c.TTL, sent, r.Sent, until, r.doc.At), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep),
+	}
+	for _, run := range r.doc.runs() {
+		if run.ID != c.ID && !run.ExpireAt.After(r.doc.At) { // by the clock that has just written this
+			won.Dead = append(won.Dead, run)
+		}
+	}
+	return won, nil
 }
 
 func (c Claim) filter(lowest time.Time) bson.D {
@@ -112,18 +107,13 @@ func (c Claim) update(began, until time.Time) bson.D {
 
 // Undo takes a claim out by its ID, and its fire back if nobody decided a later one.
 func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error) {
-	p, pending := m.takePending(c.ID)
-	in := bare(ctx)
-	if pending {
-		in = mongo.NewSessionContext(ctx, p.session)
-		defer func() {
-			if settled {
-				end(p.session)
-			} else {
-				m.keep(c.ID, p.session, p.until)
-			}
-		}()
-	}
+	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+		r, err := m.takeOut(ctx, c)
+		return r.Found(), err
+	})
+}
+
+func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 	mine := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "runs." + c.ID, Value: bson.D{{Key: "$exists", Value: true}}}}
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
 	if c.Dead != nil { // as if it had died in its turn: then it will be repeated
@@ -133,8 +123,7 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 			mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
 			set = append(set, bson.E{Key: "busy.until", Value: past})
 		}
-		r, err := m.modify(in, mine, bson.D{{Key: "$set", Value: set}, stamp}, after)
-		return m.undone(r, err, pending)
+		return m.modify(ctx, mine, bson.D{{Key: "$set", Value: set}, stamp}, mongobase.After)
 	}
 	if !c.Shared {
 		mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
@@ -142,53 +131,9 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 	}
 	back := bson.D{{Key: "decided", Value: date(c.Fire.Add(-time.Millisecond))}, {Key: "next", Value: date(c.Fire)}}
 	last := append(slices.Clone(mine), bson.E{Key: "decided", Value: date(c.Fire)})
-	r, err := m.modify(in, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, after)
-	if err == nil && !r.found {
-		r, err = m.modify(in, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, after)
+	r, err := m.modify(ctx, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, mongobase.After)
+	if err == nil && !r.Found() {
+		r, err = m.modify(ctx, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, mongobase.After)
 	}
-	return m.undone(r, err, pending)
-}
-
-// undone reports whether a clean-up settles its claim: if it found it, as that was
-// sent but once; or if the server now refuses it. A claim that was answered has
-// nothing under way.
-func (m *mongoStore) undone(r reply, err error, pending bool) (bool, error) {
-	if err != nil {
-		return false, mongoerr.Mark(err)
-	}
-	return r.found || !pending || m.server.Load().numbers, nil
-}
-
-// session is a fresh one for a claim, nil where the server has none.
-func (m *mongoStore) session() (*mongo.Session, error) {
-	if !m.server.Load().sessions {
-		return nil, nil
-	}
-	return m.durable.Database().Client().StartSession(options.Session().SetCausalConsistency(false))
-}
-
-func end(s *mongo.Session) {
-	if s != nil {
-		s.EndSession(context.Background()) // no transaction in it: nothing is sent
-	}
-}
-
-func (m *mongoStore) keep(id string, s *mongo.Session, until mongoclock.Moment) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for old, p := range m.pending { // few at any time
-		if p.until < m.clock.Now() {
-			end(p.session)
-			delete(m.pending, old)
-		}
-	}
-	m.pending[id] = pendingClaim{session: s, until: until}
-}
-
-func (m *mongoStore) takePending(id string) (pendingClaim, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, is := m.pending[id]
-	delete(m.pending, id)
-	return p, is
+	return r, err
 }

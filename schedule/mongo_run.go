@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -23,7 +24,7 @@ func (r Ref) mine() bson.D {
 // Renew moves the run's end, and the job's, by $max: one that comes late lowers
 // nothing.
 func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
-	sent := m.clock.Now()
+	sent := m.base.Clock.Now()
 	now, err := m.read(ctx)
 	if err != nil {
 		return 0, err
@@ -35,14 +36,14 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 	if !r.Shared {
 		later = append(later, bson.E{Key: "busy.until", Value: date(until)})
 	}
-	reply, err := m.modify(bare(ctx), filter, bson.D{{Key: "$max", Value: later}, stamp}, after)
+	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, stamp}, mongobase.After)
 	if err != nil {
 		return 0, mongoerr.Mark(err)
 	}
-	if !reply.found {
+	if !reply.Found() {
 		return 0, store.ErrGone
 	}
-	return mongoclock.Left(ttl, sent, reply.sent, until, reply.doc.At), nil
+	return mongoclock.Left(ttl, sent, reply.Sent, until, reply.doc.At), nil
 }
 
 // Finish takes the run out and enters it in the ring, with those that died before it.
@@ -78,11 +79,11 @@ func (m *mongoStore) Finish(ctx context.Context, e End) error {
 	if !e.Decided.IsZero() {
 		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: "decided", Value: date(e.Decided)}}})
 	}
-	reply, err := m.modify(bare(ctx), e.mine(), update, after)
+	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), update, mongobase.After)
 	switch {
 	case err != nil:
 		return mongoerr.Mark(err)
-	case !reply.found:
+	case !reply.Found():
 		return store.ErrGone
 	}
 	return nil
