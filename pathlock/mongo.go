@@ -6,17 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -32,21 +29,13 @@ import (
 type Mongo struct {
 	store.Feed // beside the collection
 
-	durable *mongo.Collection // majority, journaled
-	voted   *mongo.Collection // majority; where there is no journal
-
-	clock     *mongoclock.Clock
-	noJournal atomic.Bool
-	met       atomic.Pointer[mongoServer]
+	base *mongobase.Base
 
 	mu    sync.Mutex // protects trees
 	trees map[string]*mongoTree
 
 	blind bool // swap without asking for the revision: for the test that shows what for it is there
 }
-
-// mongoServer is what the first hello said.
-type mongoServer struct{ router bool }
 
 // A mongoTree is what this process knows of a tree: the document as of a revision, so
 // that it is not read anew where nobody else wrote. And a queue: writers of one process
@@ -75,22 +64,7 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment) (*Mongo, erro
 	if err != nil {
 		return nil, err
 	}
-	journaled := true
-	under := func(w *writeconcern.WriteConcern) *mongo.Collection {
-		return coll.Clone(options.Collection().
-			SetWriteConcern(w).
-			SetReadConcern(readconcern.Local()).
-			SetReadPreference(readpref.Primary()).
-			SetBSONOptions(&options.BSONOptions{}).
-			SetRegistry(bson.NewRegistry()))
-	}
-	return &Mongo{
-		Feed:    feed,
-		durable: under(&writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
-		voted:   under(writeconcern.Majority()),
-		clock:   mongoclock.New(now),
-		trees:   make(map[string]*mongoTree),
-	}, nil
+	return &Mongo{Feed: feed, base: mongobase.New(coll, now), trees: make(map[string]*mongoTree)}, nil
 }
 
 func (m *Mongo) tree(name string) *mongoTree {
@@ -110,11 +84,11 @@ func (m *Mongo) View(ctx context.Context, name string, look func(*Document, Cloc
 		return err
 	}
 	t := m.tree(name)
-	found, err := m.find(bare(ctx), name)
+	found, err := m.find(mongobase.Bare(ctx), name)
 	if err != nil {
 		return err
 	}
-	return m.show(bare(ctx), t, found, func(doc *Document, now Clock) error {
+	return m.show(mongobase.Bare(ctx), t, found, func(doc *Document, now Clock) error {
 		look(doc, now)
 		return nil
 	})
@@ -126,7 +100,7 @@ func (m *Mongo) Update(ctx context.Context, name string, change func(*Document, 
 	if err := notStarted(ctx); err != nil {
 		return time.Time{}, err
 	}
-	ctx = bare(ctx)
+	ctx = mongobase.Bare(ctx)
 	t := m.tree(name)
 	select {
 	case t.turn <- struct{}{}:
@@ -182,14 +156,14 @@ func (m *Mongo) update(ctx context.Context, t *mongoTree, name string, change fu
 // find reads the document. That is all that a read sends, and nothing is applied if it
 // fails.
 func (m *Mongo) find(ctx context.Context, name string) (mongoFound, error) {
-	raw, err := m.voted.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	r, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: name}})
+	if err != nil {
+		return mongoFound{}, mongoerr.NotApplied(err)
+	}
+	if !r.Found() {
 		return mongoFound{}, nil
 	}
-	if err != nil {
-		return mongoFound{}, notApplied(err)
-	}
-	return mongoShape(name, raw)
+	return mongoShape(name, r.Image)
 }
 
 // show decodes what was found, unless it is known, and has it looked at with the time.
@@ -226,8 +200,8 @@ func (m *Mongo) show(ctx context.Context, t *mongoTree, found mongoFound, look f
 
 // read is the server's clock; not enough if a new sample would tell more.
 func (m *Mongo) read(doc *Document) (now Clock, enough bool) {
-	r, known := m.clock.Read()
-	if !known || m.met.Load() == nil {
+	r, known := m.base.Known()
+	if !known {
 		return Clock{}, false
 	}
 	now = Clock{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
@@ -243,37 +217,46 @@ func (m *Mongo) swap(ctx context.Context, w mongoWrite) (at time.Time, done bool
 	if m.blind {
 		w.filter = w.filter[:2]
 	}
-	opts := options.FindOneAndUpdate().SetReturnDocument(options.After).
-		SetProjection(bson.D{{Key: fieldAt, Value: 1}}).SetUpsert(w.first)
-	coll := m.durable
-	if m.noJournal.Load() {
-		coll = m.voted
-	}
-	sent := m.clock.Now()
-	image, err := coll.FindOneAndUpdate(ctx, w.filter, w.update, opts).Raw()
-	if mongoerr.ClassOf(err) == mongoerr.NoJournal { // refused before anything was touched
-		m.noJournal.Store(true)
-		sent = m.clock.Now()
-		image, err = m.voted.FindOneAndUpdate(ctx, w.filter, w.update, opts).Raw()
-	}
+	r, err := m.base.Modify(ctx, m.base.Durable, w.filter, w.update, onlyAt().SetUpsert(w.first))
 	switch {
-	case errors.Is(err, mongo.ErrNoDocuments), w.first && mongoerr.ClassOf(err) == mongoerr.DuplicateID:
+	case err == nil && !r.Found(), w.first && mongoerr.ClassOf(err) == mongoerr.DuplicateID:
 		return time.Time{}, false, nil // another was quicker
 	case mongoerr.ClassOf(err) == mongoerr.TooLarge:
 		return time.Time{}, false, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case err != nil:
 		return time.Time{}, false, mongoerr.Mark(err)
 	}
-	at, ok := timeOf(image.Lookup(fieldAt))
+	at, ok := mongobase.Time(r.Image.Lookup(fieldAt))
 	if !ok {
 		return time.Time{}, false, errors.New("the server's answer has no time in it")
 	}
-	m.clock.Observe(at, sent)
+	m.base.Timed(r, at)
 	return at, true, nil
 }
 
-// bare takes the caller's session out of a context: a lock asked for inside a
-// transaction is none of it.
-func bare(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, nil) }
+// onlyAt has an update answer the server's time, and nothing of the tree.
+func onlyAt() *options.FindOneAndUpdateOptionsBuilder {
+	return options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldAt, Value: 1}})
+}
 
-func notApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
+// sample asks for the server's time. A router's is another machine's and judges
+// nobody, so there the document itself is asked, by a write that changes nothing else.
+func (m *Mongo) sample(ctx context.Context, found mongoFound) error {
+	if !m.base.Kind().Router {
+		if _, _, err := m.base.Hello(ctx); err != nil {
+			return mongoerr.NotApplied(err)
+		}
+	}
+	if !m.base.Kind().Router || found.raw == nil {
+		return nil
+	}
+	r, err := m.base.Modify(ctx, m.base.Voted,
+		bson.D{{Key: "_id", Value: found.raw.Lookup("_id")}, {Key: fieldMark, Value: mongoVersion}},
+		bson.D{{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}, onlyAt())
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	at, _ := mongobase.Time(r.Image.Lookup(fieldAt))
+	m.base.Timed(r, at)
+	return nil
+}

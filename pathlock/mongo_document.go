@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
 // The document of a tree:
@@ -99,7 +101,7 @@ func (f mongoFound) decode() (*Document, error) {
 		l, ok := readLock(raw)
 		seq, err := strconv.ParseInt(id, 10, 64)
 		kind, kindOK := raw.Lookup(fieldKind).StringValueOK()
-		at, atOK := timeOf(raw.Lookup(fieldAt))
+		at, atOK := mongobase.Time(raw.Lookup(fieldAt))
 		token, tokenOK := raw.Lookup(fieldToken).StringValueOK()
 		l.Token = tokenPrefix + token
 		d.Log = append(d.Log, Event{Seq: seq, Kind: Kind(kind), At: at, Lock: l})
@@ -110,7 +112,7 @@ func (f mongoFound) decode() (*Document, error) {
 	}
 	d.sortLog()
 	d.Seq, _ = f.raw.Lookup(fieldSeq).AsInt64OK()
-	d.Watched, _ = timeOf(f.raw.Lookup(fieldWatched))
+	d.Watched, _ = mongobase.Time(f.raw.Lookup(fieldWatched))
 	return d, nil
 }
 
@@ -160,9 +162,9 @@ func readLock(raw bson.Raw) (l Lock, ok bool) {
 			_, owner, _ := v.BinaryOK()
 			l.Owner = append([]byte(nil), owner...)
 		case fieldSince:
-			l.Since, ok = timeOf(v)
+			l.Since, ok = mongobase.Time(v)
 		case fieldExpire:
-			l.ExpireAt, _ = timeOf(v)
+			l.ExpireAt, _ = mongobase.Time(v)
 		}
 	}
 	return l, ok
@@ -236,11 +238,3 @@ func (d *Document) mongoWrite(name string, found mongoFound, e Edit) (mongoWrite
 func lockField(token string) string { return fieldLocks + "." + strings.TrimPrefix(token, tokenPrefix) }
 
 func logField(seq int64) string { return fieldLog + "." + strconv.FormatInt(seq, 10) }
-
-func timeOf(v bson.RawValue) (time.Time, bool) {
-	ms, ok := v.DateTimeOK()
-	if !ok {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(ms).UTC(), true
-}

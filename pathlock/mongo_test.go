@@ -342,7 +342,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	b := newBench(t)
 	near := b.tree(b.storage())
 	start := time.Now()
-	far, err := onMongo(b.storage().voted, func() mongoclock.Moment { return mongoclock.Moment(time.Hour + time.Since(start)) })
+	far, err := onMongo(b.storage().base.Soft, func() mongoclock.Moment { return mongoclock.Moment(time.Hour + time.Since(start)) })
 	if err != nil {
 		t.Fatal(err)
 	}
