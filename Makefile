@@ -96,9 +96,9 @@ chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## every fuzz test, each for FUZZ=20s
-	@for f in ADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone ATicketIsRefusedOrUnderstood KeysAndNotesComeBackByteForByte AWakeUpOfAnyShapeIsReadOrPassedOver; do \
-		echo "· Fuzz$$f"; go test . -run '^$$' -fuzz "^Fuzz$$f\$$" -fuzztime $(FUZZ); done
-	@echo "· FuzzAMessageIsParsedOrRefused"; go test ./internal/faultproxy -run '^$$' -fuzz '^FuzzAMessageIsParsedOrRefused$$' -fuzztime $(FUZZ)
+	@for p in . ./internal/faultproxy ./schedule; do \
+		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 
 .PHONY: bench
 bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)

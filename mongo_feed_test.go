@@ -21,6 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -580,6 +581,7 @@ func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
 	}
 }
 
+// What stands in the collection of wake-ups is a notice or is passed over.
 func FuzzNotice(f *testing.F) {
 	for _, d := range []bson.D{
 		mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
@@ -599,6 +601,9 @@ func FuzzNotice(f *testing.F) {
 		n, ok := readNotice(raw)
 		if ok && (n.Topic == "" || n.Kind == kindSeed) {
 			t.Errorf("%q is taken for %+v", raw, n)
+		}
+		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), mongoShape) {
+			t.Errorf("a stranger's document is taken for %+v", n)
 		}
 		if !ok || bson.Raw(raw).Validate() != nil {
 			return

@@ -163,19 +163,3 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		}
 	})
 }
-
-// What stands in the collection of wake-ups is a notice or is passed over.
-func FuzzAWakeUpOfAnyShapeIsReadOrPassedOver(f *testing.F) {
-	f.Add(marshalled(f, mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})))
-	f.Add(marshalled(f, mongoNotice(store.Notice{Kind: kindSeed})))
-	f.Add(marshalled(f, bson.D{{Key: fieldMark, Value: 1}, {Key: fieldTopic, Value: 1}}))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		n, ok := readNotice(raw)
-		if ok && (n.Topic == "" || n.Kind == kindSeed) {
-			t.Fatalf("%+v is no notice", n)
-		}
-		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), mongoShape) {
-			t.Fatal("a stranger's document is taken for a notice")
-		}
-	})
-}

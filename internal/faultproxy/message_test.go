@@ -222,6 +222,8 @@ func FuzzMessage(f *testing.F) {
 		}
 		if err != nil {
 			buf = data
+		} else if !bytes.Equal(buf, data[:len(buf)]) {
+			t.Fatal("read other bytes than there were")
 		}
 		m, err := parseMessage(buf)
 		if err != nil || m.body == nil {
