@@ -3,6 +3,8 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -163,9 +165,9 @@ func (w *watch) follow(ctx context.Context) (heard bool, err error) {
 		c.mu.Lock()
 		switch {
 		case n == store.Notice{}:
-			w.live = true // what was freed before went unheard: all look
-			for _, q := range c.queues {
-				q.look()
+			w.live = true                                            // what was freed before went unheard: all look
+			for _, key := range slices.Sorted(maps.Keys(c.queues)) { // in order, as a simulation can be run again
+				c.queues[key].look()
 			}
 		case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 			c.wake(n.Key)
@@ -209,6 +211,7 @@ func (w *watch) look() {
 		}
 	}
 	c.mu.Unlock()
+	slices.Sort(keys)
 
 	lively := false
 	for len(keys) > 0 {

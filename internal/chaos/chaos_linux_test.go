@@ -46,28 +46,58 @@ const (
 )
 
 func usual() orders {
-	return orders{DB: "chaos", Users: 2, Keys: []string{"alpha", "beta"}, TTL: chaosTTL, Margin: -1}
+	return orders{DB: "chaos", Users: 4, Keys: everything, TTL: chaosTTL, Margin: -1}
 }
 
 func TestNoChaosBreaksAPromise(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
 	h, faults := run(t, usual(), *chaosFor, (*troop).torment)
-	grants := 0
-	for _, e := range h.Events {
-		if e.Kind == history.Granted {
-			grants++
-		}
+	grants := grantsOf(h)
+	total := 0
+	for _, n := range grants {
+		total += n
 	}
-	t.Logf("%v: %d grants, %d events, faults %v", *chaosFor, grants, len(h.Events), faults)
+	t.Logf("%v: %d grants, %v, %d events, faults %v", *chaosFor, total, grants, len(h.Events), faults)
 	if found := h.Check(); len(found) > 0 {
 		for _, v := range found {
 			t.Error(v)
 		}
 		draw(t, h, found)
 	}
-	if least := int(*chaosFor / time.Second); grants < least {
-		t.Errorf("only %d grants: nothing was tried", grants)
+	if least := int(*chaosFor / time.Second); total < least {
+		t.Errorf("only %d grants: nothing was tried", total)
 	}
+	if *chaosFor < 30*time.Second {
+		return
+	}
+	for _, way := range ways {
+		if grants[way] == 0 {
+			t.Errorf("no grant %s: that was not tried", way)
+		}
+	}
+}
+
+// The ways in which workers come by a lease.
+var ways = []string{"alone", "as a reader", "with a permit", "of two keys together", "of the document"}
+
+func grantsOf(h *history.History) map[string]int {
+	n := map[string]int{}
+	for _, e := range h.Events {
+		switch {
+		case e.Kind != history.Granted:
+		case e.Note == together:
+			n[ways[3]]++
+		case e.Key == document:
+			n[ways[4]]++
+		case e.Limit > 0:
+			n[ways[2]]++
+		case e.Shared:
+			n[ways[1]]++
+		default:
+			n[ways[0]]++
+		}
+	}
+	return n
 }
 
 // run lets processes work under a nemesis, and reads what they believed.
@@ -95,8 +125,14 @@ func watchRegisters(t *testing.T, tr *troop) (stop func() []history.Event) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	coll := client.Database(tr.orders.DB).Collection("registers")
+	db := client.Database(tr.orders.DB)
+	colls := map[string]*mongo.Collection{document: db.Collection("papers")}
 	for _, key := range tr.orders.Keys {
+		if key == document {
+			continue
+		}
+		coll := db.Collection("registers")
+		colls[key] = coll
 		if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}}); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +144,7 @@ func watchRegisters(t *testing.T, tr *troop) (stop func() []history.Event) {
 		for ; ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
 			for _, key := range tr.orders.Keys {
 				within, done := context.WithTimeout(ctx, time.Second)
-				doc, err := coll.FindOne(within, bson.D{{Key: "_id", Value: key}}).Raw()
+				doc, err := colls[key].FindOne(within, bson.D{{Key: "_id", Value: key}}).Raw()
 				done()
 				if token, ok := doc.Lookup("_fence").Int64OK(); err == nil && ok {
 					events = append(events, history.Event{At: uptime(), Kind: history.Register, Key: key, Token: token})

@@ -41,6 +41,12 @@ var controls = []control{
 	{628, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, plain},
 	{2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, plain},
 	{5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, plain},
+	{1, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, plain},
+	{1, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, plain},
+	{1, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, plain},
+	{1, "a join that drops the living", func(on bool) { knob.JoinDropsTheLiving = on }, plain},
+	{1, "the last to leave deletes without rev", func(on bool) { knob.DeleteWithoutRev = on }, plain},
+	{1, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain},
 }
 
 var (

@@ -78,9 +78,9 @@ func through[T any](ctx context.Context, l *link, name, key string, keys []strin
 // noting does what the call asks for, and notes what that changed. With w.mu held.
 func noting[T any](l *link, r *request, keys []string, do func() T) T {
 	w := l.p.world
-	before := l.holders(keys)
+	before, reserved := l.holders(keys)
 	value := do()
-	after := l.holders(keys)
+	after, _ := l.holders(keys)
 	for id, h := range before {
 		e := history.Event{Kind: history.Dropped, Client: l.p.id, Key: h.key, ID: id, Live: h.live, Op: r.op, Until: w.since() + h.left}
 		if h.owner == l.p.id {
@@ -99,30 +99,37 @@ func noting[T any](l *link, r *request, keys []string, do func() T) T {
 	for id, h := range after {
 		if _, was := before[id]; !was {
 			w.noteLocked(history.Event{Kind: history.Applied, Client: l.p.id, Key: h.key, ID: id, Op: r.op, Until: w.since() + h.left})
+			if h.shared && reserved[h.key] {
+				w.noteLocked(history.Event{Kind: history.Overtook, Client: l.p.id, Key: h.key, ID: id, Op: r.op})
+			}
 		}
 	}
 	return value
 }
 
 type memHolder struct {
-	key   string
-	owner int
-	until time.Time
-	left  time.Duration
-	live  bool
+	key    string
+	owner  int
+	until  time.Time
+	left   time.Duration
+	live   bool
+	shared bool
 }
 
-func (l *link) holders(keys []string) map[string]memHolder {
+// holders are those of some keys, and which of these a writer's word keeps from
+// others.
+func (l *link) holders(keys []string) (found map[string]memHolder, reserved map[string]bool) {
 	all, _ := l.mem.Look(context.Background(), keys)
-	found := map[string]memHolder{}
+	found, reserved = map[string]memHolder{}, map[string]bool{}
 	for _, s := range all {
+		reserved[s.Key] = s.Reserved()
 		for _, h := range s.Holders {
-			m := memHolder{key: s.Key, until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h)}
+			m := memHolder{key: s.Key, until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), shared: s.Mode != store.Exclusive}
 			_, _ = fmt.Sscanf(h.Owner, "client-%d", &m.owner)
 			found[h.ID] = m
 		}
 	}
-	return found
+	return found, reserved
 }
 
 func flat[T any](r reply[T], err error) (T, error) { return r.value, cmp.Or[error](err, r.err) }

@@ -44,8 +44,6 @@ type user struct {
 	brief  bool // holds nothing for long
 	busy   bool // nor waits long between
 	ops    int
-	shared bool // what it asks for now
-	limit  int
 }
 
 // A stash is where tickets wait for somebody to take them up.
@@ -128,6 +126,11 @@ func (u *user) step() {
 	}
 	var opts []mongolock.AcquireOption
 	switch how {
+	case 5:
+		if len(u.keys) > 1 && u.dice.chance(300) {
+			u.acquireTwo(patience)
+			return
+		}
 	case 6:
 		opts = append(opts, mongolock.NoRenewal())
 	case 7:
@@ -135,42 +138,23 @@ func (u *user) step() {
 	case 8:
 		opts = append(opts, mongolock.MinHold(u.dice.between(ttl/10, ttl)))
 	}
-	switch limit := 0; {
-	case key == permits && u.dice.chance(850):
-		limit = permit
-		fallthrough
-	case key == readers && u.dice.chance(700):
-		u.share(key, how < 3, patience, limit)
-	default:
-		u.acquire(key, how < 3, patience, opts...)
-	}
+	u.acquire(key, u.way(key), how < 3, patience, opts...)
 }
 
-// share is acquire among others: as a reader, or with one of some permits.
-func (u *user) share(key string, try bool, patience time.Duration, limit int) {
-	opt := mongolock.Shared()
-	if limit > 0 {
-		opt = mongolock.OneOf(limit)
-	}
-	u.shared, u.limit = true, limit
-	defer func() { u.shared, u.limit = false, 0 }()
-	u.acquire(key, try, patience, opt)
-}
-
-func (u *user) acquire(key string, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
+func (u *user) acquire(key string, as way, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
 	w := u.p.world
 	op := u.newOp()
 	ctx, cancel := context.WithTimeout(withOp(u.ctx(), op), patience)
 	defer cancel()
-	call := history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: op, Until: w.since() + patience}
+	call := history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: op, Until: w.since() + patience, Shared: as.shared, Limit: as.limit}
 	take := u.p.client.Acquire
 	if try {
 		call.Until, call.Note = 0, "try"
 		ctx, take = withOp(u.ctx(), op), u.p.client.TryAcquire
 	}
 	w.note(call)
-	l, err := take(ctx, key, opts...)
-	return u.answer(op, key, l, err, "")
+	l, err := take(ctx, key, append(opts, as.options()...)...)
+	return u.take(op, key, as, l, err, "")
 }
 
 func (u *user) resume(ticket string, patience time.Duration) {
@@ -181,22 +165,33 @@ func (u *user) resume(ticket string, patience time.Duration) {
 	key := keyOf(ticket)
 	w.note(history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: op, Note: "resume"})
 	l, err := u.p.client.Resume(ctx, ticket)
-	u.answer(op, key, l, err, history.Resumed)
+	u.take(op, key, way{}, l, err, history.Resumed)
 }
 
-// answer notes what a call came to, and holds what it got.
-func (u *user) answer(op int, key string, l *mongolock.Lease, err error, note string) bool {
+// take notes what a call came to, and holds what it got.
+func (u *user) take(op int, key string, as way, l *mongolock.Lease, err error, note string) bool {
+	granted := u.answered(op, key, as, l, err, note)
+	if granted {
+		u.hold(l, as)
+	}
+	return granted
+}
+
+// answered notes what a call came to, and when the lease that it got has ended.
+func (u *user) answered(op int, key string, as way, l *mongolock.Lease, err error, note string) bool {
 	w := u.p.world
 	if err != nil || l == nil {
 		w.note(history.Event{Kind: history.Failed, Client: u.p.id, Key: key, Op: op, Note: sort(err)})
 		return false
 	}
-	w.note(history.Event{Kind: history.Granted, Client: u.p.id, Key: key, Op: op, ID: l.ID(), Token: l.Token(), Note: note, Shared: u.shared, Limit: u.limit})
+	w.note(history.Event{Kind: history.Granted, Client: u.p.id, Key: key, Op: op, ID: l.ID(), Token: l.Token(), Note: note, Shared: as.shared, Limit: as.limit})
 	u.watch.Go(func() {
 		<-l.Done()
-		w.note(history.Event{Kind: history.Told, Client: u.p.id, Key: key, ID: l.ID()})
+		if errors.Is(l.Err(), mongolock.ErrReleased) { // by AcquireAll, if not by its holder
+			u.note(history.LetGo, l, history.Released)
+		}
+		u.note(history.Told, l, "")
 	})
-	u.hold(l)
 	return true
 }
 
@@ -215,9 +210,9 @@ func sort(err error) string {
 	return history.Sure
 }
 
-func (u *user) hold(l *mongolock.Lease) {
+func (u *user) hold(l *mongolock.Lease, as way) {
 	ttl := u.p.world.weather.ttl
-	u.write(l)
+	u.write(l, as)
 	most := u.most(ttl / 10)
 	if !u.brief && u.dice.chance(350) {
 		most = u.most(3 * ttl)
@@ -230,14 +225,14 @@ func (u *user) hold(l *mongolock.Lease) {
 		time.Sleep(u.dice.between(time.Microsecond, 2*u.p.world.weather.margin))
 	}
 	if u.dice.chance(300) {
-		u.write(l)
+		u.write(l, as)
 	}
 	ctx, cancel := context.WithTimeout(u.ctx(), ttl)
 	defer cancel()
 	switch {
 	case u.dice.chance(100):
 		_ = l.Renew(ctx)
-	case !u.brief && !u.shared && u.dice.chance(150):
+	case !u.brief && !as.shared && u.dice.chance(150):
 		if t, ok := u.detach(ctx, l); ok {
 			u.stash.put(t)
 			return
@@ -270,9 +265,10 @@ func (u *user) note(kind history.Kind, l *mongolock.Lease, note string) {
 	u.p.world.note(history.Event{Kind: kind, Client: u.p.id, Key: l.Key(), ID: l.ID(), Note: note})
 }
 
-// write writes to the key's register, under the lease's token.
-func (u *user) write(l *mongolock.Lease) {
-	if u.p.coll == nil || u.shared {
+// write writes to the key's register, under the lease's token. Those who share a key
+// have no order of their own.
+func (u *user) write(l *mongolock.Lease, as way) {
+	if u.p.coll == nil || as.shared {
 		return
 	}
 	w := u.p.world

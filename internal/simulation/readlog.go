@@ -87,8 +87,18 @@ func (w *world) readLocks(e docdb.Entry, by *mark, owners map[string]*mark) {
 				owners[h.Key] = by
 			}
 			w.add(event(history.Applied, h.Key, expiry(h.Value)))
+			if w.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
+				w.add(event(history.Overtook, h.Key, expiry(h.Value)))
+			}
 		}
 	}
+}
+
+// reserved reports whether a writer's word surely keeps others from sharing the key:
+// in a document that somebody has alone it is that of one who was served.
+func (w *world) reserved(lock bson.D, by *mark) bool {
+	word, _ := lookup(lock, "exclusiveWantedUntil").(bson.DateTime)
+	return lookup(lock, "mode") != "exclusive" && word.Time().After(by.clock.Add(w.weather.spread))
 }
 
 func (w *world) whose(owner, by *mark) string {

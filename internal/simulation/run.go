@@ -3,7 +3,6 @@ package simulation
 import (
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,16 +125,6 @@ func (w *world) furnish() {
 	}
 }
 
-// The keys: two that are only ever held alone, one for readers and writers, and one
-// of permits.
-var allKeys = []string{"alpha", "beta", readers, permits}
-
-const (
-	readers = "gamma"
-	permits = "delta"
-	permit  = 2 // of them
-)
-
 func (w *world) process(id int, margin time.Duration) *process {
 	p := &process{world: w, id: id}
 	var err error
@@ -180,10 +169,7 @@ func (w *world) plan(processes []*process, d *dice) {
 // populate starts the users.
 func (w *world) populate(processes []*process, d *dice, s Settings) (users, watch *sync.WaitGroup) {
 	users, watch = new(sync.WaitGroup), new(sync.WaitGroup)
-	keys := slices.Clone(allKeys[:1+d.n(2)])
-	if d.chance(400) {
-		keys = append(keys, readers, permits)
-	}
+	keys := cast(d)
 	tickets := new(stash)
 	busy := w.weather.calm && d.chance(700)
 	number := 0
@@ -226,7 +212,7 @@ func (w *world) last(processes []*process, watch *sync.WaitGroup) {
 			for _, key := range allKeys {
 				has := false
 				for try := 0; try < 3 && !has; try++ { // a first step may fail where a driver does not retry
-					has = u.acquire(key, false, 2*w.weather.ttl+30*time.Second)
+					has = u.acquire(key, way{}, false, 2*w.weather.ttl+30*time.Second)
 					time.Sleep(u.dice.between(time.Microsecond, 10*time.Millisecond))
 				}
 				if !has {

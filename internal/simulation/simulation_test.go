@@ -53,7 +53,8 @@ func asked() simulation.Settings {
 // live runs one seed in a bubble of its own.
 func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in two goroutines of one instant the dice may fall in either order
-	cryptotest.SetGlobalRandom(t, seed)
+	cryptotest.SetGlobalRandom(t, seed)             // for the driver
+	defer simulation.Seeded(seed)()
 	synctest.Test(t, func(*testing.T) { out = simulation.Run(seed, s) })
 	return out
 }

@@ -179,7 +179,11 @@ func (w *world) fate(r *request, d *dice) fate {
 	default:
 		return f
 	}
-	w.trouble[r.client.id] = span{now, now + max(f.out, 0) + f.stall + max(f.back, 0) + f.reset + 3*time.Second}
+	t := span{now, now + max(f.out, 0) + f.stall + max(f.back, 0) + f.reset + 3*time.Second}
+	if last := w.trouble[r.client.id]; last.from == now { // either of them may be first
+		t.to = max(t.to, last.to)
+	}
+	w.trouble[r.client.id] = t
 	return f
 }
 

@@ -29,6 +29,7 @@ type world struct {
 	cluster cluster
 	sent    map[string]int    // commands so far, by who sent what
 	names   map[string]string // sessions, by order of appearance
+	grants  map[string]int    // the calls that leases came of, by ID
 	faults  map[string]int
 	trouble map[int]span // of each client, the last, with some time to recover
 	sends   int
@@ -41,7 +42,7 @@ type world struct {
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.weather = w.forecast()
 	w.cluster = newCluster(w)
@@ -91,6 +92,12 @@ func (w *world) noteLocked(e history.Event) {
 	}
 	e.At = w.since()
 	w.history.Events = append(w.history.Events, e)
+	if e.Kind == history.Granted {
+		w.grants[e.ID] = e.Op
+	}
+	if op, ok := w.grants[e.ID]; ok { // of two claims in one instant either may have drawn its ID first
+		e.ID, e.Op = "", op
+	}
 	w.logf("%s", e)
 }
 

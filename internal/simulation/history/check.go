@@ -11,7 +11,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, permits, tokens, register, collateral, outlived, ghosts, answered, served, linearizable,
+		exclusion, permits, tokens, register, collateral, returned, words, outlived, ghosts, answered, served, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}
@@ -32,10 +32,6 @@ func (h *History) byKey() map[string][]*lease {
 	}
 	return keys
 }
-
-// compatible reports whether two holders may hold a key at once. Permits are
-// counted apart.
-func compatible(a, b *lease) bool { return a.shared && b.shared }
 
 // exclusion: no two live exclusive leases, and a holder whose lease ended by
 // itself was told one margin before the next is granted the key.
@@ -68,39 +64,26 @@ func (h *History) overlap(l, next *lease) (Violation, bool) {
 	return Violation{}, false
 }
 
-// permits: never more holders than there are permits.
-func permits(h *History) (found []Violation) {
-	for _, list := range h.byKey() {
-		for _, l := range list {
-			if l.limit == 0 {
-				continue
-			}
-			holders := 0
-			for _, o := range list {
-				if o.limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
-					holders++
-				}
-			}
-			if holders > l.limit {
-				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d hold one of %d permits of %q", holders, l.limit, l.key)})
-			}
-		}
-	}
-	return found
-}
-
-// tokens: strictly rising from grant to grant.
+// tokens: strictly rising from grant to grant. Those of leases that share a key are
+// in no order among themselves, but above every exclusive one before them, and below
+// every one after.
 func tokens(h *History) (found []Violation) {
 	for _, list := range h.byKey() {
-		var newest *lease
+		var last, newest int64 // exclusive ones, all
 		for _, l := range list {
-			if l.resumed || l.shared {
+			if l.resumed {
 				continue
 			}
-			if newest != nil && l.token <= newest.token {
-				found = append(found, Violation{"tokens", l.granted, fmt.Sprintf("%q: token %d after %d", l.key, l.token, newest.token)})
+			below := newest
+			if l.shared {
+				below = last
+			} else {
+				last = l.token
 			}
-			newest = l
+			if l.token <= below {
+				found = append(found, Violation{"tokens", l.granted, fmt.Sprintf("%q: token %d after %d", l.key, l.token, below)})
+			}
+			newest = max(newest, l.token)
 		}
 	}
 	return found
@@ -149,6 +132,21 @@ func collateral(h *History) (found []Violation) {
 			found = append(found, Violation{"collateral", e.At, fmt.Sprintf("%q: a live holder of client %d is %s by client %d", e.Key, l.client, e.Kind, e.Client)})
 		case e.Kind == Shortened && e.Live && held, e.Kind == Dropped && held:
 			found = append(found, Violation{"collateral", e.At, fmt.Sprintf("%q: client %d's own lease is %s while it holds", e.Key, l.client, e.Kind)})
+		}
+	}
+	return found
+}
+
+// returned: who was removed does not come back. A primary that forgot which commands
+// it has had may take one twice.
+func returned(h *History) (found []Violation) {
+	gone := map[string]bool{}
+	for _, e := range h.Events {
+		switch {
+		case e.Kind == Dropped:
+			gone[e.ID] = true
+		case e.Kind == Applied && gone[e.ID] && !h.forgotten(e.At):
+			found = append(found, Violation{"returned", e.At, fmt.Sprintf("%q: a holder of client %d that was gone is back", e.Key, e.Client)})
 		}
 	}
 	return found
@@ -219,6 +217,11 @@ func (h *History) troubled(client int, call, since, to time.Duration) bool {
 		lasting := e.Note == Failover || e.Note == Stopped && e.Client == client
 		return lasting && e.Until >= call || e.Client == client && e.Until > since
 	})
+}
+
+// forgotten reports whether a primary had forgotten anything by then.
+func (h *History) forgotten(by time.Duration) bool {
+	return slices.ContainsFunc(h.Events, func(e Event) bool { return e.Kind == Trouble && e.Note == Failover && e.At <= by })
 }
 
 // answered: every call is, and none much later than its caller wanted to wait.

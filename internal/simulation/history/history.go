@@ -32,6 +32,7 @@ const (
 	Dropped   Kind = "dropped"   // shows it no more
 	Shortened Kind = "shortened" // ends it sooner than it showed before
 	Extended  Kind = "extended"  // ends it later
+	Overtook  Kind = "overtook"  // shows a new holder past a writer's word
 	Register  Kind = "register"  // a fenced register has a new token
 )
 
@@ -50,8 +51,8 @@ type Event struct {
 	Until  time.Duration `json:"until,omitempty"` // of a call: when its caller leaves; of trouble: its end; of a holder: its expiry, on this clock
 	Live   bool          `json:"live,omitempty"`  // of a holder dropped or shortened: it had not run out, by the server's clock
 	Note   string        `json:"note,omitempty"`
-	Shared bool          `json:"shared,omitempty"` // of a grant: not exclusive
-	Limit  int           `json:"limit,omitempty"`  // of a grant of permits
+	Shared bool          `json:"shared,omitempty"` // of a call or a grant: not exclusive
+	Limit  int           `json:"limit,omitempty"`  // the same for permits
 }
 
 func (e Event) String() string {

@@ -9,61 +9,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// An attempt is one operation on a mutex with tokens, as porcupine sees it.
-type attempt struct {
-	kind  attemptKind
-	id    string
-	token int64
-	renew bool // keeps its token
-
-	unknown bool // of an unlock: it belongs to a maybe
-}
-
-type attemptKind int
-
-const (
-	lock   attemptKind = iota // was granted
-	unlock                    // ended, at some time after its holder knew
-	maybe                     // an unknown outcome: may have locked, and then unlocked, or neither
-)
-
-// A mutex is free (no id) or held, and remembers the newest token.
-type mutex struct {
-	id    string
-	token int64
-}
-
-// model is a mutex whose tokens rise.
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{mutex{}} },
-	Step: func(state, input, _ any) []any {
-		s, a := state.(mutex), input.(attempt)
-		switch a.kind {
-		case lock:
-			if s.id != "" || a.token <= s.token && !a.renew {
-				return nil
-			}
-			return []any{mutex{a.id, max(a.token, s.token)}}
-		case unlock:
-			switch {
-			case s.id == a.id:
-				return []any{mutex{"", s.token}}
-			case a.unknown:
-				return []any{s} // it never locked
-			}
-			return nil
-		}
-		if s.id == "" {
-			return []any{s, mutex{a.id, s.token}}
-		}
-		return []any{s}
-	},
-	Equal: func(a, b any) bool { return a == b },
-}).ToModel()
-
 // linearizable: there is an order of all grants and ends, each within the time
-// that it took, in which a mutex does what was seen. What is unknown may have had
-// an effect.
+// that it took, in which a mutex does what was seen, or where a key is shared a
+// reader-writer lock or a semaphore. What is unknown may have had an effect.
 func linearizable(h *History) (found []Violation) {
 	ops := map[string][]porcupine.Operation{}
 	add := func(key string, client int, from, to time.Duration, a attempt) {
@@ -86,26 +34,49 @@ func linearizable(h *History) (found []Violation) {
 		switch {
 		case e.Kind == Called && !answered[e.Op]: // its process was killed
 			id := fmt.Sprint("unanswered-", e.Op)
-			add(e.Key, client, e.At, never-1, attempt{kind: maybe, id: id})
-			add(e.Key, -client, e.At+1, never, attempt{kind: unlock, id: id, unknown: true})
+			add(e.Key, client, e.At, never-1, attempt{kind: maybe, id: id, shared: e.Shared, limit: e.Limit})
+			add(e.Key, -client, e.At+1, never, attempt{kind: leaves, id: id, unknown: true})
 		case e.Kind == Called:
 			calls[e.Op] = e
-		case e.Kind == Granted && !e.Shared:
-			add(e.Key, client, calls[e.Op].At, e.At, attempt{kind: lock, id: e.ID, token: e.Token, renew: e.Note == Resumed})
+		case e.Kind == Granted:
+			add(e.Key, client, calls[e.Op].At, e.At, attempt{kind: enters, id: e.ID, token: e.Token, shared: e.Shared, limit: e.Limit, renew: e.Note == Resumed})
 			if end := ended[e.ID]; end != never {
-				add(e.Key, -client, max(end, e.At)+1, never, attempt{kind: unlock, id: e.ID})
+				add(e.Key, -client, max(end, e.At)+1, never, attempt{kind: leaves, id: e.ID})
 			}
 		case e.Kind == Failed && e.Note == Unknown:
 			id := fmt.Sprint("unknown-", e.Op)
-			add(e.Key, client, calls[e.Op].At, never-1, attempt{kind: maybe, id: id})
-			add(e.Key, -client, calls[e.Op].At+1, never, attempt{kind: unlock, id: id, unknown: true})
+			call := calls[e.Op]
+			add(e.Key, client, call.At, never-1, attempt{kind: maybe, id: id, shared: call.Shared, limit: call.Limit})
+			add(e.Key, -client, call.At+1, never, attempt{kind: leaves, id: id, unknown: true})
 		}
 	}
 	for key, list := range ops {
 		slices.SortStableFunc(list, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-		if porcupine.CheckOperationsTimeout(model, list, 5*time.Second) == porcupine.Illegal {
-			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("no mutex behaves like %q", key)})
+		switch porcupine.CheckOperationsTimeout(roomModel, list, undecided) {
+		case porcupine.Illegal:
+			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("no %s behaves like %q", kindOf(list), key)})
+		case porcupine.Unknown:
+			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("%q: not decided in %v", key, undecided)})
+		case porcupine.Ok:
 		}
 	}
 	return found
+}
+
+// undecided is after how long nobody can say whether a history is possible. Nearly
+// all take well under a millisecond.
+const undecided = 10 * time.Second
+
+// kindOf is what a key is used as.
+func kindOf(list []porcupine.Operation) string {
+	kind := "mutex"
+	for _, o := range list {
+		switch a := o.Input.(attempt); {
+		case a.limit > 0:
+			return "semaphore"
+		case a.shared:
+			kind = "reader-writer lock"
+		}
+	}
+	return kind
 }
