@@ -255,12 +255,7 @@ func served(h *History) (found []Violation) {
 	}
 	type span struct{ from, to time.Duration }
 	holds := map[string][]span{}
-	allowed := map[string]time.Duration{}
 	for _, l := range h.leases() {
-		allowed[l.key] = max(allowed[l.key], h.Gap)
-		if l.shared { // the word of a writer that gave up keeps readers out until it lapses
-			allowed[l.key] = h.Gap + 2*h.TTL
-		}
 		if l.applied != never {
 			holds[l.key] = append(holds[l.key], span{l.applied, min(l.dropped, l.until)})
 		}
@@ -282,7 +277,7 @@ func served(h *History) (found []Violation) {
 			if s.from > done[e.Op] {
 				break
 			}
-			if s.from-free > max(allowed[e.Key], h.Gap) {
+			if s.from-free > h.Gap {
 				found = append(found, Violation{"served late", s.from, fmt.Sprintf("%q was free for %v while client %d waited", e.Key, s.from-free, e.Client)})
 			}
 			free = max(free, s.to)
