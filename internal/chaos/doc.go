@@ -2,7 +2,8 @@
 // believed. It has tests only; make chaos runs them.
 //
 // Several processes, the test binary itself, take and hold a few keys, each through
-// a fault proxy of its own. A nemesis kills them with -9, stops and continues them,
+// a fault proxy of its own: alone, as readers and writers, with permits, two keys at
+// once, and a document that is locked itself. A nemesis kills them with -9, stops and continues them,
 // kills and restarts the server, steps it down, cuts and slows links, loses and
 // delays messages, and shifts the clock in replies. Every process writes what it
 // believes into a file, by the machine's one monotonic clock: a belief is a look at

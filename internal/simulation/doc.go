@@ -18,9 +18,13 @@
 //	network.go     how a command gets there and its answer back
 //	deployment.go  the driver's side
 //	process.go     one client, and what its users do
+//	modes.go       how they take keys: alone, as readers, with permits, two at once
+//	chance.go      what the library draws by chance
 //	run.go         a whole history
 //
 // The same seed gives the same log, byte for byte. All chance comes from the seed
-// and from who asks for it, never from the order in which goroutines happen to
-// run; and no two events share an instant, as timers that do fire in any order.
+// and from who asks for it, or when, never from the order in which goroutines
+// happen to run; and no two events share an instant, as timers that do fire in any
+// order. One event may wake several goroutines of a process: which of them runs first
+// is left open, and must make no difference.
 package simulation
