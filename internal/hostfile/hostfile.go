@@ -16,12 +16,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
 )
 
 // The names of what is in a directory, beside the files themselves.
@@ -39,36 +39,26 @@ const (
 
 // A Dir is a directory of such files. It is safe for concurrent use.
 type Dir struct {
-	root *os.Root
+	disk Disk
 
 	mu    sync.Mutex               // protects turns
 	turns map[string]chan struct{} // of the goroutines of this process, by lock
-
-	// Step, if set, is called with the name of each step of a write once it is done:
-	// for tests that end the process there.
-	Step func(string)
 }
 
 // Open opens a directory, and makes it if need be.
 func Open(path string) (*Dir, error) {
-	if path == "" {
-		return nil, errors.New("the directory is not named")
-	}
-	if err := supported(); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(path)
+	disk, err := OpenDisk(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{root: root, turns: make(map[string]chan struct{})}, nil
+	return On(disk), nil
 }
 
+// On is a directory that is already open.
+func On(disk Disk) *Dir { return &Dir{disk: disk, turns: make(map[string]chan struct{})} }
+
 // Close lets go of the directory.
-func (d *Dir) Close() error { return d.root.Close() }
+func (d *Dir) Close() error { return d.disk.Close() }
 
 // Name is a file's name for any text: no byte of it is special to a file system.
 func Name(text string) string {
@@ -84,16 +74,16 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	file, err := d.root.OpenFile(name+lockSuffix, os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := d.disk.OpenLock(name + lockSuffix)
 	if err != nil {
 		<-turn
 		return nil, err
 	}
 	for pause := askLeast; ; pause = min(2*pause, askMost) {
-		busy, err := tryLock(file)
-		if err == nil && !busy {
+		busy, err := lock.Try()
+		if err == nil && (!busy || knob.LockIgnored) {
 			return func() {
-				file.Close() // and with it flock
+				lock.Close() // and with it flock
 				<-turn
 			}, nil
 		}
@@ -101,9 +91,8 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 			err = sleep(ctx, pause)
 		}
 		if err != nil {
-			file.Close()
 			<-turn
-			return nil, err
+			return nil, errors.Join(err, lock.Close())
 		}
 	}
 }
@@ -132,16 +121,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // Read answers a file's content, and nil without an error if there is none.
 func (d *Dir) Read(name string) ([]byte, error) {
-	file, err := d.root.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	content, err := d.disk.Read(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	content, err := io.ReadAll(file)
-	if err == nil && content == nil {
+	case err == nil && content == nil:
 		content = []byte{} // there, and empty
 	}
 	return content, err
@@ -153,74 +137,55 @@ func (d *Dir) Write(name string, content []byte) (applied bool, err error) {
 	// The name is the same each time: whoever writes holds the lock, so what is there
 	// was left by a process that was killed.
 	temp := name + tempSuffix
-	file, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if knob.WriteInPlace {
+		temp = name
+	}
+	file, err := d.disk.Create(temp)
 	if err != nil {
 		return false, err
 	}
-	d.step("made")
-	if _, err = file.Write(content); err == nil {
-		d.step("written")
+	if _, err = file.Write(content); err == nil && !knob.FileUnsynced {
 		err = file.Sync()
 	}
-	err = errors.Join(err, file.Close())
-	d.step("synced")
-	if err == nil {
-		err = d.root.Rename(temp, name)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = d.disk.Rename(temp, name)
 	}
 	if err != nil {
-		return false, errors.Join(err, d.root.Remove(temp))
+		return false, errors.Join(err, d.disk.Remove(temp))
 	}
-	d.step("renamed")
-	return true, d.syncDir()
+	return true, d.sync()
 }
 
 // Remove takes a file away, if it is there.
 func (d *Dir) Remove(name string) (applied bool, err error) {
-	if err := d.root.Remove(name); err != nil {
+	if err := d.disk.Remove(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return true, nil
 		}
 		return false, err
 	}
-	d.step("removed")
-	return true, d.syncDir()
+	return true, d.sync()
 }
 
 // Names yields the files there are, in no order.
 func (d *Dir) Names() ([]string, error) {
-	dir, err := d.root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	all, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
+	all, err := d.disk.Names()
 	files := all[:0]
 	for _, name := range all {
 		if !strings.HasSuffix(name, lockSuffix) && !strings.HasSuffix(name, tempSuffix) {
 			files = append(files, name)
 		}
 	}
-	return files, nil
+	return files, err
 }
 
-func (d *Dir) syncDir() error {
-	dir, err := d.root.Open(".")
-	if err != nil {
-		return err
+// sync makes what became of the names outlive a crash of the host.
+func (d *Dir) sync() error {
+	if knob.DirectoryUnsynced {
+		return nil
 	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+	if err := d.disk.Sync(); err != nil {
 		return fmt.Errorf("sync the directory: %w", err)
 	}
-	d.step("directory synced")
 	return nil
-}
-
-func (d *Dir) step(done string) {
-	if d.Step != nil {
-		d.Step(done)
-	}
 }

@@ -58,6 +58,14 @@ const (
 	DeleteWithoutRev = false
 	// UndoDeletes makes the clean-up of a join delete the document, with all who share it.
 	UndoDeletes = false
+	// WriteInPlace writes over a file instead of beside it.
+	WriteInPlace = false
+	// FileUnsynced renames a file whose content may not be on the disk yet.
+	FileUnsynced = false
+	// DirectoryUnsynced acknowledges a file whose name may not be on the disk yet.
+	DirectoryUnsynced = false
+	// LockIgnored takes a file's lock though another process has it.
+	LockIgnored = false
 )
 
 // On says that the switches are there to be set.

@@ -33,6 +33,10 @@ var (
 	JoinDropsTheLiving bool
 	DeleteWithoutRev   bool
 	UndoDeletes        bool
+	WriteInPlace       bool
+	FileUnsynced       bool
+	DirectoryUnsynced  bool
+	LockIgnored        bool
 )
 
 // On says that the switches are there to be set.

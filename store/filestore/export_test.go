@@ -1,4 +1,10 @@
 package filestore
 
-// AtStep has f called after each step of a write.
-func (s *Store) AtStep(f func(string)) { s.files.Step = f }
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+)
+
+// On is a store on a disk that may be no real one.
+func On(disk hostfile.Disk) *Store { return &Store{files: hostfile.On(disk), clock: time.Now} }

@@ -1,0 +1,140 @@
+// Package disktest has disks for tests of what a crash leaves: of a process, and of the
+// host.
+package disktest
+
+import (
+	"bytes"
+	"io/fs"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+)
+
+// A Disk is a directory in memory that knows what a power cut would leave of it. As on a
+// real one, what was written is safe once the file was synced, and what became of names
+// once the directory was; until then each may be there or not, and a file in part. What
+// became of names is taken to reach the disk in order. It is for one goroutine.
+type Disk struct {
+	files, safe map[string]*file
+	since       []func(map[string]*file) // what became of names since the last sync, each in one step
+}
+
+// A file is content that may have one name, another, or none.
+type file struct{ text, safe []byte }
+
+// NewDisk is an empty one.
+func NewDisk() *Disk { return &Disk{files: map[string]*file{}, safe: map[string]*file{}} }
+
+// AfterPowerCut yields every disk that a power cut at this moment may leave.
+func (d *Disk) AfterPowerCut() iter.Seq[*Disk] {
+	return func(yield func(*Disk) bool) {
+		names := maps.Clone(d.safe)
+		for i := 0; ; i++ {
+			for _, kept := range []func(*file) []byte{
+				func(f *file) []byte { return f.safe },
+				func(*file) []byte { return nil },
+				func(f *file) []byte { return f.text[:len(f.text)/2] },
+				func(f *file) []byte { return f.text },
+			} {
+				left := NewDisk()
+				for name, f := range names {
+					text := f.safe
+					if !bytes.Equal(f.text, f.safe) {
+						text = kept(f)
+					}
+					left.files[name] = &file{text: text, safe: text}
+				}
+				left.safe = maps.Clone(left.files)
+				if !yield(left) {
+					return
+				}
+			}
+			if i == len(d.since) {
+				return
+			}
+			d.since[i](names)
+		}
+	}
+}
+
+// name does something to the names, now, and on the disk when they reach it.
+func (d *Disk) name(do func(map[string]*file)) {
+	do(d.files)
+	d.since = append(d.since, do)
+}
+
+// Create is a file that is empty, also if it was not.
+func (d *Disk) Create(name string) (hostfile.File, error) {
+	f := d.files[name]
+	if f == nil {
+		f = &file{}
+		d.name(func(names map[string]*file) { names[name] = f })
+	}
+	f.text = nil
+	return f, nil
+}
+
+// Read is a file's content as programs see it.
+func (d *Disk) Read(name string) ([]byte, error) {
+	f := d.files[name]
+	if f == nil {
+		return nil, fs.ErrNotExist
+	}
+	return bytes.Clone(f.text), nil
+}
+
+// Rename is one step, also on the disk.
+func (d *Disk) Rename(from, to string) error {
+	f := d.files[from]
+	if f == nil {
+		return fs.ErrNotExist
+	}
+	d.name(func(names map[string]*file) {
+		delete(names, from)
+		names[to] = f
+	})
+	return nil
+}
+
+// Remove takes a name away.
+func (d *Disk) Remove(name string) error {
+	if d.files[name] == nil {
+		return fs.ErrNotExist
+	}
+	d.name(func(names map[string]*file) { delete(names, name) })
+	return nil
+}
+
+// Names are those that programs see.
+func (d *Disk) Names() ([]string, error) { return slices.Collect(maps.Keys(d.files)), nil }
+
+// Sync makes what became of names safe.
+func (d *Disk) Sync() error {
+	d.safe, d.since = maps.Clone(d.files), nil
+	return nil
+}
+
+// Close does nothing.
+func (d *Disk) Close() error { return nil }
+
+// OpenLock is a lock that nobody else has: there is one goroutine.
+func (d *Disk) OpenLock(string) (hostfile.Lock, error) { return free{}, nil }
+
+type free struct{}
+
+func (free) Try() (busy bool, err error) { return false, nil }
+func (free) Close() error                { return nil }
+
+func (f *file) Write(text []byte) (int, error) {
+	f.text = append(bytes.Clone(f.text), text...)
+	return len(text), nil
+}
+
+func (f *file) Sync() error {
+	f.safe = f.text
+	return nil
+}
+
+func (f *file) Close() error { return nil }

@@ -1,0 +1,15 @@
+package pathlock
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/internal/hostfile"
+)
+
+// OnDisk is a storage on a disk that may be no real one.
+func OnDisk(disk hostfile.Disk) *Dir {
+	return &Dir{files: hostfile.On(disk), clock: time.Now, most: maxDocument}
+}
+
+// Limit sets how large a file may grow by new locks.
+func (d *Dir) Limit(bytes int) { d.most = bytes }
