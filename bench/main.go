@@ -7,6 +7,7 @@
 //	handover.go  hand-overs between two processes
 //	modes.go     readers of one key, and looking at many keys
 //	crowd.go     what many waiters cost while nothing happens
+//	trees.go     path locks on a tree with many
 //	claims.go    one document of many: a claim, and what a queue's workers send
 //	byhand.go    what they are compared with: the driver alone
 //	child.go     the other processes are this program again
@@ -88,6 +89,7 @@ func measure(ctx context.Context, kind devmongo.Kind, long time.Duration, only s
 		{"hand-overs in a process", localHandOver},
 		{"hand-overs between processes", handOver},
 		{"shared keys", modes},
+		{"trees", trees},
 		{"many waiters", func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
 		{"claims of documents", documentClaims},
 	} {

@@ -122,6 +122,48 @@ func TestPathsAreComparedBySegments(t *testing.T) {
 	}
 }
 
+func TestAReleaseThatIsRefusedSaysWhyAndTheLockStays(t *testing.T) {
+	tree := newTree(t)
+	r := held{path: "/a/b", mode: pathlock.Exclusive, depth: pathlock.Infinity}.request()
+	r.Owner = []byte("me")
+	l, err := tree.Lock(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := []error{pathlock.ErrUnknownToken, pathlock.ErrWrongPath, pathlock.ErrWrongOwner}
+	for _, c := range []struct {
+		path, token, owner string
+		want               error
+	}{
+		{"/a/b", "urn:uuid:none", "me", pathlock.ErrUnknownToken},
+		{"/a/b", "", "me", pathlock.ErrUnknownToken},
+		{"/a", l.Token, "me", pathlock.ErrWrongPath},
+		{"/", l.Token, "me", pathlock.ErrWrongPath},
+		{"/a/bb", l.Token, "me", pathlock.ErrWrongPath},
+		{"/a/b", l.Token, "you", pathlock.ErrWrongOwner},
+		{"/a/b/c", l.Token, "", pathlock.ErrWrongOwner},
+	} {
+		err := tree.Release(t.Context(), c.path, c.token, pathlock.ByOwner([]byte(c.owner)))
+		for _, verdict := range verdicts {
+			if errors.Is(err, verdict) != (verdict == c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+	if all, err := tree.Locks(t.Context()); err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	if err := tree.Release(t.Context(), "/a/b/c/d", l.Token, pathlock.ByOwner([]byte("me"))); err != nil {
+		t.Errorf("from a path in its scope: %v", err)
+	}
+	if l, err = tree.Lock(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := tree.Release(t.Context(), "/elsewhere", l.Token, pathlock.ByOwner([]byte("you")), pathlock.Force()); err != nil {
+		t.Errorf("by force: %v", err)
+	}
+}
+
 func TestErrorsDoNotShowTokens(t *testing.T) {
 	tree := newTree(t)
 	l, err := tree.Lock(t.Context(), held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request())

@@ -21,6 +21,7 @@ const maxDocument = 8 << 20
 type Dir struct {
 	files *hostfile.Dir
 	clock func() time.Time
+	most  int // how many bytes a file may grow to by new locks
 }
 
 // InDir is a storage in a directory, which is made if need be. Give it a directory of
@@ -30,7 +31,7 @@ func InDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pathlock: InDir: %w", err)
 	}
-	return &Dir{files: files, clock: time.Now}, nil
+	return &Dir{files: files, clock: time.Now, most: maxDocument}, nil
 }
 
 // Close lets go of the directory. Close the trees first.
@@ -86,8 +87,8 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
-	if added && len(text) > max(maxDocument, size) {
-		return time.Time{}, fmt.Errorf("%w: %q would have %d bytes, more than %d", ErrTooLarge, tree, len(text), maxDocument)
+	if added && len(text) > max(d.most, size) {
+		return time.Time{}, fmt.Errorf("%w: %q would have %d bytes, more than %d", ErrTooLarge, tree, len(text), d.most)
 	}
 	if applied, err := d.files.Write(hostfile.Name(tree), text); err != nil {
 		if !applied {
@@ -127,22 +128,14 @@ func readTree(text []byte, tree string, f *fileTree) error {
 	refuse := func(why string) error {
 		return fmt.Errorf("%w: the file of the tree %q: %s", ErrForeign, tree, why)
 	}
-	var mark struct {
-		Pathlock *int `json:"pathlock"`
-	}
-	if err := json.Unmarshal(text, &mark); err != nil {
+	switch err := json.Unmarshal(text, f); { // which goes on after a field that is of another kind
+	case f.Pathlock != 0 && f.Pathlock != 1:
+		return refuse(fmt.Sprintf(`"pathlock" is %d, not 1`, f.Pathlock))
+	case err != nil:
 		return refuse("not JSON of ours: " + err.Error())
-	}
-	switch {
-	case mark.Pathlock == nil:
+	case f.Pathlock == 0:
 		return refuse(`no "pathlock" in it`)
-	case *mark.Pathlock != 1:
-		return refuse(fmt.Sprintf(`"pathlock" is %d, not 1`, *mark.Pathlock))
-	}
-	if err := json.Unmarshal(text, f); err != nil {
-		return refuse(err.Error())
-	}
-	if f.Tree != tree {
+	case f.Tree != tree:
 		return refuse(fmt.Sprintf("it is that of %q", f.Tree))
 	}
 	for _, l := range f.Locks {

@@ -1,6 +1,7 @@
 package pathlock
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -8,29 +9,69 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
+// fill gives the tree many locks in one edit, and answers the size of its document.
+func (b *bench) fill(many int) (size int) {
+	b.t.Helper()
+	if _, err := b.storage().Update(b.ctx(), "files", func(_ *Document, now Clock) (Edit, error) {
+		e := Edit{Touch: true}
+		for i := range many {
+			e.Put = append(e.Put, Lock{
+				Token: newToken(), Path: fmt.Sprintf("/dir%d/file%d", i/100, i%100), Mode: Exclusive, Depth: Zero,
+				Timeout: time.Hour, Since: now.Latest, ExpireAt: now.end(time.Hour),
+			})
+		}
+		return e, nil
+	}); err != nil {
+		b.t.Fatal(err)
+	}
+	raw, err := b.coll.FindOne(b.ctx(), bson.D{{Key: "_id", Value: "files"}}).Raw()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(raw)
+}
+
+// As many locks as a tree may have in memory at full speed cost no command more here, and
+// the limit is some way off.
+func TestARequestOn10000LocksIsOneReadAndOneWrite(t *testing.T) {
+	const many = 10_000
+	b := newBench(t)
+	size := b.fill(many)
+	tree := b.tree(b.tapped())
+	for i := range 3 {
+		l, err := tree.Lock(b.ctx(), exclusively("/new"))
+		if err == nil {
+			err = tree.Release(b.ctx(), "/new", l.Token)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.took(), "find findAndModify find findAndModify"; i > 0 && got != want {
+			t.Errorf("a lock and its release sent %q, not %q", got, want)
+		}
+	}
+	if _, err := tree.Lock(b.ctx(), exclusively("/dir50")); !errors.Is(err, ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	all, err := tree.Locks(b.ctx())
+	if err != nil || len(all) != many {
+		t.Errorf("%d locks, %v", len(all), err)
+	}
+	room := maxDocument / (size / many)
+	if room < 3*many {
+		t.Errorf("there is room for %d locks of %d bytes", room, size/many)
+	}
+	t.Logf("%d bytes, %d for each lock: room for %d", size, size/many, room)
+}
+
 // What a request costs on a tree with many locks, where nobody else writes and where
 // somebody does, so that the document is decoded anew.
 func BenchmarkOnMongo(b *testing.B) {
-	for _, many := range []int{0, 100, 1_000} {
+	for _, many := range []int{0, 100, 1_000, 10_000} {
 		bench := newBench(b)
+		size := bench.fill(many)
 		m, other := bench.storage(), bench.storage()
 		tree := bench.tree(m)
-		if _, err := m.Update(bench.ctx(), "files", func(_ *Document, now Clock) (Edit, error) {
-			e := Edit{Touch: true}
-			for i := range many {
-				e.Put = append(e.Put, Lock{
-					Token: newToken(), Path: fmt.Sprintf("/dir%d/file%d", i/100, i%100), Mode: Exclusive, Depth: Zero,
-					Timeout: time.Hour, Since: now.Latest, ExpireAt: now.end(time.Hour),
-				})
-			}
-			return e, nil
-		}); err != nil {
-			b.Fatal(err)
-		}
-		raw, err := bench.coll.FindOne(bench.ctx(), bson.D{{Key: "_id", Value: "files"}}).Raw()
-		if err != nil {
-			b.Fatal(err)
-		}
 		request := func(b *testing.B) {
 			l, err := tree.Lock(bench.ctx(), exclusively("/new"))
 			if err == nil {
@@ -41,7 +82,7 @@ func BenchmarkOnMongo(b *testing.B) {
 			}
 		}
 		b.Run(fmt.Sprintf("alone/%d", many), func(b *testing.B) {
-			b.ReportMetric(float64(len(raw)), "document-bytes")
+			b.ReportMetric(float64(size), "document-bytes")
 			for b.Loop() {
 				request(b)
 			}

@@ -19,25 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
-
-// needs skips a test that needs what the server here does not have, by name, or fails
-// it if MONGOLOCK_REQUIRE lists that.
-func needs(t testing.TB, capabilities ...string) {
-	t.Helper()
-	listed := func(variable, what string) bool {
-		return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
-	}
-	for _, c := range append([]string{"mongodb"}, capabilities...) {
-		has := listed("MONGOLOCK_HAS", c) || c == "mongodb" && os.Getenv("MONGODB_URI") != ""
-		if !has && listed("MONGOLOCK_REQUIRE", c) {
-			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", c)
-		}
-		if !has {
-			t.Skipf("needs %s", c)
-		}
-	}
-}
 
 // A bench is a collection of its own on the server of the tests.
 type bench struct {
@@ -50,7 +33,7 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	needs(t, "atomic") // compare-and-swap is all there is
+	testserver.URI(t, "atomic") // compare-and-swap is all there is
 	b := &bench{t: t}
 	b.coll = b.connect().Database("mongolock_test").Collection("paths_" + rand.Text()[:10])
 	t.Cleanup(func() {

@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -18,22 +18,35 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
 const (
 	childPlace = "PATHLOCK_TEST_PLACE" // a directory, or database.collection
 	childBlind = "PATHLOCK_TEST_BLIND"
+	childStep  = "PATHLOCK_TEST_STEP" // of a process that dies
+	childChats = "PATHLOCK_TEST_CHATS"
+	childFault = "PATHLOCK_TEST_FAULT" // a switch of package knob, where there are any
 
 	processes  = 3
 	goroutines = 16
+	patience   = 30 * time.Second // with a machine that has other work
 )
 
 func TestMain(m *testing.M) {
-	if where := os.Getenv(childPlace); where != "" {
+	if where, step := os.Getenv(childPlace), os.Getenv(childStep); where != "" {
+		disktest.EndWithParent()
+		switch {
+		case step != "":
+			dieAtStep(where, step)
+		case os.Getenv(childChats) != "":
+			chat(where)
+		}
 		work(where)
-		return
 	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "8") // the claims of a contract wait more than they work
 	os.Exit(m.Run())
 }
 
@@ -42,10 +55,6 @@ func TestMain(m *testing.M) {
 // over, or its release about to be sent. All processes of a host share the clock that
 // these moments are told by.
 func work(where string) {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
-		os.Exit(1)
-	}()
 	tree, err := pathlock.New(placed(where), "tree")
 	if err != nil {
 		panic(err)
@@ -91,7 +100,7 @@ func roam(tree *pathlock.Tree, say func(string, ...any)) {
 	for {
 		h := held{lockable[rand.IntN(len(lockable))], modes[rand.IntN(2)], depths[rand.IntN(2)], ""}
 		r := h.request()
-		r.Timeouts = []time.Duration{time.Duration(100+rand.IntN(400)) * time.Millisecond}
+		r.Timeouts = []time.Duration{time.Duration(100+rand.IntN(200)) * time.Millisecond}
 		sent := time.Now()
 		l, err := tree.Lock(ctx, r)
 		if err != nil {
@@ -103,7 +112,7 @@ func roam(tree *pathlock.Tree, say func(string, ...any)) {
 		}
 		say("grant %s %s %s %s %d %d", l.Token, l.Path, l.Mode, l.Depth, stamp(time.Now()), stamp(sent.Add(l.Left)))
 		for range rand.IntN(4) {
-			time.Sleep(time.Duration(rand.IntN(50)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 			sent := time.Now()
 			if l, err = tree.Refresh(ctx, l.Token); err != nil {
 				break
@@ -190,8 +199,9 @@ func (g *ledger) replay() (conflicts []string, beside int) {
 	return conflicts, beside
 }
 
-// crowd has processes work on a place for a while, and kills one after the other.
-func crowd(t *testing.T, where string, d time.Duration, env ...string) *ledger {
+// crowd has processes work on a place, and kills one after the other, until that is
+// enough.
+func crowd(t *testing.T, where string, enough func(*ledger) bool, env ...string) *ledger {
 	t.Helper()
 	g := &ledger{spans: make(map[string]*span)}
 	var mu sync.Mutex // protects g
@@ -228,13 +238,17 @@ func crowd(t *testing.T, where string, d time.Duration, env ...string) *ledger {
 	kill := func(cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(time.Duration(300+rand.IntN(400)) * time.Millisecond)
+	done := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return enough(g)
+	}
+	for end := time.Now().Add(patience); !done() && time.Now().Before(end); g.kills++ {
+		time.Sleep(time.Duration(100+rand.IntN(200)) * time.Millisecond)
 		i := rand.IntN(processes)
 		kill(all[i])
 		old := all[i]
 		all[i] = begin()
-		g.kills++
 		t.Cleanup(func() { _ = old.Wait() })
 	}
 	for _, cmd := range all {
@@ -247,9 +261,19 @@ func crowd(t *testing.T, where string, d time.Duration, env ...string) *ledger {
 	return g
 }
 
+// enoughToTell says whether what happened would show a storage that is not what it
+// should be. The controls' do so every 70 grants or so.
+func enoughToTell(g *ledger) bool {
+	if len(g.spans) < 300 || g.refreshes < 100 || g.releases < 100 || g.kills < 8 {
+		return false
+	}
+	_, beside := g.replay()
+	return beside >= 500
+}
+
 func noConflictAmong(t *testing.T, where string) {
 	t.Helper()
-	g := crowd(t, where, 6*time.Second)
+	g := crowd(t, where, enoughToTell)
 	conflicts, beside := g.replay()
 	for _, c := range conflicts {
 		t.Errorf("held at once: %s", c)
@@ -257,7 +281,7 @@ func noConflictAmong(t *testing.T, where string) {
 	for _, f := range g.faults {
 		t.Error(f)
 	}
-	if len(g.spans) < 100 || g.refreshes < 20 || g.releases < 50 || g.kills < 5 || beside < 50 {
+	if !enoughToTell(g) {
 		t.Error("too little happened for this to show anything")
 	}
 	t.Logf("%d grants, %d refreshes, %d releases, %d kills; %d pairs held at once, none in conflict", len(g.spans), g.refreshes, g.releases, g.kills, beside)
@@ -272,13 +296,19 @@ func TestProcessesThatAreKilledNeverHoldWhatConflictsInADirectory(t *testing.T) 
 	noConflictAmong(t, t.TempDir())
 }
 
-// The control: without the compare in compare-and-swap the ledger shows it.
+// A control: without the compare in compare-and-swap the ledger shows it.
 func TestControlTheLedgerShowsABlindSwap(t *testing.T) {
 	db, coll := pathlock.NewPlaceOnMongo(t).Where()
-	g := crowd(t, db+"."+coll, 3*time.Second, childBlind+"=1")
-	conflicts, _ := g.replay()
-	if len(conflicts) == 0 {
-		t.Errorf("%d grants by a storage that compares nothing, and no conflict: the test cannot fail", len(g.spans))
+	ledgerShows(t, db+"."+coll, childBlind+"=1")
+}
+
+// ledgerShows has processes with a fault work until the ledger shows it.
+func ledgerShows(t *testing.T, where, fault string) {
+	t.Helper()
+	shown := func(g *ledger) bool { conflicts, _ := g.replay(); return len(conflicts) > 0 }
+	g := crowd(t, where, shown, fault)
+	if !shown(g) {
+		t.Errorf("%d grants with %s, and no conflict: the test cannot fail", len(g.spans), fault)
 	}
-	t.Logf("%d conflicts among %d grants", len(conflicts), len(g.spans))
+	t.Logf("shown after %d grants and %d kills", len(g.spans), g.kills)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mongolock/mongolock/pathlock"
@@ -137,8 +138,6 @@ func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
 		}},
 	} {
 		t.Run(claimed, func(t *testing.T) {
-			t.Parallel()
-			b.Storage = pathlock.InMemory()
 			if show(t, claimed, b) == "" {
 				t.Error("the claim holds all the same")
 			}
@@ -151,29 +150,32 @@ func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
 func TestControlTheSuiteIsContentWithWhatIsWhole(t *testing.T) {
 	for _, c := range claimsOn(broken{}) {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			if said := show(t, c.name, broken{Storage: pathlock.InMemory()}); said != "" {
+			if said := show(t, c.name, broken{}); said != "" {
 				t.Error(said)
 			}
 		})
 	}
 }
 
-// show runs a claim against a place, and answers how it failed.
-func show(t *testing.T, name string, p Place) (said string) {
+// show runs a claim against a place, in virtual time, and answers how it failed.
+func show(t *testing.T, name string, b broken) (said string) {
 	t.Helper()
-	for _, c := range claimsOn(p) {
+	for _, c := range claimsOn(b) {
 		if c.name != name {
 			continue
 		}
-		r := &recorder{TB: t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c.body(newEnv(r, func(testing.TB) Place { return p }))
-		}()
-		<-done
-		return strings.Join(r.said, "\n")
+		synctest.Test(t, func(t *testing.T) {
+			b.Storage = pathlock.InMemory()
+			r := &recorder{TB: t}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				c.body(newEnv(r, func(testing.TB) Place { return b }))
+			}()
+			<-done
+			said = strings.Join(r.said, "\n")
+		})
+		return said
 	}
 	t.Fatalf("no claim is called %s", name)
 	return ""

@@ -98,31 +98,14 @@ var limitClaims = []claim{
 		r.Mode, r.Owner = pathlock.Shared, make([]byte, pathlock.MaxOwner)
 		r.Timeouts = []time.Duration{pathlock.Infinite}
 		last := e.lock(r)
-		storage := e.place.Open(e)
-		for batch := range 20 { // what one could get by one, sooner
-			_, err := storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-				var edit pathlock.Edit
-				for i := range 40 {
-					l := last
-					l.Token = fmt.Sprintf("urn:uuid:%d-%d", batch, i)
-					edit.Put = append(edit.Put, l)
-				}
-				return edit, nil
-			})
-			if errors.Is(err, pathlock.ErrTooLarge) {
-				break
-			}
-			if err != nil {
-				e.Fatal(err)
-			}
-		}
+		e.fill(last)
 		for n := 0; ; n++ {
 			l, err := e.tree.Lock(e.ctx(), r)
 			if errors.Is(err, pathlock.ErrTooLarge) {
 				break
 			}
-			if err != nil || n > 50 {
-				e.Fatalf("after %d locks of 16 KiB: %v", n, err)
+			if err != nil || n > 2 {
+				e.Fatalf("after %d locks in a full tree: %v", n, err)
 			}
 			last = l
 		}
@@ -137,4 +120,31 @@ var limitClaims = []claim{
 			e.Errorf("and where it was there is no room: %v", err)
 		}
 	}},
+}
+
+// fill adds copies of a lock until not one more is taken: many at a time, and fewer as
+// soon as those are too many.
+func (e *env) fill(l pathlock.Lock) {
+	e.Helper()
+	storage := e.place.Open(e)
+	for many, had := 512, 0; many > 0; {
+		_, err := storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			var edit pathlock.Edit
+			for i := range many {
+				l.Token = fmt.Sprintf("urn:uuid:%d", had+i)
+				edit.Put = append(edit.Put, l)
+			}
+			return edit, nil
+		})
+		switch {
+		case errors.Is(err, pathlock.ErrTooLarge):
+			many /= 2
+		case err != nil:
+			e.Fatalf("%d more beside %d: %v", many, had, err)
+		default:
+			if had += many; had > 100_000 {
+				e.Fatalf("%d locks of %d bytes each are not too many", had, len(l.Owner))
+			}
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -13,50 +12,48 @@ var eventClaims = []claim{
 	{"EachWatcherSeesEachEventOnceInOrder", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		defer cancel()
-		watchers := []iter.Seq2[pathlock.Event, error]{e.watch(ctx, e.tree), e.watch(ctx, e.another())}
+		watchers := []<-chan pathlock.Event{e.follow(ctx, e.tree), e.follow(ctx, e.other)}
 		one := e.lock(ask("/a"))
-		two, err := e.another().Lock(e.ctx(), ask("/b"))
+		two, err := e.other.Lock(e.ctx(), ask("/b"))
 		if err != nil {
 			e.Fatal(err)
 		}
-		three := e.lock(brief("/c"))
-		if err := e.another().Release(e.ctx(), "/a", one.Token); err != nil {
+		if err := e.other.Release(e.ctx(), "/a", one.Token); err != nil {
 			e.Fatal(err)
 		}
-		want := []string{
-			"added " + one.Token, "added " + two.Token, "added " + three.Token, "released " + one.Token,
-			"expired " + three.Token, "added last",
-		}
-		go func() {
-			time.Sleep(short + 3*slack)
-			_, _ = e.tree.Lock(context.WithoutCancel(ctx), ask("/last"))
-		}()
-		for i, w := range watchers {
-			var got []string
-			var last pathlock.Event
-			for event, err := range w {
-				if err != nil {
-					e.Fatal(err)
+		three := e.lock(brief("/c")) // nobody writes when it runs out: those who listen do
+		got, newest := make([][]string, len(watchers)), make([]pathlock.Event, len(watchers))
+		read := func(until string) {
+			for i, events := range watchers {
+				for event := range events {
+					if event.At.Before(newest[i].At) || event.Seq <= newest[i].Seq {
+						e.Errorf("watcher %d: after %v, %d came %v, %d", i, newest[i].At, newest[i].Seq, event.At, event.Seq)
+					}
+					newest[i] = event
+					got[i] = append(got[i], string(event.Kind)+" "+event.Lock.Token)
+					if string(event.Kind)+" "+event.Lock.Path == until {
+						break
+					}
 				}
-				if event.At.Before(last.At) || event.Seq <= last.Seq {
-					e.Errorf("watcher %d: after %v, %d came %v, %d", i, last.At, last.Seq, event.At, event.Seq)
-				}
-				last = event
-				if event.Lock.Path == "/last" {
-					got = append(got, "added last")
-					break
-				}
-				got = append(got, string(event.Kind)+" "+event.Lock.Token)
 			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				e.Errorf("watcher %d saw\n%v\nnot\n%v", i, got, want)
+		}
+		read("expired /c")
+		last := e.lock(ask("/last"))
+		read("added /last")
+		want := []string{
+			"added " + one.Token, "added " + two.Token, "released " + one.Token, "added " + three.Token,
+			"expired " + three.Token, "added " + last.Token,
+		}
+		for i := range watchers {
+			if fmt.Sprint(got[i]) != fmt.Sprint(want) {
+				e.Errorf("watcher %d saw\n%v\nnot\n%v", i, got[i], want)
 			}
 		}
 	}},
 	{"ABurstOfEventsLosesNone", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		defer cancel()
-		events := e.watch(ctx, e.another())
+		events := e.watch(ctx, e.other)
 		const many = pathlock.LogLength / 4
 		var want []string
 		for i := range many {
@@ -88,4 +85,26 @@ func (e *env) watch(ctx context.Context, tree *pathlock.Tree) iter.Seq2[pathlock
 		e.Fatal(err)
 	}
 	return events
+}
+
+// follow hands on what a tree tells, until the context ends.
+func (e *env) follow(ctx context.Context, tree *pathlock.Tree) <-chan pathlock.Event {
+	e.Helper()
+	told := make(chan pathlock.Event, pathlock.LogLength)
+	events := e.watch(ctx, tree)
+	go func() {
+		defer close(told)
+		for event, err := range events {
+			if err != nil {
+				e.Error(err)
+				return
+			}
+			select {
+			case told <- event:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return told
 }

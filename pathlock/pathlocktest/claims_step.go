@@ -30,12 +30,12 @@ func (e *env) find(token string) pathlock.Lock {
 var stepClaims = []claim{
 	{"ALockIsThereForOtherProcesses", func(e *env) {
 		l := e.lock(ask("/a"))
-		_, err := e.another().Lock(e.ctx(), ask("/a"))
+		_, err := e.other.Lock(e.ctx(), ask("/a"))
 		c, ok := errors.AsType[*pathlock.ConflictError](err)
 		if !ok || len(c.Same) != 1 || c.Same[0].Token != l.Token {
 			e.Fatalf("another process got %v", err)
 		}
-		if err := e.another().Release(e.ctx(), "/a", l.Token); err != nil {
+		if err := e.other.Release(e.ctx(), "/a", l.Token); err != nil {
 			e.Fatal(err)
 		}
 		e.lock(ask("/a"))
@@ -44,7 +44,7 @@ var stepClaims = []claim{
 		e.lock(ask("/a"))
 		r := ask("/")
 		r.Depth = pathlock.Infinity
-		if _, err := e.another().Lock(e.ctx(), r); !errors.Is(err, pathlock.ErrConflict) {
+		if _, err := e.other.Lock(e.ctx(), r); !errors.Is(err, pathlock.ErrConflict) {
 			e.Fatal(err)
 		}
 		if all := e.locks(); len(all) != 1 {
@@ -118,9 +118,8 @@ var stepClaims = []claim{
 	{"AWaiterGetsThePathSoonAfterItsRelease", func(e *env) {
 		l := e.lock(ask("/a"))
 		got := make(chan error, 1)
-		other := e.another()
 		go func() {
-			_, err := other.LockWait(e.ctx(), ask("/a"))
+			_, err := e.other.LockWait(e.ctx(), ask("/a"))
 			got <- err
 		}()
 		time.Sleep(slack)

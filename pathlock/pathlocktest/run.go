@@ -68,15 +68,16 @@ type env struct {
 	place Place
 	name  string
 	tree  *pathlock.Tree
+	other *pathlock.Tree // the same one, as another process has it
 }
 
 func newEnv(t testing.TB, newPlace func(testing.TB) Place) *env {
 	e := &env{TB: t, place: newPlace(t), name: "tree " + rand.Text()}
-	e.tree = e.another()
+	e.tree, e.other = e.another(), e.another()
 	return e
 }
 
-// another is the tree as another process has it.
+// another is the tree as one more process has it.
 func (e *env) another() *pathlock.Tree { return e.called(e.name) }
 
 func (e *env) called(name string) *pathlock.Tree {
@@ -115,7 +116,7 @@ func (e *env) lock(r pathlock.Request) pathlock.Lock {
 // locks are those of the tree as another process sees them.
 func (e *env) locks() []pathlock.Lock {
 	e.Helper()
-	all, err := e.another().Locks(e.ctx())
+	all, err := e.other.Locks(e.ctx())
 	if err != nil {
 		e.Fatal(err)
 	}

@@ -2,20 +2,22 @@ package filestore_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/storetest"
@@ -23,25 +25,21 @@ import (
 
 // The variables that make this program a child of a test.
 const (
-	childIs  = "FILESTORE_TEST_CHILD"
-	childDir = "FILESTORE_TEST_DIR"
-	childN   = "FILESTORE_TEST_STEP"
+	childIs    = "FILESTORE_TEST_CHILD"
+	childDir   = "FILESTORE_TEST_DIR"
+	childStep  = "FILESTORE_TEST_STEP"
+	childFault = "FILESTORE_TEST_FAULT" // a switch of package knob, where there are any
 )
 
 func TestMain(m *testing.M) {
-	child := map[string]func(*filestore.Store){"dies": dieAtStep, "serves": serve}[os.Getenv(childIs)]
+	child := map[string]func(string){"dies": dieAtStep, "serves": serve}[os.Getenv(childIs)]
 	if child == nil {
+		flag.Parse()
+		_ = flag.Set("test.parallel", "8") // the claims of a contract wait more than they work
 		os.Exit(m.Run())
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
-		os.Exit(1)
-	}()
-	s, err := filestore.Open(os.Getenv(childDir))
-	if err != nil {
-		panic(err)
-	}
-	child(s)
+	disktest.EndWithParent()
+	child(os.Getenv(childDir))
 }
 
 // start runs this program as a child, and answers what it says, line by line.
@@ -69,124 +67,31 @@ func start(t testing.TB, what, dir string, env ...string) (*exec.Cmd, *bufio.Sca
 	return cmd, bufio.NewScanner(stdout)
 }
 
-func mine(key string) store.Claim {
-	return store.Claim{
-		Ref:   store.Ref{Key: key, ID: "the id of " + key, Mode: store.Exclusive},
-		Limit: 1, TTL: time.Hour, Owner: "child",
-	}
-}
-
-// dieAtStep takes keys, renews and releases them, says so after each answer, and kills
-// itself after the step of a write whose number it was given.
-func dieAtStep(s *filestore.Store) {
-	var left int
-	if _, err := fmt.Sscan(os.Getenv(childN), &left); err != nil {
+// serve answers the calls of the contract for another process, until that is gone.
+func serve(dir string) {
+	s, err := filestore.Open(dir)
+	if err != nil {
 		panic(err)
 	}
-	s.AtStep(func(string) {
-		if left--; left == 0 {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {}
-		}
-	})
-	ctx := context.Background()
-	for _, key := range []string{"a", "b", "c"} {
-		c := mine(key)
-		g, err := s.Acquire(ctx, c)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println("granted", key, g.Token)
-		r := s.Renew(ctx, []store.Renewal{{Ref: c.Ref, TTL: 10 * time.Hour}})
-		if r[0].Err != nil {
-			panic(r[0].Err)
-		}
-		fmt.Println("renewed", key, 0)
-		if key != "b" {
-			if _, err := s.Release(ctx, c.Ref, 0); err != nil {
-				panic(err)
-			}
-			fmt.Println("released", key, 0)
-		}
-	}
-	fmt.Println("done", "", 0)
-}
-
-func TestAKillAtAnyWriteLosesNothingAcknowledged(t *testing.T) {
-	ends := make(map[string]int)
-	for step := 1; ; step++ {
-		dir := t.TempDir()
-		cmd, lines := start(t, "dies", dir, fmt.Sprint(childN, "=", step))
-		acknowledged := map[string]string{}
-		var last int64
-		done := false
-		for lines.Scan() {
-			word, rest, _ := strings.Cut(lines.Text(), " ")
-			key, number, _ := strings.Cut(rest, " ")
-			if word == "done" {
-				done = true
-				break
-			}
-			acknowledged[key] = word
-			if word == "granted" {
-				if _, err := fmt.Sscan(number, &last); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if !done {
-			_ = cmd.Wait()
-		}
-		s := open(t, dir)
-		for _, key := range []string{"a", "b", "c"} {
-			all, err := s.Look(t.Context(), []string{key})
-			if err != nil {
-				t.Fatalf("killed at step %d: %v", step, err)
-			}
-			status := all[0]
-			held := len(status.Holders) == 1 && status.Holders[0].ID == mine(key).ID && !status.Free()
-			ends[fmt.Sprintf("%s, held %v", acknowledged[key], held)]++
-			switch acknowledged[key] {
-			case "granted": // and perhaps renewed
-				if !held {
-					t.Errorf("killed at step %d: the grant of %s is lost: %+v", step, key, status)
-				}
-			case "renewed": // and perhaps released
-				if !held && (key == "b" || len(status.Holders) != 0) || held && status.Left() < 9*time.Hour {
-					t.Errorf("killed at step %d: the renewal of %s is lost: %+v", step, key, status)
-				}
-			case "released":
-				if len(status.Holders) != 0 {
-					t.Errorf("killed at step %d: the release of %s is lost: %+v", step, key, status)
-				}
-			}
-		}
-		// And all goes on, with greater tokens.
-		g, err := s.Acquire(t.Context(), mine("next"))
-		if err != nil || g.Token <= last {
-			t.Fatalf("killed at step %d: token %d after %d, %v", step, g.Token, last, err)
-		}
-		if done {
-			t.Logf("%d steps; seen: %v", step-1, ends)
-			break
-		}
-	}
-	// Each half of each call was hit, or the test shows nothing.
-	for _, end := range []string{", held false", ", held true", "renewed, held true", "renewed, held false", "released, held false", "granted, held true"} {
-		if ends[end] == 0 {
-			t.Errorf("no kill left a key %q", end)
-		}
-	}
-}
-
-// serve answers the calls of the contract for another process, until that is gone.
-func serve(s *filestore.Store) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(listener.Addr())
 	panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(s, w, r) })))
+}
+
+// servers are processes that answer on one directory.
+func servers(t testing.TB, dir string, env ...string) (calls [3]remote) {
+	t.Helper()
+	for i := range calls {
+		_, lines := start(t, "serves", dir, env...)
+		if !lines.Scan() {
+			t.Fatal("the process ended without a word")
+		}
+		calls[i] = remote{"http://" + lines.Text()}
+	}
+	return calls
 }
 
 // inProcesses is a store each of whose calls is made by another process than the last.
@@ -200,15 +105,8 @@ type inProcesses struct {
 func (p inProcesses) one() remote { return p.calls[int(p.next.Add(1))%len(p.calls)] }
 
 func TestContractAmongSeveralProcesses(t *testing.T) {
-	dir := t.TempDir()
-	var calls [3]remote
-	for i := range calls {
-		_, lines := start(t, "serves", dir)
-		if !lines.Scan() {
-			t.Fatal("the process ended without a word")
-		}
-		calls[i] = remote{"http://" + lines.Text()}
-	}
+	dir := inShm(t)
+	calls := servers(t, dir)
 	var next, shape atomic.Int32
 	t.Cleanup(func() { // when the claims have run, side by side
 		if next.Load() < 1000 {
@@ -218,6 +116,39 @@ func TestContractAmongSeveralProcesses(t *testing.T) {
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
 		return inProcesses{byHand{open(t, dir), dir, &shape}, &calls, &next}
 	})
+}
+
+// sameTokens has processes draw tokens at once, and answers what is wrong with them.
+func sameTokens(t testing.TB, env ...string) (wrong []string) {
+	t.Helper()
+	const each = 40
+	var mu sync.Mutex // protects drawn and wrong
+	drawn := make(map[int64]bool)
+	var all sync.WaitGroup
+	for i, r := range servers(t, inShm(t), env...) {
+		all.Go(func() {
+			for n := range each {
+				res := r.call(t.Context(), call{Op: "acquire", Claim: mine(fmt.Sprint(i, " ", n))})
+				mu.Lock()
+				switch {
+				case res.Err != nil:
+					wrong = append(wrong, res.Err.Text)
+				case drawn[res.Grant.Token]:
+					wrong = append(wrong, fmt.Sprintf("two grants have the token %d", res.Grant.Token))
+				}
+				drawn[res.Grant.Token] = true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return wrong
+}
+
+func TestNoTwoGrantsOfSeveralProcessesHaveOneToken(t *testing.T) {
+	for _, w := range sameTokens(t) {
+		t.Error(w)
+	}
 }
 
 func TestAForeignTokenFileIsAnErrorAndStays(t *testing.T) {
@@ -240,13 +171,38 @@ func TestAForeignTokenFileIsAnErrorAndStays(t *testing.T) {
 	}
 }
 
+// What cannot be read is nobody's to replace: here a directory is in the file's place.
+func TestAFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
+	for _, name := range []string{hostfile.Name("k"), "tokens"} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		inside := filepath.Join(dir, name, "inside")
+		if err := os.MkdirAll(inside, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Acquire(t.Context(), mine("k")); err == nil || !errors.Is(err, store.ErrNotApplied) {
+			t.Errorf("%s: acquire: %v", name, err)
+		}
+		if name != "tokens" {
+			if _, err := s.Look(t.Context(), []string{"k"}); err == nil {
+				t.Errorf("%s: it is said to be free", name)
+			}
+		}
+		if _, err := os.Stat(inside); err != nil {
+			t.Errorf("%s: it was replaced: %v", name, err)
+		}
+	}
+}
+
 func TestTokensRiseThoughTheDirectoryWasEmptied(t *testing.T) {
-	one, err := open(t, t.TempDir()).Acquire(t.Context(), mine("k"))
+	now := time.Now()
+	clock := filestore.WithClock(func() time.Time { return now })
+	one, err := open(t, inShm(t), clock).Acquire(t.Context(), mine("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
-	two, err := open(t, t.TempDir()).Acquire(t.Context(), mine("k"))
+	now = now.Add(time.Second)
+	two, err := open(t, inShm(t), clock).Acquire(t.Context(), mine("k"))
 	if err != nil || two.Token <= one.Token {
 		t.Errorf("%d after %d, %v", two.Token, one.Token, err)
 	}

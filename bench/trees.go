@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+const (
+	treeLocks = 10_000
+	treeTurns = 40
+	treeMost  = 8 << 20 // of a tree's document; MongoDB takes twice that
+)
+
+// trees measures path locks on a tree with many: its document is read whole with each
+// request, and written in part.
+func trees(ctx context.Context, l *lab) ([]figure, error) {
+	var sent atomic.Int64
+	driver, err := connect(l.uri, &sent)
+	if err != nil {
+		return nil, err
+	}
+	defer driver.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left under way
+	coll := locksOf(driver, "trees")
+	large, size, err := largeTree(ctx, coll)
+	if err != nil {
+		return nil, err
+	}
+	small, err := pathlock.OnMongo(coll)
+	if err != nil {
+		return nil, err
+	}
+	other, err := pathlock.OnMongo(locksOf(l.driver, "trees"))
+	if err != nil {
+		return nil, err
+	}
+	for _, storage := range []pathlock.Storage{large, small} { // who has asked for the time need not ask again
+		if err := treePair(ctx, storage, "small"); err != nil {
+			return nil, err
+		}
+	}
+	sent.Store(0)
+	if err := treePair(ctx, large, "large"); err != nil {
+		return nil, err
+	}
+	commands := float64(sent.Load()) / 2
+
+	turns := raceOf(
+		func() error { return treePair(ctx, large, "large") },
+		func() error { return treePair(ctx, small, "small") })
+	if err := turns.run(5, treeTurns); err != nil {
+		return nil, err
+	}
+	anew := raceOf(
+		func() error { return treePair(ctx, large, "large") },
+		func() error { return treePair(ctx, other, "large") })
+	err = anew.run(1, treeTurns/2)
+	ms := func(r *race, who int) string { return fmt.Sprintf("%.1f ms", r.median(who)*1000) }
+	return []figure{
+		{"commands of a request on a tree of 10,000 path locks", commands, "%.1f", 2, atMost, "counted: a read and a write"},
+		{"lock and release there", turns.ratio(1), "%.1f ×", 0, noTarget, "an empty tree; " + ms(turns, 0) + " and " + ms(turns, 1)},
+		{"the same, two processes in turn", anew.median(0) / turns.median(1), "%.1f ×", 0, noTarget, "an empty tree; " + ms(anew, 0) + ": each reads what the other wrote"},
+		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", 8, atMost, fmt.Sprintf("where new locks are refused, at %d like these", treeMost/(size/treeLocks))},
+	}, err
+}
+
+// largeTree has many locks put into a tree in one edit, and answers the size that its
+// document has then.
+func largeTree(ctx context.Context, coll *mongo.Collection) (storage *pathlock.Mongo, size int, err error) {
+	if storage, err = pathlock.OnMongo(coll); err != nil {
+		return nil, 0, err
+	}
+	_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
+		var e pathlock.Edit
+		for i := range treeLocks {
+			e.Put = append(e.Put, pathlock.Lock{
+				Token: fmt.Sprintf("urn:uuid:00000000-0000-4000-8000-%012d", i), Path: fmt.Sprintf("/dir%d/file%d", i/100, i%100),
+				Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeout: time.Hour, Since: now.Latest, ExpireAt: now.Latest.Add(time.Hour),
+			})
+		}
+		return e, nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	raw, err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: "large"}}).Raw()
+	return storage, len(raw), err
+}
+
+func treePair(ctx context.Context, storage pathlock.Storage, name string) error {
+	tree, err := pathlock.New(storage, name)
+	if err != nil {
+		return err
+	}
+	l, err := tree.Lock(ctx, pathlock.Request{Path: "/new", Mode: pathlock.Exclusive, Depth: pathlock.Infinity})
+	if err == nil {
+		err = tree.Release(ctx, l.Path, l.Token)
+	}
+	return errors.Join(err, tree.Close())
+}
