@@ -305,10 +305,14 @@ func TestControlTheLedgerShowsABlindSwap(t *testing.T) {
 // ledgerShows has processes with a fault work until the ledger shows it.
 func ledgerShows(t *testing.T, where, fault string) {
 	t.Helper()
-	shown := func(g *ledger) bool { conflicts, _ := g.replay(); return len(conflicts) > 0 }
+	shown := func(g *ledger) bool {
+		conflicts, _ := g.replay()
+		return len(conflicts) > 0 || len(g.faults) > 0
+	}
 	g := crowd(t, where, shown, fault)
 	if !shown(g) {
-		t.Errorf("%d grants with %s, and no conflict: the test cannot fail", len(g.spans), fault)
+		t.Errorf("%d grants with %s, and no conflict or fault: the test cannot fail", len(g.spans), fault)
 	}
-	t.Logf("shown after %d grants and %d kills", len(g.spans), g.kills)
+	conflicts, _ := g.replay()
+	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))
 }

@@ -1,12 +1,12 @@
 package pathlock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,41 +122,69 @@ func allHeld() []held {
 	return all
 }
 
+// A pair is two locks asked for one after the other, and how the second fared.
+type pair struct {
+	first, second held
+	refused       bool
+	misplaced     string // what it was told, if that is not just the first, in its place
+}
+
+var onePairs sync.Once
+var pairs []pair // of every mode, depth and place, as they were answered
+
+func allPairs(t *testing.T) []pair {
+	t.Helper()
+	onePairs.Do(func() {
+		for _, first := range allHeld() {
+			for _, second := range allHeld() {
+				pairs = append(pairs, askForBoth(t, first, second))
+			}
+		}
+	})
+	return pairs
+}
+
+func askForBoth(t *testing.T, first, second held) pair {
+	t.Helper()
+	tree := newTree(t)
+	one, err := tree.Lock(t.Context(), first.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := tree.Lock(t.Context(), second.request())
+	conflict, refused := errors.AsType[*pathlock.ConflictError](err)
+	p := pair{first: first, second: second, refused: refused}
+	if !refused {
+		if err != nil || two.Token == one.Token {
+			t.Fatal(err)
+		}
+		return p
+	}
+	place := conflict.Same
+	switch {
+	case isAbove(first.path, second.path):
+		place = conflict.Parents
+	case isAbove(second.path, first.path):
+		place = conflict.Children
+	}
+	if conflict.Len() != 1 || len(place) != 1 || place[0].Token != one.Token {
+		p.misplaced = fmt.Sprintf("%+v", conflict.Affecting)
+	}
+	return p
+}
+
 // disagreements compares the code with a rule, for every pair of mode, depth and place.
 func disagreements(t *testing.T, rule func(requested, other held) bool) (wrong []string, compared int) {
 	t.Helper()
-	for _, first := range allHeld() {
-		for _, second := range allHeld() {
-			tree := newTree(t)
-			one, err := tree.Lock(t.Context(), first.request())
-			if err != nil {
-				t.Fatal(err)
-			}
-			two, err := tree.Lock(t.Context(), second.request())
-			compared++
-			conflict, refused := errors.AsType[*pathlock.ConflictError](err)
-			if refused != rule(second, first) {
-				wrong = append(wrong, fmt.Sprintf("%v held, %v requested: refused %v", first, second, refused))
-			}
-			if !refused {
-				if err != nil || two.Token == one.Token {
-					t.Fatal(err)
-				}
-				continue
-			}
-			place := conflict.Same
-			switch {
-			case isAbove(first.path, second.path):
-				place = conflict.Parents
-			case isAbove(second.path, first.path):
-				place = conflict.Children
-			}
-			if conflict.Len() != 1 || len(place) != 1 || place[0].Token != one.Token {
-				wrong = append(wrong, fmt.Sprintf("%v held, %v requested: told %+v", first, second, conflict.Affecting))
-			}
+	for _, p := range allPairs(t) {
+		if p.refused != rule(p.second, p.first) {
+			wrong = append(wrong, fmt.Sprintf("%v held, %v requested: refused %v", p.first, p.second, p.refused))
+		}
+		if p.misplaced != "" {
+			wrong = append(wrong, fmt.Sprintf("%v held, %v requested: told %s", p.first, p.second, p.misplaced))
 		}
 	}
-	return wrong, compared
+	return wrong, len(allPairs(t))
 }
 
 func TestEveryModeDepthAndRelationFollowsTheRule(t *testing.T) {
@@ -164,7 +192,9 @@ func TestEveryModeDepthAndRelationFollowsTheRule(t *testing.T) {
 	for _, w := range wrong {
 		t.Error(w)
 	}
-	t.Logf("%d pairs", compared)
+	if want := len(lockable) * len(lockable) * 16; compared != want {
+		t.Errorf("%d pairs, not %d", compared, want)
+	}
 }
 
 // The controls: rules that are nearly right. The comparison must tell each of them.
@@ -275,28 +305,49 @@ func TestAffectedTellsTheLocksAroundAPath(t *testing.T) {
 	}
 }
 
-// misjudged compares Confirm with a rule, on locks and tokens at random.
+// A judgement is Confirm's answer to a change, among locks and with tokens at random.
+type judgement struct {
+	locks  []held
+	tokens []string
+	change pathlock.Change
+	err    error
+}
+
+var oneJudgements sync.Once
+var judgements []judgement
+
+func someJudgements(t *testing.T) []judgement {
+	t.Helper()
+	oneJudgements.Do(func() {
+		random := rand.New(rand.NewPCG(5, 6))
+		for range 3000 {
+			var j judgement
+			var tree *pathlock.Tree
+			tree, j.locks = someLocks(t, random)
+			for _, l := range j.locks {
+				if random.IntN(2) == 0 {
+					j.tokens = append(j.tokens, l.token)
+				}
+			}
+			j.change = pathlock.Change{Path: lockable[random.IntN(len(lockable))], Kind: []pathlock.ChangeKind{pathlock.Modifying, pathlock.AddingTo, pathlock.Deleting}[random.IntN(3)]}
+			if j.err = tree.Confirm(t.Context(), j.tokens, j.change); j.err != nil && !errors.Is(j.err, pathlock.ErrLocked) {
+				t.Fatal(j.err)
+			}
+			judgements = append(judgements, j)
+		}
+	})
+	return judgements
+}
+
+// misjudged compares Confirm with a rule.
 func misjudged(t *testing.T, rule func([]held, []string, pathlock.Change) bool) (wrong []string, no int) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(5, 6))
-	for range 3000 {
-		tree, locks := someLocks(t, random)
-		var tokens []string
-		for _, l := range locks {
-			if random.IntN(2) == 0 {
-				tokens = append(tokens, l.token)
-			}
-		}
-		c := pathlock.Change{Path: lockable[random.IntN(len(lockable))], Kind: []pathlock.ChangeKind{pathlock.Modifying, pathlock.AddingTo, pathlock.Deleting}[random.IntN(3)]}
-		err := tree.Confirm(context.Background(), tokens, c)
-		if err != nil && !errors.Is(err, pathlock.ErrLocked) {
-			t.Fatal(err)
-		}
-		if err != nil {
+	for _, j := range someJudgements(t) {
+		if j.err != nil {
 			no++
 		}
-		if (err == nil) != rule(locks, tokens, c) {
-			wrong = append(wrong, fmt.Sprintf("%v with %v among %v: %v", c, tokens, locks, err))
+		if (j.err == nil) != rule(j.locks, j.tokens, j.change) {
+			wrong = append(wrong, fmt.Sprintf("%v with %v among %v: %v", j.change, j.tokens, j.locks, j.err))
 		}
 	}
 	return wrong, no

@@ -2,15 +2,18 @@ package pathlock_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
+	"github.com/mongolock/mongolock/store"
 )
 
 type inMemory struct{ *pathlock.Memory }
@@ -58,6 +61,26 @@ func (p inDir) Foreign(tree string) (intact func() error, err error) {
 		}
 		return err
 	}, os.WriteFile(file, content, 0o600)
+}
+
+// What cannot be read is nobody's to replace: here a directory is in the file's place.
+func TestATreesFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
+	place := newDir(t)
+	inside := filepath.Join(place.path, hostfile.Name("tree"), "inside")
+	if err := os.MkdirAll(inside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tree := treeOn(t, place.Open(t))
+	_, lock := tree.Lock(t.Context(), exclusive("/a", time.Hour))
+	_, locks := tree.Locks(t.Context())
+	for op, err := range map[string]error{"Lock": lock, "Locks": locks} {
+		if !errors.Is(err, store.ErrNotApplied) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	if _, err := os.Stat(inside); err != nil {
+		t.Errorf("it was replaced: %v", err)
+	}
 }
 
 func TestInDirKeepsTheContract(t *testing.T) {

@@ -122,13 +122,13 @@ var limitClaims = []claim{
 	}},
 }
 
-// fill adds copies of a lock until not one more is taken: many at a time, and fewer as
-// soon as those are too many.
+// fill adds copies of a lock until not one more is taken: more at a time while there is
+// room, and then fewer.
 func (e *env) fill(l pathlock.Lock) {
 	e.Helper()
-	storage := e.place.Open(e)
-	for many, had := 512, 0; many > 0; {
-		_, err := storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+	full := false
+	for many, had := 16, 0; many > 0; {
+		_, err := e.storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
 			var edit pathlock.Edit
 			for i := range many {
 				l.Token = fmt.Sprintf("urn:uuid:%d", had+i)
@@ -138,12 +138,16 @@ func (e *env) fill(l pathlock.Lock) {
 		})
 		switch {
 		case errors.Is(err, pathlock.ErrTooLarge):
+			full = true
 			many /= 2
 		case err != nil:
 			e.Fatalf("%d more beside %d: %v", many, had, err)
 		default:
 			if had += many; had > 100_000 {
 				e.Fatalf("%d locks of %d bytes each are not too many", had, len(l.Owner))
+			}
+			if !full {
+				many *= 2
 			}
 		}
 	}

@@ -87,14 +87,13 @@ var stepClaims = []claim{
 	{"AContextThatIsOverLeavesNothing", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		cancel()
-		storage := e.place.Open(e)
-		_, err := storage.Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+		_, err := e.storage.Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
 			return pathlock.Edit{Touch: true}, nil
 		})
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
 			e.Errorf("update: %v", err)
 		}
-		if err := storage.View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
+		if err := e.storage.View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
 			e.Errorf("view: %v", err)
 		}
 		if _, err := e.tree.Lock(ctx, ask("/a")); !errors.Is(err, context.Canceled) {
@@ -107,7 +106,7 @@ var stepClaims = []claim{
 	{"AnErrorOfTheDecisionComesBackAndNothingIsWritten", func(e *env) {
 		l := e.lock(ask("/a"))
 		mine := errors.New("mine")
-		_, err := e.place.Open(e).Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+		_, err := e.storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
 			return pathlock.Edit{Drop: []string{l.Token}}, mine
 		})
 		if !errors.Is(err, mine) || errors.Is(err, pathlock.ErrOutcomeUnknown) {

@@ -65,24 +65,29 @@ func claimsOn(p Place) []claim {
 // env is where a claim is shown: a place, and a tree of a name of its own.
 type env struct {
 	testing.TB
-	place Place
-	name  string
-	tree  *pathlock.Tree
-	other *pathlock.Tree // the same one, as another process has it
+	place   Place
+	storage pathlock.Storage // of this process
+	name    string
+	tree    *pathlock.Tree
+	other   *pathlock.Tree // the same one, as another process has it
 }
 
 func newEnv(t testing.TB, newPlace func(testing.TB) Place) *env {
 	e := &env{TB: t, place: newPlace(t), name: "tree " + rand.Text()}
-	e.tree, e.other = e.another(), e.another()
+	e.storage = e.place.Open(t)
+	e.tree, e.other = e.called(e.name), e.another()
 	return e
 }
 
 // another is the tree as one more process has it.
-func (e *env) another() *pathlock.Tree { return e.called(e.name) }
+func (e *env) another() *pathlock.Tree { return e.on(e.place.Open(e), e.name) }
 
-func (e *env) called(name string) *pathlock.Tree {
+// called is another tree of this process.
+func (e *env) called(name string) *pathlock.Tree { return e.on(e.storage, name) }
+
+func (e *env) on(storage pathlock.Storage, name string) *pathlock.Tree {
 	e.Helper()
-	tree, err := pathlock.New(e.place.Open(e), name, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+	tree, err := pathlock.New(storage, name, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
 	if err != nil {
 		e.Fatal(err)
 	}
