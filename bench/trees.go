@@ -15,7 +15,7 @@ import (
 
 const (
 	treeLocks = 10_000
-	treeTurns = 40
+	treeTurns = 16
 	treeMost  = 8 << 20 // of a tree's document; MongoDB takes twice that
 )
 
@@ -55,7 +55,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	turns := raceOf(
 		func() error { return treePair(ctx, large, "large") },
 		func() error { return treePair(ctx, small, "small") })
-	if err := turns.run(5, treeTurns); err != nil {
+	if err := turns.run(2, treeTurns); err != nil {
 		return nil, err
 	}
 	anew := raceOf(
