@@ -27,7 +27,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer driver.Disconnect(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is left under way
+	defer driver.Disconnect(context.WithoutCancel(ctx))
 	coll := locksOf(driver, "trees")
 	large, size, err := largeTree(ctx, coll)
 	if err != nil {
