@@ -25,28 +25,22 @@ import (
 	"golang.org/x/net/webdav"
 
 	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 )
-
-// needs skips a test by the name of what it needs, or fails it if MONGOLOCK_REQUIRE
-// lists that.
-func needs(t *testing.T, what string, has bool) {
-	t.Helper()
-	switch {
-	case has:
-	case slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), what):
-		t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and this machine does not have", what)
-	default:
-		t.Skipf("needs %s", what)
-	}
-}
 
 // litmus runs the client's lock tests against a server, and answers what it said of
 // each. It skips what depends on a test that failed.
 func litmus(t *testing.T, server string) map[string]string {
 	t.Helper()
 	program, err := exec.LookPath("litmus")
-	needs(t, "litmus", err == nil)
+	switch required := strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","); {
+	case err == nil:
+	case slices.Contains(required, "litmus"):
+		t.Fatalf("MONGOLOCK_REQUIRE lists litmus: %v", err)
+	default:
+		t.Skip("needs litmus, a WebDAV client: Debian has it")
+	}
 	cmd := exec.CommandContext(t.Context(), program, strings.TrimSuffix(server, "/")+"/")
 	cmd.Env = append(os.Environ(), "TESTS=locks")
 	cmd.Dir = t.TempDir() // it writes its log where it stands
@@ -242,9 +236,7 @@ func litmusOnAFarm(t *testing.T, place string) {
 }
 
 func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
-	uri := os.Getenv("MONGODB_URI")
-	needs(t, "mongodb", uri != "")
-	conn, err := mongo.Connect(options.Client().ApplyURI(uri))
+	conn, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
