@@ -29,11 +29,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	}
 	defer driver.Disconnect(context.WithoutCancel(ctx))
 	coll := locksOf(driver, "trees")
-	large, size, err := largeTree(ctx, coll)
-	if err != nil {
-		return nil, err
-	}
-	small, err := pathlock.OnMongo(coll)
+	mine, err := pathlock.OnMongo(coll)
 	if err != nil {
 		return nil, err
 	}
@@ -41,42 +37,35 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, storage := range []pathlock.Storage{large, small} { // who has asked for the time need not ask again
-		if err := treePair(ctx, storage, "small"); err != nil {
-			return nil, err
-		}
+	size, err := largeTree(ctx, mine, coll)
+	if err != nil {
+		return nil, err
 	}
-	sent.Store(0)
-	if err := treePair(ctx, large, "large"); err != nil {
+	sent.Store(0) // the first edit asked for the time
+	if err := treePair(ctx, mine, "large"); err != nil {
 		return nil, err
 	}
 	commands := float64(sent.Load()) / 2
 
-	turns := raceOf(
-		func() error { return treePair(ctx, large, "large") },
-		func() error { return treePair(ctx, small, "small") })
-	if err := turns.run(2, treeTurns); err != nil {
-		return nil, err
-	}
-	anew := raceOf(
-		func() error { return treePair(ctx, large, "large") },
+	alone := raceOf(
+		func() error { return treePair(ctx, mine, "large") },
+		func() error { return treePair(ctx, mine, "small") })
+	inTurn := raceOf(
+		func() error { return treePair(ctx, mine, "large") },
 		func() error { return treePair(ctx, other, "large") })
-	err = anew.run(1, treeTurns/2)
-	ms := func(r *race, who int) string { return fmt.Sprintf("%.1f ms", r.median(who)*1000) }
+	err = errors.Join(alone.run(2, treeTurns), inTurn.run(1, treeTurns/2))
+	ms := func(seconds float64) string { return fmt.Sprintf("an empty tree; %.1f ms", seconds*1000) }
 	return []figure{
 		{"commands of a request on a tree of 10,000 path locks", commands, "%.1f", 2, atMost, "counted: a read and a write"},
-		{"lock and release there", turns.ratio(1), "%.1f ×", 0, noTarget, "an empty tree; " + ms(turns, 0) + " and " + ms(turns, 1)},
-		{"the same, two processes in turn", anew.median(0) / turns.median(1), "%.1f ×", 0, noTarget, "an empty tree; " + ms(anew, 0) + ": each reads what the other wrote"},
-		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", 8, atMost, fmt.Sprintf("where new locks are refused, at %d like these", treeMost/(size/treeLocks))},
+		{"lock and release there", alone.ratio(1), "%.1f ×", 0, noTarget, ms(alone.median(0))},
+		{"the same, two processes in turn", inTurn.median(0) / alone.median(1), "%.1f ×", 0, noTarget, ms(inTurn.median(0)) + ": each reads what the other wrote"},
+		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", treeMost >> 20, atMost, fmt.Sprintf("where new locks are refused, at %d like these", treeMost/(size/treeLocks))},
 	}, err
 }
 
 // largeTree has many locks put into a tree in one edit, and answers the size that its
 // document has then.
-func largeTree(ctx context.Context, coll *mongo.Collection) (storage *pathlock.Mongo, size int, err error) {
-	if storage, err = pathlock.OnMongo(coll); err != nil {
-		return nil, 0, err
-	}
+func largeTree(ctx context.Context, storage pathlock.Storage, coll *mongo.Collection) (size int, err error) {
 	_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
 		var e pathlock.Edit
 		for i := range treeLocks {
@@ -88,10 +77,10 @@ func largeTree(ctx context.Context, coll *mongo.Collection) (storage *pathlock.M
 		return e, nil
 	})
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	raw, err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: "large"}}).Raw()
-	return storage, len(raw), err
+	return len(raw), err
 }
 
 func treePair(ctx context.Context, storage pathlock.Storage, name string) error {
