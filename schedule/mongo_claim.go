@@ -83,7 +83,7 @@ var errNoTrace = errors.New("schedule: the server answered a claim with no docum
 func (m *mongoStore) refusedLate(ctx context.Context, c Claim) error {
 	switch settled, err := m.Undo(ctx, c); {
 	case err != nil:
-		return fmt.Errorf("schedule: a claim was refused late, and cannot be undone: %w", err)
+		return fmt.Errorf("schedule: a claim was refused late, and is not undone: %v", err) //nolint:errorlint // that the clean-up was not applied says nothing of the claim
 	case !settled:
 		return errors.New("schedule: a claim was refused late, and may still arrive")
 	}
