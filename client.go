@@ -82,7 +82,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
-	c.watch.client = c
+	c.watch.client, c.watch.linger = c, feedIdle
 	if c.feed = store.FeedOf(s); !conf.noFeed {
 		c.watch.feed = c.feed
 	}

@@ -90,7 +90,7 @@ func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, erro
 		logger:  opts.logger,
 		broken:  mongoKnobs(),
 	}
-	m.feed.now = m.base.Clock.Now
+	m.feed.now, m.feed.await = m.base.Clock.Now, mongoFeedAwait
 	m.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+mongoFeedSuffix), writeconcern.W1())
 	return m, nil
 }

@@ -87,6 +87,7 @@ func stored(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
 }
 
 func TestNewNamesANilCollectionAndEveryBadOptionAtOnce(t *testing.T) {
+	t.Parallel()
 	client, err := mongolock.New(nil, mongolock.TTL(-time.Second), mongolock.WithOwner(""))
 	if client != nil || err == nil {
 		t.Fatalf("New answered %v, %v", client, err)
@@ -127,6 +128,7 @@ func nowhere(t *testing.T) map[string]string {
 }
 
 func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
+	t.Parallel()
 	for name, uri := range nowhere(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -184,6 +186,7 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 }
 
 func TestAnUnreachableServerIsNamedWhereNobodyIsInAHurry(t *testing.T) {
+	t.Parallel()
 	connected, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetServerSelectionTimeout(300 * time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -266,6 +269,7 @@ func everyMongoCall(t *testing.T, client *mongolock.Client, key string) map[stri
 }
 
 func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t)
 	for i, s := range strangers() {
 		key := fmt.Sprint("k", i)
@@ -287,6 +291,7 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 // What has the mark and not the shape nobody of us wrote, but it says it is ours:
 // it is never granted while it might be somebody's, nor removed.
 func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t)
 	future := time.Now().Add(time.Hour)
 	for field, doc := range map[string]bson.D{
@@ -318,6 +323,7 @@ func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
 }
 
 func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
+	t.Parallel()
 	texts := []string{
 		" ", "$x", "$$NOW", "a.b", ".", "..", "a..b", "/", "a/b", "\x00", "a\x00b", "\t\n\r", "日本語", "👩‍👩‍👧", "e\u0301", "\u00e9",
 		"{\"$gt\":\"\"}", "__proto__", "_id", "null", "0", "\u202e", "\ufeff", "\U0010ffff", "A", "a", "mongolock", "';--", `\`, "%00", "*", ".*",
@@ -370,6 +376,7 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 }
 
 func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t, mongolock.WithoutIndex())
 	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("k", 1025), "not UTF-8": "a\xff"} {
 		_, err := client.TryAcquire(t.Context(), key)
@@ -384,6 +391,7 @@ func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
 
 // An index in the way: which it is, and what EnsureIndex says. A lock does without.
 func TestAnIndexInTheWayIsLoggedOnceAndBreaksNothing(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "ttl")
 	for name, index := range map[string]mongo.IndexModel{
 		"the same name, no TTL":       {Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName("mongolock_expireAt")},
@@ -410,6 +418,7 @@ func TestAnIndexInTheWayIsLoggedOnceAndBreaksNothing(t *testing.T) {
 }
 
 func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "ttl")
 	log := &logbook{}
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
@@ -432,6 +441,7 @@ func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 }
 
 func TestACollectionThatCannotCarryLocksIsAClearError(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "ttl") // the servers that have none do not know such collections either
 	for kind, opts := range map[string]bson.D{
 		"view":        {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
@@ -457,6 +467,7 @@ func TestACollectionThatCannotCarryLocksIsAClearError(t *testing.T) {
 }
 
 func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	connected := mongolock.MongoConnect(t)
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
 	client := locksIn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()), mongolock.WithMargin(100*time.Millisecond))
@@ -481,6 +492,7 @@ func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
+	t.Parallel()
 	connected := mongolock.MongoConnect(t)
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t)) // to drop it
 	client := locksIn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()))
@@ -510,6 +522,7 @@ func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
 
 // A capped collection would take the claim, and drop it when it is full.
 func TestACappedCollectionIsRefused(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "capped")
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
 	if err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {

@@ -23,6 +23,7 @@ import (
 )
 
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchOnAny(t)
 	dead, other := mongoAsk("k", 2*time.Second), b.another()
 	g := b.acquire(b.store, dead)
@@ -40,6 +41,7 @@ func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 }
 
 func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "atomic")
 	b := mongoBenchFor(t)
 	stores := []*mongoStore{b.another(), b.another(), b.another()}
@@ -122,6 +124,7 @@ func renewedMeanwhile(t *testing.T, broken mongoFaults) (dead mongoHolder, lost 
 }
 
 func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
+	t.Parallel()
 	if h, lost := renewedMeanwhile(t, mongoFaults{}); lost || h.ID == "" {
 		t.Error("dropped a living holder")
 	}
@@ -129,6 +132,7 @@ func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
 
 // The control: rev alone does not see a renewal.
 func TestASwapThatDoesNotNameWhomItDropsDropsTheLiving(t *testing.T) {
+	t.Parallel()
 	if _, lost := renewedMeanwhile(t, mongoFaults{dropTheLiving: true}); !lost {
 		t.Error("spared all the same: naming the dropped is not what protects")
 	}
@@ -161,6 +165,7 @@ func replacedMeanwhile(t *testing.T, broken mongoFaults) (lost bool) {
 }
 
 func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "atomic")
 	if replacedMeanwhile(t, mongoFaults{}) {
 		t.Error("took the key from somebody granted meanwhile")
@@ -169,6 +174,7 @@ func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
 
 // The control.
 func TestASwapWithoutRevTakesWhatItDidNotSee(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "atomic")
 	if !replacedMeanwhile(t, mongoFaults{swapWithoutRev: true}) {
 		t.Error("spared all the same: rev is not what protects")
@@ -176,6 +182,7 @@ func TestASwapWithoutRevTakesWhatItDidNotSee(t *testing.T) {
 }
 
 func TestTokensGrowWhateverEndsAHold(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	stores := []*mongoStore{b.another(), b.another()}
@@ -215,6 +222,7 @@ func TestTokensGrowWhateverEndsAHold(t *testing.T) {
 
 // A machine that was suspended believes that its sample is fresh.
 func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) {
+	t.Parallel()
 	for name, broken := range map[string]bool{"as it is": false, "a deadline from the old sample": true} {
 		t.Run(name, func(t *testing.T) {
 			b := mongoBenchFor(t)
@@ -252,6 +260,7 @@ func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) 
 }
 
 func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchOnAny(t)
 	for _, text := range []string{"$x", "a.b", " ", "a\x00b", "🔒", "a/b", "$$NOW", "{}", "A", "a", strings.Repeat("é", 512)} {
 		c := mongoAsk(text, time.Minute)
@@ -281,6 +290,7 @@ func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
 }
 
 func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
+	t.Parallel()
 	for prefix, end := range map[string]string{"": "", "a": "b", "a.": "a/", "é": "ê", "\U0010FFFF": "", "a\U0010FFFF": "b", "\uD7FF": "\uE000", "a\x00": "a\x01"} {
 		d := mongoRange(prefix)
 		got := ""
@@ -294,6 +304,7 @@ func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
 }
 
 func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchFor(t)
 	for _, mode := range []store.Mode{"", "read"} {
 		c := mongoAsk("k", time.Second)
@@ -310,6 +321,7 @@ func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
 
 // The caller's end is the engine's business: what is on its way is given back.
 func TestACancelOnTheWayGivesTheGrantBack(t *testing.T) {
+	t.Parallel()
 	line := &mongoLine{}
 	b := mongoBenchFor(t, line.through)
 	if _, err := b.store.Look(b.ctx(), []string{"k"}); err != nil {
@@ -335,6 +347,7 @@ func TestACancelOnTheWayGivesTheGrantBack(t *testing.T) {
 }
 
 func TestTheEnginesLeaseIsADocumentAndGoesWithIt(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchOnAny(t)
 	client, err := NewWithStore(b.store, TTL(600*time.Millisecond), WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
@@ -402,6 +415,7 @@ func (b *mongoBench) indexing(log *bytes.Buffer, opts ...func(*options.ClientOpt
 }
 
 func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "ttl")
 	b := mongoBenchFor(t)
 	var logs [10]bytes.Buffer
@@ -432,6 +446,7 @@ func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
 }
 
 func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
+	t.Parallel()
 	for name, fate := range map[string]mongoFate{
 		"forbidden":   {instead: refusal(13, "not authorized on locks to execute command createIndexes")},
 		"unsupported": {instead: refusal(115, "TTL indexes are not supported")},
@@ -469,6 +484,7 @@ func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 // and the look that follows finds the next one. A waiter that were told no more than
 // that it is held would sleep until its end, and nobody would know that it waits.
 func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
+	t.Parallel()
 	line := &mongoLine{}
 	b := mongoBenchFor(t, line.through)
 	other := b.another()

@@ -56,6 +56,7 @@ func (b *mongoBench) expect(what string, names []string, want ...string) {
 }
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	mine, other := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
@@ -155,6 +156,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 // The rest of an expired document's takeover: the top-level expireAt lags behind a
 // holder that left or ran out only where several can be in, but the row is there.
 func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
@@ -174,6 +176,7 @@ func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
 }
 
 func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	dead, mine, next := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
@@ -194,6 +197,7 @@ func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
 }
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	var batch []store.Renewal
@@ -258,6 +262,7 @@ func (b *mongoBench) plant(batch []store.Renewal) {
 
 // Whatever the caller's client and collection say, ours are the concerns.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	client := mongoClient(t, func(o *options.ClientOptions) {
@@ -292,6 +297,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 // A release that one node acknowledges may be lost with it. That is borne for a
 // minute, not for an hour.
 func TestALongLeaseIsReleasedByMajority(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	for ttl, want := range map[time.Duration]string{30 * time.Second: sentSoftly, time.Hour: sentVoted} {
@@ -306,6 +312,7 @@ func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 }
 
 func TestOnlyAttemptsAreInASessionOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b := mongoBenchFor(t)
 	user, err := b.store.base.Soft.Database().Client().StartSession()

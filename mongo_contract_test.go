@@ -59,6 +59,7 @@ func (h *mongoHand) Foreign(key string) (intact func() error, err error) {
 }
 
 func TestTheStoreKeepsItsContract(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchOnAny(t)
 	if err := b.store.EnsureIndex(b.ctx()); err != nil {
 		t.Log(err) // no claim depends on it; where there is one, it is there from the start
@@ -77,6 +78,7 @@ func TestTheStoreKeepsItsContract(t *testing.T) {
 
 // The control: filters that do not ask for the mark overwrite strangers.
 func TestWithoutTheMarkAStrangerIsOverwritten(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchFor(t)
 	b.store.broken.unmarked = true
 	h := &mongoHand{mongoStore: b.store, coll: b.coll}
@@ -92,6 +94,7 @@ func TestWithoutTheMarkAStrangerIsOverwritten(t *testing.T) {
 }
 
 func TestAStrangerIsNamedByWhatItShows(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchFor(t)
 	h := &mongoHand{mongoStore: b.store, coll: b.coll}
 	for i, shape := range mongoStrangers {
@@ -117,6 +120,7 @@ func TestAStrangerIsNamedByWhatItShows(t *testing.T) {
 // What has our mark and not our shape nobody of us wrote. It is not taken over while
 // it might be somebody's, nor does it upset anybody.
 func TestADocumentOfOursInDisorderIsForeign(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchFor(t)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	for i, shape := range []bson.D{

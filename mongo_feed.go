@@ -39,7 +39,8 @@ const (
 
 // A mongoFeed is the collection of wake-ups.
 type mongoFeed struct {
-	coll *mongo.Collection // w: 1
+	coll  *mongo.Collection // w: 1
+	await time.Duration     // how long the server keeps a read that finds nothing
 
 	// Until when it is taken to be there and capped, as a mongoclock.Moment. Where it
 	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
@@ -90,9 +91,9 @@ func (m *mongoStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 		if !yield(store.Notice{}, nil) {
 			return
 		}
-		cursor.SetMaxAwaitTime(mongoFeedAwait)
+		cursor.SetMaxAwaitTime(m.feed.await)
 		for {
-			more, err := next(ctx, cursor, mongoFeedAwait+mongoFeedSlack)
+			more, err := next(ctx, cursor, m.feed.await+mongoFeedSlack)
 			if err != nil {
 				yield(store.Notice{}, err)
 				return

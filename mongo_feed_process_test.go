@@ -25,8 +25,17 @@ func newCrowd(r *mongoRoom, processes, each int) *crowd {
 	for _, w := range c.workers {
 		w.do(workerOrder{Do: "wait", Key: "k", Count: each})
 	}
-	c.quiet(2 * time.Second)
+	c.settle()
 	return c
+}
+
+// settle waits until all have been refused, have left word, have looked once more, and
+// listen.
+func (c *crowd) settle() {
+	c.t.Helper()
+	c.until(time.Now().Add(20*time.Second), "they ask no more", func() bool {
+		return total(c.quiet(4*lookAgain)) == 0
+	})
 }
 
 // quiet is how many commands the busiest process sent in so long, of which kinds.
@@ -92,7 +101,7 @@ func TestFeedTroubleLosesNobodyInSeveralProcesses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newFeedRoom(t)
+			r := newMongoRoomApart(t, "capped", "atomic")
 			c := newCrowd(r, 4, 5)
 			trouble(r)
 			if sent := c.quiet(time.Second); total(sent) > 40 {
@@ -108,8 +117,10 @@ func TestFeedTroubleLosesNobodyInSeveralProcesses(t *testing.T) {
 }
 
 func TestFeedAndFiftyWaitersInFiveProcessesOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	server := newFeedServer(t, "", "capped", "atomic", "process", "crash")
 	r := newMongoRoomAt(t, server.URI)
+	r.server = mongoApart
 	c := newCrowd(r, 5, 10)
 	server.send(http.MethodPost, "/kill")
 	if sent := c.quiet(time.Second); total(sent) > 40 {
@@ -129,11 +140,11 @@ func TestFeedAndFiftyWaitersInFiveProcessesOutliveTheServer(t *testing.T) {
 
 // How little, over two minutes, make bench tells.
 func TestFeedAHundredWaitersInEachOfFourProcessesAskNextToNothing(t *testing.T) {
-	r := newFeedRoom(t)
+	r := newMongoRoomApart(t, "capped", "atomic")
 	c := newCrowd(r, 4, 100)
-	c.quiet(2 * time.Second) // and what each looks at once more after its word
-	if sent := c.quiet(8 * time.Second); total(sent) > 2 {
-		t.Errorf("in eight seconds a process sent %v", sent)
+	c.quiet(2 * pollMost) // and what each looks at once more after its word
+	if sent := c.quiet(5 * time.Second); total(sent) > 2 {
+		t.Errorf("in five seconds a process sent %v", sent)
 	}
 	c.mustBeServed(20 * time.Second)
 }

@@ -34,7 +34,9 @@ const feedSoon = 5 * time.Second
 // there is none on it: see refuseFerret. It is known by not being atomic.)
 func newFeedRoom(t testing.TB) *mongoRoom {
 	t.Helper()
-	return newMongoRoom(t, "capped", "atomic")
+	r := newMongoRoom(t, "capped", "atomic")
+	r.server = mongoAsFound // here a feed is as a program's
+	return r
 }
 
 // wakes is the collection of wake-ups of a room.
@@ -118,6 +120,7 @@ func tailing(commands []bson.Raw) (n int) {
 }
 
 func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	holder := r.client()
 	c, tap := r.tapped()
@@ -166,6 +169,7 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 // The driver refuses to wait for longer than a client's own timeout, unless told
 // otherwise call by call.
 func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	tap := &mongoTap{}
 	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { o.SetTimeout(300 * time.Millisecond).SetMonitor(tap.monitor()) }))
@@ -188,6 +192,7 @@ func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
 // Not lost though the answer that it makes stale comes after it: the reply to the
 // head's look is held back until the key is free and the wake-up has come.
 func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	holder, line := r.client(), &mongoLine{}
 	c := r.clientOn(r.connect(r.uri, line.through))
@@ -222,6 +227,7 @@ func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
 }
 
 func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	for range 3 {
 		if _, err := r.wakes().InsertOne(r.ctx(), mongoNotice(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})); err != nil {
@@ -239,6 +245,7 @@ func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
 
 // What it does to FerretDB one does not do to it: see refuseFerret. There waiters poll.
 func TestFeedIsNotForFerretDB(t *testing.T) {
+	t.Parallel()
 	r := newMongoRoom(t)
 	line := &mongoLine{}
 	line.set(func(name string, cmd bson.Raw) mongoFate {
@@ -283,6 +290,7 @@ func (l *logbook) count(what string) int {
 func (l *logbook) logger() ClientOption { return WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
 
 func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	stranger := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
 	if _, err := r.wakes().InsertOne(r.ctx(), stranger); err != nil {
@@ -303,6 +311,7 @@ func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
 }
 
 func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	holder := r.client()
 	waiters := []*Client{r.client(), r.client(), r.client()}
@@ -337,6 +346,7 @@ func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
 }
 
 func TestFeedThatRollsOverLosesNobody(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	holder, c := r.client(), r.client()
 	var many []any
@@ -371,10 +381,12 @@ func TestFeedThatRollsOverLosesNobody(t *testing.T) {
 }
 
 func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	var log logbook
 	holder := r.client()
 	c, proxy := r.behind(withRetries, log.logger())
+	c.store.(*mongoStore).feed.await = mongoBriefly // see spareTheServer
 	for range 2 {
 		l := r.acquire(holder, "k")
 		wait := r.inBackground(r.ctx(), c, "k")
@@ -438,6 +450,7 @@ func (s *feedServer) send(method, path string) []byte {
 }
 
 func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
+	t.Parallel()
 	server := newFeedServer(t, "?auth=1", "capped", "atomic", "roles")
 	r := newMongoRoomAt(t, server.URI)
 	db := r.coll.Database()
@@ -484,6 +497,7 @@ func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 }
 
 func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	server := newFeedServer(t, "", "capped", "atomic", "process", "crash")
 	r := newMongoRoomAt(t, server.URI)
 	holder := r.client()
@@ -528,6 +542,7 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 // Every removal of a holder from a document that carries a word is announced: the
 // waiter sleeps until its holder should have run out, or hears of it.
 func TestFeedTellsOfEveryRemoval(t *testing.T) {
+	t.Parallel()
 	removals := map[string]func(r *mongoRoom, c *Client, l *Lease){
 		"break": func(r *mongoRoom, _ *Client, _ *Lease) {
 			if _, err := r.client().Break(r.ctx(), "k", "test", 0); err != nil {
@@ -565,6 +580,7 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 
 // The image that says whether somebody waits went with the reply.
 func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
+	t.Parallel()
 	r := newFeedRoom(t)
 	waiter := r.client()
 	holder, proxy := r.behind(noRetries)

@@ -44,6 +44,7 @@ func operationsPage(t testing.TB) string {
 }
 
 func TestEveryRecipeIsTried(t *testing.T) {
+	t.Parallel()
 	page := operationsPage(t)
 	var found []string
 	for _, m := range recipeBlock.FindAllStringSubmatch(page, -1) {
@@ -180,6 +181,7 @@ func ended(t testing.TB, l *mongolock.Lease, within time.Duration) error {
 }
 
 func TestByHandOneSeesWhoHoldsALock(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t, mongolock.WithOwner("worker-7"))
 	k := kitchen{t, coll}
 	lease := take(t, client, "k", mongolock.Note("run of May 3rd"))
@@ -203,6 +205,7 @@ func TestByHandOneSeesWhoHoldsALock(t *testing.T) {
 }
 
 func TestByHandOneListsLocksByService(t *testing.T) {
+	t.Parallel()
 	k, _ := street(t)
 	if got := k.listed("list one service's locks", "<PREFIX>", "billing:"); !slices.Equal(got, []string{"billing:held"}) {
 		t.Errorf("billing has %q", got)
@@ -216,6 +219,7 @@ func TestByHandOneListsLocksByService(t *testing.T) {
 }
 
 func TestByHandOneListsWhatIsHeldAndWhatHasRunOut(t *testing.T) {
+	t.Parallel()
 	k, _ := street(t)
 	k.needsNow()
 	if got := k.listed("list what is held"); !slices.Equal(got, []string{"billing:held"}) {
@@ -227,6 +231,7 @@ func TestByHandOneListsWhatIsHeldAndWhatHasRunOut(t *testing.T) {
 }
 
 func TestByHandWhatHasRunOutIsRemovedAndNothingElse(t *testing.T) {
+	t.Parallel()
 	k, held := street(t)
 	k.needsNow()
 	if n := k.run("remove what has run out").Lookup("n").AsInt64(); n != 1 {
@@ -246,6 +251,7 @@ func TestByHandWhatHasRunOutIsRemovedAndNothingElse(t *testing.T) {
 }
 
 func TestByHandEveryLockIsRemovedAndNoStranger(t *testing.T) {
+	t.Parallel()
 	k, held := street(t)
 	if n := k.run("remove every lock").Lookup("n").AsInt64(); n != 4 {
 		t.Errorf("removed %d", n)
@@ -259,6 +265,7 @@ func TestByHandEveryLockIsRemovedAndNoStranger(t *testing.T) {
 }
 
 func TestALockBrokenByHandTellsItsHolderWhyAndComesFree(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t, mongolock.TTL(900*time.Millisecond))
 	k := kitchen{t, coll}
 	lease := take(t, client, "k")
@@ -277,6 +284,7 @@ func TestALockBrokenByHandTellsItsHolderWhyAndComesFree(t *testing.T) {
 }
 
 func TestALockFreedByHandIsFreeAtOnceAndItsHolderLearns(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t, mongolock.TTL(900*time.Millisecond))
 	k := kitchen{t, coll}
 	lease := take(t, client, "k")
@@ -297,6 +305,7 @@ func TestALockFreedByHandIsFreeAtOnceAndItsHolderLearns(t *testing.T) {
 }
 
 func TestOneOfThoseWhoShareIsFreedByHandAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t)
 	k := kitchen{t, coll}
 	one, two := take(t, client, "k", mongolock.Shared()), take(t, client, "k", mongolock.Shared())
@@ -323,6 +332,7 @@ func TestOneOfThoseWhoShareIsFreedByHandAndNobodyElse(t *testing.T) {
 }
 
 func TestReadersAreLetInAgainByHand(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "atomic")
 	client, coll := newLocks(t)
 	k := kitchen{t, coll}
@@ -343,6 +353,7 @@ func TestReadersAreLetInAgainByHand(t *testing.T) {
 }
 
 func TestAWakeUpByHandWakesThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "capped", "atomic")
 	client, coll := newLocks(t, mongolock.NoRenewal())
 	k := kitchen{t, coll}
@@ -373,6 +384,7 @@ func TestAWakeUpByHandWakesThoseWhoWait(t *testing.T) {
 }
 
 func TestTheIndexMadeByHandIsTheLibrarysOwn(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "ttl")
 	client, coll := newLocks(t, mongolock.WithoutIndex())
 	k := kitchen{t, coll}
@@ -515,7 +527,7 @@ func everything(t *testing.T, coll *mongo.Collection, log *logbook) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	client := locksIn(t, coll, mongolock.TTL(1500*time.Millisecond), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
+	client := locksIn(t, coll, mongolock.TTL(3*time.Second), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 	rival := locksIn(t, coll, mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 
 	one := take(t, client, "one")
@@ -570,6 +582,7 @@ func everything(t *testing.T, coll *mongo.Collection, log *logbook) {
 }
 
 func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
+	t.Parallel()
 	g := guard(t)
 	k := g.kitchen()
 	k.run("make the role", "<DATABASE>", guardedDB)
@@ -581,11 +594,15 @@ func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
 	var log logbook
 	everything(t, coll, &log)
 	polls := 0
+	// A lease is lost: the one that was broken. And the machine may be busy.
+	expected := func(line string) bool {
+		return strings.Contains(line, "lease lost") || strings.Contains(line, "trying again") && strings.Contains(line, "deadline exceeded")
+	}
 	for _, line := range log.lines() {
 		switch {
 		case strings.Contains(line, "no wake-ups"):
 			polls++
-		case !strings.Contains(line, "lease lost"): // the one that was broken
+		case !expected(line):
 			t.Errorf("logged %s", line)
 		}
 	}
@@ -629,7 +646,7 @@ func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
 	coll = g.user("service3", "mongolock")
 	everything(t, coll, &waking)
 	for _, line := range waking.lines() {
-		if !strings.Contains(line, "lease lost") {
+		if !expected(line) {
 			t.Errorf("logged %s", line)
 		}
 	}
@@ -644,11 +661,12 @@ func TestTheLeastRoleIsEnoughForEverything(t *testing.T) {
 
 // What the table of docs/operations.md §3 says that is missed.
 func TestNoActionOfTheLeastRoleIsTooMany(t *testing.T) {
+	t.Parallel()
 	g := guard(t)
 	actions := []string{"find", "insert", "update", "remove"}
 	for _, missing := range actions {
 		role := g.role("no-"+missing, slices.DeleteFunc(slices.Clone(actions), func(a string) bool { return a == missing })...)
-		client := locksIn(t, g.user("no-"+missing, role), mongolock.WithoutIndex(), mongolock.TTL(time.Second))
+		client := locksIn(t, g.user("no-"+missing, role), mongolock.WithoutIndex(), mongolock.TTL(4*time.Second))
 		lease, err := client.TryAcquire(soon(t, 5*time.Second), missing)
 		if missing != "remove" {
 			if !unauthorized(err) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
@@ -666,6 +684,7 @@ func TestNoActionOfTheLeastRoleIsTooMany(t *testing.T) {
 }
 
 func TestWhoMayOnlyFindMayOnlyLook(t *testing.T) {
+	t.Parallel()
 	g := guard(t)
 	take(t, locksIn(t, g.kitchen().coll, mongolock.WithoutIndex()), "k")
 	client := locksIn(t, g.user("looker", g.role("looks", "find")))
@@ -692,6 +711,7 @@ func TestWhoMayOnlyFindMayOnlyLook(t *testing.T) {
 }
 
 func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
+	t.Parallel()
 	client, coll := newLocks(t)
 	page := operationsPage(t)
 	lease := take(t, client, "k", mongolock.MinHold(5*time.Second))
@@ -733,6 +753,7 @@ func elements(t testing.TB, raw bson.Raw) func(func(bson.RawElement) bool) {
 }
 
 func TestEveryLogLineIsDocumented(t *testing.T) {
+	t.Parallel()
 	page := operationsPage(t)
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
@@ -761,6 +782,7 @@ func TestEveryLogLineIsDocumented(t *testing.T) {
 }
 
 func TestTheClientsOwnTimeoutBoundsNoLock(t *testing.T) {
+	t.Parallel()
 	hasty := mongolock.MongoConnect(t, func(o *options.ClientOptions) { o.SetTimeout(time.Nanosecond) })
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
 	client := locksIn(t, hasty.Database(coll.Database().Name()).Collection(coll.Name()), mongolock.WithoutIndex())
@@ -781,6 +803,7 @@ func TestTheClientsOwnTimeoutBoundsNoLock(t *testing.T) {
 // The advice about the pool: an application that keeps all of its connections busy
 // loses its leases, unless they have some of their own.
 func TestALeaseIsLostBehindAPoolThatIsUsedUp(t *testing.T) {
+	t.Parallel()
 	mongolock.MongoNeeds(t, "capped", "atomic") // FerretDB's tailable cursors now and then leave its database locked
 	coll := mongolock.MongoColl(t, mongolock.MongoConnect(t))
 	busy := mongolock.MongoConnect(t, func(o *options.ClientOptions) { o.SetMaxPoolSize(1) })
@@ -802,7 +825,7 @@ func TestALeaseIsLostBehindAPoolThatIsUsedUp(t *testing.T) {
 	cursor.TryNext(t.Context()) // the one that is there
 
 	shared := take(t, locksIn(t, in(busy)), "shared", mongolock.TTL(1500*time.Millisecond))
-	own := take(t, locksIn(t, in(mongolock.MongoConnect(t))), "own", mongolock.TTL(1500*time.Millisecond))
+	own := take(t, locksIn(t, in(mongolock.MongoConnect(t))), "own", mongolock.TTL(3*time.Second))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

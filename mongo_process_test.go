@@ -15,7 +15,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
 )
@@ -63,11 +62,7 @@ func holdUntilKilled(opts ...AcquireOption) {
 
 // childClient is what a child has to work with. The child ends with its parent.
 func childClient(opts ...ClientOption) (*Client, *mongo.Collection) {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	conn, err := mongo.Connect(mongoDialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		panic(err)
 	}
@@ -77,6 +72,11 @@ func childClient(opts ...ClientOption) (*Client, *mongo.Collection) {
 	if err != nil {
 		panic(err)
 	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = c.Close() // and with it its feed, see spareTheServer
+		os.Exit(0)
+	}()
 	return c, coll
 }
 
@@ -106,8 +106,12 @@ func (r *mongoRoom) child(what string) *mongoChild {
 	}
 	r.t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Process.Kill()
+		if r.server == mongoApart {
+			_ = cmd.Process.Kill()
+		}
+		late := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
+		late.Stop()
 	})
 	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // and then it says nothing more
 	r.t.Cleanup(func() { stuck.Stop() })

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	mongoSlack = 250 * time.Millisecond // what anything on a real server may be late
-	mongoPoll  = pollMost * 6 / 5       // how long a waiter sleeps at most between two looks
+	mongoSlack   = 250 * time.Millisecond // what anything on a real server may be late
+	mongoBriefly = 250 * time.Millisecond // that a feed outlasts who needs it
+	mongoPoll    = pollMost * 6 / 5       // how long a waiter sleeps at most between two looks
 )
 
 // TestMain is also the main function of the processes that tests start, see
@@ -32,9 +33,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Those on a server wait for time to pass more than they compute.
+	// Those on a server wait for time to pass more than they compute; but the embedded
+	// one takes one command at a time.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
-		_ = p.Value.Set("4")
+		at := "4"
+		if mongoCan("atomic") {
+			at = "8"
+		}
+		_ = p.Value.Set(at)
 	}
 	m.Run()
 }
@@ -50,13 +56,38 @@ type mongoRoom struct {
 	proxies []*faultproxy.Proxy
 	rules   []*faultproxy.Rule
 	worst   atomic.Int64 // of the trips to the server so far, see busy
+	server  mongoServing
 }
 
 func newMongoRoom(t testing.TB, capabilities ...string) *mongoRoom {
 	t.Helper()
 	mongoNeeds(t, append(capabilities, "mongodb")...)
-	return newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
+	r := newMongoRoomAt(t, os.Getenv("MONGODB_URI"))
+	r.server = mongoAmongOthers
+	return r
 }
+
+// newMongoRoomApart is a room on a server of its own, where one can be had. What a test
+// leaves there that keeps SecantusDB busy, see spareTheServer, ends with it.
+func newMongoRoomApart(t testing.TB, capabilities ...string) *mongoRoom {
+	t.Helper()
+	if !mongoCan("process") {
+		return newMongoRoom(t, capabilities...)
+	}
+	mongoNeeds(t, capabilities...)
+	r := newMongoRoomAt(t, ownMongo(t).URI)
+	r.server = mongoApart
+	return r
+}
+
+// A mongoServing says what a server of a test has beside it.
+type mongoServing int
+
+const (
+	mongoAsFound     mongoServing = iota
+	mongoAmongOthers              // other tests
+	mongoApart                    // nothing: it ends with the test
+)
 
 func newMongoRoomAt(t testing.TB, uri string) *mongoRoom {
 	t.Helper()
@@ -97,7 +128,7 @@ func (r *mongoRoom) within(most, took time.Duration, what string) {
 
 func (r *mongoRoom) connect(uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
 	r.t.Helper()
-	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	o := mongoDialling(uri)
 	for _, opt := range opts {
 		opt(o)
 	}
@@ -145,11 +176,22 @@ func (r *mongoRoom) clientOn(conn *mongo.Client, opts ...ClientOption) *Client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if r.server == mongoAmongOthers {
+		c.spareTheServer()
+	}
 	r.t.Cleanup(func() {
 		r.calm()
 		_ = c.Close()
 	})
 	return c
+}
+
+// spareTheServer makes a client's feed shorter than that of a program: SecantusDB keeps
+// a core busy for each cursor that awaits something, to the end of the wait, though
+// whoever asked has closed the connection or is cut off.
+func (c *Client) spareTheServer() {
+	c.watch.linger = mongoBriefly
+	c.store.(*mongoStore).feed.await = mongoBriefly
 }
 
 // Whether the driver of a client retries its writes.

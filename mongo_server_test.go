@@ -27,6 +27,7 @@ func refusal(code int, message string) bson.D {
 }
 
 func TestAServerWithoutHelloIsAskedTheOldWay(t *testing.T) {
+	t.Parallel()
 	line := &mongoLine{}
 	b := mongoBenchFor(t, line.through)
 	line.set(func(name string, c bson.Raw) mongoFate {
@@ -41,6 +42,7 @@ func TestAServerWithoutHelloIsAskedTheOldWay(t *testing.T) {
 }
 
 func TestWhereThereIsNoJournalItIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	line.set(func(_ string, c bson.Raw) mongoFate {
 		if j, _ := c.Lookup("writeConcern", "j").BooleanOK(); j {
@@ -62,6 +64,7 @@ func TestWhereThereIsNoJournalItIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
+	t.Parallel()
 	for name, missing := range map[string][]string{
 		"neither":          {"operationTime", "$clusterTime"},
 		"no operationTime": {"operationTime"},
@@ -107,6 +110,7 @@ func asRouter(t testing.TB, collStats bson.D) (*mongoBench, *mongoLine) {
 var unsharded = bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: false}}
 
 func TestARoutersClockTakesNothingOver(t *testing.T) {
+	t.Parallel()
 	b, _ := asRouter(t, unsharded)
 	holder := mongoAsk("k", 30*time.Second)
 	b.acquire(b.another(), holder)
@@ -119,6 +123,7 @@ func TestARoutersClockTakesNothingOver(t *testing.T) {
 }
 
 func TestThroughARouterTheDocumentsOwnClockJudges(t *testing.T) {
+	t.Parallel()
 	b, _ := asRouter(t, unsharded)
 	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
 	b.acquire(b.another(), dead)
@@ -130,6 +135,7 @@ func TestThroughARouterTheDocumentsOwnClockJudges(t *testing.T) {
 }
 
 func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
+	t.Parallel()
 	b, _ := asRouter(t, unsharded)
 	one, two := mongoAsk("k", 30*time.Second), mongoAsk("j", 30*time.Second)
 	b.acquire(b.store, one)
@@ -147,6 +153,7 @@ func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 }
 
 func TestAShardedCollectionIsRefused(t *testing.T) {
+	t.Parallel()
 	b, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
 	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Second))
 	if err == nil || !strings.Contains(err.Error(), "sharded") || !errors.Is(err, store.ErrNotApplied) || !b.absent("k") {
@@ -155,6 +162,7 @@ func TestAShardedCollectionIsRefused(t *testing.T) {
 }
 
 func TestAStrictAPIIsEnough(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "apistrict")
 	b := mongoBenchFor(t, func(o *options.ClientOptions) {
 		o.SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true).SetDeprecationErrors(true))
@@ -215,6 +223,7 @@ func (b *mongoBench) shifted(by time.Duration) *mongoStore {
 }
 
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		b := mongoBenchFor(t)
 		one, two := b.shifted(by), b.shifted(by)
@@ -243,6 +252,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 }
 
 func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
+	t.Parallel()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 	if err != nil {
 		t.Fatal(err)
@@ -265,6 +275,7 @@ func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
 }
 
 func TestANilCollectionIsRefused(t *testing.T) {
+	t.Parallel()
 	if s, err := newMongoStore(nil, mongoOptions{}); err == nil || s != nil {
 		t.Errorf("%v, %v", s, err)
 	}

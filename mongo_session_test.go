@@ -19,6 +19,7 @@ func mongoSessionContext(ctx context.Context, s *mongo.Session) context.Context 
 }
 
 func TestALockAskedForInATransactionIsGrantedOutsideIt(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "transactions")
 	b := mongoBenchFor(t)
 	client := b.store.base.Soft.Database().Client()

@@ -50,6 +50,7 @@ func sentLast(concern string) string {
 }
 
 func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	b.acquire(b.store, mongoAsk("warm", time.Second))
@@ -269,6 +270,7 @@ var mongoShareRaces = []struct {
 }
 
 func TestSharingHoldsInEachOfItsRaces(t *testing.T) {
+	t.Parallel()
 	for _, race := range mongoShareRaces {
 		t.Run(race.name, func(t *testing.T) {
 			b, line := onLine(t)
@@ -280,6 +282,7 @@ func TestSharingHoldsInEachOfItsRaces(t *testing.T) {
 }
 
 func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
+	t.Parallel()
 	for _, race := range mongoShareRaces {
 		t.Run(race.name, func(t *testing.T) {
 			b, line := onLine(t)
@@ -319,6 +322,7 @@ func stalledJoin(t *testing.T, opts ...func(*options.ClientOptions)) (settled bo
 }
 
 func TestAJoinThatComesAfterItsCleanUpDoesNotLand(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]func(*options.ClientOptions){
 		"with transaction numbers":    nil,
 		"without transaction numbers": {withoutRetries}, // there the new revision alone bars it
@@ -338,6 +342,7 @@ func TestAJoinThatComesAfterItsCleanUpDoesNotLand(t *testing.T) {
 // A reader that dies between leaving and deleting leaves an empty document, whose end
 // lies in the future, and which is in nobody's way.
 func TestWhoDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
+	t.Parallel()
 	for name, next := range map[string]store.Claim{
 		"a writer": mongoAsk("k", time.Minute), "a reader": mongoAskShared("k", time.Minute), "a permit": mongoAskPermit("k", 1, time.Minute),
 	} {
@@ -362,6 +367,7 @@ func TestWhoDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
 }
 
 func TestALeaveSaidTwiceEndsWhatTheFirstBegan(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	c := mongoAskShared("k", time.Minute)
 	b.acquire(b.store, c)
@@ -382,6 +388,7 @@ func TestALeaveSaidTwiceEndsWhatTheFirstBegan(t *testing.T) {
 }
 
 func TestAWordThatSlipsInBeforeTheDeleteIsSeen(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]store.Claim{"a writer's": mongoAsk("k", time.Minute), "another's": mongoAskPermit("k", 1, time.Minute)} {
 		t.Run(name, func(t *testing.T) {
 			b, line := onLine(t)
@@ -417,6 +424,7 @@ func TestAWordThatSlipsInBeforeTheDeleteIsSeen(t *testing.T) {
 }
 
 func TestARecordThatIsFullTakesNobodyElse(t *testing.T) {
+	t.Parallel()
 	b := mongoBenchFor(t)
 	c := mongoAskShared("k", time.Minute)
 	b.acquire(b.store, c)
@@ -436,6 +444,7 @@ func TestARecordThatIsFullTakesNobodyElse(t *testing.T) {
 }
 
 func TestThroughARouterSharersAreJudgedByTheDocumentsClock(t *testing.T) {
+	t.Parallel()
 	b, _ := asRouter(t, unsharded)
 	dead, stays := mongoAskShared("k", 30*time.Second), mongoAskShared("k", 30*time.Second)
 	other := b.another()
@@ -453,6 +462,7 @@ func TestThroughARouterSharersAreJudgedByTheDocumentsClock(t *testing.T) {
 
 // A claim waits for its turn among those of its process no longer than its context.
 func TestAJoinWaitsForItsTurnNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	b.acquire(b.another(), mongoAskShared("k", time.Minute))
 	inside, goOn := make(chan struct{}), make(chan struct{})

@@ -35,6 +35,7 @@ func isUpsert(c bson.Raw) bool { u, _ := c.Lookup("upsert").BooleanOK(); return 
 func isModify(name string) bool { return name == "findAndModify" }
 
 func TestAGrantWhoseReplyIsLostOnceIsStillTheCallers(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable", "operationtime")
 	b, line := onLine(t)
 	lost := false
@@ -53,6 +54,7 @@ func TestAGrantWhoseReplyIsLostOnceIsStillTheCallers(t *testing.T) {
 }
 
 func TestAGrantWhoseReplyIsLostForGoodIsUndone(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{lose: isModify(name) && isUpsert(c)} })
 	c := mongoAsk("k", 30*time.Second)
@@ -92,6 +94,7 @@ func stalledClaim(t *testing.T, b *mongoBench, line *mongoLine) (settled bool) {
 }
 
 func TestAClaimThatArrivesAfterItsUndoIsRefused(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b, line := onLine(t)
 	if !stalledClaim(t, b, line) {
@@ -104,6 +107,7 @@ func TestAClaimThatArrivesAfterItsUndoIsRefused(t *testing.T) {
 
 // The control: an undo in another session does not keep the claim from landing.
 func TestAnUndoElsewhereLeavesAGhost(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b, line := onLine(t)
 	b.store.broken.undoElsewhere = true
@@ -114,6 +118,7 @@ func TestAnUndoElsewhereLeavesAGhost(t *testing.T) {
 }
 
 func TestWithoutNumbersAnUndoThatFindsNothingIsNotSettled(t *testing.T) {
+	t.Parallel()
 	line := &mongoLine{}
 	b := mongoBenchFor(t, line.through, withoutRetries)
 	if _, err := b.store.Look(b.ctx(), []string{"warm"}); err != nil {
@@ -158,6 +163,7 @@ func heldThenLate(t *testing.T, claim store.Claim, slow time.Duration) (b *mongo
 }
 
 func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	claim := mongoAsk("k", 30*time.Second)
 	claim.Want = time.Minute
@@ -168,6 +174,7 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 }
 
 func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b, err := heldThenLate(t, mongoAsk("k", 30*time.Second), mongobase.Slow+100*time.Millisecond)
 	if !errors.Is(err, store.ErrHeld) || !b.absent("k") {
@@ -178,6 +185,7 @@ func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 // The control: the twin of a quick refusal that nothing followed is applied. It runs
 // out by itself (docs/design.md §4).
 func TestTheLateTwinOfAQuickTryRunsOutByItself(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b, err := heldThenLate(t, mongoAsk("k", 30*time.Second), 0)
 	if !errors.Is(err, store.ErrHeld) || b.absent("k") {
@@ -186,6 +194,7 @@ func TestTheLateTwinOfAQuickTryRunsOutByItself(t *testing.T) {
 }
 
 func TestATwinSeenInTheImageIsRemoved(t *testing.T) {
+	t.Parallel()
 	mongoNeeds(t, "retryable")
 	b, line := onLine(t)
 	other := b.another()
@@ -221,6 +230,7 @@ func TestATwinSeenInTheImageIsRemoved(t *testing.T) {
 }
 
 func TestAHandOverWhoseReplyIsLostIsUndoneOnBothSides(t *testing.T) {
+	t.Parallel()
 	for name, stall := range map[string]bool{"applied": false, "not applied": true} {
 		t.Run(name, func(t *testing.T) {
 			b, line := onLine(t)
@@ -245,6 +255,7 @@ func TestAHandOverWhoseReplyIsLostIsUndoneOnBothSides(t *testing.T) {
 }
 
 func TestAReleaseWhoseReplyIsLostIsGone(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	c := mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, c)
@@ -259,6 +270,7 @@ func TestAReleaseWhoseReplyIsLostIsGone(t *testing.T) {
 }
 
 func TestARenewalThatComesLateRevivesNothing(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	c := mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, c)
@@ -279,6 +291,7 @@ func TestARenewalThatComesLateRevivesNothing(t *testing.T) {
 }
 
 func TestAWriteConcernErrorIsNoGrant(t *testing.T) {
+	t.Parallel()
 	b, line := onLine(t)
 	line.set(func(name string, c bson.Raw) mongoFate {
 		if !isModify(name) || !isUpsert(c) {

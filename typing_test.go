@@ -18,6 +18,7 @@ import (
 
 // What an option is good for, its type says: a misplaced one does not compile.
 func TestAnOptionInTheWrongPlaceDoesNotCompile(t *testing.T) {
+	t.Parallel()
 	const (
 		needsAcquire = "does not implement mongolock.AcquireOption"
 		needsClient  = "does not implement mongolock.ClientOption"

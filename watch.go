@@ -21,7 +21,8 @@ const (
 // and by polling as long as there is none. All of it is protected by Client.mu.
 type watch struct {
 	client *Client
-	feed   store.Feed // nil: none, or refused for ever
+	feed   store.Feed    // nil: none, or refused for ever
+	linger time.Duration // how long a feed that nobody needs stays open
 
 	running bool // the feed's goroutine
 	live    bool // it yields
@@ -68,9 +69,9 @@ func (w *watch) idle() {
 	}
 	w.ending = true
 	if w.closing == nil {
-		w.closing = time.AfterFunc(feedIdle, w.endIfIdle)
+		w.closing = time.AfterFunc(w.linger, w.endIfIdle)
 	} else {
-		w.closing.Reset(feedIdle)
+		w.closing.Reset(w.linger)
 	}
 }
 
@@ -80,7 +81,7 @@ func (w *watch) endIfIdle() {
 	switch {
 	case w.stopped, !w.running, !w.ending: // or somebody waits again
 	case w.needed():
-		w.closing.Reset(feedIdle)
+		w.closing.Reset(w.linger)
 	default:
 		w.cancel()
 		w.ending = false

@@ -35,6 +35,7 @@ type process struct {
 	auth    bool
 	log     *slog.Logger
 
+	ours   bool         // the data: nobody wants it when the server is stopped
 	remove func() error // of the data, if it is ours
 	port   int
 	user   *url.Userinfo
@@ -46,6 +47,7 @@ func newProcess(p program, s settings) *process {
 }
 
 func (p *process) start(ctx context.Context) (uri string, err error) {
+	p.ours = p.dir == ""
 	p.dir, p.remove, err = dataDir(p.dir)
 	if err != nil {
 		return "", err
@@ -167,8 +169,14 @@ func (p *process) restart(ctx context.Context) error {
 	return awaitPrimary(ctx, p.uri())
 }
 
+// stop kills the server where nothing of it stays: asked to end, SecantusDB takes ten
+// seconds if somebody left it with an awaiting cursor.
 func (p *process) stop() error {
-	if p.running() {
+	switch {
+	case !p.running():
+	case p.ours:
+		p.child.kill()
+	default:
 		p.child.end()
 	}
 	return p.remove()

@@ -56,7 +56,7 @@ func (p *tap) take() (names []string) {
 
 func connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
 	t.Helper()
-	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second)
+	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(30 * time.Second).SetConnectTimeout(4 * time.Second)
 	for _, opt := range opts {
 		opt(o)
 	}
