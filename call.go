@@ -13,7 +13,7 @@ import (
 type bounded struct {
 	client   *Client // its base is over when it is torn down
 	values   context.Context
-	deadline time.Time
+	deadline moment                // zero: releaseBound after somebody first asked for it, or for Done
 	timed    atomic.Pointer[timed] // once somebody asked for Done
 }
 
@@ -23,20 +23,30 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
-func (c *Client) bound(values context.Context, deadline time.Time) *bounded {
+func (c *Client) bound(values context.Context, deadline moment) *bounded {
 	return &bounded{client: c, values: values, deadline: deadline}
+}
+
+// begin makes a bounded context of one that was never used.
+func (b *bounded) begin(c *Client, values context.Context, deadline moment) *bounded {
+	b.client, b.values, b.deadline = c, values, deadline
+	return b
 }
 
 // within is a bound of d from now.
 func (c *Client) within(values context.Context, d time.Duration) *bounded {
-	return c.bound(values, time.Now().Add(d))
+	return c.bound(values, c.now().add(d))
 }
 
 func (b *bounded) armed() context.Context {
 	if t := b.timed.Load(); t != nil {
 		return t
 	}
-	ctx, cancel := context.WithDeadline(b.client.base, b.deadline)
+	deadline := b.deadline
+	if deadline == 0 {
+		deadline = b.client.now().add(releaseBound)
+	}
+	ctx, cancel := context.WithDeadline(b.client.base, b.client.timeOf(deadline))
 	if !b.timed.CompareAndSwap(nil, &timed{ctx, cancel}) {
 		cancel() // somebody else was quicker
 	}
@@ -50,7 +60,12 @@ func (b *bounded) end() {
 	}
 }
 
-func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
+func (b *bounded) Deadline() (time.Time, bool) {
+	if b.deadline == 0 {
+		return b.armed().Deadline()
+	}
+	return b.client.timeOf(b.deadline), true
+}
 
 func (b *bounded) Done() <-chan struct{} { return b.armed().Done() }
 
@@ -61,7 +76,7 @@ func (b *bounded) Err() error {
 	if err := b.client.base.Err(); err != nil {
 		return err
 	}
-	if !b.client.prompt && !time.Now().Before(b.deadline) { // one that answers at once is not asked in between
+	if !b.client.prompt && b.deadline != 0 && b.client.now() >= b.deadline { // one that answers at once is not asked in between
 		return context.DeadlineExceeded
 	}
 	return nil

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -25,11 +24,12 @@ func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
 // try is TryAcquire: one claim, and one more if the key was free by the time the
 // refusal was explained.
-func (c *Client) try(w *waiter) (*Lease, error) {
-	lease, err := c.send(w, 0, false)
+func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) {
+	w := &waiter{ctx: ctx, key: key, terms: t}
+	lease, err := c.tryOnce(w)
 	var held *store.HeldError
 	if errors.As(err, &held) && open(&held.Status, w.terms) {
-		lease, err = c.send(w, 0, false)
+		lease, err = c.tryOnce(w)
 	}
 	switch {
 	case err == nil:
@@ -38,6 +38,13 @@ func (c *Client) try(w *waiter) (*Lease, error) {
 		return nil, &fault{op: "acquire", key: w.key, err: err} // it goes on: nothing is unknown
 	}
 	return nil, failed("acquire", w.key, err)
+}
+
+func (c *Client) tryOnce(w *waiter) (*Lease, error) {
+	if !c.enter() {
+		return nil, &abandoned{ErrClosed}
+	}
+	return c.send(w, 0, false, c.now())
 }
 
 // An exchange decides which of two got there first: the reply of a claim, or what
@@ -51,16 +58,14 @@ type exchange struct {
 
 // send makes one claim, under an ID of its own, and returns when it is answered
 // or the caller's wait is over. In the latter case the claim goes on, and if it is
-// granted the lease is given back.
-func (c *Client) send(w *waiter, want time.Duration, seenHeld bool) (*Lease, error) {
-	if !c.enter() {
-		return nil, &abandoned{ErrClosed}
-	}
+// granted the lease is given back. The claim was entered already; trust in its
+// grant begins at now.
+func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, now moment) (*Lease, error) {
 	if c.prompt {
 		defer c.background.Done()
-		return c.claim(w, want, seenHeld)
+		return c.claim(w, want, seenHeld, now)
 	}
-	return c.apart(w, func() (*Lease, error) { return c.claim(w, want, seenHeld) })
+	return c.apart(w, func() (*Lease, error) { return c.claim(w, want, seenHeld, now) })
 }
 
 // apart runs a claim on a goroutine of its own, which was entered already, and
@@ -81,7 +86,7 @@ func (c *Client) apart(w *waiter, claim func() (*Lease, error)) (*Lease, error) 
 			c.takeBackLate(w, x.err)
 		}
 	}()
-	giveUp, stop := timerAt(w.patience)
+	giveUp, stop := c.timerAt(w.patience)
 	defer stop()
 	var err error
 	select {
@@ -119,24 +124,24 @@ type abandoned struct{ err error }
 func (a *abandoned) Error() string { return a.err.Error() }
 func (a *abandoned) Unwrap() error { return a.err }
 
-func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool) (*Lease, error) {
+func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
 	if knob.ReuseID {
 		claim.ID = c.unsettledID(claim.Ref)
 	}
-	sent := time.Now() // trust starts here: whatever the reply takes, it counts
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	l := c.newLease(w, claim.ID)
+	ctx := l.calls.claim.begin(c, w.ctx, sent.add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
 	ctx.end()
-	return c.settle(w, claim, nil, sent, grant, err)
+	return c.settle(l, w, nil, sent, grant, err)
 }
 
 func (c *Client) newID() string {
 	if knob.OneID {
 		return "ONE-ID-FOR-ALL-" + c.owner
 	}
-	return rand.Text()
+	return c.ids.next()
 }
 
 // unsettledID is that of an earlier claim of the key which is still being cleaned
@@ -152,20 +157,21 @@ func (c *Client) unsettledID(claim store.Ref) string {
 	return claim.ID
 }
 
-// settle makes a lease of a claim's answer, or sees to it that nothing of the
-// claim is left behind. from is the acquisition that a hand-over named.
-func (c *Client) settle(w *waiter, claim store.Claim, from *store.Ref, sent time.Time, g store.Grant, err error) (*Lease, error) {
+// settle begins the lease that a claim was granted, or sees to it that nothing of
+// the claim is left behind. from is the acquisition that a hand-over named.
+func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent moment, g store.Grant, err error) (*Lease, error) {
+	now := c.now()
 	if knob.DeadlineFromReply {
-		sent = time.Now()
+		sent = now
 	}
 	if err != nil {
 		if !certain(err) {
-			c.undo(claim.Ref, from, time.Now().Add(drifted(claim.TTL)))
+			c.undo(l.ref(), from, now.add(drifted(l.terms.ttl)))
 		}
 		return nil, err
 	}
-	l := c.newLease(w, claim, sent, g)
-	if err := l.start(); err != nil {
+	l.grant(sent, now, g)
+	if err := l.start(w, from == nil); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -177,7 +183,7 @@ func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Milliseco
 
 // undo cleans up after a claim of unknown outcome, in the background, until the
 // store says that it is settled or what it may have granted has run out.
-func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
+func (c *Client) undo(claim store.Ref, from *store.Ref, until moment) {
 	if knob.UnknownIsNotHeld {
 		return
 	}
@@ -196,19 +202,19 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until time.Time) {
 	c.spawn(loop)
 }
 
-func (c *Client) undone(claim store.Ref, from *store.Ref, until time.Time) bool {
+func (c *Client) undone(claim store.Ref, from *store.Ref, until moment) bool {
 	for pause := backoff(10*time.Millisecond, 5*time.Second); ; {
-		ctx := c.within(context.Background(), min(maxCall, max(time.Until(until), time.Second)))
+		ctx := c.within(context.Background(), min(maxCall, max(c.until(until), time.Second)))
 		settled, err := c.store.Undo(ctx, claim, from)
 		ctx.end()
 		if settled || verdict(err) {
 			return true
 		}
-		if !time.Now().Before(until) {
+		if c.now() >= until {
 			c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", claim.Key, "error", err)
 			return true
 		}
-		if !c.pause(min(pause(), max(time.Until(until), time.Millisecond))) {
+		if !c.pause(min(pause(), max(c.until(until), time.Millisecond))) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -25,8 +26,10 @@ const (
 type Client struct {
 	config
 	store  store.Store
-	prompt bool // the store answers at once
+	prompt bool      // the store answers at once
+	began  time.Time // the clock: see moment
 	keeper keeper
+	ids    ids
 	watch  watch
 	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
@@ -36,17 +39,18 @@ type Client struct {
 	teardown context.CancelFunc
 
 	draining   chan struct{} // closed when no new acquires are taken
+	drained    atomic.Bool   // it is; set with mu held
 	background sync.WaitGroup
 
-	mu      sync.Mutex           // protects what follows; taken before a lease's own, never held across a store call
-	drained bool                 // draining is closed
-	closed  bool                 // no new background work
-	leases  *Lease               // a list of those that are not settled
-	queues  map[string]*queue    // who of this process holds what, and who waits for it
-	spare   *queue               // an empty one, to use again
-	waiting int                  // waiters in all queues
-	shy     map[string]time.Time // keys that the waiters here leave to others until then
-	turns   map[string]streak    // of keys whose permits were wanted by others as they were given back here
+	mu      sync.Mutex        // protects what follows; taken before a lease's own, never held across a store call
+	closed  bool              // no new background work
+	leases  *Lease            // a list of those that are not settled
+	queues  map[string]*queue // who of this process holds what, and who waits for it
+	spare   *queue            // an empty one among them, to use again
+	idle    *waiter           // likewise
+	waiting int               // waiters in all queues
+	shy     map[string]moment // keys that the waiters here leave to others until then
+	turns   map[string]streak // of keys whose permits were wanted by others as they were given back here
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
 
@@ -71,10 +75,11 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:   conf,
+		began:    time.Now().Add(-1), // no moment is zero
 		store:    s,
 		draining: make(chan struct{}),
 		queues:   make(map[string]*queue),
-		shy:      make(map[string]time.Time),
+		shy:      make(map[string]moment),
 		turns:    make(map[string]streak),
 		unknown:  make(map[store.Ref]struct{}),
 		closeOK:  make(chan struct{}),
@@ -107,7 +112,7 @@ func (c *Client) TryAcquire(ctx context.Context, key string, opts ...AcquireOpti
 	return c.acquire(ctx, key, opts, (*Client).try)
 }
 
-func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, how func(*Client, *waiter) (*Lease, error)) (*Lease, error) {
+func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, how func(*Client, context.Context, string, *terms) (*Lease, error)) (*Lease, error) {
 	t, err := c.ask(key, opts)
 	if err != nil {
 		return nil, err
@@ -116,7 +121,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key)
-	lease, err := how(c, &waiter{ctx: ctx, key: key, terms: t})
+	lease, err := how(c, ctx, key, t)
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1
@@ -130,12 +135,10 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 	if ctx.Err() != nil {
 		return &fault{op: op, key: key, err: contextError(ctx)}
 	}
-	select {
-	case <-c.draining:
+	if c.drained.Load() {
 		return &fault{op: op, key: key, err: ErrClosed}
-	default:
-		return nil
 	}
+	return nil
 }
 
 // contextError is why ctx is over: its Err, with the cause if that says more.
@@ -367,8 +370,7 @@ func giveBackAll(leases []*Lease) {
 func (c *Client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.drained {
-		c.drained = true
+	if !c.drained.Swap(true) {
 		close(c.draining)
 	}
 }
@@ -391,6 +393,11 @@ func (c *Client) spawn(f func()) bool {
 func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.enterLocked()
+}
+
+// enterLocked is enter, with c.mu held.
+func (c *Client) enterLocked() bool {
 	if c.closed {
 		return false
 	}

@@ -9,6 +9,13 @@ type leaseContext struct {
 	cancel context.CancelCauseFunc
 }
 
+// contexts are those of one lease that end with it. Protected by the lease's mu.
+type contexts struct {
+	open    map[*leaseContext]struct{}
+	endless *leaseContext // for all parents without an end
+	revoked error         // why those made from now on begin cancelled
+}
+
 // Context is parent, also cancelled when the lease ends; context.Cause tells why.
 // Its own Err looks at the clock first, so that a process that was stopped past
 // its lease learns at once; contexts derived from it learn when the timer fires.
@@ -24,7 +31,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	l.mu.Unlock()
 	context.AfterFunc(ctx, func() { // a context per job must not pile up on a long lease
 		l.mu.Lock()
-		delete(l.contexts, lc)
+		delete(l.contexts.open, lc)
 		l.mu.Unlock()
 	})
 	return lc
@@ -35,26 +42,27 @@ func (l *Lease) Context(parent context.Context) context.Context {
 func (l *Lease) endlessContext(parent context.Context) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.endless == nil {
+	if l.contexts == nil || l.contexts.endless == nil {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		l.endless = &leaseContext{Context: ctx, lease: l, cancel: cancel}
-		l.adopt(l.endless)
+		endless := &leaseContext{Context: ctx, lease: l, cancel: cancel}
+		l.adopt(endless)
+		l.contexts.endless = endless
 	}
-	lc := *l.endless
+	lc := *l.contexts.endless
 	lc.Context = valued{lc.Context, parent}
 	return &lc
 }
 
 // adopt makes the lease's end cancel lc. With l.mu held.
 func (l *Lease) adopt(lc *leaseContext) {
-	if l.revoked != nil {
-		lc.cancel(l.revoked)
+	if l.contexts == nil {
+		l.contexts = &contexts{open: make(map[*leaseContext]struct{}), revoked: l.err}
+	}
+	if cause := l.contexts.revoked; cause != nil {
+		lc.cancel(cause)
 		return
 	}
-	if l.contexts == nil {
-		l.contexts = make(map[*leaseContext]struct{})
-	}
-	l.contexts[lc] = struct{}{}
+	l.contexts.open[lc] = struct{}{}
 }
 
 // A valued context has the values of another.
@@ -81,9 +89,12 @@ func (lc *leaseContext) Err() error {
 // cancelContexts ends the contexts made so far and, at birth, those yet to come.
 func (l *Lease) cancelContexts(cause error) {
 	l.mu.Lock()
-	contexts := l.revoke(cause)
+	if l.contexts == nil {
+		l.contexts = &contexts{revoked: l.err}
+	}
+	open := l.revoke(cause)
 	l.mu.Unlock()
-	for lc := range contexts {
+	for lc := range open {
 		lc.cancel(cause)
 	}
 }
@@ -91,10 +102,13 @@ func (l *Lease) cancelContexts(cause error) {
 // revoke takes the contexts that are to be cancelled. With l.mu held; they are
 // cancelled without it, as that runs what others hung on them.
 func (l *Lease) revoke(cause error) map[*leaseContext]struct{} {
-	if l.revoked == nil {
-		l.revoked = cause
+	if l.contexts == nil {
+		return nil // what is made from now on asks why the lease ended
 	}
-	contexts := l.contexts
-	l.contexts = nil
-	return contexts
+	if l.contexts.revoked == nil {
+		l.contexts.revoked = cause
+	}
+	open := l.contexts.open
+	l.contexts.open = nil
+	return open
 }

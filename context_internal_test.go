@@ -27,7 +27,7 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 		}
 		synctest.Wait()
 		l.mu.Lock()
-		n := len(l.contexts)
+		n := len(l.contexts.open)
 		l.mu.Unlock()
 		if n > 1 {
 			t.Errorf("%d contexts are kept", n)

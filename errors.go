@@ -73,6 +73,11 @@ func certain(err error) bool {
 	return verdict(err) || errors.Is(err, store.ErrNotApplied)
 }
 
+// isLoss reports whether a lease that ended of cause was lost.
+func isLoss(cause error) bool {
+	return cause != ErrReleased && errors.Is(cause, ErrLost) //nolint:errorlint // the very cause, which nearly always it is
+}
+
 func verdict(err error) bool {
 	var broken *store.BrokenError
 	return errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrModeMismatch) ||

@@ -20,7 +20,7 @@ type keeper struct {
 	client *Client
 
 	mu      sync.Mutex // protects what follows and every lease's slot; never held across a store call
-	groups  map[int]*group
+	groups  [64]*group // by groupOf
 	stopped bool
 }
 
@@ -29,21 +29,21 @@ type group struct {
 	least  time.Duration // the shortest TTL the group may have
 	due    schedule
 	timer  *time.Timer
-	armed  time.Time // when the timer fires; zero if it does not
+	armed  moment // when the timer fires; zero if it does not
 }
 
 // A slot is a lease's place in its group's schedule.
 type slot struct {
-	due   time.Time
+	due   moment
 	index int
 }
 
 const unscheduled = -1
 
-func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) }
+func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) } // of a year it is 55
 
 // add plans a renewal of l at due.
-func (k *keeper) add(l *Lease, due time.Time) {
+func (k *keeper) add(l *Lease, due moment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped || l.slot.index != unscheduled {
@@ -52,9 +52,6 @@ func (k *keeper) add(l *Lease, due time.Time) {
 	n := groupOf(l.terms.ttl)
 	g := k.groups[n]
 	if g == nil {
-		if k.groups == nil {
-			k.groups = make(map[int]*group)
-		}
 		g = &group{keeper: k, least: 1 << (n - 1)}
 		k.groups[n] = g
 	}
@@ -66,10 +63,10 @@ func (k *keeper) add(l *Lease, due time.Time) {
 // remove forgets l. The timer is left alone: if it finds nothing due it sleeps on.
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if l.slot.index != unscheduled {
 		heap.Remove(&k.groups[groupOf(l.terms.ttl)].due, l.slot.index)
 	}
+	k.mu.Unlock()
 }
 
 // stop plans nothing more.
@@ -78,7 +75,9 @@ func (k *keeper) stop() {
 	defer k.mu.Unlock()
 	k.stopped = true
 	for _, g := range k.groups {
-		g.timer.Stop()
+		if g != nil {
+			g.timer.Stop()
+		}
 	}
 }
 
@@ -89,14 +88,14 @@ func (g *group) arm() {
 		return
 	}
 	first := g.due[0].slot.due
-	if !g.armed.IsZero() && !first.Before(g.armed) {
+	if g.armed != 0 && first >= g.armed {
 		return
 	}
 	g.armed = first
 	if g.timer == nil {
-		g.timer = time.AfterFunc(time.Until(first), g.round)
+		g.timer = time.AfterFunc(g.keeper.client.until(first), g.round)
 	} else {
-		g.timer.Reset(time.Until(first))
+		g.timer.Reset(g.keeper.client.until(first))
 	}
 }
 
@@ -108,7 +107,7 @@ func (g *group) round() {
 		return
 	}
 	defer c.background.Done()
-	due := g.take(time.Now())
+	due := g.take(c.now())
 	for len(due) > batchSize {
 		batch := due[:batchSize]
 		due = due[batchSize:]
@@ -119,14 +118,14 @@ func (g *group) round() {
 	g.keeper.renew(due)
 }
 
-func (g *group) take(now time.Time) []*Lease {
+func (g *group) take(now moment) []*Lease {
 	k := g.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	g.armed = time.Time{}
+	g.armed = 0
 	var due []*Lease
-	if len(g.due) > 0 && !g.due[0].slot.due.After(now) {
-		for len(g.due) > 0 && !g.due[0].slot.due.After(now.Add(g.least/6)) {
+	if len(g.due) > 0 && g.due[0].slot.due <= now {
+		for len(g.due) > 0 && g.due[0].slot.due <= now.add(g.least/6) {
 			l := heap.Pop(&g.due).(*Lease)
 			if mine, _ := l.beginRenewal(); mine {
 				due = append(due, l)
@@ -145,21 +144,19 @@ func (k *keeper) renew(batch []*Lease) []error {
 	}
 	c := k.client
 	request := make([]store.Renewal, len(batch))
-	bound, last := batch[0].terms.ttl, time.Time{}
+	bound, last := batch[0].terms.ttl, moment(0)
 	for i, l := range batch {
-		request[i] = store.Renewal{Ref: l.ref, TTL: l.terms.ttl}
+		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
 		bound = min(bound, l.terms.ttl)
-		if end := l.trustedUntil(); end.After(last) {
-			last = end
-		}
+		last = max(last, l.trustedUntil())
 	}
 	key, values := "", context.Background()
 	if len(batch) == 1 {
 		key, values = batch[0].key, batch[0].values
 	}
 	values, end := c.observe(values, OpRenew, key)
-	sent := time.Now()
-	ctx := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
+	sent := c.now()
+	ctx := c.bound(values, sent.add(min(bound/3, maxCall, max(last.sub(sent), time.Millisecond))))
 	answers := c.store.Renew(ctx, request)
 	ctx.end()
 
@@ -175,7 +172,7 @@ func (k *keeper) renew(batch []*Lease) []error {
 	return errs
 }
 
-func (l *Lease) trustedUntil() time.Time {
+func (l *Lease) trustedUntil() moment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline
@@ -193,21 +190,21 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 		return false, l.renewing
 	}
 	l.renewing = make(chan struct{})
-	l.watchDeadline(time.Until(l.deadline))
+	l.watchDeadline(l.client.until(l.deadline))
 	return true, nil
 }
 
 // renewed takes in the answer to a renewal sent at sent. A reply after the
 // deadline moves nothing: the holder was told, or is about to be.
-func (l *Lease) renewed(sent time.Time, answer store.Renewed) error {
-	now := time.Now()
+func (l *Lease) renewed(sent moment, answer store.Renewed) error {
+	now := l.client.now()
 	l.mu.Lock()
 	close(l.renewing)
 	l.renewing = nil
-	l.until = now.Add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
+	l.until = now.add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
 	over := l.err == nil && l.over(now)
 	if l.err == nil && !over && answer.Err == nil {
-		l.extend(sent.Add(answer.Left - l.margin))
+		l.extend(sent.add(answer.Left - l.margin))
 	}
 	first := answer.Err != nil && !l.failing
 	l.failing = answer.Err != nil
@@ -222,17 +219,15 @@ func (l *Lease) renewed(sent time.Time, answer store.Renewed) error {
 }
 
 // extend moves the deadline, never back. With l.mu held.
-func (l *Lease) extend(deadline time.Time) {
-	if !l.maxEnd.IsZero() {
-		deadline = earlier(deadline, l.maxEnd)
+func (l *Lease) extend(deadline moment) {
+	if l.maxEnd != 0 {
+		deadline = min(deadline, l.maxEnd)
 	}
-	if deadline.After(l.deadline) {
-		l.deadline = deadline
-	}
+	l.deadline = max(l.deadline, deadline)
 }
 
 // heed ends the lease if the answer says so, or plans its next renewal.
-func (l *Lease) heed(answer store.Renewed, first bool, sent, now time.Time) error {
+func (l *Lease) heed(answer store.Renewed, first bool, sent, now moment) error {
 	var broken *store.BrokenError
 	switch {
 	case answer.Err == nil:
@@ -248,7 +243,7 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now time.Time) erro
 		if first {
 			l.client.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answer.Err)
 		}
-		l.renewAt(now.Add(jittered(l.retryPause())))
+		l.renewAt(now.add(jittered(l.retryPause())))
 		return &fault{op: "renew", key: l.key, err: answer.Err}
 	}
 	return &fault{op: "renew", key: l.key, err: l.Err()}
@@ -257,17 +252,17 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now time.Time) erro
 // nextRenewal is a third of the TTL after the last one was sent, so that answers
 // as slow as a renewal may take do not add up. It is sooner if the store promised
 // less than half of the TTL.
-func (l *Lease) nextRenewal(left time.Duration, sent, now time.Time) time.Time {
+func (l *Lease) nextRenewal(left time.Duration, sent, now moment) moment {
 	if left < l.terms.ttl/2 {
-		pause, trusted := l.retryPause(), sent.Add(left-l.margin).Sub(now)
-		return now.Add(min(pause, max(pause/10, trusted/4)))
+		pause, trusted := l.retryPause(), sent.add(left-l.margin).sub(now)
+		return now.add(min(pause, max(pause/10, trusted/4)))
 	}
-	return sent.Add(l.terms.ttl / 3)
+	return sent.add(l.terms.ttl / 3)
 }
 
 func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }
 
-func (l *Lease) renewAt(due time.Time) {
+func (l *Lease) renewAt(due moment) {
 	if l.terms.noRenewal {
 		return
 	}
@@ -282,7 +277,7 @@ func (l *Lease) renewAt(due time.Time) {
 type schedule []*Lease
 
 func (s schedule) Len() int           { return len(s) }
-func (s schedule) Less(i, j int) bool { return s[i].slot.due.Before(s[j].slot.due) }
+func (s schedule) Less(i, j int) bool { return s[i].slot.due < s[j].slot.due }
 func (s schedule) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
 	s[i].slot.index, s[j].slot.index = i, j

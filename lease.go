@@ -18,30 +18,29 @@ import (
 // concurrent use. The protocol stands in the package comment.
 type Lease struct {
 	client  *Client
-	key     string
-	ref     store.Ref
+	key, id string
 	terms   *terms
 	margin  time.Duration
 	token   int64
 	since   time.Time       // by the store's clock, for display
-	granted time.Time       // when we knew
-	maxEnd  time.Time       // MaxHold after it was asked for; zero without
+	granted moment          // when we knew
+	maxEnd  moment          // MaxHold after it was asked for; zero without
 	values  context.Context // of the acquire: for observers and stores, never its end
 	endHold func(Outcome)
+	calls   struct{ claim, release bounded } // the contexts of the first of them
+	queue   *queue                           // protected by Client.mu, and the lease's own as long as it is in there
 
 	mu       sync.Mutex // protects what follows; never held across a store call
-	deadline time.Time  // trusted until then
-	until    time.Time  // the store may honour it until then
+	deadline moment     // trusted until then
+	until    moment     // the store may honour it until then
 	err      error      // why it ended; nil while held
 	timer    *time.Timer
 	done     chan struct{} // made when asked for
-	contexts map[*leaseContext]struct{}
-	endless  *leaseContext // for all parents without an end
-	revoked  error         // why contexts made from now on begin cancelled
+	contexts *contexts     // made when asked for
 	wanted   bool          // the record carried somebody's word at the grant
 	failing  bool          // the last renewal failed
+	unseen   atomic.Bool   // nobody was given it: there is nothing that MinHold could protect
 	streak   streak
-	unseen   atomic.Bool // nobody was given it: there is nothing that MinHold could protect
 	renewing chan struct{}
 	release  release
 
@@ -50,44 +49,47 @@ type Lease struct {
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
 
-func (c *Client) newLease(w *waiter, claim store.Claim, sent time.Time, g store.Grant) *Lease {
-	l := &Lease{
-		client: c, key: claim.Key, ref: claim.Ref, terms: w.terms, margin: c.marginFor(claim.TTL),
-		token: g.Token, since: g.Since, granted: time.Now(), values: w.ctx, wanted: g.Wanted,
-	}
-	l.deadline = sent.Add(g.Left - l.margin)
-	l.until = l.granted.Add(drifted(claim.TTL))
-	if w.terms.maxHold > 0 {
-		l.maxEnd = sent.Add(w.terms.maxHold)
-		l.deadline = earlier(l.deadline, l.maxEnd)
-	}
-	l.slot = slot{due: l.firstRenewal(sent, g.Left), index: unscheduled}
-	return l
+// newLease is a lease that is yet to be granted.
+func (c *Client) newLease(w *waiter, id string) *Lease {
+	return &Lease{client: c, key: w.key, id: id, terms: w.terms, values: w.ctx, slot: slot{index: unscheduled}}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// grant takes in the answer to the claim that was sent then, and came now.
+func (l *Lease) grant(sent, now moment, g store.Grant) {
+	l.margin = l.client.marginFor(l.terms.ttl)
+	l.token, l.since, l.wanted = g.Token, g.Since, g.Wanted
+	l.granted = now
+	l.deadline = sent.add(g.Left - l.margin)
+	l.until = now.add(drifted(l.terms.ttl))
+	if l.terms.maxHold > 0 {
+		l.maxEnd = sent.add(l.terms.maxHold)
+		l.deadline = min(l.deadline, l.maxEnd)
 	}
-	return a
+	l.slot.due = l.firstRenewal(sent, g.Left)
 }
 
 // start begins the lease's life, unless it is over already or the client is
 // closed; then it is given back, without a margin as nobody ever saw it.
-func (l *Lease) start() error {
+func (l *Lease) start(w *waiter, own bool) error {
 	c := l.client
-	left := l.deadline.Sub(l.granted)
+	left := l.deadline.sub(l.granted)
 	if left > 0 {
 		_, l.endHold = c.observe(l.values, OpHold, l.key)
 	}
 	c.mu.Lock()
 	c.enlist(l)
-	if q := c.queueOf(l.key); l.terms.shares() {
-		q.sharers++
-	} else {
-		q.holder = l
+	if l.queue = w.queue; l.queue == nil || w.gone {
+		l.queue = c.queueOf(l.key)
 	}
-	closed := c.drained
+	if l.terms.shares() {
+		l.queue.sharers++
+	} else {
+		l.queue.holder = l
+	}
+	closed := c.drained.Load()
+	if own && c.prompt && w.asking && left > 0 && !closed {
+		c.granted(w) // which nobody may touch any more
+	}
 	c.mu.Unlock()
 	switch {
 	case left <= 0:
@@ -97,7 +99,7 @@ func (l *Lease) start() error {
 		l.giveBackUnseen(ErrClosed)
 		return &unwanted{ErrClosed}
 	}
-	if l.terms.noRenewal || !l.maxEnd.IsZero() {
+	if l.terms.noRenewal || l.maxEnd != 0 {
 		l.mu.Lock()
 		l.watchDeadline(left)
 		l.mu.Unlock()
@@ -117,13 +119,15 @@ func (l *Lease) watchDeadline(left time.Duration) {
 
 // firstRenewal is a third of the TTL after the claim was sent, or now if that is
 // past, or if the store promised less than half of it.
-func (l *Lease) firstRenewal(sent time.Time, left time.Duration) time.Time {
-	due := sent.Add(l.terms.ttl / 3)
-	if left < l.terms.ttl/2 || due.Before(l.granted) {
+func (l *Lease) firstRenewal(sent moment, left time.Duration) moment {
+	due := sent.add(l.terms.ttl / 3)
+	if left < l.terms.ttl/2 || due < l.granted {
 		return l.granted
 	}
 	return due
 }
+
+func (l *Lease) ref() store.Ref { return store.Ref{Key: l.key, ID: l.id, Mode: l.terms.mode} }
 
 // Key is what the lease is of.
 func (l *Lease) Key() string { return l.key }
@@ -134,7 +138,7 @@ func (l *Lease) Key() string { return l.key }
 func (l *Lease) Token() int64 { return l.token }
 
 // ID names this acquisition and no other. It is as good as the lease: do not log it.
-func (l *Lease) ID() string { return l.ref.ID }
+func (l *Lease) ID() string { return l.id }
 
 // Done is closed when the lease ends, one margin before anybody else can be
 // granted the key.
@@ -154,7 +158,7 @@ func (l *Lease) Done() <-chan struct{} {
 // ErrClosed, or an error matching ErrLost. It looks at the clock itself, so that a
 // process that was stopped learns at once.
 func (l *Lease) Err() error {
-	now := time.Now()
+	now := l.client.now()
 	l.mu.Lock()
 	err, over := l.err, l.over(now)
 	l.mu.Unlock()
@@ -168,8 +172,8 @@ func (l *Lease) Err() error {
 }
 
 // over reports whether the clock has ended the lease. With l.mu held.
-func (l *Lease) over(now time.Time) bool {
-	return !now.Before(l.deadline.Add(knob.LateTimer))
+func (l *Lease) over(now moment) bool {
+	return now >= l.deadline.add(knob.LateTimer)
 }
 
 // Remaining is how long the lease may be trusted without another renewal; zero
@@ -180,7 +184,7 @@ func (l *Lease) Remaining() time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, time.Until(l.deadline))
+	return max(0, l.client.until(l.deadline))
 }
 
 // Renew renews the lease now. With NoRenewal it is the only thing that does. When
@@ -226,7 +230,7 @@ func (l *Lease) renewNow() error {
 // lease that shares its key cannot be detached (errors.ErrUnsupported).
 func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	if l.terms.shares() {
-		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.ref.Mode)}
+		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode)}
 	}
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
@@ -252,19 +256,19 @@ func (l *Lease) LogValue() slog.Value {
 // expire is the deadline's timer, which is not moved when a renewal moves the
 // deadline: it looks, and comes again.
 func (l *Lease) expire() {
-	now := time.Now()
+	now := l.client.now()
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
 		return
 	}
 	if !l.over(now) {
-		l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
+		l.timer.Reset(l.deadline.sub(now) + knob.LateTimer)
 		l.mu.Unlock()
 		return
 	}
 	cause := errNotRenewed
-	if !l.maxEnd.IsZero() && !now.Before(l.maxEnd) {
+	if l.maxEnd != 0 && now >= l.maxEnd {
 		cause = ErrMaxHold
 	}
 	l.mu.Unlock()
@@ -281,9 +285,9 @@ func (l *Lease) end(cause error) bool {
 		return false
 	}
 	l.err = cause
-	lost := errors.Is(cause, ErrLost)
+	lost := isLoss(cause)
 	if lost {
-		l.release.notBefore = time.Now().Add(l.timeToStop()) // Close looks at it from now on
+		l.release.loss = &loss{notBefore: l.client.now().add(l.timeToStop())} // Close looks at it from now on
 	}
 	if l.timer != nil {
 		l.timer.Stop()

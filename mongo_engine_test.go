@@ -211,7 +211,7 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 	l.mu.Lock()
 	l.release.settled = true // as if its process had died: it gives nothing back
 	l.mu.Unlock()
-	honoured := l.deadline.Add(l.margin)
+	honoured := l.honouredUntil()
 	var refused, granted time.Time
 	var taken *Lease
 	for taken == nil {

@@ -466,7 +466,7 @@ func (r *mongoRoom) expiresInTime(one, two *Client, ttl time.Duration) {
 	l := r.acquire(one, "k", NoRenewal())
 	done := make(chan time.Time, 1)
 	go func() { <-l.Done(); done <- time.Now() }()
-	honoured := l.deadline.Add(l.margin)
+	honoured := l.honouredUntil()
 	a := r.granted(r.inBackground(r.ctx(), two, "k"))
 	ended := <-done
 	if a.when.Before(honoured) || a.when.Before(ended) {

@@ -552,7 +552,7 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 		"close":          func(_ *mongoRoom, c *Client, _ *Lease) { _ = c.Close() },
 		"end of MaxHold": func(*mongoRoom, *Client, *Lease) {},
 		"undo": func(r *mongoRoom, c *Client, l *Lease) {
-			c.undo(l.ref, nil, time.Now().Add(time.Minute))
+			c.undo(l.ref(), nil, c.now().add(time.Minute))
 		},
 	}
 	for name, remove := range removals {

@@ -118,7 +118,7 @@ func leftAlone(t *testing.T, raw []byte) {
 // A ticket of any text is refused or understood, and what is understood is what
 // was written.
 func FuzzATicketIsRefusedOrUnderstood(f *testing.F) {
-	l := &Lease{key: "k", token: 7, ref: store.Ref{Key: "k", ID: "ID"}, terms: &terms{ttl: time.Minute, note: "n"}}
+	l := &Lease{key: "k", id: "ID", token: 7, terms: &terms{ttl: time.Minute, note: "n"}}
 	f.Add(l.ticket())
 	f.Add(ticketMark)
 	f.Add(ticketMark + "e30")
@@ -128,7 +128,7 @@ func FuzzATicketIsRefusedOrUnderstood(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := &Lease{key: parsed.Key, token: parsed.Token, ref: store.Ref{Key: parsed.Key, ID: parsed.ID}, terms: &terms{ttl: parsed.TTL, note: parsed.Note}}
+		again := &Lease{key: parsed.Key, id: parsed.ID, token: parsed.Token, terms: &terms{ttl: parsed.TTL, note: parsed.Note}}
 		if twice, err := parseTicket(again.ticket()); err != nil || twice != parsed {
 			t.Fatalf("%+v became %+v, %v", parsed, twice, err)
 		}

@@ -441,7 +441,7 @@ func TestMongoATicketIsGoodForItsTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	honoured := l.trustedUntil().Add(l.margin)
+	honoured := l.honouredUntil()
 	c := r.client()
 	a := r.granted(r.inBackground(r.ctx(), c, "k"))
 	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "another was granted after its end")
@@ -493,7 +493,7 @@ func TestMongoMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
 	l.release.settled = true // as if its process had died: it gives nothing back
 	l.mu.Unlock()
 	a := r.granted(r.inBackground(r.ctx(), r.client(), "k"))
-	honoured := l.trustedUntil().Add(l.margin)
+	honoured := l.honouredUntil()
 	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "free after its end")
 	if a.when.Before(honoured) {
 		t.Errorf("free %v before its end", honoured.Sub(a.when))

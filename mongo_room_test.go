@@ -426,3 +426,6 @@ var (
 	mongoUndoes   = mongoModify.Where(mongoHas([]string{"remove"}, []string{"writeConcern", "j"}))
 	mongoConfirms = mongoModify.Where(mongoHas([]string{"update", "$currentDate", fieldStamp}))
 )
+
+// honouredUntil is when the store may grant the lease's key to another.
+func (l *Lease) honouredUntil() time.Time { return l.client.timeOf(l.trustedUntil().add(l.margin)) }

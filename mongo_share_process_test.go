@@ -243,7 +243,7 @@ func TestMongoWhoWaitsIsWokenHoweverTheLastSharerGoes(t *testing.T) {
 		"release":  func(r *mongoRoom, l *Lease) { r.release(l) },
 		"break":    func(r *mongoRoom, l *Lease) { r.mustBreak(l.Key()) },
 		"Close":    func(r *mongoRoom, l *Lease) { _ = l.client.Close() },
-		"clean-up": func(r *mongoRoom, l *Lease) { l.client.undo(l.ref, nil, time.Now().Add(time.Minute)) },
+		"clean-up": func(r *mongoRoom, l *Lease) { l.client.undo(l.ref(), nil, l.client.now().add(time.Minute)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,15 +30,15 @@ type queue struct {
 	head, tail *waiter
 	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
 	freed      bool          // and the key may be free, somebody said; with it woken is set
-	lookAt     time.Time     // when the head asks again without a wake-up
-	again      time.Time     // when the key is read once more, to be sure; zero: no need
+	lookAt     moment        // when the head asks again without a wake-up
+	again      moment        // when the key is read once more, to be sure; zero: no need
 	pause      time.Duration // before that
 	firm       int           // looks in a row that showed the holder our word was left with
 	seen       *store.Status // what the last refusal showed
-	moved      time.Time     // when a poll last saw it in other hands
+	moved      moment        // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
-	word       time.Time // until when our word stands, by our reckoning
+	word       moment // until when our word stands, by our reckoning
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -47,7 +47,7 @@ type waiter struct {
 	ctx      context.Context
 	key      string
 	terms    *terms
-	patience time.Time // MaxWait after the call; zero: none
+	patience moment // MaxWait after the call; zero: none
 
 	queue      *queue
 	prev, next *waiter
@@ -61,37 +61,42 @@ type waiter struct {
 
 // A move is what a waiter has to do now.
 type move struct {
-	lease *Lease    // it has the key
-	ask   bool      // send a claim
-	held  bool      // it is expected to be refused: a look
-	read  bool      // read the key beside it, and sleep on
-	until time.Time // sleep; zero: until it is nudged
+	lease *Lease // it has the key
+	ask   bool   // send a claim
+	held  bool   // it is expected to be refused: a look
+	read  bool   // read the key beside it, and sleep on
+	until moment // sleep; zero: until it is nudged
+	now   moment // when that was decided, with ask; the claim was entered as background work then
+	shut  bool   // the client is closed: leave
 }
 
 // await is Acquire: it stands in the queue until it has the key, or leaves.
-func (c *Client) await(w *waiter) (lease *Lease, err error) {
-	if w.terms.maxWait > 0 {
-		w.patience = time.Now().Add(w.terms.maxWait)
-	}
+func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease, err error) {
 	var endWait func(Outcome)
 	defer func() {
 		if endWait != nil {
 			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
-	for m := c.join(w); ; m = c.next(w) {
+	for w, m := c.join(ctx, key, t); ; m = c.next(w) {
 		switch {
+		case m.shut:
+			return c.leave(w, nil, &abandoned{ErrClosed})
 		case m.lease != nil:
 			return m.lease, nil
 		case m.ask:
-			if lease, err := c.askForKey(w, m.held); lease != nil || err != nil {
+			lease, err := c.askForKey(w, m)
+			if lease != nil && c.prompt {
+				return lease, nil // w left as it was granted
+			}
+			if lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
 		case m.read:
-			c.spawn(func() { c.read(w.key) })
+			c.spawn(func() { c.read(key) })
 		default:
 			if endWait == nil {
-				_, endWait = c.observe(w.ctx, OpWait, w.key)
+				_, endWait = c.observe(ctx, OpWait, key)
 			}
 			if err := c.sleep(w, m.until); err != nil {
 				return c.leave(w, nil, err)
@@ -100,42 +105,58 @@ func (c *Client) await(w *waiter) (lease *Lease, err error) {
 	}
 }
 
-// join puts w at the end of its queue, and tells what to do there.
-func (c *Client) join(w *waiter) move {
+// join puts a waiter at the end of the key's queue, and tells what to do there.
+func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move) {
+	var patience moment
+	if t.maxWait > 0 {
+		patience = c.now().add(t.maxWait)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queueOf(w.key)
+	q, w := c.queueOf(key), c.idle
+	if w == nil {
+		w = new(waiter)
+	}
+	c.idle = nil
+	w.ctx, w.key, w.terms, w.patience, w.queue = ctx, key, t, patience, q
 	c.waiting++
-	w.queue = q
 	if q.head == nil {
 		q.head, q.tail, q.woken = w, w, true
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // behind others of this process
 	}
-	return c.decide(w)
+	return w, c.decide(w)
 }
 
 // queueOf is the key's queue, a new one if need be. With c.mu held.
 func (c *Client) queueOf(key string) *queue {
 	q := c.queues[key]
-	if q == nil {
-		if q = c.spare; q == nil {
-			q = new(queue)
-		}
-		c.spare = nil
-		*q = queue{key: key}
+	switch {
+	case q == nil && c.spare == nil:
+		q = &queue{key: key}
 		c.queues[key] = q
+	case q == nil:
+		q, c.spare = c.spare, nil
+		delete(c.queues, q.key)
+		q.key = key
+		c.queues[key] = q
+	case q == c.spare:
+		c.spare = nil
 	}
 	return q
 }
 
-// tidy drops a queue that nobody is in. With c.mu held.
+// tidy drops a queue that nobody is in. The last one stays, under its key, until
+// another is needed: often it is the same key that is asked for again. With c.mu held.
 func (c *Client) tidy(q *queue) {
-	if q.head == nil && q.holder == nil && q.sharers == 0 {
-		delete(c.queues, q.key)
-		c.spare = q
+	if q.head != nil || q.holder != nil || q.sharers > 0 {
+		return
 	}
+	if c.spare != nil && c.spare != q {
+		delete(c.queues, c.spare.key)
+	}
+	c.spare = q
 }
 
 // next tells what w is to do now.
@@ -153,41 +174,44 @@ func (c *Client) decide(w *waiter) move {
 		c.unlink(w)
 		return move{lease: w.lease}
 	case q.head != w:
-		return w.sleepUntil(time.Time{})
+		return w.sleepUntil(0)
 	case q.holder != nil:
 		w.refused = true
-		return w.sleepUntil(time.Time{})
+		return w.sleepUntil(0)
 	}
-	now := time.Now()
-	if shy, ok := c.shy[w.key]; ok && now.Before(shy) {
+	now := c.now()
+	if shy, ok := c.shy[w.key]; ok && now < shy {
 		w.refused = true // as good as: it is left to others
-		if q.again.IsZero() {
-			q.again = now.Add(jittered(shyLook))
+		if q.again == 0 {
+			q.again = now.add(jittered(shyLook))
 		}
-		return q.sleepOrRead(w, shy)
+		return q.sleepOrRead(w, now, shy)
 	}
-	if q.woken || !now.Before(q.lookAt) {
+	if q.woken || now >= q.lookAt {
 		held := q.seen != nil && !open(q.seen, w.terms) && (!q.freed || amongSharers(q.seen, w.terms))
+		if !c.enterLocked() {
+			return move{shut: true}
+		}
 		q.woken, q.freed, w.asking = false, false, true
-		return move{ask: true, held: held}
+		return move{ask: true, held: held, now: now}
 	}
-	return q.sleepOrRead(w, q.lookAt)
+	return q.sleepOrRead(w, now, q.lookAt)
 }
 
 // sleepOrRead lets the head sleep until t, but for a look that is due before.
-func (q *queue) sleepOrRead(w *waiter, t time.Time) move {
+func (q *queue) sleepOrRead(w *waiter, now, t moment) move {
 	switch {
-	case q.again.IsZero():
-	case !time.Now().Before(q.again):
-		q.again = time.Time{}
+	case q.again == 0:
+	case now >= q.again:
+		q.again = 0
 		return move{read: true}
 	default:
-		t = earlier(t, q.again)
+		t = min(t, q.again)
 	}
 	return w.sleepUntil(t)
 }
 
-func (w *waiter) sleepUntil(t time.Time) move {
+func (w *waiter) sleepUntil(t moment) move {
 	if w.nudge == nil { // most waiters are served at once and need none
 		w.nudge = make(chan struct{}, 1)
 	}
@@ -196,11 +220,11 @@ func (w *waiter) sleepUntil(t time.Time) move {
 
 // askForKey sends a claim for the head, and plans the next look if it is refused
 // or, once w is waiting, fails.
-func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
+func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
-	lease, err := c.send(w, want, seenHeld)
+	lease, err := c.send(w, want, m.held, m.now)
 	if lease != nil {
-		return lease, nil // and w leaves
+		return lease, nil // and w leaves, or has left
 	}
 
 	c.mu.Lock()
@@ -222,19 +246,19 @@ func (c *Client) askForKey(w *waiter, seenHeld bool) (*Lease, error) {
 		q.faults = backoff(50*time.Millisecond, time.Second)
 	}
 	w.fault = err
-	q.lookAt = time.Now().Add(q.faults())
+	q.lookAt = c.now().add(q.faults())
 	return nil, nil
 }
 
 // refused plans when to look at a held key again. With c.mu held.
 func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
-	now := time.Now()
+	now := c.now()
 	c.watch.begin(q.seen == nil)
 	if !q.sees(s) {
 		q.firm = 0
 	}
 	q.seen = &s
-	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
+	q.word = now.add(wordOf(&s, w.terms, want) / 2)
 	q.pause = lookAgain
 	c.makeSure(q, now)
 	if open(&s, w.terms) {
@@ -242,11 +266,11 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 		// others are always faster, not in a tight loop.
 		q.lookAt = now
 		if q.freeSeen++; q.freeSeen > 1 {
-			q.lookAt = now.Add(jittered(5 * time.Millisecond))
+			q.lookAt = now.add(jittered(5 * time.Millisecond))
 		}
 	} else {
 		q.freeSeen = 0
-		q.lookAt = earlier(earlier(now.Add(drifted(opens(&s, w.terms))), q.word), now.Add(jittered(lookMost*3/4)))
+		q.lookAt = min(now.add(drifted(opens(&s, w.terms))), q.word, now.add(jittered(lookMost*3/4)))
 	}
 }
 
@@ -254,24 +278,24 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 // our word was left with, the second a moment after the first: then its release will
 // see the word. Until then the word may have gone with a holder whose release was
 // under way. With c.mu held.
-func (c *Client) makeSure(q *queue, now time.Time) {
-	q.again = time.Time{}
+func (c *Client) makeSure(q *queue, now moment) {
+	q.again = 0
 	switch {
 	case q.firm > 1, !c.watch.live, knob.WordAfterLook: // in the second it polls
 		return
 	case q.firm == 1:
 		q.pause = pollMost
 	}
-	q.again = now.Add(jittered(q.pause))
+	q.again = now.add(jittered(q.pause))
 	q.pause = min(2*q.pause, pollMost)
 	q.head.poke() // it may sleep for longer
 }
 
 // sleep waits for whatever comes first; an error ends the wait.
-func (c *Client) sleep(w *waiter, until time.Time) error {
-	wake, stopWake := timerAt(until)
+func (c *Client) sleep(w *waiter, until moment) error {
+	wake, stopWake := c.timerAt(until)
 	defer stopWake()
-	giveUp, stopGiveUp := timerAt(w.patience)
+	giveUp, stopGiveUp := c.timerAt(w.patience)
 	defer stopGiveUp()
 	select {
 	case <-w.nudge:
@@ -288,11 +312,11 @@ func (c *Client) sleep(w *waiter, until time.Time) error {
 
 var errPatience = errors.New("MaxWait is over")
 
-func timerAt(t time.Time) (<-chan time.Time, func() bool) {
-	if t.IsZero() {
+func (c *Client) timerAt(t moment) (<-chan time.Time, func() bool) {
+	if t == 0 {
 		return nil, func() bool { return false }
 	}
-	timer := time.NewTimer(time.Until(t))
+	timer := time.NewTimer(c.until(t))
 	return timer.C, timer.Stop
 }
 
@@ -362,12 +386,11 @@ func (q *queue) status() store.Status {
 func (l *Lease) status() store.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.since.Add(time.Since(l.granted))
 	return store.Status{
-		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: now,
+		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.since(l.granted)),
 		Holders: []store.Holder{{
-			ID: l.ref.ID, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: now.Add(time.Until(l.deadline) + l.margin),
+			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
+			ExpireAt: l.since.Add(l.deadline.sub(l.granted) + l.margin),
 		}},
 	}
 }
@@ -375,6 +398,19 @@ func (l *Lease) status() store.Status {
 // sees reports whether the holders are those that were seen last.
 func (q *queue) sees(s store.Status) bool {
 	return q.seen != nil && slices.EqualFunc(s.Holders, q.seen.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
+}
+
+// granted takes w out of the queue as the claim is answered that it waits for. If
+// nobody else ever knew of w it is used again. With c.mu held.
+func (c *Client) granted(w *waiter) {
+	if w.terms.shares() {
+		w.queue.woken, w.queue.freed = true, true // the next in line may share it
+	}
+	c.unlink(w)
+	if w.nudge == nil && !w.refused {
+		*w = waiter{}
+		c.idle = w
+	}
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.
@@ -393,9 +429,8 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		if c.tidy(q); q.holder != nil || q.sharers > 0 {
-			*q = queue{key: q.key, holder: q.holder, sharers: q.sharers} // the next to wait begins anew
-		}
+		*q = queue{key: q.key, holder: q.holder, sharers: q.sharers} // the next to wait begins anew
+		c.tidy(q)
 		c.watch.idle()
 		return
 	}
@@ -428,8 +463,14 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 
 // wake makes the head ask for a key that may be free. With c.mu held.
 func (c *Client) wake(key string) {
-	q := c.queues[key]
-	if q != nil && q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // else it cannot be
+	if q := c.queues[key]; q != nil {
+		q.wake()
+	}
+}
+
+// wake is Client.wake, with Client.mu held.
+func (q *queue) wake() {
+	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // else it cannot be
 		q.freed = true
 		q.look()
 	}
@@ -446,17 +487,17 @@ func (q *queue) look() {
 // leaveToOthers keeps the waiters of this process from a key that others left
 // word for: being a round trip closer, they would win every time.
 func (c *Client) leaveToOthers(key string) {
-	now := time.Now()
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.shy) >= 64 { // swept as it grows, so that it does not
 		for k, until := range c.shy {
-			if until.Before(now) {
+			if until < now {
 				delete(c.shy, k)
 			}
 		}
 	}
-	c.shy[key] = now.Add(shyTime)
+	c.shy[key] = now.add(shyTime)
 }
 
 // freed tells those who wait that the key may be free: here, and in other

@@ -19,14 +19,20 @@ const (
 
 // A release is how far giving a lease back has come. Protected by the lease's mu.
 type release struct {
-	trying    bool // an attempt is under way
-	tried     bool // an earlier attempt may have been applied
-	retrying  bool
-	settled   bool          // nothing of the lease is left in the store, or ever will be
-	flight    chan struct{} // closed when the attempt is over; made by whoever waits for it
-	err       error         // once settled the answer of Release; before, of the last attempt
-	notBefore time.Time     // the holder is given until then to stop
-	timer     *time.Timer   // gives a lost lease back
+	trying   bool // an attempt is under way
+	called   bool // the store was asked; of the attempt's own
+	tried    bool // an earlier attempt may have been applied
+	retrying bool
+	settled  bool          // nothing of the lease is left in the store, or ever will be
+	flight   chan struct{} // closed when the attempt is over; made by whoever waits for it
+	err      error         // once settled the answer of Release; before, of the last attempt
+	loss     *loss         // nil for most
+}
+
+// A loss is the end of a lease that its holder did not bring about.
+type loss struct {
+	notBefore moment      // the holder is given until then to stop
+	timer     *time.Timer // gives the lease back
 }
 
 // Release ends the lease and frees the key, for which it takes at most 5 s.
@@ -73,14 +79,14 @@ func (l *Lease) giveBack() error {
 	l.mu.Unlock()
 
 	values, end := l.client.observe(l.values, OpRelease, l.key)
-	err := l.attempt(values)
+	settled, err := l.attempt(values)
 	end(Outcome{Err: err, Token: l.token, Count: 1})
+	if settled {
+		return err
+	}
 
 	l.mu.Lock()
-	if r.flight != nil {
-		close(r.flight)
-	}
-	r.trying, r.flight = false, nil
+	r.land()
 	again := !r.settled && !r.retrying
 	if again {
 		r.err, r.retrying = err, true
@@ -120,11 +126,14 @@ func (l *Lease) retry() {
 			return
 		}
 		l.mu.Lock()
-		over := !time.Now().Before(l.until)
+		over := l.client.now() >= l.until
 		l.mu.Unlock()
 		if over {
 			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
-			l.settle(l.verdict())
+			l.mu.Lock()
+			l.release.settle(l.answered(nil))
+			l.mu.Unlock()
+			l.forget()
 			l.client.freed(l.key)
 			return
 		}
@@ -133,54 +142,56 @@ func (l *Lease) retry() {
 }
 
 // attempt hands the lease over to a waiter of this process, or removes it.
-func (l *Lease) attempt(values context.Context) error {
-	until := time.Now().Add(releaseBound) // for both, if it takes both
+func (l *Lease) attempt(values context.Context) (settled bool, err error) {
+	c := l.client
+	var until moment // for both, if it takes both
 	if w, s := l.successor(); w != nil {
-		if done, err := l.handOver(w, s, until); done {
-			return err
+		until = c.now().add(releaseBound)
+		if settled, done, err := l.handOver(w, s, until); done {
+			return settled, err
 		}
 	}
-	ctx := l.client.bound(values, until)
-	wanted, err := l.client.store.Release(ctx, l.ref, l.keep())
+	ctx := &l.calls.release
+	if l.release.called { // by an attempt before
+		ctx = new(bounded)
+	}
+	l.release.called = true
+	wanted, err := c.store.Release(ctx.begin(c, values, until), l.ref(), l.keep())
 	ctx.end()
-
-	l.mu.Lock()
-	tried := l.release.tried
-	unknown := err != nil && !certain(err)
-	l.release.tried = tried || unknown
-	l.mu.Unlock()
-	switch {
-	case err == nil, errors.Is(err, store.ErrGone) && tried:
-		err = l.verdict() // what is not there after our own lost removal was removed by it
-	case errors.Is(err, store.ErrGone):
-		if err = l.verdict(); err == nil {
-			err = &fault{op: "release", key: l.key, err: errGone}
+	if err != nil && !verdict(err) {
+		if !certain(err) { // it may have been applied, and then the word of those who wait is gone with it
+			l.mu.Lock()
+			l.release.tried = true
+			l.mu.Unlock()
+			c.freed(l.key)
 		}
-	case verdict(err):
-		err = &fault{op: "release", key: l.key, err: err}
-	default:
-		if unknown { // it may have been applied, and then the word of those who wait is gone with it
-			l.client.freed(l.key)
-		}
-		return failed("release", l.key, err)
+		return false, failed("release", l.key, err)
 	}
 	if wanted && l.turnIsOver() {
-		l.client.leaveToOthers(l.key) // before settle wakes our own
+		c.leaveToOthers(l.key) // before settle wakes our own
 	}
-	l.settle(err)
+	l.mu.Lock()
+	err = l.answered(err)
+	tried := l.release.tried
+	l.release.settle(err)
+	l.mu.Unlock()
+	l.forget()
 	if wanted || tried {
-		l.client.freed(l.key)
+		c.freed(l.key)
 	}
-	return err
+	return true, err
 }
 
-// verdict is what Release answers once nothing of the lease is left: nil, or why
-// it had ended before.
-func (l *Lease) verdict() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(l.err, ErrLost) {
+// answered is what Release answers once the store said err, and nothing of the lease
+// is left: nil, or why it had ended before. With l.mu held.
+func (l *Lease) answered(err error) error {
+	switch {
+	case err != nil && !errors.Is(err, store.ErrGone):
+		return &fault{op: "release", key: l.key, err: err}
+	case isLoss(l.err):
 		return &fault{op: "release", key: l.key, err: l.err}
+	case err != nil && !l.release.tried: // what is not there after our own lost removal was removed by it
+		return &fault{op: "release", key: l.key, err: errGone}
 	}
 	return nil
 }
@@ -188,25 +199,41 @@ func (l *Lease) verdict() error {
 // settle ends the business of giving back, with what Release is to answer.
 func (l *Lease) settle(err error) {
 	l.mu.Lock()
-	r := &l.release
-	r.settled, r.err = true, err
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	l.release.settle(err)
 	l.mu.Unlock()
+	l.forget()
+}
+
+func (r *release) settle(err error) {
+	r.settled, r.err = true, err
+	if r.loss != nil && r.loss.timer != nil {
+		r.loss.timer.Stop()
+	}
+	r.land()
+}
+
+// land ends the attempt under way.
+func (r *release) land() {
+	r.trying = false
+	if r.flight != nil {
+		close(r.flight)
+		r.flight = nil
+	}
+}
+
+// forget takes a settled lease out of the client.
+func (l *Lease) forget() {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.queues[l.key]
-	switch listed := c.delist(l); {
-	case q == nil:
+	switch q, listed := l.queue, c.delist(l); {
 	case q.holder == l:
 		q.holder = nil
-		c.wake(l.key)
+		q.wake()
 		c.tidy(q)
 	case listed && l.terms.shares():
 		q.sharers--
-		c.wake(l.key)
+		q.wake()
 		c.tidy(q)
 	}
 }
@@ -220,7 +247,7 @@ func (l *Lease) afterLoss(cause error) {
 	}
 	l.mu.Lock()
 	if !l.release.settled {
-		l.release.timer = time.AfterFunc(time.Until(l.release.notBefore), l.giveBackInBackground)
+		l.release.loss.timer = time.AfterFunc(l.client.until(l.release.loss.notBefore), l.giveBackInBackground)
 	}
 	l.mu.Unlock()
 }
@@ -240,12 +267,15 @@ func (l *Lease) untilGiveBack() time.Duration {
 	if errors.Is(l.err, ErrClosed) {
 		return l.margin
 	}
-	return time.Until(l.release.notBefore)
+	if l.release.loss == nil {
+		return 0
+	}
+	return l.client.until(l.release.loss.notBefore)
 }
 
 // keep is how long the key must stay taken, from its grant; 0 once that is over.
 func (l *Lease) keep() time.Duration {
-	if l.terms.minHold == 0 || l.unseen.Load() || time.Since(l.granted) >= drifted(l.terms.minHold) {
+	if l.terms.minHold == 0 || l.unseen.Load() || l.client.since(l.granted) >= drifted(l.terms.minHold) {
 		return 0
 	}
 	return l.terms.minHold
@@ -255,46 +285,43 @@ func (l *Lease) keep() time.Duration {
 // goes with the key from lease to lease.
 type streak struct {
 	count int
-	since time.Time
+	since moment
 }
 
 // on is the streak after one more, false if that is one too many.
-func (s streak) on() (streak, bool) {
+func (s streak) on(now moment) (streak, bool) {
 	if s.count == 0 {
-		s.since = time.Now()
+		s.since = now
 	}
 	s.count++
 	if knob.Greedy {
 		return s, true
 	}
-	return s, s.count <= streakMost && time.Since(s.since) <= streakTime
+	return s, s.count <= streakMost && now.sub(s.since) <= streakTime
 }
 
 // successor is the waiter of this process that the lease may be handed to, and
 // the streak that this makes.
 func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
-	c.mu.Lock()
-	q := c.queues[l.key]
-	waited := q != nil && q.head != nil && !l.terms.shares() && !q.head.terms.shares()
-	c.mu.Unlock()
-	if !waited {
-		return nil, streak{}
-	}
-	l.mu.Lock()
-	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && time.Now().Before(l.deadline) //nolint:errorlint // the very cause
-	var s streak
-	if l.wanted && may {
-		s, may = l.streak.on()
-	}
-	l.mu.Unlock()
-	if !may || l.keep() > 0 {
+	if l.terms.shares() {
 		return nil, streak{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q = c.queues[l.key]
-	if q == nil || q.holder != l || q.head == nil || q.head.asking || q.head.terms.shares() {
+	q := l.queue
+	if q.holder != l || q.head == nil || q.head.asking || q.head.terms.shares() {
+		return nil, streak{}
+	}
+	now := c.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
+	var s streak
+	if l.wanted && may {
+		s, may = l.streak.on(now)
+	}
+	if !may {
 		return nil, streak{}
 	}
 	return q.head, s
@@ -302,34 +329,34 @@ func (l *Lease) successor() (*waiter, streak) {
 
 // handOver puts w's claim in the place of this lease, in one step. Not done means
 // that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter, s streak, until time.Time) (done bool, err error) {
+func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool, err error) {
 	c := l.client
 	values, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	sent := time.Now()
-	ctx := c.bound(values, earlier(until, sent.Add(claim.TTL)))
-	grant, err := c.store.Transfer(ctx, l.ref, claim)
+	sent, next := c.now(), c.newLease(w, claim.ID)
+	next.streak = s
+	ctx := next.calls.claim.begin(c, values, min(until, sent.add(claim.TTL)))
+	from := l.ref()
+	grant, err := c.store.Transfer(ctx, from, claim)
 	ctx.end()
-	next, err := c.settle(w, claim, &l.ref, sent, grant, err)
+	next, err = c.settle(next, w, &from, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
+	if knob.DoneAfterTransfer && (err == nil || errors.As(err, new(*unwanted))) {
+		l.end(ErrReleased)
+	}
 	switch {
 	case err == nil:
-		next.mu.Lock()
-		next.streak = s
-		next.mu.Unlock()
-		l.end(ErrReleased)
 		l.settle(nil)
 		c.deliver(w, next)
-		return true, nil
+		return true, true, nil
 	case errors.As(err, new(*unwanted)):
-		l.end(ErrReleased)
 		l.settle(nil)
-		return true, nil
+		return true, true, nil
 	case certain(err):
-		return false, nil
+		return false, false, nil
 	}
 	l.mu.Lock()
 	l.release.tried = true
 	l.mu.Unlock()
-	return true, failed("release", l.key, err)
+	return false, true, failed("release", l.key, err)
 }

@@ -93,16 +93,16 @@ func (l *Lease) turnIsOver() bool {
 	defer c.mu.Unlock()
 	if len(c.turns) >= 64 { // swept as it grows, so that it does not
 		for key, s := range c.turns {
-			if time.Since(s.since) > time.Second {
+			if c.since(s.since) > time.Second {
 				delete(c.turns, key)
 			}
 		}
 	}
 	s := c.turns[l.key]
-	if time.Since(s.since) > time.Second {
+	if c.since(s.since) > time.Second {
 		s = streak{}
 	}
-	s, on := s.on()
+	s, on := s.on(c.now())
 	if on {
 		c.turns[l.key] = s
 	} else {
@@ -139,8 +139,11 @@ func (w *waiter) ownWord(s *store.Status) time.Time {
 // takeBack removes a word that nobody means any more, and wakes those it kept out.
 // If it stays it runs out by itself.
 func (c *Client) takeBack(key string, until time.Time) {
+	if until.IsZero() {
+		return
+	}
 	words := store.WithdrawerOf(c.store)
-	if until.IsZero() || words == nil {
+	if words == nil {
 		return
 	}
 	c.spawn(func() {

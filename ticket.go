@@ -25,7 +25,7 @@ type ticket struct {
 }
 
 func (l *Lease) ticket() string {
-	text, err := json.Marshal(ticket{Key: l.key, ID: l.ref.ID, Token: l.token, TTL: l.terms.ttl, Note: l.terms.note})
+	text, err := json.Marshal(ticket{Key: l.key, ID: l.id, Token: l.token, TTL: l.terms.ttl, Note: l.terms.note})
 	if err != nil {
 		panic(err) // strings and numbers: cannot be
 	}
@@ -97,10 +97,10 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 
 func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	sent := time.Now()
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	sent, l := c.now(), c.newLease(w, claim.ID)
+	ctx := l.calls.claim.begin(c, w.ctx, sent.add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	ctx.end()
 	grant.Token = t.Token // the work goes on under the token it began with; later grants are above both
-	return c.settle(w, claim, nil, sent, grant, err)
+	return c.settle(l, w, nil, sent, grant, err)
 }

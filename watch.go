@@ -39,7 +39,7 @@ type watch struct {
 // begin sees to it that somebody tells the waiters, of which one may be new. With
 // c.mu held.
 func (w *watch) begin(anew bool) {
-	if w.stopped || w.client.drained {
+	if w.stopped || w.client.drained.Load() {
 		return
 	}
 	if w.ending {
@@ -263,7 +263,7 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 		c.wake(s.Key)
 		return true
 	}
-	now := time.Now()
+	now := c.now()
 	anew := !q.sees(*s)
 	if q.firm++; anew {
 		q.firm, q.moved = 0, now
@@ -271,15 +271,15 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 	if anew && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
 		q.look()
 	}
-	if until, shy := c.shy[s.Key]; shy && now.Before(until) && q.sharers == 0 { // else it may be our own
+	if until, shy := c.shy[s.Key]; shy && now < until && q.sharers == 0 { // else it may be our own
 		delete(c.shy, s.Key)
 		q.freed = false
 		q.look()
 	}
 	q.seen = s
 	c.makeSure(q, now)
-	q.lookAt = earlier(now.Add(drifted(opens(s, q.head.terms))), q.word)
-	return now.Sub(q.moved) < pollMost
+	q.lookAt = min(now.add(drifted(opens(s, q.head.terms))), q.word)
+	return q.moved != 0 && now.sub(q.moved) < pollMost
 }
 
 // read looks at one key, for its head.
@@ -292,7 +292,7 @@ func (c *Client) read(key string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if q := c.queues[key]; q != nil && q.head != nil {
-			c.makeSure(q, time.Now())
+			c.makeSure(q, c.now())
 		}
 	}
 }

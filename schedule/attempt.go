@@ -218,10 +218,7 @@ func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Fire: j.fire})
 	now := s.store.Now()
 	j.mark, j.sure, j.queued = j.fire, false, false
-	if last, more := latest(j.plan, j.mark, now); more && j.missed == All && j.overlap != Allow {
-		j.mark = last // who has this one, or is at work, goes on with those that came since
-	}
-	j.fire = j.after(j.mark)
+	j.fire = j.after(j.fire)
 	if j.missed == All && now.Sub(j.looked) >= relook {
 		if state, err := s.Job(ctx, j.name); err == nil {
 			j.looked = now

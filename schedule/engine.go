@@ -117,11 +117,11 @@ func (e *engine) find(id string) (tracked, bool) {
 }
 
 // begin says that the function is about to be called.
-func (e *engine) begin(id string, at time.Time) {
+func (e *engine) begin(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
-		t.begun, t.claimed.Began = true, at
+		t.begun = true
 	}
 }
 

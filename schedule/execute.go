@@ -42,9 +42,8 @@ func (s *Scheduler) event(e Event) {
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
 	if early := r.Fire.Sub(r.Began); early > 0 { // by an old sample of the server's clock
 		sleep(ctx, early)
-		r.Began = r.Fire
 	}
-	s.engine.begin(r.ID, r.Began)
+	s.engine.begin(r.ID)
 	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
 	var err error
 	began, returned := time.Now(), false

@@ -139,33 +139,6 @@ func TestAllFiresThatComeDuringARunAreQueuedInOrder(t *testing.T) {
 	})
 }
 
-// A process that was held up, and finds the job at work on what came meanwhile, leaves
-// that to the one that is at work.
-func TestWhoIsBehindAsksOnceWhileTheJobIsAtWork(t *testing.T) {
-	for _, overlap := range []schedule.Overlap{schedule.Skip, schedule.QueueOne, schedule.QueueAll} {
-		t.Run(string(overlap), func(t *testing.T) {
-			inRoom(t, func(r *room) {
-				opts := []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(overlap)}
-				r.process(1).add("job", schedule.Every(time.Second), 9500*time.Millisecond, opts...).start()
-				behind := r.process(2).add("job", schedule.Every(time.Second), time.Second, opts...)
-				held := false
-				behind.plug.set(func(call string) (error, error) {
-					if call == "claim" && !held {
-						held = true
-						time.Sleep(4500 * time.Millisecond)
-					}
-					return nil, nil
-				})
-				behind.start()
-				r.sleep(9900 * time.Millisecond)
-				// It begins with a look; claims the fires at 1 s, late, and then those from 6 s to 9 s;
-				// having lost one it looks for runs that died, once a minute.
-				r.expect("sent", behind.plug.take(), map[string]int{"look": 2, "claim": 5})
-			})
-		})
-	}
-}
-
 // Who takes over a run begins late, and the next fire comes meanwhile.
 func TestAFireThatComesDuringARepeatedRunIsRunToo(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap][]time.Duration{

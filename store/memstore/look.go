@@ -56,7 +56,7 @@ func (s *Store) list(prefix string) []store.Status {
 	now := s.clock()
 	var all []store.Status
 	for key, rec := range s.records {
-		if !rec.foreign && strings.HasPrefix(key, prefix) {
+		if rec != s.spare && !rec.foreign && strings.HasPrefix(key, prefix) {
 			all = append(all, rec.status(key, now))
 		}
 	}

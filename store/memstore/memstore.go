@@ -25,7 +25,8 @@ type Store struct {
 
 	mu      sync.Mutex // protects what follows; makes each call one step
 	records map[string]*record
-	spare   *record // of a key that was released, to use again
+	spare   *record // of the key released last, empty; it stays there until another is needed
+	spared  string  // that key
 	undone  undone
 
 	// token is drawn from one counter for all keys: a counter in the record would
@@ -74,17 +75,19 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	now := s.clock()
 	switch {
 	case rec == nil:
-		rec = s.blank()
-		s.records[c.Key] = rec
+		rec = s.blank(c.Key)
+	case rec == s.spare:
+		s.spare = nil
 	case rec.foreign:
 		return store.Grant{}, rec.foreignError(c.Key)
 	default:
-		if err := rec.refuse(now, c); err != nil {
+		if err := rec.refuse(now, &c); err != nil {
 			return store.Grant{}, err
 		}
+		rec.bury(now)
 	}
-	rec.admit(now, c)
-	return s.grant(rec, now, c), nil
+	rec.add(now, &c)
+	return s.grant(rec, now, c.TTL), nil
 }
 
 // Renew answers each entry of the batch in its place.
@@ -136,8 +139,9 @@ func (s *Store) drop(key string, rec *record, id string) {
 	case len(rec.holders) > 0:
 	case rec.mode != store.Exclusive && !rec.silent() && rec.exclusiveWantedUntil.After(s.clock()):
 	default:
-		delete(s.records, key)
-		s.spare = rec
+		s.spend()
+		*rec = record{holders: rec.holders[:0]}
+		s.spare, s.spared = rec, key
 	}
 }
 
@@ -165,8 +169,8 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 		return store.Grant{}, err
 	}
 	rec.holders = rec.holders[:0]
-	rec.add(now, to)
-	return s.grant(rec, now, to), nil
+	rec.add(now, &to)
+	return s.grant(rec, now, to.TTL), nil
 }
 
 // Undo removes what a claim of unknown outcome may have left. It is always
@@ -226,22 +230,30 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// blank is an empty record. None leaves this package, so one is used again and
-// again where keys come and go.
-func (s *Store) blank() *record {
-	rec := s.spare
+// blank puts an empty record under a key. None leaves this package, so one is used
+// again and again where keys come and go.
+func (s *Store) blank(key string) *record {
+	rec := s.spend()
 	if rec == nil {
-		return new(record)
+		rec = new(record)
 	}
-	s.spare = nil
-	*rec = record{holders: rec.holders[:0]}
+	s.records[key] = rec
 	return rec
 }
 
-// grant is the answer to c, which is in rec by now.
-func (s *Store) grant(rec *record, now time.Time, c store.Claim) store.Grant {
+// spend takes the spare record from its key.
+func (s *Store) spend() *record {
+	rec := s.spare
+	if s.spare = nil; rec != nil && s.records[s.spared] == rec { // else somebody put another in its place
+		delete(s.records, s.spared)
+	}
+	return rec
+}
+
+// grant is the answer to a claim that is in rec by now.
+func (s *Store) grant(rec *record, now time.Time, ttl time.Duration) store.Grant {
 	s.token++
-	return store.Grant{Token: s.token, Left: c.TTL, Since: now, Wanted: rec.wanted(now)}
+	return store.Grant{Token: s.token, Left: ttl, Since: now, Wanted: rec.wanted(now)}
 }
 
 // find returns the holder that r names, live or run out, and its record.

@@ -51,11 +51,11 @@ func (r *record) index(id string) int {
 }
 
 // refuse is why a claim is not granted: nil if it is.
-func (r *record) refuse(now time.Time, c store.Claim) error {
+func (r *record) refuse(now time.Time, c *store.Claim) error {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.mode != store.Exclusive && (r.mode != c.Mode || r.limit != c.Limit):
-		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: c}
+		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
 	case shares && r.exclusiveWantedUntil.After(now), // who waits for the key alone comes first
 		live > 0 && (!shares || r.mode == store.Exclusive),
 		shares && live > 0 && c.Mode == store.Permits && live >= r.limit,
@@ -66,14 +66,13 @@ func (r *record) refuse(now time.Time, c store.Claim) error {
 	return nil
 }
 
-// admit makes c a holder, in place of those who ran out: of all there are, where
-// the mode begins anew.
-func (r *record) admit(now time.Time, c store.Claim) {
+// bury removes those who ran out: all there are, where the mode begins anew.
+func (r *record) bury(now time.Time) {
 	r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return !h.live(now) })
-	r.add(now, c)
 }
 
-func (r *record) add(now time.Time, c store.Claim) {
+// add makes c a holder.
+func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
 	if c.Mode == store.Exclusive {
 		r.exclusiveWantedUntil = time.Time{} // a writer was served; others leave theirs when there are readers again
@@ -85,7 +84,7 @@ func (r *record) add(now time.Time, c store.Claim) {
 }
 
 // want leaves word if the claim asks for it; it never shortens another's.
-func (r *record) want(now time.Time, c store.Claim) {
+func (r *record) want(now time.Time, c *store.Claim) {
 	if c.Want <= 0 {
 		return
 	}
