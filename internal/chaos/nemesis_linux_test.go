@@ -54,6 +54,7 @@ func (tr *troop) start(m *member) {
 	tr.started++
 	o := tr.orders
 	o.URI, o.Client, o.First = m.proxy.DirectURI(), tr.started, tr.started*1_000_000
+	o.Long = o.Long && tr.started == 1
 	o.Log = filepath.Join(tr.dir, fmt.Sprintf("client-%d.log", tr.started))
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -162,7 +163,10 @@ func newServer(t *testing.T) *ownServer {
 	if err := json.Unmarshal(s.ask(http.MethodPost, "/servers"), s); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.ask(http.MethodDelete, "/servers/"+s.ID) })
+	t.Cleanup(func() {
+		s.do("kill") // nobody needs what is in it
+		s.ask(http.MethodDelete, "/servers/"+s.ID)
+	})
 	return s
 }
 

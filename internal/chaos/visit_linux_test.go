@@ -214,11 +214,13 @@ const together = "together" // the note of a grant by AcquireAll
 // hold looks at the leases again and again, and writes down each look that said that
 // one is held.
 func (w *worker) hold(stays ...stay) {
-	most := 50 * time.Millisecond
-	if w.Long || rand.N(4) == 0 {
-		most = 2 * w.TTL
+	until := time.Now().Add(rand.N(50 * time.Millisecond))
+	switch {
+	case w.Long:
+		until = time.Now().Add(2 * w.TTL)
+	case rand.N(4) == 0 && !w.Reply:
+		until = time.Now().Add(rand.N(2 * w.TTL))
 	}
-	until := time.Now().Add(rand.N(most))
 	for first := true; time.Now().Before(until); first = false {
 		for _, s := range stays {
 			e := s.event

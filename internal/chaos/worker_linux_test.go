@@ -33,7 +33,7 @@ type orders struct {
 	TTL    time.Duration
 	Margin time.Duration // negative: the default
 	Reply  bool          // the control: deadline from the reply
-	Long   bool          // holds are long
+	Long   bool          // the control: holds are longer than the TTL
 }
 
 const ordersVariable = "MONGOLOCK_CHAOS_ORDERS"
