@@ -30,6 +30,7 @@
 //	  at: Date,                  // the server's clock when it was written
 //	  wantedUntil: Date,         // somebody waits: whoever releases it wakes them
 //	  broken: "…", released: true, stamp,
+//	  saves: 2,                  // the number of the holder's last save
 //	  attempts: 3,               // how often it was claimed
 //	  readyAt: Date,             // requeued: not to be claimed before
 //	  done: true }               // completed: never to be claimed again
@@ -50,15 +51,16 @@
 //	held?               a find, or if one waits {key, a holder}: $max wantedUntil; $currentDate at
 //	claim one of many   {_id, the claim's filter, free at earliest, not done, ready}: as acquire, and $inc attempts
 //	renew               {_id, lock.id, alive}: $max expireAt; $currentDate at; many in one bulk and a hello
-//	save                {_id, lock.id, alive}: $set and $unset of what changed
-//	save and release    the same and $unset lock; the before-image tells who waits
+//	save                {_id, lock.id, alive, no later save}: $set and $unset of what changed, $set saves
+//	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image tells who waits
 //	release             {_id, lock.id}: $unset lock
 //	complete, requeue   as save and release, leaving attempts with done or readyAt
 //	hand over           {_id, lock.id of the old, alive}: what is saved, and id, owner, since, E of the new
 //	clean up            {key, lock.id}: release, in the session of the claim
 //
 // Every one but acquire names the acquisition. So a late, lost or doubled command
-// finds either its own lock or nothing.
+// finds either its own lock or nothing. A late acquire is refused by its session's
+// number (docs/design.md §4.1) or, where there are none, undone when it comes.
 //
 // # What an answer means
 //
@@ -69,10 +71,14 @@
 // A command may have been applied though its reply was lost; the error then matches
 // mongolock.ErrOutcomeUnknown. Of an acquire: it is undone in the background by its
 // ID (a document that it created stays, free). Of [Document.Save]: it may be
-// repeated, the lock is held. Of a save and release, and of Complete, Remove and
-// Requeue: it is carried through in the background, like any release, until it is
-// answered or the lease has run out; until then nobody else gets the document, and
-// whoever does sees what came of it. Of a renewal: the old deadline stands.
+// repeated, the lock is held; and if the first one arrives after the second it
+// changes nothing, as saves are numbered. Of a save and release, and of Complete,
+// Remove and Requeue: it is carried through in the background, like any release,
+// until it is answered or the lease has run out; until then nobody else gets the
+// document, and whoever does sees what came of it. Of a hand-over inside the process:
+// it is undone, and what was to be saved with it is saved with that; the one who
+// waits asks once more. Of a renewal: the old deadline stands. Of an [Announce]: those
+// who wait find out by themselves.
 //
 // # Sessions and transactions
 //

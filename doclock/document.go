@@ -29,6 +29,7 @@ type Document[T any] struct {
 	mu     sync.Mutex        // protects what follows, and lets one save at a time through
 	loaded []bson.RawElement // the fields as the document has them
 	doubt  bool              // or may have: of a transaction, or of a fault, nobody knows the outcome
+	saves  int               // that were sent
 }
 
 // Lease is the lock: its context ends when the lease does, its token is greater
@@ -47,7 +48,8 @@ func (d *Document[T]) ID() bson.RawValue { return d.id }
 // is as it was, and locked.
 //
 // An error that matches mongolock.ErrOutcomeUnknown leaves open whether it was
-// written; the lock is still held, and Save may be repeated.
+// written, or will be; the lock is still held, and Save may be repeated. What a
+// later Save has written a late one does not undo.
 func (d *Document[T]) Save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,6 +57,8 @@ func (d *Document[T]) Save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.saves++
+	c.number = d.saves
 	err = d.send(ctx, c, nil)
 	d.saved(elements, err, inTransaction(ctx))
 	if err != nil {
@@ -146,7 +150,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	if !s.end(d.lease.ID(), e) {
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased)
 	}
-	err = d.lease.Release()
+	err = d.lease.Release() // a lost answer has the engine repeat it, with e, until one comes
 	switch {
 	case s.hasLanded(e):
 		d.loaded = elements
@@ -193,7 +197,8 @@ type Claimed[T any] struct{ *Document[T] }
 func (c *Claimed[T]) Attempts() int { return c.attempts }
 
 // Complete saves Value and frees the document, which is never claimed again, in one
-// step. Its lock stays behind with the mark that says so.
+// step. Its lock stays behind with the mark that says so. Errors, sessions and
+// transactions are as for SaveAndRelease, also of Remove and Requeue.
 func (c *Claimed[T]) Complete(ctx context.Context) error {
 	return c.finish(ctx, "complete", &ending{done: true})
 }

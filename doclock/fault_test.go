@@ -35,13 +35,13 @@ type room struct {
 	proxy *faultproxy.Proxy
 }
 
-func newRoom(t *testing.T, retry bool, ttl time.Duration) room {
+func newRoom(t *testing.T, retry bool, ttl time.Duration, opts ...Option) room {
 	t.Helper()
 	coll := collection(t)
 	put(t, coll, order{ID: "o", State: "new"})
 	proxy := faultproxy.New(t, os.Getenv("MONGODB_URI"))
 	behind := again(t, coll, proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(retry) })
-	locks, err := New[order](behind, With(mongolock.TTL(ttl), mongolock.WithLogger(slog.New(slog.DiscardHandler))))
+	locks, err := New[order](behind, append(opts, With(mongolock.TTL(ttl), mongolock.WithLogger(slog.New(slog.DiscardHandler))))...)
 	if err != nil {
 		t.Fatal(err)
 	}

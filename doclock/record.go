@@ -26,6 +26,7 @@ const (
 	fieldBroken   = "broken"
 	fieldReleased = "released"
 	fieldStamp    = "stamp"
+	fieldSaves    = "saves"
 
 	fieldAttempts = "attempts"
 	fieldReadyAt  = "readyAt"
@@ -193,9 +194,23 @@ func (s *docStore) alive(id string) []bson.E {
 	if s.broken.byKeyAlone {
 		return nil
 	}
-	return append(s.named(id),
-		bson.E{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(s.base.Now().Earliest)}}},
-		lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased)))
+	return append(s.named(id), s.living()...)
+}
+
+// living is the condition that the holder, whoever it is, was not declared dead.
+func (s *docStore) living() []bson.E {
+	return []bson.E{
+		{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(s.base.Now().Earliest)}}},
+		lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased)),
+	}
+}
+
+// newer is the condition that no later save of the same holder was written.
+func (s *docStore) newer(save int) []bson.E {
+	if s.broken.anyOrder {
+		return nil
+	}
+	return []bson.E{{Key: s.path(fieldSaves), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: save}}}}}}
 }
 
 func lacks(path string) bson.E {
@@ -217,7 +232,7 @@ func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
 	u.set(s.path(fieldNote), c.Note)
 	u.set(s.path(fieldSince), date(t.since))
 	u.set(s.path(fieldExpireAt), date(t.until))
-	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.stampPath(fieldStamp))
+	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
 	if c.one {
 		u.increments = bson.D{{Key: s.path(fieldAttempts), Value: 1}}
 		u.unset(s.path(fieldReadyAt))
@@ -238,7 +253,7 @@ func (s *docStore) leaving(residue bool) *update {
 		}
 		return u
 	}
-	for _, f := range []string{fieldID, fieldOwner, fieldNote, fieldSince, fieldBroken, fieldReleased, fieldWanted} {
+	for _, f := range []string{fieldID, fieldOwner, fieldNote, fieldSince, fieldBroken, fieldReleased, fieldWanted, fieldSaves} {
 		u.unset(s.path(f))
 	}
 	u.unset(s.stampPath(fieldStamp))

@@ -46,6 +46,8 @@ type docStore struct {
 // faults take one safety out each, for the tests that show they are needed.
 type faults struct {
 	byKeyAlone    bool // commands that do not name the acquisition
+	anyOrder      bool // saves that do not ask whether a later one was written
+	dropSave      bool // clean-up of a hand-over that saves nothing
 	undoElsewhere bool // clean-up in a session of its own
 	anyLock       bool // takes what the application keeps in the lock's place
 }

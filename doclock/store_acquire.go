@@ -231,7 +231,8 @@ func (s *docStore) settleRefusal(ctx context.Context, c *claim, refusal error) e
 }
 
 // Transfer puts a claim in the place of a live holder with one update. What the
-// holder is to save as it leaves goes with it.
+// holder is to save as it leaves goes with it. After a lost answer Undo removes the
+// one or the other, saving it if need be; a transfer that comes later finds no holder.
 func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := modeIs(from.Mode); err != nil {
 		return store.Grant{}, err

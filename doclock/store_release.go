@@ -95,7 +95,9 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 }
 
 // Release takes the holder out of the document, and does in the same step what its
-// ending says.
+// ending says. After an error the ending is kept: the engine calls again, until it is
+// answered. If the lost one was applied that finds nothing; and nor does the lost one
+// if it comes after the repeated one, as both name the holder.
 func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := modeIs(r.Mode); err != nil {
 		return false, err
@@ -219,11 +221,11 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 		e.join(u)
 		reply, err = s.leave(ctx, s.base.Durable, filter, u)
 	default:
+		// If the answer is lost the caller saves again, under the next number, and
+		// this one changes nothing should it come after that.
 		(&ending{changes: c}).join(u)
-		if len(s.document(u)) == 0 {
-			u.stamp = true // nothing changed: but is it still ours?
-		}
-		reply, err = s.leave(ctx, s.base.Durable, filter, u)
+		u.set(s.path(fieldSaves), c.number) // also if nothing changed: is it still ours?
+		reply, err = s.leave(ctx, s.base.Durable, append(filter, s.newer(c.number)...), u)
 	}
 	switch {
 	case err != nil:

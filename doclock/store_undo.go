@@ -12,6 +12,9 @@ import (
 // Undo removes what a claim of unknown outcome left, by its ID and in its session.
 // A document that the claim created stays, free, with its initial value: that is
 // what was asked for.
+//
+// A hand-over is settled also if nothing is found, and where writes have no numbers:
+// it names the one that it takes the document from, who is gone for good.
 func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := modeIs(claim.Mode); err != nil {
 		return false, err
@@ -20,20 +23,41 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	if from != nil {
 		which, where = append(which, from.ID), *from
 	}
-	filter, err := s.where(where,
-		bson.E{Key: s.path(fieldMark), Value: shape},
-		bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$in", Value: which}}})
-	if err != nil {
-		return false, err
-	}
 	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
 		if s.broken.undoElsewhere {
 			ctx = mongobase.Bare(ctx)
 		}
-		reply, err := s.modify(ctx, filter, s.leaving(true), false)
+		reply, err := s.takeOut(ctx, where, which)
 		if err == nil {
 			s.forget(claim.ID, where.ID)
 		}
-		return reply.Found(), err
+		return reply.Found() || from != nil, err
 	})
+}
+
+// takeOut removes whichever of these holds the document. If that was a hand-over with
+// something to save, it is saved now, be it for the second time: the one who leaves
+// was promised that it is carried through, and the one who comes was told nothing.
+// Only from a holder whom nobody declared dead, as in any release.
+func (s *docStore) takeOut(ctx context.Context, r store.Ref, which bson.A) (reply mongobase.Reply, err error) {
+	holder := []bson.E{
+		{Key: s.path(fieldMark), Value: shape},
+		{Key: s.path(fieldID), Value: bson.D{{Key: "$in", Value: which}}},
+	}
+	if e := s.ending(r.ID); e != nil && !s.broken.dropSave {
+		filter, err := s.where(r, append(s.living(), holder...)...)
+		if err != nil {
+			return reply, err
+		}
+		u := s.leaving(true)
+		e.join(u)
+		if reply, err = s.modify(ctx, filter, u, false); err != nil || reply.Found() {
+			return reply, err
+		}
+	}
+	filter, err := s.where(r, holder...)
+	if err != nil {
+		return reply, err
+	}
+	return s.modify(ctx, filter, s.leaving(true), false)
 }

@@ -20,6 +20,7 @@ type codec[T any] struct {
 type change struct {
 	sets   bson.D
 	unsets []string // what the value had when it was loaded, and has no more
+	number int      // among the saves of its lease
 }
 
 func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
