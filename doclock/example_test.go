@@ -2,28 +2,35 @@ package doclock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
 
-// The examples need a server, so they are not run as such. What each prints stands at
-// its end, and TestTheExamplesPrintWhatTheySay runs and compares it.
-var (
-	ctx = context.Background()
-	db  *mongo.Database // of the application
-)
+// The examples run on the server of the tests; see TestMain. Those of claims stand in
+// example_claim_test.go.
+var ctx = context.Background()
 
-type Order struct {
-	ID    string `bson:"_id"`
-	State string `bson:"state"`
-	Total int    `bson:"total"`
+var connect = sync.OnceValues(func() (*mongo.Client, error) {
+	return mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")).SetServerSelectionTimeout(10 * time.Second))
+})
+
+// database is an empty one, which an application has of its own.
+func database() *mongo.Database {
+	client, err := connect()
+	check(err)
+	return client.Database("doclock_" + rand.Text()[:8])
 }
 
 func check(err error) {
@@ -37,7 +44,16 @@ func insert(coll *mongo.Collection, docs ...any) {
 	check(err)
 }
 
-func ExampleLocks_Acquire() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
+// An Order is a document of the application; it knows nothing of the lock in it.
+type Order struct {
+	ID    string `bson:"_id"`
+	State string `bson:"state"`
+	Total int    `bson:"total"`
+}
+
+func Example() {
+	db := database()
+	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17", State: "new", Total: 42})
 
 	orders, err := doclock.New[Order](db.Collection("orders"))
@@ -46,69 +62,27 @@ func ExampleLocks_Acquire() { //nolint:testableexamples // needs a server; see T
 
 	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
 	check(err)
-	defer doc.Release()
+	defer doc.Release() // harmless once it was saved and released
 
 	fmt.Println(doc.Value.State, doc.Value.Total)
 	doc.Value.State = "paid"
 	check(doc.SaveAndRelease(ctx))
-	// Prints:
-	// new 42
+	// Output: new 42
 }
 
-func ExampleLocks_TryAcquire() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithOwner("billing")))
+func ExampleNew() {
+	db := database() // as the application has it
+	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
-	defer orders.Close()
-
-	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
-		fmt.Println("held by", held.Holders[0].Owner)
-	}
-	_, err = orders.TryAcquire(ctx, doclock.ID("order-18"))
-	fmt.Println("not found:", errors.Is(err, doclock.ErrNotFound))
-	// Prints:
-	// held by billing
-	// not found: true
-}
-
-func ExampleLocks_AcquireOrCreate() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	sagas, err := doclock.New[bson.M](db.Collection("sagas"))
-	check(err)
-	defer sagas.Close()
-
-	for range 2 {
-		saga, err := sagas.AcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
-		check(err)
-		fmt.Println("step", saga.Value["step"])
-		saga.Value["step"] = 1
-		check(saga.SaveAndRelease(ctx))
-	}
-	// Prints:
-	// step 0
-	// step 1
-}
-
-func ExampleLocks_TryAcquireOrCreate() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	sagas, err := doclock.New[bson.M](db.Collection("sagas"))
-	check(err)
-	defer sagas.Close()
-
-	saga, err := sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
-	check(err)
-	defer saga.Release()
-	_, err = sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
-	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
-	// Prints:
-	// held: true
+	defer orders.Close() // before the connection
+	fmt.Println("ready, and nothing is sent yet")
+	// Output: ready, and nothing is sent yet
 }
 
 // A lock of its own for each purpose: the two do not know of each other.
-func ExampleField() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
+func ExampleField() {
+	db := database()
+	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17"})
 	billing, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
@@ -121,13 +95,223 @@ func ExampleField() { //nolint:testableexamples // needs a server; see TestTheEx
 	check(err)
 	defer one.Release()
 	two, err := audit.TryAcquire(ctx, doclock.ID("order-17"))
-	fmt.Println(err)
+	check(err)
 	defer two.Release()
-	// Prints:
-	// <nil>
+	fmt.Println("both have it")
+	// Output: both have it
 }
 
-func ExampleDocument_Save() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
+// What the application reads and writes with codecs of its own, the lock does too.
+func ExampleRegistry() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), bson.M{"_id": "order-17", "items": bson.M{"pen": 2}})
+	registry := bson.NewRegistry()
+	registry.RegisterTypeMapEntry(bson.TypeEmbeddedDocument, reflect.TypeFor[map[string]any]()) // not bson.D
+
+	orders, err := doclock.New[map[string]any](db.Collection("orders"), doclock.Registry(registry))
+	check(err)
+	defer orders.Close()
+	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer doc.Release()
+	fmt.Println(doc.Value["items"])
+	// Output: map[pen:2]
+}
+
+// The lease is mongolock's, and so are its options.
+func ExampleWith() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"),
+		doclock.With(mongolock.WithOwner("billing"), mongolock.TTL(10*time.Second)))
+	check(err)
+	defer orders.Close()
+
+	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer doc.Release()
+	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
+	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+		fmt.Println("held by", held.Holders[0].Owner, "for at most 10 s:", held.Left() <= 10*time.Second)
+	}
+	// Output: held by billing for at most 10 s: true
+}
+
+// A document can be named by its _id, or by the fields of a unique index.
+func ExampleID() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), bson.M{"_id": 17, "tenant": "acme", "number": "A-1"})
+	orders, err := doclock.New[bson.M](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	for _, filter := range []any{doclock.ID(17), bson.M{"tenant": "acme", "number": "A-1"}} {
+		doc, err := orders.TryAcquire(ctx, filter)
+		check(err)
+		fmt.Println(doc.Value["_id"])
+		check(doc.Release())
+	}
+	// Output:
+	// 17
+	// 17
+}
+
+func ExampleLocks_Acquire() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	first, err := orders.Acquire(ctx, doclock.ID("order-17"))
+	check(err)
+	time.AfterFunc(50*time.Millisecond, func() {
+		first.Value.State = "paid"
+		check(first.SaveAndRelease(ctx))
+	})
+	second, err := orders.Acquire(ctx, doclock.ID("order-17")) // waits
+	check(err)
+	defer second.Release()
+	fmt.Println(second.Value.State)
+	// Output: paid
+}
+
+func ExampleLocks_TryAcquire() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer doc.Release()
+
+	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
+	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
+	_, err = orders.TryAcquire(ctx, doclock.ID("order-18"))
+	fmt.Println("not found:", errors.Is(err, doclock.ErrNotFound))
+	// Output:
+	// held: true
+	// not found: true
+}
+
+func ExampleLocks_AcquireOrCreate() {
+	db := database()
+	defer db.Drop(ctx)
+	sagas, err := doclock.New[bson.M](db.Collection("sagas"))
+	check(err)
+	defer sagas.Close()
+
+	for range 2 {
+		saga, err := sagas.AcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
+		check(err)
+		fmt.Println("step", saga.Value["step"])
+		saga.Value["step"] = 1
+		check(saga.SaveAndRelease(ctx))
+	}
+	// Output:
+	// step 0
+	// step 1
+}
+
+func ExampleLocks_TryAcquireOrCreate() {
+	db := database()
+	defer db.Drop(ctx)
+	sagas, err := doclock.New[bson.M](db.Collection("sagas"))
+	check(err)
+	defer sagas.Close()
+
+	saga, err := sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
+	check(err)
+	defer saga.Release()
+	_, err = sagas.TryAcquireOrCreate(ctx, doclock.ID("transfer-9"), bson.M{"step": 0})
+	fmt.Println("held:", errors.Is(err, mongolock.ErrHeld))
+	// Output: held: true
+}
+
+// Close gives back what the process still has.
+func ExampleLocks_Close() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithMargin(50*time.Millisecond)))
+	check(err)
+	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
+	check(err)
+
+	check(orders.Close())
+	fmt.Println(doc.Lease().Err())
+	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
+	fmt.Println(errors.Is(err, mongolock.ErrClosed))
+	// Output:
+	// mongolock: client is closed
+	// true
+}
+
+// Shutdown tells the holders to stop and lets them finish.
+func ExampleLocks_Shutdown() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	doc, err := orders.TryAcquire(ctx, doclock.ID("order-17"))
+	check(err)
+	go func() { // the work
+		<-doc.Lease().Context(ctx).Done()
+		doc.Value.State = "half done"
+		check(doc.SaveAndRelease(ctx))
+	}()
+
+	patience, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	check(orders.Shutdown(patience))
+	order, err := db.Collection("orders").FindOne(ctx, doclock.ID("order-17")).Raw()
+	check(err)
+	fmt.Println(order.Lookup("state").StringValue())
+	// Output: half done
+}
+
+func ExampleDocument_Lease() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer doc.Release()
+
+	work := doc.Lease().Context(ctx) // ends with the lease
+	fmt.Println(work.Err(), doc.Lease().Token() > 0)
+	// Output: <nil> true
+}
+
+func ExampleDocument_ID() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), bson.M{"_id": int32(17), "number": "A-1"})
+	orders, err := doclock.New[bson.M](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	doc, err := orders.Acquire(ctx, bson.M{"number": "A-1"})
+	check(err)
+	defer doc.Release()
+	fmt.Println(doc.ID().Int32())
+	// Output: 17
+}
+
+func ExampleDocument_Save() {
+	db := database()
+	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
 	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
@@ -143,12 +327,13 @@ func ExampleDocument_Save() { //nolint:testableexamples // needs a server; see T
 		}
 	}
 	fmt.Println("still locked:", doc.Lease().Err() == nil)
-	// Prints:
-	// still locked: true
+	// Output: still locked: true
 }
 
 // In a transaction the document is saved and freed with the rest, or not at all.
-func ExampleDocument_SaveAndRelease() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
+func ExampleDocument_SaveAndRelease() {
+	db := database()
+	defer db.Drop(ctx)
 	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
 	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
@@ -168,72 +353,28 @@ func ExampleDocument_SaveAndRelease() { //nolint:testableexamples // needs a ser
 		doc.Value.State = "invoiced"
 		return nil, doc.SaveAndRelease(ctx)
 	})
-	fmt.Println(err)
-	// Prints:
-	// <nil>
+	check(err)
+	fmt.Println("invoiced, and free")
+	// Output: invoiced, and free
 }
 
-type Message struct {
-	ID    int    `bson:"_id"`
-	State string `bson:"state"`
-}
-
-var (
-	fresh  = bson.D{{Key: "state", Value: "new"}}
-	oldest = bson.D{{Key: "_id", Value: 1}}
-)
-
-func ExampleLocks_Claim() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	outbox, err := doclock.New[Message](db.Collection("outbox"))
+// Release saves nothing.
+func ExampleDocument_Release() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
-	defer outbox.Close()
-	check(outbox.EnsureClaimIndex(ctx, fresh, oldest))
+	defer orders.Close()
 
-	go func() { // the producer, in another process
-		insert(db.Collection("outbox"), Message{1, "new"}, Message{2, "new"})
-		check(doclock.Announce(ctx, db.Collection("outbox")))
-	}()
-	for range 2 {
-		msg, err := outbox.Claim(ctx, fresh, oldest) // waits for work
-		check(err)
-		fmt.Println("sent", msg.Value.ID)
-		msg.Value.State = "sent"
-		check(msg.Complete(ctx))
-	}
-	// Prints:
-	// sent 1
-	// sent 2
-}
-
-func ExampleClaimed_Requeue() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	insert(db.Collection("outbox"), Message{1, "new"})
-	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
 	check(err)
-	defer outbox.Close()
+	doc.Value.State = "paid"
+	check(doc.Release())
 
-	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	doc, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
 	check(err)
-	fmt.Println("attempt", msg.Attempts())
-	check(msg.Requeue(ctx, time.Minute)) // the receiver is away: not before a minute from now
-
-	_, err = outbox.TryClaim(ctx, fresh, oldest)
-	fmt.Println(errors.Is(err, doclock.ErrNoWork))
-	// Prints:
-	// attempt 1
-	// true
-}
-
-func ExampleClaimed_Remove() { //nolint:testableexamples // needs a server; see TestTheExamplesPrintWhatTheySay
-	insert(db.Collection("outbox"), Message{1, "new"})
-	outbox, err := doclock.New[Message](db.Collection("outbox"))
-	check(err)
-	defer outbox.Close()
-
-	msg, err := outbox.TryClaim(ctx, fresh, oldest)
-	check(err)
-	check(msg.Remove(ctx))
-	left, err := db.Collection("outbox").CountDocuments(ctx, bson.D{})
-	fmt.Println(left, err)
-	// Prints:
-	// 0 <nil>
+	defer doc.Release()
+	fmt.Println(doc.Value.State)
+	// Output: new
 }

@@ -273,7 +273,8 @@ func TestAHolderThatIsCutOffSavesNothingLater(t *testing.T) {
 	r := newRoom(t, true, 1500*time.Millisecond)
 	doc := must(r.Acquire(t.Context(), ID("o")))(t)
 	ctx := doc.Lease().Context(context.Background())
-	r.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())
+	cut := r.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())
+	defer cut.Remove() // or Close would wait for the late release
 	select {
 	case <-ctx.Done():
 	case <-time.After(5 * time.Second):

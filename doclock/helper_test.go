@@ -94,9 +94,11 @@ type order struct {
 	Total int    `bson:"total,omitempty"`
 }
 
+// locksOn closes at the end of the test, and gives holders a short margin to stop then.
 func locksOn[T any](t testing.TB, coll *mongo.Collection, opts ...Option) *Locks[T] {
 	t.Helper()
-	l, err := New[T](coll, append([]Option{With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))}, opts...)...)
+	quiet := With(mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(50*time.Millisecond))
+	l, err := New[T](coll, append([]Option{quiet}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,8 +182,7 @@ func (p *pool) find(ctx context.Context) ([]bson.RawValue, error) {
 	if p.sort != nil {
 		opts.SetSort(p.sort)
 	}
-	filter := bson.D{{Key: "$and", Value: bson.A{p.filter, p.store.claimable(now.Earliest)}}}
-	cursor, err := p.store.base.Soft.Find(ctx, filter, opts)
+	cursor, err := p.store.base.Soft.Find(ctx, p.store.claimableOf(p.filter, now.Earliest), opts)
 	if err != nil {
 		return nil, err
 	}

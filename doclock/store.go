@@ -29,6 +29,8 @@ import (
 //	store_undo.go     clean-up after an unknown outcome
 //	store_look.go     reads
 //	record.go         the lock's sub-document
+//	conditions.go     what filters ask of it
+//	update.go         what updates make of it
 type docStore struct {
 	base  *mongobase.Base
 	field string

@@ -1,0 +1,180 @@
+package doclock_test
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/doclock"
+)
+
+// A Message is one of an outbox: written with what it tells of, sent afterwards.
+type Message struct {
+	ID    int    `bson:"_id"`
+	State string `bson:"state"`
+}
+
+var (
+	fresh  = bson.D{{Key: "state", Value: "new"}}
+	oldest = bson.D{{Key: "_id", Value: 1}}
+)
+
+func ExampleLocks_Claim() {
+	db := database()
+	defer db.Drop(ctx)
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	go insert(db.Collection("outbox"), Message{1, "new"}, Message{2, "new"}) // the producer
+	for range 2 {
+		msg, err := outbox.Claim(ctx, fresh, oldest) // waits for work
+		check(err)
+		fmt.Println("sent", msg.Value.ID)
+		msg.Value.State = "sent"
+		check(msg.Complete(ctx))
+	}
+	// Output:
+	// sent 1
+	// sent 2
+}
+
+func ExampleLocks_TryClaim() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	check(err)
+	defer msg.Release() // puts it back, unless it was completed
+	_, err = outbox.TryClaim(ctx, fresh, oldest)
+	fmt.Println("got", msg.Value.ID, "and no more:", errors.Is(err, doclock.ErrNoWork))
+	// Output: got 1 and no more: true
+}
+
+// It is a deployment's business: claims work without, and read more.
+func ExampleLocks_EnsureClaimIndex() {
+	db := database()
+	defer db.Drop(ctx)
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	check(outbox.EnsureClaimIndex(ctx, fresh, oldest))
+	check(outbox.EnsureClaimIndex(ctx, fresh, oldest)) // it is there
+	indexes, err := db.Collection("outbox").Indexes().ListSpecifications(ctx)
+	check(err)
+	fmt.Println(indexes[1].Name)
+	// Output: doclock_state_lock.done__id_lock.readyAt_lock.expireAt
+}
+
+// A producer needs no Locks to wake those who wait for its work.
+func ExampleAnnounce() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	if err := doclock.Announce(ctx, db.Collection("outbox")); err != nil {
+		fmt.Println("they will find it by themselves:", err)
+	}
+	fmt.Println("announced")
+	// Output: announced
+}
+
+func ExampleLocks_Announce() {
+	db := database()
+	defer db.Drop(ctx)
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	insert(db.Collection("outbox"), Message{1, "new"})
+	check(outbox.Announce(ctx)) // after the insert, or after its transaction's commit
+	fmt.Println("announced")
+	// Output: announced
+}
+
+// A message that keeps failing is put aside.
+func ExampleClaimed_Attempts() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	for {
+		msg, err := outbox.TryClaim(ctx, fresh, oldest)
+		if errors.Is(err, doclock.ErrNoWork) {
+			break
+		}
+		check(err)
+		if msg.Attempts() == 3 {
+			msg.Value.State = "failed"
+			check(msg.Complete(ctx))
+			fmt.Println("put aside at attempt", msg.Attempts())
+			continue
+		}
+		check(msg.Requeue(ctx, 0))
+	}
+	// Output: put aside at attempt 3
+}
+
+func ExampleClaimed_Complete() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	check(err)
+	msg.Value.State = "sent"
+	check(msg.Complete(ctx))
+	sent, err := db.Collection("outbox").CountDocuments(ctx, bson.M{"state": "sent", "lock.done": true})
+	check(err)
+	fmt.Println("sent and done:", sent)
+	// Output: sent and done: 1
+}
+
+func ExampleClaimed_Requeue() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	check(err)
+	fmt.Println("attempt", msg.Attempts())
+	check(msg.Requeue(ctx, time.Minute)) // the receiver is away: not before a minute from now
+
+	_, err = outbox.TryClaim(ctx, fresh, oldest)
+	fmt.Println("nothing to do:", errors.Is(err, doclock.ErrNoWork))
+	// Output:
+	// attempt 1
+	// nothing to do: true
+}
+
+func ExampleClaimed_Remove() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+
+	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	check(err)
+	check(msg.Remove(ctx))
+	left, err := db.Collection("outbox").CountDocuments(ctx, bson.D{})
+	check(err)
+	fmt.Println("left:", left)
+	// Output: left: 0
+}

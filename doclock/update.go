@@ -1,0 +1,90 @@
+package doclock
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// A term is what a claim writes: when it begins and ends.
+type term struct{ since, until time.Time }
+
+// holding is the update that makes a claim the holder, field by field: what the
+// lock remembers of others stays.
+func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
+	var t term
+	t.since, t.until = now.Expiry(c.TTL)
+	u := new(update)
+	u.set(s.path(fieldMark), shape)
+	u.set(s.path(fieldID), c.ID)
+	u.set(s.path(fieldOwner), c.Owner)
+	u.set(s.path(fieldNote), c.Note)
+	u.set(s.path(fieldSince), date(t.since))
+	u.set(s.path(fieldExpireAt), date(t.until))
+	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
+	if c.one {
+		u.increments = bson.D{{Key: s.path(fieldAttempts), Value: 1}}
+		u.unset(s.path(fieldReadyAt))
+	}
+	u.onInsert = c.initial
+	u.stamp = true
+	return u, t
+}
+
+// leaving is the update that takes the holder out of the lock, or the whole lock
+// if it says nothing beyond that.
+func (s *docStore) leaving(residue bool) *update {
+	u := new(update)
+	if !residue {
+		u.unset(s.field)
+		if s.flat.Load() {
+			u.unset(s.stampPath(fieldAt), s.stampPath(fieldStamp))
+		}
+		return u
+	}
+	for _, f := range []string{fieldID, fieldOwner, fieldNote, fieldSince, fieldBroken, fieldReleased, fieldWanted, fieldSaves} {
+		u.unset(s.path(f))
+	}
+	u.unset(s.stampPath(fieldStamp))
+	u.set(s.path(fieldExpireAt), date(time.Time{}))
+	u.stamp = true
+	return u
+}
+
+// An update collects operators, each of which may be there but once.
+type update struct {
+	sets, unsets, maxima, increments, onInsert bson.D
+	stamp                                      bool // at gets the server's time
+}
+
+func (u *update) set(path string, value any) {
+	u.sets = append(u.sets, bson.E{Key: path, Value: value})
+}
+
+func (u *update) unset(paths ...string) {
+	for _, p := range paths {
+		u.unsets = append(u.unsets, bson.E{Key: p, Value: ""})
+	}
+}
+
+func (u *update) max(path string, t time.Time) {
+	u.maxima = append(u.maxima, bson.E{Key: path, Value: date(t)})
+}
+
+func (u *update) document(at string) bson.D {
+	var d bson.D
+	for _, op := range []bson.E{
+		{Key: "$set", Value: u.sets}, {Key: "$unset", Value: u.unsets}, {Key: "$max", Value: u.maxima},
+		{Key: "$inc", Value: u.increments}, {Key: "$setOnInsert", Value: u.onInsert},
+	} {
+		if len(op.Value.(bson.D)) > 0 {
+			d = append(d, op)
+		}
+	}
+	if u.stamp {
+		d = append(d, bson.E{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}})
+	}
+	return d
+}
