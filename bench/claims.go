@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -17,9 +16,10 @@ import (
 
 const (
 	pendingMessages = 100_000
-	claimTurns      = 6
-	drainedMessages = 10_000
-	drainWorkers    = 8
+	dueAtOnce       = 100
+	claimTurns      = 8
+	allDueTurns     = 2
+	allDueBare      = 3 // what is slow needs fewer
 )
 
 // A message is one of many that wait to be claimed.
@@ -41,8 +41,12 @@ func documentClaims(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	drained, err := drainQueue(ctx, l)
-	return append(figures, drained...), err
+	one, err := drainQueue(ctx, l, 1, 10_000)
+	if err != nil {
+		return nil, err
+	}
+	several, err := drainQueue(ctx, l, drainWorkers, 5_000)
+	return append(figures, one, several), err
 }
 
 func fillQueue(ctx context.Context, coll *mongo.Collection, n int) error {
@@ -58,9 +62,20 @@ func fillQueue(ctx context.Context, coll *mongo.Collection, n int) error {
 	return nil
 }
 
-// claimOfMany races claims against a bare findOneAndUpdate with the same filter and
-// sort, each on 100,000 pending documents and with the index that serves it best.
-// There it compares means: a claim now and then pays for a look ahead. Medians leave
+// A contest has claims and bare commands by hand take turns, each on 100,000 pending
+// documents of its own, with the index that serves it best.
+type contest struct {
+	locks *doclock.Locks[message]
+	hand  byHand
+	last  int // no document before it was claimed by its _id
+}
+
+// due is a filter that finds some of what is pending.
+func due(from, to int) bson.D {
+	return append(slices.Clone(isPending), bson.E{Key: "due", Value: bson.D{{Key: "$gte", Value: from}, {Key: "$lt", Value: to}}})
+}
+
+// claimOfMany compares means: a claim now and then pays for a look ahead. Medians leave
 // that out, and tell what the claim itself costs.
 func claimOfMany(ctx context.Context, l *lab) (figures []figure, err error) {
 	db := l.driver.Database("bench_claims")
@@ -82,111 +97,137 @@ func claimOfMany(ctx context.Context, l *lab) (figures []figure, err error) {
 	if _, err := theirs.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "state", Value: 1}, {Key: "due", Value: 1}}}); err != nil {
 		return nil, err
 	}
-	hand := handOn(theirs)
-	var claimed []*doclock.Claimed[message]
-	claim := func() error {
-		c, err := locks.TryClaim(ctx, isPending, firstDue)
-		claimed = append(claimed, c)
-		return err
+	c := &contest{locks, handOn(theirs), pendingMessages}
+	few, err := c.fewDue(ctx)
+	if err != nil {
+		return nil, err
 	}
-	taken := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "taken"}}}}
-	first := options.FindOneAndUpdate().SetSort(firstDue).SetReturnDocument(options.After)
-	bare := func() error { return hand.durable.FindOneAndUpdate(ctx, isPending, taken, first).Err() }
-	next := pendingMessages
-	byID := func() error {
-		next--
-		return hand.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: next}, isPending[0]}, taken, first).Err()
-	}
-	contestants := []struct {
-		run   func() error
-		times int       // in a row: what is slow needs fewer
-		took  []float64 // seconds
-	}{{run: claim, times: 100}, {run: bare, times: 5}, {run: byID, times: 100}}
+	all, err := c.allDue(ctx)
+	return append(few, all...), err
+}
+
+// fewDue is the shape of a queue in which a few of the many are due: every server
+// finds those by the index.
+func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
+	var claims, bare, byID []float64
 	for turn := range claimTurns + 1 {
-		for i := range contestants {
-			c := &contestants[i]
-			for range c.times {
-				start := time.Now()
-				if err := c.run(); err != nil {
-					return nil, err
-				}
-				if turn > 0 { // the first is to get warm
-					c.took = append(c.took, time.Since(start).Seconds())
-				}
-			}
+		filter := due(turn*dueAtOnce, (turn+1)*dueAtOnce)
+		ours, err := c.claim(ctx, filter, dueAtOnce)
+		if err != nil {
+			return nil, err
 		}
-		for _, c := range claimed {
-			if err := c.Complete(ctx); err != nil {
-				return nil, err
-			}
+		theirs, err := timed(dueAtOnce, func() error { return c.take(ctx, filter, options.FindOneAndUpdate().SetSort(firstDue)) })
+		if err != nil {
+			return nil, err
 		}
-		claimed = nil
+		single, err := timed(dueAtOnce, func() error {
+			c.last--
+			return c.take(ctx, bson.D{{Key: "_id", Value: c.last}, isPending[0]}, options.FindOneAndUpdate())
+		})
+		if err != nil {
+			return nil, err
+		}
+		if turn > 0 { // the first is to get warm
+			claims, bare, byID = append(claims, ours...), append(bare, theirs...), append(byID, single...)
+		}
 	}
-	mean := func(i int) (sum float64) {
-		for _, s := range contestants[i].took {
-			sum += s
-		}
-		return sum / float64(len(contestants[i].took))
-	}
-	mid := func(i int) float64 { return median(contestants[i].took) }
 	return []figure{
-		{"claim of one of 100,000", mean(0) / mean(1), "%.3f ×", 1.3, atMost,
-			fmt.Sprintf("a bare findOneAndUpdate with the same filter and sort, which takes this server %.0f ms", 1000*mean(1))},
-		{"claim of one of 100,000, but for its part of a look ahead", mid(0) / mid(2), "%.2f ×", 0, noTarget, "a bare findOneAndUpdate by `_id`"},
+		{"claim of one of 100,000, of which 100 are due", mean(claims) / mean(bare), "%.2f ×", 1.3, atMost,
+			"a bare findOneAndUpdate with the same filter and sort"},
+		{"the same, but for its part of a look ahead", median(claims) / median(byID), "%.2f ×", 0, noTarget, "a bare findOneAndUpdate by `_id`"},
 	}, nil
 }
 
-// drainQueue has eight workers of one process claim and complete 10,000 messages, and
-// counts what is sent for the claims.
-func drainQueue(ctx context.Context, l *lab) (figures []figure, err error) {
-	var sent atomic.Int64
-	driver, err := connect(l.uri, &sent)
+// allDue is the shape in which all are. There it depends on the server what a bare
+// command reads: explain is asked, and the clock.
+func (c *contest) allDue(ctx context.Context) ([]figure, error) {
+	var claims, sorted, unsorted []float64
+	for range allDueTurns {
+		ours, err := c.claim(ctx, isPending, dueAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		first, err := timed(allDueBare, func() error { return c.take(ctx, isPending, options.FindOneAndUpdate().SetSort(firstDue)) })
+		if err != nil {
+			return nil, err
+		}
+		anyOne, err := timed(allDueBare, func() error { return c.take(ctx, isPending, options.FindOneAndUpdate()) })
+		if err != nil {
+			return nil, err
+		}
+		claims, sorted, unsorted = append(claims, ours...), append(sorted, first...), append(unsorted, anyOne...)
+	}
+	examined, err := c.examined(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer driver.Disconnect(ctx)
-	db := driver.Database("bench_drain")
-	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
-	if err := fillQueue(ctx, db.Collection("outbox"), drainedMessages); err != nil {
-		return nil, err
-	}
-	locks, err := doclock.New[message](db.Collection("outbox"), doclock.With(quiet))
+	return []figure{
+		{"claim of one of 100,000, all due", mean(claims) / mean(sorted), "%.3f ×", 1.3, atMost, fmt.Sprintf(
+			"a bare findOneAndUpdate with the same filter and sort: %.0f ms here, though its explain says %s", 1000*mean(sorted), examined)},
+		{"the same", mean(claims) / mean(unsorted), "%.3f ×", 0, noTarget, fmt.Sprintf("a bare one without the sort: %.0f ms here", 1000*mean(unsorted))},
+	}, nil
+}
+
+// claim claims n, and answers how long each took, in seconds. To complete them is no
+// part of it.
+func (c *contest) claim(ctx context.Context, filter bson.D, n int) ([]float64, error) {
+	var claimed []*doclock.Claimed[message]
+	took, err := timed(n, func() error {
+		one, err := c.locks.TryClaim(ctx, filter, firstDue)
+		claimed = append(claimed, one)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer locks.Close() //nolint:errcheck // nothing is held any more
-	if err := locks.EnsureClaimIndex(ctx, isPending, firstDue); err != nil {
-		return nil, err
+	for _, one := range claimed {
+		if err := one.Complete(ctx); err != nil {
+			return nil, err
+		}
 	}
-	sent.Store(0)
-	var claims, completed atomic.Int64
-	var failed error
-	var once sync.Once
-	var workers sync.WaitGroup
-	for range drainWorkers {
-		workers.Go(func() {
-			for {
-				c, err := locks.TryClaim(ctx, isPending, firstDue)
-				if errors.Is(err, doclock.ErrNoWork) {
-					return
-				}
-				if err == nil {
-					claims.Add(1)
-					c.Value.State = "sent"
-					err = c.Complete(ctx)
-				}
-				if err != nil {
-					once.Do(func() { failed = err })
-					return
-				}
-				completed.Add(1)
-			}
-		})
+	return took, nil
+}
+
+func (c *contest) take(ctx context.Context, filter bson.D, opts *options.FindOneAndUpdateOptionsBuilder) error {
+	taken := bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "taken"}}}}
+	return c.hand.durable.FindOneAndUpdate(ctx, filter, taken, opts.SetReturnDocument(options.After)).Err()
+}
+
+// examined is how many documents the server says that the bare command reads.
+func (c *contest) examined(ctx context.Context) (string, error) {
+	reply, err := c.hand.durable.Database().RunCommand(ctx, bson.D{
+		{Key: "explain", Value: bson.D{
+			{Key: "findAndModify", Value: c.hand.durable.Name()}, {Key: "query", Value: isPending}, {Key: "sort", Value: firstDue},
+			{Key: "update", Value: bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: "taken"}}}}},
+		}},
+		{Key: "verbosity", Value: "executionStats"},
+	}).Raw()
+	if err != nil {
+		return "", err
 	}
-	workers.Wait()
-	if failed == nil && completed.Load() != drainedMessages {
-		failed = fmt.Errorf("%d of %d messages were completed", completed.Load(), drainedMessages)
+	n, ok := reply.Lookup("executionStats", "totalDocsExamined").AsInt64OK()
+	if !ok {
+		return "not what it reads", nil
 	}
-	perClaim := float64(sent.Load()-completed.Load()) / float64(max(1, claims.Load()))
-	return []figure{{"commands for a claim", perClaim, "%.3f", 1.3, atMost, "8 workers drain 10,000 messages"}}, failed
+	return fmt.Sprintf("documents read: %d", n), nil
+}
+
+// timed runs it n times, and answers how long each took, in seconds.
+func timed(n int, run func() error) ([]float64, error) {
+	took := make([]float64, n)
+	for i := range took {
+		start := time.Now()
+		if err := run(); err != nil {
+			return nil, err
+		}
+		took[i] = time.Since(start).Seconds()
+	}
+	return took, nil
+}
+
+func mean(xs []float64) (sum float64) {
+	for _, x := range xs {
+		sum += x / float64(len(xs))
+	}
+	return sum
 }

@@ -8,7 +8,8 @@
 //	modes.go     readers of one key, and looking at many keys
 //	crowd.go     what many waiters cost while nothing happens
 //	trees.go     path locks on a tree with many
-//	claims.go    one document of many: a claim, and what a queue's workers send
+//	claims.go    a claim of one document of many
+//	drain.go     what a queue's workers send
 //	byhand.go    what they are compared with: the driver alone
 //	child.go     the other processes are this program again
 package main

@@ -134,9 +134,12 @@ func ExampleWith() {
 	defer doc.Release()
 	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
 	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
-		fmt.Println("held by", held.Holders[0].Owner, "for at most 10 s:", held.Left() <= 10*time.Second)
+		fmt.Println("held by", held.Holders[0].Owner)
 	}
-	// Output: held by billing for at most 10 s: true
+	fmt.Println("for less than 10 s unless renewed:", doc.Lease().Remaining() < 10*time.Second)
+	// Output:
+	// held by billing
+	// for less than 10 s unless renewed: true
 }
 
 // A document can be named by its _id, or by the fields of a unique index.
