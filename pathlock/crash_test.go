@@ -61,7 +61,7 @@ func (m memo) judge(storage pathlock.Storage, ends map[string]int) (lost []strin
 		fail("%v", err)
 		return lost
 	}
-	defer tree.Close() //nolint:errcheck // it has nothing under way
+	defer tree.Close()
 	all, err := tree.Locks(ctx)
 	if err != nil {
 		fail("%v", err)
