@@ -24,5 +24,5 @@ func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
 }
 
 func TestControlTheLedgerShowsADirectoryWithoutLocks(t *testing.T) {
-	ledgerShows(t, t.TempDir(), childFault+"=LockIgnored")
+	ledgerShows(t, disktest.InMemory(t), childFault+"=LockIgnored")
 }

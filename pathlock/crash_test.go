@@ -125,7 +125,7 @@ func dieAtStep(dir, number string) {
 func killAtEachStep(t *testing.T, fault string) (lost []string, ends map[string]int) {
 	t.Helper()
 	ends = make(map[string]int)
-	root := t.TempDir()
+	root := disktest.InMemory(t)
 	dir := func(step int) string { return filepath.Join(root, fmt.Sprint(step)) }
 	disktest.KillAtEachStep(t,
 		func(disk hostfile.Disk) { lockInTurn(pathlock.OnDisk(disk), func(string, string, string) {}) },

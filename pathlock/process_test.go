@@ -293,7 +293,7 @@ func TestProcessesThatAreKilledNeverHoldWhatConflictsOnMongo(t *testing.T) {
 }
 
 func TestProcessesThatAreKilledNeverHoldWhatConflictsInADirectory(t *testing.T) {
-	noConflictAmong(t, t.TempDir())
+	noConflictAmong(t, disktest.InMemory(t))
 }
 
 // A control: without the compare in compare-and-swap the ledger shows it.

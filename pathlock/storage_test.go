@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 	"github.com/mongolock/mongolock/store"
@@ -31,7 +32,7 @@ type inDir struct {
 	shape *atomic.Int32
 }
 
-func newDir(t testing.TB) inDir { return inDir{t.TempDir(), new(atomic.Int32)} }
+func newDir(t testing.TB) inDir { return inDir{disktest.InMemory(t), new(atomic.Int32)} }
 
 func (p inDir) Open(t testing.TB) pathlock.Storage {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/storetest"
@@ -33,7 +34,7 @@ func open(t testing.TB, dir string, opts ...filestore.Option) *filestore.Store {
 }
 
 func newStore(t testing.TB) store.Store {
-	dir := inShm(t)
+	dir := disktest.InMemory(t)
 	return byHand{open(t, dir), dir, new(atomic.Int32)}
 }
 
@@ -57,24 +58,13 @@ func (s byHand) Foreign(key string) (intact func() error, err error) {
 	}, os.WriteFile(file, content, 0o600)
 }
 
-// inShm is a directory in memory, if there is one. What a sync is for, only a power cut
-// shows, and those have a disk of their own (powercut_test.go); to all else it is a wait.
-func inShm(t testing.TB) string {
-	dir, err := os.MkdirTemp("/dev/shm", "filestore") //nolint:usetesting // where the directory is, is the point
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 func TestContractInVirtualTime(t *testing.T) { storetest.Run(t, storetest.Virtual, newStore) }
 
 func TestContractInRealTime(t *testing.T) { storetest.Run(t, storetest.Real, newStore) }
 
 func TestContractWithAClockAnHourAhead(t *testing.T) {
 	storetest.Run(t, storetest.Virtual, func(t testing.TB) store.Store {
-		dir := inShm(t)
+		dir := disktest.InMemory(t)
 		return byHand{open(t, dir, filestore.WithClock(func() time.Time { return time.Now().Add(time.Hour) })), dir, new(atomic.Int32)}
 	})
 }

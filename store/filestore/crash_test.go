@@ -127,7 +127,7 @@ func dieAtStep(dir string) {
 func killAtEachStep(t *testing.T, fault string) (lost []string, ends map[string]int) {
 	t.Helper()
 	ends = make(map[string]int)
-	root := inShm(t)
+	root := disktest.InMemory(t)
 	dir := func(step int) string { return filepath.Join(root, fmt.Sprint(step)) }
 	disktest.KillAtEachStep(t,
 		func(disk hostfile.Disk) { work(filestore.On(disk), func(string, string, int64) {}) },

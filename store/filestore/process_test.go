@@ -105,7 +105,7 @@ type inProcesses struct {
 func (p inProcesses) one() remote { return p.calls[int(p.next.Add(1))%len(p.calls)] }
 
 func TestContractAmongSeveralProcesses(t *testing.T) {
-	dir := inShm(t)
+	dir := disktest.InMemory(t)
 	calls := servers(t, dir)
 	var next, shape atomic.Int32
 	t.Cleanup(func() { // when the claims have run, side by side
@@ -125,7 +125,7 @@ func sameTokens(t testing.TB, env ...string) (wrong []string) {
 	var mu sync.Mutex // protects drawn and wrong
 	drawn := make(map[int64]bool)
 	var all sync.WaitGroup
-	for i, r := range servers(t, inShm(t), env...) {
+	for i, r := range servers(t, disktest.InMemory(t), env...) {
 		all.Go(func() {
 			for n := range each {
 				res := r.call(t.Context(), call{Op: "acquire", Claim: mine(fmt.Sprint(i, " ", n))})
@@ -197,12 +197,12 @@ func TestAFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
 func TestTokensRiseThoughTheDirectoryWasEmptied(t *testing.T) {
 	now := time.Now()
 	clock := filestore.WithClock(func() time.Time { return now })
-	one, err := open(t, inShm(t), clock).Acquire(t.Context(), mine("k"))
+	one, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Second)
-	two, err := open(t, inShm(t), clock).Acquire(t.Context(), mine("k"))
+	two, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
 	if err != nil || two.Token <= one.Token {
 		t.Errorf("%d after %d, %v", two.Token, one.Token, err)
 	}

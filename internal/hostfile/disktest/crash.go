@@ -12,6 +12,18 @@ import (
 	"github.com/mongolock/mongolock/internal/hostfile"
 )
 
+// InMemory is a directory of the host without a disk behind it, if there is one. What a
+// sync is for, only a power cut shows, and CutAtEachStep has those; to all else it is a
+// wait.
+func InMemory(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "mongolock") //nolint:usetesting // where the directory is, is the point
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 // CutAtEachStep has some work done on a disk, and shows judge, after each step of it and
 // whenever the work says that it has an answer, each disk that a power cut at that moment
 // could leave.
