@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		work(where)
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // the claims of a contract wait more than they work
+	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
 	os.Exit(m.Run())
 }
 

@@ -68,8 +68,8 @@ var stepClaims = []claim{
 		}
 	}},
 	{"NoEditIsLost", func(e *env) {
-		const each = 10
-		e.crowd(8, func(tree *pathlock.Tree, i int) {
+		const writers, each = 5, 8
+		e.crowd(writers, func(tree *pathlock.Tree, i int) {
 			for n := range each {
 				l, err := tree.Lock(e.ctx(), ask(fmt.Sprintf("/%d/%d", i, n)))
 				if err == nil && n%2 == 1 {
@@ -80,8 +80,8 @@ var stepClaims = []claim{
 				}
 			}
 		})
-		if all := e.locks(); len(all) != 8*each/2 {
-			e.Errorf("%d locks are there of %d", len(all), 8*each/2)
+		if all := e.locks(); len(all) != writers*each/2 {
+			e.Errorf("%d locks are there of %d", len(all), writers*each/2)
 		}
 	}},
 	{"AContextThatIsOverLeavesNothing", func(e *env) {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	child := map[string]func(string){"dies": dieAtStep, "serves": serve}[os.Getenv(childIs)]
 	if child == nil {
 		flag.Parse()
-		_ = flag.Set("test.parallel", "8") // the claims of a contract wait more than they work
+		_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
 		os.Exit(m.Run())
 	}
 	disktest.EndWithParent()
