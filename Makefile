@@ -19,11 +19,12 @@ SECANTUS_VERSION := 0.5.3-beta.196
 SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 
 # What `go test` is given; `make test RUN=TestLease` narrows it, `make race
-# COUNT=20` looks for rare failures. One package at a time: those on a server share it.
+# COUNT=20` looks for rare failures. Two packages at a time: most tests wait more than
+# they compute, and those on a server share it.
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-TEST  := go test -p 1 -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
+TEST  := go test -p 2 -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
 # `make test KIND=ferretdb` asks for the embedded one.
@@ -61,6 +62,10 @@ test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
 	$(ON_MONGO) go test -tags knobs -run Control $(PKG)
+
+.PHONY: controls-switched
+controls-switched: ## those of them in packages with switches of internal/knob; `make test` runs the others
+	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/knob"' . | xargs -n 1 dirname | sort -u))"
 
 .PHONY: speed
 speed: ## the limits that are in microseconds, which hold without the race detector
@@ -130,8 +135,8 @@ tidy: ## go mod tidy in every module
 	@$(call in-modules,$(MODULES),go mod tidy)
 
 .PHONY: vet
-vet: ## go vet over every module, with and without the test-only switches
-	@$(call in-modules,$(CODE),go vet ./... && go vet -tags knobs ./...)
+vet: ## go vet with the test-only switches; `make lint` vets every module without them
+	@go vet -tags knobs ./...
 
 # What a check found wrong it prints, and fails.
 
