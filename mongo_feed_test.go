@@ -179,7 +179,9 @@ func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
 	r.asleep(c, "k", true)
 	tap.take()
 	time.Sleep(time.Second)
-	if sent := tap.take(); len(sent) > 1 {
+	// What it reads by itself is the key, a moment after its word and once more about
+	// a second later: the second falls into this one or the next.
+	if sent := tap.take(); tailing(sent) > 0 || len(sent) > 2 {
 		t.Errorf("%v in a second of waiting", named(sent))
 	}
 	start := time.Now()
