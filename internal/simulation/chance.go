@@ -16,9 +16,9 @@ const jitterSize = 8
 // order, so all jitter of an instant is the same. IDs must differ: which of them
 // is whose is left open, and is not in the log.
 func Seeded(seed uint64) (restore func()) {
-	real := rand.Reader
+	before := rand.Reader
 	rand.Reader = &seeded{seed: seed}
-	return func() { rand.Reader = real }
+	return func() { rand.Reader = before }
 }
 
 type seeded struct {
