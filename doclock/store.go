@@ -121,7 +121,8 @@ func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert 
 		opts = mongobase.Upsert
 	}
 	r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
-	if noPath(err) && !s.flat.Swap(true) { // refused before it touched anything: no second attempt
+	if noPath(err) { // refused before it touched anything: no second attempt
+		s.flat.Store(true)
 		r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
 	}
 	return r, err
