@@ -15,7 +15,8 @@ import (
 
 const (
 	treeLocks = 10_000
-	treeTurns = 16
+	treeBatch = 500
+	treeTurns = 8
 	treeMost  = 8 << 20 // of a tree's document; MongoDB takes twice that
 )
 
@@ -63,19 +64,21 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// largeTree has many locks put into a tree in one edit, and answers the size that its
-// document has then.
+// largeTree has many locks put into a tree, some hundred at a time, and answers the size
+// that its document has then.
 func largeTree(ctx context.Context, storage pathlock.Storage, coll *mongo.Collection) (size int, err error) {
-	_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
-		var e pathlock.Edit
-		for i := range treeLocks {
-			e.Put = append(e.Put, pathlock.Lock{
-				Token: fmt.Sprintf("urn:uuid:00000000-0000-4000-8000-%012d", i), Path: fmt.Sprintf("/dir%d/file%d", i/100, i%100),
-				Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeout: time.Hour, Since: now.Latest, ExpireAt: now.Latest.Add(time.Hour),
-			})
-		}
-		return e, nil
-	})
+	for i := 0; i < treeLocks && err == nil; i += treeBatch {
+		_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
+			var e pathlock.Edit
+			for n := i; n < i+treeBatch; n++ {
+				e.Put = append(e.Put, pathlock.Lock{
+					Token: fmt.Sprintf("urn:uuid:00000000-0000-4000-8000-%012d", n), Path: fmt.Sprintf("/dir%d/file%d", n/100, n%100),
+					Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeout: time.Hour, Since: now.Latest, ExpireAt: now.Latest.Add(time.Hour),
+				})
+			}
+			return e, nil
+		})
+	}
 	if err != nil {
 		return 0, err
 	}
