@@ -53,13 +53,14 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 		func() error { return treePair(ctx, mine, "small") })
 	inTurn := raceOf(
 		func() error { return treePair(ctx, mine, "large") },
-		func() error { return treePair(ctx, other, "large") })
-	err = errors.Join(alone.run(2, treeTurns), inTurn.run(1, treeTurns/2))
+		func() error { return treePair(ctx, other, "large") },
+		func() error { return treePair(ctx, mine, "small") })
+	err = errors.Join(alone.run(2, treeTurns), inTurn.run(1, treeTurns))
 	ms := func(seconds float64) string { return fmt.Sprintf("an empty tree; %.1f ms", seconds*1000) }
 	return []figure{
 		{"commands of a request on a tree of 10,000 path locks", commands, "%.1f", 2, atMost, "counted: a read and a write"},
 		{"lock and release there", alone.ratio(1), "%.1f ×", 0, noTarget, ms(alone.median(0))},
-		{"the same, two processes in turn", inTurn.median(0) / alone.median(1), "%.1f ×", 0, noTarget, ms(inTurn.median(0)) + ": each reads what the other wrote"},
+		{"the same, two processes in turn", inTurn.ratio(2), "%.1f ×", 0, noTarget, ms(inTurn.median(0)) + ": each reads what the other wrote"},
 		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", treeMost >> 20, atMost, fmt.Sprintf("where new locks are refused, at %d like these", treeMost/(size/treeLocks))},
 	}, err
 }
