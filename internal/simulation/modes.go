@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -70,6 +71,7 @@ func (a way) options() []mongolock.AcquireOption {
 type noter struct {
 	u     *user
 	until time.Duration
+	given atomic.Bool // AcquireAll gave u what it got
 }
 
 // Acquire is the client's.
@@ -78,7 +80,7 @@ func (n *noter) Acquire(ctx context.Context, key string, opts ...mongolock.Acqui
 	op := u.newOp()
 	u.p.world.note(history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: op, Until: n.until})
 	l, err := u.p.client.Acquire(withOp(ctx, op), key, opts...)
-	u.answered(op, key, way{}, l, err, "")
+	u.answered(op, key, way{}, l, err, "", n.given.Load)
 	return l, err
 }
 
@@ -95,10 +97,12 @@ func (u *user) acquireTwo(patience time.Duration) {
 	keys := []string{u.keys[first], u.keys[(first+1)%len(u.keys)]}
 	ctx, cancel := context.WithTimeout(u.ctx(), patience)
 	defer cancel()
-	all, err := mongolock.AcquireAll(ctx, &noter{u, u.p.world.since() + patience}, keys)
+	n := &noter{u: u, until: u.p.world.since() + patience}
+	all, err := mongolock.AcquireAll(ctx, n, keys)
 	if err != nil {
 		return
 	}
+	n.given.Store(true)
 	over := time.NewTimer(u.dice.between(time.Microsecond, u.most(u.p.world.weather.ttl/2)))
 	defer over.Stop()
 	select {

@@ -170,15 +170,17 @@ func (u *user) resume(ticket string, patience time.Duration) {
 
 // take notes what a call came to, and holds what it got.
 func (u *user) take(op int, key string, as way, l *mongolock.Lease, err error, note string) bool {
-	granted := u.answered(op, key, as, l, err, note)
+	granted := u.answered(op, key, as, l, err, note, func() bool { return true })
 	if granted {
 		u.hold(l, as)
 	}
 	return granted
 }
 
-// answered notes what a call came to, and when the lease that it got has ended.
-func (u *user) answered(op int, key string, as way, l *mongolock.Lease, err error, note string) bool {
+// answered notes what a call came to, and when the lease that it got has ended. A lease
+// that was not given to u yet when it was lost is let go by then: AcquireAll frees its
+// key at once, as nobody has to stop first.
+func (u *user) answered(op int, key string, as way, l *mongolock.Lease, err error, note string, given func() bool) bool {
 	w := u.p.world
 	if err != nil || l == nil {
 		w.note(history.Event{Kind: history.Failed, Client: u.p.id, Key: key, Op: op, Note: sort(err)})
@@ -187,7 +189,7 @@ func (u *user) answered(op int, key string, as way, l *mongolock.Lease, err erro
 	w.note(history.Event{Kind: history.Granted, Client: u.p.id, Key: key, Op: op, ID: l.ID(), Token: l.Token(), Note: note, Shared: as.shared, Limit: as.limit})
 	u.watch.Go(func() {
 		<-l.Done()
-		if errors.Is(l.Err(), mongolock.ErrReleased) { // by AcquireAll, if not by its holder
+		if errors.Is(l.Err(), mongolock.ErrReleased) || !given() { // by AcquireAll, if not by its holder
 			u.note(history.LetGo, l, history.Released)
 		}
 		u.note(history.Told, l, "")
