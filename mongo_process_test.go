@@ -50,8 +50,9 @@ func holdUntilKilled(opts ...AcquireOption) {
 		panic(err)
 	}
 	ctx := l.Context(context.Background())
+	last := time.Now() // before its word: who reads that may stop it at once
 	fmt.Println("holds", l.Token())
-	for last := time.Now(); ; time.Sleep(time.Millisecond) {
+	for ; ; time.Sleep(time.Millisecond) {
 		now := time.Now()
 		if err := ctx.Err(); now.Sub(last) > mongoChildTTL/4 {
 			fmt.Println(now.Sub(last), err != nil && errors.Is(context.Cause(ctx), ErrLost))
