@@ -60,21 +60,24 @@ func (j *job) catchUp(seen State) {
 // aim moves a job that fell behind on to the fire to claim now, or the one to wait
 // for.
 func (s *Scheduler) aim(ctx context.Context, j *job, now time.Time) error {
-	if j.queued {
-		return nil
-	}
-	behind := due(j.plan.Next(j.fire), now)
-	switch {
-	case j.missed == All:
-		if stale := s.takeStale(j); stale || behind && !j.sure {
-			state, err := s.Job(ctx, j.name)
-			if err != nil {
-				s.setStale(j)
-				return err
-			}
+	behind := !j.queued && due(j.plan.Next(j.fire), now)
+	if stale := s.takeStale(j); stale || j.missed == All && behind && !j.sure {
+		state, err := s.Job(ctx, j.name)
+		switch {
+		case err != nil:
+			s.setStale(j)
+			return err
+		case j.overlap != Allow && state.live():
+			s.setStale(j)
+			return errAtWork
+		case j.missed == All && !j.queued:
 			j.catchUp(state)
 		}
-	case behind:
+	}
+	if j.queued {
+		return nil // it is run however old it is
+	}
+	if behind && j.missed != All {
 		j.fire, _ = latest(j.plan, j.fire, now)
 	}
 	if j.missed == None && due(j.fire, now) && now.Sub(j.fire) > missedAfter {
@@ -108,8 +111,10 @@ func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	}
 	j := it.job
 	if err := s.attempt(ctx, runs, j); err != nil && ctx.Err() == nil {
-		s.event(Event{Kind: Faulted, Job: j.name, Fire: j.fire, Err: err})
-		s.logger.Warn("schedule: a claim failed, and is tried again", "job", j.name, "fire", j.fire, "error", err)
+		if !errors.Is(err, errAtWork) {
+			s.event(Event{Kind: Faulted, Job: j.name, Fire: j.fire, Err: err})
+			s.logger.Warn("schedule: a claim failed, and is tried again", "job", j.name, "fire", j.fire, "error", err)
+		}
 		if j.pause == nil {
 			j.pause = backoff()
 		}
@@ -129,6 +134,7 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 		return err
 	}
 	if j.fire.After(s.store.Now()) {
+		j.pause = nil
 		s.put(item{at: s.later(j.fire), job: j})
 		return nil
 	}
@@ -219,7 +225,11 @@ func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
 	now := s.store.Now()
 	j.mark, j.sure, j.queued = j.fire, false, false
 	j.fire = j.after(j.fire)
-	if j.missed == All && now.Sub(j.looked) >= relook {
+	switch {
+	case j.missed != All:
+	case due(j.fire, now):
+		s.setStale(j) // it fell behind: the document tells where to go on
+	case now.Sub(j.looked) >= relook:
 		if state, err := s.Job(ctx, j.name); err == nil {
 			j.looked = now
 			if state.Decided.Before(j.mark) && !state.live() {
@@ -268,4 +278,10 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 	return true, nil
 }
 
-var errUndoing = errors.New("schedule: an earlier claim is being undone")
+var (
+	errUndoing = errors.New("schedule: an earlier claim is being undone")
+
+	// errAtWork: the document was read, and the job is at work. It is read again, ever
+	// more rarely, until that is over.
+	errAtWork = errors.New("schedule: the job is at work")
+)

@@ -86,6 +86,24 @@
 // OnMissed([One]) the latest of them is run, with [All] each of them is, in order:
 // then a claim asks also that the fire before it is decided, and a process that
 // lost one looks, at most once a minute, whether one that died left some behind.
+// Who fell behind reads where to go on, and claims when the job is not at work.
+//
+// # What is sent
+//
+// A claim is one command, won or lost; the end of a run is one; between fires there
+// is none. Beside that, on MongoDB:
+//
+//	when Run begins           a find of up to 1,000 jobs, and a hello
+//	a run over TTL/3          a renewal each TTL/3
+//	a claim lost with All     a find and a hello, at most once a minute
+//	a claim lost with AtOnce  a find and a hello, one TTL later: did the run die?
+//	who fell behind, or       a find and a hello before it claims again, and while the job
+//	could not write an end    is at work again, after 100 ms and then ever more rarely
+//	an unknown outcome        the clean-up, one or two commands, and a find and a hello
+//	a claim refused late      (after a second and more) the clean-up
+//	a lost claim              a hello, if the clock's sample is over ten minutes old
+//	a server without journal  the first write is sent twice
+//	through a mongos          a hello is followed by an update of the job's document
 //
 // # In one process
 //

@@ -117,11 +117,11 @@ func (e *engine) find(id string) (tracked, bool) {
 }
 
 // begin says that the function is about to be called.
-func (e *engine) begin(id string) {
+func (e *engine) begin(id string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.claims[id]; t != nil {
-		t.begun = true
+		t.begun, t.claimed.Began = true, at
 	}
 }
 

@@ -42,8 +42,9 @@ func (s *Scheduler) event(e Event) {
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
 	if early := r.Fire.Sub(r.Began); early > 0 { // by an old sample of the server's clock
 		sleep(ctx, early)
+		r.Began = r.Fire
 	}
-	s.engine.begin(r.ID)
+	s.engine.begin(r.ID, r.Began)
 	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
 	var err error
 	began, returned := time.Now(), false
@@ -82,6 +83,7 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	s.engine.ended(r.ID, end)
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
 		s.logger.Warn("schedule: the end of a run could not be written, going on in the background", "run", r, "error", failed)
+		s.setStale(j) // until then the job is busy, and a claim would only be refused
 	} else if failed != nil && outcome != Lost {
 		outcome, err = Lost, errors.Join(err, failed) // and only now comes to light
 	}

@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,19 +29,27 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if c.Dead != nil {
 		opts = mongobase.After
 	}
-	r, err := m.modify(attempt.In(ctx), c.filter(now.Lowest), c.update(now.Likely, until), opts)
-	lost := err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
-	if !lost {
-		err = mongoerr.Mark(err)
-	}
-	m.base.Over(attempt, err == nil || lost || errors.Is(err, store.ErrNotApplied))
+	in := attempt.In(ctx)
+	r, err := m.modify(in, c.filter(now.Lowest), c.update(now.Likely, until), opts)
+	refused := c.Dead != nil && err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
+	attempt.Answered(r.Reply, refused)
 	switch {
-	case lost:
+	case refused && attempt.Twin:
+		m.base.Over(attempt, false)
+		return Claimed{}, m.refusedLate(ctx, c)
+	case refused:
+		m.base.Over(attempt, true)
 		if now.Age > stale {
 			_ = m.sample(ctx, c.Job) // the next one asks again
 		}
 		return Claimed{}, ErrNotDue
+	case err == nil && !r.Found():
+		r, err = m.confirm(in, c) // an error is of unknown outcome, whatever it says
 	case err != nil:
+		err = mongobase.RefusedOrUnknown(r.Reply, err)
+	}
+	m.base.Over(attempt, err == nil || errors.Is(err, store.ErrNotApplied))
+	if err != nil {
 		return Claimed{}, err
 	}
 	won := Claimed{
@@ -52,6 +61,38 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		}
 	}
 	return won, nil
+}
+
+// confirm asks for a claim that was answered with no document. An upsert that was
+// applied returns one, and one that was not is E11000; but SecantusDB, if the filter
+// began to match while it looked, applies it and returns none.
+func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
+	r, err := m.modify(in, c.there(), bson.D{stamp}, mongobase.After)
+	if err == nil && !r.Found() {
+		err = errNoTrace
+	}
+	return r, err
+}
+
+var errNoTrace = errors.New("schedule: the server answered a claim with no document, and has none of it")
+
+// refusedLate makes sure that no copy of a claim is applied that was refused after
+// more than a second. The driver may have sent it twice, and the refusal is the
+// second copy's: the first may wait in a socket still, and find the job free. What
+// it may have left is undone, in its session, and what comes later is refused.
+func (m *mongoStore) refusedLate(ctx context.Context, c Claim) error {
+	switch settled, err := m.Undo(ctx, c); {
+	case err != nil:
+		return fmt.Errorf("schedule: a claim was refused late, and is not undone: %v", err) //nolint:errorlint // that the clean-up was not applied says nothing of the claim
+	case !settled:
+		return errors.New("schedule: a claim was refused late, and may still arrive")
+	}
+	return ErrNotDue
+}
+
+// there matches the job's document while the claim is in it.
+func (c Claim) there() bson.D {
+	return bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "runs." + c.ID, Value: bson.D{{Key: "$exists", Value: true}}}}
 }
 
 func (c Claim) filter(lowest time.Time) bson.D {
@@ -114,7 +155,7 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 }
 
 func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
-	mine := bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "runs." + c.ID, Value: bson.D{{Key: "$exists", Value: true}}}}
+	mine := c.there()
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
 	if c.Dead != nil { // as if it had died in its turn: then it will be repeated
 		past := date(time.UnixMilli(0))

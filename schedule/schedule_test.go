@@ -139,6 +139,33 @@ func TestAllFiresThatComeDuringARunAreQueuedInOrder(t *testing.T) {
 	})
 }
 
+// A process that was held up, and finds the job at work, has no claim to make.
+func TestWhoIsBehindAsksEverMoreRarelyWhileTheJobIsAtWork(t *testing.T) {
+	for _, overlap := range []schedule.Overlap{schedule.Skip, schedule.QueueOne, schedule.QueueAll} {
+		t.Run(string(overlap), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				opts := []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(overlap)}
+				r.process(1).add("job", schedule.Every(time.Second), 9500*time.Millisecond, opts...).start()
+				behind := r.process(2).add("job", schedule.Every(time.Second), time.Second, opts...)
+				held := false
+				behind.plug.set(func(call string) (error, error) {
+					if call == "claim" && !held {
+						held = true
+						time.Sleep(4500 * time.Millisecond)
+					}
+					return nil, nil
+				})
+				behind.start()
+				r.sleep(9900 * time.Millisecond)
+				sent := behind.plug.take()
+				if sent["claim"] != 1 || sent["look"] < 2 || sent["look"] > 10 {
+					r.Errorf("in the 4 s that it was behind it sent %v", sent)
+				}
+			})
+		})
+	}
+}
+
 // Who takes over a run begins late, and the next fire comes meanwhile.
 func TestAFireThatComesDuringARepeatedRunIsRunToo(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap][]time.Duration{
@@ -432,6 +459,28 @@ func TestAFireWhoseClaimIsLostAndNotUndoneIsTakenUpOnceItRanOut(t *testing.T) {
 			r.Errorf("run at %v", at)
 		}
 	})
+}
+
+// While the end of a run cannot be written the job is busy, and no fire is lost for that.
+func TestAnEndThatIsWrittenLateCostsNoFire(t *testing.T) {
+	for _, missed := range []schedule.Missed{schedule.None, schedule.One, schedule.All} {
+		t.Run(string(missed), func(t *testing.T) {
+			inRoom(t, func(r *room) {
+				p := r.process(1).add("job", schedule.Every(10*time.Second), 9500*time.Millisecond, schedule.OnMissed(missed)).start()
+				cut := 0
+				p.plug.set(func(call string) (error, error) {
+					if call == "finish" && cut < 3 {
+						cut++
+						return errCut, nil
+					}
+					return nil, nil
+				})
+				r.sleep(59 * time.Second)
+				p.end()
+				r.expect("the fires", r.fires(), seconds(10, 20, 30, 40, 50))
+			})
+		})
+	}
 }
 
 func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {

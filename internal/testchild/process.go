@@ -1,0 +1,127 @@
+package testchild
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Patience is how long Says waits for a line: for longer than a busy machine is away.
+const Patience = time.Minute
+
+// A Process is a child, seen by its parent.
+type Process struct {
+	*exec.Cmd
+	t    testing.TB
+	name string
+	in   io.Closer
+	tell io.Writer
+	said chan string
+	end  func() error // waits for its end, once
+}
+
+// Command is the test's binary in a role, with an order; it was not started.
+func Command(t testing.TB, role string, order any) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envRole+"="+role, envOrder+"="+string(text),
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // or a child under the race detector takes a second to end
+	return cmd
+}
+
+// Start starts a child. What is left of it at the test's end is killed.
+func Start(t testing.TB, role string, order any) *Process {
+	t.Helper()
+	p := &Process{Cmd: Command(t, role, order), t: t, said: make(chan string, 1024)}
+	in, err := p.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.in, p.tell = in, in
+	p.Stdout, p.Stderr = &splitter{lines: p.said}, os.Stderr
+	if err := p.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.name = fmt.Sprintf("the child %q (%d)", role, p.Process.Pid)
+	p.end = sync.OnceValue(func() error {
+		defer close(p.said)
+		return p.Wait()
+	})
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Says is the next line that the child prints, which ends the test if it prints none.
+func (p *Process) Says() string {
+	p.t.Helper()
+	select {
+	case line, more := <-p.said:
+		if more {
+			return line
+		}
+		p.t.Fatalf("%s has ended, and says no more", p.name)
+	case <-time.After(Patience):
+		p.t.Fatalf("%s has said nothing for %v", p.name, Patience)
+	}
+	return ""
+}
+
+// Saying is what the child says and nobody has heard yet. It is closed when the child
+// has been ended.
+func (p *Process) Saying() <-chan string { return p.said }
+
+// Tell sends the child a line.
+func (p *Process) Tell(line string) {
+	p.t.Helper()
+	if _, err := fmt.Fprintln(p.tell, line); err != nil {
+		p.t.Errorf("%s was not told: %v", p.name, err)
+	}
+}
+
+// End has the child's context end, and waits until the child has.
+func (p *Process) End() {
+	p.t.Helper()
+	_ = p.in.Close()
+	if err := p.end(); err != nil {
+		p.t.Errorf("%s: %v", p.name, err)
+	}
+}
+
+// Kill ends the child with -9, if it has not ended.
+func (p *Process) Kill() {
+	_ = p.Process.Kill()
+	_ = p.in.Close()
+	_ = p.end()
+}
+
+// A splitter makes lines of what is written to it. If nobody hears them, the last are
+// lost.
+type splitter struct {
+	lines chan<- string
+	rest  []byte
+}
+
+func (s *splitter) Write(p []byte) (int, error) {
+	s.rest = append(s.rest, p...)
+	for {
+		line, rest, found := bytes.Cut(s.rest, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		s.rest = rest
+		select {
+		case s.lines <- string(line):
+		default:
+		}
+	}
+}
