@@ -28,7 +28,7 @@ func (c *Client) bound(values context.Context, deadline moment) *bounded {
 }
 
 // begin makes a bounded context of one that was never used.
-func (b *bounded) begin(c *Client, values context.Context, deadline moment) *bounded {
+func (b *bounded) begin(values context.Context, c *Client, deadline moment) *bounded {
 	b.client, b.values, b.deadline = c, values, deadline
 	return b
 }

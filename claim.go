@@ -131,7 +131,7 @@ func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent moment
 		claim.ID = c.unsettledID(claim.Ref)
 	}
 	l := c.newLease(w, claim.ID)
-	ctx := l.calls.claim.begin(c, w.ctx, sent.add(min(claim.TTL, maxCall)))
+	ctx := l.calls.claim.begin(w.ctx, c, sent.add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
 	ctx.end()
 	return c.settle(l, w, nil, sent, grant, err)

@@ -156,7 +156,7 @@ func (l *Lease) attempt(values context.Context) (settled bool, err error) {
 		ctx = new(bounded)
 	}
 	l.release.called = true
-	wanted, err := c.store.Release(ctx.begin(c, values, until), l.ref(), l.keep())
+	wanted, err := c.store.Release(ctx.begin(values, c, until), l.ref(), l.keep())
 	ctx.end()
 	if err != nil && !verdict(err) {
 		if !certain(err) { // it may have been applied, and then the word of those who wait is gone with it
@@ -335,7 +335,7 @@ func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool,
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.now(), c.newLease(w, claim.ID)
 	next.streak = s
-	ctx := next.calls.claim.begin(c, values, min(until, sent.add(claim.TTL)))
+	ctx := next.calls.claim.begin(values, c, min(until, sent.add(claim.TTL)))
 	from := l.ref()
 	grant, err := c.store.Transfer(ctx, from, claim)
 	ctx.end()

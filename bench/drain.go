@@ -28,7 +28,7 @@ func drainQueue(ctx context.Context, l *lab, processes, n int) (f figure, err er
 		if err != nil {
 			return f, err
 		}
-		defer driver.Disconnect(ctx) //nolint:errcheck // everything was answered
+		defer driver.Disconnect(ctx)
 		locks, err := doclock.New[message](driver.Database(db.Name()).Collection("outbox"), doclock.With(quiet))
 		if err != nil {
 			return f, err

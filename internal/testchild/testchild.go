@@ -83,9 +83,10 @@ func untilTold() context.Context {
 			lines <- in.Text()
 		}
 		end()
-		time.Sleep(atLast)
-		fmt.Fprintln(os.Stderr, "a child was told to end, and has not")
-		os.Exit(1)
+		time.AfterFunc(atLast, func() {
+			fmt.Fprintln(os.Stderr, "a child was told to end, and has not")
+			os.Exit(1)
+		})
 	}()
 	return ctx
 }
