@@ -28,7 +28,7 @@ func writes(commands []bson.Raw) (n int) {
 
 func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c, tap := r.tapped(WithOwner("me"))
 	r.release(r.acquire(c, "warm"))
 	tap.take()
@@ -49,7 +49,7 @@ func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 
 func TestMongoASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c := r.client(WithOwner("first"))
 	l := r.acquire(c, "k", Note("a note"))
 	for name, rival := range map[string]*Client{"the same client": c, "another": r.client()} {
@@ -78,7 +78,7 @@ func TestMongoASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
 
 func TestMongoKeysDoNotAffectEachOther(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c := r.client()
 	var all []*Lease
 	for _, key := range []string{"a", "A", "a ", " a", "ab", "a.b", "á", "a\u0301"} {
@@ -97,7 +97,7 @@ func TestMongoKeysDoNotAffectEachOther(t *testing.T) {
 
 func TestMongoReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	clients := []*Client{r.client(), r.client()}
 	for i := range 10 {
 		l, err := clients[i%2].TryAcquire(r.ctx(), "k")
@@ -113,7 +113,7 @@ func TestMongoReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T
 
 func TestMongoReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	l := r.acquire(one, "k")
 	r.release(l)
@@ -136,7 +136,7 @@ func TestMongoReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
 
 func TestMongoKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(WithOwner("$owner.$$ROOT")), r.client()
 	for _, key := range []string{
 		"$x", "a.b", "..", ".", "$", "$set", " ", "\t\n", "a\x00b", "\x00", "🔒", "/", "/a//b/", "_id", "mongolock", "{}", `"'\`,
@@ -178,7 +178,7 @@ func (r *mongoRoom) count() int64 {
 
 func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c, tap := r.tapped()
 	for want, opt := range map[string]AcquireOption{
 		"TTL(-1s)": TTL(-time.Second), "TTL(0s)": TTL(0), "TTL(99ms)": TTL(99 * time.Millisecond), "TTL(8784h0m0s)": TTL(366 * 24 * time.Hour),
@@ -205,7 +205,7 @@ func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 
 func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	l := r.acquire(one, "k", TTL(1500*time.Millisecond), NoRenewal())
 	l.mu.Lock()
@@ -240,7 +240,7 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 
 func TestMongoADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c := r.client(TTL(500 * time.Millisecond))
 	for i, shape := range []bson.D{
 		{{Key: "name", Value: "somebody's"}},
@@ -275,7 +275,7 @@ func TestMongoADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 
 func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	l := r.acquire(one, "k", TTL(1500*time.Millisecond))
 	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
@@ -296,7 +296,7 @@ func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testi
 
 func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(TTL(5*time.Second)), r.client(TTL(5*time.Second))
 	stop := make(chan struct{})
 	var looks, seen int
@@ -339,7 +339,7 @@ func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
 
 func TestMongoStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	l := r.acquire(r.client(), "k")
 	before := r.document("k")
 	for range 5 {
@@ -399,7 +399,7 @@ func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 
 func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	const ttl = 2 * time.Second
 	c, rival := r.client(TTL(ttl)), r.client()
 	one, two := r.acquire(c, "one"), r.acquire(c, "two") // renewed together
@@ -421,7 +421,7 @@ func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 
 func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	l := r.acquire(r.client(), "k", Note("note"))
 	before := readRecord(r.document("k"))
 	token := l.Token()
@@ -444,7 +444,7 @@ func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 
 func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c, tap := r.tapped(TTL(1800 * time.Millisecond))
 	r.release(r.acquire(c, "warm"))
 	tap.take()
@@ -466,7 +466,7 @@ func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 
 func TestMongoARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	for i := range 25 {
 		l := r.acquire(one, "k")
@@ -490,7 +490,7 @@ func TestMongoARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 
 func TestMongoMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	begin := time.Now()
 	l := r.acquire(r.client(), "k", TTL(1500*time.Millisecond), MaxHold(2500*time.Millisecond))
 	ended := r.await(l.Done(), "MaxHold")
@@ -503,7 +503,7 @@ func TestMongoMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
 
 func TestMongoAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	for name, rival := range map[string]*Client{"the same client": one, "another": two} {
 		l := r.acquire(one, "k")
@@ -525,13 +525,13 @@ func TestMongoAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
 
 func TestMongoALeaseThatIsNotRenewedIsAWaitersSoonAfterItsEndAndNeverBefore(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	r.expiresInTime(r.client(TTL(700*time.Millisecond)), r.client(), 700*time.Millisecond)
 }
 
 func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	l := r.acquire(r.client(WithOwner("holder")), "k")
 	c := r.client()
 	cause := errors.New("enough")
@@ -572,7 +572,7 @@ func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T
 
 func TestMongoAContextAlreadyDoneSendsNothing(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newAnyRoom(t)
 	c, tap := r.tapped()
 	ctx, cancel := context.WithCancel(r.ctx())
 	cancel()
@@ -741,7 +741,7 @@ func TestMongoAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 
 func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	r := newMongoRoom(t) // not on FerretDB, see mongoFerret
 	c := r.client()
 	l := r.acquire(c, "k")
 	var mu sync.Mutex // protects order

@@ -247,7 +247,7 @@ func TestMongoWhoWaitsIsWokenHoweverTheLastSharerGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t, "atomic") // else it polls
+			r := newMongoRoom(t)
 			holder, writer := r.client(WithMargin(0)), r.client()
 			l := r.acquire(holder, "k", Shared())
 			r.release(r.acquire(holder, "k", Shared())) // another comes and goes
