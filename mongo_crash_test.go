@@ -2,13 +2,9 @@ package mongolock
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,50 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
-
-// A mongoServerOwn is a server for one test alone, which may be rough with it.
-type mongoServerOwn struct {
-	t       testing.TB
-	ID, URI string
-}
-
-// ownMongo asks whoever started the server of the tests for another of its kind.
-func ownMongo(t testing.TB) *mongoServerOwn {
-	t.Helper()
-	s := &mongoServerOwn{t: t}
-	if err := json.Unmarshal(mongoControl(t, http.MethodPost, "/servers"), s); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { mongoControl(t, http.MethodDelete, "/servers/"+s.ID) })
-	return s
-}
-
-func (s *mongoServerOwn) do(what string) {
-	s.t.Helper()
-	mongoControl(s.t, http.MethodPost, "/servers/"+s.ID+"/"+what)
-}
-
-func mongoControl(t testing.TB, method, path string) []byte {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, os.Getenv("MONGOLOCK_CONTROL")+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode >= http.StatusBadRequest {
-		t.Fatalf("%s %s: %s, %s, %v", method, path, reply.Status, body, err)
-	}
-	return body
-}
 
 // A mongoTrial is several workers on a few keys while something goes wrong.
 type mongoTrial struct {
@@ -207,18 +162,17 @@ func (m *mongoTrial) mustHaveKeptThePromise() {
 
 func TestMongoKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "crash", "stepdown", "operationtime")
-	s := ownMongo(t)
+	s := testserver.Start(t, "", "crash", "stepdown", "operationtime")
 	r := newMongoRoomAt(t, s.URI)
 	m := newMongoTrial(r, r.clients(3, TTL(1500*time.Millisecond)), 150*time.Millisecond)
 	m.run(func() {
 		for i, begin := 0, time.Now(); i < 6 && (i < 3 || time.Since(begin) < 25*time.Second); i++ {
 			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
-			s.do("kill")
+			s.Do("kill")
 			time.Sleep(rand.N(600 * time.Millisecond))
-			s.do("restart")
+			s.Do("restart")
 			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
-			s.do("stepdown?seconds=1")
+			s.Do("stepdown?seconds=1")
 			time.Sleep(time.Second) // then it is primary again
 		}
 	})

@@ -2,11 +2,11 @@ package mongolock
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -118,15 +118,15 @@ func TestFeedTroubleLosesNobodyInSeveralProcesses(t *testing.T) {
 
 func TestFeedAndFiftyWaitersInFiveProcessesOutliveTheServer(t *testing.T) {
 	t.Parallel()
-	server := newFeedServer(t, "", "capped", "atomic", "process", "crash")
+	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
 	r := newMongoRoomAt(t, server.URI)
 	r.server = mongoApart
 	c := newCrowd(r, 5, 10)
-	server.send(http.MethodPost, "/kill")
+	server.Do("kill")
 	if sent := c.quiet(time.Second); total(sent) > 40 {
 		t.Errorf("in a second without a server a process sent %v", sent)
 	}
-	server.send(http.MethodPost, "/restart")
+	server.Do("restart")
 	if sent := c.quiet(2 * time.Second); total(sent) > 60 {
 		t.Errorf("in the two seconds after, a process sent %v", sent)
 	}

@@ -3,14 +3,10 @@ package mongolock
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +18,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -411,49 +408,9 @@ func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
 	}
 }
 
-// A feedServer is a server of one test's own, which may be treated roughly.
-type feedServer struct {
-	t   testing.TB
-	at  string
-	ID  string `json:"id"`
-	URI string `json:"uri"`
-}
-
-func newFeedServer(t testing.TB, query string, capabilities ...string) *feedServer {
-	t.Helper()
-	mongoNeeds(t, capabilities...)
-	s := &feedServer{t: t, at: os.Getenv("MONGOLOCK_CONTROL") + "/servers"}
-	if err := json.Unmarshal(s.send(http.MethodPost, query), s); err != nil {
-		t.Fatal(err)
-	}
-	s.at += "/" + s.ID
-	t.Cleanup(func() { s.send(http.MethodDelete, "") })
-	return s
-}
-
-func (s *feedServer) send(method, path string) []byte {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, s.at+path, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode >= 300 {
-		s.t.Fatalf("%s %s: %s %s %v", method, path, reply.Status, body, err)
-	}
-	return body
-}
-
 func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 	t.Parallel()
-	server := newFeedServer(t, "?auth=1", "capped", "atomic", "roles")
+	server := testserver.Start(t, "auth=1", "capped", "atomic", "roles")
 	r := newMongoRoomAt(t, server.URI)
 	db := r.coll.Database()
 	role := bson.D{
@@ -500,7 +457,7 @@ func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 
 func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 	t.Parallel()
-	server := newFeedServer(t, "", "capped", "atomic", "process", "crash")
+	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
 	r := newMongoRoomAt(t, server.URI)
 	holder := r.client()
 	l := r.acquire(holder, "k")
@@ -521,9 +478,9 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 		taps[i].take()
 	}
 	start := time.Now()
-	server.send(http.MethodPost, "/kill")
+	server.Do("kill")
 	time.Sleep(time.Second)
-	server.send(http.MethodPost, "/restart")
+	server.Do("restart")
 	back := time.Now()
 	for _, c := range clients {
 		r.asleep(c, "k", true)

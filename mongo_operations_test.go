@@ -2,10 +2,8 @@ package mongolock_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -426,31 +424,7 @@ const guardedDB = "rights"
 
 func guard(t testing.TB) guarded {
 	t.Helper()
-	mongolock.MongoNeeds(t, "roles")
-	control := os.Getenv("MONGOLOCK_CONTROL")
-	call := func(ctx context.Context, method, path string, into any) {
-		request, err := http.NewRequestWithContext(ctx, method, control+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer reply.Body.Close()
-		if reply.StatusCode >= 300 {
-			t.Fatalf("%s %s: %s", method, path, reply.Status)
-		}
-		if into != nil {
-			if err := json.NewDecoder(reply.Body).Decode(into); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var started struct{ ID, URI string }
-	call(t.Context(), http.MethodPost, "/servers?auth=1", &started)
-	t.Cleanup(func() { call(context.Background(), http.MethodDelete, "/servers/"+started.ID, nil) })
-	g := guarded{t: t, uri: started.URI}
+	g := guarded{t: t, uri: testserver.Start(t, "auth=1", "roles").URI}
 	g.root = g.connect(nil)
 	return g
 }

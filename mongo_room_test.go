@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 const (
@@ -81,7 +82,7 @@ func newMongoRoomApart(t testing.TB, capabilities ...string) *mongoRoom {
 		return newMongoRoom(t, capabilities...)
 	}
 	mongoNeeds(t, capabilities...)
-	r := newMongoRoomAt(t, ownMongo(t).URI)
+	r := newMongoRoomAt(t, testserver.Start(t, "").URI)
 	r.server = mongoApart
 	return r
 }

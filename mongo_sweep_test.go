@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // The sweep is the server's, and comes once a minute; a server of the test's own can be
@@ -16,7 +18,7 @@ func TestTheIndexSweepsWhatRanOutLongAgoAndNothingElse(t *testing.T) {
 	mongoNeeds(t, "ttl", "atomic")
 	uri := os.Getenv("MONGODB_URI")
 	if mongoCan("process") {
-		uri = ownMongo(t).URI
+		uri = testserver.Start(t, "").URI
 	}
 	r := newMongoRoomAt(t, uri)
 	if mongoCan("process") {

@@ -2,10 +2,7 @@ package doclock
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 const rightsDB = "rights"
@@ -22,31 +20,8 @@ const rightsDB = "rights"
 // everything there.
 func guarded(t *testing.T) (root *mongo.Client, uri string) {
 	t.Helper()
-	needs(t, "roles")
-	call := func(ctx context.Context, method, path string, into any) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(ctx, method, os.Getenv("MONGOLOCK_CONTROL")+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer reply.Body.Close()
-		if reply.StatusCode >= 300 {
-			t.Fatalf("%s %s: %s", method, path, reply.Status)
-		}
-		if into != nil {
-			if err := json.NewDecoder(reply.Body).Decode(into); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	var started struct{ ID, URI string }
-	call(t.Context(), http.MethodPost, "/servers?auth=1", &started)
-	t.Cleanup(func() { call(context.Background(), http.MethodDelete, "/servers/"+started.ID, nil) })
-	return connect(t, started.URI), started.URI
+	uri = testserver.Start(t, "auth=1", "roles").URI
+	return connect(t, uri), uri
 }
 
 // as is the collection as somebody sees it who may do these things with it.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,12 +13,13 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // A troop is the worker processes, each behind a proxy of its own.
 type troop struct {
 	t       *testing.T
-	server  *ownServer
+	server  *testserver.Own
 	orders  orders
 	dir     string
 	members []*member
@@ -35,7 +34,7 @@ type member struct {
 }
 
 func newTroop(t *testing.T, o orders, n int) *troop {
-	tr := &troop{t: t, server: newServer(t), orders: o, dir: t.TempDir(), faults: map[string]int{}}
+	tr := &troop{t: t, server: testserver.Start(t, ""), orders: o, dir: t.TempDir(), faults: map[string]int{}}
 	for range n {
 		m := &member{proxy: faultproxy.New(t, tr.server.URI)}
 		tr.members = append(tr.members, m)
@@ -102,11 +101,13 @@ func (tr *troop) torment(ctx context.Context) {
 			_ = m.cmd.Process.Signal(syscall.SIGCONT)
 		case 3:
 			tr.did("server killed and restarted")
-			tr.server.do("kill")
+			tr.server.Do("kill")
 			pause(ctx, rand.N(ttl/2))
-			tr.server.do("restart")
+			tr.server.Do("restart")
 		case 4:
-			if tr.server.may("stepdown?seconds=1") { // not while it is still out of office
+			if err := tr.server.Try("stepdown?seconds=1"); err != nil { // not while it is still out of office
+				tr.t.Log(err)
+			} else {
 				tr.did("server stepped down")
 			}
 		case 5:
@@ -150,60 +151,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// An ownServer is one that this test may treat roughly.
-type ownServer struct {
-	t       *testing.T
-	ID, URI string
-}
-
-func newServer(t *testing.T) *ownServer {
-	s := &ownServer{t: t}
-	if err := json.Unmarshal(s.ask(http.MethodPost, "/servers"), s); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.do("kill") // nobody needs what is in it
-		s.ask(http.MethodDelete, "/servers/"+s.ID)
-	})
-	return s
-}
-
-func (s *ownServer) do(what string) { s.ask(http.MethodPost, "/servers/"+s.ID+"/"+what) }
-
-// may is do for what the server can refuse.
-func (s *ownServer) may(what string) bool {
-	_, err := s.tryTo(http.MethodPost, "/servers/"+s.ID+"/"+what)
-	if err != nil {
-		s.t.Log(err)
-	}
-	return err == nil
-}
-
-func (s *ownServer) ask(method, path string) []byte {
-	body, err := s.tryTo(method, path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return body
-}
-
-func (s *ownServer) tryTo(method, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, os.Getenv("MONGOLOCK_CONTROL")+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer reply.Body.Close()
-	body, err := io.ReadAll(reply.Body)
-	if err != nil || reply.StatusCode >= http.StatusBadRequest {
-		return nil, fmt.Errorf("%s %s: %s, %s, %v", method, path, reply.Status, body, err)
-	}
-	return body, nil
 }
