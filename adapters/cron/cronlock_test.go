@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -27,41 +28,36 @@ import (
 )
 
 func TestOfThreeHostsOneRunsEachTick(t *testing.T) {
-	s := memstore.New()
-	var runs atomic.Int32
-	var hosts []*cron.Cron
-	for range 3 {
-		client, err := mongolock.NewWithStore(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := client.Close(); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		var runs atomic.Int32
+		time.Sleep(500 * time.Millisecond) // between two ticks
+		for range 3 {
+			client, err := mongolock.NewWithStore(s)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
-		once, err := cronlock.New(client, mongolock.MinHold(500*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
+			t.Cleanup(func() {
+				if err := client.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			once, err := cronlock.New(client, mongolock.MinHold(500*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := cron.New(cron.WithSeconds())
+			if _, err := c.AddJob("* * * * * *", once.Wrap("report")(cron.FuncJob(func() { runs.Add(1) }))); err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			t.Cleanup(func() { <-c.Stop().Done() })
 		}
-		c := cron.New(cron.WithSeconds())
-		if _, err := c.AddJob("* * * * * *", once.Wrap("report")(cron.FuncJob(func() { runs.Add(1) }))); err != nil {
-			t.Fatal(err)
+		time.Sleep(3 * time.Second)
+		if n := runs.Load(); n != 3 {
+			t.Errorf("3 ticks, %d runs", n)
 		}
-		hosts = append(hosts, c)
-	}
-	middle := time.Now().Truncate(time.Second).Add(1500 * time.Millisecond) // between two ticks
-	time.Sleep(time.Until(middle))                                          // real time, as all sleeps here: cron's timers are on the wall clock
-	for _, c := range hosts {
-		c.Start()
-	}
-	time.Sleep(time.Until(middle.Add(3 * time.Second)))
-	for _, c := range hosts {
-		<-c.Stop().Done()
-	}
-	if n := runs.Load(); n != 3 {
-		t.Errorf("3 ticks, %d runs", n)
-	}
+	})
 }
 
 func TestAHeldKeySkipsTheRunAndAPanicGivesItBack(t *testing.T) {
@@ -205,7 +201,7 @@ func runJobs(name string, start time.Time) error {
 	}
 	time.Sleep(time.Until(start))
 	c.Start()
-	time.Sleep(2 * ticks * time.Second)
+	time.Sleep(2 * ticks * time.Second) // cron's schedule is on the wall clock
 	<-c.Stop().Done()
 	return errors.Join(locks.Close(), db.Client().Disconnect(context.Background()))
 }

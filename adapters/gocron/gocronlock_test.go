@@ -2,6 +2,7 @@ package gocronlock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log"
@@ -11,9 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"crypto/rand"
 
 	"github.com/go-co-op/gocron/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,30 +45,33 @@ func host(t testing.TB, s *memstore.Store) *mongolock.Client {
 }
 
 func TestOfThreeSchedulersOneRunsEachTick(t *testing.T) {
-	s := memstore.New()
-	var runs atomic.Int32
-	at := time.Now().Add(300 * time.Millisecond)
-	for range 3 {
-		locker, err := gocronlock.NewLocker(host(t, s), mongolock.MinHold(400*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		var runs atomic.Int32
+		at := time.Now().Add(300 * time.Millisecond)
+		for i := range 3 {
+			locker, err := gocronlock.NewLocker(host(t, s), mongolock.MinHold(400*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = sched.Shutdown() })
+			late := at.Add(time.Duration(i) * 100 * time.Millisecond) // as clocks of several hosts differ
+			_, err = sched.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { runs.Add(1) }), gocron.WithName("report"),
+				gocron.WithStartAt(gocron.WithStartDateTime(late)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sched.Start()
 		}
-		sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-		if err != nil {
-			t.Fatal(err)
+		time.Sleep(time.Until(at.Add(2500 * time.Millisecond)))
+		if n := runs.Load(); n != 3 {
+			t.Errorf("3 ticks, %d runs", n)
 		}
-		_, err = sched.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { runs.Add(1) }), gocron.WithName("report"),
-			gocron.WithStartAt(gocron.WithStartDateTime(at)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sched.Start()
-		t.Cleanup(func() { _ = sched.Shutdown() })
-	}
-	time.Sleep(time.Until(at.Add(2500 * time.Millisecond)))
-	if n := runs.Load(); n != 3 {
-		t.Errorf("3 ticks, %d runs", n)
-	}
+	})
 }
 
 // The control: a lock that is free when the job is done does not do.
@@ -134,88 +137,85 @@ func TestWhatUnlockFailsWithIsLogged(t *testing.T) {
 }
 
 func TestShutdownGivesTheLockOfARunningJobBack(t *testing.T) {
-	locks := mongolocktest.New(t)
-	locker, err := gocronlock.NewLocker(locks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-	if err != nil {
-		t.Fatal(err)
-	}
-	started := make(chan struct{}, 1)
-	_, err = sched.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(func(ctx context.Context) { started <- struct{}{}; <-ctx.Done() }),
-		gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartImmediately()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sched.Start()
-	<-started
-	if err := sched.Shutdown(); err != nil {
-		t.Error(err)
-	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		status, err := locks.Inspect(t.Context(), "report")
-		if err == nil && status.Free() {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v, %v", status, err)
-		}
-	}
-}
-
-func TestTheElectorRunsJobsWhereTheLeaderIsAndTheLockerIsNotAsked(t *testing.T) {
-	s := memstore.New()
-	var runs [2]atomic.Int32
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 2)
-	var candidates []*leader.Candidate
-	for i := range runs {
-		client := host(t, s)
-		c, err := leader.New(client, "jobs")
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		locker, err := gocronlock.NewLocker(locks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		candidates = append(candidates, c)
-		go func() {
-			over <- c.Run(ctx, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return nil })
-		}()
-		for i == 0 && !c.IsLeader() {
-			time.Sleep(time.Millisecond)
-		}
-		elector, err := gocronlock.NewElector(c)
+		sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 		if err != nil {
 			t.Fatal(err)
 		}
-		sched, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocron.WithDistributedLocker(untouched{t}))
+		started := make(chan struct{}, 1)
+		_, err = sched.NewJob(gocron.DurationJob(time.Hour), gocron.NewTask(func(ctx context.Context) { started <- struct{}{}; <-ctx.Done() }),
+			gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartImmediately()))
 		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sched.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() { runs[i].Add(1) })); err != nil {
 			t.Fatal(err)
 		}
 		sched.Start()
-		t.Cleanup(func() { _ = sched.Shutdown() })
-	}
-	time.Sleep(500 * time.Millisecond)
-	if runs[0].Load() == 0 || runs[1].Load() != 0 {
-		t.Errorf("runs: %d where the leader is, %d where not", runs[0].Load(), runs[1].Load())
-	}
-	if err := candidates[0].Resign(ctx); err != nil {
-		t.Error(err)
-	}
-	for deadline := time.Now().Add(5 * time.Second); runs[1].Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("after it resigned the other runs nothing")
-		}
-	}
-	cancel()
-	for range runs {
-		if err := <-over; err != nil {
+		<-started
+		if err := sched.Shutdown(); err != nil {
 			t.Error(err)
 		}
-	}
+		synctest.Wait() // gocron does not wait for the Unlock
+		if status, err := locks.Inspect(t.Context(), "report"); err != nil || !status.Free() {
+			t.Errorf("not given back: %+v, %v", status, err)
+		}
+	})
+}
+
+func TestTheElectorRunsJobsWhereTheLeaderIsAndTheLockerIsNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		var runs [2]atomic.Int32
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 2)
+		var candidates []*leader.Candidate
+		for i := range runs {
+			c, err := leader.New(host(t, s), "jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			candidates = append(candidates, c)
+			go func() {
+				over <- c.Run(ctx, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return nil })
+			}()
+			synctest.Wait() // the first leads, the second waits
+			elector, err := gocronlock.NewElector(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sched, err := gocron.NewScheduler(gocron.WithDistributedElector(elector), gocron.WithDistributedLocker(untouched{t}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = sched.Shutdown() })
+			if _, err := sched.NewJob(gocron.DurationJob(50*time.Millisecond), gocron.NewTask(func() { runs[i].Add(1) })); err != nil {
+				t.Fatal(err)
+			}
+			sched.Start()
+		}
+		ran := func(first, second int32) {
+			t.Helper()
+			if n, m := runs[0].Swap(0), runs[1].Swap(0); n != first || m != second {
+				t.Errorf("runs: %d of the first and %d of the second, want %d and %d", n, m, first, second)
+			}
+		}
+		time.Sleep(525 * time.Millisecond)
+		ran(10, 0)
+		if err := candidates[0].Resign(ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		ran(0, 10)
+		cancel()
+		for range runs {
+			if err := <-over; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 type untouched struct{ t *testing.T }
@@ -323,7 +323,7 @@ func runJobs(name string, start time.Time) error {
 		return err
 	}
 	sched.Start()
-	time.Sleep(time.Until(start.Add((2*ticks - 1) * time.Second)))
+	time.Sleep(time.Until(start.Add((2*ticks - 1) * time.Second))) // half a tick after the last, by the wall clock as all that gocron does
 	return errors.Join(sched.Shutdown(), locks.Close(), db.Client().Disconnect(context.Background()))
 }
 
