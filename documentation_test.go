@@ -14,7 +14,7 @@ import (
 )
 
 // documented are the packages whose every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "pathlock", "schedule", "leader", "doclock", "adapters/webdav"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
 
 // contract are the methods that memstore.Store has because package store asks for
 // them: the engine calls them, and a user of the library never does.

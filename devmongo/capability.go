@@ -37,6 +37,8 @@ const (
 	Crash Capability = "crash"
 	// Capped: capped collections, and tailable cursors that wait for data.
 	Capped Capability = "capped"
+	// Expressions: $expr in filters, and updates by a pipeline or with arrayFilters.
+	Expressions Capability = "expressions"
 	// Roles: a server can be started that enforces users' roles, see WithAuth.
 	Roles Capability = "roles"
 	// APIStrict: apiStrict refuses a command outside of the Stable API.
@@ -73,6 +75,7 @@ func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, err
 		TTL:           p.ttl,
 		Transactions:  p.transactions,
 		Capped:        p.capped,
+		Expressions:   p.expressions,
 		APIStrict:     p.apiStrict,
 	} {
 		if shows(ctx) {
@@ -166,6 +169,22 @@ func (p *probe) capped(ctx context.Context) bool {
 	return cursor.ID() != 0
 }
 
+func (p *probe) expressions(ctx context.Context) bool {
+	things := p.scratch.Collection("expressions")
+	if _, err := things.InsertOne(ctx, bson.D{{Key: "list", Value: bson.A{1, 2}}}); err != nil {
+		return false
+	}
+	filter := bson.D{{Key: "$expr", Value: bson.D{{Key: "$eq", Value: bson.A{bson.D{{Key: "$size", Value: "$list"}}, 2}}}}}
+	byPipeline := mongo.Pipeline{{{Key: "$set", Value: bson.D{{Key: "copy", Value: "$list"}}}}}
+	one, err := things.UpdateOne(ctx, filter, byPipeline)
+	if err != nil || one.ModifiedCount != 1 {
+		return false
+	}
+	two, err := things.UpdateOne(ctx, bson.D{{Key: "copy", Value: 2}}, bson.D{{Key: "$set", Value: bson.D{{Key: "copy.$[e]", Value: 3}}}},
+		options.UpdateOne().SetArrayFilters([]any{bson.D{{Key: "e", Value: 2}}}))
+	return err == nil && two.ModifiedCount == 1
+}
+
 func (p *probe) apiStrict(ctx context.Context) bool {
 	err := p.admin.RunCommand(ctx, bson.D{
 		{Key: "serverStatus", Value: 1},
@@ -198,7 +217,7 @@ func limits(kind Kind, has []Capability) string {
 	}
 	sentence := "cannot show a crash or a step-down, being somebody else's"
 	var missing []string
-	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, APIStrict} {
+	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, Expressions, APIStrict} {
 		if !slices.Contains(has, c) {
 			missing = append(missing, string(c))
 		}

@@ -50,12 +50,12 @@ func TestAStartedServerTakesWritesUntilItIsStopped(t *testing.T) {
 
 func TestAServerShowsWhatItsKindIsKnownToShow(t *testing.T) {
 	whole := []Capability{
-		APIStrict, Atomic, Capped, Crash, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
+		APIStrict, Atomic, Capped, Crash, Expressions, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
 	}
 	known := map[Kind][]Capability{
 		Mongod:   whole,
 		Secantus: whole,
-		Docker:   {APIStrict, Atomic, Capped, OperationTime, Retryable, Roles, StepDown, Transactions, TTL},
+		Docker:   {APIStrict, Atomic, Capped, Expressions, OperationTime, Retryable, Roles, StepDown, Transactions, TTL},
 		FerretDB: {Capped},
 	}
 	forEachKind(t, func(t *testing.T, kind Kind) {

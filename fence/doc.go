@@ -26,12 +26,24 @@
 // nothing, to tell a newer token from a document that is not there.
 //
 // A write is fenced against those that came through this package with the same
-// field. One that did not is not seen by it, nor held up by it.
+// field. One that did not is not seen by it, nor held up by it; and the driver's own
+// replacement of the document, or its removal, forgets the token.
 //
 // Tokens of different keys do not compare. All writers of a document must hold
 // the same key, or each key a field of its own.
 //
+// # Several documents
+//
+// There is no UpdateMany and no bulk write: of a document that was not written
+// nobody could tell whether it was fenced off or did not match. Write them one by
+// one; or, where transactions are to be had, begin one with a fenced write to a
+// document that stands for all of them, and use whatever of the driver's after it.
+// Those whose writes begin so are fenced from each other as wholes. There is no
+// delete either, as it would take the memory along: mark what is gone.
+//
 // # What an error means
+//
+// A document that is not there is no error: MatchedCount is 0, as in the driver.
 //
 // ErrFenced is certain: this call wrote nothing. So is an error that begins with
 // "fence:" and no command was sent for it, or one that found the field to be
@@ -63,5 +75,6 @@
 //
 // The server must apply an update's filter and the update as one. FerretDB 1 does
 // not, so on it nothing is fenced off from a write at the same instant; behind a
-// gate that lets one command through at a time, as devmongo's, it is.
+// gate that lets one command through at a time, as devmongo's, it is. It takes no
+// pipelines.
 package fence

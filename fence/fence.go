@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -34,7 +35,7 @@ func UpdateOne(ctx context.Context, coll *mongo.Collection, token int64, filter,
 // UpdateByID is UpdateOne for the document with that _id.
 func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, update any, opts ...Option) (*mongo.UpdateResult, error) {
 	if id == nil {
-		return nil, mongo.ErrNilValue
+		return nil, fmt.Errorf("fence: the id: %w", mongo.ErrNilValue)
 	}
 	return UpdateOne(ctx, coll, token, bson.D{{Key: "_id", Value: id}}, update, opts...)
 }
@@ -80,8 +81,8 @@ func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, documen
 	case !mongo.IsDuplicateKeyError(err):
 		return result, err
 	}
-	if newer := w.fencedOff(ctx, duplicateID(err, document)); newer != nil {
-		return nil, newer
+	if _, refusal := w.fencedOff(ctx, duplicateID(err, document)); refusal != nil {
+		return nil, refusal
 	}
 	return result, err
 }

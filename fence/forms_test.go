@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -56,6 +57,7 @@ func TestFiltersOfEveryForm(t *testing.T) {
 		"$expr":            d("_id", "x", "$expr", d("$eq", bson.A{"$a", 1})),
 	} {
 		t.Run(name, func(t *testing.T) {
+			wantsOf(t, name)
 			if _, err := fence.UpdateOne(t.Context(), coll, 5, byX, d("$unset", d("by", 1))); err != nil {
 				t.Fatal(err)
 			}
@@ -76,8 +78,8 @@ func TestFiltersOfEveryForm(t *testing.T) {
 			t.Fatalf("the one that is not fenced off: %+v, %v", result, err)
 		}
 		_, err = fence.UpdateOne(t.Context(), coll, 3, bson.D{}, set("by", "any"))
-		if err == nil {
-			t.Error("all are fenced off now")
+		if !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("all are fenced off now: %v", err)
 		}
 	})
 }
@@ -91,31 +93,32 @@ func TestUpdatesOfEveryForm(t *testing.T) {
 	put(t, coll, byX)
 	one := d("v", 1)
 	for name, update := range map[string]any{
-		"bson.D":               d("$set", one),
-		"bson.M":               bson.M{"$set": bson.M{"v": 1}},
-		"maps of maps":         map[string]map[string]int{"$set": {"v": 1}},
-		"own elements":         ownD{{Key: "$set", Value: ownD(one)}},
-		"struct":               setter{fields{1}},
-		"pointer":              &setter{fields{1}},
-		"struct in $set":       d("$set", fields{1}),
-		"bson.Raw":             raw(t, d("$set", one)),
-		"bytes":                []byte(raw(t, d("$set", one))),
-		"Marshaler":            &selfMade{d("$set", one)},
-		"no $set":              d("$inc", one),
-		"$set and $max":        d("$set", one, "$max", d("m", 1)),
-		"$set and $max, raw":   raw(t, d("$set", one, "$max", d("m", 1))),
-		"$set and $max, map":   bson.M{"$set": fields{1}, "$max": bson.M{"m": 1}},
-		"$rename of others":    d("$set", one, "$rename", d("m", "n")),
-		"a name alike":         d("$set", one, "$inc", d("_fenced", 1)),
-		"mongo.Pipeline":       mongo.Pipeline{d("$set", one)},
-		"bson.A":               bson.A{d("$set", one)},
-		"[]bson.M":             []bson.M{{"$set": one}},
-		"[]any":                []any{d("$set", one), bson.M{"$unset": "m"}},
-		"$replaceWith":         bson.A{d("$replaceWith", d("_id", "$_id", "v", 1))},
-		"$project drops it":    bson.A{d("$set", one), d("$project", d("v", 1))},
-		"pipeline of bson.Raw": []bson.Raw{raw(t, d("$set", one))},
+		"bson.D":                      d("$set", one),
+		"bson.M":                      bson.M{"$set": bson.M{"v": 1}},
+		"maps of maps":                map[string]map[string]int{"$set": {"v": 1}},
+		"own elements":                ownD{{Key: "$set", Value: ownD(one)}},
+		"struct":                      setter{fields{1}},
+		"pointer":                     &setter{fields{1}},
+		"struct in $set":              d("$set", fields{1}),
+		"bson.Raw":                    raw(t, d("$set", one)),
+		"bytes":                       []byte(raw(t, d("$set", one))),
+		"Marshaler":                   &selfMade{d("$set", one)},
+		"no $set":                     d("$inc", one),
+		"$set and $max":               d("$set", one, "$max", d("m", 1)),
+		"$set and $max, raw":          raw(t, d("$set", one, "$max", d("m", 1))),
+		"$set and $max, map":          bson.M{"$set": fields{1}, "$max": bson.M{"m": 1}},
+		"$rename of others":           d("$set", one, "$rename", d("m", "n")),
+		"a name alike":                d("$set", one, "$inc", d("_fenced", 1)),
+		"mongo.Pipeline":              mongo.Pipeline{d("$set", one)},
+		"pipeline, bson.A":            bson.A{d("$set", one)},
+		"pipeline, []bson.M":          []bson.M{{"$set": one}},
+		"pipeline, []any":             []any{d("$set", one), bson.M{"$unset": "m"}},
+		"pipeline, $replaceWith":      bson.A{d("$replaceWith", d("_id", "$_id", "v", 1))},
+		"pipeline, $project drops it": bson.A{d("$set", one), d("$project", d("v", 1))},
+		"pipeline, []bson.Raw":        []bson.Raw{raw(t, d("$set", one))},
 	} {
 		t.Run(name, func(t *testing.T) {
+			wantsOf(t, name)
 			if _, err := coll.ReplaceOne(t.Context(), byX, bson.D{}); err != nil {
 				t.Fatal(err)
 			}
@@ -208,6 +211,7 @@ func TestTheClientsRegistryIsHonoured(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			wantsOf(t, name)
 			if _, err := coll.DeleteMany(t.Context(), bson.D{}); err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +305,7 @@ func TestBadInputIsNamedAndNothingIsSent(t *testing.T) {
 		{update(1, d("_id", bson.Regex{Pattern: "x"}), good, fence.Upsert()), "_id"},
 		{update(1, key{"x"}, good, fence.Upsert()), "key"},
 		{update(1, bson.Raw{1}, good, fence.Upsert()), "filter"},
-		{byID(nil), "nil"},
+		{byID(nil), "fence: the id"},
 		{replace(nil), "document"},
 		{replace((*key)(nil)), "document"},
 		{replace(7), "document"},

@@ -51,8 +51,7 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 	if err != nil {
 		return nil, err
 	}
-	// _id at the top: there every server finds the value for the new document.
-	filter = append(slices.Clip(id), w.guard(rest)...)
+	filter = w.guardUpsert(id, rest)
 	// Another writer's upsert may come between this one's look and its insert.
 	// That says nothing about tokens, so look again; conditions beside _id that do
 	// not hold end the same way, and are not worth more than that.
@@ -65,10 +64,11 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 		case !mongo.IsDuplicateKeyError(err):
 			return result, err
 		}
-		if newer := w.fencedOff(ctx, id); newer != nil {
-			return nil, newer
-		}
-		if try == tries || ctx.Err() != nil {
+		known, refusal := w.fencedOff(ctx, id)
+		switch {
+		case refusal != nil:
+			return nil, refusal
+		case !known || try == tries || ctx.Err() != nil:
 			return result, err
 		}
 	}
@@ -77,27 +77,47 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 // guard lets filter match only what no newer token has written. As two members of
 // an $and their conditions cannot clash.
 func (w *write) guard(filter any) bson.D {
-	return bson.D{{Key: "$and", Value: bson.A{filter, bson.D{{Key: "$or", Value: bson.A{
+	return bson.D{{Key: "$and", Value: bson.A{filter, w.notNewer()}}}
+}
+
+// guardUpsert is guard with the caller's conditions at the top, where every server
+// finds the values for the new document.
+func (w *write) guardUpsert(id, rest bson.D) bson.D {
+	filter, both := slices.Clip(id), bson.A{w.notNewer()}
+	for _, e := range rest {
+		if e.Key == "$and" {
+			both = append(both, bson.D{e})
+		} else {
+			filter = append(filter, e)
+		}
+	}
+	return append(filter, bson.E{Key: "$and", Value: both})
+}
+
+func (w *write) notNewer() bson.D {
+	return bson.D{{Key: "$or", Value: bson.A{
 		bson.D{{Key: w.field, Value: nil}}, // or missing
 		bson.D{{Key: w.field, Value: bson.D{{Key: "$lte", Value: w.token}}}},
-	}}}}}}
+	}}}
 }
 
 // fencedOff returns the refusal if the document that filter names by its _id was
-// written by a newer token or holds no token, and nil if it was not or nothing can
-// be learnt: in a transaction a duplicate key has ended it.
-func (w *write) fencedOff(ctx context.Context, filter any) error {
+// written by a newer token or holds no token, and nil if it was not, or if that is
+// not known: in a transaction a duplicate key has ended it.
+func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal error) {
 	if filter == nil {
-		return nil
+		return false, nil
 	}
 	newer, err := w.newer(ctx, filter)
 	switch {
 	case errors.Is(err, errNoToken):
-		return err
-	case err != nil || newer <= w.token:
-		return nil
+		return true, err
+	case err != nil:
+		return false, nil
+	case newer <= w.token:
+		return true, nil
 	}
-	return &Error{Token: w.token, Newer: newer}
+	return true, &Error{Token: w.token, Newer: newer}
 }
 
 // newer returns the token on a document that filter matches, 0 if there is none.
@@ -146,7 +166,6 @@ func splitID(filter any) (id, rest bson.D, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("fence: the filter: %w", err)
 	}
-	rest = bson.D{} // a nil one would be null
 	for _, e := range elements {
 		if e.Key == "_id" && len(id) == 0 {
 			id = bson.D{e}

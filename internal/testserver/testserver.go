@@ -3,7 +3,10 @@
 package testserver
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,4 +38,22 @@ func Has(capability string) bool {
 
 func listed(variable, what string) bool {
 	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
+}
+
+// SkipExamples is for TestMain. Examples have no Skip of their own: those that match are
+// left out where the server does not have what they need, and that is named. What
+// MONGOLOCK_REQUIRE lists the tests insist on.
+func SkipExamples(match, need string) {
+	if Has(need) {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%s: examples need %s: skipping %s\n", filepath.Base(os.Args[0]), need, match)
+	flag.Parse() // or what -skip says would come later
+	skip := flag.Lookup("test.skip").Value
+	if skip.String() != "" {
+		match = skip.String() + "|" + match
+	}
+	if err := skip.Set(match); err != nil {
+		panic(err)
+	}
 }

@@ -1,6 +1,7 @@
 package testserver_test
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -38,5 +39,22 @@ func TestATestRunsSkipsByNameOrFailsAsTheServerAllows(t *testing.T) {
 		if c.skips != (w.skipped != "") || c.fails != (w.failed != "") {
 			t.Errorf("%+v: skipped %q, failed %q", c, w.skipped, w.failed)
 		}
+	}
+}
+
+func TestExamplesAreLeftOutWhereTheServerLacksWhatTheyNeed(t *testing.T) {
+	skip := flag.Lookup("test.skip").Value
+	before := skip.String()
+	t.Cleanup(func() { _ = skip.Set(before) })
+	if err := skip.Set("Asked"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MONGODB_URI", "mongodb://here")
+	t.Setenv("MONGOLOCK_HAS", "ttl")
+	testserver.SkipExamples("^ExampleHere$", "ttl")
+	testserver.SkipExamples("^ExampleThere$", "atomic")
+	testserver.SkipExamples("^ExampleAnywhere$", "mongodb")
+	if skip.String() != "Asked|^ExampleThere$" {
+		t.Errorf("skips %s", skip)
 	}
 }
