@@ -47,6 +47,28 @@ func (f figure) verdict() string {
 	return "met"
 }
 
+// together is the figures of several rounds: of each the median, and how far they were
+// apart.
+func together(rounds [][]figure) []figure {
+	if len(rounds) < 2 {
+		return slices.Concat(rounds...)
+	}
+	all := slices.Clone(rounds[0])
+	for i := range all {
+		f, values := &all[i], make([]float64, len(rounds))
+		for r, figures := range rounds {
+			values[r] = figures[i].measured
+		}
+		f.measured = median(values)
+		low, high := *f, *f
+		low.measured, high.measured = slices.Min(values), slices.Max(values)
+		if low.value() != high.value() {
+			f.than += fmt.Sprintf("; %d rounds: %s to %s", len(rounds), low.value(), high.value())
+		}
+	}
+	return all
+}
+
 // A race times its contestants in turns: what slows the machine slows all of them,
 // and nobody always comes after the same one.
 type race struct {

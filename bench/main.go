@@ -42,6 +42,7 @@ func main() {
 func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/performance.md")
 	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that can be had")
+	rounds := flag.Int("rounds", 3, "how often the ratios that follow the machine's moods are taken, spread over the run")
 	long := flag.Duration("long", 66*time.Second, "how long the waiters are counted; 0 leaves them out")
 	only := flag.String("only", "", "take the figures of this part alone, as it is named while it runs; it is not written")
 	flag.Parse()
@@ -49,7 +50,7 @@ func runAll() error {
 	defer stop()
 
 	*write = *write && *only == ""
-	all, machine, err := measure(ctx, devmongo.Kind(*kind), *long, *only)
+	all, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *long, *only)
 	if err := errors.Join(show(os.Stdout, all), err); err != nil {
 		return err
 	}
@@ -60,51 +61,62 @@ func runAll() error {
 	return nil
 }
 
-// measure takes every figure. The engine's come first, while nothing else runs in
-// this process.
-func measure(ctx context.Context, kind devmongo.Kind, long time.Duration, only string) (all []figure, machine string, err error) {
-	took := func(what string, start time.Time) {
-		fmt.Fprintf(os.Stderr, "bench: %s: %.0f s\n", what, time.Since(start).Seconds())
-	}
-	start := time.Now()
-	const inMemory = "the engine"
-	if only == "" || only == inMemory {
-		if all, err = engine(ctx); err != nil || only != "" {
-			return all, "", err
-		}
-		took(inMemory, start)
-	}
+// A part is some figures that are taken together.
+type part struct {
+	name  string
+	moody bool // a faster disk or a busier neighbour tells: taken in several rounds
+	take  func(context.Context, *lab) ([]figure, error)
+}
 
+const inMemory = "the engine"
+
+func parts(long time.Duration) []part {
+	return []part{
+		{inMemory, true, func(ctx context.Context, _ *lab) ([]figure, error) { return engine(ctx) }},
+		{"free pairs", true, freePair},
+		{"renewals", true, renewals},
+		{"hand-overs in a process", true, localHandOver},
+		{"hand-overs between processes", true, handOver},
+		{"shared keys", false, modes},
+		{"trees", false, trees},
+		{"many waiters", false, func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
+		{"claims of documents", false, documentClaims},
+	}
+}
+
+// measure takes every figure. Those of the first round come first, and of the last
+// one last, so that one bad minute of the machine is not all there is to a figure.
+func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Duration, only string) (all []figure, machine string, err error) {
 	l, err := openLab(ctx, kind)
 	if err != nil {
-		return all, "", err
+		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	machine = l.machine(ctx)
 
-	for _, part := range []struct {
-		name string
-		take func(context.Context, *lab) ([]figure, error)
-	}{
-		{"free pairs", freePair},
-		{"renewals", renewals},
-		{"hand-overs in a process", localHandOver},
-		{"hand-overs between processes", handOver},
-		{"shared keys", modes},
-		{"trees", trees},
-		{"many waiters", func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
-		{"claims of documents", documentClaims},
-	} {
-		if only != "" && only != part.name {
-			continue
-		}
-		start := time.Now()
-		figures, err := part.take(ctx, l)
-		if err != nil {
-			return all, machine, fmt.Errorf("%s: %w", part.name, err)
-		}
-		all = append(all, figures...)
-		took(part.name, start)
+	which := parts(long)
+	taken := make([][][]figure, len(which))
+	err = takeAll(ctx, l, which, taken, rounds, only)
+	for _, rounds := range taken { // also what was taken before an error
+		all = append(all, together(rounds)...)
 	}
-	return all, machine, nil
+	return all, machine, err
+}
+
+func takeAll(ctx context.Context, l *lab, which []part, taken [][][]figure, rounds int, only string) error {
+	for round := range max(rounds, 1) {
+		for i, p := range which {
+			if only != "" && only != p.name || !p.moody && round > 0 {
+				continue
+			}
+			start := time.Now()
+			figures, err := p.take(ctx, l)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			taken[i] = append(taken[i], figures)
+			fmt.Fprintf(os.Stderr, "bench: %s: %.0f s\n", p.name, time.Since(start).Seconds())
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,29 @@ a machine
 func TestAPageWithoutMarkersIsLeftAlone(t *testing.T) {
 	if _, err := between([]byte("a page\n"), nil); err == nil || !strings.Contains(err.Error(), "markers") {
 		t.Errorf("answered %v", err)
+	}
+}
+
+func TestRoundsAreToldByTheirMedianAndTheirRange(t *testing.T) {
+	of := func(ratio, count float64) []figure {
+		return []figure{{"ratio", ratio, "%.2f ×", 1, atMost, "by hand"}, {"count", count, "%.0f", 0, noTarget, "counted"}}
+	}
+	got := together([][]figure{of(1.5, 7), of(0.9, 7), of(1.004, 7)})
+	want := []figure{
+		{"ratio", 1.004, "%.2f ×", 1, atMost, "by hand; 3 rounds: 0.90 × to 1.50 ×"},
+		{"count", 7, "%.0f", 0, noTarget, "counted"}, // the same each time
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if got[0].verdict() != "missed" {
+		t.Error("met, though the median is over the target, if not by as much as is shown")
+	}
+	if one := together([][]figure{of(1, 2)}); !slices.Equal(one, of(1, 2)) {
+		t.Errorf("one round: %v", one)
+	}
+	if none := together(nil); len(none) != 0 {
+		t.Errorf("none: %v", none)
 	}
 }
 
