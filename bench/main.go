@@ -74,7 +74,7 @@ func parts(long time.Duration) []part {
 	return []part{
 		{inMemory, true, func(ctx context.Context, _ *lab) ([]figure, error) { return engine(ctx) }},
 		{"free pairs", true, freePair},
-		{"renewals", true, renewals},
+		{"renewals", false, renewals},
 		{"hand-overs in a process", true, localHandOver},
 		{"hand-overs between processes", true, handOver},
 		{"shared keys", false, modes},
