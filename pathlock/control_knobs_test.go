@@ -3,26 +3,19 @@
 package pathlock_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 )
 
-func init() { disktest.Break(os.Getenv(childFault)) }
-
 func TestControlAKillInAWriteInPlaceIsNoticed(t *testing.T) {
-	lost, _ := killAtEachStep(t, "WriteInPlace")
-	disktest.Noticed(t, lost)
+	disktest.KillsAreNoticed(t, openOnDisk)
 }
 
 func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
-	disktest.PowerCutsAreNoticed(t, func() []string {
-		lost, _ := cutAtEachStep()
-		return lost
-	})
+	disktest.PowerCutsAreNoticed(t, openOnDisk)
 }
 
 func TestControlTheLedgerShowsADirectoryWithoutLocks(t *testing.T) {
-	ledgerShows(t, disktest.InMemory(t), childFault+"=LockIgnored")
+	ledgerShows(t, place{Dir: disktest.InMemory(t)}, disktest.Fault+"=LockIgnored")
 }

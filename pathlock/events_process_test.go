@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
@@ -16,30 +16,35 @@ import (
 
 // chat locks and releases in turn, lets one lock run out, and writes down what a listener
 // has to be told of it.
-func chat(where string) {
-	must := func(err error) {
-		if err != nil {
-			panic(err)
-		}
+func chat(ctx context.Context, p place) error {
+	storage, err := p.open()
+	if err != nil {
+		return err
 	}
-	ctx := context.Background()
-	tree, err := pathlock.New(placed(where), "tree")
-	must(err)
+	tree, err := pathlock.New(storage, "tree")
+	if err != nil {
+		return err
+	}
 	for i := range 10 {
 		l, err := tree.Lock(ctx, exclusive(fmt.Sprint("/", i), time.Hour))
-		must(err)
-		must(tree.Release(ctx, l.Path, l.Token))
+		if err != nil {
+			return err
+		}
+		if err := tree.Release(ctx, l.Path, l.Token); err != nil {
+			return err
+		}
 		fmt.Printf("added %s\nreleased %s\n", l.Token, l.Token)
 	}
 	l, err := tree.Lock(ctx, exclusive("/brief", pathlock.MinTimeout))
-	must(err)
-	must(tree.Close())
+	if err != nil {
+		return err
+	}
 	fmt.Printf("added %s\nexpired %s\n", l.Token, l.Token) // the latter is for those who listen to find out
-	os.Exit(0)
+	return tree.Close()
 }
 
 // told is what a listener in this process is told of what another does.
-func told(t *testing.T, storage pathlock.Storage, where string) (heard, said []string) {
+func told(t *testing.T, storage pathlock.Storage, where place) (heard, said []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -47,8 +52,7 @@ func told(t *testing.T, storage pathlock.Storage, where string) (heard, said []s
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childPlace+"="+where, childChats+"=1")
+	cmd := testchild.Command(t, "chats", where)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -75,7 +79,7 @@ func told(t *testing.T, storage pathlock.Storage, where string) (heard, said []s
 	return heard, strings.Split(strings.TrimSpace(string(<-output)), "\n")
 }
 
-func toldOnceInOrder(t *testing.T, storage pathlock.Storage, where string) {
+func toldOnceInOrder(t *testing.T, storage pathlock.Storage, where place) {
 	t.Helper()
 	heard, said := told(t, storage, where)
 	if len(said) < 20 || fmt.Sprint(heard) != fmt.Sprint(said) {
@@ -85,13 +89,13 @@ func toldOnceInOrder(t *testing.T, storage pathlock.Storage, where string) {
 
 func TestAnotherProcessesEventsComeOnceEachInOrderInADirectory(t *testing.T) {
 	dir := newDir(t)
-	toldOnceInOrder(t, dir.Open(t), dir.path)
+	toldOnceInOrder(t, dir.Open(t), place{Dir: dir.path})
 }
 
 // And with a feed as soon as they happen, under a topic of their own.
 func TestAnotherProcessesEventsComeOnceEachInOrderOnMongo(t *testing.T) {
-	place := pathlock.NewPlaceOnMongo(t)
-	storage := place.Open(t)
+	at := pathlock.NewPlaceOnMongo(t)
+	storage := at.Open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	notices := make(chan store.Notice, 100)
@@ -106,8 +110,7 @@ func TestAnotherProcessesEventsComeOnceEachInOrderOnMongo(t *testing.T) {
 	} else {
 		notices <- store.Notice{Topic: pathlock.TopicPaths, Kind: pathlock.KindChanged, Key: "tree"}
 	}
-	db, coll := place.Where()
-	toldOnceInOrder(t, storage, db+"."+coll)
+	toldOnceInOrder(t, storage, onMongo(at))
 	select {
 	case n := <-notices:
 		if n.Topic != pathlock.TopicPaths || n.Kind != pathlock.KindChanged || n.Key != "tree" {

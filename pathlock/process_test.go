@@ -19,45 +19,65 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
 const (
-	childPlace = "PATHLOCK_TEST_PLACE" // a directory, or database.collection
-	childBlind = "PATHLOCK_TEST_BLIND"
-	childStep  = "PATHLOCK_TEST_STEP" // of a process that dies
-	childChats = "PATHLOCK_TEST_CHATS"
-	childFault = "PATHLOCK_TEST_FAULT" // a switch of package knob, where there are any
-
 	processes  = 3
 	goroutines = 16
 	patience   = 30 * time.Second // with a machine that has other work
 )
 
 func TestMain(m *testing.M) {
-	if where, step := os.Getenv(childPlace), os.Getenv(childStep); where != "" {
-		disktest.EndWithParent()
-		switch {
-		case step != "":
-			dieAtStep(where, step)
-		case os.Getenv(childChats) != "":
-			chat(where)
-		}
-		work(where)
-	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
-	os.Exit(m.Run())
+	testchild.Main(m, testchild.Roles{
+		disktest.Role: disktest.Dies(openOnDisk),
+		"roams":       testchild.As(roams),
+		"chats":       testchild.As(chat),
+	})
 }
 
-// work locks, refreshes and releases at random, in goroutines, until it is killed, and
+// A place is where a child has its tree.
+type place struct {
+	Dir      string // or
+	DB, Coll string
+	Blind    bool
+}
+
+func onMongo(at interface{ Where() (db, coll string) }) (p place) {
+	p.DB, p.Coll = at.Where()
+	return p
+}
+
+func (p place) open() (pathlock.Storage, error) {
+	if p.Dir != "" {
+		return pathlock.InDir(p.Dir)
+	}
+	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	if err != nil {
+		return nil, err
+	}
+	m, err := pathlock.OnMongo(conn.Database(p.DB).Collection(p.Coll))
+	if err == nil && p.Blind {
+		m.Blind()
+	}
+	return m, err
+}
+
+// roams locks, refreshes and releases at random, in goroutines, until it is killed, and
 // writes down what it surely held: from when a grant was here until its time was
 // over, or its release about to be sent. All processes of a host share the clock that
 // these moments are told by.
-func work(where string) {
-	tree, err := pathlock.New(placed(where), "tree")
+func roams(ctx context.Context, p place) error {
+	storage, err := p.open()
 	if err != nil {
-		panic(err)
+		return err
+	}
+	tree, err := pathlock.New(storage, "tree")
+	if err != nil {
+		return err
 	}
 	var out sync.Mutex
 	say := func(format string, args ...any) {
@@ -65,33 +85,11 @@ func work(where string) {
 		defer out.Unlock()
 		fmt.Printf(format+"\n", args...)
 	}
-	for range goroutines - 1 {
+	for range goroutines {
 		go roam(tree, say)
 	}
-	roam(tree, say)
-}
-
-func placed(where string) pathlock.Storage {
-	if strings.HasPrefix(where, "/") {
-		dir, err := pathlock.InDir(where)
-		if err != nil {
-			panic(err)
-		}
-		return dir
-	}
-	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
-	if err != nil {
-		panic(err)
-	}
-	db, coll, _ := strings.Cut(where, ".")
-	m, err := pathlock.OnMongo(conn.Database(db).Collection(coll))
-	if err != nil {
-		panic(err)
-	}
-	if os.Getenv(childBlind) != "" {
-		m.Blind()
-	}
-	return m
+	<-ctx.Done()
+	return nil
 }
 
 func roam(tree *pathlock.Tree, say func(string, ...any)) {
@@ -201,14 +199,13 @@ func (g *ledger) replay() (conflicts []string, beside int) {
 
 // crowd has processes work on a place, and kills one after the other, until that is
 // enough.
-func crowd(t *testing.T, where string, enough func(*ledger) bool, env ...string) *ledger {
+func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) *ledger {
 	t.Helper()
 	g := &ledger{spans: make(map[string]*span)}
 	var mu sync.Mutex // protects g
 	var readers sync.WaitGroup
 	begin := func() *exec.Cmd {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), append(env, childPlace+"="+where)...)
+		cmd := testchild.Command(t, "roams", where, env...)
 		cmd.Stderr = os.Stderr
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
@@ -271,7 +268,7 @@ func enoughToTell(g *ledger) bool {
 	return beside >= 500
 }
 
-func noConflictAmong(t *testing.T, where string) {
+func noConflictAmong(t *testing.T, where place) {
 	t.Helper()
 	g := crowd(t, where, enoughToTell)
 	conflicts, beside := g.replay()
@@ -288,30 +285,31 @@ func noConflictAmong(t *testing.T, where string) {
 }
 
 func TestProcessesThatAreKilledNeverHoldWhatConflictsOnMongo(t *testing.T) {
-	db, coll := pathlock.NewPlaceOnMongo(t).Where()
-	noConflictAmong(t, db+"."+coll)
+	noConflictAmong(t, onMongo(pathlock.NewPlaceOnMongo(t)))
 }
 
 func TestProcessesThatAreKilledNeverHoldWhatConflictsInADirectory(t *testing.T) {
-	noConflictAmong(t, disktest.InMemory(t))
+	noConflictAmong(t, place{Dir: disktest.InMemory(t)})
 }
 
 // A control: without the compare in compare-and-swap the ledger shows it.
 func TestControlTheLedgerShowsABlindSwap(t *testing.T) {
-	db, coll := pathlock.NewPlaceOnMongo(t).Where()
-	ledgerShows(t, db+"."+coll, childBlind+"=1")
+	where := onMongo(pathlock.NewPlaceOnMongo(t))
+	where.Blind = true
+	ledgerShows(t, where)
 }
 
-// ledgerShows has processes with a fault work until the ledger shows it.
-func ledgerShows(t *testing.T, where, fault string) {
+// ledgerShows has processes work, to which a safety is missing, until the ledger shows
+// it.
+func ledgerShows(t *testing.T, where place, env ...string) {
 	t.Helper()
 	shown := func(g *ledger) bool {
 		conflicts, _ := g.replay()
 		return len(conflicts) > 0 || len(g.faults) > 0
 	}
-	g := crowd(t, where, shown, fault)
+	g := crowd(t, where, shown, env...)
 	if !shown(g) {
-		t.Errorf("%d grants with %s, and no conflict or fault: the test cannot fail", len(g.spans), fault)
+		t.Errorf("%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
 	}
 	conflicts, _ := g.replay()
 	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))

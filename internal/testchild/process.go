@@ -26,23 +26,24 @@ type Process struct {
 	end  func() error // waits for its end, once
 }
 
-// Command is the test's binary in a role, with an order; it was not started.
-func Command(t testing.TB, role string, order any) *exec.Cmd {
+// Command is the test's binary in a role, with an order, and with more in its
+// environment than its parent has; it was not started.
+func Command(t testing.TB, role string, order any, env ...string) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(order)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envRole+"="+role, envOrder+"="+string(text),
+	cmd.Env = append(append(os.Environ(), env...), envRole+"="+role, envOrder+"="+string(text),
 		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // or a child under the race detector takes a second to end
 	return cmd
 }
 
 // Start starts a child. What is left of it at the test's end is killed.
-func Start(t testing.TB, role string, order any) *Process {
+func Start(t testing.TB, role string, order any, env ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: Command(t, role, order), t: t, said: make(chan string, 1024)}
+	p := &Process{Cmd: Command(t, role, order, env...), t: t, said: make(chan string, 1024)}
 	in, err := p.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,26 +3,19 @@
 package filestore_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 )
 
-func init() { disktest.Break(os.Getenv(childFault)) }
-
 func TestControlAKillInAWriteInPlaceIsNoticed(t *testing.T) {
-	lost, _ := killAtEachStep(t, "WriteInPlace")
-	disktest.Noticed(t, lost)
+	disktest.KillsAreNoticed(t, openOnDisk)
 }
 
 func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
-	disktest.PowerCutsAreNoticed(t, func() []string {
-		lost, _ := cutAtEachStep()
-		return lost
-	})
+	disktest.PowerCutsAreNoticed(t, openOnDisk)
 }
 
 func TestControlTokensAreNoticedThatAreDrawnWithoutTheLock(t *testing.T) {
-	disktest.Noticed(t, sameTokens(t, childFault+"=LockIgnored"))
+	disktest.Noticed(t, sameTokens(t, disktest.Fault+"=LockIgnored"))
 }

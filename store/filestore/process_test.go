@@ -1,14 +1,13 @@
 package filestore_test
 
 import (
-	"bufio"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,78 +17,39 @@ import (
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// The variables that make this program a child of a test.
-const (
-	childIs    = "FILESTORE_TEST_CHILD"
-	childDir   = "FILESTORE_TEST_DIR"
-	childStep  = "FILESTORE_TEST_STEP"
-	childFault = "FILESTORE_TEST_FAULT" // a switch of package knob, where there are any
-)
-
 func TestMain(m *testing.M) {
-	child := map[string]func(string){"dies": dieAtStep, "serves": serve}[os.Getenv(childIs)]
-	if child == nil {
-		flag.Parse()
-		_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
-		os.Exit(m.Run())
-	}
-	disktest.EndWithParent()
-	child(os.Getenv(childDir))
-}
-
-// start runs this program as a child, and answers what it says, line by line.
-func start(t testing.TB, what, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), append(env, childIs+"="+what, childDir+"="+dir)...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd, bufio.NewScanner(stdout)
+	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
+	testchild.Main(m, testchild.Roles{disktest.Role: disktest.Dies(openOnDisk), "serves": testchild.As(serve)})
 }
 
 // serve answers the calls of the contract for another process, until that is gone.
-func serve(dir string) {
+func serve(ctx context.Context, dir string) error {
 	s, err := filestore.Open(dir)
 	if err != nil {
-		panic(err)
+		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err)
+		return err
 	}
 	fmt.Println(listener.Addr())
-	panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(s, w, r) })))
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(s, w, r) }))
+	return s.Close()
 }
 
 // servers are processes that answer on one directory.
 func servers(t testing.TB, dir string, env ...string) (calls [3]remote) {
 	t.Helper()
 	for i := range calls {
-		_, lines := start(t, "serves", dir, env...)
-		if !lines.Scan() {
-			t.Fatal("the process ended without a word")
-		}
-		calls[i] = remote{"http://" + lines.Text()}
+		calls[i] = remote{"http://" + testchild.Start(t, "serves", dir, env...).Says()}
 	}
 	return calls
 }

@@ -1,20 +1,35 @@
 package disktest
 
 import (
-	"bufio"
-	"io"
+	"context"
+	"errors"
+	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
+	"github.com/mongolock/mongolock/internal/testchild"
 )
 
+const (
+	// Role is that of a child that Dies.
+	Role = "dies"
+	// Fault is a variable that takes a safety out of any child: with -tags knobs, a
+	// switch of package knob.
+	Fault = "DISKTEST_FAULT"
+)
+
+// An order names where a child works, and after which step of that it dies.
+type order struct {
+	Dir  string
+	Step int
+}
+
 // InMemory is a directory of the host without a disk behind it, if there is one. What a
-// sync is for, only a power cut shows, and CutAtEachStep has those; to all else it is a
-// wait.
+// sync is for, only a power cut shows, and those have a Disk; to all else it is a wait.
 func InMemory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "mongolock") //nolint:usetesting // where the directory is, is the point
 	if err != nil {
@@ -24,22 +39,92 @@ func InMemory(t testing.TB) string {
 	return dir
 }
 
-// CutAtEachStep has some work done on a disk, and shows judge, after each step of it and
-// whenever the work says that it has an answer, each disk that a power cut at that moment
-// could leave.
-func CutAtEachStep(work func(disk hostfile.Disk, answered func()), judge func(step int, left hostfile.Disk)) {
-	disk, step := NewDisk(), 0
+// cutAtEachStep answers what was lost by any power cut during the work: after each step
+// of it and each answer, with whatever a power cut at that moment could leave.
+func cutAtEachStep(open Open) (lost []string, ends map[string]int) {
+	ends = make(map[string]int)
+	disk, step, told := NewDisk(), 0, make(memo)
 	cut := func() {
 		step++
 		for left := range disk.AfterPowerCut() {
-			judge(step, left)
+			for _, l := range told.judge(open, left, ends) {
+				lost = append(lost, fmt.Sprintf("power cut at step %d: %s", step, l))
+			}
 		}
 	}
-	work(Steps(disk, cut), cut)
+	work(open, Steps(disk, cut), func(word, name, token string) {
+		told.say(word, name, token)
+		cut()
+	})
+	return lost, ends
 }
 
-// DieAt is a disk that kills its process after that step, counted from 1.
-func DieAt(disk hostfile.Disk, step int) hostfile.Disk {
+// killAtEachStep answers what processes lost that were killed at each step of the work.
+func killAtEachStep(t testing.TB, open Open, fault string) (lost []string, ends map[string]int) {
+	t.Helper()
+	ends = make(map[string]int)
+	steps := 0
+	work(open, Steps(NewDisk(), func() { steps++ }), func(string, string, string) {})
+	root := InMemory(t)
+	var mu sync.Mutex // protects lost and ends
+	var all sync.WaitGroup
+	free := make(chan struct{}, 4)
+	for step := 1; step <= steps; step++ {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			dir := filepath.Join(root, fmt.Sprint(step))
+			told, err := lastWords(t, order{dir, step}, fault)
+			if err == nil || !strings.Contains(err.Error(), "killed") {
+				t.Errorf("the process that was to die at step %d of %d: %v", step, steps, err)
+			}
+			disk, err := hostfile.OpenDisk(dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, l := range told.judge(open, disk, ends) {
+				lost = append(lost, fmt.Sprintf("killed at step %d: %s", step, l))
+			}
+		})
+	}
+	all.Wait()
+	return lost, ends
+}
+
+// lastWords runs a child that dies, and answers what it said until then.
+func lastWords(t testing.TB, o order, fault string) (memo, error) {
+	t.Helper()
+	cmd := testchild.Command(t, Role, o, Fault+"="+fault)
+	cmd.Stderr = os.Stderr
+	out, killed := cmd.Output()
+	told := make(memo)
+	for line := range strings.Lines(string(out)) {
+		var word, name, token string
+		if _, err := fmt.Sscan(line, &word, &name, &token); err != nil {
+			return nil, fmt.Errorf("it says %q: %w", line, err)
+		}
+		told.say(word, name, token)
+	}
+	return told, killed
+}
+
+// Dies is what such a child does: the work, until it is killed.
+func Dies(open Open) testchild.Role {
+	return testchild.As(func(_ context.Context, o order) error {
+		disk, err := hostfile.OpenDisk(o.Dir)
+		if err != nil {
+			return err
+		}
+		work(open, dieAt(disk, o.Step), func(word, name, token string) { fmt.Fprintln(os.Stdout, word, name, token) })
+		return errors.New("it is still alive")
+	})
+}
+
+// dieAt is a disk that kills its process after that step, counted from 1.
+func dieAt(disk hostfile.Disk, step int) hostfile.Disk {
 	return Steps(disk, func() {
 		if step--; step > 0 {
 			return
@@ -49,61 +134,4 @@ func DieAt(disk hostfile.Disk, step int) hostfile.Disk {
 		}
 		select {}
 	})
-}
-
-// KillAtEachStep runs this program for each step of some work, as a child that does the
-// work on a disk that DieAt made, and shows judge what the child had said until then,
-// line by line. A child ends with its standard input.
-func KillAtEachStep(t testing.TB, work func(hostfile.Disk), env func(step int) []string, judge func(step int, said []string)) {
-	t.Helper()
-	steps := 0
-	work(Steps(NewDisk(), func() { steps++ }))
-	var mu sync.Mutex // one judge at a time
-	var all sync.WaitGroup
-	defer all.Wait()
-	free := make(chan struct{}, 4)
-	for step := 1; step <= steps; step++ {
-		free <- struct{}{}
-		environment := append(os.Environ(), env(step)...)
-		all.Go(func() {
-			defer func() { <-free }()
-			said, err := lastWords(environment)
-			if err == nil || !strings.Contains(err.Error(), "killed") {
-				t.Errorf("the process that was to die at step %d of %d: %v", step, steps, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			judge(step, said)
-		})
-	}
-}
-
-// lastWords runs this program to its end.
-func lastWords(env []string) (said []string, err error) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env, cmd.Stderr = env, os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		said = append(said, lines.Text())
-	}
-	return said, cmd.Wait()
-}
-
-// EndWithParent ends a child whose parent is gone.
-func EndWithParent() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(1)
-	}()
 }

@@ -1,5 +1,5 @@
-// Package disktest has disks for tests of what a crash leaves: of a process, and of the
-// host.
+// Package disktest tries what a crash leaves of locks in files: of a process, and of the
+// host, for which it has a disk that loses power.
 package disktest
 
 import (

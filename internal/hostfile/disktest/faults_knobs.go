@@ -3,6 +3,7 @@
 package disktest
 
 import (
+	"os"
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/knob"
@@ -15,10 +16,8 @@ var faults = map[string]*bool{
 	"LockIgnored":       &knob.LockIgnored,
 }
 
-// Break takes a safety of files out, by the name of its switch, for the rest of the
-// process: a child's.
-func Break(name string) {
-	if fault := faults[name]; fault != nil {
+func init() {
+	if fault := faults[os.Getenv(Fault)]; fault != nil {
 		*fault = true
 	}
 }
@@ -32,13 +31,20 @@ func Noticed(t *testing.T, wrong []string) {
 	t.Logf("noticed %d times: %s", len(wrong), wrong[0])
 }
 
+// KillsAreNoticed wants the safety that is there for kills to be missed.
+func KillsAreNoticed(t *testing.T, open Open) {
+	lost, _ := killAtEachStep(t, open, "WriteInPlace")
+	Noticed(t, lost)
+}
+
 // PowerCutsAreNoticed wants each safety that is there for power cuts to be missed.
-func PowerCutsAreNoticed(t *testing.T, cut func() (lost []string)) {
+func PowerCutsAreNoticed(t *testing.T, open Open) {
 	for _, name := range []string{"WriteInPlace", "FileUnsynced", "DirectoryUnsynced"} {
 		t.Run(name, func(t *testing.T) {
 			defer func() { *faults[name] = false }()
 			*faults[name] = true
-			Noticed(t, cut())
+			lost, _ := cutAtEachStep(open)
+			Noticed(t, lost)
 		})
 	}
 }
