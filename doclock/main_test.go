@@ -2,17 +2,13 @@ package doclock
 
 import (
 	"flag"
-	"os"
 	"testing"
 
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childColl) != "" {
-		workUntilKilled()
-		return
-	}
 	flag.Parse()
 	// They wait for time to pass more than they compute; but the embedded server takes
 	// one command at a time.
@@ -21,5 +17,5 @@ func TestMain(m *testing.M) {
 	}
 	testserver.SkipExamples("^Example", "mongodb")
 	testserver.SkipExamples("^ExampleDocument_SaveAndRelease$", "transactions")
-	os.Exit(m.Run())
+	testchild.Main(m, testchild.Roles{"worker": testchild.As(workUntilKilled)})
 }

@@ -1,14 +1,10 @@
 package doclock
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,65 +12,47 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testchild"
 )
 
-// The variables that make this program a worker of a test.
-const (
-	childColl = "DOCLOCK_TEST_COLLECTION" // database.collection
-	childTTL  = 2 * time.Second           // a busy machine renews late
-)
+const childTTL = 2 * time.Second // a busy machine renews late
 
-// workUntilKilled claims a message and works at it until it is killed, or its parent
-// is gone. It says which.
-func workUntilKilled() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
+// A workplace is where a child works.
+type workplace struct{ DB, Coll string }
+
+// workUntilKilled claims a message, says which, and works at it until it is killed or
+// its parent is gone.
+func workUntilKilled(ctx context.Context, at workplace) error {
 	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
 	if err != nil {
-		panic(err)
+		return err
 	}
-	db, name, _ := strings.Cut(os.Getenv(childColl), ".")
-	locks, err := New[message](conn.Database(db).Collection(name), With(mongolock.TTL(childTTL), mongolock.WithOwner("child")))
+	locks, err := New[message](conn.Database(at.DB).Collection(at.Coll), With(mongolock.TTL(childTTL), mongolock.WithOwner("child")))
 	if err != nil {
-		panic(err)
+		return err
 	}
-	c, err := locks.Claim(context.Background(), pending, oldest)
+	c, err := locks.Claim(ctx, pending, oldest)
 	if err != nil {
-		panic(err)
+		return err
 	}
 	fmt.Println(c.Value.ID, c.Lease().Token())
-	<-c.Lease().Done()
-	fmt.Println("lost")
-	select {}
+	select {
+	case <-c.Lease().Done():
+		return c.Lease().Err()
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)
 	messages(t, coll, 2)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childColl+"="+coll.Database().Name()+"."+coll.Name())
-	cmd.Stderr = os.Stderr
-	stdin := must(cmd.StdinPipe())(t)
-	stdout := must(cmd.StdoutPipe())(t)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(stdout)
-	if !lines.Scan() {
-		t.Fatal("the child ended without a word")
-	}
+	child := testchild.Start(t, "worker", workplace{coll.Database().Name(), coll.Name()})
 	var id int
 	var token int64
-	if _, err := fmt.Sscan(lines.Text(), &id, &token); err != nil || id != 0 {
-		t.Fatalf("it says %q (%v)", lines.Text(), err)
+	if said := child.Says(); must(fmt.Sscan(said, &id, &token))(t) != 2 || id != 0 {
+		t.Fatalf("it says %q", said)
 	}
 	locks := locksOn[message](t, coll)
 	_, err := locks.TryAcquire(t.Context(), ID(0))
@@ -89,10 +67,8 @@ func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	if _, err := locks.TryClaim(t.Context(), pending, oldest); !errors.Is(err, ErrNoWork) {
 		t.Fatalf("claimed though it is alive: %v", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
 	killed := time.Now()
+	child.Kill()
 	c := must(locks.Claim(t.Context(), pending, oldest))(t)
 	if took := time.Since(killed); took > childTTL+2*time.Second {
 		t.Errorf("claimed %v after the kill", took)

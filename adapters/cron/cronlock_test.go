@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	cronlock "github.com/mongolock/mongolock/adapters/cron"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -117,46 +117,48 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// Three processes with cron's own timers, on a server: each tick is run once.
+// Three processes with cron's own timers, on a server: each tick is run once. Four ticks
+// are eight seconds: hosts are told apart by half of one, on a busy machine too.
 func TestThreeProcessesRunEachTickOnce(t *testing.T) {
-	testserver.URI(t)
+	uri := testserver.URI(t)
 	name := "cron_" + rand.Text()[:8]
-	from := time.Now().Add(2 * time.Second).Truncate(2 * time.Second).Add(time.Second) // odd: between two ticks
-	var all []*exec.Cmd
-	for range 3 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), childOf+"="+name, childStart+"="+from.Format(time.RFC3339))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, cmd)
-	}
-	for _, cmd := range all {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	db, err := connect(name)
+	db, err := connect(uri, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Client().Disconnect(context.Background())
+	t.Cleanup(func() {
+		_ = db.Drop(context.Background())
+		_ = db.Client().Disconnect(context.Background())
+	})
+	var hosts []*testchild.Process
+	for range 3 {
+		hosts = append(hosts, testchild.Start(t, "host", order{uri, name}))
+	}
+	for _, h := range hosts {
+		h.Says() // it is ready
+	}
+	from := time.Now().Truncate(2 * time.Second).Add(3 * time.Second) // odd: between two ticks
+	time.Sleep(time.Until(from))                                      // the wall clock is cron's
+	for _, h := range hosts {
+		h.Tell("go")
+	}
+	time.Sleep(2 * ticks * time.Second)
+	for _, h := range hosts {
+		h.End()
+	}
 	n, err := db.Collection("runs").CountDocuments(t.Context(), bson.M{})
 	if n != ticks || err != nil {
 		t.Errorf("%d ticks, %d runs, %v", ticks, n, err)
 	}
-	_ = db.Drop(context.Background())
 }
 
-const (
-	childOf    = "CRONLOCK_CHILD"
-	childStart = "CRONLOCK_START"
-	ticks      = 4
-)
+const ticks = 4
 
-func connect(name string) (*mongo.Database, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+// An order tells a host its database.
+type order struct{ URI, DB string }
+
+func connect(uri, name string) (*mongo.Database, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return nil, err
 	}
@@ -164,22 +166,12 @@ func connect(name string) (*mongo.Database, error) {
 }
 
 func TestMain(m *testing.M) {
-	name := os.Getenv(childOf)
-	if name == "" {
-		os.Exit(m.Run())
-	}
-	start, err := time.Parse(time.RFC3339, os.Getenv(childStart))
-	if err == nil {
-		err = runJobs(name, start)
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
+	testchild.Main(m, testchild.Roles{"host": testchild.As(runJobs)})
 }
 
-// runJobs is one host: four ticks, every two seconds, locked for one.
-func runJobs(name string, start time.Time) error {
-	db, err := connect(name)
+// runJobs is one host: a tick every two seconds, locked for one.
+func runJobs(ctx context.Context, o order) error {
+	db, err := connect(o.URI, o.DB)
 	if err != nil {
 		return err
 	}
@@ -199,9 +191,10 @@ func runJobs(name string, start time.Time) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(time.Until(start))
+	fmt.Println("ready")
+	<-testchild.Told(ctx)
 	c.Start()
-	time.Sleep(2 * ticks * time.Second) // cron's schedule is on the wall clock
+	<-ctx.Done()
 	<-c.Stop().Done()
 	return errors.Join(locks.Close(), db.Client().Disconnect(context.Background()))
 }

@@ -8,7 +8,6 @@ import (
 	"log"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	gocronlock "github.com/mongolock/mongolock/adapters/gocron"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
@@ -237,46 +237,47 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	}
 }
 
-// Three processes with gocron's own timers, on a server: each tick is run once.
+// Three processes with gocron's own timers, on a server: each tick is run once. Four
+// ticks are eight seconds: hosts are told apart by half of one, on a busy machine too.
 func TestThreeProcessesRunEachTickOnce(t *testing.T) {
-	testserver.URI(t)
+	uri := testserver.URI(t)
 	name := "gocron_" + rand.Text()[:8]
-	start := time.Now().Add(2 * time.Second).Truncate(time.Second).Add(time.Second)
-	var all []*exec.Cmd
-	for range 3 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), childOf+"="+name, childStart+"="+start.Format(time.RFC3339))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, cmd)
-	}
-	for _, cmd := range all {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	db, err := connect(name)
+	db, err := connect(uri, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Client().Disconnect(context.Background())
-	n, err := db.Collection("runs").CountDocuments(t.Context(), bson.M{})
-	if n != 4 || err != nil {
-		t.Errorf("4 ticks, %d runs, %v", n, err)
+	t.Cleanup(func() {
+		_ = db.Drop(context.Background())
+		_ = db.Client().Disconnect(context.Background())
+	})
+	var hosts []*testchild.Process
+	for range 3 {
+		hosts = append(hosts, testchild.Start(t, "host", order{uri, name}))
 	}
-	_ = db.Drop(context.Background())
+	for _, h := range hosts {
+		h.Says() // it is ready
+	}
+	first := time.Now().Add(time.Second)
+	for _, h := range hosts {
+		h.Tell(first.Format(time.RFC3339Nano))
+	}
+	time.Sleep(time.Until(first.Add((2*ticks - 1) * time.Second))) // the wall clock is gocron's
+	for _, h := range hosts {
+		h.End()
+	}
+	n, err := db.Collection("runs").CountDocuments(t.Context(), bson.M{})
+	if n != ticks || err != nil {
+		t.Errorf("%d ticks, %d runs, %v", ticks, n, err)
+	}
 }
 
-const (
-	childOf    = "GOCRONLOCK_CHILD"
-	childStart = "GOCRONLOCK_START"
-	ticks      = 4
-)
+const ticks = 4
 
-func connect(name string) (*mongo.Database, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+// An order tells a host its database.
+type order struct{ URI, DB string }
+
+func connect(uri, name string) (*mongo.Database, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		return nil, err
 	}
@@ -284,22 +285,13 @@ func connect(name string) (*mongo.Database, error) {
 }
 
 func TestMain(m *testing.M) {
-	name := os.Getenv(childOf)
-	if name == "" {
-		os.Exit(m.Run())
-	}
-	start, err := time.Parse(time.RFC3339, os.Getenv(childStart))
-	if err == nil {
-		err = runJobs(name, start)
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
+	testchild.Main(m, testchild.Roles{"host": testchild.As(runJobs)})
 }
 
-// runJobs is one host: four ticks of two seconds, locked for half of one.
-func runJobs(name string, start time.Time) error {
-	db, err := connect(name)
+// runJobs is one host: a tick every two seconds from when it is told, locked for half of
+// one.
+func runJobs(ctx context.Context, o order) error {
+	db, err := connect(o.URI, o.DB)
 	if err != nil {
 		return err
 	}
@@ -315,15 +307,20 @@ func runJobs(name string, start time.Time) error {
 	if err != nil {
 		return err
 	}
+	fmt.Println("ready")
+	first, err := time.Parse(time.RFC3339Nano, <-testchild.Told(ctx))
+	if err != nil {
+		return err
+	}
 	_, err = sched.NewJob(gocron.DurationJob(2*time.Second), gocron.NewTask(func(ctx context.Context) error {
 		_, err := db.Collection("runs").InsertOne(ctx, bson.M{"host": os.Getpid()})
 		return err
-	}), gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartDateTime(start)))
+	}), gocron.WithName("report"), gocron.WithStartAt(gocron.WithStartDateTime(first)))
 	if err != nil {
 		return err
 	}
 	sched.Start()
-	time.Sleep(time.Until(start.Add((2*ticks - 1) * time.Second))) // half a tick after the last, by the wall clock as all that gocron does
+	<-ctx.Done()
 	return errors.Join(sched.Shutdown(), locks.Close(), db.Client().Disconnect(context.Background()))
 }
 

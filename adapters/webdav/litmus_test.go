@@ -1,12 +1,10 @@
 package webdav_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/xml"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,6 +24,7 @@ import (
 	"golang.org/x/net/webdav"
 
 	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 )
@@ -143,91 +142,62 @@ func (forgetful) Patch(patches []webdav.Proppatch) ([]webdav.Propstat, error) {
 	return []webdav.Propstat{all}, nil
 }
 
-// The variables that make this program a WebDAV server.
-const (
-	childFiles = "LOCKDAV_TEST_FILES"      // the directory
-	childPlace = "LOCKDAV_TEST_COLLECTION" // database.collection, or the directory of the locks
-)
-
 func TestMain(m *testing.M) {
-	if os.Getenv(childFiles) != "" {
-		serve()
-		return
-	}
-	os.Exit(m.Run())
+	testchild.Main(m, testchild.Roles{"serves": testchild.As(serve)})
+}
+
+// A place is where a server has its files and its locks.
+type place struct {
+	Files, Locks string // directories
+	DB, Coll     string // in place of Locks
 }
 
 // serve is a server until it is killed or its parent is gone. It says where.
-func serve() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	files := onDisk{webdav.Dir(os.Getenv(childFiles))}
-	storage, err := place(os.Getenv(childPlace))
+func serve(ctx context.Context, p place) error {
+	files := onDisk{webdav.Dir(p.Files)}
+	storage, err := p.storage()
 	if err != nil {
-		panic(err)
+		return err
 	}
 	locks, err := lockdav.New(storage, "files", lockdav.WithETag(lockdav.ETagOf(files)))
 	if err != nil {
-		panic(err)
+		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err)
+		return err
 	}
 	fmt.Println("http://" + listener.Addr().String())
-	panic(http.Serve(listener, &webdav.Handler{FileSystem: files, LockSystem: locks}))
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	_ = http.Serve(listener, &webdav.Handler{FileSystem: files, LockSystem: locks})
+	return nil
 }
 
-func place(name string) (pathlock.Storage, error) {
-	if strings.HasPrefix(name, "/") {
-		return pathlock.InDir(name)
+func (p place) storage() (pathlock.Storage, error) {
+	if p.Locks != "" {
+		return pathlock.InDir(p.Locks)
 	}
 	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		return nil, err
 	}
-	db, coll, _ := strings.Cut(name, ".")
-	return pathlock.OnMongo(conn.Database(db).Collection(coll))
+	return pathlock.OnMongo(conn.Database(p.DB).Collection(p.Coll))
 }
 
 // A server is a process of this program that serves files.
 type server struct {
-	*exec.Cmd
+	*testchild.Process
 	*httputil.ReverseProxy
 }
 
-func start(t *testing.T, files, place string) *server {
+func start(t *testing.T, at place) *server {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childFiles+"="+files, childPlace+"="+place)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	child := testchild.Start(t, "serves", at)
+	where, err := url.Parse(child.Says())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(stdout)
-	if !lines.Scan() {
-		t.Fatal("the server ended without a word")
-	}
-	where, err := url.Parse(lines.Text())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &server{cmd, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	return &server{child, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(where)
 		r.Out.Host = r.In.Host // If headers name it
 	}}}
@@ -236,8 +206,8 @@ func start(t *testing.T, files, place string) *server {
 // A farm is two servers, which get the requests in turn. After each restartEvery
 // requests the one in turn is killed, and another put in its place.
 type farm struct {
-	t            *testing.T
-	files, place string
+	t  *testing.T
+	at place
 
 	mu       sync.Mutex // protects the rest
 	servers  []*server
@@ -252,18 +222,17 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock() // one at a time: litmus sends no more
 	i := f.requests % len(f.servers)
 	if f.requests++; f.requests%restartEvery == 0 {
-		_ = f.servers[i].Process.Kill()
-		_ = f.servers[i].Wait()
-		f.servers[i] = start(f.t, f.files, f.place)
+		f.servers[i].Kill()
+		f.servers[i] = start(f.t, f.at)
 		f.restarts++
 	}
 	f.servers[i].ServeHTTP(w, r)
 }
 
-func litmusOnAFarm(t *testing.T, place string) {
+func litmusOnAFarm(t *testing.T, at place) {
 	t.Helper()
-	f := &farm{t: t, files: t.TempDir(), place: place}
-	f.servers = []*server{start(t, f.files, place), start(t, f.files, place)}
+	at.Files = t.TempDir()
+	f := &farm{t: t, at: at, servers: []*server{start(t, at), start(t, at)}}
 	front := httptest.NewServer(f)
 	defer front.Close()
 	results := litmus(t, front.URL)
@@ -289,11 +258,11 @@ func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
 		_ = coll.Drop(ctx)
 		_ = conn.Disconnect(ctx)
 	})
-	litmusOnAFarm(t, coll.Database().Name()+"."+coll.Name())
+	litmusOnAFarm(t, place{DB: coll.Database().Name(), Coll: coll.Name()})
 }
 
 func TestLitmusOnTwoServersWithOneDirectoryAndKills(t *testing.T) {
-	litmusOnAFarm(t, t.TempDir())
+	litmusOnAFarm(t, place{Locks: t.TempDir()})
 }
 
 // The control: two servers that each have locks of their own fail what one passes.
