@@ -57,7 +57,7 @@ test-adapters: $(DEVMONGO) ## those of the adapters, on whatever MongoDB this ma
 
 .PHONY: test-embedded
 test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
-	$(DEVMONGO) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
+	$(DEVMONGO) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./doclock ./fence
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch

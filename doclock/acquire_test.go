@@ -3,6 +3,7 @@ package doclock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
 )
 
 func TestAnAcquireReturnsTheDocumentAsItStood(t *testing.T) {
@@ -78,6 +80,27 @@ func TestEachStepIsOneCommand(t *testing.T) {
 	expect("create, release", "findAndModify", "findAndModify")
 }
 
+// Not one by one: a worker that was away for long may have lost a thousand.
+func TestHoweverManyDocumentsAreGoneTwoFindsTellIt(t *testing.T) {
+	var p tap
+	s := must(newDocStore(collection(t, p.on), "lock"))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	batch := make([]store.Renewal, 50)
+	for i := range batch {
+		batch[i] = store.Renewal{Ref: store.Ref{Key: toKey(fmt.Sprint("gone-", i)), ID: fmt.Sprint(i), Mode: store.Exclusive}, TTL: time.Minute}
+	}
+	for i, a := range s.Renew(ctx, batch) {
+		if !errors.Is(a.Err, store.ErrGone) {
+			t.Errorf("document %d: %v", i, a.Err)
+		}
+	}
+	finds := slices.DeleteFunc(p.take(), func(name string) bool { return name != "find" })
+	if len(finds) != 2 {
+		t.Errorf("%d finds", len(finds))
+	}
+}
+
 func TestWhatIsMissingIsNotFoundAndNotHeld(t *testing.T) {
 	locks := locksOn[order](t, collection(t))
 	for name, acquire := range map[string]func(context.Context, any, ...mongolock.AcquireOption) (*Document[order], error){
@@ -91,7 +114,6 @@ func TestWhatIsMissingIsNotFoundAndNotHeld(t *testing.T) {
 }
 
 func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
-	needs(t, "atomic") // the word that it waits is not left on the embedded server, and there are no wake-ups
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})
 	doc := must(locksOn[order](t, coll).Acquire(t.Context(), ID("o")))(t)
@@ -171,7 +193,6 @@ func sagas(t *testing.T, opts ...func(*options.ClientOptions)) *mongo.Collection
 }
 
 func TestTheSameKeyOfAnotherTypeIsAnotherLock(t *testing.T) {
-	needs(t, "atomic")
 	coll := sagas(t)
 	locks := locksOn[saga](t, coll)
 	of := func(kind string) bson.M { return bson.M{"type": kind, "key": "17"} }

@@ -46,6 +46,8 @@ func newRoom(t *testing.T, retry bool, ttl time.Duration, opts ...Option) room {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = locks.Close() })
+	put(t, coll, order{ID: "first"}) // of it a server says where its clock can stand, in place of a command that is to be lost
+	must(locks.TryAcquire(t.Context(), ID("first")))(t).Release()
 	return room{locks, proxy}
 }
 

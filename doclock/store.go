@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -115,15 +116,21 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 }
 
 // modify updates one document durably and answers its after-image.
-func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (r mongobase.Reply, err error) {
+func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (mongobase.Reply, error) {
 	opts := mongobase.After
 	if upsert {
 		opts = mongobase.Upsert
 	}
-	r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
+	return s.send(ctx, s.base.Durable, filter, u, opts)
+}
+
+// send sends an update of one document. Any may be the first to learn where the
+// server's clock can stand.
+func (s *docStore) send(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (mongobase.Reply, error) {
+	r, err := s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	if noPath(err) { // refused before it touched anything: no second attempt
 		s.flat.Store(true)
-		r, err = s.base.Modify(ctx, s.base.Durable, filter, s.document(u), opts)
+		r, err = s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	}
 	return r, err
 }

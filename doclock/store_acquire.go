@@ -184,7 +184,7 @@ func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, er
 	filter := append(slices.Clone(c.fields),
 		bson.E{Key: s.path(fieldMark), Value: shape},
 		bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
-	image, err := s.base.Modify(ctx, s.base.Soft, filter, s.document(u), mongobase.After)
+	image, err := s.send(ctx, s.base.Soft, filter, u, mongobase.After)
 	if err != nil {
 		return image, err
 	}

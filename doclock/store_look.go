@@ -65,17 +65,34 @@ func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Re
 			return nil, err
 		}
 	}
+	return images, s.imagesLeft(ctx, wheres, images)
+}
+
+// imagesLeft reads one by one those that are still missing, unless none of them is
+// there: then one find is enough.
+func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mongobase.Reply) error {
+	var left bson.A
+	for i := range images {
+		if !images[i].Found() {
+			left = append(left, wheres[i])
+		}
+	}
+	if len(left) > 1 {
+		if one, err := s.base.Find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
+			return err
+		}
+	}
 	for i := range images {
 		if images[i].Found() {
 			continue
 		}
 		image, err := s.base.Find(ctx, wheres[i])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		images[i] = image
 	}
-	return images, nil
+	return nil
 }
 
 func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []mongobase.Reply) error {

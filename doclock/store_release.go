@@ -197,7 +197,7 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 // leave sends a release and answers the before-image, in which the word of those
 // who wait still stands.
 func (s *docStore) leave(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update) (mongobase.Reply, error) {
-	return s.base.Modify(ctx, coll, filter, s.document(u), mongobase.Before)
+	return s.send(ctx, coll, filter, u, mongobase.Before)
 }
 
 // save writes a document's value under its lease, in the caller's session. With

@@ -153,7 +153,7 @@ func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, 
 		if err != nil {
 			return time.Time{}, 0, err
 		}
-		reply, err := s.base.Modify(ctx, s.base.Soft, filter, s.document(&update{stamp: true}), mongobase.After)
+		reply, err := s.send(ctx, s.base.Soft, filter, &update{stamp: true}, mongobase.After)
 		if err != nil {
 			return time.Time{}, 0, err
 		}
