@@ -314,7 +314,7 @@ func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if sent := b.tap.take(); len(sent) != 0 {
+	if sent := b.tap.Take(); len(sent) != 0 {
 		t.Errorf("sent %s", mongoShow(sent))
 	}
 }

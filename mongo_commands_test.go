@@ -50,7 +50,7 @@ func sentRelease(id, concern string) string {
 
 func (b *mongoBench) expect(what string, names []string, want ...string) {
 	b.t.Helper()
-	if got := mongoShow(b.tap.take(), names...); got != strings.Join(want, "\n") {
+	if got := mongoShow(b.tap.Take(), names...); got != strings.Join(want, "\n") {
 		b.t.Errorf("%s sent\n%s\nnot\n%s", what, got, strings.Join(want, "\n"))
 	}
 }
@@ -123,7 +123,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	kept := mongoAsk("k", 30*time.Second)
 	names = []string{kept.ID}
 	b.acquire(b.store, kept)
-	b.tap.take()
+	b.tap.Take()
 	if _, err := b.store.Release(b.ctx(), kept.Ref, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
 	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.tap.take()
+	b.tap.Take()
 	b.acquire(b.store, mine)
 	b.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
@@ -184,14 +184,14 @@ func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
 	next.Want, next.Held = time.Minute, true
 	b.acquire(b.store, dead)
 	b.expire(dead.Ref, time.Hour)
-	b.tap.take()
+	b.tap.Take()
 	b.acquire(b.store, mine)
 	b.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
 	if _, err := b.store.Release(b.ctx(), mine.Ref, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.tap.take()
+	b.tap.Take()
 	b.acquire(b.store, next)
 	b.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
 }
@@ -209,13 +209,13 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 		batch = append(batch, store.Renewal{Ref: c.Ref, TTL: c.TTL})
 	}
 	b.plant(batch)
-	b.tap.take()
+	b.tap.Take()
 	for i, r := range b.store.Renew(b.ctx(), batch) {
 		if r.Err != nil || r.Left < 29*time.Second {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
 	}
-	sent := b.tap.take()
+	sent := b.tap.Take()
 	if len(sent) != 2 || sent[0].Index(0).Key() != "update" || sent[1].Index(0).Key() != "hello" {
 		t.Fatalf("%d commands for a round that all matched", len(sent))
 	}
@@ -237,7 +237,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
 	}
-	if sent := b.tap.take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
+	if sent := b.tap.Take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
 		t.Errorf("%d commands for a round that came short", len(sent))
 	}
 }
@@ -266,8 +266,8 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	client := mongoClient(t, func(o *options.ClientOptions) {
-		o.SetMonitor(b.tap.monitor()).
-			SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.SecondaryPreferred())
+		b.tap.On(o)
+		o.SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.SecondaryPreferred())
 	})
 	coll := client.Database(b.coll.Database().Name()).Collection(b.coll.Name(), options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
 	s, err := newMongoStore(coll, mongoOptions{noIndex: true})
@@ -277,7 +277,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	c := mongoAsk("k", 30*time.Second)
 	b.acquire(s, c)
 	_, _ = s.Acquire(b.ctx(), mongoAsk("k", time.Second))
-	for _, cmd := range b.tap.take() {
+	for _, cmd := range b.tap.Take() {
 		switch cmd.Index(0).Key() {
 		case "findAndModify":
 			if got := mongoShowValue(cmd.Lookup("writeConcern"), nil); got != "{w: majority, j: true}" {
@@ -303,7 +303,7 @@ func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 	for ttl, want := range map[time.Duration]string{30 * time.Second: sentSoftly, time.Hour: sentVoted} {
 		c := mongoAsk("k", ttl)
 		b.acquire(b.store, c)
-		b.tap.take()
+		b.tap.Take()
 		if _, err := b.store.Release(b.ctx(), c.Ref, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +361,7 @@ func (b *mongoBench) inNoSession(what string, user mongoSession, err, want error
 	if !errors.Is(err, want) {
 		b.t.Fatalf("%s: %v", what, err)
 	}
-	sent := b.tap.take()
+	sent := b.tap.Take()
 	for _, cmd := range sent {
 		if string(cmd.Lookup("lsid").Value) == string(user.ID()) {
 			b.t.Errorf("%s sent %s in the caller's session", what, cmd.Index(0).Key())

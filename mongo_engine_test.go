@@ -31,9 +31,9 @@ func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 	r := newAnyRoom(t)
 	c, tap := r.tapped(WithOwner("me"))
 	r.release(r.acquire(c, "warm"))
-	tap.take()
+	tap.Take()
 	l := r.acquire(c, "k", Note("why"))
-	sent := tap.take()
+	sent := tap.Take()
 	if len(sent) != 1 && mongoCan("operationtime") {
 		t.Errorf("%d commands", len(sent))
 	}
@@ -198,7 +198,7 @@ func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if n := len(tap.take()); n != 0 {
+	if n := len(tap.Take()); n != 0 {
 		t.Errorf("%d commands", n)
 	}
 }
@@ -344,7 +344,7 @@ func TestMongoStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
 	before := r.document("k")
 	for range 5 {
 		c, tap := r.tapped()
-		if n := len(tap.take()); n != 0 {
+		if n := len(tap.Take()); n != 0 {
 			t.Errorf("New sent %d commands", n)
 		}
 		r.release(r.acquire(c, "another"))
@@ -447,7 +447,7 @@ func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	r := newAnyRoom(t)
 	c, tap := r.tapped(TTL(1800 * time.Millisecond))
 	r.release(r.acquire(c, "warm"))
-	tap.take()
+	tap.Take()
 	l := r.acquire(c, "k")
 	ctx := l.Context(r.ctx())
 	time.Sleep(1500 * time.Millisecond)
@@ -455,11 +455,11 @@ func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	if err := l.Err(); !errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) || !errors.Is(context.Cause(ctx), ErrReleased) {
 		t.Errorf("it ended with %v, its context with %v", err, context.Cause(ctx))
 	}
-	if writes(tap.take()) < 3 {
+	if writes(tap.Take()) < 3 {
 		t.Error("it was not renewed: the test shows nothing")
 	}
 	time.Sleep(800 * time.Millisecond)
-	if n := writes(tap.take()); n != 0 {
+	if n := writes(tap.Take()); n != 0 {
 		t.Errorf("%d writes after the release", n)
 	}
 }
@@ -581,7 +581,7 @@ func TestMongoAContextAlreadyDoneSendsNothing(t *testing.T) {
 			t.Errorf("answered %v, %v", l, err)
 		}
 	}
-	if n := len(tap.take()); n != 0 {
+	if n := len(tap.Take()); n != 0 {
 		t.Errorf("%d commands", n)
 	}
 }

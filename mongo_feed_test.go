@@ -122,7 +122,7 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 	holder := r.client()
 	c, tap := r.tapped()
 	r.release(r.acquire(c, "free"))
-	if sent := tap.take(); tailing(sent) != 0 {
+	if sent := tap.Take(); tailing(sent) != 0 {
 		t.Error("opened though nobody waits")
 	}
 	var held []*Lease
@@ -143,7 +143,7 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 			t.Errorf("%v for a wake-up and a hand-over", took)
 		}
 	}
-	if sent := tap.take(); tailing(sent) != 1 {
+	if sent := tap.Take(); tailing(sent) != 1 {
 		t.Errorf("%d cursors for six waiters of three keys", tailing(sent))
 	}
 	c.mu.Lock()
@@ -154,11 +154,11 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 		defer c.mu.Unlock()
 		return !c.watch.running
 	})
-	if sent := named(tap.take()); sent["killCursors"] != 1 || len(sent) != 1 {
+	if sent := named(tap.Take()); sent["killCursors"] != 1 || len(sent) != 1 {
 		t.Errorf("closing it sent %v", sent)
 	}
 	r.handsOver(holder, c, "k0", true, feedSoon)
-	if sent := tap.take(); tailing(sent) != 1 {
+	if sent := tap.Take(); tailing(sent) != 1 {
 		t.Errorf("%d cursors for the next waiter", tailing(sent))
 	}
 }
@@ -168,17 +168,17 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
 	t.Parallel()
 	r := newFeedRoom(t)
-	tap := &mongoTap{}
-	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { o.SetTimeout(300 * time.Millisecond).SetMonitor(tap.monitor()) }))
+	tap := &testserver.Tap{}
+	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { tap.On(o.SetTimeout(300 * time.Millisecond)) }))
 	holder := r.client()
 	l := r.acquire(holder, "k")
 	wait := r.inBackground(r.ctx(), c, "k")
 	r.asleep(c, "k", true)
-	tap.take()
+	tap.Take()
 	time.Sleep(time.Second)
 	// What it reads by itself is the key, a moment after its word and once more about
 	// a second later: the second falls into this one or the next.
-	if sent := tap.take(); tailing(sent) > 0 || len(sent) > 2 {
+	if sent := tap.Take(); tailing(sent) > 0 || len(sent) > 2 {
 		t.Errorf("%v in a second of waiting", named(sent))
 	}
 	start := time.Now()
@@ -258,12 +258,12 @@ func TestFeedIsNotForFerretDB(t *testing.T) {
 		}
 		return mongoFate{}
 	})
-	tap := &mongoTap{}
-	c := r.clientOn(r.connect(r.uri, line.through, func(o *options.ClientOptions) { o.SetMonitor(tap.monitor()) }))
+	tap := &testserver.Tap{}
+	c := r.clientOn(r.connect(r.uri, line.through, tap.On))
 	for range 3 {
 		r.handsOver(r.client(WithoutFeed()), c, "k", false, feedSoon)
 	}
-	if sent := tap.take(); tailing(sent) != 0 || named(sent)["buildInfo"] > 1 {
+	if sent := tap.Take(); tailing(sent) != 0 || named(sent)["buildInfo"] > 1 {
 		t.Errorf("sent %v", named(sent))
 	}
 }
@@ -461,7 +461,7 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 	r := newMongoRoomAt(t, server.URI)
 	holder := r.client()
 	l := r.acquire(holder, "k")
-	var taps []*mongoTap
+	var taps []*testserver.Tap
 	var clients []*Client
 	var waits []<-chan mongoAnswer
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -475,7 +475,7 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 	}
 	for i, c := range clients {
 		r.asleep(c, "k", true)
-		taps[i].take()
+		taps[i].Take()
 	}
 	start := time.Now()
 	server.Do("kill")
@@ -487,7 +487,7 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 	}
 	t.Logf("down for %v, all listen again %v after", back.Sub(start), time.Since(back))
 	for i := range clients {
-		if sent := taps[i].take(); len(sent) > 60 {
+		if sent := taps[i].Take(); len(sent) > 60 {
 			t.Errorf("client %d sent %v meanwhile", i, named(sent))
 		} else {
 			t.Logf("client %d sent %v meanwhile", i, named(sent))

@@ -431,20 +431,11 @@ func guard(t testing.TB) guarded {
 
 func (g guarded) connect(as *options.Credential) *mongo.Client {
 	g.t.Helper()
-	o := options.Client().ApplyURI(g.uri).SetServerSelectionTimeout(10 * time.Second)
-	if as != nil {
-		o.SetAuth(*as)
-	}
-	client, err := mongo.Connect(o)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = client.Disconnect(ctx)
+	return testserver.Connect(g.t, g.uri, func(o *options.ClientOptions) {
+		if as != nil {
+			o.SetAuth(*as)
+		}
 	})
-	return client
 }
 
 // kitchen is root's; the collection is not there yet.

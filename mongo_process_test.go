@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // The variables that make this program a child of a test.
@@ -63,7 +64,7 @@ func holdUntilKilled(opts ...AcquireOption) {
 
 // childClient is what a child has to work with. The child ends with its parent.
 func childClient(opts ...ClientOption) (*Client, *mongo.Collection) {
-	conn, err := mongo.Connect(mongoDialling(os.Getenv("MONGODB_URI")))
+	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		panic(err)
 	}

@@ -135,20 +135,7 @@ func (r *mongoRoom) within(most, took time.Duration, what string) {
 
 func (r *mongoRoom) connect(uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
 	r.t.Helper()
-	o := mongoDialling(uri)
-	for _, opt := range opts {
-		opt(o)
-	}
-	conn, err := mongo.Connect(o)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		_ = conn.Disconnect(ctx)
-	})
-	return conn
+	return testserver.Connect(r.t, uri, opts...)
 }
 
 // client is another process on the collection.
@@ -168,10 +155,10 @@ func (r *mongoRoom) warm(c *Client) *Client {
 }
 
 // tapped is a client whose commands can be counted.
-func (r *mongoRoom) tapped(opts ...ClientOption) (*Client, *mongoTap) {
+func (r *mongoRoom) tapped(opts ...ClientOption) (*Client, *testserver.Tap) {
 	r.t.Helper()
-	tap := &mongoTap{}
-	conn := r.connect(r.uri, func(o *options.ClientOptions) { o.SetMonitor(tap.monitor()) })
+	tap := &testserver.Tap{}
+	conn := r.connect(r.uri, tap.On)
 	return r.clientOn(conn, opts...), tap
 }
 

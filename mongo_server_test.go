@@ -56,7 +56,7 @@ func TestWhereThereIsNoJournalItIsNotWaitedFor(t *testing.T) {
 	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: mongoAsk("j", 1).Ref, TTL: c.TTL}}); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
-	for _, cmd := range b.tap.take() {
+	for _, cmd := range b.tap.Take() {
 		if !cmd.Lookup("writeConcern", "j").IsZero() {
 			t.Error("still asks for a journal")
 		}
@@ -140,13 +140,13 @@ func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 	one, two := mongoAsk("k", 30*time.Second), mongoAsk("j", 30*time.Second)
 	b.acquire(b.store, one)
 	b.acquire(b.store, two)
-	b.tap.take()
+	b.tap.Take()
 	for _, r := range b.store.Renew(b.ctx(), []store.Renewal{{Ref: one.Ref, TTL: one.TTL}, {Ref: two.Ref, TTL: two.TTL}}) {
 		if r.Err != nil || r.Left > 30*time.Second || r.Left < 29*time.Second {
 			t.Errorf("%+v", r)
 		}
 	}
-	sent := b.tap.take()
+	sent := b.tap.Take()
 	if len(sent) != 2 || mongoShow(sent[1:], one.ID) != "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly {
 		t.Errorf("sent\n%s", mongoShow(sent, one.ID, two.ID))
 	}
@@ -170,7 +170,7 @@ func TestAStrictAPIIsEnough(t *testing.T) {
 	b.store.noIndex = false
 	c, d := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, c)
-	for _, cmd := range b.tap.take() {
+	for _, cmd := range b.tap.Take() {
 		if strict, _ := cmd.Lookup("apiStrict").BooleanOK(); !strict {
 			t.Fatalf("%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
 		}

@@ -54,7 +54,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	mongoNeeds(t, "operationtime")
 	b := mongoBenchFor(t)
 	b.acquire(b.store, mongoAsk("warm", time.Second))
-	b.tap.take()
+	b.tap.Take()
 	one, two, three := mongoAskShared("k", 30*time.Second), mongoAskShared("k", 30*time.Second), mongoAskShared("k", 30*time.Second)
 	names := []string{one.ID, two.ID, three.ID}
 
@@ -85,7 +85,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 		sentWord)
 
 	b.release(two.Ref)
-	b.tap.take()
+	b.tap.Take()
 	b.release(one.Ref)
 	b.expect("the last leave, with a writer's word", names, sentLeave("ID", sentSoftly),
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} update: {$set: {expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
@@ -98,7 +98,7 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 
 	alone := mongoAskShared("k", 90*time.Second)
 	b.acquire(b.store, alone)
-	b.tap.take()
+	b.tap.Take()
 	b.release(alone.Ref)
 	b.expect("a leave of one and all", []string{alone.ID}, sentLeave("ID", sentVoted), sentLast(sentVoted))
 	if !b.absent("k") {

@@ -5,15 +5,11 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"os"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -30,50 +26,10 @@ func mongoNeeds(t testing.TB, capabilities ...string) {
 // mongoCan reports whether the server of the tests has that capability.
 func mongoCan(capability string) bool { return testserver.Has(capability) }
 
-// A mongoTap keeps what goes over the wire, as the driver's monitor tells it.
-type mongoTap struct {
-	mu       sync.Mutex // protects commands
-	commands []bson.Raw
-}
-
-func (m *mongoTap) monitor() *event.CommandMonitor {
-	return &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.commands = append(m.commands, slices.Clone(e.Command))
-	}}
-}
-
-// take answers what was sent since the last take.
-func (m *mongoTap) take() []bson.Raw {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	sent := m.commands
-	m.commands = nil
-	return sent
-}
-
-// mongoDialling are a client's options for a machine that is busy. There a new client's
-// first hello was seen to go unanswered for ten seconds and more, once in some thousand
-// clients: then it is given up for another.
-func mongoDialling(uri string) *options.ClientOptions {
-	return options.Client().ApplyURI(uri).SetServerSelectionTimeout(30 * time.Second).SetConnectTimeout(4 * time.Second)
-}
-
 // mongoClient connects to the server of the tests.
 func mongoClient(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Client {
 	t.Helper()
-	mongoNeeds(t)
-	o := mongoDialling(os.Getenv("MONGODB_URI"))
-	for _, opt := range opts {
-		opt(o)
-	}
-	client, err := mongo.Connect(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return client
+	return testserver.Connect(t, testserver.URI(t), opts...)
 }
 
 // mongoColl is a new collection, dropped after the test.
@@ -95,7 +51,7 @@ type mongoBench struct {
 	t     testing.TB
 	store *mongoStore
 	coll  *mongo.Collection // not tapped
-	tap   *mongoTap
+	tap   *testserver.Tap
 }
 
 // mongoBenchFor is for what is said of a server's answers in detail; the embedded
@@ -108,9 +64,9 @@ func mongoBenchFor(t testing.TB, opts ...func(*options.ClientOptions)) *mongoBen
 
 func mongoBenchOnAny(t testing.TB, opts ...func(*options.ClientOptions)) *mongoBench {
 	t.Helper()
-	b := &mongoBench{t: t, tap: &mongoTap{}}
+	b := &mongoBench{t: t, tap: &testserver.Tap{}}
 	b.coll = mongoColl(t, mongoClient(t))
-	b.store = b.another(append(opts, func(o *options.ClientOptions) { o.SetMonitor(b.tap.monitor()) })...)
+	b.store = b.another(append(opts, b.tap.On)...)
 	return b
 }
 

@@ -19,7 +19,7 @@ func onLine(t testing.TB) (*mongoBench, *mongoLine) {
 	if _, err := b.store.Look(b.ctx(), []string{"warm"}); err != nil { // the clock is known
 		t.Fatal(err)
 	}
-	b.tap.take()
+	b.tap.Take()
 	return b, line
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // A worker is a process that does what the test tells it: one order at a time, a JSON
@@ -76,8 +78,10 @@ func (w worker) do(o workerOrder) workerReport {
 
 // workAsTold is a worker's main function.
 func workAsTold() {
-	tap := &mongoTap{}
-	conn, err := mongo.Connect(mongoDialling(os.Getenv("MONGODB_URI")).SetMonitor(tap.monitor()))
+	tap := &testserver.Tap{}
+	dialling := testserver.Dialling(os.Getenv("MONGODB_URI"))
+	tap.On(dialling)
+	conn, err := mongo.Connect(dialling)
 	if err != nil {
 		panic(err)
 	}
@@ -96,7 +100,7 @@ func workAsTold() {
 		if err != nil {
 			report.Err = fmt.Sprintf("%s %q: %v", o.Do, o.Key, err)
 		}
-		report.Sent = named(tap.take())
+		report.Sent = named(tap.Take())
 		_ = reports.Encode(report)
 	}
 	_ = client.Close()

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -46,15 +47,15 @@ func TestAnAcquireReturnsTheDocumentAsItStood(t *testing.T) {
 
 func TestEachStepIsOneCommand(t *testing.T) {
 	needs(t, "atomic") // the embedded server has no operationTime: a claim takes one more there
-	var p tap
-	coll := collection(t, p.on)
+	var p testserver.Tap
+	coll := collection(t, p.On)
 	locks := locksOn[order](t, coll)
 	put(t, coll, order{ID: "o"})
 	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release() // and with it, hello
-	p.take()
+	p.TakeNames()
 	expect := func(step string, want ...string) {
 		t.Helper()
-		if got := p.take(); !slices.Equal(got, want) {
+		if got := p.TakeNames(); !slices.Equal(got, want) {
 			t.Errorf("%s: sent %v", step, got)
 		}
 	}
@@ -82,8 +83,8 @@ func TestEachStepIsOneCommand(t *testing.T) {
 
 // Not one by one: a worker that was away for long may have lost a thousand.
 func TestHoweverManyDocumentsAreGoneTwoFindsTellIt(t *testing.T) {
-	var p tap
-	s := must(newDocStore(collection(t, p.on), "lock"))(t)
+	var p testserver.Tap
+	s := must(newDocStore(collection(t, p.On), "lock"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	batch := make([]store.Renewal, 50)
@@ -95,7 +96,7 @@ func TestHoweverManyDocumentsAreGoneTwoFindsTellIt(t *testing.T) {
 			t.Errorf("document %d: %v", i, a.Err)
 		}
 	}
-	finds := slices.DeleteFunc(p.take(), func(name string) bool { return name != "find" })
+	finds := slices.DeleteFunc(p.TakeNames(), func(name string) bool { return name != "find" })
 	if len(finds) != 2 {
 		t.Errorf("%d finds", len(finds))
 	}
@@ -294,8 +295,8 @@ func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
 }
 
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
-	var p tap
-	coll := collection(t, p.on)
+	var p testserver.Tap
+	coll := collection(t, p.On)
 	locks := locksOn[order](t, coll)
 	tooLong := strings.Repeat("x", 1100)
 	for want, filter := range map[string]any{
@@ -343,7 +344,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 	if _, err := locks.Acquire(ended, ID("a")); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that is over: %v", err)
 	}
-	if sent := p.take(); len(sent) > 0 {
+	if sent := p.TakeNames(); len(sent) > 0 {
 		t.Errorf("all the same it sent %v", sent)
 	}
 }

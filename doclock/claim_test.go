@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 type message struct {
@@ -150,19 +151,19 @@ func TestADeadWorkersDocumentComesBackAfterItsLease(t *testing.T) {
 // drain has workers of several processes' making claim and complete all there is,
 // and checks how often each was claimed, and what was sent for a claim.
 func drain(t *testing.T, n, processes, workers int, most float64) {
-	taps := make([]tap, processes)
+	taps := make([]testserver.Tap, processes)
 	var locks []*Locks[message]
 	coll := collection(t)
 	messages(t, coll, n)
 	uri := uriOf(t)
 	for i := range taps {
-		locks = append(locks, locksOn[message](t, again(t, coll, uri, taps[i].on), With(mongolock.WithOwner(fmt.Sprint("p", i)))))
+		locks = append(locks, locksOn[message](t, again(t, coll, uri, taps[i].On), With(mongolock.WithOwner(fmt.Sprint("p", i)))))
 	}
 	if err := locks[0].EnsureClaimIndex(t.Context(), pending, oldest); err != nil {
 		t.Fatal(err)
 	}
 	for i := range taps {
-		taps[i].take()
+		taps[i].TakeNames()
 	}
 	var twice, claims atomic.Int64
 	seen := make([]atomic.Int32, n)
@@ -203,7 +204,7 @@ func drain(t *testing.T, n, processes, workers int, most float64) {
 	}
 	sent := 0
 	for i := range taps {
-		for _, name := range taps[i].take() {
+		for _, name := range taps[i].TakeNames() {
 			if slices.Contains([]string{"findAndModify", "find", "hello"}, name) {
 				sent++
 			}

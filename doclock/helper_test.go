@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -26,52 +23,10 @@ func needs(t testing.TB, capabilities ...string) {
 
 func can(capability string) bool { return testserver.Has(capability) }
 
-// A tap counts the commands of a client, and keeps them.
-type tap struct {
-	mu   sync.Mutex // protects sent
-	sent []bson.Raw
-}
-
-func (p *tap) on(o *options.ClientOptions) {
-	o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if e.CommandName != "endSessions" {
-			p.sent = append(p.sent, slices.Clone(e.Command))
-		}
-	}})
-}
-
-// take answers the names of what was sent since the last take.
-func (p *tap) take() (names []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.sent {
-		first, _ := c.IndexErr(0)
-		names = append(names, first.Key())
-	}
-	p.sent = nil
-	return names
-}
-
-func connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
-	t.Helper()
-	o := options.Client().ApplyURI(uri).SetServerSelectionTimeout(30 * time.Second).SetConnectTimeout(4 * time.Second)
-	for _, opt := range opts {
-		opt(o)
-	}
-	client, err := mongo.Connect(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return client
-}
-
 // collection is a new one on the server of the tests, dropped after the test.
 func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
-	coll := connect(t, testserver.URI(t), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
+	coll := testserver.Connect(t, testserver.URI(t), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -84,7 +39,7 @@ func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Colle
 // again is the same collection by another client.
 func again(t testing.TB, coll *mongo.Collection, uri string, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
-	return connect(t, uri, opts...).Database(coll.Database().Name()).Collection(coll.Name())
+	return testserver.Connect(t, uri, opts...).Database(coll.Database().Name()).Collection(coll.Name())
 }
 
 // An order is what most tests lock.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/testchild"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 const childTTL = 2 * time.Second // a busy machine renews late
@@ -23,7 +23,7 @@ type workplace struct{ DB, Coll string }
 // workUntilKilled claims a message, says which, and works at it until it is killed or
 // its parent is gone.
 func workUntilKilled(ctx context.Context, at workplace) error {
-	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		return err
 	}

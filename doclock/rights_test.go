@@ -21,7 +21,7 @@ const rightsDB = "rights"
 func guarded(t *testing.T) (root *mongo.Client, uri string) {
 	t.Helper()
 	uri = testserver.Start(t, "auth=1", "roles").URI
-	return connect(t, uri), uri
+	return testserver.Connect(t, uri), uri
 }
 
 // as is the collection as somebody sees it who may do these things with it.
@@ -41,7 +41,7 @@ func as(t *testing.T, root *mongo.Client, uri, name string, actions ...string) *
 			t.Fatal(err)
 		}
 	}
-	return connect(t, uri, func(o *options.ClientOptions) {
+	return testserver.Connect(t, uri, func(o *options.ClientOptions) {
 		o.SetAuth(options.Credential{AuthSource: rightsDB, Username: name, Password: "secret"})
 	}).Database(rightsDB).Collection("orders")
 }

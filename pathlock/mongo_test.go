@@ -6,15 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -26,9 +24,9 @@ import (
 type bench struct {
 	t    testing.TB
 	coll *mongo.Collection
+	tap  testserver.Tap
 
-	mu   sync.Mutex // protects sent
-	sent []bson.Raw
+	shape atomic.Int32 // of the next stranger
 }
 
 func newBench(t testing.TB) *bench {
@@ -47,16 +45,7 @@ func newBench(t testing.TB) *bench {
 
 func (b *bench) connect(opts ...func(*options.ClientOptions)) *mongo.Client {
 	b.t.Helper()
-	o := options.Client().ApplyURI(os.Getenv("MONGODB_URI")).SetServerSelectionTimeout(10 * time.Second)
-	for _, opt := range opts {
-		opt(o)
-	}
-	client, err := mongo.Connect(o)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	return client
+	return testserver.Connect(b.t, testserver.URI(b.t), opts...)
 }
 
 // storage is that of one more process.
@@ -72,26 +61,11 @@ func (b *bench) storage(opts ...func(*options.ClientOptions)) *Mongo {
 
 // tapped is one whose commands are kept.
 func (b *bench) tapped() *Mongo {
-	return b.storage(func(o *options.ClientOptions) {
-		o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.sent = append(b.sent, slices.Clone(e.Command))
-		}})
-	})
+	return b.storage(b.tap.On)
 }
 
 // took names the commands sent since the last call.
-func (b *bench) took() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var names []string
-	for _, c := range b.sent {
-		names = append(names, c.Index(0).Key())
-	}
-	b.sent = nil
-	return strings.Join(names, " ")
-}
+func (b *bench) took() string { return strings.Join(b.tap.TakeNames(), " ") }
 
 func (b *bench) tree(m *Mongo) *Tree {
 	b.t.Helper()
@@ -261,10 +235,7 @@ var strangers = []bson.D{
 
 // Foreign puts a document of somebody else's in a tree's place.
 func (b *bench) Foreign(tree string) (intact func() error, err error) {
-	b.mu.Lock()
-	shape := strangers[len(b.sent)%len(strangers)]
-	b.sent = append(b.sent, nil) // counts the shapes
-	b.mu.Unlock()
+	shape := strangers[int(b.shape.Add(1)-1)%len(strangers)]
 	id := bson.D{{Key: "_id", Value: tree}}
 	if _, err := b.coll.InsertOne(context.Background(), append(slices.Clone(id), shape...)); err != nil {
 		return nil, err

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/internal/testchild"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -55,7 +55,7 @@ func (p place) open() (pathlock.Storage, error) {
 	if p.Dir != "" {
 		return pathlock.InDir(p.Dir)
 	}
-	conn, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")))
+	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func newLine(t *testing.T, retry bool) *line {
 	l := &line{T: t, proxy: faultproxy.New(t, testserver.URI(t))}
 	name := fresh()
 	l.direct = schedule.NewMongo(collection(t, name))
-	l.behind = schedule.NewMongo(collection(t, name, options.Client().ApplyURI(l.proxy.URI()).SetRetryWrites(retry)))
+	l.behind = schedule.NewMongo(collection(t, name, func(o *options.ClientOptions) { o.ApplyURI(l.proxy.URI()).SetRetryWrites(retry) }))
 	return l
 }
 

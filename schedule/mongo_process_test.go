@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -150,7 +149,7 @@ type ticking struct{ URI, Collection, Name string }
 
 // ticks runs the job until it is told to end, and then prints how often it asked.
 func ticks(ctx context.Context, o ticking) error {
-	client, err := mongo.Connect(options.Client().ApplyURI(o.URI))
+	client, err := mongo.Connect(testserver.Dialling(o.URI))
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -23,18 +21,10 @@ import (
 )
 
 // collection is one of its own on the server, seen by a process of its own.
-func collection(t testing.TB, name string, opts ...*options.ClientOptions) *mongo.Collection {
+func collection(t testing.TB, name string, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
-	opts = append([]*options.ClientOptions{options.Client().ApplyURI(testserver.URI(t))}, opts...)
-	client, err := mongo.Connect(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	coll := client.Database("mongolock_schedule").Collection(name)
-	t.Cleanup(func() {
-		_ = coll.Drop(context.Background())
-		client.Disconnect(context.Background())
-	})
+	coll := testserver.Connect(t, testserver.URI(t), opts...).Database("mongolock_schedule").Collection(name)
+	t.Cleanup(func() { _ = coll.Drop(context.Background()) })
 	return coll
 }
 
@@ -54,58 +44,33 @@ func TestMongoKeepsTheContract(t *testing.T) {
 	}
 }
 
-// A tap counts the commands that a client sends, but for those of the driver's own.
-type tap struct {
-	mu   sync.Mutex
-	sent []string
-}
-
-func (c *tap) option() *options.ClientOptions {
-	return options.Client().SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-		if e.DatabaseName == "admin" {
-			return
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sent = append(c.sent, e.CommandName)
-	}})
-}
-
-func (c *tap) take() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	was := c.sent
-	c.sent = nil
-	return was
-}
-
 func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 	testserver.URI(t)
 	name := fresh()
-	var one, two tap
-	winner, loser := schedule.NewMongo(collection(t, name, one.option())), schedule.NewMongo(collection(t, name, two.option()))
+	var one, two testserver.Tap
+	winner, loser := schedule.NewMongo(collection(t, name, one.On)), schedule.NewMongo(collection(t, name, two.On))
 	b := newBench(t, winner, time.Second)
 	for _, s := range []schedule.Store{winner, loser} { // as Run begins
 		if _, err := s.Look(b.ctx(), []string{b.job}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	one.take()
-	two.take()
+	one.TakeNames()
+	two.TakeNames()
 	for n := 1; n <= 3; n++ {
 		c := b.ask(n)
 		won := b.won(c)
-		if got := one.take(); !slices.Equal(got, []string{"findAndModify"}) {
+		if got := one.TakeNames(); !slices.Equal(got, []string{"findAndModify"}) {
 			t.Errorf("won by %q", got)
 		}
 		if _, err := loser.Claim(b.ctx(), b.ask(n)); !errors.Is(err, schedule.ErrNotDue) {
 			t.Error(err)
 		}
-		if got := two.take(); !slices.Equal(got, []string{"findAndModify"}) {
+		if got := two.TakeNames(); !slices.Equal(got, []string{"findAndModify"}) {
 			t.Errorf("lost by %q", got)
 		}
 		b.finish(c, won)
-		if got := one.take(); !slices.Equal(got, []string{"findAndModify"}) {
+		if got := one.TakeNames(); !slices.Equal(got, []string{"findAndModify"}) {
 			t.Errorf("ended by %q", got)
 		}
 	}
@@ -126,9 +91,9 @@ func (m moment) Next(t time.Time) time.Time {
 func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	testserver.URI(t)
 	t.Parallel()
-	var c tap
+	var c testserver.Tap
 	over, left := make(chan error, 1), make(chan struct{})
-	s, err := schedule.New(collection(t, fresh(), c.option()), schedule.WithLogger(slog.New(slog.DiscardHandler)),
+	s, err := schedule.New(collection(t, fresh(), c.On), schedule.WithLogger(slog.New(slog.DiscardHandler)),
 		schedule.WithObserver(func(e schedule.Event) {
 			if e.Kind == schedule.Ended {
 				close(left)
@@ -150,11 +115,11 @@ func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	defer cancel()
 	go func() { over <- s.Run(ctx) }()
 	<-left
-	if got := c.take(); !slices.Equal(got, []string{"find", "hello", "findAndModify", "findAndModify"}) {
+	if got := c.TakeNames(); !slices.Equal(got, []string{"find", "hello", "findAndModify", "findAndModify"}) {
 		t.Errorf("for a fire it sent %q", got)
 	}
 	time.Sleep(time.Second)
-	if got := c.take(); len(got) != 0 {
+	if got := c.TakeNames(); len(got) != 0 {
 		t.Errorf("between fires it sent %q", got)
 	}
 	cancel()
