@@ -15,10 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -41,17 +38,9 @@ func (o order) begin(tick int64) time.Time { return time.Unix(0, tick*int64(o.Pe
 func (o order) job() time.Duration         { return o.Period / 5 }
 func (o order) ttl() time.Duration         { return max(o.Period, 2*time.Second) }
 
-func main() {
-	log.SetFlags(0)
-	log.SetPrefix("croncounter: ")
-	if err := run(); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { stage.Main("croncounter", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	var told order
 	switch name, err := stage.Role(&told); {
 	case err != nil:
@@ -63,13 +52,13 @@ func run() error {
 	flag.IntVar(&d.workers, "workers", 3, "how many processes")
 	flag.DurationVar(&d.Period, "period", 2*time.Second, "how often the job is due")
 	flag.Int64Var(&d.ticks, "ticks", 6, "how many times it is due")
-	flag.StringVar(&d.URI, "uri", "", "the MongoDB to run on (default: a server that is built in)")
+	uri := stage.URIFlag()
 	flag.BoolVar(&d.Unguarded, "unguarded", false, "trust the lock alone, and count too much")
 	flag.Parse()
 	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond || d.Period%time.Millisecond != 0 {
 		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms and whole milliseconds")
 	}
-	return d.run(ctx)
+	return d.run(ctx, *uri)
 }
 
 // starting is how long the workers have to start before the first tick that counts.
@@ -85,8 +74,8 @@ type demo struct {
 	running map[string]*exec.Cmd // by the worker's name
 }
 
-func (d *demo) run(ctx context.Context) (err error) {
-	scratch, err := stage.Start(ctx, "croncounter", d.URI)
+func (d *demo) run(ctx context.Context, uri string) (err error) {
+	scratch, err := stage.Start(ctx, "croncounter", uri)
 	if err != nil {
 		return err
 	}

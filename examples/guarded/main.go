@@ -14,9 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -37,17 +35,9 @@ type report struct {
 	By     string `bson:"by"`
 }
 
-func main() {
-	log.SetFlags(0)
-	log.SetPrefix("guarded: ")
-	if err := run(); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { stage.Main("guarded", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	var told holder
 	switch role, err := stage.Role(&told); {
 	case err != nil:
@@ -55,7 +45,7 @@ func run() error {
 	case role != "":
 		return told.comeTooLate(ctx)
 	}
-	uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+	uri := stage.URIFlag()
 	flag.Parse()
 	return story(ctx, *uri)
 }

@@ -10,10 +10,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -52,24 +50,16 @@ type process struct {
 	uploads *mongo.Collection
 }
 
-func main() {
-	log.SetFlags(0)
-	log.SetPrefix("handoff: ")
-	if err := run(); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { stage.Main("handoff", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	var p process
 	role, err := stage.Role(&p)
 	if err != nil {
 		return err
 	}
 	if role == "" {
-		uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+		uri := stage.URIFlag()
 		flag.Parse()
 		return story(ctx, *uri)
 	}

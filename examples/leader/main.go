@@ -10,10 +10,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -29,17 +27,9 @@ type order struct {
 	TTL           time.Duration
 }
 
-func main() {
-	log.SetFlags(0)
-	log.SetPrefix("leader: ")
-	if err := run(); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { stage.Main("leader", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	var told order
 	switch name, err := stage.Role(&told); {
 	case err != nil:
@@ -47,7 +37,7 @@ func run() error {
 	case name != "":
 		return stand(ctx, name, told)
 	}
-	uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+	uri := stage.URIFlag()
 	flag.DurationVar(&told.TTL, "ttl", 2*time.Second, "how long a leader that died is believed to live, at most")
 	flag.Parse()
 	return story(ctx, *uri, told)

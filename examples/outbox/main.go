@@ -12,10 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
-	"os"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -32,17 +29,9 @@ type order struct {
 	Job           time.Duration // how long each way to the receiver takes
 }
 
-func main() {
-	log.SetFlags(0)
-	log.SetPrefix("outbox: ")
-	if err := run(); err != nil {
-		log.Fatal(err)
-	}
-}
+func main() { stage.Main("outbox", run) }
 
-func run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+func run(ctx context.Context) error {
 	var told order
 	switch name, err := stage.Role(&told); {
 	case err != nil:
@@ -55,13 +44,13 @@ func run() error {
 	flag.IntVar(&d.messages, "messages", 60, "how many messages")
 	flag.DurationVar(&d.TTL, "ttl", time.Second, "how long a dead worker's message is kept from the others")
 	flag.DurationVar(&d.Job, "job", 40*time.Millisecond, "how long a message is on its way, and the answer back")
-	flag.StringVar(&d.URI, "uri", "", "the MongoDB to run on (default: a server that is built in)")
+	uri := stage.URIFlag()
 	flag.BoolVar(&d.unmarked, "unmarked", false, "check as if no message could come twice, and see the check fail")
 	flag.Parse()
 	if d.workers < 2 || d.messages < 8 || d.TTL < 500*time.Millisecond || d.Job < time.Millisecond {
 		return errors.New("-workers must be at least 2, -messages at least 8, -ttl at least 500ms and -job at least 1ms")
 	}
-	return d.run(ctx)
+	return d.run(ctx, *uri)
 }
 
 // A demo is the parent of the workers.
@@ -74,8 +63,8 @@ type demo struct {
 	running map[string]*exec.Cmd // by the worker's name
 }
 
-func (d *demo) run(ctx context.Context) (err error) {
-	scratch, err := stage.Start(ctx, "outbox", d.URI)
+func (d *demo) run(ctx context.Context, uri string) (err error) {
+	scratch, err := stage.Start(ctx, "outbox", uri)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,12 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
+	"os/signal"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -17,6 +20,23 @@ import (
 
 	"github.com/mongolock/mongolock/devmongo"
 )
+
+// Main is the main of an example: it runs until it is done, fails or is interrupted.
+func Main(example string, run func(context.Context) error) {
+	log.SetFlags(0)
+	log.SetPrefix(example + ": ")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// URIFlag is the flag that all of them have, for Start.
+func URIFlag() *string {
+	return flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+}
 
 // A Scratch is a database made for one run of an example.
 type Scratch struct {
