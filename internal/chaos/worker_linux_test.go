@@ -109,7 +109,7 @@ func kindOf(err error) string {
 	switch {
 	case errors.Is(err, mongolock.ErrOutcomeUnknown), errors.Is(err, context.DeadlineExceeded):
 		return history.Unknown
-	case errors.Is(err, mongolock.ErrHeld):
+	case errors.Is(err, mongolock.ErrHeld), errors.Is(err, mongolock.ErrModeMismatch):
 		return history.Held
 	}
 	return history.Sure

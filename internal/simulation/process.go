@@ -206,7 +206,7 @@ func sort(err error) string {
 		return history.Unknown
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return history.Gaveup
-	case errors.Is(err, mongolock.ErrHeld):
+	case errors.Is(err, mongolock.ErrHeld), errors.Is(err, mongolock.ErrModeMismatch):
 		return history.Held
 	}
 	return history.Sure

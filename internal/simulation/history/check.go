@@ -128,6 +128,9 @@ func collateral(h *History) (found []Violation) {
 		switch {
 		case e.Note == Swept && !e.Live:
 		case l.note == Detached && e.At >= l.letGo: // taken up by a ticket
+		case e.At >= l.letGo && h.changedPrimary(l.letGo, e.At):
+			// it left on a primary that was no longer one; on the next it is still there,
+			// and who saw it leave comes in (docs/design.md §4.2)
 		case e.Note != Ours && e.Live:
 			found = append(found, Violation{"collateral", e.At, fmt.Sprintf("%q: a live holder of client %d is %s by client %d", e.Key, l.client, e.Kind, e.Client)})
 		case e.Kind == Shortened && e.Live && held, e.Kind == Dropped && held:
@@ -216,6 +219,13 @@ func (h *History) troubled(client int, call, since, to time.Duration) bool {
 		}
 		lasting := e.Note == Failover || e.Note == Stopped && e.Client == client
 		return lasting && e.Until >= call || e.Client == client && e.Until > since
+	})
+}
+
+// changedPrimary reports whether there was a failover between since and to.
+func (h *History) changedPrimary(since, to time.Duration) bool {
+	return slices.ContainsFunc(h.Events, func(e Event) bool {
+		return e.Kind == Trouble && e.Note == Failover && e.At <= to && e.Until >= since
 	})
 }
 

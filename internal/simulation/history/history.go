@@ -84,7 +84,7 @@ func (e Event) String() string {
 
 // The Notes that mean something.
 const (
-	Held     = "held"     // of a failure: others have it
+	Held     = "held"     // of a failure: others have it, maybe in another mode
 	Sure     = "sure"     // of a failure: surely not held
 	Unknown  = "unknown"  // of a failure: being cleaned up
 	Gaveup   = "gave up"  // of a failure: the caller's context or patience ended

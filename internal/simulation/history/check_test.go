@@ -1,0 +1,67 @@
+package history
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// dropped is the history of a lease that was let go after 5 s, and whose holder was
+// taken out of the document by another client, though it had not run out.
+func dropped(at time.Duration, more ...Event) *History {
+	of := func(kind Kind, at time.Duration) Event {
+		return Event{Kind: kind, At: at, Client: 1, Key: "k", Op: 1, ID: "a", Token: 1, Until: 30 * time.Second}
+	}
+	by := Event{Kind: Dropped, At: at, Client: 2, Key: "k", ID: "a", Live: true}
+	h := &History{TTL: 30 * time.Second, Margin: time.Second, Numbers: true, Events: append(more,
+		of(Called, time.Second), of(Applied, 2*time.Second), of(Granted, 3*time.Second), of(LetGo, 5*time.Second), of(Told, 5*time.Second), by)}
+	slices.SortStableFunc(h.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return h
+}
+
+func TestWhoLeftOnADeposedPrimaryMayBeTakenOutOnTheNext(t *testing.T) {
+	failover := func(at, until time.Duration) Event {
+		return Event{Kind: Trouble, At: at, Until: until, Client: -1, Note: Failover}
+	}
+	for name, c := range map[string]struct {
+		h     *History
+		wrong bool
+	}{
+		"it had left, and its primary was deposed":   {dropped(6*time.Second, failover(4*time.Second, 7*time.Second)), false},
+		"it had left, and was deposed after that":    {dropped(6*time.Second, failover(5500*time.Millisecond, 7*time.Second)), false},
+		"it had left, and no primary was deposed":    {dropped(6 * time.Second), true},
+		"it had left, after the failover was over":   {dropped(6*time.Second, failover(3*time.Second, 4*time.Second)), true},
+		"it had not left yet":                        {dropped(4*time.Second, failover(3*time.Second, 7*time.Second)), true},
+		"it had left, and the failover is yet to be": {dropped(6*time.Second, failover(7*time.Second, 8*time.Second)), true},
+	} {
+		if found := collateral(c.h); (len(found) > 0) != c.wrong {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// A refusal that came quickly has no twin, whatever it was refused for; one that took
+// long has, and that is to be cleaned up.
+func TestATwinIsAGhostUnlessTheRefusalWasQuick(t *testing.T) {
+	twin := func(took time.Duration, note string) *History {
+		call := Event{Kind: Called, At: time.Second, Client: 1, Key: "k", Op: 1}
+		failure := call
+		failure.Kind, failure.At, failure.Note = Failed, time.Second+took, note
+		return &History{TTL: 30 * time.Second, Quick: time.Second, Numbers: true, Events: []Event{call, failure,
+			{Kind: Applied, At: 10 * time.Second, Client: 1, Key: "k", ID: "a", Op: 1, Until: 40 * time.Second},
+			{Kind: Dropped, At: 40 * time.Second, Client: 1, Key: "k", ID: "a", Note: Ours}}}
+	}
+	for _, c := range []struct {
+		h     *History
+		ghost bool
+	}{
+		{twin(20*time.Millisecond, Held), false},
+		{twin(2*time.Second, Held), true},
+		{twin(20*time.Millisecond, Sure), true},
+		{twin(20*time.Millisecond, Unknown), true},
+	} {
+		if found := ghosts(c.h); (len(found) > 0) != c.ghost {
+			t.Errorf("%v: %v", c.h.Events[1], found)
+		}
+	}
+}
