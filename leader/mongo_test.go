@@ -88,7 +88,7 @@ type audience struct {
 
 func newAudience(t *testing.T) *audience {
 	t.Helper()
-	s := seat{URI: testserver.URI(t, "atomic", "process"), Collection: "locks_" + rand.Text()[:8], Name: "audience"}
+	s := seat{URI: testserver.URI(t, "atomic"), Collection: "locks_" + rand.Text()[:8], Name: "audience"}
 	locks, leave, err := s.client()
 	if err != nil {
 		t.Fatal(err)
