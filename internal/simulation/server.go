@@ -66,6 +66,9 @@ func (w *world) arrive(r *request) {
 
 func (m *member) handle(r *request) {
 	w, c := m.w, r.cmd
+	if m.db != nil {
+		m.db.Hear(c.ClusterTime)
+	}
 	switch {
 	case c.Name == "hello":
 		w.respond(r, m.hello())
@@ -138,11 +141,10 @@ func (m *member) answered(r *request, reply bson.D, before int) {
 
 // stamped adds the times that every reply of a replica set carries.
 func (m *member) stamped(reply bson.D) bson.D {
-	last := m.db.Last()
 	return append(reply,
-		bson.E{Key: "operationTime", Value: last},
+		bson.E{Key: "operationTime", Value: m.db.Last()},
 		bson.E{Key: "$clusterTime", Value: bson.D{
-			{Key: "clusterTime", Value: last},
+			{Key: "clusterTime", Value: m.db.ClusterTime()},
 			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
 		}},
 	)

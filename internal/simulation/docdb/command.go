@@ -15,6 +15,8 @@ type Command struct {
 	Body    bson.D
 	Session string // empty: none
 	Number  int64  // the transaction number; 0: none
+
+	ClusterTime bson.Timestamp // the latest that its client has heard of; zero: none
 }
 
 // Parse reads a command.
@@ -31,6 +33,9 @@ func Parse(raw bson.Raw) (Command, error) {
 		if b, ok := id.(bson.Binary); ok {
 			c.Session = fmt.Sprintf("%x", b.Data)
 		}
+	}
+	if t, ok := get(body, "$clusterTime.clusterTime"); ok {
+		c.ClusterTime, _ = t.(bson.Timestamp)
 	}
 	if n, ok := get(body, "txnNumber"); ok {
 		c.Number, _ = n.(int64)

@@ -13,7 +13,8 @@ import (
 type DB struct {
 	colls    map[string]*coll
 	log      []Entry
-	last     bson.Timestamp
+	last     bson.Timestamp // of the newest write
+	heard    bson.Timestamp // the latest cluster time that a client or another server told
 	sessions map[string]*session
 	cursors  map[int64]*cursor
 	lastID   int64
@@ -73,6 +74,21 @@ func (db *DB) Log(n int) []Entry { return db.log[n:] }
 // Last is the time of the newest write.
 func (db *DB) Last() bson.Timestamp { return db.last }
 
+// Hear takes over a cluster time that somebody tells: all later writes are after it.
+func (db *DB) Hear(t bson.Timestamp) {
+	if t.After(db.heard) {
+		db.heard = t
+	}
+}
+
+// ClusterTime is the latest time that the server knows of.
+func (db *DB) ClusterTime() bson.Timestamp {
+	if db.heard.After(db.last) {
+		return db.heard
+	}
+	return db.last
+}
+
 // Fork is a copy of the data as they were after the first n writes: what a server
 // has that got no more of them. Cursors and what was only in memory stay behind.
 func (db *DB) Fork(n int) *DB {
@@ -81,7 +97,8 @@ func (db *DB) Fork(n int) *DB {
 		log:     slices.Clone(db.log),
 		cursors: map[int64]*cursor{},
 		lastID:  db.lastID + 1000,
-		last:    db.last, // gossiped: a new primary's times are above all it heard of
+		last:    db.last,
+		heard:   db.heard, // a new primary's times are above all it heard of
 	}
 	for name, c := range db.colls {
 		copied := *c
@@ -139,6 +156,7 @@ func (db *DB) Collections() []string { return slices.Sorted(maps.Keys(db.colls))
 // tick is a cluster time after all before.
 func (db *DB) tick(now time.Time) bson.Timestamp {
 	t := uint32(now.Unix())
+	db.last = db.ClusterTime()
 	if t <= db.last.T {
 		db.last.I++
 	} else {
