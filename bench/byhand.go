@@ -15,7 +15,10 @@ import (
 
 // byHand is what one would write with the driver alone, under the write concerns
 // that the library uses.
-type byHand struct{ durable, soft *mongo.Collection }
+type byHand struct {
+	durable, soft *mongo.Collection
+	unfiltered    bool // by _id alone, which keeps nobody out
+}
 
 func handOn(coll *mongo.Collection) byHand {
 	journaled := true
@@ -30,20 +33,32 @@ func handOn(coll *mongo.Collection) byHand {
 
 const handTTL = time.Hour
 
+// filter is of the document under a key, on these conditions.
+func (h byHand) filter(key string, conditions ...bson.E) bson.D {
+	byID := bson.D{{Key: "_id", Value: key}}
+	if h.unfiltered {
+		return byID
+	}
+	return append(append(byID, bson.E{Key: "mongolock", Value: 1}), conditions...)
+}
+
+var exclusive = bson.E{Key: "mode", Value: "exclusive"}
+
 // pair sends the same two commands as a lease of a free key.
 func (h byHand) pair(ctx context.Context, key string) error {
 	id, now := rand.Text(), time.Now()
+	update := handDocument(id, now)
+	if h.unfiltered { // else the upsert takes it from the filter, and the index what has it
+		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
+	}
 	err := h.durable.FindOneAndUpdate(ctx,
-		bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}}}},
-		handDocument(id, now),
+		h.filter(key, bson.E{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}}}),
+		update,
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
 	if err != nil {
 		return err
 	}
-	return h.soft.FindOneAndDelete(ctx, bson.D{
-		{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"},
-		{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}},
-	}).Err()
+	return h.soft.FindOneAndDelete(ctx, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
 }
 
 // handDocument is the update that makes id the only holder.
@@ -112,7 +127,7 @@ func (h byHand) lock(ctx context.Context, key string) (*handLock, error) {
 // hand-over inside a process.
 func (l *handLock) handOver(ctx context.Context) error {
 	now, next := time.Now(), rand.Text()
-	filter := append(bson.D{{Key: "_id", Value: l.key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}}, alive(l.id, now)...)
+	filter := l.filter(l.key, append([]bson.E{exclusive}, alive(l.id, now)...)...)
 	l.id = next
 	return l.durable.FindOneAndUpdate(ctx, filter, handDocument(next, now),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()

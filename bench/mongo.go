@@ -32,7 +32,16 @@ func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	defer client.Close() //nolint:errcheck // nothing is held any more
 	lease := func() error { return pair(ctx, client, "lease") }
 	byHand := func() error { return hand.pair(ctx, "hand") }
-	turns := raceOf(lease, byHand, func() error { return hand.barest(ctx, "barest") })
+	other, unindexed, err := l.locks(ctx, "pairs_unindexed", mongolock.WithoutIndex())
+	if err != nil {
+		return nil, err
+	}
+	defer other.Close() //nolint:errcheck // never held anything
+	unfiltered := hand
+	unfiltered.unfiltered = true
+	turns := raceOf(lease, byHand, func() error { return hand.barest(ctx, "barest") },
+		func() error { return unfiltered.pair(ctx, "unfiltered") },
+		func() error { return unindexed.pair(ctx, "unindexed") })
 	if err := turns.run(50, freePairs); err != nil {
 		return nil, err
 	}
@@ -45,6 +54,8 @@ func freePair(ctx context.Context, l *lab) ([]figure, error) {
 		{"free pair", turns.ratio(1), "%.2f ×", 1.10, atMost, "the same two commands by hand"},
 		{"free pair", turns.ratio(2), "%.2f ×", 1.25, atMost, "the barest pair of commands"},
 		{"the same two commands by hand", turns.median(1) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: what is the server's of it"},
+		{"the same, by `_id` alone", turns.median(3) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: without the conditions that keep others out"},
+		{"the same, without the TTL index", turns.median(4) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair"},
 		{"allocations of a free pair", ours, "%.0f", 0, noTarget, fmt.Sprintf("by hand: %.0f", theirs)},
 	}, err
 }
@@ -144,6 +155,7 @@ type local struct {
 	lease  *mongolock.Lease // held
 	hand   byHand
 	held   *handLock
+	loose  *handLock // by its _id alone
 	count  int
 }
 
@@ -166,6 +178,11 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	if at.held, err = hand.lock(ctx, "handed"); err != nil {
 		return nil, err
 	}
+	unfiltered := hand
+	unfiltered.unfiltered = true
+	if at.loose, err = unfiltered.lock(ctx, "loose"); err != nil {
+		return nil, err
+	}
 	if _, err := hand.lock(ctx, "touched"); err != nil {
 		return nil, err
 	}
@@ -173,16 +190,17 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	over, byHand, touch, ping := median(took[0]), median(took[1]), median(took[2]), median(took[3])
+	over, byHand, loose, touch, ping := median(took[0]), median(took[1]), median(took[2]), median(took[3]), median(took[4])
 	return []figure{
 		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
 		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: what is the server's of it"},
+		{"the same, by `_id` alone", loose / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
 		{"one bare findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},
 	}, at.lease.Release()
 }
 
-// run has each of the four take its turn.
-func (l *local) run(ctx context.Context) (took [4][]float64, err error) {
+// run has each of the five take its turn.
+func (l *local) run(ctx context.Context) (took [5][]float64, err error) {
 	paused := func(f func() error) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
 			<-time.After(localPause)
@@ -191,9 +209,10 @@ func (l *local) run(ctx context.Context) (took [4][]float64, err error) {
 			return time.Since(start), err
 		}
 	}
-	turns := [4]func() (time.Duration, error){
+	turns := [5]func() (time.Duration, error){
 		func() (time.Duration, error) { return l.handOver(ctx) },
 		paused(func() error { return l.held.handOver(ctx) }),
+		paused(func() error { return l.loose.handOver(ctx) }),
 		paused(func() error { l.count++; return l.hand.touch(ctx, "touched", l.count) }),
 		paused(func() error { return l.hand.ping(ctx) }),
 	}
