@@ -45,7 +45,7 @@ func waiting(ctx context.Context, l *lab, long time.Duration) (figures []figure,
 }
 
 func gather(ctx context.Context, l *lab) (*crowd, error) {
-	client, _, err := l.locks(ctx, "crowd")
+	client, _, err := l.locks("crowd")
 	if err != nil {
 		return nil, err
 	}

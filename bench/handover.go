@@ -17,7 +17,7 @@ const (
 // handOver measures how long a key that is released in one process takes to be
 // granted in another: by a waiting Acquire, and by a loop that asks every 100 ms.
 func handOver(ctx context.Context, l *lab) (figures []figure, err error) {
-	client, _, err := l.locks(ctx, "handover")
+	client, _, err := l.locks("handover")
 	if err != nil {
 		return nil, err
 	}

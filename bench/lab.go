@@ -51,12 +51,9 @@ func connect(uri string, sent *atomic.Int64) (*mongo.Client, error) {
 	return mongo.Connect(opts)
 }
 
-// locks is a client on an empty collection of its own, and the same collection by hand.
-func (l *lab) locks(ctx context.Context, name string, opts ...mongolock.ClientOption) (*mongolock.Client, byHand, error) {
+// locks is a client on a collection of its own, and the same collection by hand.
+func (l *lab) locks(name string, opts ...mongolock.ClientOption) (*mongolock.Client, byHand, error) {
 	coll := locksOf(l.driver, name)
-	if err := coll.Database().Drop(ctx); err != nil { // what an earlier round left
-		return nil, byHand{}, err
-	}
 	client, err := mongolock.New(coll, append(opts, quiet)...)
 	return client, handOn(coll), err
 }

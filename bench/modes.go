@@ -43,7 +43,7 @@ func modes(ctx context.Context, l *lab) ([]figure, error) {
 // readerPair races one more reader of a key that many share against a lease of a
 // free key.
 func readerPair(ctx context.Context, l *lab) ([]figure, error) {
-	client, _, err := l.locks(ctx, "readers")
+	client, _, err := l.locks("readers")
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func isJoin(command bson.Raw) bool {
 
 // listing is how much memory it takes to look at many locks, one after the other.
 func listing(ctx context.Context, l *lab) ([]figure, error) {
-	client, _, err := l.locks(ctx, "listed")
+	client, _, err := l.locks("listed")
 	if err != nil {
 		return nil, err
 	}

@@ -25,14 +25,14 @@ const (
 // the first grant made. How those two compare says what the server takes for the
 // filters and the document, which no library can save.
 func freePair(ctx context.Context, l *lab) ([]figure, error) {
-	client, hand, err := l.locks(ctx, "pairs")
+	client, hand, err := l.locks("pairs")
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close() //nolint:errcheck // nothing is held any more
 	lease := func() error { return pair(ctx, client, "lease") }
 	byHand := func() error { return hand.pair(ctx, "hand") }
-	other, unindexed, err := l.locks(ctx, "pairs_unindexed", mongolock.WithoutIndex())
+	other, unindexed, err := l.locks("pairs_unindexed", mongolock.WithoutIndex())
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func (r rounds) Begin(ctx context.Context, op mongolock.Op, _ string) (context.C
 // renewal moves an entry of it.
 func renewals(ctx context.Context, l *lab) ([]figure, error) {
 	watch := rounds{make(chan round, 100)}
-	client, _, err := l.locks(ctx, "renewals", mongolock.TTL(renewedTTL), mongolock.WithObserver(watch))
+	client, _, err := l.locks("renewals", mongolock.TTL(renewedTTL), mongolock.WithObserver(watch))
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close() //nolint:errcheck // what is left runs out
-	other, hand, err := l.locks(ctx, "renewals_by_hand")
+	other, hand, err := l.locks("renewals_by_hand")
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ const localPause = 2 * time.Millisecond
 // Release to the other's grant, beside one findOneAndUpdate of such a document, in
 // the same collection.
 func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
-	client, hand, err := l.locks(ctx, "local")
+	client, hand, err := l.locks("local")
 	if err != nil {
 		return nil, err
 	}
