@@ -37,9 +37,10 @@ type answer struct {
 }
 
 const (
-	warmUps   = 20
-	pairs     = 500
-	handOvers = 60
+	rounds    = 5  // so that a bad minute of the machine is everybody's
+	warmUps   = 20 // of each round, as the rest
+	pairs     = 100
+	handOvers = 12
 )
 
 func main() {
@@ -74,10 +75,12 @@ func run(ctx context.Context, write string) (err error) {
 		}
 		answers = append(answers, &answer{contender: c})
 	}
-	for _, a := range answers {
-		fmt.Fprintln(os.Stderr, "compare:", a.name)
-		if err := a.measure(ctx); err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
+	for round := range rounds {
+		for _, a := range answers {
+			fmt.Fprintf(os.Stderr, "compare: %d of %d: %s\n", round+1, rounds, a.name)
+			if err := a.measure(ctx); err != nil {
+				return fmt.Errorf("%s: %w", a.name, err)
+			}
 		}
 	}
 	table := tableOf(answers)

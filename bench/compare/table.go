@@ -22,8 +22,8 @@ func tableOf(answers []*answer) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.name, a.server,
 			ms(quantile(a.pair, 0.5)), ms(quantile(a.handOver, 0.5)), ms(quantile(a.handOver, 0.9)))
 	}
-	fmt.Fprintf(&b, "\n%d pairs and %d hand-overs each, on %d cores, %s/%s, %s, everything on one machine.\n",
-		pairs, handOvers, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
+	fmt.Fprintf(&b, "\n%d pairs and %d hand-overs each, in %d rounds, on %d cores, %s/%s, %s, everything on one machine.\n",
+		rounds*pairs, rounds*handOvers, rounds, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	return b.String()
 }
 
