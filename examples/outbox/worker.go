@@ -59,9 +59,10 @@ func work(ctx context.Context, name string, o order) error {
 	return w.run(ctx)
 }
 
-// run relays until all there is to relay is done.
+// run relays until all there is to relay is done. That the database is slow, or away
+// for a moment, is no reason to end: a claim that it did not answer is cleaned up.
 func (w *worker) run(ctx context.Context) error {
-	for {
+	for failures := 0; ; {
 		waiting, cancel := context.WithTimeout(ctx, 3*w.TTL)
 		msg, err := w.outbox.Claim(waiting, unsent, inOrder) // waits for work
 		cancel()
@@ -69,8 +70,13 @@ func (w *worker) run(ctx context.Context) error {
 			return nil // for longer than a dead one's lease: there is none left
 		}
 		if err != nil {
-			return err
+			if failures++; failures == 5 || ctx.Err() != nil {
+				return err
+			}
+			fmt.Printf("%s  asks again: %v\n", w.name, err)
+			continue
 		}
+		failures = 0
 		if err := w.relay(ctx, msg); err != nil {
 			fmt.Printf("%s  fails with message %d, and leaves it to the next: %v\n", w.name, msg.Value.ID, err)
 		}
