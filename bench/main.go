@@ -108,8 +108,8 @@ func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Dura
 	return all, machine, err
 }
 
-// onItsOwn takes a part on a new server: on SecantusDB a command with conditions takes
-// longer the more collections there are, those of other parts too.
+// onItsOwn takes a part on a new server, so that what others left there cannot tell: in
+// two runs on one server the same commands by hand took longer in later rounds.
 func onItsOwn(ctx context.Context, kind devmongo.Kind, p part) (figures []figure, machine string, err error) {
 	l, err := openLab(ctx, kind)
 	if err != nil {
