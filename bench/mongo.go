@@ -21,9 +21,10 @@ const (
 )
 
 // freePair races a lease of a free key against the same two commands by hand, and
-// against the barest pair: all in one collection, so that all have the index that
-// the first grant made. How those two compare says what the server takes for the
-// filters and the document, which no library can save.
+// against the barest pair: all in one collection, so that all have the index that the
+// first grant made, but for the one that shows what the index costs. How those by hand
+// compare says what the server takes for the filters and the document, which no library
+// can save.
 func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	client, hand, err := l.locks("pairs")
 	if err != nil {

@@ -53,7 +53,7 @@ func TestOfThreeHostsOneRunsEachTick(t *testing.T) {
 			c.Start()
 			t.Cleanup(func() { <-c.Stop().Done() })
 		}
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // of the bubble: three ticks
 		if n := runs.Load(); n != 3 {
 			t.Errorf("3 ticks, %d runs", n)
 		}
@@ -142,7 +142,7 @@ func TestThreeProcessesRunEachTickOnce(t *testing.T) {
 	for _, h := range hosts {
 		h.Tell("go")
 	}
-	time.Sleep(2 * ticks * time.Second)
+	time.Sleep(2 * ticks * time.Second) // what the ticks take
 	for _, h := range hosts {
 		h.End()
 	}

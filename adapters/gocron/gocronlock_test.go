@@ -67,7 +67,7 @@ func TestOfThreeSchedulersOneRunsEachTick(t *testing.T) {
 			}
 			sched.Start()
 		}
-		time.Sleep(time.Until(at.Add(2500 * time.Millisecond)))
+		time.Sleep(time.Until(at.Add(2500 * time.Millisecond))) // of the bubble: three ticks and half of one
 		if n := runs.Load(); n != 3 {
 			t.Errorf("3 ticks, %d runs", n)
 		}
@@ -202,12 +202,12 @@ func TestTheElectorRunsJobsWhereTheLeaderIsAndTheLockerIsNotAsked(t *testing.T) 
 				t.Errorf("runs: %d of the first and %d of the second, want %d and %d", n, m, first, second)
 			}
 		}
-		time.Sleep(525 * time.Millisecond)
+		time.Sleep(525 * time.Millisecond) // of the bubble: ten runs and half of one
 		ran(10, 0)
 		if err := candidates[0].Resign(ctx); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // ten more
 		ran(0, 10)
 		cancel()
 		for range runs {

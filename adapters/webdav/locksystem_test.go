@@ -73,14 +73,14 @@ func TestTheHandlersOwnLocksLastWhileTheirProcessLives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // of the bubble, as all here: a very long request
 		if _, err := two.Create(time.Now(), details("/a", true)); err != webdav.ErrLocked {
 			t.Errorf("gone under a long request: %v", err)
 		}
 		if err := one.Close(); err != nil { // as good as killed: nothing is released
 			t.Fatal(err)
 		}
-		time.Sleep(31 * time.Second)
+		time.Sleep(31 * time.Second) // its lease of 30 s is over
 		if _, err := two.Create(time.Now(), details("/a", true)); err != nil {
 			t.Errorf("left behind by a process that is gone: %v", err)
 		}
@@ -103,12 +103,12 @@ func TestALockInUseDoesNotRunOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // long after its end, but a write is under way
 		if _, err := s.Create(time.Now(), details("/a", true)); err != webdav.ErrLocked {
 			t.Errorf("ran out under a write: %v", err)
 		}
 		release()
-		time.Sleep(3 * time.Second)
+		time.Sleep(3 * time.Second) // its end, and some
 		if _, err := s.Create(time.Now(), details("/a", true)); err != nil {
 			t.Errorf("did not run out after it: %v", err)
 		}
@@ -183,7 +183,7 @@ func compare(t *testing.T, random *rand.Rand, seen map[string]int) {
 				u.theirs()
 				u.ours()
 			} else {
-				time.Sleep(time.Duration(random.IntN(3)) * 3 * time.Second)
+				time.Sleep(time.Duration(random.IntN(3)) * 3 * time.Second) // of the bubble: now and then a lock runs out
 			}
 		}
 		seen[fmt.Sprintf("%s %v", op, one)]++

@@ -148,7 +148,7 @@ func returned(h *History) (found []Violation) {
 		switch {
 		case e.Kind == Dropped:
 			gone[e.ID] = true
-		case e.Kind == Applied && gone[e.ID] && !h.forgotten(e.At):
+		case e.Kind == Applied && gone[e.ID] && !h.changedPrimary(0, e.At):
 			found = append(found, Violation{"returned", e.At, fmt.Sprintf("%q: a holder of client %d that was gone is back", e.Key, e.Client)})
 		}
 	}
@@ -222,16 +222,12 @@ func (h *History) troubled(client int, call, since, to time.Duration) bool {
 	})
 }
 
-// changedPrimary reports whether there was a failover between since and to.
+// changedPrimary reports whether there was a failover between since and to, so that a
+// primary may have forgotten something or have gone on without knowing.
 func (h *History) changedPrimary(since, to time.Duration) bool {
 	return slices.ContainsFunc(h.Events, func(e Event) bool {
 		return e.Kind == Trouble && e.Note == Failover && e.At <= to && e.Until >= since
 	})
-}
-
-// forgotten reports whether a primary had forgotten anything by then.
-func (h *History) forgotten(by time.Duration) bool {
-	return slices.ContainsFunc(h.Events, func(e Event) bool { return e.Kind == Trouble && e.Note == Failover && e.At <= by })
 }
 
 // answered: every call is, and none much later than its caller wanted to wait.
