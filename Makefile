@@ -101,7 +101,7 @@ chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## every fuzz test, each for FUZZ=20s
-	@for p in . ./internal/faultproxy ./schedule; do \
+	@for p in . ./internal/faultproxy ./internal/mongobase ./schedule; do \
 		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 

@@ -69,7 +69,7 @@ func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, e
 	now := m.base.Now()
 	update, term := c.document(now)
 	filter := m.ours(c.Key, runOut(fieldExpireAt, now.Earliest))
-	reply, err := m.modify(ctx, filter, update, mongobase.Upsert)
+	reply, err := m.write(ctx, c, filter, update, mongobase.Upsert)
 	switch {
 	case err == nil:
 		return m.grant(ctx, c, reply, term)
@@ -224,7 +224,7 @@ func (m *mongoStore) swap(ctx context.Context, c *mongoClaim, seen mongoRecord, 
 	}
 	now = m.base.Now()
 	update, term := c.document(now)
-	reply, err := m.modify(ctx, m.ours(c.Key, named...), update, mongobase.After)
+	reply, err := m.write(ctx, c, m.ours(c.Key, named...), update, mongobase.After)
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}

@@ -130,6 +130,17 @@ func readWords(raw bson.Raw) (r mongoRecord) {
 	return r
 }
 
+// readGrant reads the after-image of a claim's own update, and no more of it than the
+// claim did not write: that it is there, when, and who waits.
+func readGrant(raw bson.Raw, id string) mongoRecord {
+	r := readWords(raw)
+	r.at, _ = mongobase.Time(raw.Lookup(fieldAt))
+	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), mongoShape) {
+		r.holders = []mongoHolder{{Holder: store.Holder{ID: id}}}
+	}
+	return r
+}
+
 func (r *mongoRecord) readHolders(v bson.RawValue) bool {
 	doc, ok := v.DocumentOK()
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -14,6 +15,18 @@ import (
 )
 
 var errNoTrace = errors.New("the server answered a claim with a document that does not have it")
+
+// write sends the update that a claim is made of, and reads of the after-image what
+// a grant is made of.
+func (m *mongoStore) write(ctx context.Context, c *mongoClaim, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (mongoReply, error) {
+	r, err := m.base.Modify(ctx, m.base.Durable, filter, update, opts)
+	reply := mongoReply{Reply: r}
+	if r.Found() {
+		reply.record = readGrant(r.Image, c.ID)
+	}
+	m.base.Timed(r, reply.record.at)
+	return reply, err
+}
 
 // grant makes a Grant of an applied claim. Any error here is of unknown outcome:
 // the claim is there and must be undone.
@@ -35,7 +48,7 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 		Wanted: reply.record.wantedAt(reply.record.at),
 	}
 	if knob.CounterToken || knob.StampedToken {
-		g.Token = mongoWrongToken(reply.record)
+		g.Token = mongoWrongToken(readRecord(reply.Image))
 	}
 	if g.Left < c.TTL/2 {
 		m.correct(ctx, c, &g)

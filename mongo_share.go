@@ -69,7 +69,7 @@ func (m *mongoStore) insert(ctx context.Context, c *mongoClaim) (mongoReply, mon
 	now := m.base.Now()
 	update, term := c.alone(now)
 	filter := m.ours(c.Key, m.noWriter(runOut(fieldExpireAt, now.Earliest), now)...)
-	reply, err := m.modify(ctx, filter, update, mongobase.Upsert)
+	reply, err := m.write(ctx, c, filter, update, mongobase.Upsert)
 	return reply, term, err
 }
 
@@ -118,7 +118,7 @@ func (m *mongoStore) join(ctx context.Context, c *mongoClaim, seen mongoRecord) 
 	}
 	c.attempt.Rev = seen.rev
 	filter, update, term := m.joining(c, seen, live, now)
-	reply, err := m.modify(ctx, filter, update, mongobase.After)
+	reply, err := m.write(ctx, c, filter, update, mongobase.After)
 	switch {
 	case err != nil:
 		return g, true, mongobase.RefusedOrUnknown(reply.Reply, err)

@@ -33,7 +33,7 @@ func (m *mongoStore) transfer(ctx context.Context, from store.Ref, c *mongoClaim
 	now := m.base.Now()
 	filter := append(m.ours(c.Key, mongoExclusive), alive(from.ID, now.Earliest)...)
 	update, term := c.document(now)
-	reply, err := m.modify(ctx, filter, update, mongobase.After)
+	reply, err := m.write(ctx, c, filter, update, mongobase.After)
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}

@@ -346,8 +346,8 @@ func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool,
 	}
 	switch {
 	case err == nil:
+		c.deliver(w, next) // before what is left to do for this one
 		l.settle(nil)
-		c.deliver(w, next)
 		return true, true, nil
 	case errors.As(err, new(*unwanted)):
 		l.settle(nil)

@@ -38,7 +38,10 @@ type Attempt struct {
 // Slow is how long a refusal takes that may have left a twin behind.
 const Slow = time.Second
 
-var errUndone = errors.New("this claim was undone before it was made")
+var (
+	errUndone = errors.New("this claim was undone before it was made")
+	fresh     = options.Session().SetCausalConsistency(false)
+)
 
 // Begin opens the attempt of the claim of that ID. Nothing of the claim is sent
 // yet, and an error says so.
@@ -54,7 +57,7 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 		return a, nil
 	}
 	var err error
-	a.session, err = b.Soft.Database().Client().StartSession(options.Session().SetCausalConsistency(false))
+	a.session, err = b.Soft.Database().Client().StartSession(fresh)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}

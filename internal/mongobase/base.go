@@ -5,6 +5,7 @@
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
 //	value.go    dates and marks, as BSON has them
+//	encode.go   an update, as it is sent
 //
 // It knows nothing of holders.
 package mongobase
@@ -104,8 +105,9 @@ var (
 // once more and from then on without: the server refuses that before it touches
 // anything, so it is no second attempt.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
+	change := encoded(update)
 	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
-		return coll.FindOneAndUpdate(ctx, filter, update, opts)
+		return coll.FindOneAndUpdate(ctx, filter, change, opts)
 	})
 }
 
