@@ -66,6 +66,9 @@ func stand(ctx context.Context, s seat) error {
 	}()
 	go func() {
 		for range testchild.Told(ctx) {
+			for !c.IsLeader() && ctx.Err() == nil { // the others can see a term before it is told of it
+				time.Sleep(time.Millisecond)
+			}
 			fmt.Println("resigned:", c.Resign(ctx))
 		}
 	}()
