@@ -38,7 +38,8 @@ type queue struct {
 	moved      moment        // when a poll last saw it in other hands
 	freeSeen   int           // refusals in a row that showed a free key
 	faults     func() time.Duration
-	word       moment // until when our word stands, by our reckoning
+	word       moment    // until when our word stands, by our reckoning
+	reserved   time.Time // the end of the writer's word that its own refusal showed
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -257,7 +258,10 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 	if !q.sees(s) {
 		q.firm = 0
 	}
-	q.seen = &s
+	q.seen, q.reserved = &s, time.Time{}
+	if !w.terms.shares() {
+		q.reserved = w.ownWord(&s)
+	}
 	q.word = now.add(wordOf(&s, w.terms, want) / 2)
 	q.pause = lookAgain
 	c.makeSure(q, now)

@@ -123,7 +123,10 @@ func (c *Client) wordLeft(w *waiter) (until time.Time) {
 			return time.Time{} // it is theirs as well
 		}
 	}
-	return w.ownWord(q.seen)
+	if own := w.ownWord(q.seen); own.After(q.reserved) || q.seen.Mode == store.Exclusive {
+		return own
+	}
+	return q.reserved // a look that was answered late may show the word before ours
 }
 
 // ownWord is the end of the writer's word in s, unless it must be somebody else's
