@@ -20,10 +20,7 @@ var errNoTrace = errors.New("the server answered a claim with a document that do
 // a grant is made of.
 func (m *mongoStore) write(ctx context.Context, c *mongoClaim, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (mongoReply, error) {
 	r, err := m.base.Modify(ctx, m.base.Durable, filter, update, opts)
-	reply := mongoReply{Reply: r}
-	if r.Found() {
-		reply.record = readGrant(r.Image, c.ID)
-	}
+	reply := mongoRead(r, func(image bson.Raw) mongoRecord { return readGrant(image, c.ID) })
 	m.base.Timed(r, reply.record.at)
 	return reply, err
 }

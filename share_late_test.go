@@ -17,7 +17,7 @@ type lateLooks struct{ *memstore.Store }
 
 func (s lateLooks) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	all, err := s.Store.Look(ctx, keys)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // of the bubble: the writer asks again meanwhile
 	return all, err
 }
 
@@ -49,7 +49,7 @@ func TestAWriterWhoGivesUpTakesBackItsLastWordWhateverALateLookShows(t *testing.
 		if _, err := writers.Acquire(t.Context(), "k", mongolock.MaxWait(400*time.Millisecond)); !errors.Is(err, mongolock.ErrHeld) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // it takes its word back in the background
 		if s, err := readers.Inspect(t.Context(), "k"); err != nil || s.Reserved() {
 			t.Errorf("its word stands until %v, and it is %v (%v)", s.ExclusiveWantedUntil, s.Now, err)
 		}

@@ -193,11 +193,11 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	}
 	over, byHand, loose, touch, ping := median(took[0]), median(took[1]), median(took[2]), median(took[3]), median(took[4])
 	return []figure{
-		{"hand-over inside a process", over / byHand, "%.2f ×", 1.2, atMost, "the same findOneAndUpdate by hand"},
-		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "the barest findOneAndUpdate of such a document"},
-		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that barest one: what is the server's of it"},
-		{"the same, by `_id` alone", loose / touch, "%.2f ×", 0, noTarget, "that barest one: without the conditions that keep others out"},
-		{"the barest findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},
+		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
+		{"hand-over inside a process", over / byHand, "%.2f ×", 0, noTarget, "the same update by hand"},
+		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: what is the server's of it"},
+		{"the same, by `_id` alone", loose / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
+		{"one bare findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},
 	}, at.lease.Release()
 }
 
