@@ -586,8 +586,6 @@ func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
 	r := newMongoRoom(t)
 	c, proxy := r.behind(noRetries, TTL(time.Second))
 	for i, odd := range []bson.D{
-		{{Key: "ok", Value: 1}},
-		{{Key: "ok", Value: 1}, {Key: "value", Value: nil}},
 		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{}}},
 		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{{Key: fieldMark, Value: 1}}}},
 		{{Key: "ok", Value: 0}},
@@ -600,4 +598,50 @@ func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
 		rule.Remove()
 		r.mustBeGone(key, time.Now().Add(time.Second))
 	}
+}
+
+// No document in the answer of an upsert says nothing of it.
+func TestMongoAClaimAnsweredWithNoDocumentIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]bson.D{
+		"null":    {{Key: "ok", Value: 1}, {Key: "value", Value: nil}},
+		"nothing": {{Key: "ok", Value: 1}},
+	} {
+		for _, opts := range [][]AcquireOption{nil, {Shared()}} {
+			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
+				t.Parallel()
+				r := newMongoRoom(t)
+				c, proxy := r.behind(withRetries, TTL(5*time.Second))
+				first := r.acquire(c, "k")
+				r.release(first)
+				confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
+				r.on(proxy, mongoClaims.Nth(1), faultproxy.EditReply(func(bson.D) bson.D { return slices.Clone(answer) }))
+				l := r.acquire(c, "k", opts...)
+				if confirms.Hits() != 1 {
+					t.Fatalf("%d confirmations", confirms.Hits())
+				}
+				if l.Token() <= first.Token() {
+					t.Errorf("token %d after %d", l.Token(), first.Token())
+				}
+				r.mustHold(l)
+				r.release(l)
+				r.mustBeAbsent("k")
+			})
+		}
+	}
+}
+
+func TestMongoAClaimAnsweredWithNoDocumentThatHasLeftNoneIsUnknown(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(noRetries)
+	r.on(proxy, mongoClaims, faultproxy.EditReply(func(bson.D) bson.D {
+		if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+			t.Error(err)
+		}
+		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
+	}))
+	l, err := c.TryAcquire(r.ctx(), "k")
+	mustBeUnknown(t, l, err)
+	r.mustBeAbsent("k")
 }

@@ -28,15 +28,21 @@ func (m *mongoStore) write(ctx context.Context, c *mongoClaim, filter, update bs
 // grant makes a Grant of an applied claim. Any error here is of unknown outcome:
 // the claim is there and must be undone.
 func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply, term mongoTerm) (store.Grant, error) {
-	if _, ok := reply.record.holder(c.ID); !ok || reply.record.at.IsZero() {
-		return store.Grant{}, errNoTrace
-	}
 	stamp, ok := c.attempt.OperationTime()
-	if !ok {
-		var err error
-		if stamp, err = m.confirm(ctx, c); err != nil {
+	if !ok || !reply.Found() {
+		confirmed, err := m.confirm(ctx, c)
+		if err != nil {
 			return store.Grant{}, err
 		}
+		if !reply.Found() {
+			reply = confirmed
+		}
+		if stamp, ok = c.attempt.OperationTime(); !ok {
+			stamp = confirmed.record.stamp
+		}
+	}
+	if _, ok := reply.record.holder(c.ID); !ok || reply.record.at.IsZero() {
+		return store.Grant{}, errNoTrace
 	}
 	g := store.Grant{
 		Token:  mongobase.Token(stamp),
@@ -54,22 +60,22 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 	return g, nil
 }
 
-// confirm draws a token where the server does not tell its operationTime: one more
-// command, after the claim was applied.
-func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (bson.Timestamp, error) {
+// confirm asks for a claim after it was applied, with one more command: for a token,
+// where the server does not tell its operationTime; or because the claim was answered
+// with no document. MongoDB answers an upsert with what it made of it or with E11000;
+// SecantusDB, if the filter began to match while it looked, applies it and answers
+// with nothing.
+func (m *mongoStore) confirm(ctx context.Context, c *mongoClaim) (mongoReply, error) {
 	filter := m.ours(c.Key, exists(fieldHolders+"."+c.ID))
 	update := bson.D{{Key: "$currentDate", Value: bson.D{
 		{Key: fieldAt, Value: true},
 		{Key: fieldStamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}},
 	}}}
 	reply, err := m.modify(ctx, filter, update, mongobase.After)
-	if err != nil {
-		return bson.Timestamp{}, err
+	if err == nil && (!reply.Found() || reply.record.stamp.IsZero()) {
+		err = errNoTrace
 	}
-	if !reply.Found() || reply.record.stamp.IsZero() {
-		return bson.Timestamp{}, errNoTrace
-	}
-	return reply.record.stamp, nil
+	return reply, err
 }
 
 // correct writes a grant's expiry again that was written by a clock far behind the
