@@ -68,6 +68,7 @@ type mongoFaults struct {
 	deadlineFromOld   bool // a deadline from the sample at hand, not from the reply's
 	undoElsewhere     bool // clean-up in a session of its own
 	releaseByKeyAlone bool
+	handOverByKey     bool
 
 	joinWritesMap      bool // a join that writes the whole map of holders
 	joinKeepsRev       bool // a join that leaves rev as it is

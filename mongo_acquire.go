@@ -22,8 +22,12 @@ type mongoClaim struct {
 	worded  bool              // it has left word
 }
 
-// A mongoTerm is what a claim writes: when it begins and ends.
-type mongoTerm struct{ since, until time.Time }
+// A mongoTerm is what a claim writes: when it begins and ends, and the revision that
+// the document has then. (A join keeps its revision to itself.)
+type mongoTerm struct {
+	since, until time.Time
+	rev          bson.ObjectID
+}
 
 // Acquire claims a key with one upsert, which inserts the document or takes over
 // one whose holders have all run out. Where there is another it meets the unique
@@ -82,7 +86,7 @@ func (m *mongoStore) acquire(ctx context.Context, c *mongoClaim) (store.Grant, e
 
 // document is the update that makes the claim the key's only holder: the whole map.
 func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
-	var t mongoTerm
+	t := mongoTerm{rev: bson.NewObjectID()}
 	t.since, t.until = now.Expiry(c.TTL)
 	return mongoToken(bson.D{
 		{Key: "$set", Value: bson.D{
@@ -90,7 +94,7 @@ func (c *mongoClaim) document(now mongoclock.Reading) (bson.D, mongoTerm) {
 			{Key: fieldLimit, Value: c.Limit},
 			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.holder(t)}}},
 			{Key: fieldExpireAt, Value: mongobase.Date(t.until)},
-			{Key: fieldRev, Value: bson.NewObjectID()},
+			{Key: fieldRev, Value: t.rev},
 		}},
 		stampAt,
 	}), t

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -178,6 +179,52 @@ func TestASwapWithoutRevTakesWhatItDidNotSee(t *testing.T) {
 	mongoNeeds(t, "atomic")
 	if !replacedMeanwhile(t, mongoFaults{swapWithoutRev: true}) {
 		t.Error("spared all the same: rev is not what protects")
+	}
+}
+
+// handedOverLate is a hand-over of a key that another was granted meanwhile, in a
+// document of his own.
+func handedOverLate(t *testing.T, broken mongoFaults) (lost bool) {
+	t.Helper()
+	b := mongoBenchFor(t)
+	b.store.broken = broken
+	from, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
+	b.acquire(b.store, from)
+	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.acquire(b.another(), next)
+	_, err := b.store.Transfer(b.ctx(), from.Ref, mongoAsk("k", time.Minute))
+	_, there := b.document("k").holder(next.ID)
+	return err == nil && !there
+}
+
+func TestAHandOverTakesOnlyTheRevisionOfItsGrant(t *testing.T) {
+	t.Parallel()
+	if handedOverLate(t, mongoFaults{}) {
+		t.Error("took the key from somebody granted meanwhile")
+	}
+}
+
+// The control.
+func TestAHandOverByKeyAloneTakesWhatIsAnothers(t *testing.T) {
+	t.Parallel()
+	if !handedOverLate(t, mongoFaults{handOverByKey: true}) {
+		t.Error("spared all the same: rev is not what protects")
+	}
+}
+
+func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t)
+	c, proxy := r.behind(noRetries, TTL(10*time.Second))
+	l := r.acquire(c, "k")
+	lost := r.on(proxy, mongoModify.Next(1), faultproxy.DropReply())
+	if _, err := c.store.Release(r.ctx(), l.ref(), 5*time.Second); err == nil || lost.Hits() != 1 {
+		t.Fatalf("answered %v: the test shows nothing", err)
+	}
+	if _, err := c.store.Transfer(r.ctx(), l.ref(), mongoAsk("k", time.Minute)); !errors.Is(err, store.ErrGone) {
+		t.Errorf("handed over what was given back: %v", err)
 	}
 }
 

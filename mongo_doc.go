@@ -240,7 +240,7 @@ func errForeign(r mongoRecord) error {
 // ours is the filter of a document of this library under a key. Without the mark in
 // it a stranger's document that has our fields would be overwritten.
 func (m *mongoStore) ours(key string, more ...bson.E) bson.D {
-	filter := append(make(bson.D, 0, 2+len(more)), bson.E{Key: "_id", Value: key})
+	filter := append(make(bson.D, 0, max(8, 2+len(more))), bson.E{Key: "_id", Value: key}) // with room for a little more
 	if !m.broken.unmarked {
 		filter = append(filter, bson.E{Key: fieldMark, Value: mongoShape})
 	}
@@ -250,13 +250,16 @@ func (m *mongoStore) ours(key string, more ...bson.E) bson.D {
 // of names a field of a holder.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
-func exists(path string) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$exists", Value: true}}}
-}
+// Made once, as are the other values of ours that are ever the same: a filter is on
+// the way of every grant.
+var (
+	anything any = bson.D{{Key: "$exists", Value: true}}
+	nothing  any = bson.D{{Key: "$exists", Value: false}}
+)
 
-func lacks(path string) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$exists", Value: false}}}
-}
+func exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
+
+func lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }
 
 func runOut(path string, earliest time.Time) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongobase.Date(earliest)}}}
@@ -270,5 +273,8 @@ func alive(id string, earliest time.Time) []bson.E {
 		lacks(of(id, fieldReleased)),
 	}
 }
+
+// newRev goes with whatever a compare-and-swap must not overlook.
+func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
 
 var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}

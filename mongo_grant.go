@@ -56,7 +56,11 @@ func (m *mongoStore) grant(ctx context.Context, c *mongoClaim, reply mongoReply,
 	if g.Left < c.TTL/2 {
 		m.correct(ctx, c, &g)
 	}
-	m.leases.granted(c.ID, g.Since, c.sent.Add(g.Left), m.base.Clock.Now())
+	l := mongoLease{since: g.Since, until: c.sent.Add(g.Left)}
+	if c.Mode == store.Exclusive {
+		l.rev = term.rev
+	}
+	m.leases.granted(c.ID, l, m.base.Clock.Now())
 	return g, nil
 }
 

@@ -19,6 +19,7 @@ func mongoKnobs() mongoFaults {
 		deadlineFromOld:    knob.DeadlineFromSample,
 		undoElsewhere:      knob.UndoElsewhere,
 		releaseByKeyAlone:  knob.ReleaseByKey,
+		handOverByKey:      knob.HandOverByKey,
 		joinWritesMap:      knob.JoinWritesMap,
 		joinKeepsRev:       knob.JoinKeepsRev,
 		joinIgnoresWord:    knob.JoinIgnoresWord,

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
@@ -19,15 +21,16 @@ type mongoLeases struct {
 type mongoLease struct {
 	since time.Time
 	until mongoclock.Moment // may be trusted, and so is worth remembering
+	rev   bson.ObjectID     // that its grant wrote, if it has the key alone
 }
 
-func (ml *mongoLeases) granted(id string, since time.Time, until, now mongoclock.Moment) {
+func (ml *mongoLeases) granted(id string, l mongoLease, now mongoclock.Moment) {
 	ml.mu.Lock()
 	defer ml.mu.Unlock()
 	if ml.leases == nil {
 		ml.leases = map[string]mongoLease{}
 	}
-	ml.leases[id] = mongoLease{since: since, until: until}
+	ml.leases[id] = l
 	if len(ml.leases) < ml.sweepAt {
 		return
 	}

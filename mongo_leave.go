@@ -91,7 +91,7 @@ func (m *mongoStore) undoJoin(ctx context.Context, r store.Ref, joined bson.Obje
 	}
 	update := bson.D{
 		{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}},
-		{Key: "$set", Value: bson.D{{Key: fieldRev, Value: bson.NewObjectID()}}},
+		{Key: "$set", Value: bson.D{newRev()}},
 		stampAt,
 	}
 	return m.drop(ctx, r.Key, m.ours(r.Key, holds), update, m.base.Durable)

@@ -69,6 +69,7 @@ func (k kitchen) command(name string, filled ...string) bson.D {
 		if m[2] != name {
 			continue
 		}
+		filled = append(filled, "ObjectId()", `{"$oid": "`+bson.NewObjectID().Hex()+`"}`) // as a shell would
 		text := strings.NewReplacer(append(filled, `"topic": "locks"`, `"topic": "locks"`, `"locks"`, `"`+k.coll.Name()+`"`, `"locks.wake"`, `"`+k.coll.Name()+`.wake"`)...).Replace(m[1])
 		if left := regexp.MustCompile(`<[A-Z]+>`).FindString(text); left != "" {
 			k.t.Fatalf("%q: %s is not filled in", name, left)

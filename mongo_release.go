@@ -87,7 +87,7 @@ func (m *mongoStore) releaseLater(ctx context.Context, r store.Ref, keep time.Du
 	}
 	date := mongobase.Date(mongoclock.Ceil(until))
 	filter := m.ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
-	set := bson.D{{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}}
+	set := bson.D{{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}, newRev()}
 	update := bson.D{{Key: "$set", Value: set}, stampAt}
 	if r.Mode == store.Exclusive {
 		set = append(set, bson.E{Key: fieldExpireAt, Value: date})
@@ -129,7 +129,7 @@ func (m *mongoStore) Break(ctx context.Context, r store.Ref, reason string, now 
 		reply, err = m.remove(ctx, m.base.Durable, append(filter, mongoExclusive))
 	default:
 		reply, err = m.modify(ctx, filter, bson.D{
-			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
+			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}, newRev()}},
 			stampAt,
 		}, mongobase.After)
 	}

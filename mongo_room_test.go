@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -407,13 +408,22 @@ func mongoLacks(path ...string) func(bson.Raw) bool {
 	return func(c bson.Raw) bool { return c.Lookup(path...).IsZero() }
 }
 
+// mongoPlace asks for commands whose filter is that of a hand-over: a revision and
+// nothing else, or a holder that was not broken.
+func mongoPlace(c bson.Raw) bool {
+	query, _ := c.Lookup("query").DocumentOK()
+	elements, _ := query.Elements()
+	return len(elements) == 3 && !query.Lookup(fieldRev).IsZero() ||
+		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasSuffix(e.Key(), "."+fieldBroken) })
+}
+
 // The rows of the protocol, as a proxy sees them.
 var (
 	mongoModify   = faultproxy.Command("findAndModify")
 	mongoClaims   = mongoModify.Where(mongoHas([]string{"upsert"}))
 	mongoWords    = mongoModify.Where(mongoHas([]string{"update", "$max", fieldWanted}))
-	mongoSwaps    = mongoModify.Where(mongoHas([]string{"query", fieldRev}))
-	mongoHandOver = mongoModify.Where(mongoHas([]string{"update", "$set", fieldHolders})).Where(mongoLacks("upsert")).Where(mongoLacks("query", fieldRev))
+	mongoSwaps    = mongoModify.Where(mongoHas([]string{"query", fieldRev})).Where(func(c bson.Raw) bool { return !mongoPlace(c) })
+	mongoHandOver = mongoModify.Where(mongoHas([]string{"update", "$set", fieldHolders})).Where(mongoPlace)
 	mongoRenewals = mongoModify.Where(mongoHas([]string{"update", "$max", fieldExpireAt}))
 	mongoBulks    = faultproxy.Command("update")
 	mongoReleases = mongoModify.Where(mongoHas([]string{"remove"})).Where(mongoLacks("writeConcern", "j"))

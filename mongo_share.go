@@ -217,7 +217,7 @@ func (m *mongoStore) joining(c *mongoClaim, seen mongoRecord, live int, now mong
 	term.since, term.until = now.Expiry(c.TTL)
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.holder(term)}}
 	if !m.broken.joinKeepsRev {
-		set = append(set, bson.E{Key: fieldRev, Value: bson.NewObjectID()})
+		set = append(set, newRev())
 	}
 	if m.broken.joinWritesMap {
 		set[0] = bson.E{Key: fieldHolders, Value: seen.mapWith(c, term, now.Earliest)}
@@ -241,7 +241,7 @@ func (r mongoRecord) mapWith(c *mongoClaim, t mongoTerm, earliest time.Time) bso
 	for _, h := range r.holders {
 		if h.ExpireAt.After(earliest) {
 			old := mongoClaim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}
-			all = append(all, bson.E{Key: h.ID, Value: old.holder(mongoTerm{h.Since, h.ExpireAt})})
+			all = append(all, bson.E{Key: h.ID, Value: old.holder(mongoTerm{since: h.Since, until: h.ExpireAt})})
 		}
 	}
 	return all

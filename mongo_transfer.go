@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -31,7 +34,7 @@ func (m *mongoStore) Transfer(ctx context.Context, from store.Ref, to store.Clai
 
 func (m *mongoStore) transfer(ctx context.Context, from store.Ref, c *mongoClaim) (store.Grant, error) {
 	now := m.base.Now()
-	filter := append(m.ours(c.Key, mongoExclusive), alive(from.ID, now.Earliest)...)
+	filter := m.place(from, now)
 	update, term := c.document(now)
 	reply, err := m.write(ctx, c, filter, update, mongobase.After)
 	if err != nil {
@@ -49,6 +52,21 @@ func (m *mongoStore) transfer(ctx context.Context, from store.Ref, c *mongoClaim
 		c.attempt.Twin = true
 	}
 	return store.Grant{}, m.settleRefusal(ctx, c, why(image.record, from.ID))
+}
+
+// place asks for the document in which from has a place to give. Its own grant wrote
+// the revision, which whoever comes in after it changes, and whoever breaks it; and
+// while it may be trusted it has not run out. One that may have, or that this process
+// was not granted, is asked for itself.
+func (m *mongoStore) place(from store.Ref, now mongoclock.Reading) bson.D {
+	if m.broken.handOverByKey {
+		return m.ours(from.Key)
+	}
+	l, ok := m.leases.of(from.ID)
+	if !ok || l.rev.IsZero() || l.until <= now.At {
+		return append(m.ours(from.Key, mongoExclusive), alive(from.ID, now.Earliest)...)
+	}
+	return m.ours(from.Key, bson.E{Key: fieldRev, Value: l.rev})
 }
 
 // explain tells why a command that names a holder found none: the document is a

@@ -47,7 +47,7 @@ var exclusive = bson.E{Key: "mode", Value: "exclusive"}
 // pair sends the same two commands as a lease of a free key.
 func (h byHand) pair(ctx context.Context, key string) error {
 	id, now := rand.Text(), time.Now()
-	update := handDocument(id, now)
+	update := handDocument(id, bson.NewObjectID(), now)
 	if h.unfiltered { // else the upsert takes it from the filter, and the index what has it
 		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
 	}
@@ -62,30 +62,30 @@ func (h byHand) pair(ctx context.Context, key string) error {
 }
 
 // handDocument is the update that makes id the only holder.
-func handDocument(id string, now time.Time) bson.D {
+func handDocument(id string, rev bson.ObjectID, now time.Time) bson.D {
 	return bson.D{
-		{Key: "$set", Value: handFields(id, now)},
+		{Key: "$set", Value: handFields(id, rev, now)},
 		{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
 	}
 }
 
-func handFields(id string, now time.Time) bson.D {
+func handFields(id string, rev bson.ObjectID, now time.Time) bson.D {
 	until := now.Add(handTTL)
 	return bson.D{
 		{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
 		{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
 			{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
 		}}}},
-		{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()},
+		{Key: "expireAt", Value: until}, {Key: "rev", Value: rev},
 	}
 }
 
 // handHeld is the document of a key that id holds.
-func handHeld(key, id string, now time.Time) bson.D {
-	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "at", Value: now}}, handFields(id, now)...)
+func handHeld(key, id string, rev bson.ObjectID, now time.Time) bson.D {
+	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "at", Value: now}}, handFields(id, rev, now)...)
 }
 
-// alive asks for a holder as a renewal and a hand-over do.
+// alive asks for a holder as a renewal does.
 func alive(id string, now time.Time) bson.D {
 	holder := "holders." + id
 	return bson.D{
@@ -115,21 +115,21 @@ func (h byHand) ping(ctx context.Context) error {
 type handLock struct {
 	byHand
 	key, id string
+	rev     bson.ObjectID
 }
 
 func (h byHand) lock(ctx context.Context, key string) (*handLock, error) {
-	l := &handLock{h, key, rand.Text()}
-	_, err := h.durable.InsertOne(ctx, handHeld(key, l.id, time.Now()))
+	l := &handLock{h, key, rand.Text(), bson.NewObjectID()}
+	_, err := h.durable.InsertOne(ctx, handHeld(key, l.id, l.rev, time.Now()))
 	return l, err
 }
 
 // handOver puts a new holder in the place of the old one, with the same update as a
 // hand-over inside a process.
 func (l *handLock) handOver(ctx context.Context) error {
-	now, next := time.Now(), rand.Text()
-	filter := l.filter(l.key, append([]bson.E{exclusive}, alive(l.id, now)...)...)
-	l.id = next
-	return l.durable.FindOneAndUpdate(ctx, filter, handDocument(next, now),
+	filter := l.filter(l.key, bson.E{Key: "rev", Value: l.rev})
+	l.id, l.rev = rand.Text(), bson.NewObjectID()
+	return l.durable.FindOneAndUpdate(ctx, filter, handDocument(l.id, l.rev, time.Now()),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
 }
 
@@ -150,7 +150,7 @@ func (h byHand) hold(ctx context.Context, n int) (*handBulk, error) {
 	docs := make([]any, n)
 	for i := range docs {
 		key, id := fmt.Sprint("hand-", i), rand.Text()
-		docs[i] = handHeld(key, id, time.Now())
+		docs[i] = handHeld(key, id, bson.NewObjectID(), time.Now())
 		b.keys, b.ids = append(b.keys, key), append(b.ids, id)
 	}
 	_, err := h.durable.InsertMany(ctx, docs)

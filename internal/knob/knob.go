@@ -24,6 +24,8 @@ const (
 	OneID = false
 	// DeadlineFromSample rests a deadline on the sample at hand, not on a time drawn after the claim was sent.
 	DeadlineFromSample = false
+	// HandOverByKey hands a key over whoever holds it.
+	HandOverByKey = false
 	// ReleaseByKey releases whoever holds the key.
 	ReleaseByKey = false
 	// RenewalUpserts makes a renewal create what it does not find.

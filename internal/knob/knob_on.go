@@ -16,6 +16,7 @@ var (
 	Greedy             bool
 	OneID              bool
 	DeadlineFromSample bool
+	HandOverByKey      bool
 	ReleaseByKey       bool
 	RenewalUpserts     bool
 	RenewalSets        bool

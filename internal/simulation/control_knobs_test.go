@@ -28,6 +28,7 @@ var controls = []control{
 	{8, 8, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
 	{32, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain},
 	{14, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain},
+	{2, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, plain},
 	{32, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, plain},
 	{7, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain},
 	{8, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, plain},
