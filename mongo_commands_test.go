@@ -94,13 +94,13 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("a hand-over", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID2")+" "+sentDurably)
 
 	if err := b.store.Break(b.ctx(), other.Ref, "because", false); err != nil {
 		t.Fatal(err)
 	}
 	b.expect("a break", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because}, $currentDate: {at: true}} "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because, rev: REV}, $currentDate: {at: true}} "+sentDurably)
 	if err := b.store.Break(b.ctx(), other.Ref, "because", true); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.expect("MinHold's release", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 
 	if settled, err := b.store.Undo(b.ctx(), kept.Ref, nil); !settled || err != nil {
 		t.Fatal(settled, err)
@@ -151,6 +151,20 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	for range b.store.List(b.ctx(), "a.") {
 	}
 	b.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+}
+
+func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	theirs, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	b.acquire(b.another(), theirs)
+	b.tap.Take()
+	if _, err := b.store.Transfer(b.ctx(), theirs.Ref, mine); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, sentHello,
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)
 }
 
 // The rest of an expired document's takeover: the top-level expireAt lags behind a

@@ -250,8 +250,7 @@ func (m *mongoStore) ours(key string, more ...bson.E) bson.D {
 // of names a field of a holder.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
-// Made once, as are the other values of ours that are ever the same: a filter is on
-// the way of every grant.
+// Made once: a filter is on the way of every grant.
 var (
 	anything any = bson.D{{Key: "$exists", Value: true}}
 	nothing  any = bson.D{{Key: "$exists", Value: false}}
