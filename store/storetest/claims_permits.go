@@ -38,7 +38,7 @@ func permitsAreNoMoreThanTheirLimit(e *env) {
 func aPermitThatRanOutMakesRoom(e *env) {
 	key := e.key("permits")
 	dies, stays := e.granted(e.permit(key, 2, short)), e.granted(e.permit(key, 2, long))
-	e.refused(e.permit(key, 2, long))
+	e.refusedUntil(dies.honoured(), e.permit(key, 2, long))
 	e.outlive(dies)
 	next := e.granted(e.permit(key, 2, long))
 	e.heldBy(key, stays, next)

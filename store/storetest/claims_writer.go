@@ -69,7 +69,7 @@ func aWritersWordRunsOut(e *env) {
 	if d := status.ExclusiveWantedUntil.Sub(status.Now); d <= 0 || d > short+e.mode.slack() {
 		e.Errorf("a word for %v lasts %v", short, d)
 	}
-	e.refused(e.reader(h.Key, long))
+	e.refusedUntil(told.Add(short), e.reader(h.Key, long))
 	e.sleepUntil(told.Add(short + e.mode.slack()))
 	for range e.rounds(1, 20) { // a store that knows its server's clock as an interval may honour a word longer, by a slow trip
 		if _, err := e.try(e.reader(h.Key, long)); err == nil {
@@ -85,8 +85,8 @@ func aSharersWordKeepsNobodyOut(e *env) {
 	h := e.granted(e.permit(key, 1, short))
 	for _, c := range []store.Claim{e.permit(key, 1, long), e.permit(key, 1, long)} {
 		c.Want = long
-		if status := e.refused(c).Status; status.Reserved() || !status.Wanted {
-			e.Errorf("the word: %+v", status)
+		if refusal := e.refusedUntil(h.honoured(), c); refusal != nil && (refusal.Reserved() || !refusal.Wanted) {
+			e.Errorf("the word: %+v", refusal.Status)
 		}
 	}
 	e.outlive(h)
@@ -96,7 +96,7 @@ func aSharersWordKeepsNobodyOut(e *env) {
 // aWordAmongWritersKeepsNobodyOut: who waits for one who has the key alone has no
 // readers to fear, and must not keep them out when that one has run out.
 func aWordAmongWritersKeepsNobodyOut(e *env) {
-	h := e.hold(e.key("held"), short)
+	h := e.hold(e.key("held"), 3*short)
 	if status := e.writerWaits(h.Key, long); status.Reserved() || !status.Wanted {
 		e.Errorf("the word: %+v", status)
 	}

@@ -114,6 +114,24 @@ func (e *env) refused(c store.Claim) *store.HeldError {
 	return refusal
 }
 
+// refusedUntil is refused for what must be so until end, and perhaps no longer. An
+// answer that came later says nothing, and is nil.
+func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
+	e.Helper()
+	h, err := e.try(c)
+	refusal, ok := errors.AsType[*store.HeldError](err)
+	switch {
+	case ok:
+		return refusal
+	case err == nil && h.replied.After(end):
+		e.Logf("claim of %q: answered %v too late to be refused", c.Key, h.replied.Sub(end))
+		e.release(h.Ref)
+	default:
+		e.Fatalf("claim of %q, which is held: got %v, want a *HeldError", c.Key, err)
+	}
+	return nil
+}
+
 func (e *env) release(r store.Ref) {
 	e.Helper()
 	if _, err := e.store.Release(e.ctx(), r, 0); err != nil {
