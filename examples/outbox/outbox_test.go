@@ -17,7 +17,6 @@ func TestEveryMessageIsRelayedThoughAWorkerIsKilled(t *testing.T) {
 	}
 	for _, want := range []string{
 		"is killed with -9 with message", "again: attempt 2",
-		// One, but for a machine so slow that a lease is lost beside the killed worker's.
 		`60 messages: 0 missing, 0 twice without a mark, [1-9]\d* marked as maybe delivered before, 0 left: correct`,
 	} {
 		if !regexp.MustCompile(want).MatchString(printed) {
