@@ -240,7 +240,7 @@ func errForeign(r mongoRecord) error {
 // ours is the filter of a document of this library under a key. Without the mark in
 // it a stranger's document that has our fields would be overwritten.
 func (m *mongoStore) ours(key string, more ...bson.E) bson.D {
-	filter := append(make(bson.D, 0, max(8, 2+len(more))), bson.E{Key: "_id", Value: key}) // with room for a little more
+	filter := append(make(bson.D, 0, 2+len(more)), bson.E{Key: "_id", Value: key})
 	if !m.broken.unmarked {
 		filter = append(filter, bson.E{Key: fieldMark, Value: mongoShape})
 	}

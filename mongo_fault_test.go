@@ -603,9 +603,13 @@ func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
 // No document in the answer of an upsert says nothing of it.
 func TestMongoAClaimAnsweredWithNoDocumentIsAskedFor(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]bson.D{
-		"null":    {{Key: "ok", Value: 1}, {Key: "value", Value: nil}},
-		"nothing": {{Key: "ok", Value: 1}},
+	withoutValue := func(reply bson.D) bson.D { // the rest stays, its operationTime too
+		return slices.DeleteFunc(reply, func(e bson.E) bool { return e.Key == "value" })
+	}
+	for name, edit := range map[string]func(bson.D) bson.D{
+		"null":    func(reply bson.D) bson.D { return append(withoutValue(reply), bson.E{Key: "value", Value: nil}) },
+		"nothing": withoutValue,
+		"no time": func(bson.D) bson.D { return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}} },
 	} {
 		for _, opts := range [][]AcquireOption{nil, {Shared()}} {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
@@ -615,7 +619,7 @@ func TestMongoAClaimAnsweredWithNoDocumentIsAskedFor(t *testing.T) {
 				first := r.acquire(c, "k")
 				r.release(first)
 				confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
-				r.on(proxy, mongoClaims.Nth(1), faultproxy.EditReply(func(bson.D) bson.D { return slices.Clone(answer) }))
+				r.on(proxy, mongoClaims.Nth(1), faultproxy.EditReply(edit))
 				l := r.acquire(c, "k", opts...)
 				if confirms.Hits() != 1 {
 					t.Fatalf("%d confirmations", confirms.Hits())

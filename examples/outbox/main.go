@@ -199,7 +199,7 @@ func (d *demo) check(ctx context.Context, db *mongo.Database) error {
 	if err != nil {
 		return err
 	}
-	verdict := "correct" // however many are marked: on a slow machine a lease can be lost beside the killed worker's
+	verdict := "correct" // however many are marked: a lease can be lost beside the killed worker's
 	if missing > 0 || twice > 0 || left > 0 {
 		verdict = "wrong"
 		err = errors.New("the relay is wrong")

@@ -20,7 +20,7 @@ func takeSafetiesOut(o orders) { knob.DeadlineFromReply = o.Reply }
 // The control: no margin, and deadlines that count from replies which are slow, in a
 // process whose renewals do not get through and that holds long what it has. How often
 // that process is served while somebody waits for it is chance: a run notices it a dozen
-// times, or twice, and so one now and then may not at all. Five never do.
+// times, or twice, and so one now and then may not at all.
 func TestControlChaosIsCaughtByTheChecker(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
 	o := usual()

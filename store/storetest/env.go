@@ -107,29 +107,29 @@ func (e *env) granted(c store.Claim) held {
 func (e *env) refused(c store.Claim) *store.HeldError {
 	e.Helper()
 	_, err := e.try(c)
+	return e.refusal(c, err)
+}
+
+// refusedUntil is refused for what must be so until end, and perhaps no longer. A
+// grant that was answered later says nothing, and is nil.
+func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
+	e.Helper()
+	h, err := e.try(c)
+	if err == nil && h.replied.After(end) {
+		e.Logf("claim of %q: answered %v too late to be refused", c.Key, h.replied.Sub(end))
+		e.release(h.Ref)
+		return nil
+	}
+	return e.refusal(c, err)
+}
+
+func (e *env) refusal(c store.Claim, err error) *store.HeldError {
+	e.Helper()
 	refusal, ok := errors.AsType[*store.HeldError](err)
 	if !ok {
 		e.Fatalf("claim of %q, which is held: got %v, want a *HeldError", c.Key, err)
 	}
 	return refusal
-}
-
-// refusedUntil is refused for what must be so until end, and perhaps no longer. An
-// answer that came later says nothing, and is nil.
-func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
-	e.Helper()
-	h, err := e.try(c)
-	refusal, ok := errors.AsType[*store.HeldError](err)
-	switch {
-	case ok:
-		return refusal
-	case err == nil && h.replied.After(end):
-		e.Logf("claim of %q: answered %v too late to be refused", c.Key, h.replied.Sub(end))
-		e.release(h.Ref)
-	default:
-		e.Fatalf("claim of %q, which is held: got %v, want a *HeldError", c.Key, err)
-	}
-	return nil
 }
 
 func (e *env) release(r store.Ref) {
