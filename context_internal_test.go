@@ -6,19 +6,17 @@ import (
 	"testing/synctest"
 
 	"github.com/mongolock/mongolock/store/memstore"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewWithStore(memstore.New())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer c.Close()
 		l, err := c.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for range 1000 {
 			job, cancel := context.WithCancel(t.Context())
 			l.Context(job)
@@ -29,8 +27,6 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 		l.mu.Lock()
 		n := len(l.contexts.open)
 		l.mu.Unlock()
-		if n > 1 {
-			t.Errorf("%d contexts are kept", n)
-		}
+		assert.LessOrEqual(t, n, 1, "contexts kept")
 	})
 }
