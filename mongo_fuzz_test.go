@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/mongolock/mongolock/internal/simulation/history"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/fence"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // What the workers are after: two keys that are only ever held alone, one of readers

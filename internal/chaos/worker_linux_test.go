@@ -18,7 +18,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // orders are what a worker process is told, as JSON in its environment.

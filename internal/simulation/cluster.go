@@ -3,8 +3,8 @@ package simulation
 import (
 	"time"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // A cluster is a replica set of three. One is the primary; it may be cut off from

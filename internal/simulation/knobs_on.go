@@ -5,8 +5,8 @@ package simulation
 import (
 	"time"
 
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/mongolock/mongolock/internal/simulation/history"
 )
 
 // nap lets the next clock that a store makes stand still for a while now and

@@ -7,8 +7,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // The keys: two that are only ever held alone, one for readers and writers, and one

@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/address"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 var errReset = errors.New("connection reset by peer")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/fence"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // A process is one client of the library with its users, as one process has it.

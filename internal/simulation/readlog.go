@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
 )
 
 // readLog adds to the history what the database did: the log of the last primary,

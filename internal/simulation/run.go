@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 

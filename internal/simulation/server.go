@@ -10,7 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
+	"github.com/mongolock/mongolock/internal/docdb"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }

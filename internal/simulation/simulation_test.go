@@ -17,9 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/simulation"
-	"github.com/mongolock/mongolock/internal/simulation/history"
 )
 
 var (

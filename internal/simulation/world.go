@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/simulation/history"
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
+	"github.com/mongolock/mongolock/internal/docdb"
 )
 
 // A primary that lost writes, and one that follows: what a client heard from the first

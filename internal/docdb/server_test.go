@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/simulation/docdb"
+	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
