@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 const (
@@ -40,23 +41,16 @@ const (
 	slackPart = 20
 )
 
-// A Moment is a point of the local monotonic clock, counted from an origin of its
-// own. A type that no wall clock yields, so that none can slip in.
-type Moment time.Duration
+// A Moment is a point of the local monotonic clock.
+type Moment = monotonic.Moment
 
-// Sub is the time from o to m.
-func (m Moment) Sub(o Moment) time.Duration { return time.Duration(m - o) }
-
-// Add is the moment d later.
-func (m Moment) Add(d time.Duration) Moment { return m + Moment(d) }
-
-// Monotonic is this process's monotonic clock.
+// Monotonic makes a clock of this process, and returns how to read it.
 func Monotonic() func() Moment {
-	origin := time.Now()
+	clock := monotonic.New()
 	if slept := knob.Sleeper(); slept != nil {
-		return func() Moment { return Moment(time.Since(origin) - slept()) }
+		return func() Moment { return clock.Now().Add(-slept()) }
 	}
-	return func() Moment { return Moment(time.Since(origin)) }
+	return clock.Now
 }
 
 // A sample is a server time and the local moments around its drawing.

@@ -1,0 +1,57 @@
+package backoff_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+)
+
+func TestPausesDoubleFromLeastToMost(t *testing.T) {
+	b := backoff.New(50*time.Millisecond, time.Second)
+	for round := range 3 {
+		for i, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000, 1000} {
+			assert.InDelta(t, want*time.Millisecond, b.Next(), float64(want*time.Millisecond)/5, "round %d, pause %d", round, i)
+		}
+		b.Reset()
+	}
+}
+
+func TestJitterIsSpreadOverAFifthToBothSides(t *testing.T) {
+	const d = time.Second
+	least, most := d, d
+	for range 10_000 {
+		got := backoff.Jitter(d)
+		least, most = min(least, got), max(most, got)
+	}
+	assert.GreaterOrEqual(t, least, d*80/100)
+	assert.Less(t, least, d*81/100)
+	assert.Less(t, most, d*120/100)
+	assert.Greater(t, most, d*119/100)
+	assert.Zero(t, backoff.Jitter(0))
+	assert.InDelta(t, -d, backoff.Jitter(-d), float64(d)/5)
+}
+
+// A simulation is run again by the bytes it hands out.
+func TestJitterDependsOnCryptoRandAlone(t *testing.T) {
+	defer func(before io.Reader) { rand.Reader = before }(rand.Reader)
+	draw := func(first byte) []time.Duration {
+		all := make([]byte, 3*backoff.JitterSize)
+		for i := range all {
+			all[i] = first + byte(i)*37
+		}
+		source := bytes.NewReader(all)
+		rand.Reader = source
+		b := backoff.New(time.Second, time.Minute)
+		pauses := []time.Duration{b.Next(), b.Next(), backoff.Jitter(time.Hour)}
+		assert.Zero(t, source.Len(), "bytes left: a draw takes fewer than JitterSize")
+		return pauses
+	}
+	assert.Equal(t, draw(1), draw(1))
+	assert.NotEqual(t, draw(1), draw(2), "control: other bytes make other pauses")
+}

@@ -1,0 +1,47 @@
+// Package monotonic tells the time by this machine's monotonic clock alone. A
+// [Moment] holds no wall clock that could decide anything, costs half of what
+// time.Now does to read, and takes a third of the room of a time.Time.
+package monotonic
+
+import (
+	"math"
+	"time"
+)
+
+// A Moment is a point in time: the nanoseconds since the origin of its [Clock].
+// Moments of two clocks cannot be compared. Zero is before all that a Clock yields,
+// and stands for none.
+type Moment int64
+
+// Never is later than all others.
+const Never Moment = math.MaxInt64
+
+// Add is the moment d later, at most [Never].
+func (m Moment) Add(d time.Duration) Moment {
+	if sum := m + Moment(d); d < 0 || sum >= m {
+		return sum
+	}
+	return Never
+}
+
+// Sub is the time from earlier to m.
+func (m Moment) Sub(earlier Moment) time.Duration { return time.Duration(m - earlier) }
+
+// A Clock counts the time since it was made. Make one with [New]; it is safe for
+// concurrent use.
+type Clock struct{ origin time.Time }
+
+// New makes a clock that begins now.
+func New() Clock { return Clock{time.Now().Add(-1)} } // no moment is zero
+
+// Now is the present moment.
+func (c Clock) Now() Moment { return Moment(time.Since(c.origin)) }
+
+// Until is the time from now to m, negative if m has passed.
+func (c Clock) Until(m Moment) time.Duration { return m.Sub(c.Now()) }
+
+// Since is the time from m to now.
+func (c Clock) Since(m Moment) time.Duration { return c.Now().Sub(m) }
+
+// Time is m as a time.Time, for code that does not know this clock.
+func (c Clock) Time(m Moment) time.Time { return c.origin.Add(time.Duration(m)) }
