@@ -165,7 +165,7 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent moment, g sto
 		sent = now
 	}
 	if err != nil {
-		if !certain(err) {
+		if !store.IsCertain(err) {
 			c.undo(l.ref(), from, now.add(drifted(l.terms.ttl)))
 		}
 		return nil, err
@@ -207,7 +207,7 @@ func (c *Client) undone(claim store.Ref, from *store.Ref, until moment) bool {
 		ctx := c.within(context.Background(), min(maxCall, max(c.until(until), time.Second)))
 		settled, err := c.store.Undo(ctx, claim, from)
 		ctx.end()
-		if settled || verdict(err) {
+		if settled || store.IsVerdict(err) {
 			return true
 		}
 		if c.now() >= until {

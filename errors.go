@@ -67,22 +67,9 @@ var (
 	errGone       = fmt.Errorf("%w: no longer in the store", ErrLost)
 )
 
-// certain reports whether err is a verdict, or a fault that left no trace:
-// nothing was applied and nothing will be.
-func certain(err error) bool {
-	return verdict(err) || errors.Is(err, store.ErrNotApplied)
-}
-
 // isLoss reports whether a lease that ended of cause was lost.
 func isLoss(cause error) bool {
 	return cause != ErrReleased && errors.Is(cause, ErrLost) //nolint:errorlint // the very cause, which nearly always it is
-}
-
-func verdict(err error) bool {
-	var broken *store.BrokenError
-	return errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrModeMismatch) ||
-		errors.Is(err, store.ErrGone) || errors.Is(err, store.ErrForeign) ||
-		errors.Is(err, store.ErrTooLarge) || errors.As(err, &broken)
 }
 
 // A fault is a store's error, wrapped once with operation and key, and with what
@@ -116,7 +103,7 @@ func failed(op, key string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrHeld), errors.Is(err, store.ErrModeMismatch):
 		return err
-	case certain(err):
+	case store.IsCertain(err):
 		return &fault{op: op, key: key, err: err}
 	}
 	return &fault{op: op, key: key, err: err, unknown: true}

@@ -237,7 +237,7 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now moment) error {
 		l.end(fmt.Errorf("%w: %s", ErrBroken, broken.Reason))
 	case errors.Is(answer.Err, store.ErrGone):
 		l.end(errGone)
-	case verdict(answer.Err):
+	case store.IsVerdict(answer.Err):
 		l.end(fmt.Errorf("%w: %w", errGone, answer.Err))
 	default:
 		if first {

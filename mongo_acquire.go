@@ -45,7 +45,7 @@ func (m *mongoStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	if err == nil {
 		err = m.indexOnce(ctx, claim, g)
 	}
-	m.base.Over(claim.attempt, err == nil || certain(err))
+	m.base.Over(claim.attempt, err == nil || store.IsCertain(err))
 	return g, err
 }
 

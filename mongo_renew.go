@@ -68,7 +68,7 @@ func (m *mongoStore) renewAgain(ctx context.Context, sent mongoclock.Moment, bat
 	}
 	m.renew(ctx, sent, part, second)
 	for i, at := range which {
-		if second[i].Err != nil && verdict(second[i].Err) || second[i].Left > answers[at].Left {
+		if store.IsVerdict(second[i].Err) || second[i].Left > answers[at].Left {
 			answers[at] = second[i]
 		}
 	}

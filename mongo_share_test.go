@@ -251,7 +251,7 @@ var mongoShareRaces = []struct {
 			b.acquire(b.another(), stays)
 			line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{lose: isModify(name) && isJoin(c)} })
 			c := mongoAskShared("k", time.Minute)
-			if _, err := b.store.Acquire(b.brief(), c); err == nil || certain(err) {
+			if _, err := b.store.Acquire(b.brief(), c); err == nil || store.IsCertain(err) {
 				b.t.Fatalf("the reply is lost, and the outcome certain: %v", err)
 			}
 			line.set(nil)
@@ -307,7 +307,7 @@ func stalledJoin(t *testing.T, opts ...func(*options.ClientOptions)) (settled bo
 	b.acquire(b.another(), stays)
 	line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{stall: isModify(name) && isJoin(c)} })
 	joined = mongoAskShared("k", time.Minute)
-	if _, err := b.store.Acquire(b.brief(), joined); err == nil || certain(err) {
+	if _, err := b.store.Acquire(b.brief(), joined); err == nil || store.IsCertain(err) {
 		t.Fatalf("stalled, and the outcome certain: %v", err)
 	}
 	line.set(nil)
@@ -372,7 +372,7 @@ func TestALeaveSaidTwiceEndsWhatTheFirstBegan(t *testing.T) {
 	c := mongoAskShared("k", time.Minute)
 	b.acquire(b.store, c)
 	line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{lose: isModify(name) && isUnset(c)} })
-	if _, err := b.store.Release(b.brief(), c.Ref, 0); err == nil || certain(err) {
+	if _, err := b.store.Release(b.brief(), c.Ref, 0); err == nil || store.IsCertain(err) {
 		t.Fatalf("its reply is lost, and the outcome certain: %v", err)
 	}
 	if b.absent("k") {

@@ -25,7 +25,7 @@ func (m *mongoStore) Transfer(ctx context.Context, from store.Ref, to store.Clai
 		return store.Grant{}, err
 	}
 	g, err := m.transfer(claim.attempt.In(ctx), from, claim)
-	m.base.Over(claim.attempt, err == nil || certain(err))
+	m.base.Over(claim.attempt, err == nil || store.IsCertain(err))
 	if err == nil {
 		m.leases.forget(from.ID)
 	}

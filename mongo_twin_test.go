@@ -59,7 +59,7 @@ func TestAGrantWhoseReplyIsLostForGoodIsUndone(t *testing.T) {
 	line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{lose: isModify(name) && isUpsert(c)} })
 	c := mongoAsk("k", 30*time.Second)
 	_, err := b.store.Acquire(b.brief(), c)
-	if err == nil || certain(err) {
+	if err == nil || store.IsCertain(err) {
 		t.Fatalf("the reply is lost, and the outcome certain: %v", err)
 	}
 	if b.absent("k") {
@@ -79,7 +79,7 @@ func stalledClaim(t *testing.T, b *mongoBench, line *mongoLine) (settled bool) {
 	t.Helper()
 	line.set(func(name string, c bson.Raw) mongoFate { return mongoFate{stall: isModify(name) && isUpsert(c)} })
 	c := mongoAsk("k", 30*time.Second)
-	if _, err := b.store.Acquire(b.brief(), c); err == nil || certain(err) {
+	if _, err := b.store.Acquire(b.brief(), c); err == nil || store.IsCertain(err) {
 		t.Fatalf("stalled, and the outcome certain: %v", err)
 	}
 	line.set(nil)
@@ -239,7 +239,7 @@ func TestAHandOverWhoseReplyIsLostIsUndoneOnBothSides(t *testing.T) {
 			line.set(func(name string, _ bson.Raw) mongoFate {
 				return mongoFate{lose: isModify(name) && !stall, stall: isModify(name) && stall}
 			})
-			if _, err := b.store.Transfer(b.brief(), from.Ref, to); err == nil || certain(err) {
+			if _, err := b.store.Transfer(b.brief(), from.Ref, to); err == nil || store.IsCertain(err) {
 				t.Fatalf("certain: %v", err)
 			}
 			line.set(nil)
@@ -260,7 +260,7 @@ func TestAReleaseWhoseReplyIsLostIsGone(t *testing.T) {
 	c := mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, c)
 	line.set(func(name string, _ bson.Raw) mongoFate { return mongoFate{lose: isModify(name)} })
-	if _, err := b.store.Release(b.brief(), c.Ref, 0); err == nil || certain(err) {
+	if _, err := b.store.Release(b.brief(), c.Ref, 0); err == nil || store.IsCertain(err) {
 		t.Errorf("certain: %v", err)
 	}
 	line.set(nil)
@@ -275,7 +275,7 @@ func TestARenewalThatComesLateRevivesNothing(t *testing.T) {
 	c := mongoAsk("k", 30*time.Second)
 	b.acquire(b.store, c)
 	line.set(func(name string, _ bson.Raw) mongoFate { return mongoFate{stall: isModify(name)} })
-	if r := b.store.Renew(b.brief(), []store.Renewal{{Ref: c.Ref, TTL: time.Hour}}); r[0].Err == nil || certain(r[0].Err) {
+	if r := b.store.Renew(b.brief(), []store.Renewal{{Ref: c.Ref, TTL: time.Hour}}); r[0].Err == nil || store.IsCertain(r[0].Err) {
 		t.Fatalf("certain: %v", r[0].Err)
 	}
 	line.set(nil)
@@ -302,7 +302,7 @@ func TestAWriteConcernErrorIsNoGrant(t *testing.T) {
 		}}
 	})
 	c := mongoAsk("k", 30*time.Second)
-	if _, err := b.store.Acquire(b.brief(), c); err == nil || certain(err) {
+	if _, err := b.store.Acquire(b.brief(), c); err == nil || store.IsCertain(err) {
 		t.Fatalf("certain: %v", err)
 	}
 	if settled, err := b.store.Undo(b.ctx(), c.Ref, nil); !settled || err != nil || !b.absent("k") {

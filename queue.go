@@ -239,7 +239,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 		w.refused, w.fault = true, nil
 		c.refused(q, w, held.Status, want)
 		return nil, nil
-	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), verdict(err), !w.refused:
+	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), store.IsVerdict(err), !w.refused:
 		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}

@@ -158,8 +158,8 @@ func (l *Lease) attempt(values context.Context) (settled bool, err error) {
 	l.release.called = true
 	wanted, err := c.store.Release(ctx.begin(values, c, until), l.ref(), l.keep())
 	ctx.end()
-	if err != nil && !verdict(err) {
-		if !certain(err) { // it may have been applied, and then the word of those who wait is gone with it
+	if err != nil && !store.IsVerdict(err) {
+		if !store.IsCertain(err) { // it may have been applied, and then the word of those who wait is gone with it
 			l.mu.Lock()
 			l.release.tried = true
 			l.mu.Unlock()
@@ -352,7 +352,7 @@ func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool,
 	case errors.As(err, new(*unwanted)):
 		l.settle(nil)
 		return true, true, nil
-	case certain(err):
+	case store.IsCertain(err):
 		return false, false, nil
 	}
 	l.mu.Lock()

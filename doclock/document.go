@@ -73,7 +73,7 @@ func (d *Document[T]) saved(elements []bson.RawElement, err error, undecided boo
 	switch {
 	case err == nil && !undecided:
 		d.loaded, d.doubt = elements, false
-	case err == nil || !certain(err):
+	case err == nil || !store.IsCertain(err):
 		d.loaded, d.doubt = append(d.loaded[:len(d.loaded):len(d.loaded)], elements...), true
 	}
 }
@@ -173,7 +173,7 @@ func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 		return fmt.Errorf("%s: %w: the document is no longer locked by it", what, mongolock.ErrLost)
 	case inTransaction(ctx):
 		return err
-	case certain(err):
+	case store.IsCertain(err):
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return errors.Join(fmt.Errorf("%s: %w: %w", what, mongolock.ErrOutcomeUnknown, err), d.lease.Err())

@@ -206,13 +206,6 @@ func (s *docStore) foreign(r record) error {
 	return fmt.Errorf("%w: %s; it is the field of the lock: name another (doclock.Field)", store.ErrForeign, r.foreign)
 }
 
-// certain reports whether err says that nothing was applied, and nothing will be.
-func certain(err error) bool {
-	_, broken := errors.AsType[*store.BrokenError](err)
-	return broken || errors.Is(err, store.ErrHeld) || errors.Is(err, store.ErrGone) ||
-		errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrNotApplied)
-}
-
 // why tells why a command that names a holder found none. The command itself
 // surely changed nothing.
 func (s *docStore) why(image mongobase.Reply, id string) error {

@@ -33,7 +33,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 		return store.Grant{}, err
 	}
 	g, err := s.acquire(cl.attempt.In(ctx), cl)
-	s.base.Over(cl.attempt, err == nil || certain(err))
+	s.base.Over(cl.attempt, err == nil || store.IsCertain(err))
 	return g, err
 }
 
@@ -246,7 +246,7 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 		return store.Grant{}, err
 	}
 	g, err := s.transfer(c.attempt.In(ctx), from, c, e)
-	s.base.Over(c.attempt, err == nil || certain(err))
+	s.base.Over(c.attempt, err == nil || store.IsCertain(err))
 	if err == nil {
 		s.forget(from.ID)
 	}

@@ -113,7 +113,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 	}
 	if !reply.Found() {
 		g, _ := s.lease(r.ID)
-		if err = s.explain(ctx, r); err != nil && certain(err) && !errors.Is(err, store.ErrForeign) && !errors.Is(err, store.ErrNotApplied) {
+		if err = s.explain(ctx, r); store.IsVerdict(err) && !errors.Is(err, store.ErrForeign) {
 			err = store.ErrGone // broken: there it is no longer what was meant
 		}
 		if errors.Is(err, store.ErrGone) && g.gone != nil {

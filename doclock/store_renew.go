@@ -74,8 +74,7 @@ func (s *docStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch
 	second := make([]store.Renewed, len(which))
 	s.renew(ctx, sent, part, second)
 	for i, at := range which {
-		verdict := second[i].Err != nil && certain(second[i].Err) && !errors.Is(second[i].Err, store.ErrNotApplied)
-		if verdict || second[i].Left > answers[at].Left {
+		if store.IsVerdict(second[i].Err) || second[i].Left > answers[at].Left {
 			answers[at] = second[i]
 		}
 	}

@@ -73,7 +73,7 @@ func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	if errors.Is(err, ErrNotDue) {
 		err = fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
 	}
-	if errors.Is(err, store.ErrNotApplied) {
+	if store.IsCertain(err) {
 		e.forget(c.ID)
 	}
 	if err != nil {

@@ -31,6 +31,21 @@ var (
 	ErrNotApplied = errors.New("mongolock: not applied")
 )
 
+// IsVerdict reports whether err is a store's certain refusal (duty 8): a HeldError,
+// MismatchError or BrokenError, or one that matches ErrGone, ErrForeign or
+// ErrTooLarge. Nothing was applied, nothing will be, and asking the same again is
+// answered by the key, not by the network.
+func IsVerdict(err error) bool {
+	_, broken := errors.AsType[*BrokenError](err)
+	return broken || errors.Is(err, ErrHeld) || errors.Is(err, ErrModeMismatch) ||
+		errors.Is(err, ErrGone) || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge)
+}
+
+// IsCertain reports whether err says that nothing was applied and nothing will be:
+// it is a verdict, or a fault that matches ErrNotApplied. After any other error the
+// store may have done what was asked, or may do it yet.
+func IsCertain(err error) bool { return IsVerdict(err) || errors.Is(err, ErrNotApplied) }
+
 // HeldError refuses a claim because others hold the key. It embeds the Status
 // seen after the refusal and matches ErrHeld.
 type HeldError struct{ Status }
