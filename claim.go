@@ -2,6 +2,8 @@ package mongolock
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -19,7 +21,8 @@ var errLate = errors.New("granted too late to be of use")
 // unwanted is a grant that is being given back, with the reason.
 type unwanted struct{ err error }
 
-func (u *unwanted) Error() string   { return u.err.Error() + ", being given back" }
+func (u *unwanted) Error() string { return u.err.Error() + ", being given back" }
+
 func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
 // try is TryAcquire: one claim, and one more if the key was free by the time the
@@ -122,6 +125,7 @@ func deepen() {
 type abandoned struct{ err error }
 
 func (a *abandoned) Error() string { return a.err.Error() }
+
 func (a *abandoned) Unwrap() error { return a.err }
 
 func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent moment) (*Lease, error) {
@@ -233,4 +237,11 @@ func backoff(least, most time.Duration) func() time.Duration {
 
 func jittered(d time.Duration) time.Duration {
 	return d + time.Duration((jitter()-0.5)*0.4*math.Abs(float64(d)))
+}
+
+// jitter draws from crypto/rand, which a test can seed.
+func jitter() float64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
 }

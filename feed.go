@@ -24,3 +24,33 @@ type mute struct{ store.Feed }
 func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
 }
+
+// freed tells those who wait that the key may be free: here, and in other
+// processes by the feed.
+func (c *Client) freed(key string) {
+	c.mu.Lock()
+	c.wake(key)
+	feed := c.feed
+	c.mu.Unlock()
+	if feed == nil {
+		return
+	}
+	c.spawn(func() { c.announce(feed, key) })
+}
+
+// announce tells other processes that the key may be free. It does so also where
+// this one does not listen: others may.
+func (c *Client) announce(feed store.Feed, key string) {
+	ctx := c.within(context.Background(), releaseBound)
+	defer ctx.end()
+	err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
+	if err == nil {
+		return
+	}
+	c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
+	if errors.Is(err, errors.ErrUnsupported) {
+		c.mu.Lock()
+		c.feed = nil
+		c.mu.Unlock()
+	}
+}

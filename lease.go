@@ -310,3 +310,16 @@ func (l *Lease) end(cause error) bool {
 	}
 	return true
 }
+
+// status is this lease as a store would show it, reckoned from its grant.
+func (l *Lease) status() store.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return store.Status{
+		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.since(l.granted)),
+		Holders: []store.Holder{{
+			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
+			ExpireAt: l.since.Add(l.deadline.sub(l.granted) + l.margin),
+		}},
+	}
+}

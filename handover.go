@@ -1,0 +1,88 @@
+package mongolock
+
+import (
+	"errors"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A streak is how often a key was handed over in a row since others left word. It
+// goes with the key from lease to lease.
+type streak struct {
+	count int
+	since moment
+}
+
+// on is the streak after one more, false if that is one too many.
+func (s streak) on(now moment) (streak, bool) {
+	if s.count == 0 {
+		s.since = now
+	}
+	s.count++
+	if knob.Greedy {
+		return s, true
+	}
+	return s, s.count <= streakMost && now.sub(s.since) <= streakTime
+}
+
+// successor is the waiter of this process that the lease may be handed to, and
+// the streak that this makes.
+func (l *Lease) successor() (*waiter, streak) {
+	c := l.client
+	if l.terms.shares() {
+		return nil, streak{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := l.queue
+	if q.holder != l || q.head == nil || q.head.asking || q.head.terms.shares() {
+		return nil, streak{}
+	}
+	now := c.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
+	var s streak
+	if l.wanted && may {
+		s, may = l.streak.on(now)
+	}
+	if !may {
+		return nil, streak{}
+	}
+	return q.head, s
+}
+
+// handOver puts w's claim in the place of this lease, in one step. Not done means
+// that nothing was changed: release as usual.
+func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool, err error) {
+	c := l.client
+	values, end := c.observe(w.ctx, OpTransfer, l.key)
+	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	sent, next := c.now(), c.newLease(w, claim.ID)
+	next.streak = s
+	ctx := next.calls.claim.begin(values, c, min(until, sent.add(claim.TTL)))
+	from := l.ref()
+	grant, err := c.store.Transfer(ctx, from, claim)
+	ctx.end()
+	next, err = c.settle(next, w, &from, sent, grant, err)
+	end(Outcome{Err: err, Token: grant.Token, Count: 1})
+	if knob.DoneAfterTransfer && (err == nil || errors.As(err, new(*unwanted))) {
+		l.end(ErrReleased)
+	}
+	switch {
+	case err == nil:
+		c.deliver(w, next) // before what is left to do for this one
+		l.settle(nil)
+		return true, true, nil
+	case errors.As(err, new(*unwanted)):
+		l.settle(nil)
+		return true, true, nil
+	case store.IsCertain(err):
+		return false, false, nil
+	}
+	l.mu.Lock()
+	l.release.tried = true
+	l.mu.Unlock()
+	return false, true, failed("release", l.key, err)
+}
