@@ -1,78 +1,80 @@
 //go:build !knobs
 
-// Package knob holds the switches that take a safety out, so that the tests can
-// be seen to notice. In every ordinary build they are constants, and the code
-// behind them is compiled away; with -tags knobs they are variables.
+// Package knob holds the switches that take a safety out, so that a control can show
+// that the tests notice. In an ordinary build the switches are constants and the faulty
+// code is compiled away. With -tags knobs they are variables.
 package knob
 
 import "time"
 
 const (
-	// DeadlineFromReply counts a lease's deadline from the reply, not the request.
+	// DeadlineFromReply counts a lease's deadline from the reply, not from the request.
 	DeadlineFromReply = false
-	// UnknownIsNotHeld takes a claim of unknown outcome for one that failed.
+	// UnknownIsNotHeld treats a claim of unknown outcome as one that failed.
 	UnknownIsNotHeld = false
-	// LateTimer makes the deadline's timer and clock checks late by so much.
+	// LateTimer is how late the deadline's timer and clock checks are.
 	LateTimer = 0
-	// GiveBackAtDeadline gives a lost lease back without waiting for the margin.
+	// GiveBackAtDeadline releases a lost lease at its deadline, not one margin later.
 	GiveBackAtDeadline = false
-	// DoneAfterTransfer tells the old holder only once the new one has the key.
+	// DoneAfterTransfer closes the old lease's Done only once the new holder has the key.
 	DoneAfterTransfer = false
-	// Greedy lets a process keep a key for itself while others wait for it.
+	// Greedy lets a process keep a key while other processes wait for it.
 	Greedy = false
 	// OneID makes a client send the same ID with every claim of a key.
 	OneID = false
-	// DeadlineFromSample rests a deadline on the sample at hand, not on a time drawn after the claim was sent.
+	// DeadlineFromSample bases a deadline on the sample at hand, not on a time drawn after the claim was sent.
 	DeadlineFromSample = false
-	// HandOverByKey hands a key over whoever holds it.
+	// HandOverByKey hands a key over without checking its holder.
 	HandOverByKey = false
-	// ReleaseByKey releases whoever holds the key.
+	// ReleaseByKey releases a key without checking its holder.
 	ReleaseByKey = false
-	// RenewalUpserts makes a renewal create what it does not find.
+	// RenewalUpserts makes a renewal create a document that it does not find.
 	RenewalUpserts = false
-	// RenewalSets makes a renewal write its expiry with $set, so that a late one lowers it.
+	// RenewalSets makes a renewal write its expiry with $set, so that a late renewal lowers it.
 	RenewalSets = false
-	// ReuseID claims again under an ID that is still being cleaned up.
+	// ReuseID repeats a claim under an ID that is still being cleaned up.
 	ReuseID = false
 	// CounterToken takes the token from a counter in the document.
 	CounterToken = false
 	// StampedToken takes the token from a timestamp that the server draws before it inserts.
 	StampedToken = false
-	// WordAfterLook leaves a waiter's word after the look instead of before.
+	// WordAfterLook writes a waiter's word after its look, not before.
 	WordAfterLook = false
-	// SwapByRevAlone takes a key over by its revision, whoever was renewed since.
+	// SwapByRevAlone takes a key over by its revision alone, even if a holder was renewed meanwhile.
 	SwapByRevAlone = false
 	// UndoElsewhere cleans up in another session than the attempt's.
 	UndoElsewhere = false
-	// UndoOnce cleans up once, also where writes have no transaction numbers.
+	// UndoOnce cleans up only once, even where writes have no transaction numbers.
 	UndoOnce = false
-	// TwinIgnored takes a slow refusal for final, whatever the driver had sent before.
+	// TwinIgnored treats a slow refusal as final, though the driver may have sent the claim twice.
 	TwinIgnored = false
-	// JoinWritesMap makes a join write all holders as it saw them, not only its own.
+	// JoinWritesMap makes a join write the whole map of holders as it saw them, not only its own entry.
 	JoinWritesMap = false
-	// JoinKeepsRev makes a join leave the revision as it was.
+	// JoinKeepsRev makes a join keep the document's revision.
 	JoinKeepsRev = false
-	// JoinIgnoresWord lets readers in though a writer waits.
+	// JoinIgnoresWord lets readers join though a writer waits.
 	JoinIgnoresWord = false
-	// JoinDropsTheLiving makes a join drop who seemed to have run out, whoever was renewed since.
+	// JoinDropsTheLiving makes a join drop holders that looked expired, even if they were renewed meanwhile.
 	JoinDropsTheLiving = false
-	// DeleteWithoutRev makes the last to leave delete the document whoever has come in since.
+	// DeleteWithoutRev makes the last holder to leave delete the document, even if another has joined meanwhile.
 	DeleteWithoutRev = false
-	// UndoDeletes makes the clean-up of a join delete the document, with all who share it.
+	// UndoDeletes makes the clean-up of a join delete the document and with it all other holders.
 	UndoDeletes = false
-	// WriteInPlace writes over a file instead of beside it.
+	// WriteInPlace overwrites a file instead of replacing it.
 	WriteInPlace = false
-	// FileUnsynced renames a file whose content may not be on the disk yet.
+	// FileUnsynced renames a file before its content is synced.
 	FileUnsynced = false
-	// DirectoryUnsynced acknowledges a file whose name may not be on the disk yet.
+	// DirectoryUnsynced acknowledges a write before the directory is synced.
 	DirectoryUnsynced = false
-	// LockIgnored takes a file's lock though another process has it.
+	// LockIgnored enters a file's lock though another process holds it.
 	LockIgnored = false
 )
 
-// On says that the switches are there to be set.
+// On reports whether this build has switches that can be set.
 const On = false
 
-// Sleeper would hand each store's clock what its machine slept through without
-// counting it.
+// Sleeper returns nil: no clock of this build misses time asleep on purpose.
 func Sleeper() func() time.Duration { return nil }
+
+// Pick returns right. It is inlined, and faulty is compiled away with it.
+func Pick[T any](_ bool, _, right T) T { return right }

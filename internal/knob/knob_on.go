@@ -1,12 +1,12 @@
 //go:build knobs
 
-// Package knob holds the switches that take a safety out; see knob.go.
+// Package knob holds the switches that take a safety out; knob.go explains each.
 package knob
 
 import "time"
 
-// The switches as variables. A test sets one before its bubble starts and puts
-// it back when the bubble is over; tests that do may not run in parallel.
+// The switches are variables here. A test sets one before its bubble starts and resets it
+// after the bubble. Such tests must not run in parallel.
 var (
 	DeadlineFromReply  bool
 	UnknownIsNotHeld   bool
@@ -40,9 +40,17 @@ var (
 	LockIgnored        bool
 )
 
-// On says that the switches are there to be set.
+// On reports whether this build has switches that can be set.
 const On = true
 
-// Sleeper hands each store's clock, as it is made, what its machine has slept
-// through without counting it; nil for one that never sleeps.
+// Sleeper is called once for each new clock of a store. It returns a function that tells how
+// long the machine has slept without that clock counting it; nil if it never sleeps.
 var Sleeper = func() func() time.Duration { return nil }
+
+// Pick returns faulty if the switch is on, else right.
+func Pick[T any](on bool, faulty, right T) T {
+	if on {
+		return faulty
+	}
+	return right
+}
