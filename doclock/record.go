@@ -30,12 +30,13 @@ const (
 	fieldDone     = "done"
 )
 
-// shape is the version of the sub-document's shape, and the mark that it is ours.
+// shape is the version of the sub-document's shape. As the value of fieldMark it also
+// marks the sub-document as a lock of this package.
 const shape = 1
 
 // A record is a document's lock as read.
 type record struct {
-	foreign string // what gave it away as none of ours
+	foreign string // why it is not a lock of this package; empty: it is, or there is none
 
 	id, owner, note string
 	since, expireAt time.Time
@@ -50,8 +51,7 @@ type record struct {
 	done     bool
 }
 
-// readLock reads the lock of a document of any shape. A document without one is a
-// free one.
+// readLock reads the lock of a document of any shape. A document without one is free.
 func readLock(doc bson.Raw, field string) (r record) {
 	value, err := doc.LookupErr(field)
 	if err != nil {
@@ -101,24 +101,24 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.done = true
 		}
 	}
-	if err != nil || !hasEnd { // or it would be held for ever, or never
+	if err != nil || !hasEnd { // without an end it would be held for ever, or never
 		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
 	}
 	return r
 }
 
-// date is a time as BSON has it.
+// date is a time in BSON.
 func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
 
 func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }
 
-// held reports whether somebody has it who has not surely run out.
+// held reports whether there is a holder that has not certainly run out.
 func (r record) held(earliest time.Time) bool { return r.id != "" && r.expireAt.After(earliest) }
 
-// wantedAt reports whether somebody's word is still good.
+// wantedAt reports whether a waiter's word is still good at now.
 func (r record) wantedAt(now time.Time) bool { return r.wanted.After(now) }
 
-// residue reports whether the lock says something that outlasts its holder.
+// residue reports whether the lock has marks that outlast its holder.
 func (r record) residue() bool { return r.attempts > 0 || r.done || !r.readyAt.IsZero() }
 
 func (r record) status(key string, now time.Time) store.Status {

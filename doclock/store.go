@@ -19,19 +19,19 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A docStore keeps the holder of a document in a field of it. It is the one thing
-// that the lease engine needs of this package; its commands stand in the package
-// comment:
+// A docStore is the store.Store that keeps a document's holder in a field of that
+// document. The lease engine knows nothing else of this package. The package comment
+// lists its commands.
 //
 //	store_acquire.go  acquire, what follows a refusal, transfer
 //	store_grant.go    from an applied claim to a grant
-//	store_renew.go    renew, one and many
+//	store_renew.go    renewing one and many
 //	store_release.go  release in all its forms, saves, break
 //	store_undo.go     clean-up after an unknown outcome
 //	store_look.go     reads
 //	record.go         the lock's sub-document
-//	conditions.go     what filters ask of it
-//	update.go         what updates make of it
+//	conditions.go     the conditions in filters
+//	update.go         the updates
 type docStore struct {
 	base  *mongobase.Base
 	field string
@@ -46,40 +46,40 @@ type docStore struct {
 	broken faults
 }
 
-// faults take one safety out each, for the tests that show they are needed.
+// Each of the faults takes one safety out, for the test that shows that it is needed.
 type faults struct {
-	byKeyAlone    bool // commands that do not name the acquisition
-	anyOrder      bool // saves that do not ask whether a later one was written
-	dropSave      bool // clean-up of a hand-over that saves nothing
-	undoElsewhere bool // clean-up in a session of its own
-	anyLock       bool // takes what the application keeps in the lock's place
+	byKeyAlone    bool // commands do not name the acquisition
+	anyOrder      bool // saves do not ask whether a later one was written
+	dropSave      bool // the clean-up of a hand-over saves nothing
+	undoElsewhere bool // the clean-up uses a session of its own
+	anyLock       bool // a claim takes a field that the application keeps in the lock's place
 }
 
-// granted is remembered of a lease from its grant on. What is not remembered is
-// found by its key, and released field by field.
+// granted is what the store remembers of a lease from its grant on. A lease that it
+// does not remember is found by its key and released field by field.
 type granted struct {
 	key     string
 	doc     bson.RawValue // the document's _id
 	since   time.Time
-	until   mongoclock.Moment // may be trusted, and so is worth remembering
+	until   mongoclock.Moment // how long the lease may be trusted, and is worth remembering
 	residue bool
 
-	// gone, if set, is told when a renewal finds that the lease's own transaction
+	// gone, if set, is called when a renewal finds that the lease's own transaction
 	// has released it.
 	gone   func()
 	goneAt mongoclock.Moment
 }
 
-// A request is what a caller of Locks asks beyond what a claim can say. It travels
-// with the caller's values, which the engine hands to the store.
+// A request is the part of a call of Locks that a store.Claim has no field for. It
+// travels in the caller's context, whose values the engine hands to the store.
 type request struct {
 	initial bson.D   // the fields to insert if there is no document; nil: none
-	create  bool     // insert it
-	one     bool     // one of many: counts attempts, passes over what is done
-	filter  bson.Raw // of one: what it must still match
+	create  bool     // insert the document if there is none
+	one     bool     // a claim of one of many: it counts attempts and passes over done documents
+	filter  bson.Raw // with one: the filter that the document must still match
 
 	mu   sync.Mutex          // protects docs
-	docs map[string]bson.Raw // as they stood when locked, by the claims' IDs
+	docs map[string]bson.Raw // as they stood when they were locked, by the claims' IDs
 }
 
 type requestKey struct{}
@@ -115,7 +115,7 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	}, err
 }
 
-// modify updates one document durably and answers its after-image.
+// modify updates one document durably and returns its after-image.
 func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (mongobase.Reply, error) {
 	opts := mongobase.After
 	if upsert {
@@ -124,11 +124,11 @@ func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert 
 	return s.send(ctx, s.base.Durable, filter, u, opts)
 }
 
-// send sends an update of one document. Any may be the first to learn where the
-// server's clock can stand.
+// send sends an update of one document. The first one may learn from the server where
+// $currentDate can write.
 func (s *docStore) send(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (mongobase.Reply, error) {
 	r, err := s.base.Modify(ctx, coll, filter, s.document(u), opts)
-	if noPath(err) { // refused before it touched anything: no second attempt
+	if noPath(err) { // refused before it touched anything: this is no second attempt
 		s.flat.Store(true)
 		r, err = s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	}
@@ -139,8 +139,8 @@ func (s *docStore) document(u *update) bson.D { return u.document(s.stampPath(fi
 
 func (s *docStore) read(r mongobase.Reply) record { return readLock(r.Image, s.field) }
 
-// where is the filter of the document that a Ref is about: by its _id if we were
-// granted it, as the fields of the key may change under the lease.
+// where is the filter of the document that r is about: by its _id if this store granted
+// it, because the fields of the key may change under the lease.
 func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
 	if g, ok := s.lease(r.ID); ok && g.key == r.Key {
 		return append(bson.D{{Key: "_id", Value: g.doc}}, more...), nil
@@ -167,7 +167,7 @@ func (s *docStore) remember(id string, g granted) {
 		return
 	}
 	now := s.base.Clock.Now()
-	for old, l := range s.granted { // those that nobody released
+	for old, l := range s.granted { // leases that nobody released
 		if l.until < now {
 			delete(s.granted, old)
 			delete(s.endings, old)
@@ -176,9 +176,9 @@ func (s *docStore) remember(id string, g granted) {
 	s.sweepAt = max(64, 2*len(s.granted))
 }
 
-// renewed takes in that a lease was renewed by a command sent at sent. If that was
-// after its transaction released it, the transaction is over, or it would have been
-// in the way: it was aborted.
+// renewed notes that a command sent at sent renewed the lease. If the lease's own
+// transaction had released it before, that transaction was aborted: open, it would have
+// blocked the renewal; committed, the renewal would have found nothing.
 func (s *docStore) renewed(id string, sent, until mongoclock.Moment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,11 +203,11 @@ func (s *docStore) forget(ids ...string) {
 }
 
 func (s *docStore) foreign(r record) error {
-	return fmt.Errorf("%w: %s; it is the field of the lock: name another (doclock.Field)", store.ErrForeign, r.foreign)
+	return fmt.Errorf("%w: %s, but doclock keeps its lock in that field: name another (doclock.Field)", store.ErrForeign, r.foreign)
 }
 
-// why tells why a command that names a holder found none. The command itself
-// surely changed nothing.
+// why explains why a command that names a holder matched nothing. The command itself
+// certainly changed nothing.
 func (s *docStore) why(image mongobase.Reply, id string) error {
 	rec := s.read(image)
 	switch {

@@ -14,19 +14,20 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A claim is one on its way through the commands of its attempt.
+// A claim is a store.Claim on its way through the commands of its attempt.
 type claim struct {
 	store.Claim
 	*request
-	fields  bson.D // that name the document
+	fields  bson.D // the filter that names the document
 	attempt *mongobase.Attempt
 	sent    mongoclock.Moment // when the call began: trust counts from here
 }
 
-var errMissed = errors.New("doclock: somebody else was quicker") // of one of many
+// errMissed: the document drawn from a pool is no longer claimable.
+var errMissed = errors.New("doclock: somebody else was quicker")
 
-// Acquire locks a document by one update of it, whose filter asks that nobody
-// holds it. Where that matches nothing a read tells why: see contest.
+// Acquire locks a document with one update, whose filter requires that nobody holds
+// it. If that matches nothing, a read tells why: see contest.
 func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	cl, err := s.claim(ctx, c)
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	return g, err
 }
 
-// claim opens the attempt. Nothing of the claim is sent yet.
+// claim opens the attempt and sends nothing of the claim yet.
 func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if err := modeIs(c.Mode); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 }
 
 func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
-	if c.Held && c.Want > 0 { // a look, which the word alone is: nothing of the claim is sent if it is held
+	if c.Held && c.Want > 0 { // the write of the word is also the look: if the document is held, nothing of the claim is sent
 		image, err := s.leaveWord(ctx, c)
 		switch {
 		case err != nil:
@@ -76,7 +77,7 @@ func (s *docStore) acquire(ctx context.Context, c *claim) (store.Grant, error) {
 	return s.contest(ctx, c, err)
 }
 
-// freely is the claim's filter: its document, if nobody holds it.
+// freely is the filter of the claim: its document, if nobody holds it.
 func (s *docStore) freely(c *claim) bson.D {
 	now := s.base.Now()
 	filter := slices.Clone(c.fields)
@@ -89,11 +90,11 @@ func (s *docStore) freely(c *claim) bson.D {
 	return append(filter, s.free(now.Earliest))
 }
 
-// contest looks at what stands in the way, leaving word if the claim asks for it,
-// and claims once more if nothing does any longer. refusal is the server's, if it
-// was one: a unique index's.
+// contest reads what stands in the claim's way, and leaves the claim's word (the mark
+// that somebody waits) if it asks for that. If nothing stands in the way any more, it
+// claims once more. refusal is the server's duplicate key error, if there was one.
 func (s *docStore) contest(ctx context.Context, c *claim, refusal error) (store.Grant, error) {
-	if c.one { // there are others: no need to know
+	if c.one { // there are other documents: the reason does not matter
 		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.NotApplied(errMissed))
 	}
 	image, err := s.obstacle(ctx, c)
@@ -102,13 +103,13 @@ func (s *docStore) contest(ctx context.Context, c *claim, refusal error) (store.
 		return store.Grant{}, c.attempt.NotApplied(err)
 	case image.Found():
 		return s.judge(ctx, c, image)
-	case refusal != nil: // of another unique index than the key's, as it seems
+	case refusal != nil: // from another unique index than that of the key, as it seems
 		return store.Grant{}, s.settleRefusal(ctx, c, mongoerr.Mark(refusal))
 	}
 	return store.Grant{}, s.settleRefusal(ctx, c, &notFoundError{c.Key})
 }
 
-// judge claims once more if nobody is alive in the image of the document.
+// judge claims once more if the image of the document shows no live holder.
 func (s *docStore) judge(ctx context.Context, c *claim, image mongobase.Reply) (store.Grant, error) {
 	rec := s.read(image)
 	if rec.foreign != "" {
@@ -130,8 +131,8 @@ func (s *docStore) judge(ctx context.Context, c *claim, image mongobase.Reply) (
 	return s.again(ctx, c)
 }
 
-// again repeats the claim's command by what is known of the time by now. It names
-// the expiry that it may take over, so a holder renewed since is safe.
+// again repeats the claim's command with the newest sample of the server's clock. Its
+// filter names the expiry that it may take over, so a holder renewed since is safe.
 func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 	u, t := s.holding(c, s.base.Now())
 	reply, err := s.modify(ctx, s.freely(c), u, false)
@@ -141,7 +142,7 @@ func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 	if reply.Found() {
 		return s.grant(ctx, c, reply, t)
 	}
-	c.attempt.Answered(reply, true) // lost to somebody quicker
+	c.attempt.Answered(reply, true) // somebody else was quicker
 	image, err := s.base.Find(ctx, c.fields)
 	switch {
 	case err != nil:
@@ -159,22 +160,23 @@ func (s *docStore) again(ctx context.Context, c *claim) (store.Grant, error) {
 	}
 }
 
-// obstacle answers the document that the claim did not get. To leave word, or where
-// no clock but a write's judges (through a mongos), it writes; else it only reads.
+// obstacle returns the document that the claim did not get. It writes if the claim
+// leaves a word, or if only a write tells the server's time (through a mongos); otherwise
+// it only reads.
 func (s *docStore) obstacle(ctx context.Context, c *claim) (mongobase.Reply, error) {
 	blind := s.base.Kind().Router && !s.base.Now().Fresh
 	if c.Want <= 0 && !blind {
 		return s.base.Find(ctx, c.fields)
 	}
 	image, err := s.leaveWord(ctx, c)
-	if err == nil && !image.Found() { // free by now, or gone, or somebody else's
+	if err == nil && !image.Found() { // free by now, or gone, or foreign
 		return s.base.Find(ctx, c.fields)
 	}
 	return image, err
 }
 
-// leaveWord writes that somebody waits, if the claim says so, and the server's
-// time. The lock's at is then a sample, and the claim's session has moved on.
+// leaveWord writes the claim's word, if it has one, and the server's time. The lock's
+// at is then a sample of that clock, and the claim's session has moved on.
 func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, error) {
 	u := &update{stamp: true}
 	if c.Want > 0 {
@@ -193,9 +195,10 @@ func (s *docStore) leaveWord(ctx context.Context, c *claim) (mongobase.Reply, er
 	return image, nil
 }
 
-// refuse answers that the document was held, with what is there now. If the word
-// did not get into it, nobody would wake the claimant: it is told that the key was
-// free for a moment, which is so, and asks again.
+// refuse returns that the document was held, with its present state. If the word did
+// not get into the document, nobody would wake the claimant: then refuse returns a
+// status without holders, as the document was free for a moment, and the claimant asks
+// again.
 func (s *docStore) refuse(ctx context.Context, c *claim, seen record) (store.Grant, error) {
 	now := s.base.Present()
 	if c.Want > 0 && !seen.wantedAt(now.Add(c.Want/2)) {
@@ -204,17 +207,16 @@ func (s *docStore) refuse(ctx context.Context, c *claim, seen record) (store.Gra
 	return store.Grant{}, s.settleRefusal(ctx, c, &store.HeldError{Status: seen.status(c.Key, now)})
 }
 
-// refuseTwin removes the claim's own twin, which landed after the refusal. Its
-// reply, and so its token, is lost.
+// refuseTwin removes the claim's twin: a copy of its own command, sent by the driver's
+// retry, which was applied after the refusal. Its reply, and so its token, is lost.
 func (s *docStore) refuseTwin(ctx context.Context, c *claim) (store.Grant, error) {
 	c.attempt.Twin = true
 	return s.refuse(ctx, c, record{})
 }
 
-// settleRefusal answers a refusal once it is certain: if the refused command may
-// have a twin on its way, that is cleaned up first, in its own session, and inside
-// this call. Where that fails the outcome is unknown, and the engine's Undo goes
-// on with it.
+// settleRefusal returns a refusal once it is certain. If the refused command may have a
+// twin on its way, the twin is cleaned up first, in its own session and inside this
+// call. If that fails, the outcome is unknown and the engine's Undo goes on with it.
 func (s *docStore) settleRefusal(ctx context.Context, c *claim, refusal error) error {
 	if !c.attempt.Twin {
 		return refusal
@@ -224,15 +226,16 @@ func (s *docStore) settleRefusal(ctx context.Context, c *claim, refusal error) e
 		return err
 	}
 	c.attempt.Twin = false
-	if removed.Found() { // the engine does not learn that it held for a moment
+	if removed.Found() { // the engine does not learn that the twin held the document for a moment
 		_ = s.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
 	}
 	return refusal
 }
 
-// Transfer puts a claim in the place of a live holder with one update. What the
-// holder is to save as it leaves goes with it. After a lost answer Undo removes the
-// one or the other, saving it if need be; a transfer that comes later finds no holder.
+// Transfer puts a claim in the place of a live holder with one update, which also
+// writes what the holder is to save as it leaves. After a lost reply Undo removes
+// whichever of the two holds the document, and saves that if need be. A transfer that
+// is applied later finds no holder.
 func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := modeIs(from.Mode); err != nil {
 		return store.Grant{}, err

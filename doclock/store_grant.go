@@ -12,10 +12,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-var errNoTrace = errors.New("doclock: the server answered a claim with a document that does not have it")
+var errNoTrace = errors.New("doclock: the server's reply to a claim does not contain the claim")
 
-// grant makes a Grant of an applied claim. Any error here is of unknown outcome:
-// the claim is there and must be undone.
+// grant makes a Grant from the reply to an applied claim. After any error here the
+// outcome is unknown: the claim is in the document and must be undone.
 func (s *docStore) grant(ctx context.Context, c *claim, reply mongobase.Reply, t term) (store.Grant, error) {
 	rec := s.read(reply)
 	if rec.id != c.ID || rec.at.IsZero() {
@@ -45,8 +45,8 @@ func (s *docStore) grant(ctx context.Context, c *claim, reply mongobase.Reply, t
 	return g, nil
 }
 
-// confirm draws a token where the server does not tell its operationTime: one more
-// command, after the claim was applied.
+// confirm draws a token from a server that does not report its operationTime. It takes
+// one more command, after the claim was applied.
 func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error) {
 	command := bson.D{{Key: "$currentDate", Value: bson.D{
 		{Key: s.stampPath(fieldAt), Value: true},
@@ -65,11 +65,11 @@ func (s *docStore) confirm(ctx context.Context, c *claim) (bson.Timestamp, error
 	return rec.stamp, nil
 }
 
-// correct writes a grant's expiry again that was written by a clock far behind the
-// server's: the machine was suspended since its last sample, or the trip took half
-// the TTL. It may have run out already, then; but while the document has the claim
-// nobody was granted it since, so it can be given its time all the same. A fault
-// here changes nothing about the grant.
+// correct writes the expiry of a grant once more if the first one came from a clock far
+// behind the server's: the machine was suspended since its last sample, or the trip
+// took half the TTL. The claim may have run out by then. But as long as the document
+// names it, nobody else was granted the document since, so it can still be given its
+// time. A fault here changes nothing about the grant.
 func (s *docStore) correct(ctx context.Context, c *claim, g *store.Grant) {
 	since, until := s.base.Now().Expiry(c.TTL)
 	u := &update{stamp: true}

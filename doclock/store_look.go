@@ -47,8 +47,9 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	return seen, errors.Join(strangers...)
 }
 
-// images reads the documents of some refs, in their order. What a filter finds that
-// is not told by its values (1 and 1.0 are one to the server) is read by itself.
+// images reads the documents of some refs, in their order. The server takes 1 and 1.0
+// for one value, and bytes do not: a document that cannot be told by the values of its
+// filter is read alone.
 func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Reply, error) {
 	images := make([]mongobase.Reply, len(refs))
 	wheres := make([]bson.D, len(refs))
@@ -68,8 +69,8 @@ func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Re
 	return images, s.imagesLeft(ctx, wheres, images)
 }
 
-// imagesLeft reads one by one those that are still missing, unless none of them is
-// there: then one find is enough.
+// imagesLeft reads the documents that are still missing, one by one. If none of them is
+// there, one find tells so.
 func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mongobase.Reply) error {
 	var left bson.A
 	for i := range images {
@@ -96,7 +97,7 @@ func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mon
 }
 
 func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []mongobase.Reply) error {
-	fields := bson.D{{Key: s.field, Value: 1}} // and of the rest what names the document
+	fields := bson.D{{Key: s.field, Value: 1}} // and the fields that name the document
 	for _, w := range wheres {
 		for _, f := range w {
 			if !slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == f.Key }) {
@@ -120,8 +121,8 @@ func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bso
 	return cursor.Err()
 }
 
-// List reads the documents that somebody holds, or held when they crashed, by
-// looking at all there are. Nothing in this package asks for it.
+// List reads the documents that have a holder, live or run out. It scans the whole
+// collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)

@@ -14,34 +14,34 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// patient is how much time a release may lose. One that is acknowledged by one node
-// is taken back if that node is not followed: the document then stays taken until
-// its expiry, which is borne up to this.
+// patient is the remaining time up to which one node alone acknowledges a release. A
+// failover can take such a release back, and the document then stays taken until its
+// expiry. With more time left a majority acknowledges it.
 const patient = time.Minute
 
-// An ending is what a lease's release is to do to the document in the same step.
-// Its fields but landed do not change once the engine may see it.
+// An ending is what the release of a lease does to the document in the same step. Only
+// session and landed change once the engine may see it.
 type ending struct {
 	changes *change       // what to save; nil: nothing
-	after   time.Duration // not to be claimed again before
+	after   time.Duration // how long the document is not claimed again
 	requeue bool
-	done    bool // never to be claimed again
-	remove  bool // the whole document
+	done    bool // the document is never claimed again
+	remove  bool // the whole document is removed
 
 	session *mongo.Session // the caller's, for the first attempt; protected by docStore.mu
-	landed  bool           // an answer said that it is written; protected by docStore.mu
+	landed  bool           // a reply said that it is written; protected by docStore.mu
 }
 
-// errAlone keeps an ending apart from a hand-over: a document that is done, put off
-// or removed is not handed to the next in the same step.
+// errAlone refuses a hand-over: a document that is completed, requeued or removed is not
+// handed to a waiter in the same step.
 var errAlone = errors.New("doclock: this release hands nothing over")
 
 func (e *ending) alone() bool { return e.requeue || e.done || e.remove || e.session != nil }
 
-// plain reports whether nothing is lost if the release comes twice or late.
+// plain reports whether the release writes nothing but the lock.
 func (e *ending) plain() bool { return e == nil }
 
-// join adds what is to be saved to an update.
+// join adds to an update what is to be saved.
 func (e *ending) join(u *update) {
 	if e != nil && e.changes != nil {
 		u.sets = append(u.sets, e.changes.sets...)
@@ -49,8 +49,8 @@ func (e *ending) join(u *update) {
 	}
 }
 
-// within puts the first attempt of an ending into its caller's session. What comes
-// after it may come when the caller is gone, and his session with him.
+// within puts the first attempt of an ending into its caller's session. A later attempt
+// may run when that session has ended, and uses none.
 func (s *docStore) within(ctx context.Context, e *ending) context.Context {
 	if e == nil {
 		return ctx
@@ -82,8 +82,8 @@ func (s *docStore) ending(id string) *ending {
 	return s.endings[id]
 }
 
-// end says what the release of a lease is to do. The first to say so counts: the
-// second may come when the release is under way.
+// end sets what the release of a lease does, and reports whether it did. Only the first
+// call counts: at the second one the release may be under way.
 func (s *docStore) end(id string, e *ending) (counts bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,10 +94,10 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 	return true
 }
 
-// Release takes the holder out of the document, and does in the same step what its
-// ending says. After an error the ending is kept: the engine calls again, until it is
-// answered. If the lost one was applied that finds nothing; and nor does the lost one
-// if it comes after the repeated one, as both name the holder.
+// Release takes the holder out of the document and carries out the lease's ending in
+// the same step. After an error the ending is kept, and the engine calls again until a
+// reply comes. Both commands name the holder: if the lost release was applied, the retry
+// finds nothing; if the lost one arrives after the retry, it finds nothing either.
 func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := modeIs(r.Mode); err != nil {
 		return false, err
@@ -114,10 +114,10 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 	if !reply.Found() {
 		g, _ := s.lease(r.ID)
 		if err = s.explain(ctx, r); store.IsVerdict(err) && !errors.Is(err, store.ErrForeign) {
-			err = store.ErrGone // broken: there it is no longer what was meant
+			err = store.ErrGone // also if the holder was broken: its ending was not written
 		}
 		if errors.Is(err, store.ErrGone) && g.gone != nil {
-			err = nil // its own transaction was first
+			err = nil // the lease's own transaction has released it
 		}
 		s.forget(r.ID)
 		return false, err
@@ -129,7 +129,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 
 func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (mongobase.Reply, error) {
 	conditions := s.named(r.ID)
-	if !e.plain() { // it writes more than the lock: only for one whom nobody declared dead
+	if !e.plain() { // it writes more than the lock: only a holder that is not broken may
 		conditions = s.alive(r.ID)
 	}
 	filter, err := s.where(r, conditions...)
@@ -153,7 +153,8 @@ func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration,
 	return s.leave(ctx, s.base.Soft, filter, u)
 }
 
-// leavingAs is leaving, with what a claim of one of many leaves behind.
+// leavingAs is leaving, and adds the marks that the ending of a claim of one of many
+// leaves in the lock.
 func (s *docStore) leavingAs(e *ending, residue bool) *update {
 	u := s.leaving(residue || e != nil && (e.requeue || e.done))
 	switch {
@@ -167,8 +168,8 @@ func (s *docStore) leavingAs(e *ending, residue bool) *update {
 	return u
 }
 
-// later is MinHold's release: the holder stays until keep after its grant, marked,
-// so that nobody renews or hands over what was given back.
+// later is the release under MinHold: the holder stays until keep after its grant,
+// marked as released, so that nobody renews or hands over the lease.
 func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, now *update) (*update, error) {
 	g, known := s.lease(r.ID)
 	if !known {
@@ -186,7 +187,7 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 	}
 	until := g.since.Add(keep)
 	if g.since.IsZero() || !until.After(s.base.Present()) {
-		return now, nil // over already, or not there
+		return now, nil // MinHold is over, or the holder is not there
 	}
 	u := &update{stamp: true}
 	u.set(s.path(fieldReleased), true)
@@ -194,15 +195,15 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 	return u, nil
 }
 
-// leave sends a release and answers the before-image, in which the word of those
-// who wait still stands.
+// leave sends a release and returns the before-image, which still has the waiters'
+// word.
 func (s *docStore) leave(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update) (mongobase.Reply, error) {
 	return s.send(ctx, coll, filter, u, mongobase.Before)
 }
 
-// save writes a document's value under its lease, in the caller's session. With
-// leave it also takes the holder out: in a transaction, where the lease goes on
-// until that is committed.
+// save writes a document's value under its lease, in the caller's session. With an
+// ending it also takes the holder out: that is for transactions, in which the lease goes
+// on until the commit.
 func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) error {
 	if _, err := s.base.Read(ctx); err != nil {
 		return mongoerr.NotApplied(err)
@@ -221,10 +222,10 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 		e.join(u)
 		reply, err = s.leave(ctx, s.base.Durable, filter, u)
 	default:
-		// If the answer is lost the caller saves again, under the next number, and
-		// this one changes nothing should it come after that.
+		// If the reply is lost, the caller saves again under the next number. If this
+		// save is applied after that one, it changes nothing.
 		(&ending{changes: c}).join(u)
-		u.set(s.path(fieldSaves), c.number) // also if nothing changed: is it still ours?
+		u.set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
 		reply, err = s.leave(ctx, s.base.Durable, append(filter, s.newer(c.number)...), u)
 	}
 	switch {
@@ -236,8 +237,9 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	return nil
 }
 
-// Break marks a holder, whose next renewal then learns of it; with now it removes
-// it. Both outlast a failover: an operator must not find it undone.
+// Break marks a holder, which learns of it at its next renewal; with now it removes the
+// holder. A majority acknowledges both, so that a failover does not undo what an operator
+// did.
 func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := modeIs(r.Mode); err != nil {
 		return err

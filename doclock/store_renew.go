@@ -14,9 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Renew gives holders a new end: one alone with an update that answers the server's
-// time with it, many with one bulk and a hello after it. Either way what was written
-// by a clock far behind the server's is written once more at once.
+// Renew gives holders a new expiry: a single one with an update whose reply tells the
+// server's time, many with one bulk and a hello after it. Either way an expiry that came
+// from a clock far behind the server's is written once more at once.
 func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	sent := s.base.Clock.Now()
 	ctx = mongobase.Bare(ctx)
@@ -40,8 +40,8 @@ func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Ren
 	return answers
 }
 
-// left forgets a lease that is gone, and tells its holder if the holder's own
-// transaction has released it: that is no loss.
+// left forgets a lease that is gone. If its holder's own transaction has released it,
+// that is no loss, and the holder is told.
 func (s *docStore) left(id string) {
 	if g, ok := s.lease(id); ok && g.gone != nil {
 		g.gone()
@@ -58,8 +58,9 @@ func (s *docStore) renew(ctx context.Context, sent mongoclock.Moment, batch []st
 	s.renewMany(ctx, sent, batch, answers)
 }
 
-// renewAgain repeats the renewals that left too little. What they have already is
-// theirs whatever comes of it, unless it turns out that it is gone.
+// renewAgain repeats the renewals that left too little time. The time that they have
+// got already stays theirs whatever the repetition returns, unless that finds the lease
+// gone.
 func (s *docStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch []store.Renewal, answers []store.Renewed) {
 	var which []int
 	var part []store.Renewal
@@ -80,8 +81,8 @@ func (s *docStore) renewAgain(ctx context.Context, sent mongoclock.Moment, batch
 	}
 }
 
-// renewal is the update that renews a holder, never creating nor shortening: $max
-// alone, so that a late one harms nobody.
+// renewal is the update that renews a holder. It never creates nor shortens a lease
+// ($max alone), so a late one harms nobody.
 func (s *docStore) renewal(r store.Renewal) (filter bson.D, u *update, until time.Time, err error) {
 	_, until = s.base.Now().Expiry(r.TTL)
 	filter, err = s.where(r.Ref, s.alive(r.ID)...)
@@ -137,17 +138,17 @@ func (s *docStore) renewMany(ctx context.Context, sent mongoclock.Moment, batch 
 		answers[i].Err = failed[i]
 	}
 	if matched+len(failed) < len(batch) {
-		s.sort(ctx, batch, until, answers)
+		s.whichRenewed(ctx, batch, until, answers)
 	}
 }
 
-// draw asks for a server time after a bulk. Through a mongos hello would tell that
-// of another machine: there it is the at of a document that is held.
+// draw asks for the server's time after a bulk. Through a mongos a hello would tell the
+// time of another machine: there draw writes the time into a document that is held.
 func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
 	if !s.base.Kind().Router {
 		return s.base.Hello(ctx)
 	}
-	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
+	for _, r := range batch[:min(3, len(batch))] { // nearly always the first is there
 		filter, err := s.where(r.Ref, s.named(r.ID)...)
 		if err != nil {
 			return time.Time{}, 0, err
@@ -161,12 +162,12 @@ func (s *docStore) draw(ctx context.Context, batch []store.Renewal) (time.Time, 
 			return rec.at, reply.Sent, nil
 		}
 	}
-	return time.Time{}, 0, errors.New("no renewed document left to tell the server's time")
+	return time.Time{}, 0, errors.New("doclock: no renewed document left to tell the server's time")
 }
 
-// sort finds out which of a bulk were renewed, with one find: those whose holder
-// has the expiry that was written, or a later one.
-func (s *docStore) sort(ctx context.Context, batch []store.Renewal, until []time.Time, answers []store.Renewed) {
+// whichRenewed finds out with one find which holders of a bulk were renewed: those
+// with the expiry that the bulk wrote, or a later one.
+func (s *docStore) whichRenewed(ctx context.Context, batch []store.Renewal, until []time.Time, answers []store.Renewed) {
 	refs := make([]store.Ref, len(batch))
 	for i, r := range batch {
 		refs[i] = r.Ref

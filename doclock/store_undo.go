@@ -9,12 +9,12 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Undo removes what a claim of unknown outcome left, by its ID and in its session.
-// A document that the claim created stays, free, with its initial value: that is
-// what was asked for.
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. A
+// document that the claim created stays, free and with its initial value, as the caller
+// asked for it.
 //
-// A hand-over is settled also if nothing is found, and where writes have no numbers:
-// it names the one that it takes the document from, who is gone for good.
+// A hand-over is settled even if nothing is found, and even if writes have no
+// transaction numbers: it names the old holder, which never comes back.
 func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := modeIs(claim.Mode); err != nil {
 		return false, err
@@ -35,10 +35,10 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	})
 }
 
-// takeOut removes whichever of these holds the document. If that was a hand-over with
-// something to save, it is saved now, be it for the second time: the one who leaves
-// was promised that it is carried through, and the one who comes was told nothing.
-// Only from a holder whom nobody declared dead, as in any release.
+// takeOut removes whichever of these holds the document. If the old holder of a
+// hand-over had something to save, it is saved now, even if for the second time: the old
+// holder was promised that its save is carried through, and the new one was told
+// nothing. As in any release, a broken holder saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, which bson.A) (reply mongobase.Reply, err error) {
 	holder := []bson.E{
 		{Key: s.path(fieldMark), Value: shape},
