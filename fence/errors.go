@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrFenced is matched by the error of every write that was refused because a
-// newer token has written. Whoever meets it holds the key no more: stop.
+// ErrFenced is matched by the error of every write that was refused because a newer
+// token has written. The caller no longer holds the key: stop.
 var ErrFenced = errors.New("fence: a newer token has written")
 
 // An Error is the refusal of a write. It matches ErrFenced.
 type Error struct {
 	Token int64 // the caller's
-	Newer int64 // that which has written
+	Newer int64 // the one that has written
 }
 
 func (e *Error) Error() string {

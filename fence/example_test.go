@@ -17,15 +17,15 @@ import (
 	"github.com/mongolock/mongolock/fence"
 )
 
-// The examples run on the server of the tests; see TestMain. But for the first they
-// have tokens made up: in a program they come from a lease, as lease.Token().
+// The examples run on the server of the tests; see TestMain. All but the first make
+// their tokens up: in a program a token comes from a lease, as lease.Token().
 var ctx = context.Background()
 
 var connect = sync.OnceValues(func() (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")).SetServerSelectionTimeout(10 * time.Second))
 })
 
-// database is an empty one, which an application has of its own.
+// database returns an empty one, in place of the application's.
 func database() *mongo.Database {
 	client, err := connect()
 	check(err)
@@ -57,12 +57,12 @@ func Example() {
 	check(err)
 	defer quick.Release()
 
-	fmt.Println("the one who has the lock:", write(quick.Token(), 42))
+	fmt.Println("the holder of the lock:", write(quick.Token(), 42))
 	err = write(slow.Token(), 41)
-	fmt.Println("the one who had it is refused:", errors.Is(err, fence.ErrFenced))
+	fmt.Println("the earlier holder is refused:", errors.Is(err, fence.ErrFenced))
 	// Output:
-	// the one who has the lock: <nil>
-	// the one who had it is refused: true
+	// the holder of the lock: <nil>
+	// the earlier holder is refused: true
 }
 
 func ExampleUpdateOne() {
@@ -123,7 +123,7 @@ func ExampleReplaceOne() {
 	_, err := reports.InsertOne(ctx, Report{"today", 0})
 	check(err)
 
-	for token, total := range []int{10, 11, 12} { // as three holders would, one after the other
+	for token, total := range []int{10, 11, 12} { // three holders, one after the other
 		_, err := fence.ReplaceOne(ctx, reports, int64(token)+1, bson.M{"_id": "today"}, Report{"today", total})
 		check(err)
 	}
@@ -143,7 +143,7 @@ func ExampleInsertOne() {
 	fmt.Println(err)
 	_, err = fence.InsertOne(ctx, reports, 7, report)
 	fmt.Println(err)
-	_, err = fence.InsertOne(ctx, reports, 9, report) // nothing newer is in the way, but the document is
+	_, err = fence.InsertOne(ctx, reports, 9, report) // no newer token has written, but the document exists
 	fmt.Println(mongo.IsDuplicateKeyError(err), errors.Is(err, fence.ErrFenced))
 	// Output:
 	// <nil>
@@ -151,7 +151,7 @@ func ExampleInsertOne() {
 	// true false
 }
 
-// The error tells who came first.
+// The error names the token that has written.
 func ExampleError() {
 	db := database()
 	defer db.Drop(ctx)
@@ -161,13 +161,13 @@ func ExampleError() {
 
 	_, err = fence.UpdateByID(ctx, reports, 7, "today", bson.M{"$set": bson.M{"total": 41}})
 	if fenced, ok := errors.AsType[*fence.Error](err); ok {
-		fmt.Println("I have", fenced.Token, "and it was written under", fenced.Newer)
+		fmt.Println("my token is", fenced.Token, "and", fenced.Newer, "has written")
 	}
-	// Output: I have 7 and it was written under 8
+	// Output: my token is 7 and 8 has written
 }
 
-// Two jobs, each under a lock of its own, write to the same documents: each has a
-// field that fences it.
+// Two jobs, each under a lock of its own, write to the same documents. Each has a field
+// of its own that fences it.
 func ExampleField() {
 	db := database()
 	defer db.Drop(ctx)
@@ -198,11 +198,11 @@ func ExampleUpsert() {
 			fmt.Println(err)
 			continue
 		}
-		fmt.Println("made:", result.UpsertedCount, "found:", result.MatchedCount)
+		fmt.Println("inserted:", result.UpsertedCount, "found:", result.MatchedCount)
 	}
 	// Output:
-	// made: 1 found: 0
-	// made: 0 found: 1
+	// inserted: 1 found: 0
+	// inserted: 0 found: 1
 	// fence: token 4 is outdated: 6 has written
 }
 
@@ -213,16 +213,16 @@ func ExampleUpdateOptions() {
 	_, err := carts.InsertOne(ctx, bson.M{"_id": 1, "items": bson.A{bson.M{"price": 5}, bson.M{"price": 50}}})
 	check(err)
 
-	dear := options.UpdateOne().SetArrayFilters([]any{bson.M{"item.price": bson.M{"$gt": 10}}})
-	_, err = fence.UpdateByID(ctx, carts, 8, 1, bson.M{"$set": bson.M{"items.$[item].insured": true}}, fence.UpdateOptions(dear))
+	expensive := options.UpdateOne().SetArrayFilters([]any{bson.M{"item.price": bson.M{"$gt": 10}}})
+	_, err = fence.UpdateByID(ctx, carts, 8, 1, bson.M{"$set": bson.M{"items.$[item].insured": true}}, fence.UpdateOptions(expensive))
 	check(err)
 	insured, err := carts.CountDocuments(ctx, bson.M{"items.1.insured": true, "items.0.insured": nil})
 	check(err)
-	fmt.Println("the dear one alone:", insured == 1)
-	// Output: the dear one alone: true
+	fmt.Println("only the expensive one:", insured == 1)
+	// Output: only the expensive one: true
 }
 
-// What is not of this package is the driver's, such as a word for the server's log.
+// All other options are the driver's, such as a comment for the server's log.
 func ExampleReplaceOptions() {
 	db := database()
 	defer db.Drop(ctx)

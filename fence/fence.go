@@ -10,11 +10,11 @@ import (
 )
 
 // UpdateOne updates one document that filter matches, unless a newer token has
-// written to it. Then the error is an [*Error], which matches [ErrFenced]. No such
+// written to it. Then the error is an [*Error], which matches [ErrFenced]. A missing
 // document is no error: MatchedCount is 0, as in the driver.
 //
 // If filter matches several documents, one that is not fenced off is updated;
-// ErrFenced means that all are.
+// ErrFenced means that all of them are.
 //
 // update is a document of operators or a pipeline, of the types that the driver
 // takes. It must not touch the field of the token.
@@ -41,8 +41,8 @@ func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, up
 }
 
 // ReplaceOne replaces one document that filter matches, unless a newer token has
-// written to it. Its answers are those of UpdateOne. The replacement must not have
-// the field of the token: it is added.
+// written to it. It answers as UpdateOne does. The replacement must not have the field
+// of the token, which ReplaceOne adds.
 func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter, replacement any, opts ...Option) (*mongo.UpdateResult, error) {
 	w, err := newWrite(replacing, coll, token, opts)
 	if err != nil {
@@ -58,13 +58,12 @@ func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter
 }
 
 // InsertOne inserts a document that carries the token. If one with the same _id
-// exists and a newer token has written it, the error is an [*Error]; else it is
-// the duplicate key error that the driver gives. The document must not have the
-// field of the token: it is added.
+// exists and a newer token has written it, the error is an [*Error]; else it is the
+// driver's duplicate key error. The document must not have the field of the token,
+// which InsertOne adds.
 //
-// An insert has no memory of documents that were deleted: an outdated holder can
-// insert what a newer one removed. Mark documents as gone instead of deleting
-// them where that matters.
+// A deleted document leaves no token behind: an outdated holder can insert what a
+// newer one deleted. Where that matters, mark documents as deleted instead.
 func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, document any, opts ...Option) (*mongo.InsertOneResult, error) {
 	w, err := newWrite(inserting, coll, token, opts)
 	if err != nil {

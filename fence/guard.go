@@ -15,8 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 )
 
-// guarded sends the write with the guard in its filter, and tells what it means
-// that nothing matched.
+// guarded sends the write with the guard in its filter. If nothing matched, it finds
+// out why.
 func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
 	filter, err := document(filter)
 	if err != nil {
@@ -41,20 +41,20 @@ func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (
 	case newer > w.token:
 		return nil, &Error{Token: w.token, Newer: newer}
 	}
-	return result, nil // no such document; one that is there by now was not there then
+	return result, nil // no such document: one that is there by now was inserted later
 }
 
-// upserted is guarded for an upsert. Where the guard hides the document, the
-// server inserts, and fails by its _id.
+// upserted is guarded for an upsert. If the guard hides the document, the server tries
+// to insert one, and fails because the _id is taken.
 func (w *write) upserted(ctx context.Context, filter any, send func(filter any) (*mongo.UpdateResult, error)) (*mongo.UpdateResult, error) {
 	id, rest, err := splitID(filter)
 	if err != nil {
 		return nil, err
 	}
 	filter = w.guardUpsert(id, rest)
-	// Another writer's upsert may come between this one's look and its insert.
-	// That says nothing about tokens, so look again; conditions beside _id that do
-	// not hold end the same way, and are not worth more than that.
+	// Another writer's upsert may come between the server's look and its insert. That
+	// says nothing about tokens, so try again. If the filter's other conditions do not
+	// hold, the reply is the same each time: the tries end that.
 	const tries = 3
 	for try := 1; ; try++ {
 		result, err := send(filter)
@@ -74,14 +74,14 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 	}
 }
 
-// guard lets filter match only what no newer token has written. As two members of
-// an $and their conditions cannot clash.
+// guard lets filter match only what no newer token has written. Both stand in an $and,
+// so that their conditions cannot clash.
 func (w *write) guard(filter any) bson.D {
 	return bson.D{{Key: "$and", Value: bson.A{filter, w.notNewer()}}}
 }
 
-// guardUpsert is guard with the caller's conditions at the top, where every server
-// finds the values for the new document.
+// guardUpsert is guard with the caller's conditions at the top level, where every
+// server finds the values for the new document.
 func (w *write) guardUpsert(id, rest bson.D) bson.D {
 	filter, both := slices.Clip(id), bson.A{w.notNewer()}
 	for _, e := range rest {
@@ -101,9 +101,9 @@ func (w *write) notNewer() bson.D {
 	}}}
 }
 
-// fencedOff returns the refusal if the document that filter names by its _id was
-// written by a newer token or holds no token, and nil if it was not, or if that is
-// not known: in a transaction a duplicate key has ended it.
+// fencedOff reads the document that filter names by its _id. The refusal is set if a
+// newer token has written it, or if its field holds something else than a token. known
+// is false if it could not be read: a duplicate key ends a transaction, for example.
 func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal error) {
 	if filter == nil {
 		return false, nil
@@ -120,9 +120,9 @@ func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal 
 	return true, &Error{Token: w.token, Newer: newer}
 }
 
-// newer returns the token on a document that filter matches, 0 if there is none.
-// It asks the primary for what is there now, rolled back later or not: that is
-// what the write was judged by.
+// newer returns the token on a document that filter matches, 0 if there is none. It
+// reads what the primary has now, even if that may be rolled back later: the write was
+// judged by it.
 func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 	coll := w.coll.Clone(options.Collection().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()))
 	opts := options.FindOne().SetProjection(bson.D{{Key: w.field, Value: 1}})
@@ -142,7 +142,7 @@ func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 		return 0, nil
 	case bson.TypeInt32, bson.TypeInt64:
 		return field.AsInt64(), nil
-	case bson.TypeDouble: // as a shell writes numbers
+	case bson.TypeDouble: // a number written in a shell
 		switch f := math.Ceil(field.Double()); {
 		case f >= math.MaxInt64:
 			return math.MaxInt64, nil
@@ -155,12 +155,12 @@ func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 
 var errNoToken = errors.New("something that is not a token")
 
-var errNoID = errors.New("fence: an upsert needs a filter that names _id by value: another would make a second document beside one that is fenced off")
+var errNoID = errors.New("fence: the filter of an upsert must name _id by value: another filter would create a second document beside one that is fenced off")
 
 // splitID returns the part of filter that names one _id, and the rest.
 func splitID(filter any) (id, rest bson.D, err error) {
 	if encodedByDriver(filter) {
-		return nil, nil, fmt.Errorf("fence: the filter of an upsert may be a bson.D, a map or a bson.Raw, not a %T", filter)
+		return nil, nil, fmt.Errorf("fence: the filter of an upsert must be a bson.D, a map or a bson.Raw, not a %T", filter)
 	}
 	elements, err := elementsOf(filter)
 	if err != nil {
@@ -179,8 +179,8 @@ func splitID(filter any) (id, rest bson.D, err error) {
 	return id, rest, nil
 }
 
-// isValue reports whether v stands for itself in a filter. What only the client's
-// registry can encode is taken to be a value.
+// isValue reports whether v stands for itself in a filter. A value that only the
+// client's registry can encode is taken to do so.
 func isValue(v any) bool {
 	kind, raw, err := bson.MarshalValue(v)
 	if err != nil || kind != bson.TypeEmbeddedDocument {
@@ -190,9 +190,9 @@ func isValue(v any) bool {
 	return err != nil || !strings.HasPrefix(first.Key(), "$") || first.Key() == "$eq"
 }
 
-// duplicateID returns a filter for the document whose _id was taken already: as
-// the server names it, else as the caller's document does. It is nil if the
-// duplicate was another field's.
+// duplicateID returns a filter for the document that has the _id already. It takes the
+// _id from the server's error, or else from the caller's document. It returns nil if
+// the duplicate key was that of another field.
 func duplicateID(err error, doc any) any {
 	var failed mongo.WriteException
 	if errors.As(err, &failed) && len(failed.WriteErrors) == 1 {

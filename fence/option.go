@@ -3,6 +3,7 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode"
 
@@ -10,42 +11,65 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// An Option changes how one write is made.
-type Option func(*write)
+// An Option changes one write.
+type Option interface{ apply(*write) error }
+
+type option func(*write) error
+
+func (o option) apply(w *write) error { return o(w) }
 
 // Field names the field that holds the token, at the top level of the document:
-// letters, digits, _ and -. The default is _fence. All writers of a document must
-// agree on it.
-func Field(name string) Option { return func(w *write) { w.field = name } }
+// up to 128 bytes of letters, digits, _ and -. The default is _fence. All writers of a
+// document must agree on it.
+func Field(name string) Option {
+	return option(func(w *write) error {
+		w.field = name
+		if !validField(name) {
+			return fmt.Errorf("fence: Field(%q): must be 1 to 128 bytes of letters, digits, _ and -, and not _id", name)
+		}
+		return nil
+	})
+}
 
-// Upsert makes UpdateOne, UpdateByID and ReplaceOne create the document if there
-// is none. The filter, a bson.D, a map or a bson.Raw, must then name its _id by
-// value: with any other filter a document that is fenced off would not be found
-// and a second one made beside it.
+// Upsert makes UpdateOne, UpdateByID and ReplaceOne create the document if it does
+// not exist. The filter, a bson.D, a map or a bson.Raw, must then name its _id by
+// value: any other filter would not find a document that is fenced off, and the server
+// would create a second one beside it.
 func Upsert() Option {
-	return func(w *write) {
+	return option(func(w *write) error {
 		w.update = append(w.update, options.UpdateOne().SetUpsert(true))
 		w.replace = append(w.replace, options.Replace().SetUpsert(true))
-	}
+		return w.only("Upsert", updating, replacing)
+	})
 }
 
-// UpdateOptions hands options on to the driver, for UpdateOne and UpdateByID.
+// UpdateOptions passes options to the driver, for UpdateOne and UpdateByID.
 func UpdateOptions(opts ...options.Lister[options.UpdateOneOptions]) Option {
-	return func(w *write) { w.update, w.forUpdate = append(w.update, opts...), true }
+	return option(func(w *write) error {
+		w.update = append(w.update, opts...)
+		return w.only("UpdateOptions", updating)
+	})
 }
 
-// ReplaceOptions hands options on to the driver, for ReplaceOne.
+// ReplaceOptions passes options to the driver, for ReplaceOne.
 func ReplaceOptions(opts ...options.Lister[options.ReplaceOptions]) Option {
-	return func(w *write) { w.replace, w.forReplace = append(w.replace, opts...), true }
+	return option(func(w *write) error {
+		w.replace = append(w.replace, opts...)
+		return w.only("ReplaceOptions", replacing)
+	})
 }
 
-// InsertOptions hands options on to the driver, for InsertOne.
+// InsertOptions passes options to the driver, for InsertOne.
 func InsertOptions(opts ...options.Lister[options.InsertOneOptions]) Option {
-	return func(w *write) { w.insert, w.forInsert = append(w.insert, opts...), true }
+	return option(func(w *write) error {
+		w.insert = append(w.insert, opts...)
+		return w.only("InsertOptions", inserting)
+	})
 }
 
 // A write is one call of this package.
 type write struct {
+	kind  kind
 	coll  *mongo.Collection
 	token int64
 	field string
@@ -53,8 +77,6 @@ type write struct {
 	update  []options.Lister[options.UpdateOneOptions]
 	replace []options.Lister[options.ReplaceOptions]
 	insert  []options.Lister[options.InsertOneOptions]
-
-	forUpdate, forReplace, forInsert bool // an option for that was given
 
 	upsert    bool
 	collation *options.Collation
@@ -68,46 +90,46 @@ const (
 	inserting kind = "InsertOne"
 )
 
-func newWrite(k kind, coll *mongo.Collection, token int64, opts []Option) (*write, error) {
-	w := &write{coll: coll, token: token, field: "_fence"}
-	for _, o := range opts {
-		if o == nil {
-			return nil, errors.New("fence: an option is nil")
+// only returns an error if the option is for calls other than this one.
+func (w *write) only(name string, kinds ...kind) error {
+	for _, k := range kinds {
+		if k == w.kind {
+			return nil
 		}
-		o(w)
 	}
-	switch {
-	case coll == nil:
-		return nil, errors.New("fence: the collection is nil")
-	case token <= 0:
-		return nil, fmt.Errorf("fence: token %d: tokens are greater than zero", token)
-	case !validField(w.field):
-		return nil, fmt.Errorf("fence: Field(%q): letters, digits, _ and - make a name, and _id is taken", w.field)
-	case w.forUpdate && k != updating, w.forReplace && k != replacing, w.forInsert && k != inserting:
-		return nil, fmt.Errorf("fence: an option for another call was given to %s", k)
-	case k == inserting && len(w.update) > 0:
-		return nil, errors.New("fence: Upsert was given to InsertOne")
-	}
-	return w, w.settle()
+	return fmt.Errorf("fence: %s: is not an option of %s", name, w.kind)
 }
 
-// settle reads from the driver's options what this package has to know.
-func (w *write) settle() error {
-	var u options.UpdateOneOptions
-	var r options.ReplaceOptions
-	for _, l := range w.update {
-		for _, set := range list(l) {
-			if err := set(&u); err != nil {
-				return err
-			}
-		}
+// newWrite applies the options and checks everything but the documents.
+func newWrite(k kind, coll *mongo.Collection, token int64, opts []Option) (*write, error) {
+	w := &write{kind: k, coll: coll, token: token, field: "_fence"}
+	var errs []error
+	if coll == nil {
+		errs = append(errs, errors.New("fence: the collection is nil"))
 	}
-	for _, l := range w.replace {
-		for _, set := range list(l) {
-			if err := set(&r); err != nil {
-				return err
-			}
+	if token <= 0 {
+		errs = append(errs, fmt.Errorf("fence: token %d: must be greater than zero", token))
+	}
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("fence: a nil Option"))
+			continue
 		}
+		errs = append(errs, o.apply(w))
+	}
+	errs = append(errs, w.readDriverOptions())
+	return w, errors.Join(errs...)
+}
+
+// readDriverOptions finds out what this package has to know from the driver's options.
+func (w *write) readDriverOptions() error {
+	u, err := merged(w.update)
+	if err != nil {
+		return fmt.Errorf("fence: UpdateOptions: %w", err)
+	}
+	r, err := merged(w.replace)
+	if err != nil {
+		return fmt.Errorf("fence: ReplaceOptions: %w", err)
 	}
 	w.collation = u.Collation
 	if w.collation == nil {
@@ -117,11 +139,23 @@ func (w *write) settle() error {
 	return nil
 }
 
-func list[T any](l options.Lister[T]) []func(*T) error {
-	if l == nil {
-		return nil
+// merged applies a call's options as the driver does: the last one wins, nil is
+// ignored.
+func merged[T any](opts []options.Lister[T]) (all T, err error) {
+	for _, o := range opts {
+		if o == nil || reflect.ValueOf(o).Kind() == reflect.Pointer && reflect.ValueOf(o).IsNil() {
+			continue
+		}
+		for _, set := range o.List() {
+			if set == nil {
+				continue
+			}
+			if err := set(&all); err != nil {
+				return all, err
+			}
+		}
 	}
-	return l.List()
+	return all, nil
 }
 
 func validField(name string) bool {

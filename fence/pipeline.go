@@ -10,9 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// stampPipeline adds a stage that sets the token. Being the last it has the last
-// word, also after a $replaceWith; stages that name the field are refused because
-// they would be in vain.
+// stampPipeline adds a last stage that sets the token, so that it holds after a
+// $replaceWith too. A stage that names the field is refused, because it would have no
+// effect.
 func (w *write) stampPipeline(stages []any) (any, error) {
 	if len(stages) == 0 {
 		return nil, errors.New("fence: the update is empty")
@@ -23,7 +23,7 @@ func (w *write) stampPipeline(stages []any) (any, error) {
 			return nil, fmt.Errorf("fence: stage %d of the update: %w", i, err)
 		}
 		if len(elements) != 1 || !strings.HasPrefix(elements[0].Key, "$") {
-			return nil, fmt.Errorf("fence: stage %d of the update is not one operator", i)
+			return nil, fmt.Errorf("fence: stage %d of the update: must be one operator", i)
 		}
 		if slices.ContainsFunc(paths(elements[0]), w.touches) {
 			return nil, w.errTouched(elements[0].Key)
@@ -32,7 +32,7 @@ func (w *write) stampPipeline(stages []any) (any, error) {
 	return append(bson.A(slices.Clone(stages)), bson.D{{Key: "$set", Value: w.stamp()}}), nil
 }
 
-// paths returns the fields that a stage names as those it changes.
+// paths returns the fields that a stage changes by name.
 func paths(stage bson.E) (found []string) {
 	switch stage.Key {
 	case "$unset":
@@ -52,7 +52,7 @@ func paths(stage bson.E) (found []string) {
 	return found
 }
 
-// pipeline returns the members of v if it is an array to the driver.
+// pipeline returns the members of v if the driver takes it for an array.
 func pipeline(v any) ([]any, bool) {
 	var array bson.RawArray
 	switch v := v.(type) {

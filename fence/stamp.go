@@ -12,18 +12,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// The caller's values reach the driver as they are, wherever possible: it encodes
-// them with its client's registry and options, which nobody else can see. What is
-// encoded here is only looked into for its keys.
+// The caller's values reach the driver as they are, wherever possible: the driver
+// encodes them with its client's registry and options, which this package cannot see.
+// What is encoded here is only read for its keys.
 
 var (
 	typeD     = reflect.TypeFor[bson.D]()
 	typeBytes = reflect.TypeFor[[]byte]()
 )
 
-// document returns doc in a form that the driver takes anywhere, not only at the
-// top, and that needs no telling apart from its kin: bytes as bson.Raw, elements
-// as bson.D. A nil of any type is an error.
+// document returns doc in a form that the driver takes at any level, not only at the
+// top: bytes of any type as bson.Raw, elements of any type as bson.D. A nil of any type
+// is an error.
 func document(doc any) (any, error) {
 	v := reflect.ValueOf(doc)
 	switch v.Kind() {
@@ -47,8 +47,8 @@ func document(doc any) (any, error) {
 	return doc, nil
 }
 
-// elementsOf returns the top-level elements of doc, the values untouched where doc
-// is made of elements or a map.
+// elementsOf returns the top-level elements of doc. It does not encode the values if
+// doc is a map or a list of elements.
 func elementsOf(doc any) (bson.D, error) {
 	doc, err := document(doc)
 	if err != nil {
@@ -95,7 +95,7 @@ func fromRaw(raw bson.Raw) (bson.D, error) {
 	return list, nil
 }
 
-// stampDocument adds the token to a document that is to be stored as a whole.
+// stampDocument adds the token to a document that is stored as a whole.
 func (w *write) stampDocument(doc any) (any, error) {
 	elements, err := elementsOf(doc)
 	if err != nil {
@@ -103,13 +103,13 @@ func (w *write) stampDocument(doc any) (any, error) {
 	}
 	for _, e := range elements {
 		if w.touches(e.Key) {
-			return nil, fmt.Errorf("fence: the document has the field %s, which is to hold the token", w.field)
+			return nil, fmt.Errorf("fence: the document has the field %s, which holds the token", w.field)
 		}
 	}
 	return with(doc, elements, w.field, w.token), nil
 }
 
-// stampUpdate adds the setting of the token to an update.
+// stampUpdate makes an update set the token as well.
 func (w *write) stampUpdate(update any) (any, error) {
 	update, err := document(update)
 	if err != nil {
@@ -130,14 +130,15 @@ func (w *write) stampUpdate(update any) (any, error) {
 			return nil, err
 		}
 	}
-	// $max does what $set does: the guard has seen that nothing greater is there.
+	// $max does what $set does: the guard has made sure that the field holds nothing
+	// greater.
 	for _, operator := range []string{"$set", "$max"} {
 		if !slices.ContainsFunc(elements, func(e bson.E) bool { return e.Key == operator }) {
 			return with(update, elements, operator, w.stamp()), nil
 		}
 	}
 	if encodedByDriver(update) {
-		return nil, fmt.Errorf("fence: an update with both $set and $max may be a bson.D, a map or a bson.Raw, not a %T", update)
+		return nil, fmt.Errorf("fence: an update with both $set and $max must be a bson.D, a map or a bson.Raw, not a %T", update)
 	}
 	return w.mergeSet(elements)
 }
@@ -160,7 +161,8 @@ func (w *write) mergeSet(elements bson.D) (any, error) {
 	return merged, nil
 }
 
-// checkOperator refuses what is no operator, and an operator that touches the field.
+// checkOperator refuses a key that is no operator, and an operator that touches the
+// field.
 func (w *write) checkOperator(e bson.E) error {
 	if !strings.HasPrefix(e.Key, "$") {
 		return fmt.Errorf("fence: the update has the key %q, which is no operator: use ReplaceOne to store a document", e.Key)
@@ -186,7 +188,7 @@ func (w *write) touches(path string) bool {
 	return path == w.field || strings.HasPrefix(path, w.field+".")
 }
 
-// operand turns a document in encoded form into what elementsOf knows.
+// operand turns an encoded document into a form that elementsOf knows.
 func operand(v any) any {
 	if value, ok := v.(bson.RawValue); ok {
 		if doc, ok := value.DocumentOK(); ok {
@@ -196,7 +198,7 @@ func operand(v any) any {
 	return v
 }
 
-// text returns v if it is a string to the server, else "".
+// text returns v if the server gets it as a string, else "".
 func text(v any) string {
 	kind, raw, err := bson.MarshalValue(v)
 	if err != nil {
@@ -206,7 +208,7 @@ func text(v any) string {
 	return s
 }
 
-// with returns doc, whose elements those are, with one more.
+// with returns doc, which has those elements, with one more.
 func with(doc any, elements bson.D, key string, value any) any {
 	if encodedByDriver(doc) {
 		return widened(reflect.ValueOf(doc), key, value)
@@ -214,8 +216,8 @@ func with(doc any, elements bson.D, key string, value any) any {
 	return append(slices.Clip(elements), bson.E{Key: key, Value: value})
 }
 
-// encodedByDriver reports whether doc is a struct that does not encode itself: only
-// the driver knows what becomes of its fields.
+// encodedByDriver reports whether doc is a struct that does not encode itself. Only
+// the driver knows how its fields are encoded.
 func encodedByDriver(doc any) bool {
 	switch doc.(type) {
 	case bson.Marshaler, bson.ValueMarshaler:
@@ -228,8 +230,8 @@ func encodedByDriver(doc any) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// widened returns a struct that is v and one more field. The driver encodes it as
-// it would have encoded v, with the tags, registry and options in force there.
+// widened returns a struct that embeds v and has one more field. The driver encodes it
+// as it would have encoded v, with the tags, registry and options in force there.
 func widened(v reflect.Value, key string, value any) any {
 	for v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Pointer {
 		v = v.Elem()

@@ -2,9 +2,10 @@ package fence_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -15,13 +16,9 @@ import (
 func within(t *testing.T, coll *mongo.Collection) (context.Context, *mongo.Session) {
 	t.Helper()
 	session, err := coll.Database().Client().StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { session.EndSession(context.Background()) })
-	if err := session.StartTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, session.StartTransaction())
 	return mongo.NewSessionContext(t.Context(), session), session
 }
 
@@ -31,34 +28,25 @@ func TestAWriteIsPartOfTheCallersTransaction(t *testing.T) {
 	ctx, session := within(t, coll)
 	_, err := fence.UpdateOne(ctx, coll, 4, byX, set("v", 1))
 	refused(t, err, 4, 5)
-	if _, err := fence.UpdateOne(ctx, coll, 6, byX, set("v", 2)); err != nil {
-		t.Fatalf("after a refusal: %v", err)
-	}
-	if doc := get(t, coll); doc["v"] != nil || doc["_fence"] != int64(5) {
-		t.Errorf("seen from outside: %v", doc)
-	}
-	if err := session.AbortTransaction(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if doc := get(t, coll); doc["v"] != nil || doc["_fence"] != int64(5) {
-		t.Errorf("after the abort: %v", doc)
-	}
+	_, err = fence.UpdateOne(ctx, coll, 6, byX, set("v", 2))
+	require.NoError(t, err, "after a refusal")
+	holds(t, coll, bson.M{"v": nil, "_fence": int64(5)}) // seen from outside
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	holds(t, coll, bson.M{"v": nil, "_fence": int64(5)})
 }
 
-// The driver's error comes through with its labels: WithTransaction runs it again.
+// The driver's error keeps its labels, so WithTransaction runs the transaction again.
 func TestATransactionOlderThanTheNewerTokensWriteIsRunAgainAndRefused(t *testing.T) {
 	coll, _ := collection(t, server(t, "transactions"))
 	put(t, coll, byX)
 	put(t, coll, d("_id", "other"))
 	session, err := coll.Database().Client().StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer session.EndSession(context.Background())
 	runs := 0
 	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
 		runs++
-		if err := coll.FindOne(ctx, d("_id", "other")).Err(); err != nil { // from here on it sees what there was
+		if err := coll.FindOne(ctx, d("_id", "other")).Err(); err != nil { // its snapshot is taken here
 			return nil, err
 		}
 		if runs == 1 {
@@ -69,12 +57,8 @@ func TestATransactionOlderThanTheNewerTokensWriteIsRunAgainAndRefused(t *testing
 		return fence.UpdateOne(ctx, coll, 7, byX, set("v", "stale"))
 	})
 	refused(t, err, 7, 8)
-	if runs != 2 {
-		t.Errorf("run %d times: the test shows nothing of a conflict", runs)
-	}
-	if doc := get(t, coll); doc["v"] != "fresh" || doc["_fence"] != int64(8) {
-		t.Errorf("got %v", doc)
-	}
+	assert.Equal(t, 2, runs, "without a conflict the test shows nothing")
+	holds(t, coll, bson.M{"v": "fresh", "_fence": int64(8)})
 }
 
 func TestADuplicateKeyInATransactionIsReportedAsSuch(t *testing.T) {
@@ -92,14 +76,12 @@ func TestADuplicateKeyInATransactionIsReportedAsSuch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, _ := within(t, coll)
-			if err := write(ctx); !mongo.IsDuplicateKeyError(err) || errors.Is(err, fence.ErrFenced) {
-				t.Errorf("got %v", err)
-			}
+			isDuplicate(t, write(ctx))
 		})
 	}
 }
 
-// What the package comment tells those to do who write to many documents.
+// The package comment tells writers of many documents to do this.
 func TestAFencedWriteFirstFencesItsWholeTransaction(t *testing.T) {
 	coll, _ := collection(t, server(t, "transactions"))
 	put(t, coll, byX)
@@ -121,11 +103,9 @@ func TestAFencedWriteFirstFencesItsWholeTransaction(t *testing.T) {
 		})
 		return err
 	}
-	if err := writeAll(8); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeAll(8))
 	refused(t, writeAll(7), 7, 8)
-	if n, err := all.CountDocuments(t.Context(), d("by", 8)); n != 3 || err != nil {
-		t.Errorf("%d of 3 are as the newer one left them (%v)", n, err)
-	}
+	n, err := all.CountDocuments(t.Context(), d("by", 8))
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, n, "documents as the newer token left them")
 }
