@@ -13,37 +13,38 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// Claim locks one of the documents that filter matches, the first by sort (which
-// may be nil), and waits until there is one. Each goes to one worker at a time. It
-// counts as an attempt; when the worker dies the document comes back after its
-// lease. End it with Complete, Remove or Requeue; Release puts it back at once.
+// Claim locks one of the documents that filter matches, the first by sort (which may be
+// nil), and waits until there is one. No two workers have the same document at a time.
+// Each claim counts as an attempt. If the worker dies, the document can be claimed again
+// once its lease has run out. End the claim with Complete, Remove or Requeue; Release
+// puts the document back at once.
 //
-// The order holds among the workers of one process, as far as it was known up to a
-// second ago. Where several processes claim, each also takes later ones rather than
-// fight for the first. Keep the filter the same from call to call: what is known of
-// what it matches is shared by those who ask the same.
+// The workers of one process keep the order, as it was known up to a second ago. If
+// several processes claim, each also takes later documents rather than fight for the
+// first. Keep the filter the same from call to call: claims with the same filter and sort
+// share one look ahead.
 //
-// It waits by looking every 50 ms at first, then less and less often, up to once a
-// second; and where producers call Announce it is woken.
+// A waiting Claim looks every 50 ms at first, then less often, down to once a second. A
+// call of Announce wakes it.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort)
 	if err != nil {
 		return nil, err
 	}
-	p.line.enter()
-	defer p.line.leave()
+	p.waiters.enter()
+	defer p.waiters.leave()
 	for {
 		claimed, err := l.try(ctx, p, opts)
 		if !errors.Is(err, ErrNoWork) {
 			return claimed, err
 		}
-		if err := l.shapes.sleep(ctx, p); err != nil {
+		if err := l.pools.sleep(ctx, p); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// TryClaim is Claim without waiting: ErrNoWork if there is none.
+// TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim.
 func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort)
 	if err != nil {
@@ -66,7 +67,7 @@ func (l *Locks[T]) pool(ctx context.Context, filter, sort any) (*pool, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("doclock: claim: %w", context.Cause(ctx))
 	}
-	return l.shapes.pool(f, s)
+	return l.pools.pool(f, s)
 }
 
 func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOption) (*Claimed[T], error) {
@@ -90,7 +91,7 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 	}
 }
 
-// claim locks the document that was drawn, if it is still there for the taking.
+// claim locks the document that was drawn, if it can still be claimed.
 func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []mongolock.AcquireOption) (*Claimed[T], error) {
 	key, err := keyOfID(id)
 	if err != nil {
@@ -104,15 +105,15 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 	}
 	d, err := l.document(lease, r)
 	if err != nil {
-		p.spoil(id) // or the next claim would meet it again
+		p.spoil(id) // otherwise the next claim would draw it again
 		return nil, err
 	}
 	return &Claimed[T]{d}, nil
 }
 
-// EnsureClaimIndex makes the index that claims by filter and sort are fast with,
-// unless it is there: on the filter's fields, the mark of what is done, the sort's
-// fields and the lock's expiry. It takes the rights to create an index.
+// EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it
+// exists: on the filter's fields, the lock's mark of completion, the sort's fields and
+// the lock's expiry. It needs the right to create an index.
 func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error {
 	keys, err := l.store.claimIndex(filter, sort)
 	if err != nil {

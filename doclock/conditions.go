@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// stampPath names a field of the lock that the server's clock writes. FerretDB's can
-// write only the document's own fields: there they stand beside the lock.
+// stampPath names a field that the server's clock writes. It is a field of the lock; on
+// FerretDB, whose $currentDate writes only top-level fields, it stands beside the lock.
 func (s *docStore) stampPath(field string) string {
 	if s.flat.Load() {
 		return beside(s.field, field)
@@ -29,9 +29,9 @@ func noPath(err error) bool {
 // path names a field of the lock.
 func (s *docStore) path(field string) string { return s.field + "." + field }
 
-// free is the condition that nobody holds a document: no lock at all, one that has
-// no holder, or one whose holder has run out. Something else in the lock's place
-// matches none of them.
+// free is the condition that nobody holds a document: it has no lock, or one without a
+// holder, or one whose holder has run out. A foreign field in the lock's place matches
+// none of these.
 func (s *docStore) free(earliest time.Time) bson.E {
 	ours := bson.E{Key: s.path(fieldMark), Value: shape}
 	return bson.E{Key: "$or", Value: bson.A{
@@ -41,9 +41,10 @@ func (s *docStore) free(earliest time.Time) bson.E {
 	}}
 }
 
-// claimable is free for one of many: also not done, and not put off. What an index
-// can answer is asked by itself, though the rest implies some of it; and all but the
-// mark of what is done is in an $and, where it keeps no planner from the index.
+// claimable is the condition that a document is free, not done and not put off. The
+// conditions that an index can answer stand alone, though the others imply some of them.
+// All but the mark of completion stand in an $and, where they keep no planner from using
+// the index.
 func (s *docStore) claimable(earliest time.Time) bson.D {
 	past := func(field string) bson.E {
 		return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(earliest)}}}}}
@@ -64,8 +65,8 @@ func (s *docStore) claimable(earliest time.Time) bson.D {
 	}
 }
 
-// claimableOf is what of a filter's documents is claimable. Side by side, if they ask
-// for different things, they say to the simplest planner which index is theirs.
+// claimableOf adds claimable to a filter. If the two name different fields they stand
+// side by side, so that even a simple planner finds the index.
 func (s *docStore) claimableOf(filter bson.Raw, earliest time.Time) bson.D {
 	more := s.claimable(earliest)
 	var both bson.D
@@ -77,7 +78,7 @@ func (s *docStore) claimableOf(filter bson.Raw, earliest time.Time) bson.D {
 	return append(both, more...)
 }
 
-// named is the condition that an acquisition is there, run out or not.
+// named is the condition that the document names an acquisition, run out or not.
 func (s *docStore) named(id string) []bson.E {
 	if s.broken.byKeyAlone {
 		return nil
@@ -85,7 +86,7 @@ func (s *docStore) named(id string) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// alive is the condition that it can still be renewed, saved by or transferred.
+// alive is the condition that an acquisition can still renew, save and hand over.
 func (s *docStore) alive(id string) []bson.E {
 	if s.broken.byKeyAlone {
 		return nil
@@ -93,7 +94,8 @@ func (s *docStore) alive(id string) []bson.E {
 	return append(s.named(id), s.living()...)
 }
 
-// living is the condition that the holder, whoever it is, was not declared dead.
+// living is the condition that the holder, whichever it is, has not run out, was not
+// broken and has not released.
 func (s *docStore) living() []bson.E {
 	return []bson.E{
 		{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(s.base.Now().Earliest)}}},

@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// claimIndex is the keys of a claim's index. What is compared for equality comes
-// first, the mark of what is done among it, so that what was completed is passed
-// over without a look; then the order; then what only narrows it down, so that what
-// is held or put off is passed over in the index.
+// claimIndex is the keys of a claim's index. The fields compared for equality come
+// first, the mark of completion among them: so completed documents are never visited.
+// Then come the fields of the sort, then those of ranges: so documents that are held or
+// put off are passed over within the index.
 func (s *docStore) claimIndex(filter, sort any) (bson.D, error) {
 	f, err := marshal(filter)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *docStore) claimIndex(filter, sort any) (bson.D, error) {
 	return keys, nil
 }
 
-// indexName is short enough for old servers as long as the fields' names are.
+// indexName names an index after its fields. Old servers bound its length.
 func indexName(keys bson.D) string {
 	var b strings.Builder
 	b.WriteString("doclock")

@@ -10,15 +10,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// ID is the filter of the document with that _id.
+// ID returns the filter of the document with that _id.
 func ID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
 
-// maxKey is the engine's bound of a key.
+// maxKey is the engine's limit on the length of a key.
 const maxKey = 1024
 
-// keyOf is a filter as the engine's key: its fields by value, in a fixed order, as
-// JSON that loses nothing. So a lease, an error and a log line name the document in
-// words, and whoever has the key has the filter.
+// keyOf turns a filter into the engine's key: its fields and values in a fixed order, as
+// JSON that loses nothing. So leases, errors and log lines name the document in a
+// readable form, and the key leads back to the filter (filterOf).
 func keyOf(filter any) (key string, fields bson.D, err error) {
 	fields, err = fieldsOf(filter)
 	if err != nil {
@@ -41,7 +41,7 @@ func textOf(fields bson.D) (string, error) {
 	return string(text), nil
 }
 
-// filterOf is keyOf backwards.
+// filterOf turns a key back into its filter.
 func filterOf(key string) (fields bson.D, err error) {
 	if err := bson.UnmarshalExtJSON([]byte(key), true, &fields); err != nil {
 		return nil, fmt.Errorf("doclock: the key %q is no document's: %w", key, err)
@@ -49,8 +49,8 @@ func filterOf(key string) (fields bson.D, err error) {
 	return fields, nil
 }
 
-// fieldsOf checks that a filter names each of its fields by a value, and orders
-// them: _id first.
+// fieldsOf checks that a filter gives each of its fields a value, and orders them: _id
+// first, the others by name.
 func fieldsOf(filter any) (bson.D, error) {
 	raw, err := marshal(filter)
 	if err != nil {
@@ -66,7 +66,7 @@ func fieldsOf(filter any) (bson.D, error) {
 	fields := make(bson.D, len(elements))
 	for i, e := range elements {
 		if strings.HasPrefix(e.Key(), "$") || !isValue(e.Value()) {
-			return nil, fmt.Errorf("doclock: the filter's %s is %s: to name one document, each field must be there by its value", e.Key(), clip(e.Value()))
+			return nil, fmt.Errorf("doclock: the filter's %s is %s: to name one document, each field must have a plain value", e.Key(), clip(e.Value()))
 		}
 		fields[i] = bson.E{Key: e.Key(), Value: e.Value()}
 	}
@@ -81,11 +81,11 @@ func fieldsOf(filter any) (bson.D, error) {
 	return fields, nil
 }
 
-// isValue reports whether v stands for itself, and for nothing else, in a filter.
+// isValue reports whether v in a filter matches just itself.
 func isValue(v bson.RawValue) bool {
 	switch v.Type {
 	case bson.TypeNull, bson.TypeUndefined, bson.TypeRegex, bson.TypeArray:
-		return false // null matches what is missing; an array also its elements
+		return false // null also matches a missing field; an array also its elements
 	case bson.TypeEmbeddedDocument:
 		first, err := v.Document().IndexErr(0)
 		return err != nil || !strings.HasPrefix(first.Key(), "$")

@@ -22,7 +22,7 @@ type Locks[T any] struct {
 	store  *docStore
 	client *mongolock.Client
 	codec  codec[T]
-	shapes shapes
+	pools  pools
 	unique unique
 }
 
@@ -97,7 +97,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 		return nil, err
 	}
 	l := &Locks[T]{store: s, client: client, codec: c}
-	l.shapes.begin(s)
+	l.pools.begin(s)
 	return l, nil
 }
 
@@ -173,16 +173,16 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 // Shutdown ends the waits, cancels the contexts of all leases, waits for their
 // release until ctx ends, and closes.
 func (l *Locks[T]) Shutdown(ctx context.Context) error {
-	l.shapes.close()
-	defer l.shapes.tasks.Wait()
+	l.pools.close()
+	defer l.pools.tasks.Wait()
 	return l.client.Shutdown(ctx)
 }
 
 // Close ends every lease and releases it, as mongolock's Close does. Later calls
 // return mongolock.ErrClosed.
 func (l *Locks[T]) Close() error {
-	l.shapes.close()
-	defer l.shapes.tasks.Wait()
+	l.pools.close()
+	defer l.pools.tasks.Wait()
 	return l.client.Close()
 }
 

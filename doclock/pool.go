@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	window    = 1024             // how many documents one look ahead tells of
-	windowAge = time.Second      // how long it is good for
-	badFor    = time.Minute      // how long what does not decode is left alone
-	lookFor   = 10 * time.Second // how often documents with a stranger's lock are looked for
-	maxShapes = 64               // of claims that are remembered
+	window    = 1024             // documents that one look ahead finds at most
+	windowAge = time.Second      // how long a look is good for
+	badFor    = time.Minute      // how long a document that does not decode is left alone
+	lookFor   = 10 * time.Second // how often a look for foreign locks is due
+	maxPools  = 64               // pools that are remembered
 )
 
-// A pool is the documents that may be claimed by one filter and sort, as one look
-// saw them. The workers of a process draw from it, so that they never fight for the
-// same one and look but once for all of them. Those of other processes have pools
-// of their own: how far into its pool a process reaches grows with each document that
-// it misses, and shrinks as it does not. So one process keeps the order, and
-// many spread.
+// A pool has the documents that may be claimed by one filter and sort, as one look saw
+// them. The workers of a process draw from it: so they never claim the same document,
+// and one look serves them all. Other processes have pools of their own. A process that
+// misses a document draws from further into its pool, and from nearer again when it
+// misses none. So a single process keeps the order, and many processes spread.
 //
-// What is drawn is only a hint: the claim itself asks for all of it again.
+// A drawn document is only a hint: the claim itself asks for all conditions again.
 type pool struct {
 	store  *docStore
 	filter bson.Raw
@@ -36,28 +35,29 @@ type pool struct {
 
 	mu       sync.Mutex // protects what follows; never held across a command
 	ids      []bson.RawValue
-	seen     time.Time
-	tries    int // drawn from this look, and how many of them were gone
-	misses   int
-	reach    int
+	seen     time.Time            // when the look was answered
+	tries    int                  // documents drawn from this look
+	misses   int                  // how many of them were gone
+	reach    int                  // from how many of the first documents to draw
 	looking  chan struct{}        // closed when the look under way is over
-	looks    uint64               // that were begun
-	drawn    map[string]uint64    // by the _id, until which look it may be seen though it was drawn
-	bad      map[string]time.Time // does not decode; looked at again then
-	lookedAt time.Time            // for strangers
-	used     time.Time
+	looks    uint64               // looks that were begun
+	drawn    map[string]uint64    // by the _id of a drawn document: the last look that may still show it
+	bad      map[string]time.Time // by the _id of a document that does not decode: when it is tried again
+	lookedAt time.Time            // when foreign locks were last looked for
+	used     time.Time            // when a claim last asked for the pool
 
-	line line
+	waiters waiters
 }
 
+// drawing is the look number of a document whose claim is under way.
 const drawing = ^uint64(0)
 
 func newPool(s *docStore, filter, sort bson.Raw) *pool {
 	return &pool{store: s, filter: filter, sort: sort, reach: 1,
-		drawn: map[string]uint64{}, bad: map[string]time.Time{}, line: newLine()}
+		drawn: map[string]uint64{}, bad: map[string]time.Time{}, waiters: newWaiters()}
 }
 
-// draw answers a document to claim; false if there is none.
+// draw returns the _id of a document to claim; false if there is none.
 func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 	for looked := false; ; {
 		p.mu.Lock()
@@ -88,18 +88,18 @@ func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 			return bson.RawValue{}, false, context.Cause(ctx)
 		}
 		p.mu.Lock()
-		looked = len(p.ids) == 0 && !p.stale() // somebody has looked for us
+		looked = len(p.ids) == 0 && !p.stale() // another worker has looked, and found nothing
 		p.mu.Unlock()
 	}
 }
 
-// stale reports whether it is time to look again: the look is old, or others have
-// been at too many of what it saw. With p.mu held.
+// stale reports whether it is time to look again: the look is old, or other processes
+// have taken too many of the documents that it saw. With p.mu held.
 func (p *pool) stale() bool {
 	return time.Since(p.seen) > windowAge || p.misses > 1+p.tries/16
 }
 
-// pick takes one out, from the first few. With p.mu held.
+// pick takes one of the first few documents out of the pool. With p.mu held.
 func (p *pool) pick() (bson.RawValue, bool) {
 	if len(p.ids) == 0 || p.stale() {
 		return bson.RawValue{}, false
@@ -112,11 +112,11 @@ func (p *pool) pick() (bson.RawValue, bool) {
 	return id, true
 }
 
-// done says what became of one that was drawn.
+// done records the outcome of a claim of a drawn document.
 func (p *pool) done(id bson.RawValue, missed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drawn[text(id)] = p.looks // a look that is under way may not know
+	p.drawn[text(id)] = p.looks // a look under way may show it as it was before
 	switch {
 	case missed:
 		p.misses++
@@ -126,7 +126,7 @@ func (p *pool) done(id bson.RawValue, missed bool) {
 	}
 }
 
-// spoil leaves alone for a while what does not decode.
+// spoil leaves a document that does not decode alone for a while.
 func (p *pool) spoil(id bson.RawValue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *pool) spoil(id bson.RawValue) {
 
 func text(id bson.RawValue) string { return string(id.Type) + string(id.Value) }
 
-// look looks ahead, for all workers of this process.
+// look fills the pool, for all workers of this process.
 func (p *pool) look(ctx context.Context) error {
 	ids, err := p.find(ctx)
 	p.mu.Lock()
@@ -166,7 +166,7 @@ func (p *pool) look(ctx context.Context) error {
 	}
 	p.seen, p.tries, p.misses = now, 0, 0
 	if len(p.ids) > 0 {
-		p.line.come()
+		p.waiters.wake()
 	}
 	return nil
 }
@@ -196,8 +196,8 @@ func (p *pool) find(ctx context.Context) ([]bson.RawValue, error) {
 	return ids, cursor.Err()
 }
 
-// strangers looks now and then whether documents are passed over because something
-// else stands in the lock's place: those would wait for ever.
+// strangers looks now and then for documents whose field of the lock holds something
+// foreign. Claims pass over them, so they would wait for ever unnoticed.
 func (p *pool) strangers(ctx context.Context) error {
 	p.mu.Lock()
 	due := time.Since(p.lookedAt) > lookFor || p.lookedAt.IsZero()
@@ -224,7 +224,7 @@ func (p *pool) strangers(ctx context.Context) error {
 	return nil
 }
 
-// key is that of the document with this _id.
+// keyOfID is the key of the document with this _id.
 func keyOfID(id bson.RawValue) (string, error) {
 	key, _, err := keyOf(ID(id))
 	return key, err

@@ -14,7 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// uniqueFor is how long an index is taken to be there once it was seen.
+// uniqueFor is how long a unique index is trusted to exist after it was seen.
 const uniqueFor = time.Minute
 
 func names(fields bson.D) string {
@@ -25,8 +25,8 @@ func names(fields bson.D) string {
 	return strings.Join(all, ", ")
 }
 
-// proves reports whether some unique index has no other fields than these. A right
-// that is missing proves nothing.
+// proves reports whether some unique index has no other fields than these. Without the
+// right to list indexes it is false.
 func (u *unique) proves(ctx context.Context, coll *mongo.Collection, fields bson.D) (bool, error) {
 	key := names(fields)
 	u.mu.Lock()
@@ -58,7 +58,8 @@ func (u *unique) proves(ctx context.Context, coll *mongo.Collection, fields bson
 	return false, cursor.Err()
 }
 
-// covers reports whether an index lets at most one document have these values.
+// covers reports whether an index allows at most one document with given values of these
+// fields.
 func covers(index bson.Raw, fields bson.D) bool {
 	is, _ := index.Lookup("unique").BooleanOK()
 	keys, ok := index.Lookup("key").DocumentOK()
@@ -74,8 +75,8 @@ func covers(index bson.Raw, fields bson.D) bool {
 	return err == nil && len(elements) > 0
 }
 
-// only answers the key of the only document that has these values by now. With its
-// _id in it another that comes to have them is not locked in its place.
+// only returns the key of the one document that has these values now. The key has its
+// _id, so that another document that gets the values later is not locked instead.
 func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, error) {
 	cursor, err := coll.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {

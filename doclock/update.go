@@ -8,11 +8,11 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// A term is what a claim writes: when it begins and ends.
+// A term is the time of a lease as its claim writes it.
 type term struct{ since, until time.Time }
 
-// holding is the update that makes a claim the holder, field by field: what the
-// lock remembers of others stays.
+// holding is the update that makes a claim the holder. It writes field by field: the
+// marks that outlast a holder (attempts, readyAt, done) stay.
 func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
 	var t term
 	t.since, t.until = now.Expiry(c.TTL)
@@ -33,8 +33,8 @@ func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
 	return u, t
 }
 
-// leaving is the update that takes the holder out of the lock, or the whole lock
-// if it says nothing beyond that.
+// leaving is the update that takes the holder out of the lock. Without a residue (marks
+// that outlast the holder) it removes the whole lock.
 func (s *docStore) leaving(residue bool) *update {
 	u := new(update)
 	if !residue {
@@ -53,7 +53,7 @@ func (s *docStore) leaving(residue bool) *update {
 	return u
 }
 
-// An update collects operators, each of which may be there but once.
+// An update collects the operators of an update command.
 type update struct {
 	sets, unsets, maxima, increments, onInsert bson.D
 	stamp                                      bool // at gets the server's time

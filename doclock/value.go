@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A codec turns documents into values and back, without the lock: a value neither
-// sees it nor may set it.
+// A codec turns documents into values and back. A value never contains the lock, nor may
+// it set it.
 type codec[T any] struct {
 	field    string
 	registry *bson.Registry // nil: the driver's own
@@ -19,7 +19,7 @@ type codec[T any] struct {
 // A change is what a save writes of a value.
 type change struct {
 	sets   bson.D
-	unsets []string // what the value had when it was loaded, and has no more
+	unsets []string // fields that the value had when it was loaded, and has no more
 	number int      // among the saves of its lease
 }
 
@@ -48,12 +48,12 @@ func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
 	return value, nil
 }
 
-// check refuses a type whose values all have the lock's field.
+// check refuses a type whose zero value has the field of the lock.
 func (c codec[T]) check() error {
 	var zero T
 	raw, err := c.marshal(zero)
 	if err != nil {
-		return nil //nolint:nilerr // an interface, a nil map: each value speaks for itself
+		return nil //nolint:nilerr // an interface or a nil map: each value is checked by itself
 	}
 	if _, err := raw.LookupErr(c.field); err == nil {
 		return fmt.Errorf("doclock: New: values of type %T have a field %s, which is the lock's: rename it, or the lock (doclock.Field)", zero, c.field)
@@ -61,8 +61,8 @@ func (c codec[T]) check() error {
 	return nil
 }
 
-// encode is the value's top-level fields. Among them none may be the lock's, nor
-// one that an update could take for something else.
+// encode returns the value's top-level fields. It refuses the field of the lock, and
+// names that an update would misread.
 func (c codec[T]) encode(value T) ([]bson.RawElement, error) {
 	raw, err := c.marshal(value)
 	if err != nil {
@@ -94,10 +94,10 @@ func (c codec[T]) marshal(value T) (bson.Raw, error) {
 	return buffer.Bytes(), err
 }
 
-// changes is what saving a value writes, given what it was when it was loaded: the
-// top-level fields that differ, and the removal of those that it has no more. Fields
-// that the type does not know stay as they are. In doubt whether the document has
-// what was loaded, it writes all.
+// changes is what a save of the value writes: the top-level fields that differ from those
+// loaded, and the removal of those that the value has no more. Fields that the type does
+// not have stay as they are. In doubt whether the document has what was loaded, changes
+// writes everything.
 func (c codec[T]) changes(id bson.RawValue, loaded []bson.RawElement, value T, doubt bool) (*change, []bson.RawElement, error) {
 	elements, err := c.encode(value)
 	if err != nil {
@@ -128,8 +128,8 @@ func (c codec[T]) changes(id bson.RawValue, loaded []bson.RawElement, value T, d
 	return ch, elements, nil
 }
 
-// initial is the fields that an insert gets from a value, beside those of the key,
-// with which it must agree.
+// initial returns the fields that an insert gets from a value, besides those of the key.
+// The two must agree.
 func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
 	elements, err := c.encode(value)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
 		case at < 0:
 			fields = append(fields, bson.E{Key: e.Key(), Value: e.Value()})
 		case key[at].Key != e.Key():
-			return nil, fmt.Errorf("doclock: the initial value has a field %s, of which the filter names a part, %s: a document cannot be made of both", e.Key(), key[at].Key)
+			return nil, fmt.Errorf("doclock: the initial value has a field %s, and the filter names its part %s: a document cannot be made from both", e.Key(), key[at].Key)
 		case !e.Value().Equal(key[at].Value.(bson.RawValue)) && !isZero(e.Value()):
 			return nil, fmt.Errorf("doclock: the initial value's %s is %s, the filter's is %s", e.Key(), clip(e.Value()), clip(key[at].Value.(bson.RawValue)))
 		}
@@ -154,7 +154,7 @@ func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
 	return fields, nil
 }
 
-// isZero reports whether v is what an unset field of a struct encodes as.
+// isZero reports whether v may be the encoding of an unset field of a struct.
 func isZero(v bson.RawValue) bool {
 	switch v.Type {
 	case bson.TypeNull:

@@ -1,0 +1,276 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	pollLeast = 50 * time.Millisecond
+	pollMost  = time.Second
+	feedIdle  = 30 * time.Second // a feed that no waiter needs any more is closed after this long
+
+	topic     = "documents" // of the wake-ups for waiting claims
+	kindReady = "ready"
+)
+
+// Announce wakes the waiting claims on coll, in all processes. Call it after an insert
+// there, and after the commit if the insert was in a transaction. It is a hint: if it is
+// left out, or fails, waiters find the document by themselves within about a second. If
+// nobody waits, Announce only checks whether somebody might.
+func Announce(ctx context.Context, coll *mongo.Collection) error {
+	if coll == nil {
+		return errors.New("doclock: Announce: the collection is nil")
+	}
+	feed, err := mongolock.FeedOn(coll)
+	if err != nil {
+		return err
+	}
+	return announce(ctx, feed, coll.Name())
+}
+
+// Announce does what the function of that name does, with one command instead of two.
+func (l *Locks[T]) Announce(ctx context.Context) error {
+	return announce(ctx, l.store.Feed, l.store.base.Soft.Name())
+}
+
+func announce(ctx context.Context, f store.Feed, name string) error {
+	err := f.Notify(ctx, store.Notice{Topic: topic, Key: name, Kind: kindReady})
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // unsupported: nobody can listen either
+		return fmt.Errorf("doclock: announce: %w", err)
+	}
+	return nil
+}
+
+// waiters are the claims of one process that wait for the same work. One of them looks
+// for all; when it leaves, another one takes over.
+type waiters struct {
+	mu       sync.Mutex // protects what follows
+	interval time.Duration
+	work     chan struct{} // closed when a look has found work
+	waiting  int
+
+	looker chan struct{} // of capacity 1: full while one of them looks
+	now    chan struct{} // of capacity 1: look now
+}
+
+func newWaiters() waiters {
+	return waiters{interval: pollLeast, work: make(chan struct{}), looker: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+}
+
+func (w *waiters) enter() { w.count(1) }
+func (w *waiters) leave() { w.count(-1) }
+
+func (w *waiters) count(by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting += by
+}
+
+func (w *waiters) waits() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting > 0
+}
+
+// wake wakes all of them: there is work.
+func (w *waiters) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.work)
+	w.work = make(chan struct{})
+	w.interval = pollLeast
+}
+
+// lookNow cuts the pause before the next look short.
+func (w *waiters) lookNow() {
+	w.mu.Lock()
+	w.interval = pollLeast
+	w.mu.Unlock()
+	select {
+	case w.now <- struct{}{}:
+	default:
+	}
+}
+
+// pause is how long to sleep before the next look.
+func (w *waiters) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.interval
+	w.interval = min(2*w.interval, pollMost)
+	return d - d/5 + rand.N(2*d/5)
+}
+
+// pools are the pools of the claims that were made lately, and the feed that wakes their
+// waiters.
+type pools struct {
+	store  *docStore
+	base   context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	mu        sync.Mutex // protects what follows
+	byQuery   map[string]*pool
+	closed    bool
+	listening bool
+	noFeed    bool      // the store has none
+	needed    time.Time // when a claim last began to wait
+}
+
+func (s *pools) begin(store *docStore) {
+	s.store, s.byQuery = store, map[string]*pool{}
+	s.base, s.cancel = context.WithCancel(context.Background())
+}
+
+func (s *pools) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+}
+
+// pool returns the pool of a filter and sort, a new one if need be.
+func (s *pools) pool(filter, sort bson.Raw) (*pool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("doclock: claim: %w", mongolock.ErrClosed)
+	}
+	key := string(filter) + string(sort)
+	p := s.byQuery[key]
+	if p == nil {
+		s.evict()
+		p = newPool(s.store, slices.Clone(filter), slices.Clone(sort))
+		s.byQuery[key] = p
+	}
+	p.used = time.Now()
+	return p, nil
+}
+
+// evict forgets the pool that was used longest ago, of those without waiters, if there
+// are too many. With s.mu held.
+func (s *pools) evict() {
+	if len(s.byQuery) < maxPools {
+		return
+	}
+	oldest := ""
+	for key, p := range s.byQuery {
+		if !p.waiters.waits() && (oldest == "" || p.used.Before(s.byQuery[oldest].used)) {
+			oldest = key
+		}
+	}
+	delete(s.byQuery, oldest)
+}
+
+// sleep returns when there is work, or when it is the caller's turn to look for some.
+func (s *pools) sleep(ctx context.Context, p *pool) error {
+	p.waiters.mu.Lock()
+	work := p.waiters.work
+	p.waiters.mu.Unlock()
+	s.listen()
+	select {
+	case <-work:
+		return nil
+	case p.waiters.looker <- struct{}{}:
+		defer func() { <-p.waiters.looker }()
+	case <-ctx.Done():
+		return fmt.Errorf("doclock: claim: %w: %w", ErrNoWork, context.Cause(ctx))
+	case <-s.base.Done():
+		return fmt.Errorf("doclock: claim: %w", mongolock.ErrClosed)
+	}
+	timer := time.NewTimer(p.waiters.pause())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.waiters.now:
+	case <-work:
+	case <-ctx.Done():
+		return fmt.Errorf("doclock: claim: %w: %w", ErrNoWork, context.Cause(ctx))
+	case <-s.base.Done():
+		return fmt.Errorf("doclock: claim: %w", mongolock.ErrClosed)
+	}
+	return nil
+}
+
+// listen starts reading the feed, unless it is being read already.
+func (s *pools) listen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.needed = time.Now()
+	if s.listening || s.noFeed || s.closed {
+		return
+	}
+	s.listening = true
+	s.tasks.Go(s.follow)
+}
+
+// follow reads the feed until no claim has waited for a while.
+func (s *pools) follow() {
+	pause := 100 * time.Millisecond
+	for {
+		ctx, cancel := context.WithCancel(s.base)
+		idle := time.AfterFunc(feedIdle, cancel)
+		live, err := s.hear(ctx, idle)
+		idle.Stop()
+		cancel()
+		if live {
+			pause = 100 * time.Millisecond
+		}
+		s.mu.Lock()
+		unneeded := time.Since(s.needed) > feedIdle
+		s.noFeed = errors.Is(err, errors.ErrUnsupported)
+		if s.closed || s.noFeed || unneeded {
+			s.listening = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		timer := time.NewTimer(pause)
+		pause = min(2*pause, 5*time.Second)
+		select {
+		case <-timer.C:
+		case <-s.base.Done():
+			timer.Stop()
+		}
+	}
+}
+
+func (s *pools) hear(ctx context.Context, idle *time.Timer) (live bool, err error) {
+	for n, err := range s.store.Watch(ctx) {
+		if err != nil {
+			return live, err
+		}
+		live = true
+		if n == (store.Notice{}) || n.Topic == topic {
+			s.lookNow()
+		}
+		s.mu.Lock()
+		if left := feedIdle - time.Since(s.needed); left > 0 {
+			idle.Reset(left + time.Second)
+		}
+		s.mu.Unlock()
+	}
+	return live, nil
+}
+
+func (s *pools) lookNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.byQuery {
+		if p.waiters.waits() {
+			p.waiters.lookNow()
+		}
+	}
+}
