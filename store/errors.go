@@ -15,26 +15,26 @@ var (
 	// ErrModeMismatch matches every MismatchError.
 	ErrModeMismatch = errors.New("mongolock: key is in use in another mode")
 
-	// ErrGone answers a call that names an acquisition which holds nothing: it was
-	// released, transferred, removed by hand, or ran out.
+	// ErrGone answers a call on an acquisition that holds nothing any more: it was
+	// released, transferred or removed by hand, or it expired.
 	ErrGone = errors.New("mongolock: no such holder")
 
-	// ErrForeign answers every call on a key whose record is not of this library
-	// or of a newer version of it. Nothing ever changes such a record.
+	// ErrForeign answers every call on a key whose record is not of this library,
+	// or of a newer version of it. Such a record is never changed.
 	ErrForeign = errors.New("mongolock: not a lock of this library")
 
-	// ErrTooLarge refuses a holder that would bring the record near the store's
-	// size limit.
+	// ErrTooLarge refuses a further holder because the record would come near the
+	// store's size limit.
 	ErrTooLarge = errors.New("mongolock: too many holders for one record")
 
-	// ErrNotApplied is joined to a fault that surely left no trace.
+	// ErrNotApplied is joined to a fault that certainly left no trace.
 	ErrNotApplied = errors.New("mongolock: not applied")
 )
 
 // IsVerdict reports whether err is a store's certain refusal (duty 8): a HeldError,
-// MismatchError or BrokenError, or one that matches ErrGone, ErrForeign or
-// ErrTooLarge. Nothing was applied, nothing will be, and asking the same again is
-// answered by the key, not by the network.
+// MismatchError or BrokenError, or an error that matches ErrGone, ErrForeign or
+// ErrTooLarge. Nothing was applied and nothing will be; the store was reached, and
+// the state of the key is the reason.
 func IsVerdict(err error) bool {
 	_, broken := errors.AsType[*BrokenError](err)
 	return broken || errors.Is(err, ErrHeld) || errors.Is(err, ErrModeMismatch) ||
@@ -46,8 +46,8 @@ func IsVerdict(err error) bool {
 // store may have done what was asked, or may do it yet.
 func IsCertain(err error) bool { return IsVerdict(err) || errors.Is(err, ErrNotApplied) }
 
-// HeldError refuses a claim because others hold the key. It embeds the Status
-// seen after the refusal and matches ErrHeld.
+// HeldError refuses a claim because others hold the key, or because a writer
+// waits for it. It embeds the Status seen after the refusal and matches ErrHeld.
 type HeldError struct{ Status }
 
 func (e *HeldError) Error() string {
@@ -72,7 +72,7 @@ func (e *HeldError) Error() string {
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}
 	if e.Reserved() {
-		b.WriteString(", and a writer waits")
+		b.WriteString(", and a writer is waiting")
 	}
 	return b.String()
 }
@@ -104,7 +104,7 @@ func describe(m Mode, limit int) string {
 	return string(m)
 }
 
-// BrokenError refuses to renew or transfer a holder that somebody broke.
+// BrokenError refuses to renew or transfer a holder that an operator broke.
 type BrokenError struct{ Reason string }
 
 func (e *BrokenError) Error() string { return "mongolock: broken: " + e.Reason }

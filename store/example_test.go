@@ -9,8 +9,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A slow store takes its time over every claim. Like every wrapper it has no feed
-// of its own, but says what it wraps.
+// A slow store delays every claim. Like every wrapper it has no feed of its own, but
+// names the store that it wraps.
 type slow struct{ store.Store }
 
 func (s slow) Unwrap() store.Store { return s.Store }
@@ -20,7 +20,7 @@ func (s slow) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	return s.Store.Acquire(ctx, c)
 }
 
-// A wrapper with Unwrap keeps the wake-ups of the store inside.
+// FeedOf finds the feed of the innermost store through any number of wrappers.
 func ExampleFeedOf() {
 	var s store.Store = slow{slow{memstore.New()}}
 
@@ -32,7 +32,7 @@ func ExampleFeedOf() {
 	// has one: true
 }
 
-// taken is a key with two readers, one of whom ran out a minute ago.
+// taken is a key with two readers; the first expired a minute ago.
 func taken() store.Status {
 	now := time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)
 	return store.Status{
@@ -44,7 +44,7 @@ func taken() store.Status {
 	}
 }
 
-// A holder past its time counts for nothing, present or not.
+// An expired holder counts for nothing, though it is still in the record.
 func ExampleStatus_Live() {
 	status := taken()
 	for _, holder := range status.Holders {
@@ -67,13 +67,14 @@ func ExampleStatus_Free() {
 }
 
 // Left counts from the moment of the Status, by the store's clock.
+// It is the time of the holder that expires last.
 func ExampleStatus_Left() {
 	fmt.Println(taken().Left())
 	// Output: 30s
 }
 
-// A key that readers left, and for which a writer waits, is free and yet kept from
-// other readers.
+// A key can be free and reserved at once: its readers left, and a writer that waits
+// keeps new readers out.
 func ExampleStatus_Reserved() {
 	status := store.Status{Key: "catalogue", Now: time.Date(2026, time.May, 3, 2, 0, 0, 0, time.UTC)}
 	status.ExclusiveWantedUntil = status.Now.Add(10 * time.Second)
@@ -86,8 +87,8 @@ func ExampleStatus_Reserved() {
 	// true false
 }
 
-// A writer that waits keeps readers out for a while at a time, and leaves its word
-// again before it is over; one that died does not.
+// A waiting writer keeps readers out for as long as its claim's TTL, within bounds.
+// It leaves its word again before that is over; a writer that died does not.
 func ExampleClaim_Reserve() {
 	claim := store.Claim{Ref: store.Ref{Mode: store.Exclusive}, TTL: 20 * time.Second, Want: time.Hour}
 	fmt.Println(claim.Reserve())
@@ -103,7 +104,7 @@ func ExampleClaim_Reserve() {
 	// 0s
 }
 
-// A wrapper with Unwrap keeps what the store inside can do.
+// WithdrawerOf looks through wrappers, too.
 func ExampleWithdrawerOf() {
 	fmt.Println(store.WithdrawerOf(slow{memstore.New()}) != nil)
 	// Output: true
