@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 	"github.com/mongolock/mongolock/store"
@@ -16,7 +18,7 @@ import (
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// byHand is a store with somebody at the shell beside it.
+// byHand is a filestore whose files the suite can change by hand.
 type byHand struct {
 	*filestore.Store
 	dir   string
@@ -26,9 +28,7 @@ type byHand struct {
 func open(t testing.TB, dir string, opts ...filestore.Option) *filestore.Store {
 	t.Helper()
 	s, err := filestore.Open(dir, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }

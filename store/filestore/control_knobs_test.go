@@ -8,14 +8,14 @@ import (
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
 )
 
-func TestControlAKillInAWriteInPlaceIsNoticed(t *testing.T) {
+func TestControlAKillIsNoticedIfFilesAreWrittenInPlace(t *testing.T) {
 	disktest.KillsAreNoticed(t, openOnDisk)
 }
 
-func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
+func TestControlAPowerCutIsNoticedIfAnyStepOfAWriteIsLeftOut(t *testing.T) {
 	disktest.PowerCutsAreNoticed(t, openOnDisk)
 }
 
-func TestControlTokensAreNoticedThatAreDrawnWithoutTheLock(t *testing.T) {
+func TestControlTokensDrawnWithoutTheLockAreNoticed(t *testing.T) {
 	disktest.Noticed(t, sameTokens(t, disktest.Fault+"=LockIgnored"))
 }

@@ -20,7 +20,7 @@ func mine(key string) store.Claim {
 	}
 }
 
-// onDisk is a store whose grants crashes are tried on.
+// onDisk is a filestore as the crash tests use it.
 type onDisk struct{ *filestore.Store }
 
 func openOnDisk(disk hostfile.Disk) (disktest.Locks, error) { return onDisk{filestore.On(disk)}, nil }
@@ -57,8 +57,10 @@ func (s onDisk) Newer(token, than string) bool {
 	return failed == nil && err == nil && one > two
 }
 
-func TestAKillAtAnyWriteLosesNothingAcknowledged(t *testing.T) { disktest.OutliveKills(t, openOnDisk) }
+func TestAKillDuringAnyWriteLosesNothingAcknowledged(t *testing.T) {
+	disktest.OutliveKills(t, openOnDisk)
+}
 
-func TestAPowerCutAtAnyWriteLosesNothingAcknowledged(t *testing.T) {
+func TestAPowerCutDuringAnyWriteLosesNothingAcknowledged(t *testing.T) {
 	disktest.OutlivePowerCuts(t, openOnDisk)
 }

@@ -16,7 +16,7 @@ func check(err error) {
 	}
 }
 
-// Two processes of one host; here two stores on one directory.
+// Two stores on one directory exclude each other, as two processes of a host do.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "locks")
 	check(err)
@@ -45,7 +45,7 @@ func ExampleOpen() {
 	// true <nil>
 }
 
-// The clock may be any time away from that of those who use the store.
+// The store's clock may differ from that of its callers by any amount.
 func ExampleWithClock() {
 	dir, err := os.MkdirTemp("", "locks")
 	check(err)

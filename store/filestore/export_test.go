@@ -6,5 +6,5 @@ import (
 	"github.com/mongolock/mongolock/internal/hostfile"
 )
 
-// On is a store on a disk that may be no real one.
+// On returns a store on a disk that may be simulated.
 func On(disk hostfile.Disk) *Store { return &Store{files: hostfile.On(disk), clock: time.Now} }

@@ -13,31 +13,31 @@ import (
 
 const (
 	version   = 1
-	maxRecord = 8 << 20 // as on MongoDB: further holders are refused
+	maxRecord = 8 << 20 // further holders are refused, as on MongoDB
 	tokenFile = "tokens"
 
-	// Tokens begin at the time since 2020, in seconds, so that they rise even if
-	// somebody empties the directory.
+	// The first token of a directory is made from the seconds since 2020, so that tokens
+	// rise even if somebody empties the directory.
 	tokenEpoch = 1577836800
 	tokenShift = 32
 )
 
-// A change is what becomes of a key's file after a look at it.
+// A change is what a step does to a key's file.
 type change int
 
 const (
-	leave  change = iota // as it is
-	write                // as the record is now
-	remove               // not any more
+	leave change = iota // nothing
+	write               // replace it by the record
+	remove
 )
 
-// edit makes one step of a key: nobody else reads or writes its file meanwhile. An
-// error of decide is the answer, whatever becomes of the file (a refused claim may leave
-// word); it comes with a change only if it is a verdict.
+// edit makes one step of a key: no other call writes its file meanwhile. An error of
+// decide is the answer, whatever the step does to the file. Only a refusal (ErrHeld)
+// comes with a change: a refused claim may leave a word.
 func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.Time) (change, error)) error {
 	name := hostfile.Name(key)
-	// One lock for all files whose names begin alike: lock files are never removed, and
-	// there may be many keys in time.
+	// All files whose names begin alike share a lock: lock files are never removed, and
+	// there may be many keys over time.
 	unlock, err := s.files.Lock(ctx, "keys-"+name[:2])
 	if err != nil {
 		return fault(err, false)
@@ -47,18 +47,18 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	if err != nil {
 		return err
 	}
-	what, verdict := decide(rec, now)
+	what, answer := decide(rec, now)
 	applied := true
 	switch {
-	case verdict != nil && !isVerdict(verdict), what == leave:
-		return verdict
+	case answer != nil && !errors.Is(answer, store.ErrHeld), what == leave:
+		return answer
 	case what == write:
 		rec.At = now
 		text, failed := json.Marshal(rec)
 		if failed != nil {
 			return fault(failed, false)
 		}
-		if len(text) > maxRecord && len(text) > size && verdict == nil {
+		if len(text) > maxRecord && len(text) > size && answer == nil {
 			return fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, key, len(text))
 		}
 		applied, err = s.files.Write(name, text)
@@ -68,14 +68,11 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	if err != nil {
 		return fault(err, applied)
 	}
-	return verdict
+	return answer
 }
 
-// isVerdict tells a refusal, with which a word may be left, from a fault.
-func isVerdict(err error) bool { return errors.Is(err, store.ErrHeld) }
-
-// read is the record of a key, and the time: the host's, but never before the one at
-// which the file was written. A key without a file has an empty record.
+// read returns the record of a key and the time: the host's, but never before the time
+// at which the file was written. A key without a file has an empty record.
 func (s *Store) read(key string) (rec *record, now time.Time, size int, err error) {
 	text, err := s.files.Read(hostfile.Name(key))
 	if err != nil {
@@ -87,7 +84,7 @@ func (s *Store) read(key string) (rec *record, now time.Time, size int, err erro
 	}
 	rec, err = parse(text)
 	if err == nil && rec.Key != key {
-		err = fmt.Errorf("%w: it is that of the key %q", store.ErrForeign, rec.Key)
+		err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, rec.Key)
 	}
 	if err != nil {
 		return nil, now, 0, fmt.Errorf("%w (the file of the key %q)", err, key)
@@ -95,7 +92,7 @@ func (s *Store) read(key string) (rec *record, now time.Time, size int, err erro
 	return rec, later(now, rec.At), len(text), nil
 }
 
-// parse refuses what this version did not write.
+// parse decodes a record, and refuses content that this version did not write.
 func parse(text []byte) (*record, error) {
 	refuse := func(why string) (*record, error) { return nil, fmt.Errorf("%w: %s", store.ErrForeign, why) }
 	var mark struct {
@@ -103,7 +100,7 @@ func parse(text []byte) (*record, error) {
 		Key       *string `json:"key"`
 	}
 	if err := json.Unmarshal(text, &mark); err != nil {
-		return refuse("not JSON of ours: " + err.Error())
+		return refuse("not JSON of this package: " + err.Error())
 	}
 	switch {
 	case mark.Mongolock == nil || mark.Key == nil:
@@ -116,23 +113,23 @@ func parse(text []byte) (*record, error) {
 		return refuse(err.Error())
 	}
 	if rec.Mode != store.Exclusive && rec.Mode != store.Shared && rec.Mode != store.Permits || rec.At.IsZero() {
-		return refuse(fmt.Sprintf("in disorder: mode %q", rec.Mode))
+		return refuse(fmt.Sprintf("damaged: mode %q, at %v", rec.Mode, rec.At))
 	}
 	for _, h := range rec.Holders {
 		if h.ID == "" || h.ExpireAt.IsZero() {
-			return refuse("in disorder: a holder without ID or time")
+			return refuse("damaged: a holder without ID or time")
 		}
 	}
 	return rec, nil
 }
 
-// The file of the last token.
+// tokens is the content of the file that keeps the last token.
 type tokens struct {
 	Mongolock int    `json:"mongolock"`
 	Last      *int64 `json:"last"`
 }
 
-// draw is a token greater than all before it, of all keys.
+// draw returns a token greater than all before it, of all keys.
 func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 	unlock, err := s.files.Lock(ctx, tokenFile)
 	if err != nil {
@@ -147,7 +144,7 @@ func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 	if text != nil {
 		var t tokens
 		if err := json.Unmarshal(text, &t); err != nil || t.Mongolock != version || t.Last == nil {
-			return 0, fmt.Errorf("%w: the file %q is not of this package, or spoilt", store.ErrForeign, tokenFile)
+			return 0, fmt.Errorf("%w: the file %q is not of this package, or damaged", store.ErrForeign, tokenFile)
 		}
 		token = *t.Last + 1
 	}
@@ -155,14 +152,14 @@ func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 	if err != nil {
 		return 0, fault(err, false)
 	}
-	// A token that was written and not used is one that nobody gets.
+	// A failed write may have been applied; then one token is left out.
 	if _, err := s.files.Write(tokenFile, text); err != nil {
 		return 0, fault(err, false)
 	}
 	return token, nil
 }
 
-// fault marks an error that left no trace.
+// fault wraps a file system's error, and marks it as not applied if it left no trace.
 func fault(err error, applied bool) error {
 	if applied {
 		return fmt.Errorf("filestore: %w", err)

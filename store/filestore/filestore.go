@@ -5,20 +5,24 @@
 //	…
 //	client, err := mongolock.NewWithStore(s)
 //
-// Each key that is held is a file; a free one is none. A call takes the file's lock
-// (flock, which the kernel takes back from a process that dies), reads it, and puts a new
-// one in its place: written beside it, synced, renamed, and the directory synced, before
-// the call answers. A process that is killed at any instant leaves the old content or
-// the new; what was acknowledged stays, also if the host itself goes down.
+// Each held key has a file; a free key has none. A call takes the file's lock (flock,
+// which the kernel takes back from a process that dies), reads the file, and replaces
+// it: the new content is written beside it, synced and renamed, and the directory is
+// synced, before the call answers. A process that is killed at any instant leaves the
+// old content or the new. What was acknowledged stays, even if the host goes down.
 //
-// The clock is the host's, for all processes the same. It may be slewed; it must not be
-// stepped forward by more than the margin of the leases. Set back, it makes them last
-// longer. After a reboot leases last to their TTL as after a crash.
+// The clock is the host's wall clock, the same for all processes. It may be slewed; it
+// must not be stepped forward by more than the margin of the leases. If it is set back,
+// leases last longer. After a reboot leases last to their TTL, as after a crash.
 //
-// There is no feed: who waits polls. The directory is this package's alone, and on a
-// local file system: over a network neither flock nor sync can be relied on. A file in a
-// key's place that cannot be read, or is not of this package, answers store.ErrForeign,
-// and is never overwritten.
+// There is no feed: waiters poll. The directory belongs to this package alone, and has
+// to be on a local file system: network file systems guarantee neither flock nor fsync.
+// Open makes the directory with mode 0700 and its files have mode 0600, so all
+// processes that share it run as one user (or as root). For processes of several users,
+// run one that holds the locks for the others, or use a server.
+//
+// A file in a key's place that was not written by this package answers
+// store.ErrForeign, and is never overwritten.
 package filestore
 
 import (
@@ -31,35 +35,45 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Store is a directory of locks. It is safe for concurrent use. Open makes one.
+// A Store keeps locks in a directory. It is safe for concurrent use. Open makes one.
 type Store struct {
 	files *hostfile.Dir
 	clock func() time.Time
 }
 
-// An Option is given to Open.
-type Option func(*Store) error
+// An Option changes a Store.
+type Option interface{ apply(*Store) error }
 
-// WithClock sets another clock than the host's, for tests. All processes of a directory
-// must have the same.
+type option func(*Store) error
+
+func (o option) apply(s *Store) error { return o(s) }
+
+// WithClock replaces the host's clock, for tests. All processes that share a directory
+// need the same clock. The default is time.Now.
 func WithClock(now func() time.Time) Option {
-	return func(s *Store) error {
+	return option(func(s *Store) error {
 		if now == nil {
-			return errors.New("filestore: WithClock: the clock is nil")
+			return errors.New("filestore: WithClock(nil): must not be nil")
 		}
 		s.clock = now
 		return nil
-	}
+	})
 }
 
-// Open opens a directory of locks, and makes it if need be. On systems without flock it
-// answers an error that matches errors.ErrUnsupported.
+// Open opens a directory of locks, and makes it if it does not exist. On systems
+// without flock it returns an error that matches errors.ErrUnsupported.
 func Open(dir string, opts ...Option) (*Store, error) {
 	s := &Store{clock: time.Now}
-	for _, opt := range opts {
-		if err := opt(s); err != nil {
-			return nil, err
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("filestore: a nil Option"))
+			continue
 		}
+		errs = append(errs, o.apply(s))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	files, err := hostfile.Open(dir)
 	if err != nil {
@@ -69,7 +83,7 @@ func Open(dir string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Close lets go of the directory. Close the clients first.
+// Close closes the directory. Close the clients first.
 func (s *Store) Close() error { return s.files.Close() }
 
 // Acquire claims a key.
@@ -117,8 +131,8 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release removes a holder, or with keep leaves it in place, ended, until keep after
-// its grant.
+// Release removes a holder. With keep, the holder is marked as released and stays
+// until keep after its grant.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := refuse(ctx, r); err != nil {
 		return false, err
@@ -138,8 +152,8 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	return wanted && err == nil, err
 }
 
-// Transfer puts a new claim in the place of a live holder. A word that somebody left
-// stays.
+// Transfer puts a new claim in the place of a live holder. The words of waiters stay
+// in the record.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g store.Grant, err error) {
 	if err := ended(ctx); err != nil {
 		return g, err
@@ -166,7 +180,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (g
 }
 
 // Undo removes what a claim of unknown outcome may have left. It is always settled: a
-// call that has answered does nothing any more.
+// call that has returned changes nothing any more.
 func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := refuse(ctx, claim); err != nil {
 		return false, err
@@ -183,8 +197,8 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	return err == nil || errors.Is(err, store.ErrForeign), err
 }
 
-// Withdraw takes back the word of a writer who gave up. A file that was left for him
-// alone goes with it.
+// Withdraw takes back the word of a writer that gave up. It removes the file if the
+// word was all that the file held.
 func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -223,18 +237,18 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, atOnce bo
 	})
 }
 
-// grant is the answer to c, which is in rec by now. Its token is drawn, and safe on
-// the disk, before the record is written: a crash in between costs a number.
+// grant answers c, which has been added to rec. The token is drawn, and synced to the
+// disk, before the record is written: a crash in between costs a number.
 func (s *Store) grant(ctx context.Context, rec *record, now time.Time, c store.Claim) (store.Grant, error) {
 	token, err := s.draw(ctx, now)
 	return store.Grant{Token: token, Left: honoured(c.TTL), Since: now, Wanted: rec.wanted(now)}, err
 }
 
-// honoured is how long a holder may trust a TTL: the host's clock may be slewed by a
-// thousandth against the monotonic one.
+// honoured is how long a holder may trust a TTL: the host's wall clock may be slewed by
+// a thousandth against its monotonic clock.
 func honoured(ttl time.Duration) time.Duration { return ttl - ttl/1000 }
 
-// refuse turns a call away before it does anything.
+// refuse checks context and mode before a call does anything.
 func refuse(ctx context.Context, r store.Ref) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -246,7 +260,7 @@ func refuse(ctx context.Context, r store.Ref) error {
 	return fmt.Errorf("filestore: mode %q: %w (%w)", r.Mode, errors.ErrUnsupported, store.ErrNotApplied)
 }
 
-// ended reports a context that is over, as a fault that left no trace.
+// ended reports a context that has ended, as a fault that left no trace.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("filestore: %w (%w)", err, store.ErrNotApplied)

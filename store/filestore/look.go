@@ -11,11 +11,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Look reads keys without changing them, and without keeping anybody waiting: files are
-// replaced as a whole.
+// Look reads keys without changing them. It takes no lock, because files are replaced
+// as a whole.
 func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	all := make([]store.Status, len(keys))
-	var strangers []error
+	var foreign []error
 	for i, key := range keys {
 		if err := ended(ctx); err != nil {
 			return nil, err
@@ -24,18 +24,18 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 		switch {
 		case errors.Is(err, store.ErrForeign):
 			all[i] = store.Status{Key: key, Now: now}
-			strangers = append(strangers, err)
+			foreign = append(foreign, err)
 		case err != nil:
 			return nil, err
 		default:
 			all[i] = rec.status(now)
 		}
 	}
-	return all, errors.Join(strangers...)
+	return all, errors.Join(foreign...)
 }
 
-// List yields the keys that begin with prefix, in byte order, each as it is when it is
-// read.
+// List yields the keys that begin with prefix, in byte order. Each is shown as it was
+// when it was read; there is no moment that is common to all.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		all, err := s.list(ctx, prefix)
@@ -73,7 +73,7 @@ func (s *Store) list(ctx context.Context, prefix string) ([]store.Status, error)
 		}
 		rec, err := parse(text)
 		if err != nil || hostfile.Name(rec.Key) != name || !strings.HasPrefix(rec.Key, prefix) {
-			continue // a stranger's, the tokens', or gone meanwhile
+			continue // foreign, the file of tokens, or removed meanwhile
 		}
 		all = append(all, rec.status(later(s.clock().Round(0).UTC(), rec.At)))
 	}

@@ -2,18 +2,19 @@ package filestore_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{disktest.Role: disktest.Dies(openOnDisk), "serves": testchild.As(serve)})
 }
 
-// serve answers the calls of the contract for another process, until that is gone.
+// serve answers the calls of the contract for another process, until that one ends.
 func serve(ctx context.Context, dir string) error {
 	s, err := filestore.Open(dir)
 	if err != nil {
@@ -45,7 +46,7 @@ func serve(ctx context.Context, dir string) error {
 	return s.Close()
 }
 
-// servers are processes that answer on one directory.
+// servers starts three processes that serve one directory.
 func servers(t testing.TB, dir string, env ...string) (calls [3]remote) {
 	t.Helper()
 	for i := range calls {
@@ -54,9 +55,9 @@ func servers(t testing.TB, dir string, env ...string) (calls [3]remote) {
 	return calls
 }
 
-// inProcesses is a store each of whose calls is made by another process than the last.
+// inProcesses is a store that makes each call in another process than the last one.
 type inProcesses struct {
-	byHand // reads, which have no more to show there, and the shell
+	byHand // reads in this process, and changes files by hand
 
 	calls *[3]remote
 	next  *atomic.Int32
@@ -68,17 +69,16 @@ func TestContractAmongSeveralProcesses(t *testing.T) {
 	dir := disktest.InMemory(t)
 	calls := servers(t, dir)
 	var next, shape atomic.Int32
-	t.Cleanup(func() { // when the claims have run, side by side
-		if next.Load() < 1000 {
-			t.Errorf("%d calls went to other processes", next.Load())
-		}
+	t.Cleanup(func() { // the claims run in parallel, after this function
+		assert.GreaterOrEqual(t, next.Load(), int32(1000), "calls that went to other processes")
 	})
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
 		return inProcesses{byHand{open(t, dir), dir, &shape}, &calls, &next}
 	})
 }
 
-// sameTokens has processes draw tokens at once, and answers what is wrong with them.
+// sameTokens lets several processes draw tokens at once, and returns what is wrong with
+// the tokens.
 func sameTokens(t testing.TB, env ...string) (wrong []string) {
 	t.Helper()
 	const each = 40
@@ -106,9 +106,7 @@ func sameTokens(t testing.TB, env ...string) (wrong []string) {
 }
 
 func TestNoTwoGrantsOfSeveralProcessesHaveOneToken(t *testing.T) {
-	for _, w := range sameTokens(t) {
-		t.Error(w)
-	}
+	assert.Empty(t, sameTokens(t))
 }
 
 func TestAForeignTokenFileIsAnErrorAndStays(t *testing.T) {
@@ -116,41 +114,36 @@ func TestAForeignTokenFileIsAnErrorAndStays(t *testing.T) {
 		dir := t.TempDir()
 		s := open(t, dir)
 		file := dir + "/tokens"
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Acquire(t.Context(), mine("k")); !errors.Is(err, store.ErrForeign) {
-			t.Errorf("%q: %v", content, err)
-		}
-		if now, err := os.ReadFile(file); err != nil || string(now) != content {
-			t.Errorf("%q was made %q, %v", content, now, err)
-		}
-		if all, err := s.Look(t.Context(), []string{"k"}); err != nil || len(all[0].Holders) != 0 {
-			t.Errorf("%q: it holds all the same: %+v, %v", content, all, err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+
+		_, err := s.Acquire(t.Context(), mine("k"))
+		require.ErrorIs(t, err, store.ErrForeign, "%q", content)
+
+		now, err := os.ReadFile(file)
+		require.NoError(t, err, "%q", content)
+		assert.Equal(t, content, string(now))
+
+		all, err := s.Look(t.Context(), []string{"k"})
+		require.NoError(t, err, "%q", content)
+		assert.Empty(t, all[0].Holders, "%q: the refused claim holds the key", content)
 	}
 }
 
-// What cannot be read is nobody's to replace: here a directory is in the file's place.
+// A directory stands in the file's place: it cannot be read, and must not be replaced.
 func TestAFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
 	for _, name := range []string{hostfile.Name("k"), "tokens"} {
 		dir := t.TempDir()
 		s := open(t, dir)
 		inside := filepath.Join(dir, name, "inside")
-		if err := os.MkdirAll(inside, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Acquire(t.Context(), mine("k")); err == nil || !errors.Is(err, store.ErrNotApplied) {
-			t.Errorf("%s: acquire: %v", name, err)
-		}
+		require.NoError(t, os.MkdirAll(inside, 0o700))
+
+		_, err := s.Acquire(t.Context(), mine("k"))
+		require.ErrorIs(t, err, store.ErrNotApplied, name)
 		if name != "tokens" {
-			if _, err := s.Look(t.Context(), []string{"k"}); err == nil {
-				t.Errorf("%s: it is said to be free", name)
-			}
+			_, err := s.Look(t.Context(), []string{"k"})
+			require.Error(t, err, "Look shows the key as free")
 		}
-		if _, err := os.Stat(inside); err != nil {
-			t.Errorf("%s: it was replaced: %v", name, err)
-		}
+		assert.DirExists(t, inside, "it was replaced")
 	}
 }
 
@@ -158,28 +151,52 @@ func TestTokensRiseThoughTheDirectoryWasEmptied(t *testing.T) {
 	now := time.Now()
 	clock := filestore.WithClock(func() time.Time { return now })
 	one, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	now = now.Add(time.Second)
 	two, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
-	if err != nil || two.Token <= one.Token {
-		t.Errorf("%d after %d, %v", two.Token, one.Token, err)
-	}
+	require.NoError(t, err)
+	assert.Greater(t, two.Token, one.Token)
 }
 
-func TestWrongArgumentsAreNamed(t *testing.T) {
+func TestABadArgumentIsNamed(t *testing.T) {
 	file := t.TempDir() + "/file"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for want, open := range map[string]func() (*filestore.Store, error){
 		"not named":       func() (*filestore.Store, error) { return filestore.Open("") },
 		"not a directory": func() (*filestore.Store, error) { return filestore.Open(file) },
-		"WithClock":       func() (*filestore.Store, error) { return filestore.Open(t.TempDir(), filestore.WithClock(nil)) },
+		"nil Option":      func() (*filestore.Store, error) { return filestore.Open(t.TempDir(), nil) },
+		"WithClock(nil)":  func() (*filestore.Store, error) { return filestore.Open(t.TempDir(), filestore.WithClock(nil)) },
 	} {
-		if s, err := open(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		s, err := open()
+		require.ErrorContains(t, err, want)
+		assert.Nil(t, s)
 	}
+}
+
+func TestEveryBadOptionIsNamedAtOnce(t *testing.T) {
+	_, err := filestore.Open(t.TempDir(), nil, filestore.WithClock(nil))
+	require.ErrorContains(t, err, "nil Option")
+	require.ErrorContains(t, err, "WithClock(nil)")
+}
+
+// The package's documentation promises these modes: processes of other users are kept out.
+func TestDirectoryAndFilesAreTheOwnersAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	s := open(t, dir)
+	_, err := s.Acquire(t.Context(), mine("k"))
+	require.NoError(t, err)
+
+	made := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		made++
+		info, err := entry.Info()
+		if err == nil {
+			assert.Zero(t, info.Mode().Perm()&0o077, "%s has mode %v", path, info.Mode())
+		}
+		return err
+	}))
+	assert.Greater(t, made, 3, "directory, record, tokens, locks")
 }

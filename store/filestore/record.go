@@ -8,16 +8,17 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A record is the file of a key, in JSON.
+// A record is the content of a key's file, in JSON.
 type record struct {
-	Mongolock int          `json:"mongolock"` // the version of this shape, and the mark that it is ours
+	Mongolock int          `json:"mongolock"` // the version of this shape; marks the file as ours
 	Key       string       `json:"key"`
-	At        time.Time    `json:"at"` // the host's clock when it was written
+	At        time.Time    `json:"at"` // when it was written, by the host's clock
 	Mode      store.Mode   `json:"mode"`
 	Limit     int          `json:"limit"`
 	Holders   []fileHolder `json:"holders"`
 
-	// The words of those who wait survive a change of holder, not the record.
+	// The words of waiters: how long each stands. They outlive a change of holder, but
+	// not the record.
 	WantedUntil          time.Time `json:"wantedUntil,omitzero"`
 	ExclusiveWantedUntil time.Time `json:"exclusiveWantedUntil,omitzero"`
 }
@@ -28,14 +29,14 @@ type fileHolder struct {
 	Note     string    `json:"note"`
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
-	Released bool      `json:"released,omitempty"` // but kept until ExpireAt
-	Broken   bool      `json:"broken,omitempty"`   // apart from Reason, which may be empty
+	Released bool      `json:"released,omitempty"` // and kept until ExpireAt
+	Broken   bool      `json:"broken,omitempty"`   // a field of its own, because Reason may be empty
 	Reason   string    `json:"reason,omitempty"`
 }
 
 func (h *fileHolder) live(now time.Time) bool { return h.ExpireAt.After(now) }
 
-// holder is the one of that ID, live or run out.
+// holder returns the holder of that ID, live or expired, or nil.
 func (r *record) holder(id string) *fileHolder {
 	i := slices.IndexFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
 	if i < 0 {
@@ -44,7 +45,7 @@ func (r *record) holder(id string) *fileHolder {
 	return &r.Holders[i]
 }
 
-// renewable is the holder that a Ref names, if it can be renewed or transferred.
+// renewable returns the holder that a Ref names if it can be renewed or transferred.
 func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 	h := r.holder(ref.ID)
 	switch {
@@ -58,7 +59,7 @@ func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 	return h, nil
 }
 
-// refuse is why a claim is not granted: nil if it is.
+// refuse returns why a claim is not granted, or nil if it is.
 func (r *record) refuse(now time.Time, c store.Claim) error {
 	live := 0
 	for i := range r.Holders {
@@ -70,17 +71,17 @@ func (r *record) refuse(now time.Time, c store.Claim) error {
 	switch {
 	case live > 0 && shares && r.Mode != store.Exclusive && (r.Mode != c.Mode || r.Limit != c.Limit):
 		return &store.MismatchError{Key: c.Key, Live: r.Mode, Limit: r.Limit, Claim: c}
-	case shares && r.ExclusiveWantedUntil.After(now), // who waits for the key alone comes first
+	case shares && r.ExclusiveWantedUntil.After(now), // the waiting writer comes first
 		live > 0 && (!shares || r.Mode == store.Exclusive),
 		live > 0 && c.Mode == store.Permits && live >= r.Limit,
-		r.holder(c.ID) != nil: // its own twin
+		r.holder(c.ID) != nil: // a copy of the claim came before
 		r.want(now, c)
 		return &store.HeldError{Status: r.status(now)}
 	}
 	return nil
 }
 
-// admit makes c a holder, in place of those who ran out.
+// admit makes c a holder and removes the expired ones.
 func (r *record) admit(now time.Time, c store.Claim) {
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return !h.live(now) })
 	r.add(now, c)
@@ -89,7 +90,7 @@ func (r *record) admit(now time.Time, c store.Claim) {
 func (r *record) add(now time.Time, c store.Claim) {
 	r.Mode, r.Limit = c.Mode, c.Limit
 	if c.Mode == store.Exclusive {
-		r.ExclusiveWantedUntil = time.Time{} // a writer was served; others leave theirs when there are readers again
+		r.ExclusiveWantedUntil = time.Time{} // a writer is served; others leave theirs again once there are sharers
 	}
 	r.Holders = append(r.Holders, fileHolder{
 		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
@@ -97,7 +98,7 @@ func (r *record) add(now time.Time, c store.Claim) {
 }
 
 // drop removes a holder, and with the last one the record, unless the word of a writer
-// stands in it: it keeps others out until he comes.
+// stands in it, which keeps sharers out until the writer comes.
 func (r *record) drop(now time.Time, id string) change {
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
 	if len(r.Holders) > 0 || r.Mode != store.Exclusive && r.ExclusiveWantedUntil.After(now) {
@@ -106,8 +107,8 @@ func (r *record) drop(now time.Time, id string) change {
 	return remove
 }
 
-// want leaves word if the claim asks for it, and reports whether that is in the record
-// now; it never shortens another's.
+// want leaves a word if the claim asks for it, and reports whether it did. It never
+// shortens another waiter's.
 func (r *record) want(now time.Time, c store.Claim) bool {
 	if c.Want <= 0 {
 		return false
@@ -130,7 +131,7 @@ func (r *record) wanted(now time.Time) bool {
 	return r.WantedUntil.After(now) || r.ExclusiveWantedUntil.After(now)
 }
 
-// status is what others may see of it.
+// status is the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
 	s := store.Status{Key: r.Key, Now: now, Wanted: r.wanted(now), ExclusiveWantedUntil: r.ExclusiveWantedUntil}
 	if len(r.Holders) == 0 {

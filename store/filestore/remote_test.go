@@ -13,10 +13,10 @@ import (
 	"github.com/mongolock/mongolock/store/filestore"
 )
 
-// A remote makes calls in another process.
+// A remote makes the calls of the contract in another process.
 type remote struct{ url string }
 
-// A call is what goes there, and a result what comes back.
+// A call is the request to the other process, and a result its answer.
 type call struct {
 	Op     string
 	Claim  store.Claim
@@ -37,7 +37,8 @@ type result struct {
 	Err    *verdict
 }
 
-// A verdict is an error, as far as the contract distinguishes them.
+// A verdict carries an error between processes, as far as the contract distinguishes
+// errors.
 type verdict struct {
 	Text       string
 	Held       *store.HeldError
@@ -47,7 +48,7 @@ type verdict struct {
 	Foreign    bool
 	TooLarge   bool
 	NotApplied bool
-	Refused    bool // unsupported
+	Refused    bool // matches errors.ErrUnsupported
 }
 
 func pack(err error) *verdict {
@@ -88,7 +89,7 @@ func (v *verdict) unpack() error {
 	return err
 }
 
-// answer is the other process's side.
+// answer makes a call in the other process.
 func answer(s *filestore.Store, w http.ResponseWriter, r *http.Request) {
 	var c call
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {

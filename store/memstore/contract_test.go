@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// byHand is a memstore with somebody who can reach into it.
+// byHand is a memstore whose records the suite can change by hand.
 type byHand struct{ *memstore.Store }
 
 func (s byHand) Purge(key string) error {

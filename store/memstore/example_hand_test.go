@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// What is not of this library is never overwritten.
+// A record that is not of this library is never overwritten.
 func ExampleStore_Put() {
 	ctx := context.Background()
 	s := memstore.New()

@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A program's clients, each made on the same store, exclude one another as
-// processes on one database do. This is what they ask of it.
+// Clients made on one store exclude one another as processes on one database do.
+// These are the calls that they make.
 func ExampleNew() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -30,7 +30,7 @@ func ExampleNew() {
 	// held by host-a/17
 }
 
-// The store's clock may be any time away from that of its callers.
+// The store's clock may differ from that of its callers by any amount.
 func ExampleWithClock() {
 	ahead := func() time.Time { return time.Now().Add(time.Hour) }
 	s := memstore.New(memstore.WithClock(ahead))

@@ -9,16 +9,16 @@ import (
 )
 
 // backlog is how many notices a watcher may be behind before they are all
-// replaced by one that says: look at everything.
+// replaced by one empty notice: look at everything.
 const backlog = 64
 
 // feed hands notices to the watchers of a store.
 type feed struct {
-	mu       sync.Mutex // protects watchers, and is held by whoever sends
+	mu       sync.Mutex // protects watchers; held while sending
 	watchers map[chan store.Notice]struct{}
 }
 
-// Notify hands a notice to every watcher and waits for none of them.
+// Notify sends a notice to every watcher and waits for none of them.
 func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -31,8 +31,8 @@ func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	return nil
 }
 
-// Watch yields what is notified from the empty notice on. A watcher that falls
-// far behind gets an empty notice for all it missed.
+// Watch yields an empty notice at once, and from then on what is notified. A
+// watcher that falls far behind gets one empty notice in place of all it missed.
 func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		watcher := make(chan store.Notice, backlog)
@@ -41,7 +41,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 
 		notice := store.Notice{}
 		for {
-			// Asked first: a busy feed must not keep an ended watch alive.
+			// The context comes first: a busy feed must not keep an ended watch alive.
 			if ctx.Err() != nil || !yield(notice, nil) {
 				return
 			}
@@ -69,8 +69,8 @@ func (f *feed) remove(watcher chan store.Notice) {
 	delete(f.watchers, watcher)
 }
 
-// send never blocks: under feed.mu nobody else sends, so what was drained stays
-// empty long enough for the one notice that stands for all the others.
+// send never blocks: feed.mu is held, so nobody else sends, and a drained channel
+// has room for the one notice that stands for all the others.
 func send(watcher chan store.Notice, n store.Notice) {
 	select {
 	case watcher <- n:

@@ -1,17 +1,17 @@
 package memstore
 
-// What follows stands for somebody with a shell on the database.
+// These methods stand for an operator with a shell on the database.
 
-// Put puts something that is not of this library under a key, in place of
-// whatever was there. From then on the key answers store.ErrForeign.
+// Put replaces the record of a key with content that is not of this library. From
+// then on the key answers store.ErrForeign.
 func (s *Store) Put(key string, content any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records[key] = &record{foreign: true, content: content}
 }
 
-// Foreign returns what Put left under a key; ok is false where there is no
-// foreign record.
+// Foreign returns the content that Put left under a key; ok is false if the key has
+// no foreign record.
 func (s *Store) Foreign(key string) (content any, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,8 +22,8 @@ func (s *Store) Foreign(key string) (content any, ok bool) {
 	return rec.content, true
 }
 
-// Delete removes what is under a key, foreign or not. Its holder learns of it at
-// its next renewal; no watcher is told.
+// Delete removes the record of a key, foreign or not. A holder learns of it at its
+// next renewal; watchers are not told.
 func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

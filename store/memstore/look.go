@@ -19,19 +19,19 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	defer s.mu.Unlock()
 	now := s.clock()
 	all := make([]store.Status, len(keys))
-	var strangers []error
+	var foreign []error
 	for i, key := range keys {
 		rec := s.records[key]
 		all[i] = rec.status(key, now)
 		if rec != nil && rec.foreign {
-			strangers = append(strangers, rec.foreignError(key))
+			foreign = append(foreign, rec.foreignError(key))
 		}
 	}
-	return all, errors.Join(strangers...)
+	return all, errors.Join(foreign...)
 }
 
-// List yields the keys that begin with prefix, in byte order, all as they were
-// at one moment. The store is not locked while the caller's loop runs.
+// List yields the keys that begin with prefix, in byte order, as they were at one
+// moment. The store is not locked while the caller's loop runs.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		if err := ended(ctx); err != nil {

@@ -1,6 +1,6 @@
 // Package memstore keeps locks in memory. It is the reference implementation of
 // [store.Store] and [store.Feed], the test double of the lease engine and of
-// programs that use it, and a real lock manager for what lives in one process.
+// programs that use it, and a real lock manager within one process.
 //
 // Several clients on one Store stand for several processes on one database. A
 // Store starts no goroutine and makes its channels inside the calls that use
@@ -23,36 +23,45 @@ import (
 type Store struct {
 	clock func() time.Time
 
-	mu      sync.Mutex // protects what follows; makes each call one step
+	mu      sync.Mutex // protects all that follows; makes each call one step
 	records map[string]*record
-	spare   *record // of the key released last, empty; it stays there until another is needed
+	spare   *record // the empty record of the key released last; it stays in records until it is used again
 	spared  string  // that key
 	undone  undone
 
-	// token is drawn from one counter for all keys: a counter in the record would
-	// start again when a release deletes the record.
+	// token is the last token. One counter serves all keys: a counter in the record
+	// would start again after a release had removed the record.
 	token int64
 
 	feed feed
 }
 
-// An Option is given to New.
-type Option func(*Store)
+// An Option changes a Store.
+type Option interface{ apply(*Store) }
 
-// WithClock sets the store's own clock, by which alone it judges expiry; the
-// default is time.Now. It may be any time away from the callers' clocks, but must
-// run at their pace: a clock that steps forward ends holders before their Left is
-// over, as a stepping server would. It is called with the store locked and must
-// not use the store.
+type option func(*Store)
+
+func (o option) apply(s *Store) { o(s) }
+
+// WithClock sets the clock by which the store judges expiry. The default is time.Now.
+// The clock may differ from the callers' clocks by any amount, but must run at their
+// pace: a step forward ends holders before their Left is over, as a step of a server's
+// clock would. It is called with the store locked and must not use the store.
 func WithClock(now func() time.Time) Option {
-	return func(s *Store) { s.clock = now }
+	if now == nil {
+		panic("memstore: WithClock(nil): must not be nil")
+	}
+	return option(func(s *Store) { s.clock = now })
 }
 
-// New returns an empty store.
+// New returns an empty store. It panics if an option is nil.
 func New(opts ...Option) *Store {
 	s := &Store{clock: time.Now, records: make(map[string]*record)}
-	for _, opt := range opts {
-		opt(s)
+	for _, o := range opts {
+		if o == nil {
+			panic("memstore: a nil Option")
+		}
+		o.apply(s)
 	}
 	return s
 }
@@ -60,8 +69,8 @@ func New(opts ...Option) *Store {
 // AnswersAtOnce marks the store as one whose calls never block.
 func (s *Store) AnswersAtOnce() {}
 
-// Acquire claims a key. Left is the whole TTL: it counts from the start of the
-// call, and the holder's time begins within it.
+// Acquire claims a key. Left is the whole TTL: Left counts from the start of the
+// call, and the holder's time begins later, within the call.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if err := refuse(ctx, c.Ref); err != nil {
 		return store.Grant{}, err
@@ -108,8 +117,8 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// Release removes a holder, or with keep leaves it in place, ended, until keep
-// after its grant.
+// Release removes a holder. With keep, the holder is marked as released and stays
+// until keep after its grant.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +126,7 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	if err != nil {
 		return false, err
 	}
-	if keep > 0 || !rec.silent() { // else the time does not matter
+	if keep > 0 || rec.everWanted() { // otherwise the time does not matter
 		now := s.clock()
 		wanted = rec.wanted(now)
 		if until := h.since.Add(keep); keep > 0 && until.After(now) {
@@ -130,14 +139,14 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 }
 
 // drop removes a holder, and with the last one the record, unless the word of a
-// writer stands in it: it keeps others out until he comes.
+// writer stands in it, which keeps sharers out until the writer comes.
 func (s *Store) drop(key string, rec *record, id string) {
 	if i := rec.index(id); i >= 0 {
 		rec.holders = slices.Delete(rec.holders, i, i+1)
 	}
 	switch {
 	case len(rec.holders) > 0:
-	case rec.mode != store.Exclusive && !rec.silent() && rec.exclusiveWantedUntil.After(s.clock()):
+	case rec.mode != store.Exclusive && rec.everWanted() && rec.exclusiveWantedUntil.After(s.clock()):
 	default:
 		s.spend()
 		*rec = record{holders: rec.holders[:0]}
@@ -145,8 +154,8 @@ func (s *Store) drop(key string, rec *record, id string) {
 	}
 }
 
-// Transfer puts a new claim in the place of a live holder. A word that somebody
-// left stays with the record.
+// Transfer puts a new claim in the place of a live holder. The words of waiters stay
+// in the record.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := ended(ctx); err != nil {
 		return store.Grant{}, err
@@ -173,9 +182,8 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	return s.grant(rec, now, to.TTL), nil
 }
 
-// Undo removes what a claim of unknown outcome may have left. It is always
-// settled: the claim's ID is remembered, and should the claim arrive after all, it
-// is refused.
+// Undo removes what a claim of unknown outcome may have left. It is always settled:
+// the claim's ID is remembered, and the claim is refused if it arrives later.
 func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := refuse(ctx, claim); err != nil {
 		return false, err
@@ -196,8 +204,8 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	return true, nil
 }
 
-// Withdraw takes back the word of a writer who gave up. A record that was left for
-// him alone goes with it.
+// Withdraw takes back the word of a writer that gave up. It removes the record if
+// the word was all that it held.
 func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -230,8 +238,8 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// blank puts an empty record under a key. None leaves this package, so one is used
-// again and again where keys come and go.
+// blank puts an empty record under a key. No record leaves this package, so the
+// spare one can be used again.
 func (s *Store) blank(key string) *record {
 	rec := s.spend()
 	if rec == nil {
@@ -241,22 +249,22 @@ func (s *Store) blank(key string) *record {
 	return rec
 }
 
-// spend takes the spare record from its key.
+// spend takes the spare record from its key, and returns nil if there is no spare.
 func (s *Store) spend() *record {
 	rec := s.spare
-	if s.spare = nil; rec != nil && s.records[s.spared] == rec { // else somebody put another in its place
+	if s.spare = nil; rec != nil && s.records[s.spared] == rec { // otherwise Put or Delete took it from its key
 		delete(s.records, s.spared)
 	}
 	return rec
 }
 
-// grant is the answer to a claim that is in rec by now.
+// grant answers a claim that has been added to rec.
 func (s *Store) grant(rec *record, now time.Time, ttl time.Duration) store.Grant {
 	s.token++
 	return store.Grant{Token: s.token, Left: ttl, Since: now, Wanted: rec.wanted(now)}
 }
 
-// find returns the holder that r names, live or run out, and its record.
+// find returns the holder that r names, live or expired, and its record.
 func (s *Store) find(ctx context.Context, r store.Ref) (*record, *holder, error) {
 	if err := refuse(ctx, r); err != nil {
 		return nil, nil, err
@@ -275,7 +283,7 @@ func (s *Store) find(ctx context.Context, r store.Ref) (*record, *holder, error)
 	return rec, &rec.holders[i], nil
 }
 
-// live is find, if the holder can be renewed or transferred.
+// live is find for a holder that can be renewed or transferred, and refuses others.
 func (s *Store) live(ctx context.Context, r store.Ref, now time.Time) (*record, *holder, error) {
 	rec, h, err := s.find(ctx, r)
 	switch {
@@ -289,10 +297,10 @@ func (s *Store) live(ctx context.Context, r store.Ref, now time.Time) (*record, 
 	return rec, h, nil
 }
 
-// errNotExclusive answers a transfer of what others may hold as well.
+// errNotExclusive refuses a transfer between sharers.
 var errNotExclusive = fmt.Errorf("memstore: transfer: %w: only an exclusive holder has a place to give (%w)", errors.ErrUnsupported, store.ErrNotApplied)
 
-// refuse turns a call away before it does anything.
+// refuse checks context and mode before a call does anything.
 func refuse(ctx context.Context, r store.Ref) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -304,7 +312,7 @@ func refuse(ctx context.Context, r store.Ref) error {
 	return fmt.Errorf("memstore: mode %q: %w (%w)", r.Mode, errors.ErrUnsupported, store.ErrNotApplied)
 }
 
-// ended reports a context that is over, as a fault that left no trace.
+// ended reports a context that has ended, as a fault that left no trace.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: %w (%w)", err, store.ErrNotApplied)

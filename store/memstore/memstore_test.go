@@ -1,10 +1,14 @@
 package memstore_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -18,7 +22,7 @@ func claim(key, id string) store.Claim {
 	return store.Claim{Ref: exclusive(key, id), Limit: 1, TTL: time.Minute}
 }
 
-func TestAModeThatNobodyKnowsIsRefusedWithoutATrace(t *testing.T) {
+func TestAnUnknownModeIsRefusedWithoutATrace(t *testing.T) {
 	s := memstore.New()
 	for _, mode := range []store.Mode{"", "read"} {
 		c := claim("k", "id")
@@ -35,9 +39,8 @@ func TestAModeThatNobodyKnowsIsRefusedWithoutATrace(t *testing.T) {
 			"Undo":     undo,
 			"Break":    s.Break(t.Context(), c.Ref, "", true),
 		} {
-			if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
-				t.Errorf("%s in mode %q: %v", op, mode, err)
-			}
+			require.ErrorIs(t, err, errors.ErrUnsupported, "%s in mode %q", op, mode)
+			require.ErrorIs(t, err, store.ErrNotApplied, "%s in mode %q", op, mode)
 		}
 	}
 }
@@ -45,18 +48,16 @@ func TestAModeThatNobodyKnowsIsRefusedWithoutATrace(t *testing.T) {
 func TestAnUndoneClaimIsRefusedWhenItArrivesLate(t *testing.T) {
 	s := memstore.New()
 	late := claim("k", "late")
-	if settled, err := s.Undo(t.Context(), late.Ref, nil); !settled || err != nil {
-		t.Fatalf("Undo: settled %v, %v", settled, err)
-	}
-	if _, err := s.Acquire(t.Context(), late); !errors.Is(err, store.ErrNotApplied) {
-		t.Errorf("Acquire after its Undo: %v", err)
-	}
-	if _, err := s.Acquire(t.Context(), claim("k", "from")); err != nil {
-		t.Fatalf("the key is not free: %v", err)
-	}
-	if _, err := s.Transfer(t.Context(), exclusive("k", "from"), late); !errors.Is(err, store.ErrNotApplied) {
-		t.Errorf("Transfer after its Undo: %v", err)
-	}
+	settled, err := s.Undo(t.Context(), late.Ref, nil)
+	require.NoError(t, err)
+	require.True(t, settled)
+
+	_, err = s.Acquire(t.Context(), late)
+	assert.ErrorIs(t, err, store.ErrNotApplied, "Acquire after its Undo")
+	_, err = s.Acquire(t.Context(), claim("k", "from"))
+	require.NoError(t, err, "the key is not free")
+	_, err = s.Transfer(t.Context(), exclusive("k", "from"), late)
+	assert.ErrorIs(t, err, store.ErrNotApplied, "Transfer after its Undo")
 }
 
 func TestTheMemoryOfUndoneClaimsIsBounded(t *testing.T) {
@@ -65,45 +66,46 @@ func TestTheMemoryOfUndoneClaimsIsBounded(t *testing.T) {
 	for i := range many {
 		s.Undo(t.Context(), exclusive("k", strconv.Itoa(i)), nil)
 	}
-	if _, err := s.Acquire(t.Context(), claim("k", strconv.Itoa(many-1))); err == nil {
-		t.Error("the last one undone was forgotten")
-	}
-	if _, err := s.Acquire(t.Context(), claim("k", "0")); err != nil {
-		t.Errorf("the first of %d is still remembered: %v", many, err)
-	}
+	_, err := s.Acquire(t.Context(), claim("k", strconv.Itoa(many-1)))
+	require.ErrorIs(t, err, store.ErrNotApplied, "the claim undone last was forgotten")
+	_, err = s.Acquire(t.Context(), claim("k", "0"))
+	require.NoError(t, err, "the first of %d is still remembered", many)
 }
 
-func TestTransferStaysOnItsKey(t *testing.T) {
+func TestATransferStaysOnItsKey(t *testing.T) {
 	s := memstore.New()
-	if _, err := s.Acquire(t.Context(), claim("k", "from")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Transfer(t.Context(), exclusive("k", "from"), claim("other", "to")); !errors.Is(err, store.ErrNotApplied) {
-		t.Errorf("Transfer to another key: %v", err)
-	}
+	_, err := s.Acquire(t.Context(), claim("k", "from"))
+	require.NoError(t, err)
+	_, err = s.Transfer(t.Context(), exclusive("k", "from"), claim("other", "to"))
+	assert.ErrorIs(t, err, store.ErrNotApplied)
 }
 
 func TestAClockAnHourAwayChangesNothing(t *testing.T) {
 	for _, off := range []time.Duration{-time.Hour, time.Hour} {
 		s := memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(off) }))
 		g, err := s.Acquire(t.Context(), claim("k", "a"))
-		if err != nil || g.Left != time.Minute {
-			t.Errorf("clock off by %v: left %v, %v", off, g.Left, err)
-		}
-		held, ok := errors.AsType[*store.HeldError](second(s.Acquire(t.Context(), claim("k", "b"))))
-		if !ok || held.Left() > time.Minute || held.Left() < time.Second {
-			t.Errorf("clock off by %v: the rival was told %v", off, held)
-		}
+		require.NoError(t, err, "clock off by %v", off)
+		assert.Equal(t, time.Minute, g.Left, "clock off by %v", off)
+
+		var held *store.HeldError
+		_, err = s.Acquire(t.Context(), claim("k", "b"))
+		require.ErrorAs(t, err, &held, "clock off by %v", off)
+		assert.LessOrEqual(t, held.Left(), time.Minute, "clock off by %v", off)
+		assert.GreaterOrEqual(t, held.Left(), time.Second, "clock off by %v", off)
 	}
+}
+
+func TestANilOptionOrClockPanicsWithItsName(t *testing.T) {
+	assert.PanicsWithValue(t, "memstore: a nil Option", func() { memstore.New(nil) })
+	assert.PanicsWithValue(t, "memstore: WithClock(nil): must not be nil", func() { memstore.WithClock(nil) })
 }
 
 func TestAPairCostsOneAllocation(t *testing.T) {
 	s := memstore.New()
 	c := claim("k", "id")
-	allocs := testing.AllocsPerRun(100, func() { pair(t, s, c) })
-	if allocs > 1 {
-		t.Errorf("%v allocations", allocs)
-	}
+	ctx := context.Background() // t.Context() is not free either
+	allocs := testing.AllocsPerRun(100, func() { pair(ctx, t, s, c) })
+	assert.LessOrEqual(t, allocs, 1.0)
 }
 
 func BenchmarkPair(b *testing.B) {
@@ -111,17 +113,15 @@ func BenchmarkPair(b *testing.B) {
 	c := claim("k", "id")
 	b.ReportAllocs()
 	for b.Loop() {
-		pair(b, s, c)
+		pair(b.Context(), b, s, c)
 	}
 }
 
-func pair(t testing.TB, s *memstore.Store, c store.Claim) {
-	if _, err := s.Acquire(t.Context(), c); err != nil {
+func pair(ctx context.Context, t testing.TB, s *memstore.Store, c store.Claim) {
+	if _, err := s.Acquire(ctx, c); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Release(t.Context(), c.Ref, 0); err != nil {
+	if _, err := s.Release(ctx, c.Ref, 0); err != nil {
 		t.Fatal(err)
 	}
 }
-
-func second[T any](_ T, err error) error { return err }

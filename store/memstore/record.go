@@ -8,15 +8,16 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A record is what stands under a key: holders, live or run out, or something that
-// is not of this library. A key without a record is free, and so is one whose
-// record was left, empty, for a writer who waits.
+// A record is what a key has: holders, live or expired, or content that is not of
+// this library. A key without a record is free, and so is a key whose record has no
+// holders: it stays for the word of a waiting writer.
 type record struct {
 	mode    store.Mode
 	limit   int
 	holders []holder
 
-	// The words of those who wait survive a change of holder, not the record.
+	// The words of waiters: how long each stands. They outlive a change of holder, but
+	// not the record.
 	wantedUntil          time.Time
 	exclusiveWantedUntil time.Time
 
@@ -28,14 +29,14 @@ type holder struct {
 	id, owner, note string
 	since, expireAt time.Time
 
-	released bool // but kept until expireAt
-	broken   bool // apart from reason, which may be empty
+	released bool // and kept until expireAt
+	broken   bool // a field of its own, because reason may be empty
 	reason   string
 }
 
 func (h *holder) live(now time.Time) bool { return h.expireAt.After(now) }
 
-// live counts the holders that have not run out.
+// live counts the holders that have not expired.
 func (r *record) live(now time.Time) (n int) {
 	for i := range r.holders {
 		if r.holders[i].live(now) {
@@ -45,28 +46,29 @@ func (r *record) live(now time.Time) (n int) {
 	return n
 }
 
-// index is where the holder of that ID is, -1 if there is none.
+// index is the index of the holder of that ID, or -1.
 func (r *record) index(id string) int {
 	return slices.IndexFunc(r.holders, func(h holder) bool { return h.id == id })
 }
 
-// refuse is why a claim is not granted: nil if it is.
+// refuse returns why a claim is not granted, or nil if it is.
 func (r *record) refuse(now time.Time, c *store.Claim) error {
 	live, shares := r.live(now), c.Mode != store.Exclusive
 	switch {
 	case live > 0 && shares && r.mode != store.Exclusive && (r.mode != c.Mode || r.limit != c.Limit):
 		return &store.MismatchError{Key: c.Key, Live: r.mode, Limit: r.limit, Claim: *c}
-	case shares && r.exclusiveWantedUntil.After(now), // who waits for the key alone comes first
+	case shares && r.exclusiveWantedUntil.After(now), // the waiting writer comes first
 		live > 0 && (!shares || r.mode == store.Exclusive),
 		shares && live > 0 && c.Mode == store.Permits && live >= r.limit,
-		r.index(c.ID) >= 0: // its own twin
+		r.index(c.ID) >= 0: // a copy of the claim came before
 		r.want(now, c)
 		return &store.HeldError{Status: r.status(c.Key, now)}
 	}
 	return nil
 }
 
-// bury removes those who ran out: all there are, where the mode begins anew.
+// bury removes the expired holders. If none is live, all of them go, and the next
+// holder may have another mode.
 func (r *record) bury(now time.Time) {
 	r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return !h.live(now) })
 }
@@ -75,7 +77,7 @@ func (r *record) bury(now time.Time) {
 func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
 	if c.Mode == store.Exclusive {
-		r.exclusiveWantedUntil = time.Time{} // a writer was served; others leave theirs when there are readers again
+		r.exclusiveWantedUntil = time.Time{} // a writer is served; others leave theirs again once there are sharers
 	}
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
@@ -83,7 +85,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	})
 }
 
-// want leaves word if the claim asks for it; it never shortens another's.
+// want leaves a word if the claim asks for it. It never shortens another waiter's.
 func (r *record) want(now time.Time, c *store.Claim) {
 	if c.Want <= 0 {
 		return
@@ -105,10 +107,12 @@ func (r *record) wanted(now time.Time) bool {
 	return r.wantedUntil.After(now) || r.exclusiveWantedUntil.After(now)
 }
 
-// silent reports whether nobody ever left word: then nobody need ask the time.
-func (r *record) silent() bool { return r.wantedUntil.IsZero() && r.exclusiveWantedUntil.IsZero() }
+// everWanted reports whether a word was ever left. If not, the clock need not be read.
+func (r *record) everWanted() bool {
+	return !r.wantedUntil.IsZero() || !r.exclusiveWantedUntil.IsZero()
+}
 
-// status is a copy; the caller owns it.
+// status returns a copy, which belongs to the caller.
 func (r *record) status(key string, now time.Time) store.Status {
 	if r == nil || r.foreign {
 		return store.Status{Key: key, Now: now}
@@ -118,7 +122,7 @@ func (r *record) status(key string, now time.Time) store.Status {
 		return s
 	}
 	s.Mode, s.Limit = r.mode, r.limit
-	s.Holders = make([]store.Holder, len(r.holders)) // by Since, as they came
+	s.Holders = make([]store.Holder, len(r.holders)) // in the order in which they came
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,

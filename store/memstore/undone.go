@@ -6,19 +6,19 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// errUndone answers a claim that comes after its own Undo.
+// errUndone refuses a claim that arrives after its own Undo.
 var errUndone = fmt.Errorf("memstore: this claim was undone (%w)", store.ErrNotApplied)
 
 // rememberUndone bounds the memory of undone claims. It counts claims, not time:
-// Undo is not told the claim's TTL, and a clock of the tests' making may jump. A
-// claim that is late by more than so many others would be granted to nobody and
-// run out by its own TTL, which is what any store falls back on.
+// Undo is not told the claim's TTL, and a test's clock may jump. A claim that arrives
+// after more than this many others were undone is granted, held by nobody, and expires
+// after its TTL; no store can do better for ever.
 const rememberUndone = 4096
 
-// undone is the last IDs that were undone.
+// undone holds the IDs that were undone last.
 type undone struct {
 	ids  map[string]bool
-	ring []string // in order of arrival, from next on once full
+	ring []string // in the order of arrival; once it is full the oldest is at next
 	next int
 }
 
