@@ -5,15 +5,16 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// documented are the packages whose every entry point has an example.
+// documented are the packages in which every entry point has an example.
 var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
 
 // contract are the methods that memstore.Store has because package store asks for
@@ -46,22 +47,19 @@ func TestEveryEntryPointHasACheckedExample(t *testing.T) {
 
 func wantExample(t *testing.T, of string, f *doc.Func) {
 	t.Helper()
-	if len(f.Examples) == 0 {
-		t.Errorf("%s.%s has no example", of, f.Name)
-	}
+	assert.NotEmpty(t, f.Examples, "the examples of %s.%s", of, f.Name)
 	checkExamples(t, of+"."+f.Name, f.Examples)
 }
 
 func checkExamples(t *testing.T, of string, examples []*doc.Example) {
 	t.Helper()
 	for _, e := range examples {
-		if e.Output == "" {
-			t.Errorf("the example %s of %s has no output that could be checked", e.Suffix, of)
-		}
+		assert.NotEmpty(t, e.Output, "the output, to be checked, of example %q of %s", e.Suffix, of)
 	}
 }
 
-// ofInterface tells the methods that are called through an interface.
+// ofInterface reports whether a method is called through an interface, and not by
+// users directly.
 func ofInterface(pkg, typ, method string) bool {
 	if strings.HasSuffix(typ, "Error") {
 		return method == "Error" || method == "Is" || method == "Unwrap"
@@ -83,94 +81,16 @@ func ofInterface(pkg, typ, method string) bool {
 func readPackage(t *testing.T, dir string) *doc.Package {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no Go files in %s: %v", dir, err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, names, "Go files in %s", dir)
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range names {
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files = append(files, f)
 	}
 	p, err := doc.NewFromFiles(fset, files, "github.com/mongolock/mongolock/"+dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return p
-}
-
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-
-// What the README shows compiles and does what its checked output says.
-func TestReadmeShowsExamplesThatRun(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := goBlock.FindAllSubmatch(readme, -1)
-	if len(blocks) == 0 {
-		t.Fatal("no Go code in README.md")
-	}
-	examples := exampleSources(t)
-	for _, block := range blocks {
-		code := words(string(block[1]))
-		if !slices.ContainsFunc(examples, func(source string) bool { return strings.Contains(source, code) }) {
-			t.Errorf("this code of README.md is in no example:\n%s", block[1])
-		}
-	}
-}
-
-var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
-
-func TestReadmeLinksLeadSomewhere(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range link.FindAllSubmatch(readme, -1) {
-		if _, err := os.Stat(string(l[1])); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// exampleSources are the files whose code runs in tests or by make demo.
-func exampleSources(t *testing.T) []string {
-	t.Helper()
-	var sources []string
-	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "examples/*/*.go"} {
-		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range names {
-			source, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources = append(sources, words(string(source)))
-		}
-	}
-	return sources
-}
-
-// words is code with its whitespace reduced to what separates words.
-func words(code string) string { return strings.Join(strings.Fields(code), " ") }
-
-// The README shows the demo as it was recorded.
-func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	demo, err := os.ReadFile("docs/demo.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), strings.TrimSpace(string(demo))) {
-		t.Error("README.md does not show docs/demo.txt")
-	}
 }

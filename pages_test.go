@@ -1,0 +1,163 @@
+package mongolock_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pages are the Markdown files of the repository, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := filesEndingIn(t, ".md")
+	require.Contains(t, all, "README.md")
+	require.Contains(t, all, "docs/design.md")
+	return all
+}
+
+// filesEndingIn are the texts of the repository's own files of a kind, by path.
+func filesEndingIn(t *testing.T, suffix string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, suffix):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[filepath.ToSlash(path)] = string(text)
+		return err
+	})
+	require.NoError(t, err)
+	return all
+}
+
+var (
+	goBlock  = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+	anyBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+)
+
+func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
+	all := pages(t)
+	for page, text := range all {
+		for _, l := range link.FindAllStringSubmatch(anyBlock.ReplaceAllString(text, ""), -1) {
+			target, anchor, _ := strings.Cut(l[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file := page
+			if target != "" {
+				file = filepath.ToSlash(filepath.Join(filepath.Dir(page), target))
+			}
+			_, err := os.Stat(file)
+			assert.NoError(t, err, "%s links to %s", page, l[1])
+			if anchor != "" {
+				assert.Contains(t, anchors(all[file]), anchor, "%s links to %s", page, l[1])
+			}
+		}
+	}
+}
+
+// anchors are the names that GitHub gives to the headings of a page.
+func anchors(page string) []string {
+	var all []string
+	for _, h := range heading.FindAllStringSubmatch(anyBlock.ReplaceAllString(page, ""), -1) {
+		all = append(all, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, h[1]))
+	}
+	return all
+}
+
+// Comments and pages cite a page by its sections: "design.md §4.3".
+func TestEverySectionThatIsCitedExists(t *testing.T) {
+	all := pages(t)
+	cited := regexp.MustCompile(`(design|operations)\.md(?:\)|\]\([^)]*\))? §(\d+(?:\.\d+)?)`)
+	found := 0
+	for _, texts := range []map[string]string{all, filesEndingIn(t, ".go"), filesEndingIn(t, "golangci.yml")} {
+		for file, text := range texts {
+			for _, c := range cited.FindAllStringSubmatch(text, -1) {
+				found++
+				section := regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(c[2]) + `\.? `)
+				assert.True(t, section.MatchString(all["docs/"+c[1]+".md"]), "%s cites %s.md §%s", file, c[1], c[2])
+			}
+		}
+	}
+	assert.Greater(t, found, 10, "citations found")
+}
+
+// An operator searches the log for what the page says.
+func TestEveryLogLineOfTheOperationsPageIsWrittenByTheCode(t *testing.T) {
+	_, monitoring, found := strings.Cut(pages(t)["docs/operations.md"], "\n## 11. Monitoring\n")
+	require.True(t, found)
+	lines := regexp.MustCompile("(?m)^\\| (warn|info|debug) \\| `([^`]*)`").FindAllStringSubmatch(monitoring, -1)
+	require.NotEmpty(t, lines)
+	var code strings.Builder
+	for file, text := range filesEndingIn(t, ".go") {
+		if !strings.HasSuffix(file, "_test.go") {
+			code.WriteString(text)
+		}
+	}
+	for _, l := range lines {
+		level := strings.ToUpper(l[1][:1]) + l[1][1:]
+		if !strings.Contains(code.String(), level+`("`+l[2]+`"`) { // assert.Contains would print all of it
+			t.Errorf("no code logs the %s line %q", l[1], l[2])
+		}
+	}
+}
+
+func TestReadmeShowsExamplesThatRun(t *testing.T) {
+	blocks := goBlock.FindAllStringSubmatch(pages(t)["README.md"], -1)
+	require.NotEmpty(t, blocks, "Go code in README.md")
+	examples := exampleSources(t)
+	for _, block := range blocks {
+		code := words(block[1])
+		assert.True(t, slices.ContainsFunc(examples, func(source string) bool { return strings.Contains(source, code) }),
+			"this code of README.md is in no example:\n%s", block[1])
+	}
+}
+
+// exampleSources are the files whose code runs in tests or by make demo.
+func exampleSources(t *testing.T) []string {
+	t.Helper()
+	var sources []string
+	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "examples/*/*.go"} {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			source, err := os.ReadFile(name)
+			require.NoError(t, err)
+			sources = append(sources, words(string(source)))
+		}
+	}
+	return sources
+}
+
+// words is code with its whitespace reduced to what separates words.
+func words(code string) string { return strings.Join(strings.Fields(code), " ") }
+
+func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
+	demo, err := os.ReadFile("docs/demo.txt")
+	require.NoError(t, err)
+	assert.Contains(t, pages(t)["README.md"], strings.TrimSpace(string(demo)))
+}
