@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// missedAfter is how old a fire may be that is still run where missed ones are not.
+	// missedAfter is how old a fire may be and still run where missed ones do not.
 	missedAfter = time.Minute
 
-	// relook is how often, with All, a process that loses a claim looks whether
-	// fires were left behind by one that died.
+	// relook is how often, with All, a process that loses claims looks whether a process
+	// that died has left fires behind.
 	relook = time.Minute
 )
 
-// never stands for the fire after the last.
+// never stands for the fire after the last one.
 var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// after is the fire after t.
+// after returns the first fire after t.
 func (j *job) after(t time.Time) time.Time {
 	if n := j.plan.Next(t); n.After(t) {
 		return n
@@ -29,7 +29,7 @@ func (j *job) after(t time.Time) time.Time {
 	return never
 }
 
-// begin points the job at the fire to claim first.
+// begin sets the fire to claim first.
 func (j *job) begin(seen State, now time.Time) {
 	j.fire, j.mark, j.sure, j.stale = j.after(now), time.Time{}, false, false
 	if !seen.Known {
@@ -38,7 +38,7 @@ func (j *job) begin(seen State, now time.Time) {
 	switch j.missed {
 	case None:
 		if last, ok := latest(j.plan, now.Add(-missedAfter), now); ok && last.After(seen.Decided) {
-			j.fire = last // it is on time, and nobody has it
+			j.fire = last // it is not late yet, and no process has claimed it
 		}
 	case One:
 		if last, ok := latest(j.plan, seen.Decided, now); ok {
@@ -49,16 +49,15 @@ func (j *job) begin(seen State, now time.Time) {
 	}
 }
 
-// catchUp points the job at the first fire that is not decided, as the document
-// says.
+// catchUp sets the fire to the first one that is not decided, according to the document.
 func (j *job) catchUp(seen State) {
 	if seen.Known {
 		j.fire, j.mark, j.sure = j.after(seen.Decided), seen.Decided, true
 	}
 }
 
-// aim moves a job that fell behind on to the fire to claim now, or the one to wait
-// for.
+// aim sets the fire of a job that fell behind: to the one to claim now, or to the one to
+// wait for.
 func (s *Scheduler) aim(ctx context.Context, j *job, now time.Time) error {
 	behind := !j.queued && due(j.plan.Next(j.fire), now)
 	if stale := s.takeStale(j); stale || j.missed == All && behind && !j.sure {
@@ -75,7 +74,7 @@ func (s *Scheduler) aim(ctx context.Context, j *job, now time.Time) error {
 		}
 	}
 	if j.queued {
-		return nil // it is run however old it is
+		return nil // it runs however old it is
 	}
 	if behind && j.missed != All {
 		j.fire, _ = latest(j.plan, j.fire, now)
@@ -99,8 +98,8 @@ func (s *Scheduler) takeStale(j *job) (was bool) {
 	return was
 }
 
-// serve does one item. It returns when there is nothing left to do about it, runs
-// included.
+// serve does what an item is for. It returns when nothing is left to do about it, and
+// its run has ended.
 func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	if it.watch {
 		s.mu.Lock()
@@ -113,17 +112,17 @@ func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	if err := s.attempt(ctx, runs, j); err != nil && ctx.Err() == nil {
 		if !errors.Is(err, errAtWork) {
 			s.event(Event{Kind: Faulted, Job: j.name, Fire: j.fire, Err: err})
-			s.logger.Warn("schedule: a claim failed, and is tried again", "job", j.name, "fire", j.fire, "error", err)
+			s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "fire", j.fire, "error", err)
 		}
 		if j.pause == nil {
-			j.pause = backoff()
+			j.pause = newBackoff()
 		}
-		s.put(item{at: s.store.Now().Add(j.pause()), job: j})
+		s.put(item{at: s.store.Now().Add(j.pause.Next()), job: j})
 	}
 }
 
-// attempt makes one claim of the job's fire, and runs it. An error means that
-// nothing was decided.
+// attempt claims the job's fire once, and runs it if the claim is granted. An error means
+// that nothing was decided.
 func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 	if len(j.doubts) > 0 {
 		if goOn, err := s.resolve(ctx, runs, j); err != nil || !goOn {
@@ -159,7 +158,7 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
 	return nil
 }
 
-// claim sends one claim, as the lease engine does.
+// claim sends one claim through the lease engine.
 func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Lease, *ask, error) {
 	c.Job, c.Shared = j.name, j.overlap == Allow
 	c.Next, c.Plan, c.Keep = j.after(c.Fire), j.plan.String(), j.keep
@@ -171,13 +170,13 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Leas
 	}
 	lease, err := s.client.TryAcquire(context.WithValue(ctx, askKey{}, a), key, opts...)
 	if err != nil && ctx.Err() != nil {
-		return nil, &ask{}, err // the claim may be on its way still, and have it
+		return nil, &ask{}, err // a: the claim may still be under way, and write to it
 	}
 	return lease, a, err
 }
 
-// won runs a claimed fire, and sees to the next one: at once where runs may be
-// under way side by side, else when this one has ended.
+// won runs a claimed fire and schedules the next one: at once where runs may overlap,
+// else when this run has ended.
 func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
 	r := a.tracked.run()
 	r.Lease = lease
@@ -196,7 +195,7 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	skipped = s.execute(runs, j, a.tracked, r)
 }
 
-// soon is when to claim a fire that may be due already: then without jitter.
+// soon returns when to claim a fire. One that is due already gets no jitter.
 func (s *Scheduler) soon(fire time.Time) time.Time {
 	if !fire.After(s.store.Now()) {
 		return fire
@@ -204,12 +203,12 @@ func (s *Scheduler) soon(fire time.Time) time.Time {
 	return s.later(fire)
 }
 
-// goOn points the job at the fire after a run of it that has ended, which skipped
-// those up to a time.
+// goOn sets the next fire after the run r has ended. The fires up to skipped were skipped
+// for it.
 func (j *job) goOn(r Run, skipped, now time.Time) {
 	j.fire = j.after(r.Fire)
 	if !j.fire.After(r.Began) {
-		return // it came before the run began: not overlapped but missed, which aim knows about
+		return // it came due before the run began: it is not overlapped but late, which aim handles
 	}
 	if !skipped.IsZero() {
 		j.fire, j.mark = j.after(skipped), skipped
@@ -219,7 +218,7 @@ func (j *job) goOn(r Run, skipped, now time.Time) {
 	}
 }
 
-// lost goes on after a fire that another process has.
+// lost goes on with the next fire after another process has claimed this one.
 func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Fire: j.fire})
 	now := s.store.Now()
@@ -228,7 +227,7 @@ func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
 	switch {
 	case j.missed != All:
 	case due(j.fire, now):
-		s.setStale(j) // it fell behind: the document tells where to go on
+		s.setStale(j) // this process fell behind: the document says where to go on
 	case now.Sub(j.looked) >= relook:
 		if state, err := s.Job(ctx, j.name); err == nil {
 			j.looked = now
@@ -243,16 +242,16 @@ func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
 	s.put(item{at: s.soon(j.fire), job: j})
 }
 
-// live reports whether a run is under way whose process lives.
+// live reports whether a run is under way and has not run out.
 func (s State) live() bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.ExpireAt.After(s.Now) })
 }
 
-// resolve finds out what became of claims whose outcome was unknown. If one of them
-// is still there it is being undone; if that failed for as long as it is believed
-// to live, its fire is taken up again: it was never begun.
+// resolve finds out what became of claims whose outcome was unknown. One that is still in
+// the document is being undone. If that has failed until the claim ran out, its fire is
+// taken over: its run never began.
 //
-// It reports whether the fire may be claimed; if not, the job was put back.
+// It reports whether the fire may be claimed; if not, the job was put back in the queue.
 func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err error) {
 	state, err := s.Job(ctx, j.name)
 	if err != nil {
@@ -271,7 +270,7 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 	}
 	j.doubts = nil
 	if state.Known && !state.Decided.Before(j.fire) {
-		j.fire = j.after(j.fire) // decided, and not by us
+		j.fire = j.after(j.fire) // another process has decided it
 		s.put(item{at: s.soon(j.fire), job: j})
 		return false, nil
 	}
@@ -281,7 +280,7 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 var (
 	errUndoing = errors.New("schedule: an earlier claim is being undone")
 
-	// errAtWork: the document was read, and the job is at work. It is read again, ever
-	// more rarely, until that is over.
-	errAtWork = errors.New("schedule: the job is at work")
+	// errAtWork says that the document shows a run under way. It is read again, ever more
+	// rarely, until that run is over.
+	errAtWork = errors.New("schedule: a run is under way")
 )

@@ -42,7 +42,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 			return s.Add("j", minute, nothing, schedule.OnOverlap(schedule.QueueAll))
 		},
 		"Keep(0): must be between 1 and 1,000": func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.Keep(0)) },
-		"Lease: a nil option":                  func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.Lease(nil)) },
+		"Lease: a nil Option":                  func(s *schedule.Scheduler) error { return s.Add("j", minute, nothing, schedule.Lease(nil)) },
 		"TTL(1ns): must be between": func(s *schedule.Scheduler) error {
 			return s.Add("j", minute, nothing, schedule.Lease(mongolock.TTL(1)))
 		},
@@ -87,7 +87,7 @@ func TestABadExpressionIsRefusedWithItsPosition(t *testing.T) {
 		"61 * * * *":            {0, "minute:"},
 		"*/0 * * * *":           {0, "minute:"},
 		"9-3 * * * *":           {0, "minute:"},
-		"* * * * * * *":         {12, "7 fields: there are to be 5, or 6 with seconds"},
+		"* * * * * * *":         {12, "7 fields: must be 5, or 6 with seconds"},
 		"* * * *":               {6, "4 fields"},
 		"60 * * * * *":          {0, "second:"},
 		"TZ=Foo":                {0, `no such time zone: "Foo"`},

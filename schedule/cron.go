@@ -8,22 +8,22 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Cron is a plan in cron's language, as robfig/cron reads it: five fields (minute,
-// hour, day, month, day of week), or six with seconds first; @hourly,
-// @daily, @weekly, @monthly, @yearly; @every 90s, which is Every.
+// Cron is a plan given by a cron expression, as robfig/cron reads it: five fields (minute,
+// hour, day of month, month, day of week), or six with seconds first; @hourly, @daily,
+// @weekly, @monthly, @yearly; or @every 90s, which is the same as Every.
 //
-// Times are UTC, not the host's zone, which may differ from host to host. Another
-// zone stands in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the
-// same time zone database.
+// Times are UTC, not the host's zone, which may differ from host to host. Another zone
+// is named in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the same
+// time zone database.
 //
-// A wrong expression is a *CronError of Add.
+// For a wrong expression Add returns a *CronError.
 func Cron(expression string) Plan { return parseCron(expression) }
 
-// A CronError is a cron expression that makes no sense.
+// A CronError says what is wrong with a cron expression, and where.
 type CronError struct {
 	Expression string
-	Offset     int    // where, in bytes; len(Expression) if something is missing
-	Field      string // what stands there
+	Offset     int    // where the fault is, in bytes; len(Expression) if something is missing
+	Field      string // the field at Offset
 	Err        error
 }
 
@@ -59,7 +59,7 @@ func (c *cronPlan) Next(t time.Time) time.Time {
 
 const standard = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
 
-// The places of a line, in order, and how each can be tried by itself.
+// places are the fields of an expression, in order, and how each is parsed alone.
 var places = []struct {
 	name   string
 	option cron.ParseOption
@@ -82,7 +82,7 @@ func parseCron(text string) Plan {
 	zone := "UTC"
 	if len(fields) > 0 {
 		if _, name, is := strings.Cut(fields[0].text, "TZ="); is && (fields[0].text == "TZ="+name || fields[0].text == "CRON_TZ="+name) {
-			if _, err := time.LoadLocation(name); err != nil || name == "" || name == "Local" { // Local is another one on each host
+			if _, err := time.LoadLocation(name); err != nil || name == "" || name == "Local" { // Local differs from host to host
 				return wrong(fields[0].at, fields[0].text, "no such time zone: %q", name)
 			}
 			zone, fields = name, fields[1:]
@@ -101,7 +101,7 @@ func parseCron(text string) Plan {
 	case 6:
 		options, at = standard|cron.Second, places
 	default:
-		return wrong(fields[len(fields)-1].at, fields[len(fields)-1].text, "%d fields: there are to be 5, or 6 with seconds", len(fields))
+		return wrong(fields[len(fields)-1].at, fields[len(fields)-1].text, "%d fields: must be 5, or 6 with seconds", len(fields))
 	}
 	for i, f := range fields {
 		if strings.Contains(f.text, "=") { // robfig/cron panics on TZ=Foo at the end
@@ -114,7 +114,7 @@ func parseCron(text string) Plan {
 	return c.parse(options, zone, fields, wrong)
 }
 
-// describe reads "@daily" and its like.
+// describe reads a descriptor, such as "@daily".
 func (c *cronPlan) describe(zone string, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
 	if fields[0].text == "@every" && len(fields) == 2 {
 		d, err := time.ParseDuration(fields[1].text)
@@ -124,7 +124,7 @@ func (c *cronPlan) describe(zone string, fields []field, wrong func(int, string,
 		if err != nil {
 			return wrong(fields[1].at, fields[1].text, "%w", err)
 		}
-		return every(d) // robfig/cron counts from when it is asked: other fires in each process
+		return every(d) // robfig/cron counts from the time of the call: each process would have other fires
 	}
 	if len(fields) > 1 {
 		return wrong(fields[1].at, fields[1].text, "nothing may follow %s", fields[0].text)
@@ -152,7 +152,7 @@ type field struct {
 	at   int
 }
 
-// fieldsOf is strings.Fields, with where each begins.
+// fieldsOf is strings.Fields, and also says where each field begins.
 func fieldsOf(text string) []field {
 	var all []field
 	for rest := text; ; {

@@ -11,46 +11,33 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// An engine makes the jobs' documents a store of the lease engine, whose keys are
-// fires: so runs have leases, renewed, ended and cleaned up by what does that for
-// locks. Of that store's duties it needs those of a TryAcquire.
+// An engine is a store of the lease engine whose keys are fires. So the code that renews,
+// ends and cleans up leases of locks does the same for runs. Of a store's duties it has
+// those that TryAcquire needs.
 type engine struct {
 	store Store
 
-	mu     sync.Mutex // protects claims; never held across a call
+	mu     sync.Mutex // protects claims; never held across a store call
 	claims map[string]*tracked
-	sweep  int // clean up at so many
+	sweep  int // the number of claims at which track removes old ones
 }
 
-// A tracked claim is what the engine's calls, which name an ID, are about.
+// A tracked claim holds what belongs to an ID: the engine's calls name only that.
 type tracked struct {
 	claim   Claim
 	claimed Claimed
-	begun   bool // the function was called: its fire is not given back
-	stays   bool // if it is lost: another repeats it
-	end     *End // how it ended
-	until   time.Time
+	begun   bool      // the function was called, so the fire is not given back
+	stays   bool      // if the run is lost it stays in the document, for another process to repeat it
+	end     *End      // how the run ended
+	until   time.Time // after this the claim may be forgotten
 }
-
-// promptEngine is one whose store answers at once.
-type promptEngine struct{ *engine }
-
-func (promptEngine) AnswersAtOnce() {}
 
 func newEngine(s Store) *engine {
 	return &engine{store: s, claims: make(map[string]*tracked), sweep: 64}
 }
 
-// forLeases is the engine as the client wants it.
-func (e *engine) forLeases() store.Store {
-	if _, prompt := e.store.(interface{ AnswersAtOnce() }); prompt {
-		return promptEngine{e}
-	}
-	return e
-}
-
-// An ask goes down to Acquire in the context, and comes back with what is known.
-// It may be looked at once TryAcquire has answered, not if it was abandoned.
+// An ask takes a claim down to Acquire, in the context, and brings back what it tracks. It
+// may be read once TryAcquire has returned, but not if the context ended first.
 type ask struct {
 	claim  Claim
 	repeat bool
@@ -62,7 +49,7 @@ type askKey struct{}
 func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	a, _ := ctx.Value(askKey{}).(*ask)
 	if a == nil {
-		return store.Grant{}, fmt.Errorf("schedule: a claim of no fire (%w)", store.ErrNotApplied)
+		return store.Grant{}, fmt.Errorf("schedule: the claim names no fire (%w)", store.ErrNotApplied)
 	}
 	claim := a.claim
 	claim.ID, claim.TTL, claim.Owner = c.ID, c.TTL, c.Owner
@@ -92,7 +79,7 @@ func (e *engine) track(t *tracked) {
 	if len(e.claims) < e.sweep {
 		return
 	}
-	for id, old := range e.claims { // those that could not be ended in time
+	for id, old := range e.claims { // claims that could not be ended in time
 		if time.Now().After(old.until) {
 			delete(e.claims, id)
 		}
@@ -116,7 +103,7 @@ func (e *engine) find(id string) (tracked, bool) {
 	return *t, true
 }
 
-// begin says that the function is about to be called.
+// begin notes that the function is about to be called.
 func (e *engine) begin(id string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,7 +112,7 @@ func (e *engine) begin(id string, at time.Time) {
 	}
 }
 
-// ended says how it went; the release that follows writes it down.
+// ended notes how the run ended; the release that follows writes it down.
 func (e *engine) ended(id string, end End) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +121,7 @@ func (e *engine) ended(id string, end End) {
 	}
 }
 
-// Renew sends as many renewals as there are, a few at a time.
+// Renew sends each renewal of the batch, a few at a time.
 func (e *engine) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	answers := make([]store.Renewed, len(batch))
 	renew := func(i int) {
@@ -143,8 +130,8 @@ func (e *engine) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 			answers[i].Err = store.ErrGone
 			return
 		}
-		// Its Left counts from its own call, which is later than that of the batch: less
-		// than is due to it, never more.
+		// Left counts from this call, which starts later than that of the batch: the answer
+		// may be too short, never too long.
 		answers[i].Left, answers[i].Err = e.store.Renew(ctx, t.claim.Ref, batch[i].TTL)
 		if answers[i].Err == nil {
 			e.prolong(batch[i].ID, 2*batch[i].TTL)
@@ -171,8 +158,8 @@ func (e *engine) prolong(id string, d time.Duration) {
 	}
 }
 
-// Release ends a run, as ended said. One that the engine gives back unasked was
-// granted too late to be begun, or was lost under its function.
+// Release ends a run in the way that ended has noted. A run that the lease engine gives
+// back by itself was granted too late to begin, or was lost while its function ran.
 func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wanted bool, err error) {
 	t, ok := e.find(r.ID)
 	if !ok {
@@ -182,10 +169,10 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 	case !t.begun:
 		var settled bool
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
-			err = errors.New("schedule: the claim may still arrive")
+			err = errors.New("schedule: the claim may still be applied")
 		}
 	case t.stays && (t.end == nil || t.end.Run.Outcome == Lost):
-		err = store.ErrGone // it runs out where it is, for another to repeat it
+		err = store.ErrGone // it stays in the document and runs out, for another process to repeat it
 	case t.end != nil:
 		err = e.store.Finish(ctx, *t.end)
 	default:
@@ -197,7 +184,7 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 	return false, err
 }
 
-// endAs is an End of a tracked claim.
+// endAs returns an End of the run with that outcome.
 func (t *tracked) endAs(outcome Outcome, err error) End {
 	end := End{Ref: t.claim.Ref, Run: t.run(), Slot: t.claimed.Slot, Keep: t.claim.Keep, Dead: t.claimed.Dead}
 	end.Run.Outcome = outcome
@@ -205,7 +192,7 @@ func (t *tracked) endAs(outcome Outcome, err error) End {
 		end.Run.Error = clip(err.Error())
 	}
 	if t.stays {
-		end.Dead = nil // they are waiting to be repeated
+		end.Dead = nil // the dead runs wait to be repeated
 	}
 	return end
 }
@@ -215,7 +202,7 @@ func (t *tracked) run() Run {
 		Owner: t.claim.Owner, Began: t.claimed.Began, Slot: t.claimed.Slot}
 }
 
-// Undo gives the fire of a claim back whose outcome is unknown.
+// Undo gives back the fire of a claim whose outcome is unknown.
 func (e *engine) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settled bool, err error) {
 	t, ok := e.find(claim.ID)
 	if !ok {
@@ -227,7 +214,7 @@ func (e *engine) Undo(ctx context.Context, claim store.Ref, _ *store.Ref) (settl
 	return settled, err
 }
 
-// The rest of a store's duties are about waiting and handing over, which fires do not.
+// The rest of a store's duties are about waiting and handing over. Fires need neither.
 
 func (*engine) Transfer(context.Context, store.Ref, store.Claim) (store.Grant, error) {
 	return store.Grant{}, errNoSuchDuty

@@ -6,16 +6,16 @@ import (
 )
 
 var (
-	// ErrDuplicate: Add of a name that the Scheduler has already.
+	// ErrDuplicate is returned by Add for a name that the Scheduler has already.
 	ErrDuplicate = errors.New("schedule: two jobs of one name")
 
-	// ErrRunning: Run of a Scheduler that is running.
+	// ErrRunning is returned by Run of a Scheduler that is running already.
 	ErrRunning = errors.New("schedule: is running already")
 
 	errGoexit = errors.New("schedule: the job ended its goroutine (runtime.Goexit)")
 )
 
-// valueError is what a function panicked with, if that is no error.
+// valueError is a value that a function panicked with and that is no error.
 type valueError struct{ value any }
 
 func (p *valueError) Error() string { return fmt.Sprint(p.value) }

@@ -8,26 +8,26 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// An Event is what became of a fire in this process.
+// An Event says what became of a fire in this process.
 type Event struct {
 	Kind Kind
 	Job  string
 	Fire time.Time
 	At   time.Time // by the store's clock, as well as it is known
 	Run  *Run      // Began, Ended and Skipped: the run
-	Err  error     // Faulted: of the claim; Ended: of the function
+	Err  error     // Faulted: the claim's error; Ended: the function's
 }
 
-// Kind is what happened.
+// Kind says what happened to the fire of an Event.
 type Kind string
 
-// The kinds.
+// The kinds of events.
 const (
-	Began   Kind = "began"   // this process got the fire
-	Passed  Kind = "passed"  // another process has it, or the job is at work
+	Began   Kind = "began"   // this process claimed the fire, and runs it
+	Passed  Kind = "passed"  // another process has claimed it, or a run is under way
 	Ended   Kind = "ended"   // the run is over
-	Skipped Kind = "skipped" // the fires up to this one came while the job's run was under way
-	Faulted Kind = "faulted" // the claim failed, and is tried again
+	Skipped Kind = "skipped" // the fires up to this one came due while the run was under way
+	Faulted Kind = "faulted" // the claim failed and will be repeated
 )
 
 func (s *Scheduler) event(e Event) {
@@ -37,10 +37,11 @@ func (s *Scheduler) event(e Event) {
 	}
 }
 
-// execute calls the function under its lease, and writes down how it went: also if
-// it panics, and then it goes on panicking. It tells up to when fires were skipped.
+// execute calls the function under its lease, and writes down how it ended. If the
+// function panics, execute does the same and then goes on panicking. It returns up to
+// when fires were skipped.
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
-	if early := r.Fire.Sub(r.Began); early > 0 { // by an old sample of the server's clock
+	if early := r.Fire.Sub(r.Began); early > 0 { // the sample of the server's clock was old
 		sleep(ctx, early)
 		r.Began = r.Fire
 	}
@@ -60,15 +61,15 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (ski
 			return
 		}
 		s.finish(j, t, r, took, Panicked, panicError(panicked))
-		panic(panicked) // with the frames of the first one below it
+		panic(panicked) // the trace still shows the frames of the first panic
 	}()
 	err = j.fn(r.Lease.Context(ctx), r)
 	returned = true
 	return skipped
 }
 
-// finish ends the run, its lease and its record in one command. A failed release
-// goes on in the background.
+// finish ends the run, its lease and its record with one command. If the command fails,
+// the engine goes on in the background.
 func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcome Outcome, err error) (skipped time.Time) {
 	switch lost := r.Lease.Err(); {
 	case outcome == Failed && err == nil && lost == nil:
@@ -78,14 +79,14 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	}
 	end := t.endAs(outcome, err)
 	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Lost {
-		end.Decided, _ = latest(j.plan, r.Fire, r.Fire.Add(took)) // not those that came because it began late
+		end.Decided, _ = latest(j.plan, r.Fire, r.Fire.Add(took)) // a late beginning skips no fire
 	}
 	s.engine.ended(r.ID, end)
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
-		s.logger.Warn("schedule: the end of a run could not be written, going on in the background", "run", r, "error", failed)
-		s.setStale(j) // until then the job is busy, and a claim would only be refused
+		s.logger.Warn("schedule: the end of a run could not be written and will be repeated in the background", "run", r, "error", failed)
+		s.setStale(j) // until it is written the job is busy, and refuses claims
 	} else if failed != nil && outcome != Lost {
-		outcome, err = Lost, errors.Join(err, failed) // and only now comes to light
+		outcome, err = Lost, errors.Join(err, failed) // the release was the first to notice
 	}
 	if err != nil {
 		s.logger.Warn("schedule: a run failed", "run", r, "outcome", string(outcome), "error", err)
@@ -97,12 +98,12 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	if outcome == Lost {
 		s.setStale(j)
 		if j.death == AtOnce {
-			s.watchAt(j, s.store.Now()) // there may be no other process that could repeat it
+			s.watchAt(j, s.store.Now()) // perhaps no other process can repeat it
 		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
 	if !end.Decided.IsZero() && outcome != Lost {
-		s.logger.Info("schedule: a job outlived its period, fires were skipped", "run", r, "took", took, "until", end.Decided)
+		s.logger.Info("schedule: a run took longer than its job's period, so fires were skipped", "run", r, "took", took, "until", end.Decided)
 		s.event(Event{Kind: Skipped, Job: j.name, Fire: end.Decided, Run: &r})
 	}
 	return end.Decided

@@ -24,8 +24,6 @@ type plug struct {
 	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
 }
 
-func (p *plug) AnswersAtOnce() {}
-
 func (p *plug) through(call string, send func() error) error {
 	p.mu.Lock()
 	if p.sent == nil {

@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Run does the jobs of this process until ctx ends, and returns nil once its runs
-// have returned, whose contexts end too (see WithGrace). A database that cannot be
-// reached it waits for. It fails at once if it is running already (ErrRunning), or
-// if the collection has something else in a job's place (store.ErrForeign). It may
-// be called again.
+// Run runs the jobs of this process until ctx ends. Then the contexts of its runs end too
+// (see WithGrace), and Run returns nil once they have returned. If the database cannot be
+// reached, Run waits for it. Run fails at once if the Scheduler is running already
+// (ErrRunning), or if the collection has another document in a job's place
+// (store.ErrForeign). It may be called again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	client, err := mongolock.NewWithStore(s.engine.forLeases(),
+	client, err := mongolock.NewWithStore(s.engine,
 		mongolock.WithOwner(s.owner), mongolock.WithLogger(s.logger))
 	if err != nil {
 		return err
@@ -34,7 +35,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return errors.Join(err, client.Close())
 }
 
-// start puts every job into the queue anew: what was known of it may be old.
+// start has every job looked up again: what is known about it may be old.
 func (s *Scheduler) start(client *mongolock.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,13 +57,13 @@ func (s *Scheduler) stop() {
 	s.running, s.client = false, nil
 }
 
-// loop is one goroutine and one timer for all jobs; each thing due gets a
-// goroutine, of which there are at most as many as workers.
+// loop serves all jobs with one goroutine and one timer. Each item that is due gets a
+// goroutine of its own, of which there are at most as many as workers.
 func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error {
 	workers := make(chan struct{}, s.workers)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	pause := backoff()
+	pause := newBackoff()
 	for first := true; ctx.Err() == nil; {
 		var wait time.Duration
 		err := s.meet(ctx)
@@ -71,9 +72,10 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 			return err
 		case err != nil:
 			s.logger.Warn("schedule: cannot look up the jobs", "error", err)
-			wait = pause()
+			wait = pause.Next()
 		default:
-			first, pause = false, backoff()
+			first = false
+			pause.Reset()
 			var it item
 			var is bool
 			if it, is, wait = s.pop(); is {
@@ -98,7 +100,7 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	return nil
 }
 
-// outliving is the context of runs: that of Run, and then for the grace.
+// outliving returns the context of runs, which ends the grace after that of Run.
 func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop func()) {
 	if s.grace == 0 {
 		return ctx, func() {}
@@ -110,7 +112,7 @@ func (s *Scheduler) outliving(ctx context.Context) (runs context.Context, stop f
 	return runs, func() { unhook(); cancel(nil) }
 }
 
-// meet looks up jobs that are new here, to learn which fire is theirs.
+// meet looks up jobs that are new in this process, to find out which fire to claim first.
 func (s *Scheduler) meet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -145,7 +147,7 @@ func (s *Scheduler) meet(ctx context.Context) error {
 	}
 }
 
-// later is a fire's time with this process's jitter.
+// later returns the fire's time with jitter added.
 func (s *Scheduler) later(fire time.Time) time.Time {
 	if s.jitter <= 0 {
 		return fire
@@ -153,12 +155,5 @@ func (s *Scheduler) later(fire time.Time) time.Time {
 	return fire.Add(rand.N(s.jitter))
 }
 
-// backoff yields pauses that double from 100 ms to 10 s, jittered by a fifth.
-func backoff() func() time.Duration {
-	next := 100 * time.Millisecond
-	return func() time.Duration {
-		d := next
-		next = min(2*next, 10*time.Second)
-		return d*9/10 + rand.N(d/5)
-	}
-}
+// newBackoff makes the pauses after a failed claim or look.
+func newBackoff() *backoff.Backoff { return backoff.New(100*time.Millisecond, 10*time.Second) }

@@ -12,9 +12,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Memory keeps jobs in memory: the reference for a Store, and for tests of your
-// own jobs, in real and in virtual time. Several Schedulers on one Memory stand
-// for several processes on one database.
+// Memory is a Store in memory. It is the reference implementation, and for tests of your
+// own jobs, in real and in virtual time. Several Schedulers on one Memory behave like
+// several processes on one database.
 type Memory struct {
 	mu   sync.Mutex // protects jobs; makes each call one step
 	jobs map[string]*memoryJob
@@ -25,18 +25,15 @@ type memoryJob struct {
 	next    time.Time
 	decided time.Time
 	busy    string
-	until   time.Time // of busy
+	until   time.Time // when busy runs out
 	runs    map[string]Run
-	past    []Run // the last one last
+	past    []Run // the latest last
 }
 
-// NewMemory returns an empty one.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{jobs: make(map[string]*memoryJob)} }
 
-// AnswersAtOnce says that no call blocks.
-func (*Memory) AnswersAtOnce() {}
-
-// Now is the process's clock, in the milliseconds that a server's time has.
+// Now is the process's clock, cut to milliseconds as a server's time is.
 func (*Memory) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // Claim takes a fire in one step.
@@ -82,13 +79,13 @@ func (j *memoryJob) refuses(c Claim, now time.Time) bool {
 	return c.Wait || j.until.After(now)
 }
 
-// isDead reports whether the run whose place is asked for ran out and is still there.
+// isDead reports whether the run that c repeats ran out and is still in its place.
 func (j *memoryJob) isDead(c Claim, now time.Time) bool {
 	r, there := j.runs[c.Dead.ID]
 	return there && !r.ExpireAt.After(now) && (c.Shared || j.busy == r.ID)
 }
 
-// dead lists the runs of which no more will be heard.
+// dead lists the runs that ran out.
 func (j *memoryJob) dead(now time.Time) []Run {
 	var dead []Run
 	for _, r := range j.runs {
@@ -99,7 +96,7 @@ func (j *memoryJob) dead(now time.Time) []Run {
 	return dead
 }
 
-// drop enters a run under way in the past.
+// drop moves a run under way to the past.
 func (j *memoryJob) drop(id string, outcome Outcome, ended time.Time, keep int) {
 	r, there := j.runs[id]
 	if !there {
@@ -115,7 +112,7 @@ func (j *memoryJob) enter(r Run, keep int) {
 	j.past = j.past[max(0, len(j.past)-keep):]
 }
 
-// in finds a run that is in its place, run out or not.
+// in finds a run that is still in its place, whether it ran out or not.
 func (m *Memory) in(r Ref) (*memoryJob, Run, bool) {
 	job := m.jobs[r.Job]
 	if job == nil {
@@ -147,7 +144,7 @@ func (m *Memory) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Dura
 	return run.ExpireAt.Sub(sent), nil
 }
 
-// Finish moves a run to the past of its job.
+// Finish moves a run to its job's past.
 func (m *Memory) Finish(ctx context.Context, e End) error {
 	if err := notSent(ctx); err != nil {
 		return err
@@ -173,7 +170,7 @@ func (m *Memory) Finish(ctx context.Context, e End) error {
 	return nil
 }
 
-// Undo always settles: no call of a Memory is under way once it has returned.
+// Undo always settles, because no call of a Memory goes on after it has returned.
 func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if err := notSent(ctx); err != nil {
 		return false, err
@@ -184,7 +181,7 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	if !there {
 		return true, nil
 	}
-	if c.Dead != nil { // as if it had died in its turn
+	if c.Dead != nil { // as if this run had died too
 		run.ExpireAt = run.Began
 		job.runs[c.ID], job.until = run, run.Began
 		return true, nil
@@ -199,7 +196,7 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	return true, nil
 }
 
-// Look shows all of the jobs at one moment.
+// Look reads all of the jobs at one moment.
 func (m *Memory) Look(ctx context.Context, names []string) ([]State, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
@@ -222,7 +219,7 @@ func byFire(a, b Run) int {
 	return cmp.Or(a.Fire.Compare(b.Fire), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
 }
 
-// Names lists the jobs in the order of their bytes.
+// Names lists the jobs, sorted by their bytes.
 func (m *Memory) Names(ctx context.Context) ([]string, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
@@ -232,7 +229,7 @@ func (m *Memory) Names(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(m.jobs)), nil
 }
 
-// Forget removes a job with its runs and its past.
+// Forget deletes a job with its runs and its past.
 func (m *Memory) Forget(ctx context.Context, name string) error {
 	if err := notSent(ctx); err != nil {
 		return err
@@ -243,7 +240,7 @@ func (m *Memory) Forget(ctx context.Context, name string) error {
 	return nil
 }
 
-// notSent is the error of a call whose context is over before it began.
+// notSent returns an error if the call's context ended before the call began.
 func notSent(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)

@@ -15,11 +15,11 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// New makes a Scheduler whose jobs are documents of coll: one per job, its name the
-// _id. It sends nothing yet. Every process that shares the jobs uses the same
-// collection, and keeps nothing else in it. It needs no index.
+// New makes a Scheduler whose jobs are documents of coll: one per job, with the job's name
+// as its _id. New sends nothing yet. Every process that shares the jobs uses the same
+// collection, and keeps nothing else in it. The collection needs no index.
 //
-// Write concern, read concern and read preference are the library's own.
+// Write concern, read concern and read preference are the library's own, not coll's.
 func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 	if coll == nil {
 		_, err := newConfig(opts)
@@ -28,8 +28,8 @@ func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 	return NewWithStore(newMongo(coll, mongoclock.Monotonic()), opts...)
 }
 
-// stale is how old a sample of the server's clock gets before a lost claim, which
-// brings none, is followed by a question for the time.
+// stale is how old a sample of the server's clock may get. A lost claim brings no new
+// sample, so after one with an older sample the store asks for the time.
 const stale = 10 * time.Minute
 
 // A mongoStore keeps each job in one document:
@@ -41,16 +41,16 @@ const stale = 10 * time.Minute
 //	  past: { "<0 to n-1>": { id, fire, attempt, owner, began, ended, outcome, error } },
 //	  keep: n, seq: <claims so far>, at: Date }
 //
-// Only classic operators, on single fields: what a late command could lower is
-// moved by $max. docs/design.md §4 says why expiry, sessions and deadlines are as they
-// are; the same rules hold here.
+// The commands use only classic operators, on single fields. A field that a late command
+// could lower is moved by $max. docs/design.md §4 says why expiry, sessions and deadlines
+// are as they are; the same rules hold here.
 type mongoStore struct{ base *mongobase.Base }
 
 func newMongo(coll *mongo.Collection, now func() mongoclock.Moment) *mongoStore {
 	return &mongoStore{mongobase.New(coll, now)}
 }
 
-// Now is the likeliest time on the server. A timer may rest on it, nothing else.
+// Now is the likeliest time on the server. Only timers may rest on it.
 func (m *mongoStore) Now() time.Time {
 	r, known := m.base.Clock.Read()
 	if !known {
@@ -59,8 +59,8 @@ func (m *mongoStore) Now() time.Time {
 	return r.Likely.UTC()
 }
 
-// read is the server's clock. A mongos shows one of its own: good for a timer, no
-// judge of who has run out.
+// read returns the server's clock. A mongos shows its own clock, which is good enough for
+// a timer, but must not decide which run has run out.
 func (m *mongoStore) read(ctx context.Context) (mongoclock.Reading, error) {
 	r, err := m.base.Read(ctx)
 	if err != nil {
@@ -69,8 +69,8 @@ func (m *mongoStore) read(ctx context.Context) (mongoclock.Reading, error) {
 	return r, err
 }
 
-// sample asks for the time: through a mongos by a write to the job's own document,
-// if there is one.
+// sample asks for the time. Through a mongos that takes a write to the job's own
+// document, if it exists.
 func (m *mongoStore) sample(ctx context.Context, job string) error {
 	if _, _, err := m.base.Hello(ctx); err != nil {
 		return mongoerr.NotApplied(err)
@@ -82,7 +82,7 @@ func (m *mongoStore) sample(ctx context.Context, job string) error {
 	return err
 }
 
-// A reply is the after-image of a findOneAndUpdate.
+// A reply holds the after-image of a findOneAndUpdate.
 type reply struct {
 	mongobase.Reply
 	doc document
@@ -100,8 +100,8 @@ func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *op
 	return r, err
 }
 
-// Look reads jobs, and the clock after them: what had run out by then had run out,
-// unless it was renewed since, which a takeover's filter sees.
+// Look reads the jobs first and the clock after them. A run that has run out by that clock
+// has run out, unless it was renewed in between; the filter of a takeover sees that.
 func (m *mongoStore) Look(ctx context.Context, names []string) ([]State, error) {
 	ctx = mongobase.Bare(ctx)
 	all := make([]State, len(names))

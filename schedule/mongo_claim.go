@@ -15,8 +15,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Claim is one findOneAndUpdate: with upsert, so that a document that the filter
-// does not match, or that another has just made, answers E11000.
+// Claim is one findOneAndUpdate with upsert. If the filter does not match the job's
+// document, or another process has just inserted it, the answer is E11000.
 func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	sent := m.base.Clock.Now()
 	attempt, err := m.base.Begin(ctx, c.ID, c.TTL)
@@ -40,11 +40,11 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	case refused:
 		m.base.Over(attempt, true)
 		if now.Age > stale {
-			_ = m.sample(ctx, c.Job) // the next one asks again
+			_ = m.sample(ctx, c.Job) // if it fails, the next lost claim asks again
 		}
 		return Claimed{}, ErrNotDue
 	case err == nil && !r.Found():
-		r, err = m.confirm(in, c) // an error is of unknown outcome, whatever it says
+		r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever it says
 	case err != nil:
 		err = mongobase.RefusedOrUnknown(r.Reply, err)
 	}
@@ -56,16 +56,16 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		Left: mongoclock.Left(c.TTL, sent, r.Sent, until, r.doc.At), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep),
 	}
 	for _, run := range r.doc.runs() {
-		if run.ID != c.ID && !run.ExpireAt.After(r.doc.At) { // by the clock that has just written this
+		if run.ID != c.ID && !run.ExpireAt.After(r.doc.At) { // by the clock that wrote this image
 			won.Dead = append(won.Dead, run)
 		}
 	}
 	return won, nil
 }
 
-// confirm asks for a claim that was answered with no document. An upsert that was
-// applied returns one, and one that was not is E11000; but SecantusDB, if the filter
-// began to match while it looked, applies it and returns none.
+// confirm looks for a claim that was answered without a document. An upsert that was
+// applied returns the document, and one that was not is E11000. But SecantusDB applies
+// the upsert and returns no document if the filter began to match during the command.
 func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
 	r, err := m.modify(in, c.there(), bson.D{stamp}, mongobase.After)
 	if err == nil && !r.Found() {
@@ -74,18 +74,19 @@ func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
 	return r, err
 }
 
-var errNoTrace = errors.New("schedule: the server answered a claim with no document, and has none of it")
+var errNoTrace = errors.New("schedule: the server returned no document for an applied claim")
 
-// refusedLate makes sure that no copy of a claim is applied that was refused after
-// more than a second. The driver may have sent it twice, and the refusal is the
-// second copy's: the first may wait in a socket still, and find the job free. What
-// it may have left is undone, in its session, and what comes later is refused.
+// refusedLate makes sure that no copy of a claim is applied after the claim was refused
+// late, that is after more than a second. The driver may have sent the claim twice, and
+// the refusal be the second copy's: the first may still wait in a socket, and find the
+// job free later. refusedLate undoes the claim in its session, so that the server
+// refuses a copy that arrives later.
 func (m *mongoStore) refusedLate(ctx context.Context, c Claim) error {
 	switch settled, err := m.Undo(ctx, c); {
 	case err != nil:
-		return fmt.Errorf("schedule: a claim was refused late, and is not undone: %v", err) //nolint:errorlint // that the clean-up was not applied says nothing of the claim
+		return fmt.Errorf("schedule: a claim was refused late, and could not be undone: %v", err) //nolint:errorlint // that the clean-up was not applied says nothing about the claim
 	case !settled:
-		return errors.New("schedule: a claim was refused late, and may still arrive")
+		return errors.New("schedule: a claim was refused late, and may still be applied")
 	}
 	return ErrNotDue
 }
@@ -126,7 +127,7 @@ func (c Claim) update(began, until time.Time) bson.D {
 		{Key: "runs." + c.ID + ".fire", Value: date(c.Fire)},
 		{Key: "runs." + c.ID + ".attempt", Value: c.Attempt},
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
-		{Key: "runs." + c.ID + ".began", Value: date(began)}, // for people; no $currentDate inside a document on FerretDB
+		{Key: "runs." + c.ID + ".began", Value: date(began)}, // for people; FerretDB has no $currentDate inside a document
 		{Key: "runs." + c.ID + ".expireAt", Value: date(until)},
 	}
 	if !c.Shared {
@@ -146,7 +147,7 @@ func (c Claim) update(began, until time.Time) bson.D {
 	return append(update, bson.E{Key: "$set", Value: set})
 }
 
-// Undo takes a claim out by its ID, and its fire back if nobody decided a later one.
+// Undo removes a claim by its ID, and gives its fire back if no later one was decided.
 func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 	return m.base.Undo(ctx, c.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
 		r, err := m.takeOut(ctx, c)
@@ -157,7 +158,7 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 	mine := c.there()
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
-	if c.Dead != nil { // as if it had died in its turn: then it will be repeated
+	if c.Dead != nil { // as if this run had died too, so that it is repeated
 		past := date(time.UnixMilli(0))
 		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}}
 		if !c.Shared {

@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// shape is the version of the document, and the mark that it is ours: every filter
-// asks for it, and an upsert writes it.
+// shape is the version of the document, and marks it as ours. Every filter asks for it,
+// which is also how an upsert comes to write it.
 const shape = 1
 
 var (
@@ -52,20 +52,20 @@ type runRecord struct {
 	Error    string    `bson:"error"`
 }
 
-// readDocument reads a document of any shape; one that is not ours is ErrForeign.
+// readDocument reads a job's document, or returns ErrForeign if it is another's.
 func readDocument(raw bson.Raw) (document, error) {
 	var d document
 	mark, ok := raw.Lookup("schedule").AsInt64OK()
 	if !ok || mark != shape {
-		return d, fmt.Errorf("the document %v is not a job of this library, or of a newer version: %w", raw.Lookup("_id"), store.ErrForeign)
+		return d, fmt.Errorf("the document %v is not a job, or that of a newer version: %w", raw.Lookup("_id"), store.ErrForeign)
 	}
 	if err := bson.Unmarshal(raw, &d); err != nil {
-		return d, fmt.Errorf("the document %v is marked as a job and is none (%w): %w", raw.Lookup("_id"), err, store.ErrForeign)
+		return d, fmt.Errorf("the document %v is marked as a job, but has another shape (%w): %w", raw.Lookup("_id"), err, store.ErrForeign)
 	}
 	return d, nil
 }
 
-// run is a record as others see it.
+// run turns a record into a Run.
 func (r runRecord) run(job, id string) Run {
 	run := Run{Job: job, ID: id, Fire: r.Fire.UTC(), Attempt: r.Attempt, Owner: r.Owner, Began: r.Began.UTC(),
 		Outcome: r.Outcome, Error: r.Error}
@@ -77,13 +77,13 @@ func (r runRecord) run(job, id string) Run {
 	return run
 }
 
-// slot is where in the ring the n-th claim of a job is entered.
+// slot returns where in the ring the run of the n-th claim is entered.
 func slot(seq, keep int) int { return seq % max(1, keep) }
 
-// runs lists those under way, by fire. A run's slot is its claim's place in the
-// count of claims, which it cannot write itself; but those under way are the
-// latest claimed. (Where runs may overlap a shorter one can have ended in between;
-// should one die then, the past loses an older record than it had to.)
+// runs lists the runs under way, sorted by fire. A run's slot follows from the number of
+// its claim, which the claim itself cannot write. But the runs under way are those of the
+// latest claims. (Where runs may overlap, a shorter one can have ended in between. If a
+// run dies then, it overwrites another record of the past than the oldest.)
 func (d document) runs() []Run {
 	all := make([]Run, 0, len(d.Runs))
 	for id, r := range d.Runs {
@@ -107,7 +107,7 @@ func (d document) state() State {
 	return s
 }
 
-// enter is the fields of the ring that a run's end sets, but for when it ended.
+// enter returns the fields of the ring that a run's end sets, all but the time of its end.
 func enter(r Run, outcome Outcome, text string) bson.D {
 	at := at(r.Slot)
 	return bson.D{
@@ -121,7 +121,7 @@ func enter(r Run, outcome Outcome, text string) bson.D {
 	}
 }
 
-// at is the path of a slot of the ring.
+// at returns the path of a slot of the ring.
 func at(slot int) string { return fmt.Sprintf("past.%d.", slot) }
 
 func date(t time.Time) bson.DateTime { return bson.NewDateTimeFromTime(t) }

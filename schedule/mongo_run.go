@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// mine matches the job's document while the run is in its place.
+// mine matches the job's document while the run is still in its place.
 func (r Ref) mine() bson.D {
 	f := bson.D{{Key: "_id", Value: r.Job}, ours}
 	if r.Shared {
@@ -21,8 +21,8 @@ func (r Ref) mine() bson.D {
 	return append(f, bson.E{Key: "busy.id", Value: r.ID})
 }
 
-// Renew moves the run's end, and the job's, by $max: one that comes late lowers
-// nothing.
+// Renew moves the expiry of the run, and of busy, by $max: a renewal that arrives late
+// lowers nothing.
 func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
 	sent := m.base.Clock.Now()
 	now, err := m.read(ctx)
@@ -46,7 +46,7 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 	return mongoclock.Left(ttl, sent, reply.Sent, until, reply.doc.At), nil
 }
 
-// Finish takes the run out and enters it in the ring, with those that died before it.
+// Finish removes the run and enters it in the ring, with the runs that died before it.
 func (m *mongoStore) Finish(ctx context.Context, e End) error {
 	unset := bson.D{{Key: "runs." + e.ID, Value: ""}}
 	if !e.Shared {
@@ -65,7 +65,7 @@ func (m *mongoStore) Finish(ctx context.Context, e End) error {
 	taken := map[int]bool{e.Slot: true}
 	for _, d := range e.Dead {
 		unset = append(unset, bson.E{Key: "runs." + d.ID, Value: ""})
-		if !taken[d.Slot] { // the ring may be shorter than there are dead
+		if !taken[d.Slot] { // there may be more dead runs than slots
 			taken[d.Slot] = true
 			set = append(set, enter(d, Died, d.Error)...)
 			set = append(set, bson.E{Key: at(d.Slot) + "ended", Value: date(d.ExpireAt)})

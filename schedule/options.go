@@ -12,42 +12,41 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// Overlap is what happens to a fire that comes due while a run of its job is under
-// way.
+// Overlap says what happens to a fire that comes due while a run of its job is under way.
 type Overlap string
 
-// The answers to it.
+// The values of OnOverlap.
 const (
-	Skip     Overlap = "skip"      // it is not run; the default
-	QueueOne Overlap = "queue one" // of those that came the last one is run afterwards
-	QueueAll Overlap = "queue all" // each of those that came is run afterwards; needs OnMissed(All)
-	Allow    Overlap = "allow"     // it is run beside the other
+	Skip     Overlap = "skip"      // the fire does not run; the default
+	QueueOne Overlap = "queue one" // after the run, the last of these fires runs
+	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All)
+	Allow    Overlap = "allow"     // the fire runs beside the other run
 )
 
-// Missed is what happens to fires that no process was there for.
+// Missed says what happens to fires that no process was there for.
 type Missed string
 
-// The answers to it.
+// The values of OnMissed.
 const (
 	None Missed = "none" // they are forgotten; the default
-	One  Missed = "one"  // the last of them is run
-	All  Missed = "all"  // each is run, one after the other
+	One  Missed = "one"  // the last of them runs
+	All  Missed = "all"  // each of them runs, one after the other
 )
 
-// Death is what happens to a fire whose run died with its process, or lost its
-// lease.
+// Death says what happens to a fire whose run died with its process, or lost its lease.
 type Death string
 
-// The answers to it.
+// The values of OnDeath.
 const (
-	NextFire Death = "next fire" // it is not repeated, the job goes on with a later one; the default
+	NextFire Death = "next fire" // it is not repeated, the job goes on with a later fire; the default
 	AtOnce   Death = "at once"   // it is repeated as soon as the lease has run out, three attempts in all
 )
 
-// most attempts at one fire: what kills its process must not kill all of them.
+// mostAttempts bounds the attempts at one fire: a job that kills its process must not
+// kill every process.
 const mostAttempts = 3
 
-// A JobOption changes one job. The processes that have the job give it the same ones.
+// A JobOption changes one job. All processes that have the job give it the same options.
 type JobOption interface{ applyJob(*jobConfig) error }
 
 // An Option changes a Scheduler.
@@ -78,8 +77,8 @@ type (
 func (o jobOption) applyJob(c *jobConfig) error { return o(c) }
 func (o option) apply(c *config) error          { return o(c) }
 
-// OnOverlap says what becomes of a fire that comes while the job is at work: Skip
-// by default. So OnMissed(All) alone does not run every fire there is: with
+// OnOverlap says what happens to a fire that comes due while a run of the job is under
+// way: Skip by default. So OnMissed(All) alone does not run every fire. Together with
 // OnOverlap(QueueAll) it does, one after the other.
 func OnOverlap(o Overlap) JobOption {
 	return jobOption(func(c *jobConfig) error {
@@ -88,9 +87,9 @@ func OnOverlap(o Overlap) JobOption {
 	})
 }
 
-// OnMissed says what becomes of fires while no process was up, or none reached the
-// database: None by default. A fire is missed if it is not claimed before the next
-// one, or within a minute.
+// OnMissed says what happens to fires that came due while no process was up, or none
+// reached the database: None by default. A fire is missed if no process claims it
+// before the next one is due, or within a minute.
 func OnMissed(m Missed) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.missed = m
@@ -98,9 +97,9 @@ func OnMissed(m Missed) JobOption {
 	})
 }
 
-// OnDeath says what becomes of a fire whose run died: NextFire by default. AtOnce
-// costs each process a look at the job after a fire that it did not get; and it
-// is for jobs that may be done twice, as nobody knows how far the dead one came.
+// OnDeath says what happens to a fire whose run died: NextFire by default. AtOnce is for
+// jobs that may be done twice, because nobody knows how far the dead run came. It costs
+// each process a look at the job after a fire that it did not get.
 func OnDeath(d Death) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.death = d
@@ -108,7 +107,7 @@ func OnDeath(d Death) JobOption {
 	})
 }
 
-// Keep is how many ended runs the job remembers: 1 to 1,000, 10 by default.
+// Keep sets how many ended runs the job remembers: 1 to 1,000, 10 by default.
 func Keep(n int) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.keep = n
@@ -119,38 +118,37 @@ func Keep(n int) JobOption {
 	})
 }
 
-// Lease sets how the runs hold their leases: mongolock.TTL (30 s by default: so long
-// after the death of its process a run is believed to live), mongolock.MaxHold
-// (which ends the context of a run that takes too long), mongolock.NoRenewal.
+// Lease sets the options of the leases of the job's runs. mongolock.TTL, 30 s by default,
+// is how long a run is believed alive after its process died. mongolock.MaxHold ends the
+// context of a run that takes too long. mongolock.NoRenewal is possible too.
 func Lease(opts ...mongolock.Option) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.lease = opts
 		as := make([]mongolock.ClientOption, len(opts))
 		for i, o := range opts {
 			if o == nil {
-				return errors.New("schedule: Lease: a nil option")
+				return errors.New("schedule: Lease: a nil Option")
 			}
 			as[i] = o
 		}
-		_, err := mongolock.NewWithStore(newEngine(nil), as...) // which checks them, and sends nothing
+		_, err := mongolock.NewWithStore(newEngine(nil), as...) // this checks them, and sends nothing
 		return err
 	})
 }
 
-// WithOwner names this process to people: 1 to 256 bytes of UTF-8, by default
-// host/pid.
+// WithOwner sets the name of this process that people see: 1 to 256 bytes of UTF-8, by
+// default host/pid.
 func WithOwner(name string) Option {
 	return option(func(c *config) error {
-		if name == "" || len(name) > 256 || !utf8.ValidString(name) {
+		if c.owner = name; name == "" || len(name) > 256 || !utf8.ValidString(name) {
 			return fmt.Errorf("schedule: WithOwner(%q): must be 1 to 256 bytes of UTF-8", name)
 		}
-		c.owner = name
 		return nil
 	})
 }
 
-// WithLogger takes the log lines; slog.Default() by default. A job that failed is
-// a warning, as is a claim that the database did not answer.
+// WithLogger sets the logger; slog.Default() by default. A job that failed is a warning,
+// and so is a claim that the database did not answer.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {
 		if c.logger = l; l == nil {
@@ -160,8 +158,8 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver is told what becomes of each fire in this process. It is called from
-// several goroutines, and holds up the one that calls.
+// WithObserver sets a function that is told what becomes of each fire in this process. It
+// is called from several goroutines, and each waits until it returns.
 func WithObserver(f func(Event)) Option {
 	return option(func(c *config) error {
 		if c.observer = f; f == nil {
@@ -171,8 +169,8 @@ func WithObserver(f func(Event)) Option {
 	})
 }
 
-// WithWorkers bounds how many runs and claims this process has under way: 64 by
-// default. What is due beyond that waits, and other processes may take it.
+// WithWorkers bounds how many runs and claims this process has under way: 64 by default.
+// A fire that comes due beyond that waits, and another process may claim it.
 func WithWorkers(n int) Option {
 	return option(func(c *config) error {
 		if c.workers = n; n < 1 {
@@ -182,9 +180,9 @@ func WithWorkers(n int) Option {
 	})
 }
 
-// WithJitter lets this process wait for a random time of up to d before it claims a
-// fire: many processes then do not all ask in the same millisecond, and take
-// turns. None by default. Keep it well below the period.
+// WithJitter makes this process wait for a random time of up to d before it claims a
+// fire: many processes then do not all send their claims in the same millisecond, and
+// take turns. The default is no jitter. Keep it well below the period.
 func WithJitter(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.jitter = d; d < 0 {
@@ -194,8 +192,8 @@ func WithJitter(d time.Duration) Option {
 	})
 }
 
-// WithGrace lets runs go on for so long after Run's context has ended, before
-// theirs end too. None by default.
+// WithGrace lets runs go on for d after Run's context has ended, before their contexts
+// end too. The default is no grace.
 func WithGrace(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.grace = d; d < 0 {
@@ -217,7 +215,7 @@ func newConfig(opts []Option) (config, error) {
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
-			errs = append(errs, errors.New("schedule: New: a nil Option"))
+			errs = append(errs, errors.New("schedule: a nil Option"))
 			continue
 		}
 		errs = append(errs, o.apply(&c))
@@ -230,7 +228,7 @@ func newJobConfig(opts []JobOption) (jobConfig, error) {
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
-			errs = append(errs, errors.New("schedule: Add: a nil JobOption"))
+			errs = append(errs, errors.New("schedule: a nil JobOption"))
 			continue
 		}
 		errs = append(errs, o.applyJob(&c))
@@ -249,7 +247,7 @@ func defaultOwner() string {
 	return fmt.Sprintf("%.200s/%d", host, os.Getpid())
 }
 
-// clip bounds what a job's document has to carry of an error, at a character's end.
+// clip cuts an error's text to what a job's document carries, at the end of a character.
 func clip(s string) string {
 	const most = 1024
 	s = cleaned(s)

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A Plan says when a job is due. It has to be the same function in every process
-// that has the job: fires are known by their times. Times are in UTC and whole
-// milliseconds. Every and Cron make plans.
+// A Plan says when a job is due. Each of these times is a fire of the job. A plan must
+// be the same function in every process that has the job, because a fire is known by its
+// time. Times are in UTC and whole milliseconds. Every and Cron make plans.
 type Plan interface {
-	// Next is the first fire after t; zero if there is none.
+	// Next returns the first fire after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
 	// String is shown with the job.
 	String() string
 }
 
-// checker is a plan that may have been asked for wrongly. Add asks it.
+// checker is a plan that may have been made from a bad argument. Add checks it.
 type checker interface{ check() error }
 
-// Every is due at all multiples of period since 1970 in UTC: every hour on the
-// hour, every 10 s at :00, :10, :20. The period is a whole number of milliseconds,
-// at least 10.
+// Every is due at all multiples of period since 1970 in UTC: Every(time.Hour) on the
+// hour, Every(10 s) at :00, :10, :20 of each minute. The period is a whole number of
+// milliseconds, at least 10.
 func Every(period time.Duration) Plan { return every(period) }
 
 const leastPeriod = 10 * time.Millisecond
@@ -67,12 +67,12 @@ func checkPlan(p Plan) error {
 	return nil
 }
 
-// latest is the last fire after t and not after now.
+// latest returns the last fire that is after t and not after now.
 func latest(p Plan, t, now time.Time) (time.Time, bool) {
 	if !due(p.Next(t), now) {
 		return time.Time{}, false
 	}
-	for before := now; before.Sub(t) > time.Millisecond; { // due(Next(t)), and not due(Next(before))
+	for before := now; before.Sub(t) > time.Millisecond; { // Next(t) is due, Next(before) is not
 		if half := t.Add(before.Sub(t) / 2); due(p.Next(half), now) {
 			t = half
 		} else {
@@ -82,5 +82,5 @@ func latest(p Plan, t, now time.Time) (time.Time, bool) {
 	return p.Next(t), true
 }
 
-// due reports whether there is such a fire, and it is not in the future.
+// due reports whether the fire exists and is not in the future.
 func due(fire, now time.Time) bool { return !fire.IsZero() && !fire.After(now) }

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// An item is something to do for a job at a time: claim its fire, or look whether
-// a run has died.
+// An item is something to do for a job at some time: claim its fire, or look whether a
+// run has died.
 type item struct {
 	at    time.Time // by the store's clock
 	job   *job
-	watch bool
+	watch bool // look whether a run has died
 }
 
-// A queue is a heap of items, the soonest first.
+// A queue is a heap of items, the earliest first.
 type queue []item
 
 func (q queue) Len() int           { return len(q) }
@@ -29,7 +29,7 @@ func (q *queue) Pop() any {
 	return it
 }
 
-// put has something done at a time, unless the job was removed.
+// put adds an item to the queue, unless its job was removed.
 func (s *Scheduler) put(it item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Scheduler) put(it item) {
 	}
 }
 
-// pop takes what is due, or tells how long nothing will be.
+// pop takes an item that is due. If none is, it returns the time until one will be.
 func (s *Scheduler) pop() (it item, is bool, wait time.Duration) {
 	now := s.store.Now()
 	s.mu.Lock()

@@ -7,43 +7,43 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// Outcome is how a run ended.
+// Outcome says how a run ended.
 type Outcome string
 
-// The outcomes. A run under way has none.
+// The outcomes. A run that is under way has no outcome yet.
 const (
 	Done     Outcome = "done"     // the function returned nil
-	Failed   Outcome = "failed"   // it returned an error
-	Panicked Outcome = "panicked" // it panicked; the process went down, unless somebody caught it
-	Lost     Outcome = "lost"     // its lease ended under it
-	Died     Outcome = "died"     // nothing was heard of it any more
+	Failed   Outcome = "failed"   // the function returned an error
+	Panicked Outcome = "panicked" // the function panicked; the process exited, unless something recovered
+	Lost     Outcome = "lost"     // the run's lease was lost before the function returned
+	Died     Outcome = "died"     // the run's process stopped renewing, and did not say how the run ended
 )
 
-// A Run is one run of a job: the one under way, as the function is given it, or
-// one of the job's past.
+// A Run is one run of a job: the one under way, as the function gets it, or one from
+// the job's past.
 type Run struct {
 	Job     string    `json:"job"`
 	ID      string    `json:"id"`
-	Fire    time.Time `json:"fire"`    // what it runs for; the same in every process, whenever it began
-	Attempt int       `json:"attempt"` // 1; more if earlier ones died and OnDeath(AtOnce) is set
+	Fire    time.Time `json:"fire"`    // the time the job was due; the same in every process, whenever the run began
+	Attempt int       `json:"attempt"` // 1; more if earlier attempts died and OnDeath(AtOnce) is set
 	Owner   string    `json:"owner"`
-	Began   time.Time `json:"began"` // by the store's clock, as all of these
+	Began   time.Time `json:"began"` // all times are by the store's clock
 	Ended   time.Time `json:"ended,omitzero"`
 	Outcome Outcome   `json:"outcome,omitempty"`
 	Error   string    `json:"error,omitempty"`
 
-	ExpireAt time.Time `json:"expireAt,omitzero"` // of one under way: until when its process is believed to live
-	Slot     int       `json:"-"`                 // the store's
+	ExpireAt time.Time `json:"expireAt,omitzero"` // of a run under way: until when its process is believed alive
+	Slot     int       `json:"-"`                 // for the store
 
-	// Lease is the run's own, and set only for the function under it.
+	// Lease is the run's own lease. It is set only in the Run that the function gets.
 	Lease *mongolock.Lease `json:"-"`
 }
 
-// Token rises with every run of the job. A resource that refuses a lower one than
-// it has seen is safe from a process that was paused (package fence).
+// Token is a fencing token: it rises with every run of the job. A resource that refuses
+// a lower token than it has seen is safe from a process that was paused (package fence).
 func (r Run) Token() int64 { return r.Fire.UnixMilli()<<8 | int64(r.Attempt&0xff) }
 
-// Took is how long it took; zero if it has not ended.
+// Took returns how long the run took, or zero if it has not ended.
 func (r Run) Took() time.Duration {
 	if r.Ended.IsZero() {
 		return 0
@@ -51,7 +51,7 @@ func (r Run) Took() time.Duration {
 	return r.Ended.Sub(r.Began)
 }
 
-// LogValue is what a log line says of it.
+// LogValue is how a log line shows the run: job, fire and attempt.
 func (r Run) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("job", r.Job), slog.Time("fire", r.Fire), slog.Int("attempt", r.Attempt))
 }

@@ -12,50 +12,51 @@ import (
 	"unicode/utf8"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
-// A Func is what a job does. Its context ends with the run's lease, and when that
-// of Scheduler.Run does. An error is entered in the job's past and logged. A panic
-// is entered, the job is freed, and then it goes on and takes the process down.
+// A Func is what a job does. Its context ends with the run's lease, and when the context
+// of Scheduler.Run ends. An error is entered in the job's past and logged. A panic is
+// entered too and ends the run; then the panic goes on and ends the process.
 type Func func(ctx context.Context, run Run) error
 
-// A Scheduler runs the jobs of one process: make one per process and collection.
-// New and NewWithStore make one.
+// A Scheduler runs the jobs of one process. Make one for each process and collection,
+// with New or NewWithStore.
 type Scheduler struct {
 	config
 	store  Store
 	engine *engine
-	wake   chan struct{} // something is due sooner than the timer thinks
+	wake   chan struct{} // something is due before the timer fires
 
-	mu      sync.Mutex // protects what follows and the jobs'; never held across a call
+	mu      sync.Mutex // protects the fields below and those of the jobs; never held across a store call
 	jobs    map[string]*job
 	fresh   []*job // not looked up yet
 	queue   queue
 	running bool
-	client  *mongolock.Client // while it is running
+	client  *mongolock.Client // while the Scheduler is running
 }
 
-// A job is one of this process.
+// A job is a job of this process.
 type job struct {
 	name string
 	plan Plan
 	fn   Func
 	jobConfig
 
-	// Protected by Scheduler.mu, or of the one goroutine that serves the job.
-	fire     time.Time // the one to claim next
+	// These are protected by Scheduler.mu, or belong to the one goroutine that serves the job.
+	fire     time.Time // the fire to claim next
 	mark     time.Time // with All: every fire up to it is decided, as far as is known
-	sure     bool      // mark is what the document said last, to our own doing
-	queued   bool      // fire came due during a run, and is to run however old it is
+	sure     bool      // mark comes from the document, or from this process's own last claim
+	queued   bool      // fire came due during a run, and runs however old it is
 	doubts   []string  // IDs of claims whose outcome is unknown
-	looked   time.Time // when, with All, after a lost claim
-	pause    func() time.Duration
+	looked   time.Time // with All: the last look after a lost claim
+	pause    *backoff.Backoff
 	watching bool
-	stale    bool // the document has to be read before the next claim
+	stale    bool // the document must be read before the next claim
 	removed  bool
 }
 
-// NewWithStore makes a Scheduler on a Store: NewMemory(), for tests.
+// NewWithStore makes a Scheduler on a Store, such as NewMemory() in tests.
 func NewWithStore(s Store, opts ...Option) (*Scheduler, error) {
 	conf, err := newConfig(opts)
 	if s == nil {
@@ -69,9 +70,9 @@ func NewWithStore(s Store, opts ...Option) (*Scheduler, error) {
 
 const maxName = 512 // bytes
 
-// Add puts a job on the schedule of this process. Its name is its identity: the
-// processes that share a job give it the same name, plan and options. One process
-// cannot have two jobs of one name (ErrDuplicate). It may be called while Run runs.
+// Add puts a job on the schedule of this process. The name is the job's identity: all
+// processes that share a job give it the same name, plan and options. A process cannot
+// have two jobs of one name (ErrDuplicate). Add may be called while Run is running.
 func (s *Scheduler) Add(name string, plan Plan, fn Func, opts ...JobOption) error {
 	conf, err := newJobConfig(opts)
 	errs := []error{checkName("Add", name), checkPlan(plan), err}
@@ -93,8 +94,8 @@ func (s *Scheduler) Add(name string, plan Plan, fn Func, opts ...JobOption) erro
 	return nil
 }
 
-// Remove takes a job off the schedule of this process. A run under way goes on; what
-// is known of the job stays (Forget removes it). False if there is none.
+// Remove takes a job off the schedule of this process, and reports whether it was there.
+// A run under way goes on. The job's document stays; Forget deletes it.
 func (s *Scheduler) Remove(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,9 +111,9 @@ func (s *Scheduler) Remove(name string) bool {
 	return true
 }
 
-// Forget removes all that is known of a job in the database: its past, and which
-// fires were claimed. A run under way loses its lease. For jobs that no process has
-// any more.
+// Forget deletes what the database knows about a job: its past, and which fires were
+// claimed. A run under way loses its lease. Forget is for jobs that no process has any
+// more.
 func (s *Scheduler) Forget(ctx context.Context, name string) error {
 	if err := checkName("Forget", name); err != nil {
 		return err
@@ -120,8 +121,9 @@ func (s *Scheduler) Forget(ctx context.Context, name string) error {
 	return wrap("forget", name, s.store.Forget(ctx, name))
 }
 
-// Job tells what is known of a job, whichever process runs it: when it is due
-// next, its runs under way, its past. One that was never claimed is not Known.
+// Job returns what the database knows about a job, whichever process runs it: when it is
+// due next, its runs under way, its past. Known is false if no fire of it was ever
+// claimed.
 func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	if err := checkName("Job", name); err != nil {
 		return State{}, err
@@ -133,7 +135,8 @@ func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	return all[0], nil
 }
 
-// Jobs yields all jobs that the database knows, in order. An error ends it.
+// Jobs yields all jobs that the database knows, sorted by name. An error ends the
+// iteration.
 func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		names, err := s.store.Names(ctx)
@@ -180,7 +183,7 @@ func wrap(op, name string, err error) error {
 	return fmt.Errorf("schedule: %s %q: %w", op, name, err)
 }
 
-// nudge makes the loop look again.
+// nudge makes the loop look at the queue again.
 func (s *Scheduler) nudge() {
 	select {
 	case s.wake <- struct{}{}:

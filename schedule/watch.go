@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// watchAt has the job's runs looked at, in case one of them dies: with AtOnce, in
-// every process that did not get the fire.
+// watchAt schedules a look at the job's runs, in case one of them dies. With AtOnce every
+// process that did not get the fire looks.
 func (s *Scheduler) watchAt(j *job, at time.Time) {
 	s.mu.Lock()
 	already := j.watching
@@ -18,7 +18,7 @@ func (s *Scheduler) watchAt(j *job, at time.Time) {
 	}
 }
 
-// look takes the place of runs that died, and comes back when the next one may have.
+// look repeats runs that died, and schedules the next look for when another may have.
 func (s *Scheduler) look(ctx, runs context.Context, j *job) {
 	state, err := s.Job(ctx, j.name)
 	if err != nil {
@@ -44,19 +44,19 @@ func (s *Scheduler) look(ctx, runs context.Context, j *job) {
 		s.watchAt(j, next.Add(time.Millisecond))
 	}
 	if len(state.Runs) == 0 && due(j.plan.Next(state.Decided), state.Now) {
-		s.setStale(j) // left behind by one that died later on
+		s.setStale(j) // a process that died later has left a fire behind
 	}
 	for _, r := range dead {
 		s.takeOver(ctx, runs, j, r, s.take(j))
 	}
 }
 
-// takeOver runs the fire of a run that died, in its place. One that has been tried
-// often enough is entered as died, so that the job can go on. With the job's own
-// item in hand (mine) it puts that back.
+// takeOver repeats a run that died, in its place. If its fire was tried often enough, the
+// run is entered as died instead, so that the job can go on. If the caller holds the
+// job's own item (mine), takeOver puts it back.
 func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine bool) {
 	defer func() {
-		s.setStale(j) // whoever serves it next reads first: others may have come due
+		s.setStale(j) // other fires may have come due: read before the next claim
 		if mine {
 			s.put(item{at: s.store.Now(), job: j})
 		}
@@ -65,13 +65,13 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine b
 		dead.Outcome, dead.Error = Died, "given up"
 		ref := Ref{Job: j.name, ID: dead.ID, Shared: j.overlap == Allow}
 		if err := s.store.Finish(ctx, End{Ref: ref, Run: dead, Slot: dead.Slot, Keep: j.keep}); err == nil {
-			s.logger.Error("schedule: a fire is given up: its runs died", "run", dead)
+			s.logger.Error("schedule: a fire is given up, because all its runs died", "run", dead)
 		}
 		return
 	}
 	lease, a, err := s.claim(ctx, j, Claim{Fire: dead.Fire, Attempt: dead.Attempt + 1, Dead: &dead})
 	if err != nil {
-		if ctx.Err() == nil { // another was quicker, or it is to be tried again
+		if ctx.Err() == nil { // another process was quicker, or the claim failed
 			s.watchAt(j, s.store.Now().Add(time.Second))
 		}
 		return
@@ -81,7 +81,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine b
 	s.execute(runs, j, a.tracked, r)
 }
 
-// take takes the job's item out of the queue: who has it serves the job alone.
+// take takes the job's item out of the queue, so that no other goroutine serves the job.
 func (s *Scheduler) take(j *job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
