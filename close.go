@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/heldby"
 )
 
 // Shutdown ends the client gently: waits end with ErrClosed, the contexts of all
@@ -100,6 +102,15 @@ func (c *Client) unsettledLeases() []*Lease {
 		all = append(all, l)
 	}
 	return all
+}
+
+func init() {
+	heldby.Leases = func(client any) (leases []any) {
+		for _, l := range client.(*Client).unsettledLeases() {
+			leases = append(leases, l)
+		}
+		return leases
+	}
 }
 
 // letHoldersStop waits for the margin, or until every lease is given back.

@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/mongolocktest"
 )
 
-// report is the code under test.
+// report stands for the code under test.
 func report(ctx context.Context, locks mongolock.Locker) string {
 	var outcome string
 	ran, err := mongolock.TryDo(ctx, locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
@@ -21,12 +21,12 @@ func report(ctx context.Context, locks mongolock.Locker) string {
 	case err != nil:
 		return err.Error()
 	case !ran:
-		return "another host writes it"
+		return "another host is writing it"
 	}
 	return outcome
 }
 
-// inTest stands for func TestReport(t *testing.T): an example has no t of its own.
+// inTest stands for func TestReport(t *testing.T), because an example has no t.
 func inTest(test func(t testing.TB)) {
 	t := new(exampleT)
 	defer func() {
@@ -45,7 +45,7 @@ func ExampleNew() {
 	// Output: written
 }
 
-// What does your code do while somebody else is at it, and what afterwards?
+// Hold shows what the code does while another process holds the key, and after that.
 func ExampleLocker_Hold() {
 	inTest(func(t testing.TB) {
 		locks := mongolocktest.New(t)
@@ -56,11 +56,11 @@ func ExampleLocker_Hold() {
 		fmt.Println(report(t.Context(), locks))
 	})
 	// Output:
-	// another host writes it
+	// another host is writing it
 	// written
 }
 
-// Does your code stop when its lease is lost under it?
+// Lose shows whether the code stops when its lease is lost.
 func ExampleLocker_Lose() {
 	inTest(func(t testing.TB) {
 		locks := mongolocktest.New(t)
@@ -76,7 +76,7 @@ func ExampleLocker_Lose() {
 	// true
 }
 
-// What does your code do when the database is out of reach?
+// Fail shows what the code does while the database cannot be reached.
 func ExampleLocker_Fail() {
 	inTest(func(t testing.TB) {
 		locks := mongolocktest.New(t)
@@ -91,7 +91,7 @@ func ExampleLocker_Fail() {
 	// written
 }
 
-// A Locker acquires as any client does.
+// A Locker acquires keys as any client does.
 func ExampleLocker_Acquire() {
 	inTest(func(t testing.TB) {
 		locks := mongolocktest.New(t)
@@ -114,7 +114,7 @@ func ExampleLocker_TryAcquire() {
 	// Output: true
 }
 
-// A lease that one part of your code detached, another takes up.
+// A lease that one part of the code detached is resumed by another part.
 func ExampleLocker_Resume() {
 	inTest(func(t testing.TB) {
 		locks := mongolocktest.New(t)

@@ -10,14 +10,14 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// failing is a memstore whose calls can be made to fail. It is not embedded: a
-// method added to store.Store must not slip past.
+// failing is a memstore whose calls can be made to fail. The memstore is not
+// embedded, so that a method added to store.Store cannot be forgotten here.
 type failing struct {
 	mem *memstore.Store
 
-	mu   sync.Mutex // protects what follows
-	err  error      // of every call; nil: none
-	lost map[string]bool
+	mu   sync.Mutex      // protects all that follows
+	err  error           // the answer of every call; nil if calls succeed
+	lost map[string]bool // by ID
 }
 
 // Unwrap lets store.FeedOf find the feed: wake-ups are hints and do not fail.
@@ -35,7 +35,7 @@ func (f *failing) failure() error {
 	return f.err
 }
 
-// lose removes one acquisition, and has its renewal told so even while calls fail.
+// lose removes one acquisition. Its renewal answers ErrGone even while calls fail.
 func (f *failing) lose(key, id string) {
 	ctx := context.Background()
 	if seen, err := f.mem.Look(ctx, []string{key}); err == nil {

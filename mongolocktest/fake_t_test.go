@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An exampleT is the little of a testing.T that the examples need.
+// An exampleT is as much of a testing.T as the examples need.
 type exampleT struct {
 	testing.TB
 	cleanup []func()

@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
@@ -21,25 +24,24 @@ func everywhere(t *testing.T, test func(t *testing.T)) {
 	t.Run("virtual time", func(t *testing.T) { synctest.Test(t, test) })
 }
 
-func TestHeldKeyIsRefusedUntilItsHolderReleases(t *testing.T) {
+func TestAHeldKeyIsRefusedUntilItsHolderReleases(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		release := locks.Hold("k")
 		_, err := locks.TryAcquire(t.Context(), "k")
-		if held, ok := errors.AsType[*mongolock.HeldError](err); !ok || held.Holders[0].Owner != "somebody else" {
-			t.Errorf("TryAcquire of a held key: %v", err)
-		}
+		var held *mongolock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, "somebody else", held.Holders[0].Owner)
+
 		release()
-		release() // as often as one likes
+		release() // may be called again
 		lease, err := locks.TryAcquire(t.Context(), "k")
-		if err != nil {
-			t.Fatalf("TryAcquire after the release: %v", err)
-		}
-		_ = lease.Release()
+		require.NoError(t, err, "TryAcquire after the release")
+		require.NoError(t, lease.Release())
 	})
 }
 
-func TestWaiterGetsAHeldKeyWhenItIsReleased(t *testing.T) {
+func TestAWaiterGetsAHeldKeyWhenItIsReleased(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		release := locks.Hold("k")
@@ -48,24 +50,21 @@ func TestWaiterGetsAHeldKeyWhenItIsReleased(t *testing.T) {
 			done <- mongolock.Do(t.Context(), locks, "k", func(context.Context, *mongolock.Lease) error { return nil })
 		}()
 		release()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-done)
 	})
 }
 
-func TestHeldKeyStaysHeldForHours(t *testing.T) {
+func TestAHeldKeyStaysHeldForHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		locks.Hold("k")
 		time.Sleep(24 * time.Hour)
-		if _, err := locks.TryAcquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-			t.Errorf("a day later: %v", err)
-		}
+		_, err := locks.TryAcquire(t.Context(), "k")
+		require.ErrorIs(t, err, mongolock.ErrHeld, "a day later")
 	})
 }
 
-func TestLostLeaseHasEndedWhenLoseReturns(t *testing.T) {
+func TestALostLeaseHasEndedWhenLoseReturns(t *testing.T) {
 	options := map[string][]mongolock.AcquireOption{
 		"renewed":   nil,
 		"NoRenewal": {mongolock.NoRenewal()},
@@ -76,34 +75,46 @@ func TestLostLeaseHasEndedWhenLoseReturns(t *testing.T) {
 			everywhere(t, func(t *testing.T) {
 				locks := mongolocktest.New(t)
 				lease, err := locks.Acquire(t.Context(), "k", opts...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx := lease.Context(t.Context())
 				locks.Lose("k")
-				if !errors.Is(lease.Err(), mongolock.ErrLost) || ctx.Err() == nil {
-					t.Errorf("lease %v, its context %v", lease.Err(), ctx.Err())
-				}
+				require.ErrorIs(t, lease.Err(), mongolock.ErrLost)
+				require.Error(t, ctx.Err(), "the lease's context")
 				<-lease.Done()
+
 				locks.Hold("k") // free at once
-				if err := lease.Release(); !errors.Is(err, mongolock.ErrLost) {
-					t.Errorf("Release of the lost lease: %v", err)
-				}
-				if _, err := locks.TryAcquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-					t.Errorf("the next holder was touched: %v", err)
-				}
+				require.ErrorIs(t, lease.Release(), mongolock.ErrLost)
+				_, err = locks.TryAcquire(t.Context(), "k")
+				require.ErrorIs(t, err, mongolock.ErrHeld, "the release of the lost lease removed the next holder")
 			})
 		})
 	}
 }
 
-func TestLoseFindsLeasesHoweverTheyCame(t *testing.T) {
+func TestLoseFindsALeaseHoweverItWasAcquired(t *testing.T) {
 	ways := map[string]func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error){
 		"Acquire": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
 			return locks.Acquire(ctx, "k")
 		},
 		"TryAcquire": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
 			return locks.TryAcquire(ctx, "k")
+		},
+		"Acquire of its Client": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
+			return locks.Client.Acquire(ctx, "k")
+		},
+		"Resume of its Client": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
+			first, err := locks.Client.Acquire(ctx, "k")
+			if err != nil {
+				return nil, err
+			}
+			ticket, err := first.Detach(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return locks.Client.Resume(ctx, ticket)
+		},
+		"Acquire through a wrapper": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
+			return wrapper{locks.Client}.Acquire(ctx, "k")
 		},
 		"Resume": func(ctx context.Context, locks *mongolocktest.Locker) (*mongolock.Lease, error) {
 			first, err := locks.Client.Acquire(ctx, "k")
@@ -121,25 +132,31 @@ func TestLoseFindsLeasesHoweverTheyCame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locks := mongolocktest.New(t)
 			lease, err := acquire(t.Context(), locks)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			other, err := locks.Acquire(t.Context(), "other")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			locks.Lose("k")
-			if err := lease.Err(); !errors.Is(err, mongolock.ErrLost) {
-				t.Errorf("lease: %v", err)
-			}
-			if err := other.Release(); err != nil {
-				t.Errorf("the lease on another key: %v", err)
-			}
+			require.ErrorIs(t, lease.Err(), mongolock.ErrLost)
+			require.NoError(t, other.Release(), "the lease on another key")
 		})
 	}
 }
 
-func TestLoseUnderDoReachesItsCaller(t *testing.T) {
+// A wrapper stands for a package that was given a client.
+type wrapper struct{ *mongolock.Client }
+
+func TestLoseTakesEveryLeaseOfASharedKey(t *testing.T) {
+	locks := mongolocktest.New(t)
+	one, err := locks.Acquire(t.Context(), "k", mongolock.Shared())
+	require.NoError(t, err)
+	two, err := locks.Client.Acquire(t.Context(), "k", mongolock.Shared())
+	require.NoError(t, err)
+	locks.Lose("k")
+	require.ErrorIs(t, one.Err(), mongolock.ErrLost)
+	require.ErrorIs(t, two.Err(), mongolock.ErrLost)
+}
+
+func TestALossInsideDoIsReturnedToItsCaller(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		err := mongolock.Do(t.Context(), locks, "k", func(ctx context.Context, _ *mongolock.Lease) error {
@@ -147,9 +164,8 @@ func TestLoseUnderDoReachesItsCaller(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if !errors.Is(err, mongolock.ErrLost) || !errors.Is(err, context.Canceled) {
-			t.Errorf("Do: %v", err)
-		}
+		require.ErrorIs(t, err, mongolock.ErrLost)
+		require.ErrorIs(t, err, context.Canceled)
 	})
 }
 
@@ -157,14 +173,10 @@ func TestLoseWorksWhileTheStoreFails(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		lease, err := locks.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		locks.Fail(errors.New("down"))
 		locks.Lose("k")
-		if err := lease.Err(); !errors.Is(err, mongolock.ErrLost) {
-			t.Errorf("lease: %v", err)
-		}
+		require.ErrorIs(t, lease.Err(), mongolock.ErrLost)
 	})
 }
 
@@ -172,42 +184,28 @@ func TestEveryCallFailsUntilFailNil(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		lease, err := locks.Acquire(t.Context(), "mine")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		detached, err := locks.Acquire(t.Context(), "detached")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ticket, err := detached.Detach(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 
 		down := fmt.Errorf("down (%w)", store.ErrNotApplied)
 		locks.Fail(down)
 		for name, call := range calls(t.Context(), locks, lease, ticket) {
-			if err := call(); !errors.Is(err, down) {
-				t.Errorf("%s: %v", name, err)
-			}
+			require.ErrorIs(t, call(), down, name)
 		}
-		if lease.Err() != nil {
-			t.Errorf("a lease is not lost by a fault: %v", lease.Err())
-		}
+		require.NoError(t, lease.Err(), "a fault alone does not end a lease")
 
 		locks.Fail(nil)
 		for name, call := range calls(t.Context(), locks, lease, ticket) {
-			if err := call(); err != nil {
-				t.Errorf("%s, the store being well again: %v", name, err)
-			}
+			require.NoError(t, call(), "%s after Fail(nil)", name)
 		}
-		if err := lease.Release(); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		require.NoError(t, lease.Release())
 	})
 }
 
-// calls is one call of every method of a client that asks the store.
+// calls has one call of every method of a client that asks the store.
 func calls(ctx context.Context, locks *mongolocktest.Locker, lease *mongolock.Lease, ticket string) map[string]func() error {
 	release := func(lease *mongolock.Lease, err error) error {
 		if err != nil {
@@ -233,38 +231,35 @@ func calls(ctx context.Context, locks *mongolocktest.Locker, lease *mongolock.Le
 	}
 }
 
-func TestFailedAcquireIsOfUnknownOutcomeUnlessSaidOtherwise(t *testing.T) {
+func TestAFailedAcquireIsOfUnknownOutcomeUnlessTheErrorSaysOtherwise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		down := errors.New("down")
 		locks.Fail(down)
-		if _, err := locks.Acquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrOutcomeUnknown) || !errors.Is(err, down) {
-			t.Errorf("a fault that may have been applied: %v", err)
-		}
+		_, err := locks.Acquire(t.Context(), "k")
+		require.ErrorIs(t, err, down)
+		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+
 		locks.Fail(errors.Join(down, store.ErrNotApplied))
-		if _, err := locks.Acquire(t.Context(), "k"); errors.Is(err, mongolock.ErrOutcomeUnknown) || !errors.Is(err, down) {
-			t.Errorf("a fault that left no trace: %v", err)
-		}
+		_, err = locks.Acquire(t.Context(), "k")
+		require.ErrorIs(t, err, down)
+		require.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 	})
 }
 
-func TestLeaseRunsOutWhenTheStoreFailsForLong(t *testing.T) {
+func TestALeaseExpiresWhenTheStoreFailsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t, mongolock.TTL(10*time.Second))
 		lease, err := locks.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		locks.Fail(errors.New("down"))
 		time.Sleep(10 * time.Second)
-		if err := lease.Err(); !errors.Is(err, mongolock.ErrLost) {
-			t.Errorf("ten seconds later: %v", err)
-		}
+		require.ErrorIs(t, lease.Err(), mongolock.ErrLost, "ten seconds later")
 	})
 }
 
-func TestWaiterRidesOutAFailure(t *testing.T) {
+func TestAWaiterSurvivesAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t)
 		release := locks.Hold("k")
@@ -277,8 +272,6 @@ func TestWaiterRidesOutAFailure(t *testing.T) {
 		release()
 		time.Sleep(time.Minute)
 		locks.Fail(nil)
-		if err := <-granted; err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, <-granted)
 	})
 }

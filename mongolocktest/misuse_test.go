@@ -9,11 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/mongolocktest"
 )
 
-// A recordingT is a test whose failures are the test's own business.
+// A recordingT records the failures of a test instead of reporting them.
 type recordingT struct {
 	testing.TB
 	cleanup []func()
@@ -32,7 +35,7 @@ func (r *recordingT) Fatalf(format string, args ...any) {
 	panic(fatal{})
 }
 
-// run runs a test to its end, and returns what it failed with.
+// run runs a test to its end, and returns its failures.
 func run(t *testing.T, test func(t testing.TB)) string {
 	r := &recordingT{TB: t}
 	func() {
@@ -49,7 +52,7 @@ func run(t *testing.T, test func(t testing.TB)) string {
 	return strings.Join(r.errors, "\n")
 }
 
-func TestWrongUseFailsTheTestAndSaysWhy(t *testing.T) {
+func TestAMisuseFailsTheTestAndSaysWhy(t *testing.T) {
 	uses := map[string]struct {
 		use  func(t testing.TB)
 		want string
@@ -82,39 +85,39 @@ func TestWrongUseFailsTheTestAndSaysWhy(t *testing.T) {
 			func(t testing.TB) { _, _ = mongolocktest.New(t).Acquire(t.Context(), "k") },
 			`the lease on "k" was not released when the test ended`,
 		},
+		"a lease of the Locker's Client that is never released": {
+			func(t testing.TB) { _, _ = mongolocktest.New(t).Client.Acquire(t.Context(), "k") },
+			`the lease on "k" was not released when the test ended`,
+		},
 	}
 	for name, u := range uses {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if got := run(t, u.use); !strings.Contains(got, u.want) {
-					t.Errorf("failed with %q, not %q", got, u.want)
-				}
+				assert.Contains(t, run(t, u.use), u.want)
 			})
 		})
 	}
 }
 
-func TestWhatEndedBeforeTheTestIsNoFailure(t *testing.T) {
+func TestALeaseThatEndedBeforeTheTestIsNoFailure(t *testing.T) {
 	acquire := func(t testing.TB, l *mongolocktest.Locker) *mongolock.Lease {
 		lease, err := l.Acquire(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return lease
 	}
 	uses := map[string]func(t testing.TB){
-		"released":        func(t testing.TB) { _ = acquire(t, mongolocktest.New(t)).Release() },
-		"lost":            func(t testing.TB) { l := mongolocktest.New(t); acquire(t, l); l.Lose("k") },
-		"detached":        func(t testing.TB) { _, _ = acquire(t, mongolocktest.New(t)).Detach(t.Context()) },
-		"client closed":   func(t testing.TB) { l := mongolocktest.New(t); acquire(t, l); _ = l.Close() },
-		"somebody else's": func(t testing.TB) { mongolocktest.New(t).Hold("k") },
-		"not given back, the store being down": func(t testing.TB) {
+		"released":      func(t testing.TB) { _ = acquire(t, mongolocktest.New(t)).Release() },
+		"lost":          func(t testing.TB) { l := mongolocktest.New(t); acquire(t, l); l.Lose("k") },
+		"detached":      func(t testing.TB) { _, _ = acquire(t, mongolocktest.New(t)).Detach(t.Context()) },
+		"client closed": func(t testing.TB) { l := mongolocktest.New(t); acquire(t, l); _ = l.Close() },
+		"held by Hold":  func(t testing.TB) { mongolocktest.New(t).Hold("k") },
+		"not removed, because the store fails": func(t testing.TB) {
 			l := mongolocktest.New(t)
 			lease := acquire(t, l)
 			l.Fail(errors.New("down"))
 			_ = lease.Release()
 		},
-		"given back when told to stop": func(t testing.TB) {
+		"released when its context ends": func(t testing.TB) {
 			lease := acquire(t, mongolocktest.New(t))
 			ctx := lease.Context(context.Background())
 			go func() {
@@ -126,9 +129,7 @@ func TestWhatEndedBeforeTheTestIsNoFailure(t *testing.T) {
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				if got := run(t, use); got != "" {
-					t.Error(got)
-				}
+				assert.Empty(t, run(t, use))
 			})
 		})
 	}
