@@ -91,9 +91,6 @@ func (f *Follower) Join() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiters++
-	if f.idle != nil {
-		f.idle.Stop()
-	}
 	f.begin()
 }
 

@@ -200,8 +200,11 @@ func TestWithoutLingerTheFeedClosesWithTheLastWaiter(t *testing.T) {
 func TestAWaiterThatJoinsAsTheFeedClosesHasItOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{watch: func(ctx context.Context, yield func(store.Notice, error) bool) {
-			steady(ctx, yield)
-			time.Sleep(time.Second) // closing takes its time
+			yield(store.Notice{}, nil)
+			<-ctx.Done()
+			time.Sleep(time.Second) // closing takes its time,
+			yield(store.Notice{}, nil)
+			time.Sleep(time.Second) // and it says once more that it is live
 		}}
 		fo, _ := newFollower(t, f)
 		fo.Linger = 0
@@ -211,7 +214,9 @@ func TestAWaiterThatJoinsAsTheFeedClosesHasItOpenedAgain(t *testing.T) {
 		pass(time.Millisecond)
 		fo.Join()
 		assert.False(t, fo.Live())
-		pass(2 * time.Second)
+		pass(time.Second)
+		assert.False(t, fo.Live(), "by a notice of the feed that is being closed")
+		pass(time.Second)
 		assert.True(t, fo.Live())
 		assert.Equal(t, 2, f.attempts())
 	})
