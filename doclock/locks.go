@@ -174,7 +174,7 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 // release until ctx ends, and closes.
 func (l *Locks[T]) Shutdown(ctx context.Context) error {
 	l.pools.close()
-	defer l.pools.tasks.Wait()
+	defer l.pools.feed.Close()
 	return l.client.Shutdown(ctx)
 }
 
@@ -182,7 +182,7 @@ func (l *Locks[T]) Shutdown(ctx context.Context) error {
 // return mongolock.ErrClosed.
 func (l *Locks[T]) Close() error {
 	l.pools.close()
-	defer l.pools.tasks.Wait()
+	defer l.pools.feed.Close()
 	return l.client.Close()
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,13 +12,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
 )
 
 const (
 	pollLeast = 50 * time.Millisecond
 	pollMost  = time.Second
-	feedIdle  = 30 * time.Second // a feed that no waiter needs any more is closed after this long
 
 	topic     = "documents" // of the wake-ups for waiting claims
 	kindReady = "ready"
@@ -110,7 +110,7 @@ func (w *waiters) pause() time.Duration {
 	defer w.mu.Unlock()
 	d := w.interval
 	w.interval = min(2*w.interval, pollMost)
-	return d - d/5 + rand.N(2*d/5)
+	return backoff.Jitter(d)
 }
 
 // pools are the pools of the claims that were made lately, and the feed that wakes their
@@ -119,19 +119,17 @@ type pools struct {
 	store  *docStore
 	base   context.Context
 	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	feed   *follow.Follower
 
-	mu        sync.Mutex // protects what follows
-	byQuery   map[string]*pool
-	closed    bool
-	listening bool
-	noFeed    bool      // the store has none
-	needed    time.Time // when a claim last began to wait
+	mu      sync.Mutex // protects what follows
+	byQuery map[string]*pool
+	closed  bool
 }
 
 func (s *pools) begin(store *docStore) {
 	s.store, s.byQuery = store, map[string]*pool{}
 	s.base, s.cancel = context.WithCancel(context.Background())
+	s.feed = follow.New(s.base, store.Feed, s.heard, nil)
 }
 
 func (s *pools) close() {
@@ -179,7 +177,8 @@ func (s *pools) sleep(ctx context.Context, p *pool) error {
 	p.waiters.mu.Lock()
 	work := p.waiters.work
 	p.waiters.mu.Unlock()
-	s.listen()
+	s.feed.Join()
+	defer s.feed.Leave()
 	select {
 	case <-work:
 		return nil
@@ -204,65 +203,12 @@ func (s *pools) sleep(ctx context.Context, p *pool) error {
 	return nil
 }
 
-// listen starts reading the feed, unless it is being read already.
-func (s *pools) listen() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.needed = time.Now()
-	if s.listening || s.noFeed || s.closed {
-		return
+// heard passes a notice of the feed on. An empty one says that others may have been
+// missed.
+func (s *pools) heard(n store.Notice) {
+	if n == (store.Notice{}) || n.Topic == topic {
+		s.lookNow()
 	}
-	s.listening = true
-	s.tasks.Go(s.follow)
-}
-
-// follow reads the feed until no claim has waited for a while.
-func (s *pools) follow() {
-	pause := 100 * time.Millisecond
-	for {
-		ctx, cancel := context.WithCancel(s.base)
-		idle := time.AfterFunc(feedIdle, cancel)
-		live, err := s.hear(ctx, idle)
-		idle.Stop()
-		cancel()
-		if live {
-			pause = 100 * time.Millisecond
-		}
-		s.mu.Lock()
-		unneeded := time.Since(s.needed) > feedIdle
-		s.noFeed = errors.Is(err, errors.ErrUnsupported)
-		if s.closed || s.noFeed || unneeded {
-			s.listening = false
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		timer := time.NewTimer(pause)
-		pause = min(2*pause, 5*time.Second)
-		select {
-		case <-timer.C:
-		case <-s.base.Done():
-			timer.Stop()
-		}
-	}
-}
-
-func (s *pools) hear(ctx context.Context, idle *time.Timer) (live bool, err error) {
-	for n, err := range s.store.Watch(ctx) {
-		if err != nil {
-			return live, err
-		}
-		live = true
-		if n == (store.Notice{}) || n.Topic == topic {
-			s.lookNow()
-		}
-		s.mu.Lock()
-		if left := feedIdle - time.Since(s.needed); left > 0 {
-			idle.Reset(left + time.Second)
-		}
-		s.mu.Unlock()
-	}
-	return live, nil
 }
 
 func (s *pools) lookNow() {

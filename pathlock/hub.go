@@ -2,10 +2,10 @@ package pathlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -21,93 +21,53 @@ const (
 	pollLeast = 50 * time.Millisecond // without a feed
 	pollMost  = time.Second           // …
 	pollLive  = 30 * time.Second      // beside a feed that works: a notice may be lost
-	feedAgain = time.Second           // between two attempts to open it
 )
 
-// A hub wakes those who wait for something to change in a tree: after writes of this
-// process, and by the storage's feed while somebody is there to be woken.
+// A hub wakes the sleepers of a tree when something in it changes: after a write of
+// this process, and by the storage's feed while somebody sleeps.
 type hub struct {
-	tree *Tree
-	feed store.Feed // nil: none
+	tree     *Tree
+	feed     store.Feed // nil: none
+	follower *follow.Follower
+	closed   chan struct{}
 
-	mu      sync.Mutex // protects the rest
-	sleeper map[chan struct{}]bool
-	stop    context.CancelFunc // of the goroutine that reads the feed; nil: none
-	never   bool               // the feed was refused for good
-	live    bool               // and yields
-	closed  chan struct{}
+	mu       sync.Mutex // protects sleepers
+	sleepers map[chan struct{}]bool
 }
 
 func newHub(t *Tree, feed store.Feed) *hub {
-	return &hub{tree: t, feed: feed, sleeper: make(map[chan struct{}]bool), closed: make(chan struct{})}
+	h := &hub{tree: t, feed: feed, sleepers: make(map[chan struct{}]bool), closed: make(chan struct{})}
+	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // to look by themselves
+	h.follower.Linger = 0
+	return h
 }
 
-// join makes a channel that is woken, latched, until leave.
+// join returns a channel that is woken, latched, until leave.
 func (h *hub) join() (woken chan struct{}, leave func()) {
 	woken = make(chan struct{}, 1)
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sleeper[woken] = true
-	if h.stop == nil && h.feed != nil && !h.never {
-		ctx, cancel := context.WithCancel(h.tree.base)
-		if h.tree.spawn(func() { h.listen(ctx) }) {
-			h.stop = cancel
-		} else {
-			cancel()
-		}
-	}
+	h.sleepers[woken] = true
+	h.mu.Unlock()
+	h.follower.Join()
 	return woken, func() {
+		h.follower.Leave()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.sleeper, woken)
-		if len(h.sleeper) == 0 {
-			h.quiet()
-		}
+		delete(h.sleepers, woken)
 	}
 }
 
-// quiet ends the reading. With mu held.
-func (h *hub) quiet() {
-	if h.stop != nil {
-		h.stop()
-		h.stop, h.live = nil, false
+func (h *hub) heard(n store.Notice) {
+	if n == (store.Notice{}) || n.Topic == TopicPaths && n.Key == h.tree.name {
+		h.wake()
 	}
 }
 
-func (h *hub) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		for notice, err := range h.feed.Watch(ctx) {
-			if errors.Is(err, errors.ErrUnsupported) {
-				h.set(ctx, func() { h.never, h.live = true, false })
-				return
-			}
-			if err != nil {
-				break
-			}
-			if notice == (store.Notice{}) || notice.Topic == TopicPaths && notice.Key == h.tree.name {
-				h.set(ctx, func() { h.live = true; h.wake() })
-			}
-		}
-		h.set(ctx, func() { h.live = false })
-		select {
-		case <-time.After(feedAgain):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// set changes the state, unless this reader was stopped and another may run.
-func (h *hub) set(ctx context.Context, change func()) {
+// wake wakes all sleepers.
+func (h *hub) wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if ctx.Err() == nil {
-		change()
-	}
-}
-
-// wake wakes all. With mu held.
-func (h *hub) wake() {
-	for woken := range h.sleeper {
+	for woken := range h.sleepers {
 		select {
 		case woken <- struct{}{}:
 		default: // latched
@@ -118,9 +78,7 @@ func (h *hub) wake() {
 // wrote tells of a change those in this process and, if somebody is known to listen,
 // other processes; off the caller's path where that takes a command.
 func (h *hub) wrote(ctx context.Context, heard bool) {
-	h.mu.Lock()
 	h.wake()
-	h.mu.Unlock()
 	if !heard || h.feed == nil {
 		return
 	}
@@ -138,19 +96,16 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 
 // patience is how long to sleep if nothing wakes, given how long that was before.
 func (h *hub) patience(before time.Duration) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.live {
+	if h.follower.Live() {
 		return pollLive
 	}
 	return min(max(2*before, pollLeast), pollMost)
 }
 
+// close lets all sleepers go, and waits for the end of the feed.
 func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	close(h.closed)
-	h.quiet()
+	h.follower.Close()
 }
 
 // sleep waits until something wakes it or the time is over; no longer than the
