@@ -1,16 +1,19 @@
-// Package cronlock lets several hosts run the jobs of robfig/cron v3 once: a
-// JobWrapper that runs a job under a lock on MongoDB.
+// Package cronlock makes several hosts run each job of robfig/cron v3 once: it runs a
+// job under a lock on MongoDB.
 //
-//	once, err := cronlock.New(client, mongolock.MinHold(30*time.Second))
+//	once, err := cronlock.New(client, cronlock.Lease(mongolock.MinHold(30*time.Second)))
 //	c := cron.New()
 //	c.AddJob("0 3 * * *", once.Wrap("nightly-report")(job))
 //
-// A host that finds the key held skips the run. The key is free when the job is done,
-// so a host whose clock is late by more than the job takes would run it again:
-// mongolock.MinHold keeps the key for so long from its grant on. It should be longer
-// than the clocks are apart, and shorter than the period. Where that is not enough,
-// package schedule claims fires instead of locking jobs, and reads the same
-// expressions. cron reads them in the host's zone, schedule in UTC.
+// A host that finds the key held skips the run. The key is free again when the job is
+// done. So a host whose clock is late by more than the job takes would run the job a
+// second time. mongolock.MinHold prevents that: it keeps the key for a given time from
+// its grant on. That time should be longer than the hosts' clocks differ, and shorter
+// than the job's period.
+//
+// Where that is not enough, use package schedule: it claims each fire of a job instead
+// of locking the job, and reads the same expressions. (cron reads them in the host's
+// time zone, schedule in UTC.)
 package cronlock
 
 import (
@@ -23,39 +26,78 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// A Once wraps jobs.
+// A Once wraps jobs so that one host runs them at a time. New makes one.
 type Once struct {
 	locks  mongolock.Locker
-	opts   []mongolock.AcquireOption
+	lease  []mongolock.AcquireOption
 	logger *slog.Logger
 }
 
-// New makes a Once. Options are those of each lease: MinHold, TTL, Note.
-func New(l mongolock.Locker, opts ...mongolock.AcquireOption) (*Once, error) {
+// An Option changes a Once.
+type Option interface{ apply(*Once) error }
+
+type option func(*Once) error
+
+func (o option) apply(once *Once) error { return o(once) }
+
+// Lease sets the options of each run's lease: mongolock.MinHold, TTL, Note.
+func Lease(opts ...mongolock.AcquireOption) Option {
+	return option(func(once *Once) error {
+		for _, o := range opts {
+			if o == nil {
+				return errors.New("cronlock: Lease: a nil AcquireOption")
+			}
+		}
+		once.lease = append(once.lease, opts...)
+		return nil
+	})
+}
+
+// WithLogger sets the logger. The default is slog.Default(). A job that failed, or
+// whose lock failed, is a warning; a run that another host has is logged at the debug
+// level.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(once *Once) error {
+		if l == nil {
+			return errors.New("cronlock: WithLogger(nil): must not be nil")
+		}
+		once.logger = l
+		return nil
+	})
+}
+
+// New makes a Once that locks with l.
+func New(l mongolock.Locker, opts ...Option) (*Once, error) {
+	once := &Once{locks: l, logger: slog.Default()}
+	var errs []error
 	if l == nil {
-		return nil, errors.New("cronlock: New: the locker is nil")
+		errs = append(errs, errors.New("cronlock: New: the locker is nil"))
 	}
 	for _, o := range opts {
 		if o == nil {
-			return nil, errors.New("cronlock: New: a nil option")
+			errs = append(errs, errors.New("cronlock: a nil Option"))
+			continue
 		}
+		errs = append(errs, o.apply(once))
 	}
-	return &Once{locks: l, opts: opts, logger: slog.Default()}, nil
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return once, nil
 }
 
-// LogTo takes the log lines in place of slog.Default().
-func (o *Once) LogTo(logger *slog.Logger) { o.logger = logger }
-
-// Wrap locks each run of a job under key, which every job has to itself. In a chain
-// (cron.NewChain) it stands inside cron.Recover, which then sees the job's panics;
-// the lock is given back all the same. What fails is logged, as cron has nobody to
-// tell: a held key at the debug level.
+// Wrap returns a wrapper that runs a job under the lock of a key. Each job needs a key
+// of its own.
+//
+// Errors are logged, because cron has nobody to return them to. In a chain
+// (cron.NewChain) put the wrapper inside cron.Recover, which then sees a panic of the
+// job; the lock is released all the same.
 func (o *Once) Wrap(key string) cron.JobWrapper {
 	return o.WrapContext(context.Background(), key)
 }
 
-// WrapContext is Wrap for jobs that end with a context: for a ContextJob its own is
-// the lease's, under ctx.
+// WrapContext is Wrap with a context: it bounds each run, and a ContextJob gets the
+// context of its lease, made from ctx.
 func (o *Once) WrapContext(ctx context.Context, key string) cron.JobWrapper {
 	return func(job cron.Job) cron.Job {
 		return cron.FuncJob(func() {
@@ -65,27 +107,27 @@ func (o *Once) WrapContext(ctx context.Context, key string) cron.JobWrapper {
 				}
 				job.Run()
 				return nil
-			}, o.opts...)
+			}, o.lease...)
 			switch {
 			case err != nil:
-				o.logger.Warn("cronlock: a job failed, or its lock", "key", key, "ran", ran, "error", err)
+				o.logger.Warn("cronlock: the job or its lock failed", "key", key, "ran", ran, "error", err)
 			case !ran:
-				o.logger.Debug("cronlock: another host is at it", "key", key)
+				o.logger.Debug("cronlock: another host runs the job", "key", key)
 			}
 		})
 	}
 }
 
-// A ContextJob is a job that learns when its lease is lost.
+// A ContextJob is a job with a context, which ends when the lease is lost.
 type ContextJob interface {
 	cron.Job
 	RunContext(ctx context.Context) error
 }
 
-// ContextFunc makes a function a ContextJob.
+// ContextFunc makes a ContextJob from a function.
 type ContextFunc func(ctx context.Context) error
 
-// Run is RunContext without an end.
+// Run calls f with a context that never ends.
 func (f ContextFunc) Run() { _ = f.RunContext(context.Background()) }
 
 // RunContext calls f.

@@ -1,20 +1,20 @@
-// Package gocronlock lets several hosts run the jobs of gocron v2 once: one lock, or
-// one leader, on MongoDB.
+// Package gocronlock makes several hosts run each job of gocron v2 once: by a lock for
+// each job, or by one leader, on MongoDB.
 //
-//	locker, err := gocronlock.NewLocker(client, mongolock.MinHold(30*time.Second))
+//	locker, err := gocronlock.NewLocker(client, gocronlock.Lease(mongolock.MinHold(30*time.Second)))
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
-// [Locker] locks each run under the job's name: give every job one (gocron.WithName),
-// or it is the function's. Lock is a try, since gocron has nobody wait: a job whose key
-// is held is skipped on this host. A lock is free when the job is done, so a host
-// whose clock is late by more than the job takes would run it again:
-// mongolock.MinHold keeps the key for so long from its grant on. It should be longer
-// than the clocks are apart, and shorter than the period. Where that is not enough,
-// package schedule claims fires instead of locking jobs.
+// [Locker] locks each run under the job's name, which is the function's unless you set
+// one (gocron.WithName): give each job its own. A host that finds the key held skips
+// the run. The key is free again when the job is done. So a host whose clock is late by
+// more than the job takes would run the job a second time. mongolock.MinHold prevents
+// that: it keeps the key for a given time from its grant on. That time should be longer
+// than the hosts' clocks differ, and shorter than the job's period. Where that is not
+// enough, use package schedule: it claims each fire of a job instead of locking the job.
 //
-// [Elector] lets one host run all jobs. With an Elector set gocron never calls the
-// Locker: it is one or the other.
+// [Elector] makes one host run all jobs. gocron uses either a locker or an elector: if
+// it has an elector it never calls the locker.
 //
-// gocron does not tell a job that its lease was lost. A job that has to know takes
-// its own, with mongolock.TryDo, and needs no Locker.
+// gocron does not tell a job that its lease was lost. A job that must know takes its
+// own lease with mongolock.TryDo, and needs no Locker.
 package gocronlock

@@ -11,13 +11,14 @@ import (
 	"github.com/mongolock/mongolock/leader"
 )
 
-// ErrNotLeader: IsLeader of a host that does not lead. gocron skips the job.
+// ErrNotLeader answers IsLeader on a host that does not lead. gocron then skips the
+// job.
 var ErrNotLeader = errors.New("gocronlock: another host leads")
 
-// A Locker is gocron's, on leases.
+// A Locker implements gocron.Locker with leases. NewLocker makes one.
 type Locker struct {
 	locks  mongolock.Locker
-	opts   []mongolock.AcquireOption
+	lease  []mongolock.AcquireOption
 	logger *slog.Logger
 }
 
@@ -26,26 +27,61 @@ var (
 	_ gocron.Elector = (*Elector)(nil)
 )
 
-// NewLocker makes a Locker. Options are those of each lease: MinHold, TTL, Note.
-func NewLocker(l mongolock.Locker, opts ...mongolock.AcquireOption) (*Locker, error) {
+// An Option changes a Locker.
+type Option interface{ apply(*Locker) error }
+
+type option func(*Locker) error
+
+func (o option) apply(l *Locker) error { return o(l) }
+
+// Lease sets the options of each run's lease: mongolock.MinHold, TTL, Note.
+func Lease(opts ...mongolock.AcquireOption) Option {
+	return option(func(l *Locker) error {
+		for _, o := range opts {
+			if o == nil {
+				return errors.New("gocronlock: Lease: a nil AcquireOption")
+			}
+		}
+		l.lease = append(l.lease, opts...)
+		return nil
+	})
+}
+
+// WithLogger sets the logger. The default is slog.Default().
+func WithLogger(logger *slog.Logger) Option {
+	return option(func(l *Locker) error {
+		if logger == nil {
+			return errors.New("gocronlock: WithLogger(nil): must not be nil")
+		}
+		l.logger = logger
+		return nil
+	})
+}
+
+// NewLocker makes a Locker that locks with l.
+func NewLocker(l mongolock.Locker, opts ...Option) (*Locker, error) {
+	locker := &Locker{locks: l, logger: slog.Default()}
+	var errs []error
 	if l == nil {
-		return nil, errors.New("gocronlock: NewLocker: the locker is nil")
+		errs = append(errs, errors.New("gocronlock: NewLocker: the locker is nil"))
 	}
 	for _, o := range opts {
 		if o == nil {
-			return nil, errors.New("gocronlock: NewLocker: a nil option")
+			errs = append(errs, errors.New("gocronlock: a nil Option"))
+			continue
 		}
+		errs = append(errs, o.apply(locker))
 	}
-	return &Locker{locks: l, opts: opts, logger: slog.Default()}, nil
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return locker, nil
 }
 
-// LogTo takes the log lines in place of slog.Default().
-func (l *Locker) LogTo(logger *slog.Logger) { l.logger = logger }
-
-// Lock asks once. Its error (mongolock.ErrHeld, if another host is at the job) has
-// gocron skip the run; gocron's own events tell of it.
+// Lock tries once. After an error (mongolock.ErrHeld if another host runs the job)
+// gocron skips the run; gocron's own events tell of it.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lease, err := l.locks.TryAcquire(ctx, key, l.opts...)
+	lease, err := l.locks.TryAcquire(ctx, key, l.lease...)
 	if err != nil {
 		return nil, err
 	}
@@ -57,22 +93,22 @@ type lock struct {
 	logger *slog.Logger
 }
 
-// Unlock gives the lease back. The context is of no account: gocron's is cancelled
-// already at Shutdown, StopJobs and RemoveJob, and releasing has a bound of its own.
+// Unlock releases the lease. It ignores its context, which gocron has cancelled
+// already at Shutdown, StopJobs and RemoveJob; a release has a bound of its own.
 // gocron drops the error, so it is logged.
 func (l *lock) Unlock(context.Context) error {
 	err := l.lease.Release()
 	switch {
 	case errors.Is(err, mongolock.ErrLost):
-		l.logger.Warn("gocronlock: the lease was lost under the job", "lease", l.lease, "error", err)
+		l.logger.Warn("gocronlock: the lease was lost while the job ran", "lease", l.lease, "error", err)
 	case err != nil:
-		l.logger.Warn("gocronlock: the lock is not given back yet, going on in the background", "lease", l.lease, "error", err)
+		l.logger.Warn("gocronlock: the lock is not released yet; the client goes on trying", "lease", l.lease, "error", err)
 	}
 	return err
 }
 
-// An Elector is gocron's, on a candidate of package leader, whose Run somebody has to
-// run.
+// An Elector implements gocron.Elector with a candidate of package leader. The program
+// has to call the candidate's Run.
 type Elector struct{ candidate *leader.Candidate }
 
 // NewElector makes an Elector.
@@ -83,7 +119,8 @@ func NewElector(c *leader.Candidate) (*Elector, error) {
 	return &Elector{c}, nil
 }
 
-// IsLeader is nil while this host leads, by the clock.
+// IsLeader returns nil while this host leads, and ErrNotLeader otherwise. It sends
+// nothing.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.candidate.IsLeader() {
 		return nil
