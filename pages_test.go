@@ -106,6 +106,35 @@ func TestEverySectionThatIsCitedExists(t *testing.T) {
 	assert.Greater(t, found, 10, "citations found")
 }
 
+func TestEveryTestThatThePagesNameExists(t *testing.T) {
+	var declared []string
+	declaration := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, text := range filesEndingIn(t, "_test.go") {
+		for _, f := range declaration.FindAllStringSubmatch(text, -1) {
+			declared = append(declared, f[1])
+		}
+	}
+	named := regexp.MustCompile("`(Test[\\w…]+)`") // … stands for the rest of the name
+	for page, text := range pages(t) {
+		for _, n := range named.FindAllStringSubmatch(text, -1) {
+			name := regexp.MustCompile("^" + strings.ReplaceAll(n[1], "…", `\w*`) + "$")
+			assert.True(t, slices.ContainsFunc(declared, name.MatchString), "%s names %s", page, n[1])
+		}
+	}
+}
+
+func TestEveryMakeTargetThatThePagesNameExists(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	named := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
+	for page, text := range pages(t) {
+		for _, n := range named.FindAllStringSubmatch(text, -1) {
+			target := regexp.MustCompile("(?m)^" + n[1] + ":")
+			assert.True(t, target.Match(makefile), "%s names make %s", page, n[1])
+		}
+	}
+}
+
 // An operator searches the log for what the page says.
 func TestEveryLogLineOfTheOperationsPageIsWrittenByTheCode(t *testing.T) {
 	_, monitoring, found := strings.Cut(pages(t)["docs/operations.md"], "\n## 11. Monitoring\n")
