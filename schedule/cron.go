@@ -9,8 +9,8 @@ import (
 )
 
 // Cron is a plan given by a cron expression, as robfig/cron reads it: five fields (minute,
-// hour, day of month, month, day of week), or six with seconds first; @hourly, @daily,
-// @weekly, @monthly, @yearly; or @every 90s, which is the same as Every.
+// hour, day, month, day of week), or six with seconds first; @hourly, @daily, @weekly,
+// @monthly, @yearly; or @every 90s, which is the same as Every.
 //
 // Times are UTC, not the host's zone, which may differ from host to host. Another zone
 // is named in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the same

@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// runs has a job run in a process of its own until that was so often done.
+// runs runs a job n times, in a process of its own.
 func runs(n int, database schedule.Store, fn schedule.Func, opts ...schedule.JobOption) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -34,7 +34,7 @@ func runs(n int, database schedule.Store, fn schedule.Func, opts ...schedule.Job
 	}
 }
 
-// A run that takes three periods: with Skip, the fires that came meanwhile are not run.
+// A run takes three periods. With Skip, the fires that came due meanwhile do not run.
 func ExampleOnOverlap() {
 	var fires []time.Time
 	runs(2, schedule.NewMemory(), func(_ context.Context, run schedule.Run) error {
@@ -42,28 +42,28 @@ func ExampleOnOverlap() {
 		time.Sleep(150 * time.Millisecond)
 		return nil
 	}, schedule.OnOverlap(schedule.Skip))
-	fmt.Println("fires left out:", fires[1].Sub(fires[0]) > 100*time.Millisecond)
-	// Output: fires left out: true
+	fmt.Println("fires skipped:", fires[1].Sub(fires[0]) > 100*time.Millisecond)
+	// Output: fires skipped: true
 }
 
-// A process stops, and another starts later: with All it begins where the first one
+// A process stops, and another one starts later. With All it begins where the first one
 // ended.
 func ExampleOnMissed() {
 	database := schedule.NewMemory()
 	nothing := func(context.Context, schedule.Run) error { return nil }
 	runs(1, database, nothing, schedule.OnMissed(schedule.All))
-	time.Sleep(200 * time.Millisecond) // nobody is there
+	time.Sleep(200 * time.Millisecond) // no process is up
 	started := time.Now()
 	runs(2, database, func(_ context.Context, run schedule.Run) error {
-		fmt.Println("came while nobody was there:", run.Fire.Before(started))
+		fmt.Println("due while no process was up:", run.Fire.Before(started))
 		return nil
 	}, schedule.OnMissed(schedule.All))
 	// Output:
-	// came while nobody was there: true
-	// came while nobody was there: true
+	// due while no process was up: true
+	// due while no process was up: true
 }
 
-// A process dies in the middle of a run. With AtOnce the fire is not lost with it.
+// A process dies during a run. With AtOnce the fire is repeated.
 func ExampleOnDeath() {
 	database := schedule.NewMemory()
 	_, err := database.Claim(context.Background(), schedule.Claim{ // the process that dies
@@ -80,7 +80,7 @@ func ExampleOnDeath() {
 	// Output: attempt 2
 }
 
-// The lease of each run, like that of any lock.
+// Each run has a lease, which has the options of a lock's.
 func ExampleLease() {
 	runs(1, schedule.NewMemory(), func(_ context.Context, run schedule.Run) error {
 		left := run.Lease.Remaining()
@@ -113,7 +113,7 @@ func ExampleRun_Took() {
 	// Output: 1m30s
 }
 
-// once runs a job once in a process with these options.
+// once runs a job once, in a process with these options.
 func once(fn schedule.Func, opts ...schedule.Option) *schedule.Scheduler {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -134,7 +134,7 @@ func once(fn schedule.Func, opts ...schedule.Option) *schedule.Scheduler {
 	return jobs
 }
 
-// The process is told to stop in the middle of a run, which has a minute to end.
+// The process is told to stop during a run, which then has a minute to end.
 func ExampleWithGrace() {
 	once(func(ctx context.Context, _ schedule.Run) error {
 		time.Sleep(20 * time.Millisecond)
@@ -161,7 +161,7 @@ func ExampleWithLogger() {
 	// schedule: WithLogger(nil): must not be nil
 }
 
-// Two workers: of three jobs that are due at once, one waits for its turn.
+// With two workers, one of three jobs that are due at the same time waits.
 func ExampleWithWorkers() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

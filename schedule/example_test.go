@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// In every process the same; on MongoDB it is schedule.New(db.Collection("jobs")).
+// Every process does the same. On MongoDB it calls schedule.New(db.Collection("jobs")).
 func Example() {
 	database := schedule.NewMemory()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -27,7 +27,7 @@ func Example() {
 			log.Panic(err)
 		}
 		err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
-			fmt.Println("once for all three of them")
+			fmt.Println("once for all three processes")
 			cancel()
 			return nil
 		})
@@ -45,10 +45,10 @@ func Example() {
 			log.Panic(err)
 		}
 	}
-	// Output: once for all three of them
+	// Output: once for all three processes
 }
 
-// Here of a database that is not there: Run waits for it, until it is told to stop.
+// The database cannot be reached here: Run waits for it until its context ends.
 func ExampleNew() {
 	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
 	if err != nil {
@@ -135,7 +135,7 @@ func runOnce(fn schedule.Func, opts ...schedule.JobOption) *schedule.Scheduler {
 
 func ExampleScheduler_Add() {
 	runOnce(func(ctx context.Context, run schedule.Run) error {
-		fmt.Println(run.Job, "attempt", run.Attempt, "lease alive:", run.Lease.Err() == nil)
+		fmt.Println(run.Job, "attempt", run.Attempt, "lease held:", run.Lease.Err() == nil)
 		return nil
 	},
 		schedule.OnOverlap(schedule.QueueOne),
@@ -143,7 +143,7 @@ func ExampleScheduler_Add() {
 		schedule.OnDeath(schedule.AtOnce),
 		schedule.Lease(mongolock.TTL(10*time.Second), mongolock.MaxHold(time.Hour)),
 		schedule.Keep(100))
-	// Output: report attempt 1 lease alive: true
+	// Output: report attempt 1 lease held: true
 }
 
 func ExampleScheduler_Run() {
@@ -214,8 +214,8 @@ func ExampleWithObserver() {
 	// ended report
 }
 
-// A resource that checks the token refuses a run that was paused past its lease:
-// fence.UpdateOne(ctx, coll, run.Token(), …).
+// A resource that checks the token refuses the writes of a run that was paused past its
+// lease: fence.UpdateOne(ctx, coll, run.Token(), …).
 func ExampleRun_Token() {
 	fire := time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
 	first, repeated := schedule.Run{Fire: fire, Attempt: 1}, schedule.Run{Fire: fire, Attempt: 2}

@@ -9,7 +9,7 @@ import (
 // NewMongo is the store that New uses.
 func NewMongo(coll *mongo.Collection) Store { return newMongo(coll, mongoclock.Monotonic()) }
 
-// Unsettled tells how many claims a Scheduler keeps track of.
+// Unsettled returns how many claims a Scheduler tracks.
 func (s *Scheduler) Unsettled() int {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()

@@ -2,13 +2,15 @@ package schedule_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -16,23 +18,27 @@ import (
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store"
 )
 
 // The commands of this package, as a proxy tells them apart.
 var (
-	claimed  = findAndModify(func(c bson.Raw) bool { upsert, _ := c.Lookup("upsert").BooleanOK(); return upsert })
-	ended    = findAndModify(func(c bson.Raw) bool { return sets(c, "$set", "past.") })
-	renewed  = findAndModify(func(c bson.Raw) bool { return sets(c, "$max", "runs.") })
-	asked    = findAndModify(func(c bson.Raw) bool { return !sets(c, "$set", "") && !sets(c, "$unset", "") && !sets(c, "$max", "") })
-	lostFor  = 2 * time.Second // a TTL: a claim is given up after it
-	everyOne = []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll)}
+	claimed   = findAndModify(func(c bson.Raw) bool { upsert, _ := c.Lookup("upsert").BooleanOK(); return upsert })
+	ended     = findAndModify(func(c bson.Raw) bool { return sets(c, "$set", "past.") })
+	renewed   = findAndModify(func(c bson.Raw) bool { return sets(c, "$max", "runs.") })
+	confirmed = findAndModify(func(c bson.Raw) bool { return !sets(c, "$set", "") && !sets(c, "$unset", "") && !sets(c, "$max", "") })
 )
+
+// lostFor is a TTL: a claim that is not answered is given up after it.
+const lostFor = 2 * time.Second
+
+var runEveryFire = []schedule.JobOption{schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll)}
 
 func findAndModify(is func(bson.Raw) bool) faultproxy.Matcher {
 	return faultproxy.Command("findAndModify").Where(is)
 }
 
-// sets reports whether an update has a field that begins so under an operator.
+// sets reports whether an update has a field with that prefix under an operator.
 func sets(c bson.Raw, operator, prefix string) bool {
 	fields, _ := c.Lookup("update", operator).DocumentOK()
 	elements, _ := fields.Elements()
@@ -44,69 +50,82 @@ func sets(c bson.Raw, operator, prefix string) bool {
 	return false
 }
 
-// A line is a way to the server that does harm to order, and one that does none.
-type line struct {
+// proxied is a job's collection, reached through a proxy that injects faults, and directly.
+type proxied struct {
 	*testing.T
 	proxy          *faultproxy.Proxy
 	behind, direct schedule.Store
 }
 
-func newLine(t *testing.T, retry bool) *line {
+func newProxied(t *testing.T, retry bool) *proxied {
 	t.Helper()
 	if retry {
 		testserver.URI(t, "retryable")
 	}
-	l := &line{T: t, proxy: faultproxy.New(t, testserver.URI(t))}
+	p := &proxied{T: t, proxy: faultproxy.New(t, testserver.URI(t))}
 	name := fresh()
-	l.direct = schedule.NewMongo(collection(t, name))
-	l.behind = schedule.NewMongo(collection(t, name, func(o *options.ClientOptions) { o.ApplyURI(l.proxy.URI()).SetRetryWrites(retry) }))
-	return l
+	p.direct = schedule.NewMongo(collection(t, name))
+	p.behind = schedule.NewMongo(collection(t, name, func(o *options.ClientOptions) { o.ApplyURI(p.proxy.URI()).SetRetryWrites(retry) }))
+	return p
 }
 
 const often = 300 * time.Millisecond
 
-// run has a job run on a store until so many of its fires are over, and answers
-// these; each is checked to have run once.
-func (l *line) run(on schedule.Store, fires int, takes time.Duration, opts ...schedule.JobOption) []time.Time {
-	l.Helper()
-	ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
+// run runs a job behind the proxy until it has run that many fires, checks that each ran
+// once, and returns them.
+func (p *proxied) run(fires int, takes time.Duration, opts ...schedule.JobOption) []time.Time {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), time.Minute)
 	defer cancel()
-	s, err := schedule.NewWithStore(on, schedule.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		l.Fatal(err)
-	}
+	s, err := schedule.NewWithStore(p.behind, schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(p, err)
 	var ran []time.Time
 	err = s.Add("job", schedule.Every(often), func(ctx context.Context, run schedule.Run) error {
 		if ran = append(ran, run.Fire); len(ran) == fires {
 			cancel()
 		}
-		if run.Attempt != 1 {
-			l.Errorf("%+v: it ran before", run)
-		}
+		assert.Equal(p, 1, run.Attempt, "%+v ran before", run)
 		select {
 		case <-time.After(takes):
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}, append(opts, everyOne...)...)
-	if err != nil {
-		l.Fatal(err)
-	}
+	}, append(opts, runEveryFire...)...)
+	require.NoError(p, err)
 	// Where writes have no numbers, a claim that never arrived is not settled before it
 	// would have run out, and Run says so at its end.
-	if err := s.Run(ctx); err != nil && !errors.Is(err, mongolock.ErrOutcomeUnknown) {
-		l.Fatal(err)
+	if err := s.Run(ctx); err != nil {
+		require.ErrorIs(p, err, mongolock.ErrOutcomeUnknown)
 	}
 	for i, fire := range ran {
-		if i > 0 && !fire.Equal(ran[i-1].Add(often)) {
-			l.Errorf("fire %v is followed by %v", ran[i-1], fire)
+		if i > 0 {
+			assert.Equal(p, ran[i-1].Add(often), fire, "the fire after %v", ran[i-1])
 		}
 	}
-	if len(ran) < fires {
-		l.Fatalf("in a minute it ran %d times", len(ran))
-	}
+	require.GreaterOrEqual(p, len(ran), fires, "runs in a minute")
 	return ran
+}
+
+func (p *proxied) state() schedule.State {
+	p.Helper()
+	all, err := p.direct.Look(context.Background(), []string{"job"})
+	require.NoError(p, err)
+	return all[0]
+}
+
+// arrives lets a copy that was held in a socket arrive, and checks that it changes nothing.
+func (p *proxied) arrives(stuck *faultproxy.Rule) {
+	p.Helper()
+	stuck.Release()
+	select {
+	case <-stuck.Applied():
+	case <-time.After(time.Minute):
+		require.FailNow(p, "the copy has not arrived")
+	}
+	s := p.state()
+	assert.Empty(p, s.Runs, "left by the copy")
+	assert.Empty(p, s.Busy, "left by the copy")
 }
 
 var faults = map[string]func() faultproxy.Action{
@@ -123,109 +142,76 @@ func TestMongoAClaimWhoseReplyIsLostRunsItsFireOnce(t *testing.T) {
 		for _, retry := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, retries %v", name, retry), func(t *testing.T) {
 				t.Parallel()
-				l := newLine(t, retry)
-				rule := l.proxy.On(claimed.Nth(2), fault()) // at the first there is no document yet
-				l.run(l.behind, 4, 0, schedule.Lease(mongolock.TTL(2*time.Second)))
-				if rule.Hits() != 1 {
-					t.Error("nothing was lost: the test shows nothing")
-				}
+				p := newProxied(t, retry)
+				rule := p.proxy.On(claimed.Nth(2), fault()) // at the first there is no document yet
+				p.run(4, 0, schedule.Lease(mongolock.TTL(2*time.Second)))
+				assert.Equal(t, 1, rule.Hits(), "without a lost reply the test shows nothing")
 			})
 		}
 	}
 }
 
-// The control: where an undo does nothing, the claim that was lost keeps its fire.
-func TestControlMongoAGhostIsSeenWhereNothingIsUndone(t *testing.T) {
+// If an undo does nothing, the claim whose reply was lost keeps its fire.
+func TestControlMongoAClaimThatIsNotUndoneIsNoticed(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, false)
-	lost := l.proxy.On(claimed.Nth(2), faultproxy.DropReply())
+	p := newProxied(t, false)
+	lost := p.proxy.On(claimed.Nth(2), faultproxy.DropReply())
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	s, err := schedule.NewWithStore(noWay{l.behind}, schedule.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Add("job", schedule.Every(often), nothing, everyOne...); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if s := l.state(); lost.Hits() != 1 || len(s.Runs) != 1 || len(s.Past) != 1 {
-		t.Errorf("it goes on though nothing was undone: the test sees no ghosts: %+v", s)
-	}
+	s, err := schedule.NewWithStore(undoesNothing{p.behind}, schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	require.NoError(t, s.Add("job", schedule.Every(often), nothing, runEveryFire...))
+	require.NoError(t, s.Run(ctx))
+	assert.Equal(t, 1, lost.Hits())
+	state := p.state()
+	assert.Len(t, state.Runs, 1, "the claim that was not undone")
+	assert.Len(t, state.Past, 1, "the job goes on though nothing was undone: the test notices nothing")
 }
 
-func (l *line) state() schedule.State {
-	l.Helper()
-	all, err := l.direct.Look(context.Background(), []string{"job"})
-	if err != nil {
-		l.Fatal(err)
-	}
-	return all[0]
-}
-
-// A copy of a claim that is left in a socket until the claim was undone, and its fire
-// was run: the server refuses it by its older number.
+// A copy of a claim waits in a socket until the claim was undone. The server refuses it,
+// because its transaction number is older.
 func TestMongoAClaimThatArrivesAfterItWasUndoneIsRefused(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, true)
-	c := newBench(t, l.behind, lostFor).ask(1)
+	p := newProxied(t, true)
+	c := newStoreFixture(t, p.behind, lostFor).ask(1)
 	c.Job, c.TTL = "job", lostFor
-	stuck := l.proxy.On(claimed.Nth(1), faultproxy.Orphan())
-	rest := l.proxy.On(claimed.After(1), faultproxy.DropCommand()) // the driver's further copies
+	stuck := p.proxy.On(claimed.Nth(1), faultproxy.Orphan())
+	rest := p.proxy.On(claimed.After(1), faultproxy.DropCommand()) // the driver's further copies
 	ctx, cancel := context.WithTimeout(t.Context(), lostFor)
 	defer cancel()
-	if _, err := l.behind.Claim(ctx, c); err == nil || errors.Is(err, schedule.ErrNotDue) {
-		t.Fatalf("a claim that nobody answered: %v", err)
-	}
+	_, err := p.behind.Claim(ctx, c)
+	require.Error(t, err, "a claim without an answer")
+	require.NotErrorIs(t, err, schedule.ErrNotDue)
 	rest.Remove()
-	if settled, err := l.behind.Undo(t.Context(), c); err != nil || !settled {
-		t.Fatalf("undone: %v, %v", settled, err)
-	}
-	l.arrives(stuck)
+	settled, err := p.behind.Undo(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, settled)
+	p.arrives(stuck)
 }
 
-// The same of a claim that was refused, as another had the job, but late: its refusal
-// may be that of the driver's second copy.
+// A claim was refused late, because another process has the job. The refusal may be that of
+// the driver's second copy, and the first may still arrive.
 func TestMongoACopyOfAClaimThatWasRefusedLateIsRefusedToo(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, true)
-	rival := newBench(t, l.direct, time.Second)
+	p := newProxied(t, true)
+	rival := newStoreFixture(t, p.direct, time.Second)
 	rival.job = "job"
 	theirs := rival.ask(1)
 	rival.won(theirs)
 	c := rival.ask(1)
-	if _, err := l.behind.Look(t.Context(), []string{"job"}); err != nil { // as Run begins
-		t.Fatal(err)
-	}
-	stuck := l.proxy.On(claimed.Nth(1), faultproxy.Orphan())
-	l.proxy.On(claimed.Nth(2), faultproxy.DelayCommand(1200*time.Millisecond))
-	if _, err := l.behind.Claim(t.Context(), c); !errors.Is(err, schedule.ErrNotDue) {
-		t.Fatalf("of a fire that another has: %v", err)
-	}
+	_, err := p.behind.Look(t.Context(), []string{"job"}) // as Run begins
+	require.NoError(t, err)
+	stuck := p.proxy.On(claimed.Nth(1), faultproxy.Orphan())
+	p.proxy.On(claimed.Nth(2), faultproxy.DelayCommand(1200*time.Millisecond))
+	_, err = p.behind.Claim(t.Context(), c)
+	require.ErrorIs(t, err, schedule.ErrNotDue, "another has the fire")
 	rival.undo(theirs) // now the fire is free
-	l.arrives(stuck)
+	p.arrives(stuck)
 	rival.won(rival.ask(1))
 }
 
-// arrives has a copy that was left in a socket arrive, and looks whether it did
-// anything.
-func (l *line) arrives(stuck *faultproxy.Rule) {
-	l.Helper()
-	stuck.Release()
-	select {
-	case <-stuck.Applied():
-	case <-time.After(time.Minute):
-		l.Fatal("the copy has not arrived")
-	}
-	if s := l.state(); len(s.Runs) != 0 || s.Busy != "" {
-		l.Errorf("a ghost: %+v", s)
-	}
-}
-
-// What SecantusDB answers if the filter begins to match while it looks: applied, and
-// no document.
+// withoutDocument is the reply of SecantusDB if the filter begins to match during the
+// command: the command is applied, and the reply has no document.
 func withoutDocument() faultproxy.Action {
 	return faultproxy.EditReply(func(d bson.D) bson.D {
 		for i := range d {
@@ -237,47 +223,54 @@ func withoutDocument() faultproxy.Action {
 	})
 }
 
-func TestMongoAClaimThatIsAnsweredWithNothingIsAskedFor(t *testing.T) {
+func TestMongoAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, false)
-	b := newBench(t, l.behind, time.Second)
-	rule := l.proxy.On(claimed.Nth(1), withoutDocument())
-	c := b.ask(1)
-	won := b.won(c)
-	if rule.Hits() != 1 || won.Left < long*3/4 || won.Left > long {
-		t.Errorf("%d hits, %+v", rule.Hits(), won)
-	}
-	b.finish(c, won)
-	if past := b.state().Past; len(past) != 1 || past[0].ID != c.ID {
-		t.Errorf("the past: %+v", past)
-	}
-	// And if that cannot be found out, it is of unknown outcome, and undone.
-	l.proxy.On(claimed.Nth(1), withoutDocument())
-	l.proxy.On(asked.Nth(1), withoutDocument())
-	c = b.ask(2)
-	if _, err := l.behind.Claim(t.Context(), c); err == nil || errors.Is(err, schedule.ErrNotDue) || errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("it was answered %v", err)
-	}
-	b.undo(c)
-	b.won(b.ask(2))
+	p := newProxied(t, false)
+	f := newStoreFixture(t, p.behind, time.Second)
+	rule := p.proxy.On(claimed.Nth(1), withoutDocument())
+	c := f.ask(1)
+	won := f.won(c)
+	assert.Equal(t, 1, rule.Hits())
+	assert.GreaterOrEqual(t, won.Left, long*3/4)
+	assert.LessOrEqual(t, won.Left, long)
+	f.finish(c, won)
+	past := f.state().Past
+	require.Len(t, past, 1)
+	assert.Equal(t, c.ID, past[0].ID)
+}
+
+func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t, false)
+	f := newStoreFixture(t, p.behind, time.Second)
+	p.proxy.On(claimed.Nth(1), withoutDocument())
+	p.proxy.On(confirmed.Nth(1), withoutDocument())
+	c := f.ask(2)
+	_, err := p.behind.Claim(t.Context(), c)
+	require.ErrorContains(t, err, "no document for an applied claim")
+	assert.NotErrorIs(t, err, schedule.ErrNotDue)
+	assert.NotErrorIs(t, err, mongolock.ErrHeld)
+	assert.NotErrorIs(t, err, store.ErrNotApplied)
+	f.undo(c)
+	f.won(f.ask(2))
 }
 
 func TestMongoAnEndOrARenewalWhoseReplyIsLostEndsNothing(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, false)
-			renewal := l.proxy.On(renewed.Nth(1), fault())
-			end := l.proxy.On(ended.Nth(1), fault())
-			// A run of 2.2 s in leases of 6 is renewed once, at 2 s.
-			ran := l.run(l.behind, 2, 2200*time.Millisecond, schedule.Lease(mongolock.TTL(6*time.Second)))
-			if renewal.Hits() != 1 || end.Hits() != 1 {
-				t.Errorf("%d renewals and %d ends were lost", renewal.Hits(), end.Hits())
-			}
-			past := l.state().Past
-			if first := past[len(past)-1]; !first.Fire.Equal(ran[0]) || first.Outcome != schedule.Done || len(past) != 2 {
-				t.Errorf("the past: %+v", past)
-			}
+			p := newProxied(t, false)
+			renewal := p.proxy.On(renewed.Nth(1), fault())
+			end := p.proxy.On(ended.Nth(1), fault())
+			// A run of 2.2 s in leases of 6 s is renewed once, at 2 s.
+			ran := p.run(2, 2200*time.Millisecond, schedule.Lease(mongolock.TTL(6*time.Second)))
+			assert.Equal(t, 1, renewal.Hits(), "lost renewals")
+			assert.Equal(t, 1, end.Hits(), "lost ends")
+			past := p.state().Past
+			require.Len(t, past, 2)
+			first := slices.IndexFunc(past, func(r schedule.Run) bool { return r.Fire.Equal(ran[0]) })
+			require.GreaterOrEqual(t, first, 0, "the past has nothing of %v: %+v", ran[0], past)
+			assert.Equal(t, schedule.Done, past[first].Outcome)
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -23,14 +25,15 @@ func TestMain(m *testing.M) {
 
 const tick = 100 * time.Millisecond
 
-// Every fire counts, also on a machine so busy that a run outlives its period.
+// everyFire has each fire run, also on a machine so busy that a run takes longer than the
+// period.
 var everyFire = []schedule.JobOption{
 	schedule.OnMissed(schedule.All), schedule.OnOverlap(schedule.QueueAll), schedule.Keep(200),
 }
 
-// Five processes, 60 ticks, timers apart by up to nine tenths of the time between two:
-// each of them runs once, and each run is a document. (A second between two, and 900
-// ms, are in virtual time: TestFiveProcessesWhoseTimersAreApartRunEachTickOnce.)
+// Five processes share 60 ticks. Their timers are apart by up to nine tenths of a period.
+// Each tick runs once, and each run inserts a document. (Virtual time has the same with
+// ticks a second apart: TestFiveProcessesWhoseTimersAreApartRunEachTickOnce.)
 func TestMongoFiveProcessesRunSixtyTicksOnce(t *testing.T) {
 	testserver.URI(t, "atomic")
 	t.Parallel()
@@ -39,9 +42,7 @@ func TestMongoFiveProcessesRunSixtyTicksOnce(t *testing.T) {
 	runs := coll.Database().Collection(name + "_runs")
 	t.Cleanup(func() { _ = runs.Drop(context.Background()) })
 	s, err := schedule.New(coll)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first := beginTicking(t, s)
 	last := first.Add(59 * tick)
 	var all []*testchild.Process
@@ -54,9 +55,9 @@ func TestMongoFiveProcessesRunSixtyTicksOnce(t *testing.T) {
 		p.End()
 		var who string
 		var n int
-		if _, err := fmt.Sscanf(p.Says(), "%s asked %d times", &who, &n); err != nil || n == 0 {
-			t.Errorf("%q asked %d times, %v", who, n, err)
-		}
+		_, err := fmt.Sscanf(p.Says(), "%s asked %d times", &who, &n)
+		require.NoError(t, err)
+		assert.NotZero(t, n, "fires that %s asked for", who)
 		asked[who] = n
 	}
 	counted := map[time.Time]int{}
@@ -66,16 +67,14 @@ func TestMongoFiveProcessesRunSixtyTicksOnce(t *testing.T) {
 		by[run.By]++
 	}
 	for fire := first; !fire.After(last); fire = fire.Add(tick) {
-		if counted[fire] != 1 {
-			t.Errorf("fire %v ran %d times", fire.Format("05.000"), counted[fire])
-		}
+		assert.Equal(t, 1, counted[fire], "runs of fire %v", fire.Format("05.000"))
 	}
 	checkPast(t, s, first, last)
 	t.Logf("runs by %v, fires asked for: %v", by, asked)
 }
 
-// beginTicking has the job claimed once, so that all know from where on each fire
-// counts, however slow they are to start. It is the next one.
+// beginTicking has the job claimed once. From the next fire on each one counts, however
+// slow the processes are to start.
 func beginTicking(t *testing.T, s *schedule.Scheduler) (first time.Time) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -85,46 +84,34 @@ func beginTicking(t *testing.T, s *schedule.Scheduler) (first time.Time) {
 		cancel()
 		return nil
 	}, everyFire...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(ctx); err != nil || first.IsZero() {
-		t.Fatalf("the job never ran: %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, s.Run(ctx))
+	require.False(t, first.IsZero(), "the job never ran")
 	return first
 }
 
 func awaitDecided(t *testing.T, s *schedule.Scheduler, last time.Time) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(tick) {
+	require.Eventually(t, func() bool {
 		state, err := s.Job(t.Context(), "tick")
-		if err == nil && state.Decided.After(last) && (len(state.Runs) == 0 || state.Runs[0].Fire.After(last)) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after two minutes: %+v, %v", state, err)
-		}
-	}
+		return err == nil && state.Decided.After(last) && (len(state.Runs) == 0 || state.Runs[0].Fire.After(last))
+	}, 2*time.Minute, tick)
 }
 
-// checkPast looks whether what the job remembers is what happened.
+// checkPast checks that the job remembers each run as it was.
 func checkPast(t *testing.T, s *schedule.Scheduler, first, last time.Time) {
 	t.Helper()
 	state, err := s.Job(t.Context(), "tick")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	seen := map[time.Time]bool{}
-	for _, run := range state.Past { // in the order of their ends, which each process tells by its sample of the clock
+	for _, run := range state.Past { // sorted by their ends, which each process tells by its sample of the clock
 		seen[run.Fire] = true
-		if run.Outcome != schedule.Done && !run.Fire.After(last) || run.Began.Before(run.Fire) || run.Attempt != 1 {
-			t.Errorf("in the past stands %+v", run)
-		}
+		assert.True(t, run.Outcome == schedule.Done || run.Fire.After(last), "%+v", run)
+		assert.False(t, run.Began.Before(run.Fire), "%+v", run)
+		assert.Equal(t, 1, run.Attempt, "%+v", run)
 	}
 	for fire := first; !fire.After(last); fire = fire.Add(tick) {
-		if !seen[fire] {
-			t.Errorf("the past has nothing of %v", fire)
-		}
+		assert.True(t, seen[fire], "the past has nothing of %v", fire)
 	}
 }
 
@@ -136,18 +123,15 @@ type counted struct {
 func documents(t *testing.T, coll *mongo.Collection, filter any) (all []counted) {
 	t.Helper()
 	cursor, err := coll.Find(t.Context(), filter)
-	if err == nil {
-		err = cursor.All(t.Context(), &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cursor.All(t.Context(), &all))
 	return all
 }
 
 type ticking struct{ URI, Collection, Name string }
 
-// ticks runs the job until it is told to end, and then prints how often it asked.
+// ticks runs the job until the process is told to end, and prints how many fires it
+// asked for.
 func ticks(ctx context.Context, o ticking) error {
 	client, err := mongo.Connect(testserver.Dialling(o.URI))
 	if err != nil {
@@ -166,7 +150,7 @@ func ticks(ctx context.Context, o ticking) error {
 		return err
 	}
 	err = s.Add("tick", schedule.Every(tick), func(ctx context.Context, run schedule.Run) error {
-		// No _id: one that came twice would be there twice.
+		// Without an _id a fire that ran twice is there twice.
 		_, err := db.Collection(o.Collection+"_runs").InsertOne(ctx, bson.M{"fire": run.Fire, "by": run.Owner})
 		return err
 	}, everyFire...)

@@ -2,46 +2,41 @@ package schedule_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/schedule"
 )
 
-func TestAPanicIsRecordedAndTheJobFreedAndThenItGoesOn(t *testing.T) {
+func TestAPanicIsRecordedAndFreesTheJobBeforeItGoesOn(t *testing.T) {
 	cmd := testchild.Command(t, "panic", struct{}{})
-	if _, err := cmd.StdinPipe(); err != nil { // its context ends with its input
-		t.Fatal(err)
-	}
+	_, err := cmd.StdinPipe() // the process's context ends with its input
+	require.NoError(t, err)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 2 {
-		t.Errorf("it ended with %v", err)
-	}
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &exit)
+	assert.Equal(t, 2, exit.ExitCode())
 	for _, want := range []string{
 		"busy \"\", 0 under way, past: panicked the job's own words\n",
 		"panic: the job's own words",
-		"schedule_test.panicHere(", // the frame that panicked is on the trace
+		"schedule_test.panicHere(", // the trace shows the frame that panicked
 	} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("not said: %q", want)
-		}
-	}
-	if t.Failed() {
-		t.Logf("%s", &said)
+		assert.Contains(t, said.String(), want)
 	}
 }
 
-// panicking prints what is known of a job that panics, while it does.
+// panicking runs a job that panics, and prints what the store knows about it then.
 func panicking(ctx context.Context, _ struct{}) error {
 	s := schedule.NewMemory()
-	jobs, err := schedule.NewWithStore(tells{s})
+	jobs, err := schedule.NewWithStore(printing{s})
 	if err != nil {
 		return err
 	}
@@ -54,9 +49,10 @@ func panicking(ctx context.Context, _ struct{}) error {
 
 func panicHere() { panic("the job's own words") }
 
-type tells struct{ *schedule.Memory }
+// printing prints the job's state after each end of a run.
+type printing struct{ *schedule.Memory }
 
-func (s tells) Finish(ctx context.Context, e schedule.End) error {
+func (s printing) Finish(ctx context.Context, e schedule.End) error {
 	err := s.Memory.Finish(ctx, e)
 	all, _ := s.Look(ctx, []string{e.Job})
 	fmt.Printf("busy %q, %d under way, past: %s %s\n", all[0].Busy, len(all[0].Runs), all[0].Past[0].Outcome, all[0].Past[0].Error)

@@ -1,9 +1,6 @@
 package schedule_test
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -12,476 +9,253 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/schedule"
-	"github.com/mongolock/mongolock/store"
 )
 
-// verdicts is what a claim about a store needs of a test; a broken store is shown
-// to be caught with one that only takes notes.
-type verdicts interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
-// bench is a claim's store and job. Its fires are a minute apart, which is nothing
-// to a store.
-type bench struct {
-	verdicts
-	store schedule.Store
-	job   string
-	short time.Duration // a TTL that is waited for
-	base  time.Time
-}
-
-const long = time.Minute
-
-func (b *bench) fire(n int) time.Time { return b.base.Add(time.Duration(n) * time.Minute) }
-
-func (b *bench) ask(n int) schedule.Claim {
-	return schedule.Claim{
-		Ref:  schedule.Ref{Job: b.job, ID: rand.Text()},
-		Fire: b.fire(n), Next: b.fire(n + 1), TTL: long, Owner: "somebody", Plan: "a plan", Keep: 3, Attempt: 1,
+func TestMemoryKeepsTheContract(t *testing.T) {
+	for name, claim := range claims {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { claim(newStoreFixture(t, schedule.NewMemory(), time.Second)) })
+		})
 	}
 }
 
-func (b *bench) ctx() context.Context { return context.Background() }
-
-func (b *bench) won(c schedule.Claim) schedule.Claimed {
-	b.Helper()
-	won, err := b.store.Claim(b.ctx(), c)
-	if err != nil {
-		b.Fatalf("claim of fire %v: %v", c.Fire, err)
-	}
-	return won
-}
-
-func (b *bench) refused(what string, c schedule.Claim) {
-	b.Helper()
-	if _, err := b.store.Claim(b.ctx(), c); !errors.Is(err, schedule.ErrNotDue) {
-		b.Errorf("%s: %v", what, err)
-	}
-}
-
-func (b *bench) end(c schedule.Claim, won schedule.Claimed) schedule.End {
-	return schedule.End{Ref: c.Ref, Slot: won.Slot, Dead: won.Dead, Keep: c.Keep,
-		Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire, Attempt: c.Attempt, Owner: c.Owner, Began: won.Began, Outcome: schedule.Done}}
-}
-
-func (b *bench) finish(c schedule.Claim, won schedule.Claimed) {
-	b.Helper()
-	if err := b.store.Finish(b.ctx(), b.end(c, won)); err != nil {
-		b.Fatalf("finish: %v", err)
-	}
-}
-
-func (b *bench) state() schedule.State {
-	b.Helper()
-	all, err := b.store.Look(b.ctx(), []string{b.job})
-	if err != nil {
-		b.Fatalf("look: %v", err)
-	}
-	return all[0]
-}
-
-func (b *bench) gone(what string, err error) {
-	b.Helper()
-	if !errors.Is(err, store.ErrGone) {
-		b.Errorf("%s: %v", what, err)
-	}
-}
-
-// dead is a run that has run out.
-func (b *bench) dead(n int) (schedule.Claim, schedule.Claimed) {
-	c := b.ask(n)
-	c.TTL = b.short
-	won := b.won(c)
-	time.Sleep(b.short * 3 / 2)
-	return c, won
-}
-
-// claims are what a Store owes.
-var claims = map[string]func(*bench){
-	"a fire is claimed once": func(b *bench) {
-		b.refusedAfterAll(b.ask(1))
+// claims are the duties of a Store.
+var claims = map[string]func(*storeFixture){
+	"a fire is claimed once": func(f *storeFixture) {
+		f.claimedOnce(f.ask(1))
 	},
-	"a fire is claimed by one of many at once": func(b *bench) {
-		b.won(b.ask(0)) // the document is there
+	"of many concurrent claims of a fire one is granted": func(f *storeFixture) {
+		f.won(f.ask(0)) // the document exists
 		for n := 1; n <= 20; n++ {
 			var wins atomic.Int32
 			var wg sync.WaitGroup
 			for range 8 {
 				wg.Go(func() {
-					c := b.ask(n)
+					c := f.ask(n)
 					c.Shared = true
-					_, err := b.store.Claim(b.ctx(), c)
+					_, err := f.store.Claim(f.ctx(), c)
 					if err == nil {
 						wins.Add(1)
-					} else if !errors.Is(err, schedule.ErrNotDue) {
-						b.Errorf("%v", err)
+					} else {
+						assert.ErrorIs(f, err, schedule.ErrNotDue)
 					}
 					runtime.Gosched()
 				})
 			}
 			wg.Wait()
-			if wins.Load() != 1 {
-				b.Errorf("fire %d was claimed %d times", n, wins.Load())
-			}
+			assert.EqualValues(f, 1, wins.Load(), "grants of fire %d", n)
 		}
 	},
-	"a fire before one that is decided is not claimed": func(b *bench) {
-		c := b.ask(5)
-		b.finish(c, b.won(c))
-		b.refused("an earlier fire", b.ask(4))
-		b.won(b.ask(6))
+	"a fire before one that is decided is not claimed": func(f *storeFixture) {
+		c := f.ask(5)
+		f.finish(c, f.won(c))
+		f.refused("an earlier fire", f.ask(4))
+		f.won(f.ask(6))
 	},
-	"a job that is busy is not claimed, and then it is": func(b *bench) {
-		c := b.ask(1)
-		won := b.won(c)
-		b.refused("while it is busy", b.ask(2))
-		b.finish(c, won)
-		b.won(b.ask(2))
+	"a busy job is claimed only after its run has ended": func(f *storeFixture) {
+		c := f.ask(1)
+		won := f.won(c)
+		f.refused("while it is busy", f.ask(2))
+		f.finish(c, won)
+		f.won(f.ask(2))
 	},
-	"shared runs are under way side by side": func(b *bench) {
+	"shared runs are under way side by side": func(f *storeFixture) {
 		for n := range 3 {
-			c := b.ask(n)
+			c := f.ask(n)
 			c.Shared = true
-			won := b.won(c)
+			won := f.won(c)
 			if n == 1 {
-				b.finish(c, won)
+				f.finish(c, won)
 			}
 		}
-		if s := b.state(); len(s.Runs) != 2 || !s.Runs[0].Fire.Equal(b.fire(0)) || !s.Runs[1].Fire.Equal(b.fire(2)) || len(s.Past) != 1 {
-			b.Errorf("under way: %+v", s)
-		}
+		s := f.state()
+		require.Len(f, s.Runs, 2)
+		assert.Equal(f, f.fire(0), s.Runs[0].Fire)
+		assert.Equal(f, f.fire(2), s.Runs[1].Fire)
+		assert.Len(f, s.Past, 1)
 	},
-	"a fire is not claimed over others that are left": func(b *bench) {
-		c := b.ask(1)
-		b.finish(c, b.won(c))
-		c = b.ask(3)
-		c.From = b.fire(2)
-		b.refused("with fire 2 left", c)
-		c = b.ask(2)
-		c.From = b.fire(1)
-		b.won(c)
+	"a fire is not claimed if an earlier one is left": func(f *storeFixture) {
+		c := f.ask(1)
+		f.finish(c, f.won(c))
+		c = f.ask(3)
+		c.From = f.fire(2)
+		f.refused("with fire 2 left", c)
+		c = f.ask(2)
+		c.From = f.fire(1)
+		f.won(c)
 	},
-	"a run that ran out makes way for the next fire": func(b *bench) {
-		gone, _ := b.dead(1)
-		next := b.ask(2)
-		won := b.won(next)
-		if len(won.Dead) != 1 || won.Dead[0].ID != gone.ID || won.Dead[0].Owner != gone.Owner {
-			b.Fatalf("the dead: %+v", won.Dead)
-		}
-		_, err := b.store.Renew(b.ctx(), gone.Ref, long)
-		b.gone("the dead one renews", err)
-		b.gone("the dead one ends", b.store.Finish(b.ctx(), b.end(gone, schedule.Claimed{})))
-		if s := b.state(); s.Busy != next.ID {
-			b.Errorf("busy is %q, not the later one", s.Busy)
-		}
-		b.finish(next, won)
-		past := b.state().Past
-		if len(past) != 2 || past[0].ID != next.ID || past[1].ID != gone.ID || past[1].Outcome != schedule.Died {
-			b.Errorf("the past: %+v", past)
-		}
+	"a run that ran out gives way to the next fire": func(f *storeFixture) {
+		gone, _ := f.dead(1)
+		next := f.ask(2)
+		won := f.won(next)
+		require.Len(f, won.Dead, 1)
+		assert.Equal(f, gone.ID, won.Dead[0].ID)
+		assert.Equal(f, gone.Owner, won.Dead[0].Owner)
+		_, err := f.store.Renew(f.ctx(), gone.Ref, long)
+		f.gone("the dead run renews", err)
+		f.gone("the dead run ends", f.store.Finish(f.ctx(), f.end(gone, schedule.Claimed{})))
+		assert.Equal(f, next.ID, f.state().Busy)
+		f.finish(next, won)
+		past := f.state().Past
+		require.Len(f, past, 2)
+		assert.Equal(f, next.ID, past[0].ID)
+		assert.Equal(f, gone.ID, past[1].ID)
+		assert.Equal(f, schedule.Died, past[1].Outcome)
 	},
-	"a run that ran out is repeated by one, and not passed over": func(b *bench) {
-		gone, _ := b.dead(1)
-		c := b.ask(2)
-		c.Wait = true
-		b.refused("a later fire, while it waits", c)
-		died := b.state().Runs[0]
-		again := func() schedule.Claim {
-			c := b.ask(1)
-			c.Dead, c.Attempt = &died, 2
-			return c
-		}
-		second := again()
-		won := b.won(second)
-		b.refused("another repeats it", again())
-		s := b.state()
-		if len(s.Runs) != 1 || s.Runs[0].ID != second.ID || s.Runs[0].Attempt != 2 || !s.Decided.Equal(b.fire(1)) {
-			b.Errorf("under way: %+v", s)
-		}
-		if len(s.Past) != 1 || s.Past[0].ID != gone.ID || s.Past[0].Outcome != schedule.Died {
-			b.Errorf("the past: %+v", s.Past)
-		}
-		b.finish(second, won)
-		b.won(c)
+	"a run that ran out is repeated once, and later fires wait": func(f *storeFixture) {
+		gone, _ := f.dead(1)
+		later := f.ask(2)
+		later.Wait = true
+		f.refused("a later fire, while the dead run waits to be repeated", later)
+		died := f.state().Runs[0]
+		second := f.repeated(1, died)
+		won := f.won(second)
+		f.refused("a second repetition", f.repeated(1, died))
+		s := f.state()
+		require.Len(f, s.Runs, 1)
+		assert.Equal(f, second.ID, s.Runs[0].ID)
+		assert.Equal(f, 2, s.Runs[0].Attempt)
+		assert.Equal(f, f.fire(1), s.Decided)
+		require.Len(f, s.Past, 1)
+		assert.Equal(f, gone.ID, s.Past[0].ID)
+		assert.Equal(f, schedule.Died, s.Past[0].Outcome)
+		f.finish(second, won)
+		f.won(later)
 	},
-	"a run that lives is not repeated": func(b *bench) {
-		b.won(b.ask(1))
-		alive := b.state().Runs[0]
-		c := b.ask(1)
-		c.Dead, c.Attempt = &alive, 2
-		b.refused("its place is taken", c)
+	"a run that is alive is not repeated": func(f *storeFixture) {
+		f.won(f.ask(1))
+		f.refused("in the place of a live run", f.repeated(1, f.state().Runs[0]))
 	},
-	"renewal prolongs and never shortens": func(b *bench) {
-		c := b.ask(1)
-		c.TTL = b.short
-		b.won(c)
-		left, err := b.store.Renew(b.ctx(), c.Ref, long)
-		if err != nil || left > long || left < long/2 {
-			b.Fatalf("left %v, %v", left, err)
-		}
-		until := b.state().Runs[0].ExpireAt
-		if _, err := b.store.Renew(b.ctx(), c.Ref, b.short); err != nil {
-			b.Errorf("%v", err)
-		}
-		if now := b.state().Runs[0].ExpireAt; now.Before(until) {
-			b.Errorf("shortened by %v", until.Sub(now))
-		}
-		time.Sleep(b.short * 3 / 2)
-		b.refused("though it was renewed", b.ask(2))
+	"renewal prolongs and never shortens": func(f *storeFixture) {
+		c := f.ask(1)
+		c.TTL = f.short
+		f.won(c)
+		left, err := f.store.Renew(f.ctx(), c.Ref, long)
+		require.NoError(f, err)
+		assert.LessOrEqual(f, left, long)
+		assert.GreaterOrEqual(f, left, long/2)
+		until := f.state().Runs[0].ExpireAt
+		_, err = f.store.Renew(f.ctx(), c.Ref, f.short)
+		require.NoError(f, err)
+		assert.GreaterOrEqual(f, f.state().Runs[0].ExpireAt, until, "shortened")
+		time.Sleep(f.short * 3 / 2)
+		f.refused("though the run was renewed", f.ask(2))
 	},
-	"what ran out is not renewed, and its end is written": func(b *bench) {
-		c, won := b.dead(1)
-		_, err := b.store.Renew(b.ctx(), c.Ref, long)
-		b.gone("renewed", err)
-		b.finish(c, won)
-		b.gone("ended twice", b.store.Finish(b.ctx(), b.end(c, won)))
-		if past := b.state().Past; len(past) != 1 || past[0].Outcome != schedule.Done {
-			b.Errorf("the past: %+v", past)
-		}
+	"a run that ran out is not renewed, and its end is written": func(f *storeFixture) {
+		c, won := f.dead(1)
+		_, err := f.store.Renew(f.ctx(), c.Ref, long)
+		f.gone("renewed", err)
+		f.finish(c, won)
+		f.gone("ended twice", f.store.Finish(f.ctx(), f.end(c, won)))
+		past := f.state().Past
+		require.Len(f, past, 1)
+		assert.Equal(f, schedule.Done, past[0].Outcome)
 	},
-	"an end decides fires, and never takes that back": func(b *bench) {
-		c := b.ask(1)
-		e := b.end(c, b.won(c))
-		e.Decided = b.fire(4)
-		if err := b.store.Finish(b.ctx(), e); err != nil {
-			b.Fatalf("%v", err)
-		}
-		b.refused("a skipped fire", b.ask(4))
-		c = b.ask(5)
-		e = b.end(c, b.won(c))
-		e.Decided = b.fire(2)
-		if err := b.store.Finish(b.ctx(), e); err != nil {
-			b.Fatalf("%v", err)
-		}
-		if s := b.state(); !s.Decided.Equal(b.fire(5)) {
-			b.Errorf("decided up to %v", s.Decided)
-		}
+	"an end decides fires, and never takes that back": func(f *storeFixture) {
+		c := f.ask(1)
+		e := f.end(c, f.won(c))
+		e.Decided = f.fire(4)
+		require.NoError(f, f.store.Finish(f.ctx(), e))
+		f.refused("a skipped fire", f.ask(4))
+		c = f.ask(5)
+		e = f.end(c, f.won(c))
+		e.Decided = f.fire(2)
+		require.NoError(f, f.store.Finish(f.ctx(), e))
+		assert.Equal(f, f.fire(5), f.state().Decided)
 	},
-	"a claim undone gives its fire back": func(b *bench) {
-		c := b.ask(1)
-		b.won(c)
-		b.undo(c)
-		if s := b.state(); len(s.Runs) != 0 || s.Busy != "" {
-			b.Errorf("left behind: %+v", s)
-		}
-		b.refusedAfterAll(b.ask(1))
+	"a claim undone gives its fire back": func(f *storeFixture) {
+		c := f.ask(1)
+		f.won(c)
+		f.undo(c)
+		s := f.state()
+		assert.Empty(f, s.Runs)
+		assert.Empty(f, s.Busy)
+		f.claimedOnce(f.ask(1))
 	},
-	"a claim undone takes back no later decision": func(b *bench) {
-		c := b.ask(1)
-		c.TTL = b.short
-		b.won(c)
-		time.Sleep(b.short * 3 / 2)
-		later := b.ask(2)
-		b.won(later)
-		b.undo(c)
-		if s := b.state(); !s.Decided.Equal(b.fire(2)) || s.Busy != later.ID {
-			b.Errorf("%+v", s)
-		}
-		b.refused("the fire undone", b.ask(1))
+	"a claim undone takes back no later decision": func(f *storeFixture) {
+		c, _ := f.dead(1)
+		later := f.ask(2)
+		f.won(later)
+		f.undo(c)
+		s := f.state()
+		assert.Equal(f, f.fire(2), s.Decided)
+		assert.Equal(f, later.ID, s.Busy)
+		f.refused("the fire undone", f.ask(1))
 	},
-	"what was never claimed is undone all the same": func(b *bench) {
-		b.undo(b.ask(1))
-		b.refusedAfterAll(b.ask(1))
+	"undoing a claim that never arrived changes nothing": func(f *storeFixture) {
+		f.undo(f.ask(1))
+		f.claimedOnce(f.ask(1))
 	},
-	"a repetition undone is repeated": func(b *bench) {
-		b.dead(1)
-		died := b.state().Runs[0]
-		c := b.ask(1)
-		c.Dead, c.Attempt = &died, 2
-		b.won(c)
-		b.undo(c)
-		died = b.state().Runs[0]
-		c = b.ask(1)
-		c.Dead, c.Attempt = &died, died.Attempt+1
-		b.won(c)
+	"a repetition undone is repeated": func(f *storeFixture) {
+		f.dead(1)
+		c := f.repeated(1, f.state().Runs[0])
+		f.won(c)
+		f.undo(c)
+		f.won(f.repeated(1, f.state().Runs[0]))
 	},
-	"the past is the last runs, the last one first": func(b *bench) {
+	"the past is the last runs, the latest first": func(f *storeFixture) {
+		text := func(n int) string { return fmt.Sprint("error ", n, " \x00\u2028 $a.b") }
 		for n := 1; n <= 5; n++ {
-			c := b.ask(n)
-			e := b.end(c, b.won(c))
-			e.Run.Outcome, e.Run.Error = schedule.Failed, fmt.Sprint("error ", n, " \x00\u2028 $a.b")
-			if err := b.store.Finish(b.ctx(), e); err != nil {
-				b.Fatalf("%v", err)
-			}
+			c := f.ask(n)
+			e := f.end(c, f.won(c))
+			e.Run.Outcome, e.Run.Error = schedule.Failed, text(n)
+			require.NoError(f, f.store.Finish(f.ctx(), e))
 			time.Sleep(2 * time.Millisecond)
 		}
-		s := b.state()
-		if len(s.Past) != 3 || s.Plan != "a plan" || !s.Next.Equal(b.fire(6)) || !s.Decided.Equal(b.fire(5)) {
-			b.Fatalf("%+v", s)
-		}
+		s := f.state()
+		require.Len(f, s.Past, 3)
+		assert.Equal(f, "a plan", s.Plan)
+		assert.Equal(f, f.fire(6), s.Next)
+		assert.Equal(f, f.fire(5), s.Decided)
 		for i, run := range s.Past {
-			n := 5 - i
-			if !run.Fire.Equal(b.fire(n)) || run.Outcome != schedule.Failed || run.Error != fmt.Sprint("error ", n, " \x00\u2028 $a.b") ||
-				run.Owner != "somebody" || run.Job != b.job || run.Attempt != 1 || run.Ended.Before(run.Began) || run.Took() > 10*time.Second {
-				b.Errorf("%d: %+v", n, run)
-			}
+			assert.GreaterOrEqual(f, run.Ended, run.Began)
+			assert.LessOrEqual(f, run.Took(), 10*time.Second)
+			assert.NotEmpty(f, run.ID)
+			want := schedule.Run{Job: f.job, ID: run.ID, Fire: f.fire(5 - i), Attempt: 1, Owner: "somebody", Began: run.Began,
+				Ended: run.Ended, Outcome: schedule.Failed, Error: text(5 - i), Slot: run.Slot}
+			assert.Equal(f, want, run)
 		}
 	},
-	"a grant is honoured no shorter than it says": func(b *bench) {
-		c := b.ask(1)
-		c.TTL = b.short
+	"a grant is honoured for as long as it says": func(f *storeFixture) {
+		c := f.ask(1)
+		c.TTL = f.short
 		sent := time.Now()
-		won := b.won(c)
-		if won.Left <= 0 || won.Left > b.short {
-			b.Fatalf("left %v", won.Left)
-		}
-		for time.Since(sent) < won.Left-b.short/20 {
-			_, err := b.store.Claim(b.ctx(), b.ask(2))
-			if took := time.Since(sent); err == nil && took < won.Left {
-				b.Fatalf("another had it after %v of %v", took, won.Left)
-			} else if err == nil {
+		won := f.won(c)
+		require.Positive(f, won.Left)
+		require.LessOrEqual(f, won.Left, f.short)
+		for time.Since(sent) < won.Left-f.short/20 {
+			_, err := f.store.Claim(f.ctx(), f.ask(2))
+			took := time.Since(sent)
+			if err == nil {
+				require.GreaterOrEqual(f, took, won.Left, "another claim was granted too early")
 				return
 			}
-			time.Sleep(b.short / 20)
+			time.Sleep(f.short / 20)
 		}
 	},
-	"jobs are listed, looked at and forgotten": func(b *bench) {
-		other := b.job + ".$other"
-		for _, job := range []string{b.job, other} {
-			c := b.ask(1)
+	"jobs are listed, read and forgotten": func(f *storeFixture) {
+		other := f.job + ".$other"
+		for _, job := range []string{f.job, other} {
+			c := f.ask(1)
 			c.Job = job
-			b.won(c)
+			f.won(c)
 		}
-		if err := b.store.Forget(b.ctx(), b.job); err != nil {
-			b.Errorf("%v", err)
+		require.NoError(f, f.store.Forget(f.ctx(), f.job))
+		all, err := f.store.Look(f.ctx(), []string{f.job, other, "never heard of"})
+		require.NoError(f, err)
+		require.Len(f, all, 3)
+		for i, known := range []bool{false, true, false} {
+			assert.Equal(f, known, all[i].Known, "state %d", i)
+			assert.Equal(f, []string{f.job, other, "never heard of"}[i], all[i].Job)
 		}
-		all, err := b.store.Look(b.ctx(), []string{b.job, other, "never heard of"})
-		if err != nil || len(all) != 3 || all[0].Known || !all[1].Known || all[1].Job != other || all[2].Known || all[2].Job != "never heard of" {
-			b.Errorf("%+v, %v", all, err)
-		}
-		names, err := b.store.Names(b.ctx())
-		if err != nil || len(names) == 0 {
-			b.Errorf("%q, %v", names, err)
-		}
-		for _, name := range names {
-			if name == b.job {
-				b.Errorf("not forgotten")
-			}
-		}
-		b.refusedAfterAll(b.ask(1))
+		names, err := f.store.Names(f.ctx())
+		require.NoError(f, err)
+		assert.Contains(f, names, other)
+		assert.NotContains(f, names, f.job, "forgotten")
+		f.claimedOnce(f.ask(1))
 	},
-}
-
-// refusedAfterAll claims a fire that must be free, and then again.
-func (b *bench) refusedAfterAll(c schedule.Claim) {
-	b.Helper()
-	won := b.won(c)
-	again := b.ask(0)
-	again.Fire = c.Fire
-	b.refused("claimed again", again)
-	b.finish(c, won)
-	b.refused("claimed again afterwards", again)
-}
-
-func (b *bench) undo(c schedule.Claim) {
-	b.Helper()
-	if settled, err := b.store.Undo(b.ctx(), c); err != nil || !settled {
-		b.Fatalf("undo: settled %v, %v", settled, err)
-	}
-}
-
-func newBench(v verdicts, s schedule.Store, short time.Duration) *bench {
-	return &bench{verdicts: v, store: s, job: "job-" + rand.Text(), short: short, base: time.Now().UTC().Truncate(time.Minute)}
-}
-
-func TestMemoryKeepsTheContract(t *testing.T) {
-	for name, claim := range claims {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { claim(newBench(t, schedule.NewMemory(), time.Second)) })
-		})
-	}
-}
-
-// notes takes what a broken store made fail.
-type notes struct {
-	mu   sync.Mutex
-	said []string
-}
-
-func (*notes) Helper() {}
-
-func (n *notes) Errorf(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.said = append(n.said, fmt.Sprintf(format, args...))
-}
-
-func (n *notes) Fatalf(format string, args ...any) {
-	n.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-// Stores that break one duty each.
-type (
-	byTimer    struct{ schedule.Store } // remembers no fire
-	byJob      struct{ schedule.Store } // ends whatever is under way
-	resurrects struct{ schedule.Store } // renews what ran out
-	noWay      struct{ schedule.Store } // undoes nothing
-	neverDies  struct{ schedule.Store } // believes that all runs live
-)
-
-func (s byTimer) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
-	all, err := s.Look(ctx, []string{c.Job})
-	if err == nil && all[0].Busy == "" {
-		err = s.Forget(ctx, c.Job)
-	}
-	if err != nil {
-		return schedule.Claimed{}, err
-	}
-	return s.Store.Claim(ctx, c)
-}
-
-func (s byJob) Finish(ctx context.Context, e schedule.End) error {
-	if all, err := s.Look(ctx, []string{e.Job}); err == nil && all[0].Busy != "" {
-		e.ID = all[0].Busy
-	}
-	return s.Store.Finish(ctx, e)
-}
-
-func (s resurrects) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) (time.Duration, error) {
-	left, err := s.Store.Renew(ctx, r, ttl)
-	if errors.Is(err, store.ErrGone) {
-		return ttl, nil
-	}
-	return left, err
-}
-
-func (noWay) Undo(context.Context, schedule.Claim) (bool, error) { return true, nil }
-
-func (s neverDies) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
-	c.TTL = time.Hour
-	return s.Store.Claim(ctx, c)
-}
-
-func TestControlAStoreThatBreaksADutyIsCaught(t *testing.T) {
-	broken := map[string]struct {
-		store schedule.Store
-		claim string
-	}{
-		"a lock alone":              {byTimer{schedule.NewMemory()}, "a fire is claimed once"},
-		"ends by the job's name":    {byJob{schedule.NewMemory()}, "a run that ran out makes way for the next fire"},
-		"renews what ran out":       {resurrects{schedule.NewMemory()}, "what ran out is not renewed, and its end is written"},
-		"undoes nothing":            {noWay{schedule.NewMemory()}, "a claim undone gives its fire back"},
-		"believes all runs to live": {neverDies{schedule.NewMemory()}, "a run that ran out makes way for the next fire"},
-	}
-	for name, b := range broken {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := &notes{}
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					claims[b.claim](newBench(n, b.store, time.Second))
-				}()
-				<-done
-				if len(n.said) == 0 {
-					t.Errorf("%q does not notice", b.claim)
-				}
-			})
-		})
-	}
 }

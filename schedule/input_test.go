@@ -2,11 +2,13 @@ package schedule_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
@@ -17,9 +19,7 @@ func nothing(context.Context, schedule.Run) error { return nil }
 func scheduler(t testing.TB, opts ...schedule.Option) *schedule.Scheduler {
 	t.Helper()
 	s, err := schedule.NewWithStore(schedule.NewMemory(), append([]schedule.Option{schedule.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -50,9 +50,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"Job: the job's name is empty":    func(s *schedule.Scheduler) error { _, err := s.Job(t.Context(), ""); return err },
 		"Forget: the job's name is empty": func(s *schedule.Scheduler) error { return s.Forget(t.Context(), "") },
 	} {
-		if err := add(scheduler(t)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
+		assert.ErrorContains(t, add(scheduler(t)), want)
 	}
 	for want, opt := range map[string]schedule.Option{
 		"WithWorkers(0): must be at least 1":    schedule.WithWorkers(0),
@@ -63,97 +61,33 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"WithObserver(nil): must not be nil":    schedule.WithObserver(nil),
 		"a nil Option":                          nil,
 	} {
-		if _, err := schedule.NewWithStore(schedule.NewMemory(), opt); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
+		_, err := schedule.NewWithStore(schedule.NewMemory(), opt)
+		assert.ErrorContains(t, err, want)
 	}
-	if _, err := schedule.NewWithStore(nil); err == nil || !strings.Contains(err.Error(), "the store is nil") {
-		t.Error(err)
-	}
-	if _, err := schedule.New(nil); err == nil || !strings.Contains(err.Error(), "the collection is nil") {
-		t.Error(err)
-	}
+	_, err := schedule.NewWithStore(nil)
+	assert.ErrorContains(t, err, "the store is nil")
+	_, err = schedule.New(nil)
+	assert.ErrorContains(t, err, "the collection is nil")
 }
 
-func TestABadExpressionIsRefusedWithItsPosition(t *testing.T) {
-	for expression, want := range map[string]struct {
-		offset int
-		says   string
-	}{
-		"":                      {0, "there is no expression"},
-		"   ":                   {3, "there is no expression"},
-		"0 25 * * *":            {2, `at position 3 ("25"): hour: end of range (25) above maximum (23)`},
-		"0  3 * foo *":          {7, `("foo"): month:`},
-		"61 * * * *":            {0, "minute:"},
-		"*/0 * * * *":           {0, "minute:"},
-		"9-3 * * * *":           {0, "minute:"},
-		"* * * * * * *":         {12, "7 fields: must be 5, or 6 with seconds"},
-		"* * * *":               {6, "4 fields"},
-		"60 * * * * *":          {0, "second:"},
-		"TZ=Foo":                {0, `no such time zone: "Foo"`},
-		"TZ=Foo 0 3 * * *":      {0, `no such time zone: "Foo"`},
-		"TZ=UTC":                {6, "there is no expression"},
-		"CRON_TZ=Europe/Berlin": {21, "there is no expression"},
-		"TZ= 0 3 * * *":         {0, "no such time zone"},
-		"TZ=Local 0 3 * * *":    {0, "no such time zone"},
-		"TZ=UTC TZ=Foo":         {7, "1 fields"},
-		"TZ=UTC TZ=Foo * * * *": {7, "minute:"},
-		"* * * * CRON_TZ=Foo":   {8, "day of week:"},
-		"@sometimes":            {0, "@sometimes"},
-		"@every":                {0, "@every"},
-		"@every 0s":             {7, "must be positive"},
-		"@every soon":           {7, "invalid duration"},
-		"@daily 5":              {7, "nothing may follow @daily"},
-		"0 0 30 2 *":            {0, "it is never due"},
-		"\x00 * * * *":          {0, "minute:"},
-	} {
-		err := scheduler(t).Add("j", schedule.Cron(expression), nothing)
-		wrong, ok := errors.AsType[*schedule.CronError](err)
-		if !ok || wrong.Offset != want.offset || wrong.Expression != expression || !strings.Contains(err.Error(), want.says) {
-			t.Errorf("%q: %v (%+v)", expression, err, wrong)
-		}
+func TestAllBadOptionsAreNamedAtOnce(t *testing.T) {
+	_, err := schedule.New(nil, nil, schedule.WithWorkers(0), schedule.WithOwner(""))
+	for _, want := range []string{"the collection is nil", "a nil Option", "WithWorkers(0)", `WithOwner("")`} {
+		assert.ErrorContains(t, err, want)
 	}
-}
-
-func FuzzNoExpressionPanics(f *testing.F) {
-	for _, e := range []string{"TZ=Foo", "CRON_TZ=UTC", "0 3 * * *", "@every 1s", "TZ=UTC TZ=x * * * *", "1-", "*/", ",", "@"} {
-		f.Add(e)
-	}
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, e string) {
-		if next := schedule.Cron(e).Next(now); !next.IsZero() && !next.After(now) {
-			t.Errorf("%q is due at %v after %v", e, next, now)
-		}
-	})
-}
-
-func TestCronFiresAreTheSameWhateverTheHostsZone(t *testing.T) {
-	from := time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC)
-	for expression, want := range map[string]time.Time{
-		"0 3 * * *":                       time.Date(2026, 3, 29, 3, 0, 0, 0, time.UTC),
-		"@daily":                          time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC),
-		"CRON_TZ=Europe/Berlin 0 3 * * *": time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC), // summer time has begun by then
-		"30 0 12 * * *":                   time.Date(2026, 3, 28, 12, 0, 30, 0, time.UTC),
-		"@every 90m":                      time.Date(2026, 3, 28, 13, 30, 0, 0, time.UTC),
-	} {
-		if got := schedule.Cron(expression).Next(from.In(time.FixedZone("a host's", 3600))); !got.Equal(want) {
-			t.Errorf("%q: %v, not %v", expression, got, want)
-		}
+	err = scheduler(t).Add("", nil, nil, nil, schedule.Keep(0))
+	for _, want := range []string{"the job's name is empty", "the plan is nil", "fn is nil", "a nil JobOption", "Keep(0)"} {
+		assert.ErrorContains(t, err, want)
 	}
 }
 
 func TestTwoJobsOfOneNameAreRefused(t *testing.T) {
 	s := scheduler(t)
-	if err := s.Add("job", schedule.Every(time.Minute), nothing); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Add("job", schedule.Every(time.Hour), nothing); !errors.Is(err, schedule.ErrDuplicate) || !strings.Contains(err.Error(), `"job"`) {
-		t.Errorf("%v", err)
-	}
-	if !s.Remove("job") || s.Remove("job") {
-		t.Error("removed once, and only once")
-	}
-	if err := s.Add("job", schedule.Every(time.Hour), nothing); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, s.Add("job", schedule.Every(time.Minute), nothing))
+	err := s.Add("job", schedule.Every(time.Hour), nothing)
+	require.ErrorIs(t, err, schedule.ErrDuplicate)
+	assert.ErrorContains(t, err, `"job"`)
+	assert.True(t, s.Remove("job"))
+	assert.False(t, s.Remove("job"), "a second time")
+	assert.NoError(t, s.Add("job", schedule.Every(time.Hour), nothing))
 }

@@ -1,0 +1,231 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// A link is a process's way to the store. It counts the calls, and fails on command.
+type link struct {
+	schedule.Store
+
+	mu    sync.Mutex
+	calls map[string]int
+	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
+}
+
+func (l *link) through(call string, send func() error) error {
+	l.mu.Lock()
+	if l.calls == nil {
+		l.calls = map[string]int{}
+	}
+	l.calls[call]++
+	fault := l.fault
+	l.mu.Unlock()
+	if fault == nil {
+		return send()
+	}
+	before, after := fault(call)
+	if before != nil {
+		return before
+	}
+	return errors.Join(send(), after)
+}
+
+// fail has fault decide about each call from now on; nil ends that.
+func (l *link) fail(fault func(call string) (before, after error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = fault
+}
+
+var errCut = errors.New("the connection is cut")
+
+// cut makes every call fail from now on.
+func (l *link) cut() { l.fail(func(string) (error, error) { return errCut, nil }) }
+
+// delay makes a claim take effect that much later from now on.
+func (l *link) delay(d time.Duration) {
+	l.fail(func(call string) (error, error) {
+		if call == "claim" {
+			time.Sleep(d)
+		}
+		return nil, nil
+	})
+}
+
+// counted returns the calls since it was last asked.
+func (l *link) counted() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.calls
+	l.calls = nil
+	return was
+}
+
+func (l *link) Claim(ctx context.Context, c schedule.Claim) (won schedule.Claimed, err error) {
+	err = l.through("claim", func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
+	return won, err
+}
+
+func (l *link) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) (left time.Duration, err error) {
+	err = l.through("renew", func() (err error) { left, err = l.Store.Renew(ctx, r, ttl); return err })
+	return left, err
+}
+
+func (l *link) Finish(ctx context.Context, e schedule.End) error {
+	return l.through("finish", func() error { return l.Store.Finish(ctx, e) })
+}
+
+func (l *link) Undo(ctx context.Context, c schedule.Claim) (settled bool, err error) {
+	err = l.through("undo", func() (err error) { settled, err = l.Store.Undo(ctx, c); return err })
+	return settled && err == nil, err
+}
+
+func (l *link) Look(ctx context.Context, names []string) (all []schedule.State, err error) {
+	err = l.through("look", func() (err error) { all, err = l.Store.Look(ctx, names); return err })
+	return all, err
+}
+
+// A cluster is a store and the processes on it, in virtual time.
+type cluster struct {
+	*testing.T
+	store schedule.Store
+	begin time.Time
+
+	mu   sync.Mutex
+	runs []ran
+}
+
+// ran is one run, in which process, and when it began.
+type ran struct {
+	schedule.Run
+	by int
+	at time.Duration // since the cluster's beginning
+}
+
+// inCluster runs a test in virtual time, which begins at midnight.
+func inCluster(t *testing.T, body func(c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		body(&cluster{T: t, store: schedule.NewMemory(), begin: time.Now()})
+	})
+}
+
+// A process is one Scheduler.
+type process struct {
+	*schedule.Scheduler
+	cluster *cluster
+	link    *link
+	nr      int
+	stop    context.CancelFunc
+	over    chan error
+}
+
+func (c *cluster) process(nr int, opts ...schedule.Option) *process {
+	c.Helper()
+	p := &process{cluster: c, link: &link{Store: c.store}, nr: nr, over: make(chan error, 1)}
+	opts = append([]schedule.Option{
+		schedule.WithOwner(fmt.Sprintf("process-%d", nr)), schedule.WithLogger(slog.New(slog.DiscardHandler)),
+	}, opts...)
+	var err error
+	p.Scheduler, err = schedule.NewWithStore(p.link, opts...)
+	require.NoError(c, err)
+	return p
+}
+
+// add gives the process a job whose runs are noted, and take that long.
+func (p *process) add(name string, plan schedule.Plan, takes time.Duration, opts ...schedule.JobOption) *process {
+	p.cluster.Helper()
+	return p.job(name, plan, func(ctx context.Context, _ schedule.Run) error {
+		select {
+		case <-time.After(takes):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}, opts...)
+}
+
+// job gives the process a job whose runs are noted.
+func (p *process) job(name string, plan schedule.Plan, fn schedule.Func, opts ...schedule.JobOption) *process {
+	p.cluster.Helper()
+	err := p.Add(name, plan, func(ctx context.Context, run schedule.Run) error {
+		p.cluster.mu.Lock()
+		p.cluster.runs = append(p.cluster.runs, ran{run, p.nr, time.Since(p.cluster.begin)})
+		p.cluster.mu.Unlock()
+		return fn(ctx, run)
+	}, opts...)
+	require.NoError(p.cluster, err)
+	return p
+}
+
+func (p *process) start() *process {
+	ctx, cancel := context.WithCancel(p.cluster.Context())
+	p.stop = cancel
+	go func() { p.over <- p.Run(ctx) }()
+	return p
+}
+
+// end stops the process and waits for its Run.
+func (p *process) end() {
+	p.cluster.Helper()
+	p.stop()
+	assert.NoError(p.cluster, <-p.over, "process %d", p.nr)
+}
+
+// fires lists the fires that ran so far, as times since the cluster's beginning.
+func (c *cluster) fires() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]time.Duration, len(c.runs))
+	for i, run := range c.runs {
+		all[i] = run.Fire.Sub(c.begin)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// took returns the runs so far, in the order in which they began, and forgets them.
+func (c *cluster) took() []ran {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.runs
+	c.runs = nil
+	return was
+}
+
+func (c *cluster) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// until sleeps to that long after the cluster's beginning.
+func (c *cluster) until(d time.Duration) { c.sleep(d - time.Since(c.begin)) }
+
+func (c *cluster) state(name string) schedule.State {
+	c.Helper()
+	all, err := c.store.Look(context.Background(), []string{name})
+	require.NoError(c, err)
+	return all[0]
+}
+
+func seconds(all ...float64) []time.Duration {
+	d := make([]time.Duration, len(all))
+	for i, s := range all {
+		d[i] = time.Duration(s * float64(time.Second))
+	}
+	return d
+}

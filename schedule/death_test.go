@@ -1,0 +1,148 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// dying begins a run at 10 s in a process whose connection to the store is cut at 12 s.
+func dying(c *cluster, opts ...schedule.JobOption) (dead, other *process) {
+	opts = append(opts, schedule.Lease(mongolock.TTL(6*time.Second)))
+	dead = c.process(1).job("job", schedule.Every(10*time.Second), func(ctx context.Context, _ schedule.Run) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}, opts...).start()
+	c.sleep(9 * time.Second)
+	other = c.process(2).add("job", schedule.Every(10*time.Second), time.Second, opts...).start()
+	other.link.fail(func(call string) (error, error) {
+		if call == "claim" && time.Since(c.begin) < 10001*time.Millisecond {
+			time.Sleep(time.Millisecond) // the other gets the first fire
+		}
+		return nil, nil
+	})
+	c.sleep(3 * time.Second)
+	dead.link.cut()
+	return dead, other
+}
+
+func TestAJobWhoseProcessDiedRunsAgainAtTheNextFire(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		dead, other := dying(c)
+		c.sleep(20 * time.Second)
+		dead.stop()
+		other.end()
+		<-dead.over
+		var got []string
+		for _, run := range c.took() {
+			got = append(got, fmt.Sprintf("%v by %d at %v attempt %d", run.Fire.Sub(c.begin), run.by, run.at, run.Attempt))
+		}
+		assert.Equal(c, []string{"10s by 1 at 10s attempt 1", "20s by 2 at 20s attempt 1", "30s by 2 at 30s attempt 1"}, got)
+		past := c.state("job").Past
+		assert.Equal(c, schedule.Died, past[len(past)-1].Outcome)
+		assert.Equal(c, "process-1", past[len(past)-1].Owner)
+	})
+}
+
+func TestAJobWhoseProcessDiedRunsAgainAtOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		dead, other := dying(c, schedule.OnDeath(schedule.AtOnce))
+		c.sleep(20 * time.Second)
+		dead.stop()
+		other.end()
+		<-dead.over
+		runs := c.took()
+		require.GreaterOrEqual(c, len(runs), 2, "not repeated")
+		first, second := runs[0], runs[1]
+		assert.Equal(c, 2, second.by)
+		assert.Equal(c, 2, second.Attempt)
+		assert.Equal(c, first.Fire, second.Fire)
+		assert.Greater(c, second.Token(), first.Token())
+		// Its last renewal was at 12 s or before, so it ran out by 18 s.
+		assert.Greater(c, second.at, 16*time.Second)
+		assert.Less(c, second.at, 18100*time.Millisecond)
+		past := c.state("job").Past
+		assert.Equal(c, schedule.Died, past[len(past)-1].Outcome, "the first attempt")
+	})
+}
+
+func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
+	for _, processes := range []int{1, 2} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				var all []*process
+				for i := range processes {
+					p := c.process(i).add("job", schedule.Every(time.Hour), 20*time.Second,
+						schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(6*time.Second)))
+					p.link.fail(func(call string) (before, after error) {
+						if now := time.Since(c.begin); call == "renew" && now < time.Hour+10*time.Second {
+							return errCut, nil // everything else arrives, the end of the run too
+						}
+						return nil, nil
+					})
+					all = append(all, p.start())
+				}
+				c.sleep(time.Hour + time.Minute)
+				for _, p := range all {
+					p.end()
+				}
+				var got []string
+				for _, run := range c.took() {
+					got = append(got, fmt.Sprintf("%v attempt %d, %v after it", run.Fire.Sub(c.begin), run.Attempt, (run.at-time.Hour).Truncate(time.Second)))
+				}
+				assert.Equal(c, []string{"1h0m0s attempt 1, 0s after it", "1h0m0s attempt 2, 6s after it"}, got)
+				past := c.state("job").Past
+				require.Len(c, past, 2)
+				assert.Equal(c, schedule.Done, past[0].Outcome)
+				assert.Equal(c, schedule.Died, past[1].Outcome)
+			})
+		})
+	}
+}
+
+func TestAJobThatKillsItsProcessIsTriedThreeTimes(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		for i := range 5 {
+			p := c.process(i, schedule.WithJitter(time.Second))
+			p.job("deadly", schedule.Every(time.Minute), func(ctx context.Context, run schedule.Run) error {
+				if run.Fire.Sub(c.begin) == time.Minute {
+					p.link.cut()
+				}
+				<-ctx.Done()
+				return nil
+			}, schedule.OnDeath(schedule.AtOnce), schedule.Lease(mongolock.TTL(time.Second))).start()
+		}
+		c.sleep(130 * time.Second)
+		var minutes []int
+		for _, run := range c.took() {
+			minutes = append(minutes, int(run.Fire.Sub(c.begin)/time.Minute))
+		}
+		assert.Equal(c, []int{1, 1, 1, 2}, minutes, "the fires of the runs, in minutes")
+	})
+}
+
+func TestARunsContextEndsBeforeAnotherRunCanBegin(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		ended := make(chan time.Duration, 1)
+		dead := c.process(1).job("job", schedule.Every(10*time.Second), func(ctx context.Context, run schedule.Run) error {
+			<-ctx.Done()
+			ended <- time.Since(c.begin)
+			assert.ErrorIs(c, run.Lease.Err(), mongolock.ErrLost)
+			return nil
+		}, schedule.Lease(mongolock.TTL(6*time.Second))).start()
+		c.sleep(12 * time.Second)
+		dead.link.cut()
+		c.sleep(10 * time.Second)
+		dead.stop()
+		<-dead.over
+		until := c.state("job").Runs[0].ExpireAt.Sub(c.begin)
+		assert.LessOrEqual(c, <-ended, until-600*time.Millisecond, "another could have the job from %v", until)
+	})
+}

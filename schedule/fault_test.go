@@ -1,0 +1,96 @@
+package schedule_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+func TestAClaimWhoseReplyIsLostIsUndoneAndTheFireRunsOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
+		lost := 0
+		p.link.fail(func(call string) (error, error) {
+			if call == "claim" && lost < 3 {
+				lost++
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		c.sleep(25 * time.Second)
+		p.end()
+		assert.Equal(c, seconds(10, 20), c.fires())
+		assert.Equal(c, 3, p.link.counted()["undo"])
+	})
+}
+
+func TestAFireWhoseLostClaimCannotBeUndoneRunsOnceTheClaimRanOut(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", schedule.Every(time.Minute), time.Second, schedule.Lease(mongolock.TTL(5*time.Second))).start()
+		lost := false
+		p.link.fail(func(call string) (error, error) {
+			switch {
+			case call == "undo":
+				return errCut, nil
+			case call == "claim" && !lost:
+				lost = true
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		c.sleep(100 * time.Second)
+		p.end()
+		require.Equal(c, seconds(60), c.fires())
+		at := c.took()[0].at
+		assert.GreaterOrEqual(c, at, 65*time.Second)
+		assert.LessOrEqual(c, at, 80*time.Second)
+	})
+}
+
+// While the end of a run cannot be written the job is busy. That costs no fire.
+func TestAnEndThatIsWrittenLateCostsNoFire(t *testing.T) {
+	for _, missed := range []schedule.Missed{schedule.None, schedule.One, schedule.All} {
+		t.Run(string(missed), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				p := c.process(1).add("job", schedule.Every(10*time.Second), 9500*time.Millisecond, schedule.OnMissed(missed)).start()
+				failed := 0
+				p.link.fail(func(call string) (error, error) {
+					if call == "finish" && failed < 3 {
+						failed++
+						return errCut, nil
+					}
+					return nil, nil
+				})
+				c.sleep(59 * time.Second)
+				p.end()
+				assert.Equal(c, seconds(10, 20, 30, 40, 50), c.fires())
+			})
+		})
+	}
+}
+
+func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("job", schedule.Every(10*time.Second), time.Second).start()
+		lost := false
+		p.link.fail(func(call string) (error, error) {
+			if call == "finish" && !lost {
+				lost = true
+				return nil, errCut
+			}
+			return nil, nil
+		})
+		c.sleep(25 * time.Second)
+		p.end()
+		past := c.state("job").Past
+		require.Len(c, past, 2)
+		assert.Equal(c, schedule.Done, past[0].Outcome)
+		assert.Equal(c, schedule.Done, past[1].Outcome)
+		assert.Equal(c, time.Second, past[1].Took())
+	})
+}

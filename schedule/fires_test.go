@@ -1,0 +1,151 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+func TestFiveProcessesWhoseTimersAreApartRunEachTickOnce(t *testing.T) {
+	for _, missed := range []schedule.Missed{schedule.None, schedule.One, schedule.All} {
+		for _, takes := range []time.Duration{time.Millisecond, 150 * time.Millisecond, 700 * time.Millisecond} {
+			t.Run(fmt.Sprintf("missed %s, runs of %v", missed, takes), func(t *testing.T) {
+				inCluster(t, func(c *cluster) { sixtyTicks(c, takes, missed) })
+			})
+		}
+	}
+}
+
+// sixtyTicks has five processes, whose timers are up to 900 ms apart, run each of 60 ticks
+// once.
+func sixtyTicks(c *cluster, takes time.Duration, missed schedule.Missed) {
+	var all []*process
+	for i := range 5 {
+		p := c.process(i, schedule.WithJitter(900*time.Millisecond))
+		all = append(all, p.add("tick", schedule.Every(time.Second), takes, schedule.OnMissed(missed)).start())
+	}
+	c.sleep(61*time.Second - time.Millisecond) // the last late timer is included, and no tick more
+	for _, p := range all {
+		p.end()
+	}
+	var want []time.Duration
+	for i := range 60 {
+		want = append(want, time.Duration(i+1)*time.Second)
+	}
+	assert.Equal(c, want, c.fires())
+	by := map[int]int{}
+	for _, run := range c.took() {
+		by[run.by]++
+	}
+	assert.Len(c, by, 5, "jitter should let each process have some")
+}
+
+// A fire that comes due during a run only because the run began late is not skipped. One
+// that comes due during a run longer than the period is, however late that run began.
+func TestALateTimerCostsNoFire(t *testing.T) {
+	for takes, want := range map[time.Duration][]time.Duration{
+		300 * time.Millisecond:  seconds(1, 2, 3, 4, 5, 6),
+		999 * time.Millisecond:  seconds(1, 2, 3, 4, 5, 6),
+		1500 * time.Millisecond: seconds(1, 3, 5),
+	} {
+		for _, late := range []time.Duration{0, 500 * time.Millisecond, 900 * time.Millisecond} {
+			t.Run(fmt.Sprint("runs of ", takes, ", late by ", late), func(t *testing.T) {
+				inCluster(t, func(c *cluster) {
+					first := true
+					p := c.process(1).add("tick", schedule.Every(time.Second), takes)
+					p.link.fail(func(call string) (error, error) {
+						if call == "claim" && first {
+							first = false
+							time.Sleep(late)
+						}
+						return nil, nil
+					})
+					p.start()
+					c.sleep(6999 * time.Millisecond)
+					p.end()
+					assert.Equal(c, want, c.fires())
+				})
+			})
+		}
+	}
+}
+
+func TestARunNeverBeginsBeforeItsFire(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process(1).add("tick", schedule.Every(time.Second), 0).start()
+		c.sleep(10 * time.Second)
+		p.end()
+		runs := c.took()
+		assert.NotEmpty(c, runs)
+		for _, run := range runs {
+			assert.GreaterOrEqual(c, run.at, run.Fire.Sub(c.begin))
+		}
+	})
+}
+
+func TestEachProcessSendsOneClaimAFireAndNothingBetween(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		one := c.process(1).add("job", schedule.Every(time.Hour), time.Second).start()
+		c.sleep(time.Minute)
+		two := c.process(2, schedule.WithJitter(time.Second)).add("job", schedule.Every(time.Hour), time.Second).start()
+		c.sleep(time.Minute)
+		one.link.counted()
+		two.link.counted()
+		for hour := 1; hour <= 24; hour++ {
+			c.until(time.Duration(hour)*time.Hour + time.Minute)
+			sum := map[string]int{}
+			for _, p := range []*process{one, two} {
+				for call, n := range p.link.counted() {
+					sum[call] += n
+				}
+			}
+			// A run of a second in a lease of 30 s is not renewed.
+			assert.Equal(c, map[string]int{"claim": 2, "finish": 1}, sum, "hour %d", hour)
+			c.sleep(50 * time.Minute)
+			assert.Empty(c, one.link.counted(), "between fires")
+			assert.Empty(c, two.link.counted(), "between fires")
+		}
+		one.end()
+		two.end()
+	})
+}
+
+// The table of doc.go, "What is sent", counted over ten fires, a minute apart, that one
+// process gets and another does not. (On MongoDB a look is two commands, all else one:
+// TestMongoAClaimIsOneCommandWonOrLost, TestMongoBetweenFiresNothingIsSent.)
+func TestWhatIsSentForTenFires(t *testing.T) {
+	type calls = map[string]int
+	for name, try := range map[string]struct {
+		takes       time.Duration
+		opts        []schedule.JobOption
+		wins, loses calls
+	}{
+		"by default":                  {time.Second, nil, calls{"claim": 10, "finish": 10}, calls{"claim": 10}},
+		"renewed, at a third of 30 s": {25 * time.Second, nil, calls{"claim": 10, "finish": 10, "renew": 20}, calls{"claim": 10}},
+		"all that are missed": {time.Second, []schedule.JobOption{schedule.OnMissed(schedule.All)},
+			calls{"claim": 10, "finish": 10}, calls{"claim": 10, "look": 10}},
+		"repeated at once": {time.Second, []schedule.JobOption{schedule.OnDeath(schedule.AtOnce)},
+			calls{"claim": 10, "finish": 10}, calls{"claim": 10, "look": 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				wins := c.process(1).add("job", schedule.Every(time.Minute), try.takes, try.opts...).start()
+				loses := c.process(2).add("job", schedule.Every(time.Minute), try.takes, try.opts...)
+				loses.link.delay(time.Millisecond)
+				loses.start()
+				c.sleep(30 * time.Second)
+				wins.link.counted() // a look at all jobs
+				loses.link.counted()
+				c.sleep(10*time.Minute + 15*time.Second) // the look for a death comes a TTL later
+				assert.Equal(c, try.wins, wins.link.counted(), "sent by the process that gets the fires")
+				assert.Equal(c, try.loses, loses.link.counted(), "sent by the other")
+				wins.end()
+				loses.end()
+			})
+		})
+	}
+}
