@@ -57,7 +57,7 @@ test-adapters: $(DEVMONGO) ## those of the adapters, on whatever MongoDB this ma
 
 .PHONY: test-embedded
 test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
-	$(DEVMONGO) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./doclock ./fence
+	$(DEVMONGO) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/system ./doclock ./fence
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
@@ -101,7 +101,7 @@ chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## every fuzz test, each for FUZZ=20s
-	@for p in . ./internal/faultproxy ./internal/mongobase ./schedule; do \
+	@for p in . ./store/mongostore ./internal/faultproxy ./internal/mongobase ./schedule; do \
 		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 

@@ -3,146 +3,59 @@ package mongolock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"sync/atomic"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/mongostore"
 )
 
-// A mongoStore keeps the holders of a key in one document of a collection. It is
-// written to docs/design.md §3 and §4, whose table its commands follow row by row:
+// New makes a client whose locks are documents of coll: one per key, the key its
+// _id. It sends nothing yet. Every process that shares the locks uses the same
+// collection, and keeps nothing else in it.
 //
-//	mongo.go          the store, its commands
-//	mongo_acquire.go  acquire, and what follows a refusal
-//	mongo_share.go    acquire and join, for those who share a key
-//	mongo_joins.go    whose turn it is to join, in this process
-//	mongo_grant.go    from an applied claim to a grant: token, time left
-//	mongo_transfer.go hand over inside a process, Resume
-//	mongo_renew.go    renew, one and many
-//	mongo_release.go  release, MinHold's release, break
-//	mongo_leave.go    leave, for those who share; clean-up of a join
-//	mongo_undo.go     clean-up after an unknown outcome
-//	mongo_look.go     reads
-//	mongo_leases.go   what is remembered of a lease
-//	mongo_doc.go      the document
-//	mongo_index.go    the TTL index
-//	mongo_feed.go     wake-ups
-//
-// The collection under our own concerns, the server, its clock and the session of
-// a claim are internal/mongobase's.
-type mongoStore struct {
-	base *mongobase.Base
-	feed mongoFeed
-
-	noIndex    bool
-	indexed    atomic.Bool // the first grant made the index, or tried to
-	indexTries atomic.Int32
-	logger     *slog.Logger
-
-	leases mongoLeases
-	joins  mongoQueue
-	broken mongoFaults
-}
-
-// mongoOptions are what New passes on.
-type mongoOptions struct {
-	noIndex bool
-	logger  *slog.Logger             // default: slog.Default()
-	now     func() mongoclock.Moment // default: the monotonic clock; tests have their own
-}
-
-// mongoFaults take one safety out each, for the tests that show they are needed.
-type mongoFaults struct {
-	swapWithoutRev    bool // compare-and-swap by key alone
-	dropTheLiving     bool // compare-and-swap without the dropped holders' expiry
-	unmarked          bool // filters that do not ask for mongolock: 1
-	deadlineFromOld   bool // a deadline from the sample at hand, not from the reply's
-	undoElsewhere     bool // clean-up in a session of its own
-	releaseByKeyAlone bool
-	handOverByKey     bool
-
-	joinWritesMap      bool // a join that writes the whole map of holders
-	joinKeepsRev       bool // a join that leaves rev as it is
-	joinIgnoresWord    bool // a join that does not ask for a writer's word
-	joinDropsTheLiving bool // a join that does not name the end of whom it drops
-	deleteWithoutRev   bool // the last to leave deletes by key
-	undoDeletes        bool // clean-up of a join that deletes the document
-}
-
-func newMongoStore(coll *mongo.Collection, opts mongoOptions) (*mongoStore, error) {
+// Write concern, read concern and read preference are the library's own, whatever
+// coll says. Close the client before the database connection.
+func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
+	conf, err := newConfig(opts)
 	if coll == nil {
-		return nil, errors.New("mongolock: New: the collection is nil")
+		err = errors.Join(errors.New("mongolock: New: the collection is nil"), err)
 	}
-	if opts.logger == nil {
-		opts.logger = slog.Default()
+	if err != nil {
+		return nil, err
 	}
-	m := &mongoStore{
-		base:    mongobase.New(coll, opts.now),
-		noIndex: opts.noIndex,
-		logger:  opts.logger,
-		broken:  mongoKnobs(),
+	about := []mongostore.Option{mongostore.WithLogger(conf.logger)}
+	if conf.noIndex {
+		about = append(about, mongostore.WithoutIndex())
 	}
-	m.feed.now, m.feed.await = m.base.Clock.Now, mongoFeedAwait
-	m.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+mongoFeedSuffix), writeconcern.W1())
-	return m, nil
-}
-
-// A mongoReply is the answer of one command, and what it says.
-type mongoReply struct {
-	mongobase.Reply
-	record mongoRecord
-}
-
-// modify updates one document durably and answers its after-image.
-func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (mongoReply, error) {
-	return m.modifyIn(ctx, m.base.Durable, filter, update, opts)
-}
-
-// modifyIn is modify under the write concern of coll. All updates stamp the document
-// with the server's time, which is taken for a sample.
-func (m *mongoStore) modifyIn(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (mongoReply, error) {
-	r, err := m.base.Modify(ctx, coll, filter, update, opts)
-	reply := mongoRead(r, readRecord)
-	m.base.Timed(r, reply.record.at)
-	return reply, err
-}
-
-// remove deletes one document, of which it answers the words that were left in it.
-func (m *mongoStore) remove(ctx context.Context, coll *mongo.Collection, filter bson.D) (mongoReply, error) {
-	r, err := m.base.Remove(ctx, coll, filter)
-	return mongoRead(r, readWords), err
-}
-
-// find reads one document, whoever's it is.
-func (m *mongoStore) find(ctx context.Context, key string) (mongoReply, error) {
-	r, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: key}})
-	return mongoRead(r, readRecord), err
-}
-
-func mongoRead(r mongobase.Reply, read func(bson.Raw) mongoRecord) mongoReply {
-	if !r.Found() {
-		return mongoReply{Reply: r}
+	s, err := mongostore.New(coll, about...)
+	if err != nil {
+		return nil, err
 	}
-	return mongoReply{Reply: r, record: read(r.Image)}
+	return newClient(s, conf), nil
 }
 
-// knownMode answers an error for a mode that there is not.
-func knownMode(mode store.Mode) error {
-	switch mode {
-	case store.Exclusive, store.Shared, store.Permits:
-		return nil
+// WithoutIndex leaves the TTL index to you: the first grant does not make it.
+// The index only removes locks whose holders crashed, an hour after they ran out.
+// Make it with EnsureIndex, or see docs/operations.md.
+func WithoutIndex() ClientOption {
+	return clientOption(func(c *config) error { c.noIndex = true; return nil })
+}
+
+// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless
+// it is there. The first grant of a client does so too, but there a failure is only
+// logged. An error matching errors.ErrUnsupported means that the store has none.
+func (c *Client) EnsureIndex(ctx context.Context) error {
+	if err := c.ready(ctx, "ensure index", ""); err != nil {
+		return err
 	}
-	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
+	s, ok := c.store.(interface{ EnsureIndex(context.Context) error })
+	if !ok {
+		return &fault{op: "ensure index", err: errors.ErrUnsupported}
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxCall)
+	defer cancel()
+	if err := s.EnsureIndex(ctx); err != nil {
+		return &fault{op: "ensure index", err: err}
+	}
+	return nil
 }
-
-// inMode asks for a document in that mode.
-func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

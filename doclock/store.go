@@ -12,11 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that
@@ -108,7 +108,7 @@ func (r *request) take(id string) bson.Raw {
 }
 
 func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
-	feed, err := mongolock.FeedOn(coll)
+	feed, err := mongostore.FeedOn(coll)
 	return &docStore{
 		base: mongobase.New(coll, nil), field: field, Feed: feed,
 		granted: map[string]granted{}, endings: map[string]*ending{},

@@ -15,6 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 const (
@@ -33,7 +34,7 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 	if coll == nil {
 		return errors.New("doclock: Announce: the collection is nil")
 	}
-	feed, err := mongolock.FeedOn(coll)
+	feed, err := mongostore.FeedOn(coll)
 	if err != nil {
 		return err
 	}

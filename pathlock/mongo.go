@@ -12,11 +12,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // A Mongo keeps trees in a collection, a document for each.
@@ -60,7 +60,7 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment) (*Mongo, erro
 	if coll == nil {
 		return nil, errors.New("pathlock: OnMongo: the collection is nil")
 	}
-	feed, err := mongolock.FeedOn(coll)
+	feed, err := mongostore.FeedOn(coll)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,10 @@ const (
 	WordAfterLook = false
 	// SwapByRevAlone takes a key over by its revision alone, even if a holder was renewed meanwhile.
 	SwapByRevAlone = false
+	// SwapWithoutRev takes a key over whatever revision its document has.
+	SwapWithoutRev = false
+	// MarkIgnored takes every document under a key for one of this library.
+	MarkIgnored = false
 	// UndoElsewhere cleans up in another session than the attempt's.
 	UndoElsewhere = false
 	// UndoOnce cleans up only once, even where writes have no transaction numbers.

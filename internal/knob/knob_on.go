@@ -25,6 +25,8 @@ var (
 	StampedToken       bool
 	WordAfterLook      bool
 	SwapByRevAlone     bool
+	SwapWithoutRev     bool
+	MarkIgnored        bool
 	UndoElsewhere      bool
 	UndoOnce           bool
 	TwinIgnored        bool

@@ -1,0 +1,44 @@
+package mongolock
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A ticket of any text is refused or understood, and what is understood is what
+// was written.
+func FuzzATicketIsRefusedOrUnderstood(f *testing.F) {
+	l := &Lease{key: "k", id: "ID", token: 7, terms: &terms{ttl: time.Minute, note: "n"}}
+	f.Add(l.ticket())
+	f.Add(ticketMark)
+	f.Add(ticketMark + "e30")
+	f.Add("mongolock2.e30")
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := parseTicket(text)
+		if err != nil {
+			return
+		}
+		again := &Lease{key: parsed.Key, id: parsed.ID, token: parsed.Token, terms: &terms{ttl: parsed.TTL, note: parsed.Note}}
+		twice, err := parseTicket(again.ticket())
+		require.NoError(t, err)
+		assert.Equal(t, parsed, twice)
+	})
+}
+
+// Keys and notes that cannot come back byte for byte are refused, and no others.
+func FuzzKeysAndNotesAreRefusedOrTaken(f *testing.F) {
+	for _, s := range []string{"nightly-report", "", "$x", "a.b", "\x00", "🔒", "a/b", " ", "\xff", strings.Repeat("k", 1025)} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, key, note string) {
+		badKey := key == "" || len(key) > 1024 || !utf8.ValidString(key)
+		badNote := len(note) > 1024 || !utf8.ValidString(note)
+		assert.Equal(t, badKey, checkText("key", key, 1, maxKey) != nil, "key %q", key)
+		assert.Equal(t, badNote, checkText("note", note, 0, maxNote) != nil, "note %q", note)
+	})
+}

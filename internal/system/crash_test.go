@@ -1,0 +1,217 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A mongoTrial is several workers on a few keys while something goes wrong.
+type mongoTrial struct {
+	*mongoRoom
+	clients []*mongolock.Client
+	keys    []string
+	longest time.Duration // that a worker holds a key
+
+	mu     sync.Mutex // protects what follows
+	holds  map[string][]mongoHold
+	faults int
+	odd    []error
+}
+
+// A mongoHold is a time in which a lease said that it is held: from the first to the
+// last look at it, by the one clock of this machine. Two of one key that overlap
+// break the promise, however late anybody looked.
+type mongoHold struct {
+	from, to time.Time
+	token    int64
+}
+
+func newMongoTrial(r *mongoRoom, clients []*mongolock.Client, longest time.Duration) *mongoTrial {
+	return &mongoTrial{mongoRoom: r, clients: clients, keys: []string{"one", "two"}, longest: longest, holds: make(map[string][]mongoHold)}
+}
+
+// run lets the workers work until the trouble is over.
+func (m *mongoTrial) run(trouble func()) {
+	m.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, c := range m.clients {
+		for range 2 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					m.work(ctx, c, m.keys[rand.N(len(m.keys))])
+				}
+			})
+		}
+	}
+	trouble()
+	stop()
+	wg.Wait()
+}
+
+// work is one acquisition, held for a while.
+func (m *mongoTrial) work(ctx context.Context, c *mongolock.Client, key string) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	acquire := c.Acquire
+	if rand.N(4) == 0 {
+		acquire = c.TryAcquire
+	}
+	l, err := acquire(ctx, key)
+	if err != nil {
+		m.failed(l, err)
+		time.Sleep(5 * time.Millisecond)
+		return
+	}
+	hold := mongoHold{from: time.Now(), token: l.Token()}
+	for until := hold.from.Add(rand.N(m.longest)); ; time.Sleep(time.Millisecond) {
+		now := time.Now()
+		if l.Err() != nil || now.After(until) {
+			break
+		}
+		hold.to = now // and it was held after that
+	}
+	m.mu.Lock()
+	if !hold.to.IsZero() {
+		m.holds[key] = append(m.holds[key], hold)
+	}
+	m.mu.Unlock()
+	if err := l.Release(); err != nil && !errors.Is(err, mongolock.ErrLost) {
+		m.failed(nil, err)
+	}
+}
+
+// failed takes in an error and looks whether it is a clean one.
+func (m *mongoTrial) failed(l *mongolock.Lease, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults++
+	switch {
+	case l != nil, mongo.IsDuplicateKeyError(err), errors.Is(err, mongolock.ErrClosed), errors.Is(err, mongolock.ErrForeign), errors.Is(err, mongolock.ErrModeMismatch),
+		!strings.HasPrefix(err.Error(), "mongolock: "),
+		!errors.Is(err, mongolock.ErrHeld) && !errors.Is(err, mongolock.ErrOutcomeUnknown) && !errors.Is(err, store.ErrNotApplied) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled):
+		m.odd = append(m.odd, err)
+	}
+}
+
+// overlaps counts the pairs of holds of one key that overlap, or whose tokens are
+// out of order.
+func (m *mongoTrial) overlaps() (overlaps, disorder, holds int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, all := range m.holds {
+		slices.SortFunc(all, func(a, b mongoHold) int { return a.from.Compare(b.from) })
+		for i := 1; i < len(all); i++ {
+			if !all[i-1].to.Before(all[i].from) {
+				overlaps++
+			}
+			if all[i-1].token >= all[i].token {
+				disorder++
+			}
+		}
+		holds += len(all)
+	}
+	return overlaps, disorder, holds
+}
+
+// mustHaveKeptThePromise judges the trial, and then asks that everything work again
+// with the same clients, and that nothing stay behind.
+func (m *mongoTrial) mustHaveKeptThePromise() {
+	m.t.Helper()
+	overlaps, disorder, holds := m.overlaps()
+	m.t.Logf("%d holds, %d failures", holds, m.faults)
+	if overlaps != 0 || disorder != 0 {
+		m.t.Errorf("of %d holds %d overlap and %d have a token out of order", holds, overlaps, disorder)
+	}
+	if holds < 20 || m.faults == 0 {
+		m.t.Errorf("%d holds, %d failures: the test shows little", holds, m.faults)
+	}
+	for _, err := range m.odd {
+		m.t.Errorf("not a clean error: %v", err)
+	}
+	for i, c := range m.clients {
+		for _, key := range m.keys {
+			m.until(time.Now().Add(10*time.Second), fmt.Sprintf("client %d has %q again", i, key), func() bool {
+				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+				defer cancel()
+				l, err := c.Acquire(ctx, key)
+				return err == nil && l.Release() == nil
+			})
+		}
+	}
+	for i, c := range m.clients {
+		if err := c.Close(); err != nil {
+			m.t.Errorf("client %d: %v", i, err)
+		}
+	}
+	m.mustBeEmpty()
+}
+
+func TestMongoKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
+	t.Parallel()
+	s := testserver.Start(t, "", "crash", "stepdown", "operationtime")
+	r := newMongoRoomAt(t, s.URI)
+	m := newMongoTrial(r, r.clients(3, mongolock.TTL(1500*time.Millisecond)), 150*time.Millisecond)
+	m.run(func() {
+		for i, begin := 0, time.Now(); i < 6 && (i < 3 || time.Since(begin) < 25*time.Second); i++ {
+			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
+			s.Do("kill")
+			time.Sleep(rand.N(600 * time.Millisecond))
+			s.Do("restart")
+			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
+			s.Do("stepdown?seconds=1")
+			time.Sleep(time.Second) // then it is primary again
+		}
+	})
+	m.mustHaveKeptThePromise()
+}
+
+// cutOff lets one client after the other lose its connection, for longer than its
+// leases last.
+func cutOff(t *testing.T) *mongoTrial {
+	t.Helper()
+	r := newMongoRoom(t)
+	var clients []*mongolock.Client
+	var proxies []*faultproxy.Proxy
+	for range 3 {
+		c, proxy := r.behind(withRetries, mongolock.TTL(500*time.Millisecond))
+		clients, proxies = append(clients, c), append(proxies, proxy)
+	}
+	m := newMongoTrial(r, clients, 500*time.Millisecond)
+	m.run(func() {
+		for i := range 9 {
+			p := proxies[i%len(proxies)]
+			if i%2 == 0 {
+				p.Silence()
+			} else {
+				p.Cut()
+			}
+			time.Sleep(800 * time.Millisecond)
+			p.Restore()
+			time.Sleep(100 * time.Millisecond)
+			if overlaps, _, _ := m.overlaps(); overlaps > 0 {
+				return // it is broken: that is all there is to see
+			}
+		}
+	})
+	return m
+}
+
+func TestMongoClientsThatAreCutOffBreakNoPromise(t *testing.T) {
+	t.Parallel()
+	cutOff(t).mustHaveKeptThePromise()
+}

@@ -1,0 +1,813 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/seam"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// writes counts the commands that change something.
+func writes(commands []bson.Raw) (n int) {
+	for _, c := range commands {
+		if first, err := c.IndexErr(0); err == nil && slices.Contains([]string{"findAndModify", "update", "insert", "delete", "createIndexes"}, first.Key()) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c, tap := r.tapped(mongolock.WithOwner("me"))
+	r.release(r.acquire(c, "warm"))
+	tap.Take()
+	l := r.acquire(c, "k", mongolock.Note("why"))
+	sent := tap.Take()
+	if len(sent) != 1 && mongoCan("operationtime") {
+		t.Errorf("%d commands", len(sent))
+	}
+	d := readLock(r.document("k"))
+	h, ok := d.Holders[l.ID()]
+	if len(d.Holders) != 1 || !ok || h.Owner != "me" || h.Note != "why" {
+		t.Errorf("holders %+v", d.Holders)
+	}
+	if ahead := d.ExpireAt.Sub(d.At); ahead < 29*time.Second || ahead > 32*time.Second || h.ExpireAt.After(d.ExpireAt) {
+		t.Errorf("ends %v after it was written", ahead)
+	}
+	r.release(l)
+}
+
+func TestMongoASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c := r.client(mongolock.WithOwner("first"))
+	l := r.acquire(c, "k", mongolock.Note("a note"))
+	for name, rival := range map[string]*mongolock.Client{"the same client": c, "another": r.client()} {
+		for _, elsewhere := range []bool{false, true} {
+			answer := make(chan error, 1)
+			try := func() { _, err := rival.TryAcquire(r.ctx(), "k"); answer <- err }
+			begin := time.Now()
+			if elsewhere {
+				go try()
+			} else {
+				try()
+			}
+			var held *mongolock.HeldError
+			if err := <-answer; !errors.As(err, &held) || !errors.Is(err, mongolock.ErrHeld) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			r.within(mongoSlack, time.Since(begin), fmt.Sprintf("%s: refused", name))
+			if h := held.Holders; held.Key != "k" || len(h) != 1 || h[0].Owner != "first" || h[0].Note != "a note" || held.Left() < 25*time.Second || held.Left() > 31*time.Second {
+				t.Errorf("%s: told %+v, %v left", name, held.Status, held.Left())
+			}
+		}
+	}
+	r.mustHold(l)
+	r.release(l)
+}
+
+func TestMongoKeysDoNotAffectEachOther(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c := r.client()
+	var all []*mongolock.Lease
+	for _, key := range []string{"a", "A", "a ", " a", "ab", "a.b", "á", "a\u0301"} {
+		l, err := c.TryAcquire(r.ctx(), key)
+		if err != nil {
+			t.Fatalf("%q: %v", key, err)
+		}
+		all = append(all, l)
+	}
+	r.release(all[0])
+	for _, l := range all[1:] {
+		r.mustHold(l)
+		r.release(l)
+	}
+}
+
+func TestMongoReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	clients := []*mongolock.Client{r.client(), r.client()}
+	for i := range 10 {
+		l, err := clients[i%2].TryAcquire(r.ctx(), "k")
+		if err != nil {
+			t.Fatalf("the %d. time: %v", i, err)
+		}
+		r.release(l)
+		if r.document("k") != nil {
+			t.Error("released, and the document is there")
+		}
+	}
+}
+
+func TestMongoReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(), r.client()
+	l := r.acquire(one, "k")
+	r.release(l)
+	next := r.acquire(two, "k")
+	r.release(l)
+	r.mustHold(next)
+	r.release(next)
+
+	lost := r.acquire(one, "k", mongolock.TTL(700*time.Millisecond), mongolock.NoRenewal())
+	r.await(lost.Done(), "the end of the lease")
+	next = r.acquire(two, "k")
+	for range 3 {
+		if err := lost.Release(); !errors.Is(err, mongolock.ErrLost) {
+			t.Errorf("Release of what was lost answers %v", err)
+		}
+	}
+	r.mustHold(next)
+	r.release(next)
+}
+
+func TestMongoKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(mongolock.WithOwner("$owner.$$ROOT")), r.client()
+	for _, key := range []string{
+		"$x", "a.b", "..", ".", "$", "$set", " ", "\t\n", "a\x00b", "\x00", "🔒", "/", "/a//b/", "_id", "mongolock", "{}", `"'\`,
+		strings.Repeat("k", 1024), strings.Repeat("é", 512),
+	} {
+		l, err := one.TryAcquire(r.ctx(), key, mongolock.Note("$note \x00 ."))
+		if err != nil {
+			t.Fatalf("%.20q: %v", key, err)
+		}
+		if _, err := two.TryAcquire(r.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
+			t.Errorf("%.20q: another got %v", key, err)
+		}
+		status, err := two.Inspect(r.ctx(), key)
+		if err != nil || status.Key != key || len(status.Holders) != 1 || status.Holders[0].Owner != "$owner.$$ROOT" || status.Holders[0].Note != "$note \x00 ." {
+			t.Errorf("%.20q: shown %+v, %v", key, status, err)
+		}
+		r.release(l)
+	}
+	before := r.count()
+	for _, key := range []string{"", strings.Repeat("k", 1025), strings.Repeat("é", 513), "a\xffb", "\xed\xa0\x80"} {
+		if l, err := one.Acquire(r.ctx(), key); err == nil || l != nil || errors.Is(err, mongolock.ErrHeld) {
+			t.Errorf("%.20q: %v, %v", key, l, err)
+		}
+	}
+	if r.count() != before {
+		t.Error("something was written under a key that was refused")
+	}
+}
+
+// count is the number of documents in the collection.
+func (r *mongoRoom) count() int64 {
+	r.t.Helper()
+	n, err := r.coll.CountDocuments(r.ctx(), bson.D{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c, tap := r.tapped()
+	for want, opt := range map[string]mongolock.AcquireOption{
+		"TTL(-1s)": mongolock.TTL(-time.Second), "TTL(0s)": mongolock.TTL(0), "TTL(99ms)": mongolock.TTL(99 * time.Millisecond), "TTL(8784h0m0s)": mongolock.TTL(366 * 24 * time.Hour),
+		"MaxHold(0s)": mongolock.MaxHold(0), "MaxWait(-1ns)": mongolock.MaxWait(-1), "MinHold(0s)": mongolock.MinHold(0),
+	} {
+		if l, err := c.Acquire(r.ctx(), "k", opt); l != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", want, l, err)
+		}
+		if both, ok := opt.(mongolock.ClientOption); ok {
+			if _, err := mongolock.New(r.coll, both); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("New with %s: %v", want, err)
+			}
+		}
+	}
+	for want, opt := range map[string]mongolock.ClientOption{"WithMargin(-1ms)": mongolock.WithMargin(-time.Millisecond), "WithMargin(16s)": mongolock.WithMargin(16 * time.Second)} {
+		if _, err := mongolock.New(r.coll, opt); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if n := len(tap.Take()); n != 0 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(), r.client()
+	l := r.acquire(one, "k", mongolock.TTL(1500*time.Millisecond), mongolock.NoRenewal())
+	seam.Abandon(l)
+	honoured := seam.Honoured(l)
+	var refused, granted time.Time
+	var taken *mongolock.Lease
+	for taken == nil {
+		asked := time.Now()
+		next, err := two.TryAcquire(r.ctx(), "k")
+		switch {
+		case err == nil:
+			taken, granted = next, time.Now()
+		case errors.Is(err, mongolock.ErrHeld):
+			refused = asked
+			if l := r.document("k"); l == nil {
+				t.Fatal("the old document is gone")
+			}
+		default:
+			t.Fatal(err)
+		}
+	}
+	if granted.Before(honoured) {
+		t.Errorf("granted %v before the end", honoured.Sub(granted))
+	}
+	r.within(100*time.Millisecond, honoured.Sub(refused), "from the last refusal to the end")
+	r.within(mongoSlack, granted.Sub(honoured), "granted after the end")
+	r.mustHold(taken)
+	r.release(taken)
+}
+
+func TestMongoADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c := r.client(mongolock.TTL(500 * time.Millisecond))
+	for i, shape := range []bson.D{
+		{{Key: "name", Value: "somebody's"}},
+		{{Key: "expireAt", Value: time.UnixMilli(1)}},
+		{{Key: "expireAt", Value: time.Now().Add(-time.Hour)}, {Key: "holders", Value: bson.D{}}},
+		{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
+	} {
+		key := fmt.Sprint("k", i)
+		if _, err := r.coll.InsertOne(r.ctx(), append(bson.D{{Key: "_id", Value: key}}, shape...)); err != nil {
+			t.Fatal(err)
+		}
+		before := r.document(key)
+		_, tryErr := c.TryAcquire(r.ctx(), key)
+		ctx, cancel := context.WithTimeout(r.ctx(), 2*time.Second)
+		_, waitErr := c.Acquire(ctx, key)
+		cancel()
+		_, inspectErr := c.Inspect(r.ctx(), key)
+		_, breakErr := c.Break(r.ctx(), key, "why", 0)
+		for what, err := range map[string]error{"TryAcquire": tryErr, "Acquire": waitErr, "Inspect": inspectErr, "Break": breakErr} {
+			if !errors.Is(err, mongolock.ErrForeign) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s of %v answers %v", what, shape, err)
+			}
+		}
+		if after := r.document(key); !bytes.Equal(before, after) {
+			t.Errorf("it was\n%v\nand is\n%v", before, after)
+		}
+	}
+	for s, err := range c.List(r.ctx(), "") {
+		t.Errorf("List shows %+v, %v", s, err)
+	}
+}
+
+func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(), r.client()
+	l := r.acquire(one, "k", mongolock.TTL(1500*time.Millisecond))
+	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	deleted := time.Now()
+	next, err := two.TryAcquire(r.ctx(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.within(500*time.Millisecond+mongoSlack, r.await(l.Done(), "the holder learns").Sub(deleted), "its holder learnt of it")
+	if !errors.Is(l.Err(), mongolock.ErrLost) || next.Token() <= l.Token() {
+		t.Errorf("it ended with %v; token %d after %d", l.Err(), next.Token(), l.Token())
+	}
+	r.mustHold(next)
+	r.release(next)
+}
+
+func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(mongolock.TTL(5*time.Second)), r.client(mongolock.TTL(5*time.Second))
+	stop := make(chan struct{})
+	var looks, seen int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			raw, err := r.coll.FindOne(context.Background(), bson.D{{Key: "_id", Value: "k"}}).Raw()
+			looks++
+			if err != nil {
+				continue
+			}
+			seen++
+			d := readLock(raw)
+			if d.Mark != 1 || len(d.Holders) != 1 || d.ExpireAt.IsZero() || d.ExpireAt.Before(d.only().ExpireAt) {
+				t.Errorf("seen: %v", raw)
+			}
+		}
+	})
+	for i := range 60 {
+		c := []*mongolock.Client{one, two}[i%2]
+		l := r.acquire(c, "k")
+		if i%3 == 0 {
+			if err := l.Renew(r.ctx()); err != nil {
+				t.Error(err)
+			}
+		}
+		r.release(l)
+	}
+	close(stop)
+	wg.Wait()
+	if seen == 0 {
+		t.Errorf("%d looks saw no lock: the test shows nothing", looks)
+	}
+}
+
+func TestMongoStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	l := r.acquire(r.client(), "k")
+	before := r.document("k")
+	for range 5 {
+		c, tap := r.tapped()
+		if n := len(tap.Take()); n != 0 {
+			t.Errorf("New sent %d commands", n)
+		}
+		r.release(r.acquire(c, "another"))
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !bytes.Equal(before, r.document("k")) {
+		t.Error("somebody's lock was touched")
+	}
+	r.mustHold(l)
+	r.release(l)
+}
+
+func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t, "ttl")
+	var wg sync.WaitGroup
+	for i := range 10 {
+		coll := r.connect(r.uri).Database(r.coll.Database().Name()).Collection(r.coll.Name())
+		c, err := mongolock.New(coll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			defer c.Close()
+			l, err := c.Acquire(r.ctx(), fmt.Sprint("k", i))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	specs, err := r.coll.Indexes().ListSpecifications(r.ctx())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ttls := 0
+	for _, s := range specs {
+		if s.ExpireAfterSeconds != nil {
+			ttls++
+		}
+	}
+	if ttls != 1 || len(specs) != 2 {
+		t.Errorf("%d indexes, %d of them for the TTL", len(specs), ttls)
+	}
+}
+
+func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	const ttl = 2 * time.Second
+	c, rival := r.client(mongolock.TTL(ttl)), r.client()
+	one, two := r.acquire(c, "one"), r.acquire(c, "two") // renewed together
+	token := one.Token()
+	for range 6 {
+		time.Sleep(ttl / 2)
+		for _, key := range []string{"one", "two"} {
+			if _, err := rival.TryAcquire(r.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
+				t.Fatalf("another got %v", err)
+			}
+		}
+	}
+	if one.Token() != token || one.Err() != nil || one.Remaining() > ttl {
+		t.Errorf("token %d, was %d; %v, %v left", one.Token(), token, one.Err(), one.Remaining())
+	}
+	r.release(one)
+	r.release(two)
+}
+
+func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	l := r.acquire(r.client(), "k", mongolock.Note("note"))
+	before := readLock(r.document("k"))
+	token := l.Token()
+	after := before
+	for renewals := 0; renewals < 3 || !after.ExpireAt.After(before.ExpireAt); renewals++ {
+		if renewals > 200 { // each writes an end by a sample better or worse than the first; time goes on meanwhile
+			t.Fatal("not renewed")
+		}
+		if err := l.Renew(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		after = readLock(r.document("k"))
+		time.Sleep(5 * time.Millisecond)
+	}
+	if l.Token() != token || after.Rev != before.Rev || after.only().Since != before.only().Since || after.only().Note != "note" {
+		t.Errorf("it was %+v and is %+v", before, after)
+	}
+	r.release(l)
+}
+
+func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c, tap := r.tapped(mongolock.TTL(1800 * time.Millisecond))
+	r.release(r.acquire(c, "warm"))
+	tap.Take()
+	l := r.acquire(c, "k")
+	ctx := l.Context(r.ctx())
+	time.Sleep(1500 * time.Millisecond)
+	r.release(l)
+	if err := l.Err(); !errors.Is(err, mongolock.ErrReleased) || errors.Is(err, mongolock.ErrLost) || !errors.Is(context.Cause(ctx), mongolock.ErrReleased) {
+		t.Errorf("it ended with %v, its context with %v", err, context.Cause(ctx))
+	}
+	if writes(tap.Take()) < 3 {
+		t.Error("it was not renewed: the test shows nothing")
+	}
+	time.Sleep(800 * time.Millisecond)
+	if n := writes(tap.Take()); n != 0 {
+		t.Errorf("%d writes after the release", n)
+	}
+}
+
+func TestMongoARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(), r.client()
+	for i := range 25 {
+		l := r.acquire(one, "k")
+		renewed := make(chan error, 1)
+		go func() { renewed <- l.Renew(r.ctx()) }()
+		r.release(l)
+		next, err := two.TryAcquire(r.ctx(), "k")
+		if err != nil {
+			t.Fatalf("round %d: released, and %v", i, err)
+		}
+		if err := <-renewed; err != nil && !errors.Is(err, mongolock.ErrReleased) && !errors.Is(err, mongolock.ErrLost) {
+			t.Errorf("the renewal answers %v", err)
+		}
+		if !errors.Is(l.Err(), mongolock.ErrReleased) {
+			t.Errorf("re-reported as %v", l.Err())
+		}
+		r.mustHold(next)
+		r.release(next)
+	}
+}
+
+func TestMongoMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	begin := time.Now()
+	l := r.acquire(r.client(), "k", mongolock.TTL(1500*time.Millisecond), mongolock.MaxHold(2500*time.Millisecond))
+	ended := r.await(l.Done(), "MaxHold")
+	r.within(2500*time.Millisecond+mongoSlack, ended.Sub(begin), "the lease")
+	if ended.Sub(begin) < 2300*time.Millisecond || !errors.Is(l.Err(), mongolock.ErrMaxHold) || !errors.Is(l.Err(), mongolock.ErrLost) {
+		t.Errorf("it ended after %v with %v", ended.Sub(begin), l.Err())
+	}
+	r.mustBeGone("k", ended.Add(time.Second))
+}
+
+func TestMongoAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	one, two := r.client(), r.client()
+	for name, rival := range map[string]*mongolock.Client{"the same client": one, "another": two} {
+		l := r.acquire(one, "k")
+		wait := r.inBackground(r.ctx(), rival, "k")
+		time.Sleep(400 * time.Millisecond)
+		if len(wait) != 0 {
+			t.Errorf("%s: granted while held", name)
+		}
+		released := time.Now()
+		r.release(l)
+		a := r.granted(wait)
+		r.within(mongoSlack+mongoPoll, a.when.Sub(released), fmt.Sprintf("%s: granted", name))
+		if a.lease.Token() <= l.Token() {
+			t.Errorf("%s: token %d after %d", name, a.lease.Token(), l.Token())
+		}
+		r.release(a.lease)
+	}
+}
+
+func TestMongoALeaseThatIsNotRenewedIsAWaitersSoonAfterItsEndAndNeverBefore(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	r.expiresInTime(r.client(mongolock.TTL(700*time.Millisecond)), r.client(), 700*time.Millisecond)
+}
+
+func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	l := r.acquire(r.client(mongolock.WithOwner("holder")), "k")
+	c := r.client()
+	cause := errors.New("enough")
+	for name, row := range map[string]struct {
+		ctx    func() (context.Context, context.CancelFunc)
+		opts   []mongolock.AcquireOption
+		within error
+	}{
+		"deadline": {func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(r.ctx(), 300*time.Millisecond)
+		}, nil, context.DeadlineExceeded},
+		"cancel": {func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(r.ctx())
+			timer := time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
+			return ctx, func() { timer.Stop() }
+		}, nil, cause},
+		"MaxWait": {func() (context.Context, context.CancelFunc) { return r.ctx(), func() {} }, []mongolock.AcquireOption{mongolock.MaxWait(300 * time.Millisecond)}, mongolock.ErrHeld},
+	} {
+		ctx, cancel := row.ctx()
+		begin := time.Now()
+		got, err := c.Acquire(ctx, "k", row.opts...)
+		cancel()
+		r.within(300*time.Millisecond+mongoSlack, time.Since(begin), name)
+		var held *mongolock.HeldError
+		if got != nil || !errors.Is(err, row.within) || !errors.As(err, &held) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
+			t.Fatalf("%s: answered %v, %v", name, got, err)
+		}
+		if len(held.Holders) != 1 || held.Holders[0].Owner != "holder" {
+			t.Errorf("%s: told %+v", name, held.Status)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	r.mustHold(l)
+	r.release(l)
+}
+
+func TestMongoAContextAlreadyDoneSendsNothing(t *testing.T) {
+	t.Parallel()
+	r := newAnyRoom(t)
+	c, tap := r.tapped()
+	ctx, cancel := context.WithCancel(r.ctx())
+	cancel()
+	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
+		if l, err := acquire(ctx, "k"); l != nil || !errors.Is(err, context.Canceled) || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
+			t.Errorf("answered %v, %v", l, err)
+		}
+	}
+	if n := len(tap.Take()); n != 0 {
+		t.Errorf("%d commands", n)
+	}
+}
+
+// contend lets contenders of several processes take the key in turn, each for a
+// moment. It answers how many were served and how many met another inside.
+func (r *mongoRoom) contend(clients []*mongolock.Client, n int, section time.Duration) (served, met int64) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	var inside, done, two atomic.Int64
+	var mu sync.Mutex // protects tokens
+	var tokens []int64
+	for i := range n {
+		wg.Go(func() {
+			l, err := clients[i%len(clients)].Acquire(r.ctx(), "k")
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			if inside.Add(1) != 1 {
+				two.Add(1)
+			}
+			mu.Lock()
+			tokens = append(tokens, l.Token())
+			mu.Unlock()
+			time.Sleep(section)
+			inside.Add(-1)
+			done.Add(1)
+			if err := l.Release(); err != nil {
+				r.t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if !slices.IsSorted(tokens) {
+		r.t.Error("the tokens are out of order")
+	}
+	slices.Sort(tokens)
+	if len(slices.Compact(tokens)) != n {
+		r.t.Error("two grants have one token")
+	}
+	return done.Load(), two.Load()
+}
+
+func TestMongoAHundredContendersAreAllServedOneAtATime(t *testing.T) {
+	// Not parallel: it keeps the server busy.
+	r := newMongoRoom(t, "atomic")
+	clients := []*mongolock.Client{r.client(), r.client(), r.client(), r.client()}
+	if served, met := r.contend(clients, 100, 10*time.Millisecond); served != 100 || met != 0 {
+		t.Errorf("%d served, %d met another inside", served, met)
+	}
+}
+
+// tries are simultaneous, each by a client of its own. It answers who won.
+func (r *mongoRoom) tries(clients []*mongolock.Client, key string) (winners []*mongolock.Lease) {
+	r.t.Helper()
+	begin := make(chan struct{})
+	answers := make(chan mongoAnswer, len(clients))
+	for _, c := range clients {
+		go func() {
+			<-begin
+			l, err := c.TryAcquire(r.ctx(), key)
+			answers <- mongoAnswer{lease: l, err: err}
+		}()
+	}
+	close(begin)
+	for range clients {
+		a := <-answers
+		var held *mongolock.HeldError
+		switch {
+		case a.err == nil:
+			winners = append(winners, a.lease)
+		case !errors.As(a.err, &held):
+			r.t.Errorf("answered %v", a.err)
+		case mongo.IsDuplicateKeyError(a.err):
+			r.t.Errorf("a raw error of the database: %v", a.err)
+		}
+	}
+	return winners
+}
+
+func (r *mongoRoom) clients(n int, opts ...mongolock.ClientOption) (all []*mongolock.Client) {
+	r.t.Helper()
+	for range n {
+		all = append(all, r.client(opts...))
+	}
+	return all
+}
+
+func TestMongoOfManySimultaneousTriesOneWins(t *testing.T) {
+	// Not parallel: it keeps the server busy.
+	r := newMongoRoom(t, "atomic")
+	clients := r.clients(20)
+	for round := range 5 {
+		fresh, late, odd := fmt.Sprint("new ", round), fmt.Sprint("expired ", round), fmt.Sprint("swapped ", round)
+		r.plantDead(late, -time.Second)
+		r.plantDead(odd, time.Minute)
+		for _, key := range []string{fresh, late, odd} {
+			winners := r.tries(clients, key)
+			if len(winners) != 1 {
+				t.Fatalf("%s: %d winners", key, len(winners))
+			}
+			r.mustHold(winners[0])
+			r.release(winners[0])
+		}
+	}
+}
+
+func TestMongoAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
+	// Not parallel: it keeps the server busy.
+	r := newMongoRoom(t, "atomic")
+	greedy, modest := r.client(), r.client()
+	ctx, stop := context.WithCancel(r.ctx())
+	var wg sync.WaitGroup
+	for range 2 { // one of them always stands in line
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				l, err := greedy.Acquire(ctx, "k")
+				if err != nil {
+					continue
+				}
+				time.Sleep(2 * time.Millisecond)
+				_ = l.Release()
+			}
+		})
+	}
+	for range 3 {
+		begin := time.Now()
+		l := r.acquire(modest, "k")
+		r.within(5*time.Second, time.Since(begin), "served")
+		r.release(l)
+	}
+	stop()
+	wg.Wait()
+}
+
+func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	r := newMongoRoom(t) // not on FerretDB, see mongoFerret
+	c := r.client()
+	l := r.acquire(c, "k")
+	var mu sync.Mutex // protects order
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			l, err := c.Acquire(r.ctx(), "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			r.release(l)
+		})
+		r.until(time.Now().Add(time.Second), "it stands in line", func() bool {
+			return seam.Look(c, "").Waiters == i+1
+		})
+	}
+	r.release(l)
+	wg.Wait()
+	if !slices.IsSorted(order) {
+		t.Errorf("served in the order %v", order)
+	}
+}
+
+func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
+	// Not parallel: it keeps the server busy.
+	r := newMongoRoom(t, "atomic")
+	clients := r.clients(3, mongolock.TTL(5*time.Second))
+	var last int64
+	take := func(l *mongolock.Lease) {
+		t.Helper()
+		if l.Token() <= last {
+			t.Fatalf("token %d after %d", l.Token(), last)
+		}
+		last = l.Token()
+	}
+	remove := func(filter bson.D) {
+		if _, err := r.coll.DeleteMany(r.ctx(), filter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 200 {
+		c := clients[i%3]
+		l := r.acquire(c, "k")
+		take(l)
+		switch i % 7 {
+		case 0, 1: // release
+			r.release(l)
+		case 2: // deletion by hand
+			remove(bson.D{{Key: "_id", Value: "k"}})
+			_ = l.Release()
+		case 3: // purge
+			remove(bson.D{})
+			_ = l.Release()
+		case 4: // hand-over
+			wait := r.inBackground(r.ctx(), c, "k")
+			r.waits(c, "k")
+			r.release(l)
+			next := r.granted(wait).lease
+			take(next)
+			r.release(next)
+		case 5: // takeover of one that ran out
+			past := time.Now().Add(-time.Second)
+			if _, err := r.coll.UpdateOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
+				{Key: fieldExpireAt, Value: past}, {Key: fieldHolders + "." + l.ID() + "." + fieldExpireAt, Value: past},
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+			next := r.acquire(clients[(i+1)%3], "k")
+			take(next)
+			_ = l.Release()
+			r.release(next)
+		case 6: // every process starts anew
+			r.release(l)
+			if i%49 == 6 {
+				for j := range clients {
+					if err := clients[j].Close(); err != nil {
+						t.Error(err)
+					}
+					clients[j] = r.client(mongolock.TTL(5 * time.Second))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+//go:build knobs
+
+package system
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/stretchr/testify/assert"
+)
+
+func init() {
+	mongoChildren["greedy worker"] = func() {
+		knob.Greedy = true
+		workAsTold()
+	}
+}
+
+// The control of the test that a waiter is served beside a process that takes the
+// key again and again: where that one keeps no turns, it waits until the loop is over.
+func TestControlAGreedyProcessKeepsAWaiterOut(t *testing.T) {
+	r := newFeedRoom(t)
+	greedy := worker{r.child("greedy worker")}
+	greedy.do(workerOrder{Do: "pairs", Key: "warm", Count: 1})
+	waits, grants := besideALoop(r, greedy, 3)
+	if longest := slices.Max(waits); longest <= 2*time.Second {
+		t.Errorf("waited at most %v, while the other had it %d times: the test shows nothing", longest, grants)
+	}
+}
+
+// The control: compare-and-swap that compares nothing.
+func TestControlWithoutTheRevisionSeveralTriesWin(t *testing.T) {
+	r := newMongoRoom(t, "operationtime") // else each confirms that it is in the document
+	clients := r.clients(20)
+	faulty(t, &knob.SwapWithoutRev, &knob.SwapByRevAlone)
+	for round := range 10 {
+		key := fmt.Sprint("k", round)
+		r.plantDead(key, time.Minute)
+		winners := r.tries(clients, key)
+		for _, l := range winners {
+			_ = l.Release()
+		}
+		if len(winners) > 1 {
+			return
+		}
+	}
+	t.Error("one winner each time: it is not the revision that protects")
+}
+
+// The control: the judge sees it when leases that were lost free the next holder's.
+func TestControlClientsThatReleaseByKeyAloneBreakThePromise(t *testing.T) {
+	faulty(t, &knob.ReleaseByKey)
+	for range 10 { // a machine that is very busy may show nothing for several
+		if overlaps, _, _ := cutOff(t).overlaps(); overlaps > 0 {
+			return
+		}
+	}
+	t.Error("no overlap: the judge sees nothing")
+}
+
+func TestControlAReleaseByKeyAloneFreesALaterHolder(t *testing.T) {
+	faulty(t, &knob.ReleaseByKey)
+	assert.False(t, lateRelease(t), "the later holder stays: it is not the ID that protects")
+}
+
+// The control: what is cleaned up in a session of its own is not safe from the claim
+// that comes later.
+func TestControlACleanUpInAnotherSessionDoesNotStopALateClaim(t *testing.T) {
+	r := newMongoRoom(t, "retryable")
+	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
+	faulty(t, &knob.UndoElsewhere)
+	lateClaim(t, r, c, proxy, func() {})
+	assert.NotNil(t, r.document("k"), "refused all the same: it is not the session that protects")
+	time.Sleep(1200 * time.Millisecond) // it runs out
+}
+
+// The control: a deadline that rests on the sample at hand.
+func TestControlADeadlineFromAnOldSampleIsNotHonoured(t *testing.T) {
+	faulty(t, &knob.DeadlineFromSample)
+	_, taken := asleep(t, 15*time.Second)
+	assert.True(t, taken, "honoured all the same: it is not the reply's own time that protects")
+}
+
+// faulty sets switches until the test is over, which must not run beside others.
+func faulty(t *testing.T, switches ...*bool) {
+	for _, s := range switches {
+		*s = true
+		t.Cleanup(func() { *s = false })
+	}
+}

@@ -1,0 +1,62 @@
+package system
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+// The sweep is the server's, and comes once a minute; a server of the test's own can be
+// told to make it once a second.
+func TestTheIndexSweepsWhatRanOutLongAgoAndNothingElse(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "ttl", "atomic")
+	uri := os.Getenv("MONGODB_URI")
+	if mongoCan("process") {
+		uri = testserver.Start(t, "").URI
+	}
+	r := newMongoRoomAt(t, uri)
+	if mongoCan("process") {
+		often := bson.D{{Key: "setParameter", Value: 1}, {Key: "ttlMonitorSleepSecs", Value: 1}}
+		if err := r.coll.Database().Client().Database("admin").RunCommand(r.ctx(), often).Err(); err != nil {
+			t.Log("the sweep comes as often as it does:", err)
+		}
+	}
+	if err := r.client().EnsureIndex(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	ago := func(d time.Duration) bson.E { return bson.E{Key: fieldExpireAt, Value: time.Now().Add(-d)} }
+	ours := bson.E{Key: fieldMark, Value: 1}
+	for key, fields := range map[string]bson.D{
+		"ours, two hours ago":              {ours, ago(2 * time.Hour)},
+		"ours, half an hour ago":           {ours, ago(time.Hour / 2)},
+		"ours, in a while":                 {ours, ago(-time.Hour)},
+		"a stranger's, two hours ago":      {ago(2 * time.Hour)},
+		"a stranger's, without an end":     {{Key: "name", Value: "settings"}},
+		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
+	} {
+		if _, err := r.coll.InsertOne(r.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() []string {
+		var found []string
+		if err := r.coll.Distinct(r.ctx(), "_id", bson.D{}).Decode(&found); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for start := time.Now(); slices.Contains(keys(), "ours, two hours ago"); time.Sleep(100 * time.Millisecond) {
+		if time.Since(start) > 2*time.Minute {
+			t.Fatal("not swept in two minutes")
+		}
+	}
+	if left := keys(); len(left) != 5 {
+		t.Errorf("the sweep left %q", left)
+	}
+}

@@ -1,0 +1,336 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+// A worker is a process that does what the test tells it: one order at a time, a JSON
+// document on a line of its input, answered by one on its output.
+type worker struct{ *mongoChild }
+
+type workerOrder struct {
+	Do    string        // acquire, release, wait, served, poll, pairs, loop, nothing
+	Key   string        //
+	Count int           // waiters, pairs, or goroutines that loop beside the first
+	For   time.Duration // to loop, to do nothing, or between two polls
+}
+
+// Moments are of the clock that the processes of a machine share, in nanoseconds.
+type workerReport struct {
+	Err    string
+	Moment int64           // of the grant, or when Release was called
+	Sent   map[string]int  // commands since the report before
+	Each   []time.Duration // how long each grant took
+}
+
+func (r *mongoRoom) worker() worker {
+	r.t.Helper()
+	w := worker{r.child("worker")}
+	w.do(workerOrder{Do: "pairs", Key: "warm", Count: 1})
+	return w
+}
+
+func (r *mongoRoom) workers(n int) (all []worker) {
+	r.t.Helper()
+	for range n {
+		all = append(all, r.worker())
+	}
+	return all
+}
+
+// begin gives an order, end waits for the report, do is both.
+func (w worker) begin(o workerOrder) {
+	w.t.Helper()
+	if err := json.NewEncoder(w.in).Encode(o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w worker) end() (report workerReport) {
+	w.t.Helper()
+	if err := json.Unmarshal([]byte(w.says()), &report); err != nil {
+		w.t.Fatal(err)
+	}
+	if report.Err != "" {
+		w.t.Fatal(report.Err)
+	}
+	return report
+}
+
+func (w worker) do(o workerOrder) workerReport {
+	w.t.Helper()
+	w.begin(o)
+	return w.end()
+}
+
+// workAsTold is a worker's main function.
+func workAsTold() {
+	tap := &testserver.Tap{}
+	dialling := testserver.Dialling(os.Getenv("MONGODB_URI"))
+	tap.On(dialling)
+	conn, err := mongo.Connect(dialling)
+	if err != nil {
+		panic(err)
+	}
+	db, name, _ := strings.Cut(os.Getenv(mongoChildColl), ".")
+	client, err := mongolock.New(conn.Database(db).Collection(name), mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithoutIndex())
+	if err != nil {
+		panic(err)
+	}
+	self := &workerSelf{client: client, leases: map[string]*mongolock.Lease{}}
+	for orders, reports := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout); ; {
+		var o workerOrder
+		if orders.Decode(&o) != nil {
+			break // the parent has no more
+		}
+		report, err := self.carryOut(o)
+		if err != nil {
+			report.Err = fmt.Sprintf("%s %q: %v", o.Do, o.Key, err)
+		}
+		report.Sent = named(tap.Take())
+		_ = reports.Encode(report)
+	}
+	_ = client.Close()
+}
+
+type workerSelf struct {
+	client  *mongolock.Client
+	leases  map[string]*mongolock.Lease
+	waiters sync.WaitGroup
+	mu      sync.Mutex // protects served
+	served  workerReport
+}
+
+func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	switch o.Do {
+	case "acquire":
+		w.leases[o.Key], err = w.client.Acquire(ctx, o.Key)
+		report.Moment = time.Now().UnixNano()
+	case "release":
+		report.Moment = time.Now().UnixNano()
+		err = w.leases[o.Key].Release()
+		time.Sleep(50 * time.Millisecond) // it is announced off the caller's path
+	case "wait":
+		for range o.Count {
+			w.waiters.Go(func() { w.waitFor(o.Key) })
+		}
+	case "served":
+		w.waiters.Wait()
+		report = w.served
+	case "poll":
+		report.Moment, err = w.poll(ctx, o)
+	case "nothing":
+		time.Sleep(o.For)
+	case "pairs":
+		for i := 0; err == nil && i < o.Count; i++ {
+			err = w.pair(ctx, o.Key, &report)
+		}
+	case "loop":
+		over := time.Now().Add(o.For)
+		beside := make([]workerReport, o.Count)
+		for i := range beside {
+			w.waiters.Go(func() { _ = w.loop(ctx, o.Key, over, &beside[i]) })
+		}
+		err = w.loop(ctx, o.Key, over, &report)
+		w.waiters.Wait()
+		for _, b := range beside {
+			report.Each = append(report.Each, b.Each...)
+		}
+	default:
+		err = fmt.Errorf("no such order")
+	}
+	return report, err
+}
+
+func (w *workerSelf) loop(ctx context.Context, key string, over time.Time, report *workerReport) (err error) {
+	for err == nil && time.Now().Before(over) {
+		err = w.pair(ctx, key, report)
+	}
+	return err
+}
+
+// pair is a grant, and its release at once.
+func (w *workerSelf) pair(ctx context.Context, key string, report *workerReport) error {
+	start := time.Now()
+	l, err := w.client.Acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	report.Each = append(report.Each, time.Since(start))
+	return l.Release()
+}
+
+func (w *workerSelf) waitFor(key string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	var one workerReport
+	err := w.pair(ctx, key, &one)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served.Each = append(w.served.Each, one.Each...)
+	w.served.Moment = time.Now().UnixNano()
+	if err != nil {
+		w.served.Err = err.Error()
+	}
+}
+
+// poll asks again and again, as one would without Acquire.
+func (w *workerSelf) poll(ctx context.Context, o workerOrder) (granted int64, err error) {
+	for {
+		l, err := w.client.TryAcquire(ctx, o.Key)
+		if err == nil {
+			w.leases[o.Key] = l
+			return time.Now().UnixNano(), nil
+		}
+		if ctx.Err() != nil {
+			return 0, err
+		}
+		time.Sleep(o.For)
+	}
+}
+
+func middle(ds []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(ds))[len(ds)/2]
+}
+
+// worded waits until somebody left word under a key.
+func (r *mongoRoom) worded(key string) {
+	r.t.Helper()
+	r.until(time.Now().Add(10*time.Second), "word is left", func() bool {
+		d := readLock(r.document(key))
+		return d.Wanted.After(time.Now()) || d.ExclusiveWanted.After(time.Now())
+	})
+}
+
+func total(sent map[string]int) (n int) {
+	for _, times := range sent {
+		n += times
+	}
+	return n
+}
+
+// From the call of Release to the grant in another process; and beside it, turn by
+// turn, to one that asks every 100 ms.
+func TestFeedHandsOverBetweenProcessesInFewCommandsAndFasterThanAPoll(t *testing.T) {
+	r := newMongoRoomApart(t, "capped", "atomic")
+	from, to := r.worker(), r.worker()
+	const turns, pause = 9, 100 * time.Millisecond
+	var handed, polled []time.Duration
+	for turn := range turns {
+		from.do(workerOrder{Do: "acquire", Key: "k"})
+		begun := time.Now()
+		to.begin(workerOrder{Do: "acquire", Key: "k"})
+		r.worded("k")
+		time.Sleep(2 * mongoLookAgain) // and the feed is open
+		released := from.do(workerOrder{Do: "release", Key: "k"})
+		granted := to.end()
+		handed = append(handed, time.Duration(granted.Moment-released.Moment))
+		if turn > 0 {
+			if sent := released.Sent; sent["findAndModify"] != 1 || sent["insert"] != 1 || len(sent) != 2 {
+				t.Errorf("to release, %v", sent)
+			}
+			// A claim that is refused, and its word; one look to be sure, and one more
+			// where the wait takes a second; the wake-up; the claim that is granted.
+			looks := 1
+			if time.Since(begun) > mongoPollMost*4/5 {
+				looks++
+			}
+			if sent := granted.Sent; sent["findAndModify"] != 3 || sent["find"] > looks || sent["getMore"] > 2 || total(sent) > 5+looks {
+				t.Errorf("to wait and be granted, %v", sent)
+			}
+		}
+		to.do(workerOrder{Do: "release", Key: "k"})
+
+		from.do(workerOrder{Do: "acquire", Key: "j"})
+		to.begin(workerOrder{Do: "poll", Key: "j", For: pause})
+		time.Sleep(2*pause + pause*time.Duration(turn)/turns)
+		released = from.do(workerOrder{Do: "release", Key: "j"})
+		polled = append(polled, time.Duration(to.end().Moment-released.Moment))
+		to.do(workerOrder{Do: "release", Key: "j"})
+	}
+	hand, poll := middle(handed), middle(polled)
+	t.Logf("handed over in %v, %.1f times faster than to a poll in %v", hand, float64(poll)/float64(hand), poll)
+	if hand > poll { // how much faster, on a machine that does nothing else, make bench tells
+		t.Errorf("handed over in %v, and to a poll of %v in %v", hand, pause, poll)
+	}
+}
+
+func TestFeedEightProcessesThatLoopShareTheKey(t *testing.T) {
+	// Not parallel, as none of these: each keeps the server busy.
+	r := newMongoRoomApart(t, "capped", "atomic")
+	all := r.workers(8)
+	grants := make([]int, len(all))
+	var longest time.Duration
+	sent, served, began := 0, 0, time.Now()
+	// Four seconds; where a machine is too busy for grants enough to compare, more.
+	for round := 0; round == 0 || served < 600 && round < 10; round++ {
+		for _, w := range all {
+			w.begin(workerOrder{Do: "loop", Key: "k", For: 4 * time.Second})
+		}
+		for i, w := range all {
+			report := w.end()
+			grants[i] += len(report.Each)
+			longest = max(longest, slices.Max(report.Each))
+			sent += total(report.Sent)
+			served += len(report.Each)
+		}
+	}
+	took := time.Since(began)
+	slices.Sort(grants)
+	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
+	if grants[0]*3 < grants[len(grants)-1] {
+		t.Errorf("the least served got %d, the most served %d", grants[0], grants[len(grants)-1])
+	}
+	// Nobody loses two hundred times in a row by chance; who is forgotten sleeps for 20 s.
+	if most := max(2*time.Second, 200*took/time.Duration(served)); longest > most {
+		t.Errorf("the longest wait was %v, want at most %v", longest, most)
+	}
+}
+
+func TestFeedAWaiterAgainstALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
+	for name, beside := range map[string]int{"one goroutine": 0, "four that hand it to each other": 3} {
+		t.Run(name, func(t *testing.T) {
+			r := newMongoRoomApart(t, "capped", "atomic")
+			waits, grants := besideALoop(r, r.worker(), beside)
+			t.Logf("waited %v, while the other had it %d times", waits, grants)
+			if grants < 20 {
+				t.Errorf("the other had it %d times: the test shows little", grants)
+			}
+			// Two seconds; where the machine is too busy for fifty turns in that time, a hundred turns.
+			if longest := slices.Max(waits); longest > max(2*time.Second, 100*loopFor/time.Duration(grants)) {
+				t.Errorf("waited %v", longest)
+			}
+		})
+	}
+}
+
+const loopFor = 4 * time.Second
+
+// besideALoop is how long a process waits for a key, ten times, that goroutines of
+// another take again and again; and how often those had it.
+func besideALoop(r *mongoRoom, greedy worker, beside int) (waits []time.Duration, grants int) {
+	modest := r.worker()
+	greedy.begin(workerOrder{Do: "loop", Key: "k", Count: beside, For: loopFor})
+	time.Sleep(300 * time.Millisecond)
+	for range 10 {
+		waits = append(waits, modest.do(workerOrder{Do: "pairs", Key: "k", Count: 1}).Each...)
+		time.Sleep(100 * time.Millisecond)
+	}
+	return waits, len(greedy.end().Each)
+}

@@ -1,0 +1,213 @@
+package testserver
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// A Line stands between the driver and the server, inside the process. It decides
+// what becomes of each command and its reply.
+type Line struct {
+	mu    sync.Mutex // protects the rest
+	fate  func(command string, c bson.Raw) Fate
+	stuck []stuckCommand
+}
+
+// A Fate is what becomes of a command. With the zero Fate it is passed on.
+type Fate struct {
+	Before  func()                // runs before the command is passed on
+	Stall   bool                  // not passed on until Deliver; the driver sees the connection break
+	Lose    bool                  // applied, but the connection breaks in place of the reply
+	Instead bson.D                // answered with this and not passed on
+	Rewrite func(bson.Raw) bson.D // changes the reply
+}
+
+// A stuckCommand is a command in a socket whose other end was given up.
+type stuckCommand struct {
+	server net.Conn
+	wire   []byte
+}
+
+// Set decides from now on what becomes of each command.
+func (l *Line) Set(fate func(command string, c bson.Raw) Fate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fate = fate
+}
+
+func (l *Line) decide(c bson.Raw) Fate {
+	l.mu.Lock()
+	fate := l.fate
+	l.mu.Unlock()
+	if fate == nil {
+		return Fate{}
+	}
+	first, err := c.IndexErr(0)
+	if err != nil {
+		return Fate{}
+	}
+	return fate(first.Key(), c)
+}
+
+// Deliver passes on what was stalled, and answers what the server says to it.
+func (l *Line) Deliver(t testing.TB) []bson.Raw {
+	l.mu.Lock()
+	stuck := l.stuck
+	l.stuck = nil
+	l.mu.Unlock()
+	var replies []bson.Raw
+	for _, s := range stuck {
+		_ = s.server.SetDeadline(time.Now().Add(5 * time.Second)) // not the driver's any more
+		if _, err := s.server.Write(s.wire); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := readMessage(s.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies = append(replies, bson.Raw(reply[messageBody:]))
+		_ = s.server.Close()
+	}
+	return replies
+}
+
+// Through connects a client over the line.
+func (l *Line) Through(o *options.ClientOptions) { o.SetDialer(l) }
+
+// DialContext makes a Line the dialer of a client.
+func (l *Line) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &lineConn{Conn: c, line: l}, nil
+}
+
+// A lineConn is one connection of the line. The driver sends one message with one
+// Write, and then reads one.
+type lineConn struct {
+	net.Conn
+	line    *Line
+	pending []byte // of the reply being read
+	next    Fate
+	request []byte
+	broken  bool
+	handed  bool // the socket is kept for a stalled command
+}
+
+const (
+	opMsg       = 2013
+	messageBody = 16 + 4 + 1 // header, flags, the kind of the first section
+)
+
+func (c *lineConn) Write(p []byte) (int, error) {
+	c.next, c.request = Fate{}, nil
+	if len(p) > messageBody && binary.LittleEndian.Uint32(p[12:]) == opMsg {
+		size := binary.LittleEndian.Uint32(p[messageBody:])
+		c.next = c.line.decide(bson.Raw(p[messageBody : messageBody+int(size)]))
+		c.request = append([]byte(nil), p...)
+	}
+	if c.next.Before != nil {
+		c.next.Before()
+	}
+	switch {
+	case c.next.Stall:
+		c.line.mu.Lock()
+		c.line.stuck = append(c.line.stuck, stuckCommand{c.Conn, c.request})
+		c.line.mu.Unlock()
+		c.broken, c.handed = true, true
+		return len(p), nil
+	case c.next.Instead != nil:
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *lineConn) Read(p []byte) (int, error) {
+	if c.broken {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if len(c.pending) == 0 {
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.pending)
+	c.pending = c.pending[n:]
+	return n, nil
+}
+
+func (c *lineConn) fill() error {
+	fate := c.next
+	if fate.Instead != nil {
+		c.pending = answerTo(c.request, fate.Instead)
+		return nil
+	}
+	reply, err := readMessage(c.Conn)
+	if err != nil {
+		return err
+	}
+	if fate.Lose {
+		c.broken = true
+		return io.ErrUnexpectedEOF
+	}
+	if fate.Rewrite != nil {
+		reply = answerTo(c.request, fate.Rewrite(bson.Raw(reply[messageBody:])))
+	}
+	c.pending = reply
+	return nil
+}
+
+func (c *lineConn) Close() error {
+	if c.handed {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+func readMessage(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	message := make([]byte, binary.LittleEndian.Uint32(head[:]))
+	copy(message, head[:])
+	_, err := io.ReadFull(r, message[4:])
+	return message, err
+}
+
+func answerTo(request []byte, reply bson.D) []byte {
+	body, err := bson.Marshal(reply)
+	if err != nil {
+		panic(err)
+	}
+	message := make([]byte, messageBody, messageBody+len(body))
+	binary.LittleEndian.PutUint32(message, uint32(messageBody+len(body)))
+	copy(message[8:12], request[4:8]) // responseTo
+	binary.LittleEndian.PutUint32(message[12:], opMsg)
+	return append(message, body...)
+}
+
+// Edit answers a document without some fields and with others at its end.
+func Edit(raw bson.Raw, without []string, with ...bson.E) bson.D {
+	var d bson.D
+	elements, _ := raw.Elements()
+next:
+	for _, e := range elements {
+		for _, w := range without {
+			if e.Key() == w {
+				continue next
+			}
+		}
+		d = append(d, bson.E{Key: e.Key(), Value: e.Value()})
+	}
+	return append(d, with...)
+}

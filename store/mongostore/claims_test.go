@@ -1,0 +1,467 @@
+package mongostore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
+	t.Parallel()
+	b := mongoBenchOnAny(t)
+	dead, other := mongoAsk("k", 2*time.Second), b.another()
+	g := b.acquire(b.store, dead)
+	if _, err := other.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
+		t.Fatalf("before its end: %v", err)
+	}
+	time.Sleep(g.Left + 30*time.Millisecond)
+	if b.absent("k") {
+		t.Fatal("the document is gone: the test shows nothing")
+	}
+	next := b.acquire(other, mongoAsk("k", time.Second))
+	if next.Token <= g.Token {
+		t.Errorf("token %d after %d", next.Token, g.Token)
+	}
+}
+
+func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "atomic")
+	b := mongoBenchFor(t)
+	stores := []*Store{b.another(), b.another(), b.another()}
+	for name, prepare := range map[string]func(key string){
+		"new": func(string) {},
+		"expired": func(key string) {
+			dead := mongoAsk(key, time.Minute)
+			b.acquire(stores[0], dead)
+			b.expire(dead.Ref, time.Hour)
+		},
+		"expired below the top": func(key string) {
+			dead := mongoAsk(key, time.Minute)
+			b.acquire(stores[0], dead)
+			b.expire(dead.Ref, time.Hour)
+			if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for round := range 10 {
+				key := fmt.Sprint(name, round)
+				prepare(key)
+				var won atomic.Int32
+				var all sync.WaitGroup
+				for i := range 20 {
+					all.Go(func() {
+						_, err := stores[i%len(stores)].Acquire(b.ctx(), mongoAsk(key, time.Minute))
+						switch {
+						case err == nil:
+							won.Add(1)
+						case !errors.Is(err, store.ErrHeld):
+							t.Errorf("a loser was told %v", err)
+						}
+					})
+				}
+				all.Wait()
+				if n := won.Load(); n != 1 {
+					t.Fatalf("%d winners", n)
+				}
+			}
+		})
+	}
+}
+
+// renewedMeanwhile is a takeover of a holder that is renewed between the look and
+// the swap.
+func renewedMeanwhile(t *testing.T) (dead holder, lost bool) {
+	t.Helper()
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through)
+	victim := mongoAsk("k", time.Minute)
+	b.acquire(b.another(), victim)
+	b.expire(victim.Ref, time.Hour)
+	tomorrow := time.Now().Add(24 * time.Hour)
+	touch := func(field string) {
+		if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	touch("expireAt") // so that the upsert is refused
+	swaps := 0
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		if isModify(name) && !isUpsert(c) {
+			swaps++
+			return testserver.Fate{Before: func() { touch("holders." + victim.ID + ".expireAt") }}
+		}
+		return testserver.Fate{}
+	})
+	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
+	if swaps == 0 {
+		t.Fatal("no swap: the test shows nothing")
+	}
+	if err != nil && !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	h, _ := b.document("k").holder(victim.ID)
+	return h, err == nil
+}
+
+func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
+	t.Parallel()
+	if h, lost := renewedMeanwhile(t); lost || h.ID == "" {
+		t.Error("dropped a living holder")
+	}
+}
+
+// replacedMeanwhile is a takeover of a document that another grant has replaced
+// between the look and the swap.
+func replacedMeanwhile(t *testing.T) (lost bool) {
+	t.Helper()
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through)
+	victim, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
+	other := b.another()
+	b.acquire(other, victim)
+	b.expire(victim.Ref, time.Hour)
+	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		if isModify(name) && !isUpsert(c) {
+			return testserver.Fate{Before: func() { b.acquire(other, next) }}
+		}
+		return testserver.Fate{}
+	})
+	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
+	_, there := b.document("k").holder(next.ID)
+	return err == nil && !there
+}
+
+func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "atomic")
+	if replacedMeanwhile(t) {
+		t.Error("took the key from somebody granted meanwhile")
+	}
+}
+
+// handedOverLate is a hand-over of a key that another was granted meanwhile, in a
+// document of his own.
+func handedOverLate(t *testing.T) (lost bool) {
+	t.Helper()
+	b := mongoBenchFor(t)
+	from, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
+	b.acquire(b.store, from)
+	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.acquire(b.another(), next)
+	_, err := b.store.Transfer(b.ctx(), from.Ref, mongoAsk("k", time.Minute))
+	_, there := b.document("k").holder(next.ID)
+	return err == nil && !there
+}
+
+func TestAHandOverTakesOnlyTheRevisionOfItsGrant(t *testing.T) {
+	t.Parallel()
+	if handedOverLate(t) {
+		t.Error("took the key from somebody granted meanwhile")
+	}
+}
+
+func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
+	t.Parallel()
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through, withoutRetries)
+	held := mongoAsk("k", 10*time.Second)
+	b.acquire(b.store, held)
+	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
+	if _, err := b.store.Release(b.ctx(), held.Ref, 5*time.Second); err == nil {
+		t.Fatal("the reply was lost, and the release has an answer: the test shows nothing")
+	}
+	line.Set(nil)
+	if _, err := b.store.Transfer(b.ctx(), held.Ref, mongoAsk("k", time.Minute)); !errors.Is(err, store.ErrGone) {
+		t.Errorf("handed over what was given back: %v", err)
+	}
+}
+
+func TestTokensGrowWhateverEndsAHold(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	stores := []*Store{b.another(), b.another()}
+	ends := []func(s *Store, r store.Ref){
+		func(s *Store, r store.Ref) { _, _ = s.Release(b.ctx(), r, 0) },
+		func(_ *Store, r store.Ref) { b.expire(r, time.Minute) },
+		func(_ *Store, r store.Ref) { _, _ = b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: r.Key}}) },
+		func(s *Store, r store.Ref) { _ = s.Break(b.ctx(), r, "x", true) },
+		func(s *Store, r store.Ref) { _, _ = s.Undo(b.ctx(), r, nil) },
+	}
+	last, cycles := int64(math.MinInt64), 1000
+	if testing.Short() {
+		cycles = 100
+	}
+	for i := range cycles {
+		if i%200 == 199 {
+			stores[1] = b.another() // a process that starts anew
+		}
+		s := stores[i%len(stores)]
+		c := mongoAsk("k", time.Minute)
+		g := b.acquire(s, c)
+		if g.Token <= last {
+			t.Fatalf("cycle %d: token %d after %d", i, g.Token, last)
+		}
+		last = g.Token
+		if i%7 == 0 {
+			to := mongoAsk("k", time.Minute)
+			g, err := s.Transfer(b.ctx(), c.Ref, to)
+			if err != nil || g.Token <= last {
+				t.Fatalf("cycle %d: handed over with token %d after %d, %v", i, g.Token, last, err)
+			}
+			c, last = to, g.Token
+		}
+		ends[i%len(ends)](s, c.Ref)
+	}
+}
+
+// trustedTooLong is by how much a client that was suspended trusts its grant for longer
+// than the server honours it: it believes that its sample is fresh.
+func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
+	t.Helper()
+	b := mongoBenchFor(t)
+	awake, slept := mongoclock.Monotonic(), atomic.Int64{}
+	s := open(b.coll, config{noIndex: true, now: func() mongoclock.Moment {
+		return awake().Add(-time.Duration(slept.Load()))
+	}})
+	_, err := s.Look(b.ctx(), []string{"k"})
+	require.NoError(t, err)
+	asleep := 1200 * time.Millisecond
+	time.Sleep(asleep)
+	slept.Add(int64(asleep)) // nothing passed, says its clock
+
+	c := mongoAsk("k", time.Second)
+	sent := time.Now()
+	g := b.acquire(s, c)
+	honoured := b.document("k").expireAt // this machine's clock is the server's
+	return sent.Add(g.Left).Sub(honoured), g.Left
+}
+
+func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) {
+	t.Parallel()
+	late, left := trustedTooLong(t)
+	assert.LessOrEqual(t, late, time.Duration(0), "trusted after what the server honours")
+	assert.GreaterOrEqual(t, left, 800*time.Millisecond, "not written again: too little of a second is left")
+}
+
+func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
+	t.Parallel()
+	b := mongoBenchOnAny(t)
+	for _, text := range []string{"$x", "a.b", " ", "a\x00b", "🔒", "a/b", "$$NOW", "{}", "A", "a", strings.Repeat("é", 512)} {
+		c := mongoAsk(text, time.Minute)
+		c.Owner, c.Note = text, text
+		b.acquire(b.store, c)
+		seen, err := b.store.Look(b.ctx(), []string{text})
+		if err != nil || len(seen[0].Holders) != 1 {
+			t.Fatalf("%q: %v, %v", text, seen, err)
+		}
+		if h := seen[0].Holders[0]; seen[0].Key != text || h.Owner != text || h.Note != text {
+			t.Errorf("%q came back as %+v", text, seen[0])
+		}
+		if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}}); r[0].Err != nil {
+			t.Errorf("%q: %v", text, r[0].Err)
+		}
+	}
+	var listed []string
+	for s, err := range b.store.List(b.ctx(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = append(listed, s.Key)
+	}
+	if len(listed) != 11 || !slices.IsSorted(listed) {
+		t.Errorf("listed %q", listed)
+	}
+}
+
+func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
+	t.Parallel()
+	for prefix, end := range map[string]string{"": "", "a": "b", "a.": "a/", "é": "ê", "\U0010FFFF": "", "a\U0010FFFF": "b", "\uD7FF": "\uE000", "a\x00": "a\x01"} {
+		d := prefixRange(prefix)
+		got := ""
+		if len(d) > 1 {
+			got = d[1].Value.(string)
+		}
+		if got != end || d[0].Value != prefix {
+			t.Errorf("%q: %v", prefix, d)
+		}
+	}
+}
+
+func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
+	t.Parallel()
+	b := mongoBenchFor(t)
+	for _, mode := range []store.Mode{"", "read"} {
+		c := mongoAsk("k", time.Second)
+		c.Mode = mode
+		_, err := b.store.Acquire(b.ctx(), c)
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
+			t.Error(err)
+		}
+	}
+	if sent := b.tap.Take(); len(sent) != 0 {
+		t.Errorf("sent %s", mongoShow(sent))
+	}
+}
+
+func (b *mongoBench) eventually(what string, is func() bool) {
+	b.t.Helper()
+	for give := time.Now().Add(3 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(give) {
+			b.t.Fatalf("not so after 3 s: %s", what)
+		}
+	}
+}
+
+// indexes is the TTL index as the server has it.
+func (b *mongoBench) indexes() []bson.Raw {
+	b.t.Helper()
+	cursor, err := b.coll.Indexes().List(b.ctx())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all []bson.Raw
+	for cursor.Next(b.ctx()) {
+		if name, _ := cursor.Current.Lookup("name").StringValueOK(); name != "_id_" {
+			all = append(all, slices.Clone(cursor.Current))
+		}
+	}
+	return all
+}
+
+func (b *mongoBench) indexing(log *bytes.Buffer, opts ...func(*options.ClientOptions)) *Store {
+	s := b.another(opts...)
+	s.noIndex = false
+	s.logger = slog.New(slog.NewTextHandler(log, nil))
+	return s
+}
+
+func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "ttl")
+	b := mongoBenchFor(t)
+	var logs [10]bytes.Buffer
+	var all sync.WaitGroup
+	for i := range logs {
+		all.Go(func() {
+			s := b.indexing(&logs[i])
+			b.acquire(s, mongoAsk(fmt.Sprint("k", i), time.Minute))
+			b.acquire(s, mongoAsk(fmt.Sprint("j", i), time.Minute))
+		})
+	}
+	all.Wait()
+	for i := range logs {
+		if logs[i].Len() > 0 {
+			t.Error(logs[i].String())
+		}
+	}
+	found := b.indexes()
+	if len(found) != 1 {
+		t.Fatalf("%d indexes: %v", len(found), found)
+	}
+	want := bson.D{{Key: "key", Value: "{expireAt: 1}"}, {Key: "expireAfterSeconds", Value: "3600"}, {Key: "partialFilterExpression", Value: "{mongolock: 1}"}}
+	for _, e := range want {
+		if got := mongoShowValue(found[0].Lookup(e.Key), nil); got != e.Value {
+			t.Errorf("%s: %s, not %s", e.Key, got, e.Value)
+		}
+	}
+}
+
+func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]testserver.Fate{
+		"forbidden":   {Instead: refusal(13, "not authorized on locks to execute command createIndexes")},
+		"unsupported": {Instead: refusal(115, "TTL indexes are not supported")},
+		"conflicting": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &testserver.Line{}
+			b := mongoBenchFor(t)
+			if name == "conflicting" {
+				if _, err := b.coll.Indexes().CreateOne(b.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(indexName)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var log bytes.Buffer
+			s := b.indexing(&log, line.Through)
+			line.Set(func(command string, _ bson.Raw) testserver.Fate {
+				if command == "createIndexes" {
+					return fate
+				}
+				return testserver.Fate{}
+			})
+			b.acquire(s, mongoAsk("k", time.Minute))
+			b.acquire(s, mongoAsk("j", time.Minute))
+			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "TTL index") {
+				t.Errorf("logged %d lines: %s", n, log.String())
+			}
+			if err := s.EnsureIndex(b.ctx()); err == nil {
+				t.Error("EnsureIndex hides it")
+			}
+		})
+	}
+}
+
+// A holder that lets go and takes the key again in a loop: the word finds no document,
+// and the look that follows finds the next one. A waiter that were told no more than
+// that it is held would sleep until its end, and nobody would know that it waits.
+func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
+	t.Parallel()
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through)
+	other := b.another()
+	first, next, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	mine.Want = time.Minute
+	b.acquire(other, first)
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		if name != "findAndModify" || c.Lookup("update", "$max", fieldWanted).IsZero() {
+			return testserver.Fate{}
+		}
+		line.Set(nil)
+		return testserver.Fate{
+			Before: func() {
+				if _, err := other.Release(b.ctx(), first.Ref, 0); err != nil {
+					t.Error(err)
+				}
+			},
+			Rewrite: func(reply bson.Raw) bson.D {
+				b.acquire(other, next)
+				return testserver.Edit(reply, nil)
+			},
+		}
+	})
+	_, err := b.store.Acquire(b.ctx(), mine)
+	var held *store.HeldError
+	if !errors.As(err, &held) {
+		t.Fatalf("answered %v", err)
+	}
+	if word := b.document("k").wantedAt(time.Now()); !word && !held.Free() {
+		t.Error("refused, to sleep, and no word is left")
+	}
+}

@@ -1,0 +1,385 @@
+package mongostore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// The parts of the commands of docs/design.md §4.
+const (
+	sentDurably = "writeConcern: {w: majority, j: true}"
+	sentVoted   = "writeConcern: {w: majority}"
+	sentSoftly  = "writeConcern: {w: 1}"
+
+	sentHello = "hello: 1"
+	sentWord  = "findAndModify new: true query: {_id: k, mongolock: 1} update: {$max: {wantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
+	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
+)
+
+// sentHolder is the whole map with one holder.
+func sentHolder(id string) string {
+	return "update: {$set: {mode: exclusive, limit: 1, holders: {" + id + ": {owner: owner, note: note, since: DATE, expireAt: DATE}}, expireAt: DATE, rev: REV}, $currentDate: {at: true}}"
+}
+
+func sentUpsert(id string) string {
+	return "findAndModify new: true query: {_id: k, mongolock: 1, expireAt: {$lte: DATE}} " + sentHolder(id) + " upsert: true " + sentDurably
+}
+
+func sentAlive(id string) string {
+	return fmt.Sprintf("holders.%[1]s.expireAt: {$gt: DATE}, holders.%[1]s.broken: {$exists: false}, holders.%[1]s.released: {$exists: false}", id)
+}
+
+func sentRenewal(id string) string {
+	return "{$max: {holders." + id + ".expireAt: DATE, expireAt: DATE}, $currentDate: {at: true}}"
+}
+
+func sentRelease(id, concern string) string {
+	return "findAndModify query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} remove: true " + concern
+}
+
+func (b *mongoBench) expect(what string, names []string, want ...string) {
+	b.t.Helper()
+	if got := mongoShow(b.tap.Take(), names...); got != strings.Join(want, "\n") {
+		b.t.Errorf("%s sent\n%s\nnot\n%s", what, got, strings.Join(want, "\n"))
+	}
+}
+
+func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	mine, other := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	names := []string{mine.ID, other.ID}
+
+	b.acquire(b.store, mine)
+	b.expect("the first acquire of all", names, sentHello, sentUpsert("ID"))
+
+	if _, err := b.store.Acquire(b.ctx(), other); !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	b.expect("a try on a held key", names, sentUpsert("ID2"), sentFind)
+
+	waiting := other
+	waiting.Want = time.Minute
+	if _, err := b.store.Acquire(b.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	b.expect("a waiter on a held key", names, sentUpsert("ID2"),
+		sentWord)
+	waiting.ID = mongoAsk("k", 1).ID
+	waiting.Held = true
+	if _, err := b.store.Acquire(b.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
+		t.Fatal(err)
+	}
+	b.expect("a waiter's further looks", names, sentWord)
+
+	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	b.expect("one renewal", names,
+		"findAndModify new: true query: {_id: k, mongolock: 1, "+sentAlive("ID")+"} update: "+sentRenewal("ID")+" "+sentDurably)
+
+	if _, err := b.store.Transfer(b.ctx(), mine.Ref, other); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a hand-over", names,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID2")+" "+sentDurably)
+
+	if err := b.store.Break(b.ctx(), other.Ref, "because", false); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a break", names,
+		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because, rev: REV}, $currentDate: {at: true}} "+sentDurably)
+	if err := b.store.Break(b.ctx(), other.Ref, "because", true); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("the removal after a break", names,
+		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive} remove: true "+sentDurably)
+
+	third := mongoAsk("k", 30*time.Second)
+	names = []string{third.ID}
+	b.acquire(b.store, third)
+	b.expect("an acquire once the clock is known", names, sentUpsert("ID"))
+	if _, err := b.store.Release(b.ctx(), third.Ref, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a release", names, sentRelease("ID", sentSoftly))
+	if _, err := b.store.Release(b.ctx(), third.Ref, 0); !errors.Is(err, store.ErrGone) {
+		t.Fatal(err)
+	}
+	b.expect("a release that finds nothing", names, sentRelease("ID", sentSoftly), sentFind)
+
+	kept := mongoAsk("k", 30*time.Second)
+	names = []string{kept.ID}
+	b.acquire(b.store, kept)
+	b.tap.Take()
+	if _, err := b.store.Release(b.ctx(), kept.Ref, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("MinHold's release", names,
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
+
+	if settled, err := b.store.Undo(b.ctx(), kept.Ref, nil); !settled || err != nil {
+		t.Fatal(settled, err)
+	}
+	b.expect("an undo", names, sentRelease("ID", sentDurably))
+	if settled, err := b.store.Undo(b.ctx(), kept.Ref, &third.Ref); !settled || err != nil {
+		t.Fatal(settled, err)
+	}
+	b.expect("the undo of a hand-over", []string{kept.ID, third.ID},
+		"findAndModify query: {_id: k, mongolock: 1, mode: exclusive, $or: [{holders.ID2: {$exists: true}}, {holders.ID: {$exists: true}}]} remove: true "+sentDurably)
+
+	if _, err := b.store.Look(b.ctx(), []string{"k"}); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a look", nil, sentFind)
+	if _, err := b.store.Look(b.ctx(), []string{"k", "j", "k"}); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
+	for range b.store.List(b.ctx(), "a.") {
+	}
+	b.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+}
+
+func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	theirs, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	b.acquire(b.another(), theirs)
+	b.tap.Take()
+	if _, err := b.store.Transfer(b.ctx(), theirs.Ref, mine); err != nil {
+		t.Fatal(err)
+	}
+	b.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, sentHello,
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)
+}
+
+// The rest of an expired document's takeover: the top-level expireAt lags behind a
+// holder that left or ran out only where several can be in, but the row is there.
+func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	b.acquire(b.store, dead)
+	b.expire(dead.Ref, time.Hour)
+	later := time.Now().Add(time.Hour)
+	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.tap.Take()
+	b.acquire(b.store, mine)
+	b.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+	if r := b.document("k"); len(r.holders) != 1 || r.holders[0].ID != mine.ID {
+		t.Errorf("the document has %+v", r.holders)
+	}
+}
+
+func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	dead, mine, next := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	mine.Want, mine.Held = time.Minute, true
+	next.Want, next.Held = time.Minute, true
+	b.acquire(b.store, dead)
+	b.expire(dead.Ref, time.Hour)
+	b.tap.Take()
+	b.acquire(b.store, mine)
+	b.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+	if _, err := b.store.Release(b.ctx(), mine.Ref, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.tap.Take()
+	b.acquire(b.store, next)
+	b.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
+}
+
+func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	var batch []store.Renewal
+	for i := range 1000 {
+		c := mongoAsk(fmt.Sprintf("k%d", i), 30*time.Second)
+		if i%250 == 0 { // the others are put there by hand: it is the round that counts
+			b.acquire(b.store, c)
+		}
+		batch = append(batch, store.Renewal{Ref: c.Ref, TTL: c.TTL})
+	}
+	b.plant(batch)
+	b.tap.Take()
+	for i, r := range b.store.Renew(b.ctx(), batch) {
+		if r.Err != nil || r.Left < 29*time.Second {
+			t.Fatalf("renewal %d: %+v", i, r)
+		}
+	}
+	sent := b.tap.Take()
+	if len(sent) != 2 || sent[0].Index(0).Key() != "update" || sent[1].Index(0).Key() != "hello" {
+		t.Fatalf("%d commands for a round that all matched", len(sent))
+	}
+	if got, _ := sent[0].Lookup("ordered").BooleanOK(); got {
+		t.Error("the bulk is ordered: one failure would stop the rest")
+	}
+	first := bson.Raw(sent[0].Lookup("updates").Array()).Index(0).Value()
+	want := "{q: {_id: k0, mongolock: 1, " + sentAlive("ID") + "}, u: " + sentRenewal("ID") + "}"
+	if got := mongoShowValue(first, []string{batch[0].ID}); got != want {
+		t.Errorf("sent\n%s\nnot\n%s", got, want)
+	}
+
+	gone := batch[500]
+	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: gone.Key}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range b.store.Renew(b.ctx(), batch) {
+		if want := i == 500; errors.Is(r.Err, store.ErrGone) != want || !want && r.Err != nil {
+			t.Fatalf("renewal %d: %+v", i, r)
+		}
+	}
+	if sent := b.tap.Take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
+		t.Errorf("%d commands for a round that came short", len(sent))
+	}
+}
+
+// plant puts holders into the collection by hand where there are none yet.
+func (b *mongoBench) plant(batch []store.Renewal) {
+	b.t.Helper()
+	var docs []any
+	end := time.Now().Add(30 * time.Second)
+	for _, r := range batch {
+		docs = append(docs, bson.D{
+			{Key: "_id", Value: r.Key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+			{Key: "holders", Value: bson.D{{Key: r.ID, Value: bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: ""}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: end}}}}},
+			{Key: "expireAt", Value: end}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: time.Now()},
+		})
+	}
+	_, err := b.coll.InsertMany(b.ctx(), docs, options.InsertMany().SetOrdered(false))
+	if err != nil && len(batch) == 1 {
+		b.t.Fatal(err)
+	}
+}
+
+// Whatever the caller's client and collection say, ours are the concerns.
+func TestConcernsAreTheStoresOwn(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	client := mongoClient(t, func(o *options.ClientOptions) {
+		b.tap.On(o)
+		o.SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.SecondaryPreferred())
+	})
+	coll := client.Database(b.coll.Database().Name()).Collection(b.coll.Name(), options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
+	s := open(coll, config{noIndex: true})
+	c := mongoAsk("k", 30*time.Second)
+	b.acquire(s, c)
+	_, _ = s.Acquire(b.ctx(), mongoAsk("k", time.Second))
+	for _, cmd := range b.tap.Take() {
+		switch cmd.Index(0).Key() {
+		case "findAndModify":
+			if got := mongoShowValue(cmd.Lookup("writeConcern"), nil); got != "{w: majority, j: true}" {
+				t.Errorf("write concern %s", got)
+			}
+		case "find":
+			if got := mongoShowValue(cmd.Lookup("readConcern"), nil); got != "{level: local}" {
+				t.Errorf("read concern %s", got)
+			}
+			if pref := cmd.Lookup("$readPreference"); !pref.IsZero() && !strings.Contains(pref.String(), `"primary"`) {
+				t.Errorf("read preference %s", pref)
+			}
+		}
+	}
+}
+
+// A release that one node acknowledges may be lost with it. That is borne for a
+// minute, not for an hour.
+func TestALongLeaseIsReleasedByMajority(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "operationtime")
+	b := mongoBenchFor(t)
+	for ttl, want := range map[time.Duration]string{30 * time.Second: sentSoftly, time.Hour: sentVoted} {
+		c := mongoAsk("k", ttl)
+		b.acquire(b.store, c)
+		b.tap.Take()
+		if _, err := b.store.Release(b.ctx(), c.Ref, 0); err != nil {
+			t.Fatal(err)
+		}
+		b.expect("the release of "+ttl.String(), []string{c.ID}, sentRelease("ID", want))
+	}
+}
+
+func TestOnlyAttemptsAreInASessionOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "retryable")
+	b := mongoBenchFor(t)
+	user, err := b.store.base.Soft.Database().Client().StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.EndSession(b.ctx())
+	inUsers := mongoSessionContext(b.ctx(), user)
+	mine, next, late := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	late.Want = time.Minute
+
+	_, err = b.store.Acquire(inUsers, mine)
+	b.inNoSession("acquire", user, err, nil)
+	_, err = b.store.Acquire(inUsers, late)
+	sent := b.inNoSession("a waiter", user, err, store.ErrHeld)
+	if a, w := sent[0].Lookup("lsid"), sent[1].Lookup("lsid"); !a.Equal(w) {
+		t.Error("the word was left in another session than the claim's: a late twin would not be refused")
+	}
+	if a, w := sent[0].Lookup("txnNumber").AsInt64(), sent[1].Lookup("txnNumber").AsInt64(); w <= a {
+		t.Errorf("the word's number %d is not above the claim's %d", w, a)
+	}
+	_, err = b.store.Transfer(inUsers, mine.Ref, next)
+	b.inNoSession("transfer", user, err, nil)
+	err = b.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}})[0].Err
+	b.inNoSession("renew", user, err, nil)
+	err = b.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}, {Ref: mongoAsk("j", 1).Ref, TTL: next.TTL}})[0].Err
+	b.inNoSession("renew many", user, err, nil)
+	_, err = b.store.Look(inUsers, []string{"k"})
+	b.inNoSession("look", user, err, nil)
+	for _, err = range b.store.List(inUsers, "") {
+		break
+	}
+	b.inNoSession("list", user, err, nil)
+	err = b.store.Break(inUsers, next.Ref, "x", false)
+	b.inNoSession("break", user, err, nil)
+	err = b.store.EnsureIndex(inUsers)
+	b.inNoSession("ensure index", user, err, nil)
+	_, err = b.store.Undo(inUsers, next.Ref, nil)
+	b.inNoSession("undo", user, err, nil)
+	_, err = b.store.Release(inUsers, next.Ref, 0)
+	b.inNoSession("release", user, err, store.ErrGone)
+}
+
+func (b *mongoBench) inNoSession(what string, user mongoSession, err, want error) []bson.Raw {
+	b.t.Helper()
+	if !errors.Is(err, want) {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	sent := b.tap.Take()
+	for _, cmd := range sent {
+		if string(cmd.Lookup("lsid").Value) == string(user.ID()) {
+			b.t.Errorf("%s sent %s in the caller's session", what, cmd.Index(0).Key())
+		}
+		if !cmd.Lookup("readConcern", "afterClusterTime").IsZero() {
+			b.t.Errorf("%s is causally consistent", what)
+		}
+	}
+	return sent
+}

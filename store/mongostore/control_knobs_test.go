@@ -1,0 +1,86 @@
+//go:build knobs
+
+package mongostore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+// Each control takes one safety out and shows that a test of this package notices. The
+// switches are the process's: no control runs beside another test.
+
+// faulty sets switches until the test is over.
+func faulty(t *testing.T, switches ...*bool) {
+	for _, s := range switches {
+		*s = true
+		t.Cleanup(func() { *s = false })
+	}
+}
+
+func TestControlATakeoverByRevisionAloneDropsARenewedHolder(t *testing.T) {
+	faulty(t, &knob.SwapByRevAlone)
+	_, lost := renewedMeanwhile(t)
+	assert.True(t, lost, "spared all the same: naming the dropped is not what protects")
+}
+
+func TestControlTheRevisionAloneSparesADocumentThatWasReplaced(t *testing.T) {
+	faulty(t, &knob.SwapByRevAlone)
+	assert.False(t, replacedMeanwhile(t), "taken over, though its revision is another")
+}
+
+func TestControlATakeoverWithoutTheRevisionTakesWhatItDidNotSee(t *testing.T) {
+	faulty(t, &knob.SwapByRevAlone, &knob.SwapWithoutRev)
+	assert.True(t, replacedMeanwhile(t), "spared all the same: rev is not what protects")
+}
+
+func TestControlAHandOverByKeyAloneTakesWhatIsAnothers(t *testing.T) {
+	faulty(t, &knob.HandOverByKey)
+	assert.True(t, handedOverLate(t), "spared all the same: rev is not what protects")
+}
+
+func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
+	faulty(t, &knob.DeadlineFromSample)
+	late, _ := trustedTooLong(t)
+	assert.Positive(t, late, "honoured all the same: it is not the reply's own time that protects")
+}
+
+func TestControlWithoutTheMarkAStrangersDocumentIsOverwritten(t *testing.T) {
+	b := mongoBenchFor(t)
+	faulty(t, &knob.MarkIgnored)
+	h := &mongoHand{Store: b.store, coll: b.coll}
+	h.shape.Store(1) // has our fields, run out
+	intact, err := h.Foreign("k")
+	require.NoError(t, err)
+	_, err = b.store.Acquire(b.ctx(), mongoAsk("k", time.Second))
+	assert.Error(t, intact(), "left alone all the same (%v): the mark is not what protects", err)
+}
+
+func TestControlAnUndoInAnotherSessionLeavesAGhost(t *testing.T) {
+	mongoNeeds(t, "retryable")
+	b, line := onLine(t)
+	faulty(t, &knob.UndoElsewhere)
+	stalledClaim(t, b, line)
+	assert.False(t, b.absent("k"), "refused all the same: it is not the session that protects")
+}
+
+func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
+	switches := map[string]*bool{
+		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "JoinIgnoresWord": &knob.JoinIgnoresWord,
+		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "DeleteWithoutRev": &knob.DeleteWithoutRev, "UndoDeletes": &knob.UndoDeletes,
+	}
+	for _, race := range mongoShareRaces {
+		t.Run(race.name, func(t *testing.T) {
+			b, line := onLine(t)
+			faulty(t, switches[race.safety])
+			wrong := race.run(b, line)
+			assert.NotEmpty(t, wrong, "nobody noticed")
+			t.Log("noticed:", wrong)
+		})
+	}
+}

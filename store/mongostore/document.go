@@ -1,0 +1,277 @@
+package mongostore
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The fields of the document, docs/design.md §3.
+const (
+	fieldMark            = "mongolock"
+	fieldMode            = "mode"
+	fieldLimit           = "limit"
+	fieldHolders         = "holders"
+	fieldExpireAt        = "expireAt"
+	fieldRev             = "rev"
+	fieldAt              = "at"
+	fieldWanted          = "wantedUntil"
+	fieldExclusiveWanted = "exclusiveWantedUntil"
+
+	// Of a holder.
+	fieldOwner    = "owner"
+	fieldNote     = "note"
+	fieldSince    = "since"
+	fieldBroken   = "broken"
+	fieldReleased = "released"
+
+	// Where the server does not tell its operationTime: what the token is drawn from.
+	fieldStamp = "stamp"
+)
+
+// shape is the version of the document's shape, and the mark that it is ours.
+const shape = 1
+
+// A record is a document as read. One that is not ours, or that says it is and
+// does not look like it, has only a key and what gave it away.
+type record struct {
+	foreign string
+	key     string
+	size    int // in bytes
+
+	mode            store.Mode
+	limit           int
+	holders         []holder
+	rev             bson.ObjectID
+	expireAt        time.Time
+	at              time.Time
+	wanted          time.Time
+	exclusiveWanted time.Time
+	stamp           bson.Timestamp
+}
+
+type holder struct {
+	store.Holder
+	broken   bool
+	released bool
+}
+
+// readRecord reads a document of any shape, in one pass: it is on the way of every
+// grant.
+func readRecord(raw bson.Raw) record {
+	r := record{size: len(raw)}
+	var mark, holders bson.RawValue
+	var hasMode, hasRev, hasEnd bool
+	elements, err := raw.Elements()
+	for _, e := range elements {
+		switch v := e.Value(); string(keyOf(e)) {
+		case "_id":
+			r.key, _ = v.StringValueOK()
+		case fieldMark:
+			mark = v
+		case fieldMode:
+			var mode string
+			mode, hasMode = v.StringValueOK()
+			r.mode = store.Mode(mode)
+		case fieldLimit:
+			limit, _ := v.AsInt64OK()
+			r.limit = int(limit)
+		case fieldHolders:
+			holders = v
+		case fieldExpireAt:
+			r.expireAt, hasEnd = mongobase.Time(v)
+		case fieldRev:
+			r.rev, hasRev = v.ObjectIDOK()
+		case fieldAt:
+			r.at, _ = mongobase.Time(v)
+		case fieldWanted:
+			r.wanted, _ = mongobase.Time(v)
+		case fieldExclusiveWanted:
+			r.exclusiveWanted, _ = mongobase.Time(v)
+		case fieldStamp:
+			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
+		}
+	}
+	switch {
+	case mark.IsZero():
+		return record{key: r.key, foreign: "no field " + fieldMark}
+	case !mongobase.Is(mark, shape):
+		return record{key: r.key, foreign: fmt.Sprintf("%s: %s", fieldMark, mongobase.Clip(mark, 40))}
+	case !hasMode:
+		return r.malformed(raw, fieldMode)
+	case !hasRev:
+		return r.malformed(raw, fieldRev)
+	case !hasEnd:
+		return r.malformed(raw, fieldExpireAt)
+	case err != nil || !r.readHolders(holders):
+		return r.malformed(raw, fieldHolders)
+	}
+	return r
+}
+
+// keyOf is an element's key without the copy that its Key makes: a grant reads a
+// dozen of them.
+func keyOf(e bson.RawElement) []byte {
+	key, _, _ := bytes.Cut(e[1:], []byte{0})
+	return key
+}
+
+// readWords reads who waits, and no more, of a document that is ours.
+func readWords(raw bson.Raw) (r record) {
+	r.wanted, _ = mongobase.Time(raw.Lookup(fieldWanted))
+	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
+	return r
+}
+
+// readGrant reads the after-image of a claim's own update, and no more of it than the
+// claim did not write: that it is there, when, and who waits.
+func readGrant(raw bson.Raw, id string) record {
+	r := readWords(raw)
+	r.at, _ = mongobase.Time(raw.Lookup(fieldAt))
+	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), shape) {
+		r.holders = []holder{{Holder: store.Holder{ID: id}}}
+	}
+	return r
+}
+
+func (r *record) readHolders(v bson.RawValue) bool {
+	doc, ok := v.DocumentOK()
+	if !ok {
+		return false
+	}
+	elements, err := doc.Elements()
+	if err != nil {
+		return false
+	}
+	r.holders = make([]holder, 0, len(elements))
+	for _, e := range elements {
+		h, ok := readHolder(e.Key(), e.Value())
+		if !ok {
+			return false
+		}
+		r.holders = append(r.holders, h)
+	}
+	slices.SortFunc(r.holders, func(a, b holder) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	return true
+}
+
+// malformed is a document with our mark that nobody of us wrote. Whom it grants
+// the key nobody can tell, so it is left alone like any stranger's.
+func (r record) malformed(raw bson.Raw, field string) record {
+	return record{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40))}
+}
+
+func readHolder(id string, v bson.RawValue) (holder, bool) {
+	h := holder{Holder: store.Holder{ID: id}}
+	doc, ok := v.DocumentOK()
+	if !ok {
+		return h, false
+	}
+	elements, err := doc.Elements()
+	ends := false // or it would hold for ever, or never
+	for _, e := range elements {
+		switch v := e.Value(); string(keyOf(e)) {
+		case fieldExpireAt:
+			h.ExpireAt, ends = mongobase.Time(v)
+		case fieldSince:
+			h.Since, _ = mongobase.Time(v)
+		case fieldOwner:
+			h.Owner, _ = v.StringValueOK()
+		case fieldNote:
+			h.Note, _ = v.StringValueOK()
+		case fieldBroken:
+			h.Broken, _ = v.StringValueOK()
+			h.broken = true
+		case fieldReleased:
+			h.released = true
+		}
+	}
+	return h, ends && err == nil
+}
+
+// holder finds the acquisition of that ID.
+func (r record) holder(id string) (holder, bool) {
+	for _, h := range r.holders {
+		if h.ID == id {
+			return h, true
+		}
+	}
+	return holder{}, false
+}
+
+// held reports whether anybody has not surely run out.
+func (r record) held(earliest time.Time) bool {
+	return slices.ContainsFunc(r.holders, func(h holder) bool { return h.ExpireAt.After(earliest) })
+}
+
+// wantedAt reports whether somebody's word is still good.
+func (r record) wantedAt(now time.Time) bool {
+	return r.wanted.After(now) || r.exclusiveWanted.After(now)
+}
+
+func (r record) status(now time.Time) store.Status {
+	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now}
+	if r.mode != store.Exclusive {
+		s.ExclusiveWantedUntil = r.exclusiveWanted
+	}
+	if len(r.holders) > 0 {
+		s.Mode, s.Limit = r.mode, r.limit
+		s.Holders = make([]store.Holder, len(r.holders))
+		for i, h := range r.holders {
+			s.Holders[i] = h.Holder
+		}
+	}
+	return s
+}
+
+func errForeign(r record) error {
+	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.foreign)
+}
+
+// ours is the filter of a document of this library under a key. Without the mark in
+// it a stranger's document that has our fields would be overwritten.
+func ours(key string, more ...bson.E) bson.D {
+	filter := make(bson.D, 0, 2+len(more))
+	filter = append(filter, bson.E{Key: "_id", Value: key}, bson.E{Key: fieldMark, Value: shape})
+	return append(filter, more...)
+}
+
+// of names a field of a holder.
+func of(id, field string) string { return fieldHolders + "." + id + "." + field }
+
+// Made once: a filter is on the way of every grant.
+var (
+	anything any = bson.D{{Key: "$exists", Value: true}}
+	nothing  any = bson.D{{Key: "$exists", Value: false}}
+)
+
+func exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
+
+func lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }
+
+func runOut(path string, earliest time.Time) bson.E {
+	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongobase.Date(earliest)}}}
+}
+
+// alive asks for a holder that can still be renewed or transferred.
+func alive(id string, earliest time.Time) []bson.E {
+	return []bson.E{
+		{Key: of(id, fieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongobase.Date(earliest)}}},
+		lacks(of(id, fieldBroken)),
+		lacks(of(id, fieldReleased)),
+	}
+}
+
+// newRev goes with whatever a compare-and-swap must not overlook.
+func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
+
+var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}

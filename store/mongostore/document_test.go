@@ -1,0 +1,65 @@
+package mongostore
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+)
+
+func mongoBytes(t testing.TB, d bson.D) []byte {
+	b, err := bson.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Whatever lies under a key is read without a panic, and what does not look like a
+// document of ours from end to end is a stranger's.
+func FuzzReadRecord(f *testing.F) {
+	now := time.UnixMilli(1_800_000_000_000)
+	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}
+	ours := bson.D{
+		{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
+		{Key: "holders", Value: bson.D{{Key: "ID", Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: now},
+	}
+	f.Add(mongoBytes(f, ours))
+	f.Add(mongoBytes(f, bson.D{{Key: "_id", Value: 7}}))
+	f.Add(mongoBytes(f, append(bson.D{{Key: "mongolock", Value: bson.A{1}}}, ours...)))
+	for i := range ours {
+		f.Add(mongoBytes(f, append(append(bson.D{}, ours[:i]...), ours[i+1:]...)))
+		broken := append(bson.D{}, ours...)
+		broken[i].Value = bson.D{{Key: "x", Value: bson.A{nil, 1}}}
+		f.Add(mongoBytes(f, broken))
+	}
+	for _, s := range mongoStrangers {
+		f.Add(mongoBytes(f, s))
+	}
+	whole := mongoBytes(f, ours)
+	for _, n := range []int{0, 1, 4, 5, 20, len(whole) / 2, len(whole) - 1} {
+		f.Add(whole[:n])
+		f.Add(append(bytes.Clone(whole[:n]), 0xff, 0xff, 0xff, 0x7f, 0))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := readRecord(raw)
+		_ = r.status(now)
+		_, _ = r.holder("ID")
+		end, _ := mongobase.Time(bson.Raw(raw).Lookup(fieldExpireAt))
+		if r.foreign == "" && !r.expireAt.Equal(end) {
+			t.Errorf("taken for ours: %+v", r)
+		}
+		for _, h := range r.holders {
+			at, ok := mongobase.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
+			if !ok || !h.ExpireAt.Equal(at) {
+				t.Errorf("a holder without an end of its own: %+v", h)
+			}
+		}
+		if r.foreign != "" && errForeign(r).Error() == "" {
+			t.Error("a stranger without a name")
+		}
+	})
+}

@@ -1,0 +1,309 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The wake-ups go through a small capped collection beside the locks, read with a
+// tailable cursor (docs/design.md §4, "Waiting"). A wake-up is a hint: whatever is
+// lost here costs a waiter time and nothing else, so it is written with w: 1 and
+// read from wherever the cursor stands.
+const (
+	feedSuffix = ".wake"
+	feedSize   = 64 << 10 // some 600 notices; a reader that falls behind looks at everything
+	feedAwait  = 30 * time.Second
+	feedSlack  = 10 * time.Second // what a call of that length gets beyond it
+	feedTrust  = time.Minute      // how long it is taken to be there and capped
+	feedTries  = 10               // how often in a row it may come out uncapped
+
+	fieldTopic = "topic"
+	fieldKey   = "key"
+	fieldKind  = "kind"
+
+	kindSeed = "seed" // a cursor on an empty capped collection is dead at once
+)
+
+// A feed is the collection of wake-ups.
+type feed struct {
+	coll  *mongo.Collection // w: 1
+	await time.Duration     // how long the server keeps a read that finds nothing
+
+	// Until when it is taken to be there and capped, as a mongoclock.Moment. Where it
+	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
+	capped atomic.Int64
+	now    func() mongoclock.Moment
+
+	uncapped atomic.Int32 // how often in a row it was made and is uncapped
+}
+
+// Notify inserts one notice, if there is a collection that somebody may be reading.
+func (s *Store) Notify(ctx context.Context, n store.Notice) error {
+	ctx = mongobase.Bare(ctx)
+	if int64(s.base.Clock.Now()) >= s.feed.capped.Load() {
+		is, err := s.feed.look(ctx)
+		if err != nil || is != feedCapped {
+			return noFeed(err) // not there, or no feed: nobody listens
+		}
+	}
+	_, err := s.feed.coll.InsertOne(ctx, noticeOf(n))
+	return noFeed(err)
+}
+
+func noticeOf(n store.Notice) bson.D {
+	return bson.D{
+		{Key: fieldMark, Value: shape},
+		{Key: fieldTopic, Value: n.Topic},
+		{Key: fieldKey, Value: n.Key},
+		{Key: fieldKind, Value: n.Kind},
+	}
+}
+
+// Watch reads the collection from its end, making it if need be. The empty notice
+// comes when the cursor stands at the end: what was written before is covered by
+// the look that it asks for.
+func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		ctx := mongobase.Bare(ctx)
+		cursor, err := s.openFeed(ctx)
+		if err != nil {
+			yield(store.Notice{}, err)
+			return
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = cursor.Close(ctx) // the server ends it by itself soon enough
+		}()
+		if !yield(store.Notice{}, nil) {
+			return
+		}
+		cursor.SetMaxAwaitTime(s.feed.await)
+		for {
+			more, err := next(ctx, cursor, s.feed.await+feedSlack)
+			if err != nil {
+				yield(store.Notice{}, err)
+				return
+			}
+			if !more {
+				continue // nothing came for a while
+			}
+			if n, ok := readNotice(cursor.Current); ok && !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+// next is one step of the cursor, in a bound of its own: a client's shorter default
+// timeout would make the driver refuse to wait at all. A cursor that the server has
+// closed is an error.
+func next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	if cursor.TryNext(ctx) {
+		return true, nil
+	}
+	if err := cursor.Err(); err != nil {
+		return false, err
+	}
+	if cursor.ID() == 0 {
+		return false, errors.New("the cursor on the wake-ups ended")
+	}
+	return false, nil
+}
+
+// readNotice reads a document of any shape.
+func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
+	if !mongobase.Is(raw.Lookup(fieldMark), shape) {
+		return n, false
+	}
+	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()
+	n.Key, _ = raw.Lookup(fieldKey).StringValueOK()
+	n.Kind, _ = raw.Lookup(fieldKind).StringValueOK()
+	return n, n.Topic != "" && n.Kind != kindSeed
+}
+
+func (s *Store) openFeed(ctx context.Context) (*mongo.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, feedSlack)
+	defer cancel()
+	if _, err := s.base.Read(ctx); err != nil { // and with it, who the server is
+		return nil, err
+	}
+	if !s.base.Kind().Set {
+		if err := s.refuseFerret(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s.feed.open(ctx)
+}
+
+// refuseFerret answers an error for FerretDB. Version 1 has tailable cursors, but
+// after some dozens of them it shows everybody its data as they were before, or has
+// its database locked for good.
+func (s *Store) refuseFerret(ctx context.Context) error {
+	reply, err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
+	if err != nil {
+		return nil //nolint:nilerr // who does not tell is none
+	}
+	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
+		if !reply.Lookup(field).IsZero() {
+			return fmt.Errorf("no tailable cursors on FerretDB: %w", errors.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// open puts a cursor at the end of the collection.
+func (f *feed) open(ctx context.Context) (*mongo.Cursor, error) {
+	if err := f.prepare(ctx); err != nil {
+		return nil, noFeed(err)
+	}
+	cursor, err := f.tail(ctx)
+	if err != nil { // dropped since, maybe, and made by an insert: then it is worth another try
+		state, again := f.look(ctx)
+		if again != nil || state != feedCapped {
+			return nil, err
+		}
+		if cursor, err = f.tail(ctx); err != nil {
+			return nil, noFeed(err)
+		}
+	}
+	for {
+		more, err := next(ctx, cursor, feedSlack)
+		if err != nil {
+			return nil, errors.Join(err, cursor.Close(ctx))
+		}
+		if !more {
+			return cursor, nil
+		}
+	}
+}
+
+func (f *feed) tail(ctx context.Context) (*mongo.Cursor, error) {
+	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+}
+
+type feedState int
+
+const (
+	feedMissing feedState = iota
+	feedCapped
+	feedUncapped
+)
+
+// look asks what the collection is.
+func (f *feed) look(ctx context.Context) (feedState, error) {
+	f.capped.Store(0)
+	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
+	if err != nil || len(specs) == 0 {
+		return feedMissing, err
+	}
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
+		return feedUncapped, nil
+	}
+	f.capped.Store(int64(f.now().Add(feedTrust)))
+	f.uncapped.Store(0)
+	return feedCapped, nil
+}
+
+var errFeedTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
+
+// prepare sees to it that the collection is there, capped and not empty.
+func (f *feed) prepare(ctx context.Context) error {
+	state, err := f.look(ctx)
+	if err == nil && state == feedUncapped {
+		err = f.replace(ctx)
+		state = feedMissing
+	}
+	if err == nil && state == feedMissing {
+		err = f.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	err = f.coll.FindOne(ctx, bson.D{}).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		_, err = f.coll.InsertOne(ctx, noticeOf(store.Notice{Kind: kindSeed}))
+	}
+	return err
+}
+
+// create makes the collection. Another client may have been quicker: with one that is
+// capped, or with a notice, whose insert made it uncapped. Only where it always comes
+// out uncapped the server knows no others.
+func (f *feed) create(ctx context.Context) error {
+	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
+		options.CreateCollection().SetCapped(true).SetSizeInBytes(feedSize))
+	state, err := f.look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case state == feedCapped:
+		return nil
+	case state == feedMissing && failed != nil:
+		return failed
+	case state == feedMissing || f.uncapped.Add(1) < feedTries:
+		return errFeedTaken
+	}
+	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
+}
+
+// replace drops a collection that an insert made, uncapped, after somebody dropped
+// the capped one: if all that is in it is ours.
+func (f *feed) replace(ctx context.Context) error {
+	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
+	switch {
+	case err == nil:
+		return fmt.Errorf("the collection %s is not capped and has other documents than wake-ups: %w", f.coll.Name(), errors.ErrUnsupported)
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return err
+	}
+	if state, err := f.look(ctx); err != nil || state != feedUncapped {
+		return err // another client was quicker
+	}
+	return f.coll.Drop(ctx)
+}
+
+// noFeed marks an error that will not change: the server, or a right, refuses a
+// capped collection or a tailable cursor. Then waiters poll.
+func noFeed(err error) error {
+	switch mongoerr.ClassOf(err) {
+	case mongoerr.Refused, mongoerr.NoCommand:
+		return fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
+	}
+	return err
+}
+
+// FeedOn is the feed that stores on coll use to wake each other, for other packages
+// that need wake-ups between processes (package pathlock does). The notices go
+// through a small capped collection beside coll, under topics of their own. It sends
+// nothing yet.
+func FeedOn(coll *mongo.Collection) (store.Feed, error) {
+	s, err := New(coll, WithoutIndex())
+	if err != nil {
+		return nil, err
+	}
+	return feedOnly{s}, nil
+}
+
+// feedOnly is a feed that cannot be taken for a store.
+type feedOnly struct{ store.Feed }
+
+func init() {
+	seam.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.await = d }
+}

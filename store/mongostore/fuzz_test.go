@@ -1,0 +1,173 @@
+package mongostore
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// lockDocument is one that this library writes.
+func lockDocument(t testing.TB, more ...bson.E) []byte {
+	t.Helper()
+	now := bson.DateTime(1_767_225_600_000)
+	raw, err := bson.Marshal(append(bson.D{
+		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"}, {Key: fieldLimit, Value: 1},
+		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
+			{Key: fieldOwner, Value: "me"}, {Key: fieldNote, Value: ""}, {Key: fieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+		}}}},
+		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: bson.ObjectID{1}}, {Key: fieldAt, Value: now},
+	}, more...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func marshalled(t testing.TB, d bson.D) []byte {
+	t.Helper()
+	raw, err := bson.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// A document of any shape is read without a panic, and one that does not have our
+// mark is not touched by a claim, a release or a renewal, whatever else is in it.
+func FuzzADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone(f *testing.F) {
+	f.Add(lockDocument(f))
+	f.Add(lockDocument(f, bson.E{Key: fieldWanted, Value: bson.DateTime(1)}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 2}, {Key: fieldHolders, Value: bson.A{1}}}))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 1.5}, {Key: fieldMark, Value: bson.D{}}, {Key: fieldRev, Value: nil}}))
+	f.Add([]byte{5, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		record := readRecord(raw)
+		_ = record.status(time.Now())
+		_ = readWords(raw)
+		if record.foreign == "" && (len(record.mode) == 0 && record.rev.IsZero() && record.expireAt.IsZero()) {
+			t.Fatal("taken for ours with nothing in it")
+		}
+		if !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
+			leftAlone(t, raw)
+		}
+	})
+}
+
+// leftAlone puts a stranger's document into a database and sends what the store
+// sends.
+func leftAlone(t *testing.T, raw []byte) {
+	var doc bson.D
+	if bson.Unmarshal(raw, &doc) != nil {
+		return
+	}
+	mine := bson.D{{Key: "_id", Value: "k"}}
+	seen := map[string]bool{"_id": true}
+	for _, e := range doc {
+		if seen[e.Key] {
+			return // a name twice: no server takes that
+		}
+		seen[e.Key] = true
+		mine = append(mine, e)
+	}
+	now, db := time.UnixMilli(1_767_225_600_000), docdb.New()
+	send := func(d bson.D) (bson.Raw, bool) {
+		text, err := bson.Marshal(d)
+		if err != nil {
+			return nil, false
+		}
+		c, err := docdb.Parse(text)
+		if err != nil {
+			return nil, false // a type that the database in memory does not have
+		}
+		answer, _ := db.Do(c, now, false)
+		out, err := bson.Marshal(answer)
+		return out, err == nil
+	}
+	if _, ok := send(bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{mine}}, {Key: "$db", Value: "d"}}); !ok {
+		return
+	}
+	before := db.Docs("d.c")
+	claim := &claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}
+	update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
+	_, renewal, _ := renewal(store.Renewal{Ref: claim.Ref, TTL: time.Minute}, mongoclock.Reading{Latest: now, Earliest: now})
+	for _, command := range []bson.D{
+		{{Key: "query", Value: ours("k", runOut(fieldExpireAt, now))}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
+		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
+		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
+		{{Key: "query", Value: ours("k")}, {Key: "update", Value: bson.D{stampAt}}},
+	} {
+		if _, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"})); !ok {
+			t.Fatal("not answered")
+		}
+	}
+	if after := db.Docs("d.c"); len(after) != len(before) || len(after) != 1 || db.Len() != 1 {
+		t.Fatalf("a stranger's document was touched: %v, %v", before, after)
+	}
+}
+
+// Keys, notes and owners come back byte for byte from a document.
+func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
+	for _, s := range []string{"nightly-report", "$x", "a.b", "\x00", "🔒", "a/b", " ", strings.Repeat("k", 1024)} {
+		f.Add(s, s)
+	}
+	f.Fuzz(func(t *testing.T, key, note string) {
+		if !utf8.ValidString(key) || !utf8.ValidString(note) {
+			return // no client takes them
+		}
+		now := time.UnixMilli(1_767_225_600_000)
+		claim := &claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}
+		update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
+		set := update[0].Value.(bson.D)
+		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
+		r := readRecord(raw)
+		if r.foreign != "" || r.key != key || len(r.holders) != 1 || r.holders[0].Note != note || r.holders[0].Owner != note {
+			t.Fatalf("%q and %q came back as %+v", key, note, r)
+		}
+	})
+}
+
+// What stands in the collection of wake-ups is a notice or is passed over.
+func FuzzNotice(f *testing.F) {
+	for _, d := range []bson.D{
+		noticeOf(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
+		noticeOf(store.Notice{Kind: kindSeed}),
+		{{Key: fieldMark, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
+		{{Key: fieldMark, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
+		{{Key: "name", Value: "somebody's"}},
+	} {
+		raw, err := bson.Marshal(d)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(raw[:len(raw)-3])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		n, ok := readNotice(raw)
+		if ok && (n.Topic == "" || n.Kind == kindSeed) {
+			t.Errorf("%q is taken for %+v", raw, n)
+		}
+		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) {
+			t.Errorf("a stranger's document is taken for %+v", n)
+		}
+		if !ok || bson.Raw(raw).Validate() != nil {
+			return
+		}
+		again, err := bson.Marshal(noticeOf(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := readNotice(again); !ok || m != n {
+			t.Errorf("%+v is read back as %+v", n, m)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The TTL index collects the documents of holders that died. It decides nothing:
+// an expired document is taken over whether it is there or not, and the hour's
+// grace keeps the server's sweep far from anybody's clock.
+const (
+	indexName  = "mongolock_expireAt"
+	indexGrace = time.Hour
+)
+
+// EnsureIndex makes the TTL index, if it is not there.
+func (s *Store) EnsureIndex(ctx context.Context) error {
+	if err := s.refuseCapped(ctx); err != nil {
+		return err
+	}
+	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
+		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
+		Options: options.Index().
+			SetName(indexName).
+			SetExpireAfterSeconds(int32(indexGrace / time.Second)).
+			SetPartialFilterExpression(bson.D{{Key: fieldMark, Value: shape}}),
+	})
+	return err
+}
+
+// errCapped is about a collection that forgets.
+var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
+
+// refuseCapped answers an error for a capped collection. A view or a time series
+// refuses the claim by itself, but this one would take it. Where nobody may ask,
+// the answer is taken to be no.
+func (s *Store) refuseCapped(ctx context.Context) error {
+	db, name := s.base.Soft.Database(), s.base.Soft.Name()
+	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
+	if err != nil || len(specs) == 0 {
+		return nil // no right to look, or no time: most likely it is not
+	}
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
+		return fmt.Errorf("the collection %s.%s %w", db.Name(), name, errCapped)
+	}
+	return nil
+}
+
+// indexOnce makes the index at the first grant: the collection is there by then,
+// and nobody had to think of it. What hinders it, a right, an index of other
+// options, a server without TTL, is logged once and no concern of the lease's; of
+// whose time it may use up only a part. A capped collection is: there the claim is
+// taken back.
+func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
+	if s.noIndex || s.indexed.Swap(true) {
+		return nil
+	}
+	tries := s.indexTries.Add(1)
+	spare := c.sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
+	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
+	defer cancel()
+	err := s.EnsureIndex(within)
+	switch {
+	case err == nil:
+	case errors.Is(err, errCapped):
+		s.indexed.Store(false) // look again: somebody may mend it
+		c.attempt.Twin = true
+		return s.settleRefusal(c.attempt.In(ctx), c, mongoerr.NotApplied(err))
+	case mongo.IsTimeout(err) && tries < 5:
+		s.indexed.Store(false) // a short lease has little time to spare: the next one tries
+	default:
+		s.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
+			"collection", s.base.Soft.Name(), "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package mongostore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The switches of internal/knob take a safety out, for the tests that show that it is
+// needed. In an ordinary build they are constants, and nothing here is linked.
+
+// tampered is a command without the safeties that switches take out.
+func tampered(what step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
+	byKey := what == stepHandOver && knob.HandOverByKey || what == stepRelease && knob.ReleaseByKey || what == stepLast && knob.DeleteWithoutRev
+	filter = slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
+		switch {
+		case e.Key == "_id":
+			return false
+		case e.Key == fieldMark:
+			return knob.MarkIgnored
+		case byKey:
+			return true
+		case e.Key == fieldRev:
+			return what == stepTakeOver && knob.SwapWithoutRev
+		case strings.HasSuffix(e.Key, "."+fieldExpireAt):
+			return what == stepTakeOver && knob.SwapByRevAlone || what == stepJoin && knob.JoinDropsTheLiving
+		case e.Key == "$or": // no writer waits
+			return knob.JoinIgnoresWord && (what == stepAcquire || what == stepJoin || what == stepLast)
+		}
+		return false
+	})
+	if what == stepRenew && knob.RenewalUpserts && opts != nil {
+		opts = mongobase.Upsert
+	}
+	if what == stepRenew && knob.RenewalSets {
+		update = append(bson.D{{Key: "$set", Value: update[0].Value}}, update[1:]...)
+	}
+	if what == stepJoin && knob.JoinKeepsRev {
+		set := slices.DeleteFunc(slices.Clone(update[0].Value.(bson.D)), func(e bson.E) bool { return e.Key == fieldRev })
+		update = append(bson.D{{Key: "$set", Value: set}}, update[1:]...)
+	}
+	if what == stepAcquire || what == stepTakeOver || what == stepHandOver {
+		update = claimUpdate(update)
+	}
+	return filter, update, opts
+}
+
+// mapWith is the map of holders as it was seen, and the claim: for the control that
+// shows why a join does not write it.
+func (r record) mapWith(c *claim, t tenure, earliest time.Time) bson.D {
+	all := bson.D{{Key: c.ID, Value: c.holder(t)}}
+	for _, h := range r.holders {
+		if h.ExpireAt.After(earliest) {
+			old := claim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}
+			all = append(all, bson.E{Key: h.ID, Value: old.holder(tenure{since: h.Since, until: h.ExpireAt})})
+		}
+	}
+	return all
+}
+
+// claimUpdate is a claim's update as it is, unless a switch asks for one of the
+// tokens that will not do.
+func claimUpdate(update bson.D) bson.D {
+	if !knob.StampedToken && !knob.CounterToken {
+		return update
+	}
+	if knob.StampedToken {
+		return append(bson.D{update[0], {Key: "$currentDate", Value: bson.D{
+			{Key: fieldAt, Value: true},
+			{Key: fieldStamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+		}}}, update[2:]...)
+	}
+	var set bson.D
+	for _, e := range update[0].Value.(bson.D) {
+		if e.Key != fieldLimit {
+			set = append(set, e)
+		}
+	}
+	return append(bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: fieldLimit, Value: 1}}}, stampAt}, update[2:]...)
+}
+
+func wrongToken(r record) int64 {
+	if knob.StampedToken {
+		return mongobase.Token(r.stamp)
+	}
+	return int64(r.limit)
+}
+
+// lookFirst is a look before the word is left, taken for one after it.
+func (s *Store) lookFirst(ctx context.Context, c *claim) reply {
+	seen, err := s.find(ctx, c.Key)
+	if err == nil {
+		seen.record.wanted = s.base.Present().Add(c.Want + time.Hour)
+	}
+	return seen
+}

@@ -1,0 +1,112 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads keys with one find, whatever their number.
+func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	ctx = mongobase.Bare(ctx)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if _, err := s.base.ReadFresh(ctx); err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	found, err := s.look(ctx, keys)
+	if err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	now := s.base.Present()
+	seen := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		r, there := found[key]
+		if there && r.foreign != "" {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, errForeign(r)))
+			r = record{}
+		}
+		seen[i] = r.status(now)
+		seen[i].Key = key
+	}
+	return seen, errors.Join(strangers...)
+}
+
+func (s *Store) look(ctx context.Context, keys []string) (map[string]record, error) {
+	if len(keys) > 1 {
+		return s.findMany(ctx, keys)
+	}
+	image, err := s.find(ctx, keys[0])
+	if err != nil || !image.Found() {
+		return nil, err
+	}
+	return map[string]record{keys[0]: image.record}, nil
+}
+
+// listBatch is how many documents of a list are in memory at a time. By default
+// the server sends 16 MB at once.
+const listBatch = 500
+
+// List reads the keys that begin with prefix in the order of _id, which for
+// strings is that of their bytes.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return func(yield func(store.Status, error) bool) {
+		ctx := mongobase.Bare(ctx)
+		if _, err := s.base.ReadFresh(ctx); err != nil {
+			yield(store.Status{}, mongoerr.NotApplied(err))
+			return
+		}
+		cursor, err := s.base.Soft.Find(ctx,
+			bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}},
+			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(listBatch))
+		if err != nil {
+			yield(store.Status{}, mongoerr.NotApplied(err))
+			return
+		}
+		defer cursor.Close(ctx)
+		for cursor.Next(ctx) {
+			r := readRecord(cursor.Current)
+			if r.foreign != "" || !strings.HasPrefix(r.key, prefix) {
+				continue
+			}
+			if !yield(r.status(s.base.Present()), nil) {
+				return
+			}
+		}
+		if err := cursor.Err(); err != nil {
+			yield(store.Status{}, mongoerr.NotApplied(err))
+		}
+	}
+}
+
+// prefixRange holds the strings that begin with prefix: from itself up to the next
+// string that does not, which is the prefix with its last rune raised. (A regular
+// expression would have to be escaped, and reads the whole index if it is not.)
+func prefixRange(prefix string) bson.D {
+	within := bson.D{{Key: "$gte", Value: prefix}}
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		if last == utf8.RuneError || last == utf8.MaxRune {
+			continue
+		}
+		next := last + 1
+		if next == 0xD800 {
+			next = 0xE000 // no surrogates in UTF-8
+		}
+		return append(within, bson.E{Key: "$lt", Value: prefix + string(next)})
+	}
+	return within
+}

@@ -1,0 +1,183 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Store keeps the holders of each key in one document of a collection. New makes one.
+type Store struct {
+	base *mongobase.Base
+	feed feed
+
+	noIndex    bool
+	indexed    atomic.Bool // the first grant made the index, or tried to
+	indexTries atomic.Int32
+	logger     *slog.Logger
+
+	leases memory
+	joins  joinGates
+}
+
+// An Option changes a Store. New checks all of them together.
+type Option interface{ apply(*config) error }
+
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+type config struct {
+	noIndex bool
+	logger  *slog.Logger             // default: slog.Default()
+	now     func() mongoclock.Moment // default: the monotonic clock; tests have their own
+}
+
+// WithoutIndex leaves the TTL index to the caller: the first grant does not make it.
+// The index only removes locks whose holders crashed, an hour after they ran out.
+func WithoutIndex() Option {
+	return option(func(c *config) error { c.noIndex = true; return nil })
+}
+
+// WithLogger sets where the store logs that the TTL index cannot be made, which is
+// all that it ever logs. The default is slog.Default().
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error {
+		if l == nil {
+			return errors.New("mongostore: WithLogger(nil): the logger is nil")
+		}
+		c.logger = l
+		return nil
+	})
+}
+
+// New makes a store whose locks are documents of coll: one per key, the key its _id.
+// It sends nothing yet. The store uses write concern, read concern and read
+// preference of its own, whatever coll says.
+func New(coll *mongo.Collection, opts ...Option) (*Store, error) {
+	var conf config
+	var errs []error
+	if coll == nil {
+		errs = append(errs, errors.New("mongostore: New: the collection is nil"))
+	}
+	for i, o := range opts {
+		if o == nil {
+			errs = append(errs, fmt.Errorf("mongostore: New: option %d is nil", i+1))
+			continue
+		}
+		errs = append(errs, o.apply(&conf))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return open(coll, conf), nil
+}
+
+func open(coll *mongo.Collection, conf config) *Store {
+	if conf.logger == nil {
+		conf.logger = slog.Default()
+	}
+	s := &Store{
+		base:    mongobase.New(coll, conf.now),
+		noIndex: conf.noIndex,
+		logger:  conf.logger,
+	}
+	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
+	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
+	return s
+}
+
+// A reply is the answer of one command, and what it says.
+type reply struct {
+	mongobase.Reply
+	record record
+}
+
+// A step names what a command is for: its row in the table of docs/design.md §4.4.
+type step string
+
+const (
+	stepAcquire  step = "acquire"
+	stepTakeOver step = "take over" // compare-and-swap where no holder is live
+	stepJoin     step = "join"
+	stepWord     step = "word"
+	stepConfirm  step = "confirm"
+	stepCorrect  step = "correct"
+	stepHandOver step = "hand over"
+	stepRenew    step = "renew"
+	stepRelease  step = "release"
+	stepLeave    step = "leave"
+	stepLast     step = "last" // the last to leave deletes the document, or keeps it for a writer
+	stepUndo     step = "undo"
+	stepBreak    step = "break"
+	stepDraw     step = "draw" // the server's time from a held key
+)
+
+// modify updates one document durably and answers its after-image.
+func (s *Store) modify(ctx context.Context, what step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+	return s.modifyIn(ctx, what, s.base.Durable, filter, update, opts)
+}
+
+// modifyIn is modify under the write concern of coll. All updates stamp the document
+// with the server's time, which is taken for a sample.
+func (s *Store) modifyIn(ctx context.Context, what step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+	return s.modifyReading(ctx, what, coll, filter, update, opts, readRecord)
+}
+
+// modifyReading is modifyIn for a caller that needs less than all of the after-image.
+func (s *Store) modifyReading(ctx context.Context, what step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder, readImage func(bson.Raw) record) (reply, error) {
+	if knob.On {
+		filter, update, opts = tampered(what, filter, update, opts)
+	}
+	r, err := s.base.Modify(ctx, coll, filter, update, opts)
+	image := read(r, readImage)
+	s.base.Timed(r, image.record.at)
+	return image, err
+}
+
+// remove deletes one document, of which it answers the words that were left in it.
+func (s *Store) remove(ctx context.Context, what step, coll *mongo.Collection, filter bson.D) (reply, error) {
+	if knob.On {
+		filter, _, _ = tampered(what, filter, nil, nil)
+	}
+	r, err := s.base.Remove(ctx, coll, filter)
+	return read(r, readWords), err
+}
+
+// find reads one document, whoever's it is.
+func (s *Store) find(ctx context.Context, key string) (reply, error) {
+	r, err := s.base.Find(ctx, bson.D{{Key: "_id", Value: key}})
+	return read(r, readRecord), err
+}
+
+func read(r mongobase.Reply, read func(bson.Raw) record) reply {
+	if !r.Found() {
+		return reply{Reply: r}
+	}
+	return reply{Reply: r, record: read(r.Image)}
+}
+
+// knownMode answers an error for a mode that there is not.
+func knownMode(mode store.Mode) error {
+	switch mode {
+	case store.Exclusive, store.Shared, store.Permits:
+		return nil
+	}
+	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
+}
+
+// inMode asks for a document in that mode.
+func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

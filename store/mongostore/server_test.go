@@ -1,0 +1,280 @@
+package mongostore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
+)
+
+func withoutRetries(o *options.ClientOptions) { o.SetRetryWrites(false) }
+
+// ourHello tells the store's own hello from the driver's, which asks admin.
+func ourHello(name string, c bson.Raw) bool {
+	db, _ := c.Lookup("$db").StringValueOK()
+	return (name == "hello" || name == "isMaster") && db != "admin"
+}
+
+func refusal(code int, message string) bson.D {
+	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: message}}
+}
+
+func TestAServerWithoutHelloIsAskedTheOldWay(t *testing.T) {
+	t.Parallel()
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through)
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		if name == "hello" && ourHello(name, c) {
+			return testserver.Fate{Instead: refusal(59, "no such command: 'hello'")}
+		}
+		return testserver.Fate{}
+	})
+	c := mongoAsk("k", 30*time.Second)
+	b.acquire(b.store, c)
+	b.expect("acquire", []string{c.ID}, sentHello, "isMaster: 1", sentUpsert("ID"))
+}
+
+func TestWhereThereIsNoJournalItIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b, line := onLine(t)
+	line.Set(func(_ string, c bson.Raw) testserver.Fate {
+		if j, _ := c.Lookup("writeConcern", "j").BooleanOK(); j {
+			return testserver.Fate{Instead: refusal(2, "cannot use 'j' option when a host does not have journaling enabled")}
+		}
+		return testserver.Fate{}
+	})
+	c := mongoAsk("k", 30*time.Second)
+	b.acquire(b.store, c)
+	b.expect("the first acquire", []string{c.ID}, sentUpsert("ID"), strings.Replace(sentUpsert("ID"), sentDurably, sentVoted, 1))
+	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: mongoAsk("j", 1).Ref, TTL: c.TTL}}); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	for _, cmd := range b.tap.Take() {
+		if !cmd.Lookup("writeConcern", "j").IsZero() {
+			t.Error("still asks for a journal")
+		}
+	}
+}
+
+func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
+	t.Parallel()
+	for name, missing := range map[string][]string{
+		"neither":          {"operationTime", "$clusterTime"},
+		"no operationTime": {"operationTime"},
+		"no $clusterTime":  {"$clusterTime"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line := &testserver.Line{}
+			line.Set(func(string, bson.Raw) testserver.Fate {
+				return testserver.Fate{Rewrite: func(r bson.Raw) bson.D { return testserver.Edit(r, missing) }}
+			})
+			b := mongoBenchFor(t, line.Through)
+			c := mongoAsk("k", 30*time.Second)
+			g := b.acquire(b.store, c)
+			b.expect("acquire", []string{c.ID}, sentHello, sentUpsert("ID"),
+				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)
+			if r := b.document("k"); g.Token != mongobase.Token(r.stamp) || g.Token <= 0 {
+				t.Errorf("token %d, stamp %v", g.Token, r.stamp)
+			}
+		})
+	}
+}
+
+// asRouter makes the store believe that it talks to a mongos.
+func asRouter(t testing.TB, collStats bson.D) (*mongoBench, *testserver.Line) {
+	line := &testserver.Line{}
+	b := mongoBenchFor(t, line.Through)
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		switch {
+		case ourHello(name, c):
+			return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
+				return testserver.Edit(r, []string{"setName", "localTime"},
+					bson.E{Key: "msg", Value: "isdbgrid"},
+					bson.E{Key: "localTime", Value: time.Now().Add(time.Hour)}) // another machine's clock
+			}}
+		case name == "collStats":
+			return testserver.Fate{Instead: collStats}
+		}
+		return testserver.Fate{}
+	})
+	return b, line
+}
+
+var unsharded = bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: false}}
+
+func TestARoutersClockTakesNothingOver(t *testing.T) {
+	t.Parallel()
+	b, _ := asRouter(t, unsharded)
+	holder := mongoAsk("k", 30*time.Second)
+	b.acquire(b.another(), holder)
+	if _, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
+		t.Fatalf("by a clock an hour ahead: %v", err)
+	}
+	if r := b.document("k"); r.holders[0].ID != holder.ID {
+		t.Error("taken from a live holder by the router's clock")
+	}
+}
+
+func TestThroughARouterTheDocumentsOwnClockJudges(t *testing.T) {
+	t.Parallel()
+	b, _ := asRouter(t, unsharded)
+	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	b.acquire(b.another(), dead)
+	b.expire(dead.Ref, time.Second)
+	b.acquire(b.store, mine)
+	b.expect("the takeover", []string{mine.ID, dead.ID}, sentHello, "collStats", sentUpsert("ID"),
+		"findAndModify new: true query: {_id: k, mongolock: 1} update: {$currentDate: {at: true}} "+sentSoftly,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+}
+
+func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
+	t.Parallel()
+	b, _ := asRouter(t, unsharded)
+	one, two := mongoAsk("k", 30*time.Second), mongoAsk("j", 30*time.Second)
+	b.acquire(b.store, one)
+	b.acquire(b.store, two)
+	b.tap.Take()
+	for _, r := range b.store.Renew(b.ctx(), []store.Renewal{{Ref: one.Ref, TTL: one.TTL}, {Ref: two.Ref, TTL: two.TTL}}) {
+		if r.Err != nil || r.Left > 30*time.Second || r.Left < 29*time.Second {
+			t.Errorf("%+v", r)
+		}
+	}
+	sent := b.tap.Take()
+	if len(sent) != 2 || mongoShow(sent[1:], one.ID) != "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly {
+		t.Errorf("sent\n%s", mongoShow(sent, one.ID, two.ID))
+	}
+}
+
+func TestAShardedCollectionIsRefused(t *testing.T) {
+	t.Parallel()
+	b, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
+	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Second))
+	if err == nil || !strings.Contains(err.Error(), "sharded") || !errors.Is(err, store.ErrNotApplied) || !b.absent("k") {
+		t.Errorf("answered %v", err)
+	}
+}
+
+func TestAStrictAPIIsEnough(t *testing.T) {
+	t.Parallel()
+	mongoNeeds(t, "apistrict")
+	b := mongoBenchFor(t, func(o *options.ClientOptions) {
+		o.SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true).SetDeprecationErrors(true))
+	})
+	b.store.noIndex = false
+	c, d := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	b.acquire(b.store, c)
+	for _, cmd := range b.tap.Take() {
+		if strict, _ := cmd.Lookup("apiStrict").BooleanOK(); !strict {
+			t.Fatalf("%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
+		}
+	}
+	d.Want = time.Second
+	if _, err := b.store.Acquire(b.ctx(), d); !errors.Is(err, store.ErrHeld) {
+		t.Error(err)
+	}
+	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}}); r[0].Err != nil {
+		t.Error(r[0].Err)
+	}
+	if _, err := b.store.Look(b.ctx(), []string{"k", "j"}); err != nil {
+		t.Error(err)
+	}
+	for _, err := range b.store.List(b.ctx(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.store.Transfer(b.ctx(), c.Ref, d); err != nil {
+		t.Error(err)
+	}
+	if err := b.store.Break(b.ctx(), d.Ref, "x", false); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.store.Release(b.ctx(), d.Ref, 0); err != nil {
+		t.Error(err)
+	}
+	if err := b.store.EnsureIndex(b.ctx()); err != nil {
+		t.Error(err)
+	}
+}
+
+// shifted is a store whose server's clock is off by so much, in every reply.
+func (b *mongoBench) shifted(by time.Duration) *Store {
+	line := &testserver.Line{}
+	line.Set(func(name string, c bson.Raw) testserver.Fate {
+		return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
+			if at, ok := mongobase.Time(r.Lookup("localTime")); ok && ourHello(name, c) {
+				return testserver.Edit(r, []string{"localTime"}, bson.E{Key: "localTime", Value: at.Add(by)})
+			}
+			value, ok := r.Lookup("value").DocumentOK()
+			if at, timed := mongobase.Time(value.Lookup("at")); ok && timed {
+				return testserver.Edit(r, []string{"value"}, bson.E{Key: "value", Value: testserver.Edit(value, []string{"at"}, bson.E{Key: "at", Value: at.Add(by)})})
+			}
+			return testserver.Edit(r, nil)
+		}}
+	})
+	return b.another(line.Through)
+}
+
+func TestClocksAnHourApartChangeNothing(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		b := mongoBenchFor(t)
+		one, two := b.shifted(by), b.shifted(by)
+		first, second := mongoAsk("k", 600*time.Millisecond), mongoAsk("k", 600*time.Millisecond)
+		g := b.acquire(one, first)
+		granted := time.Now()
+		if g.Left < 500*time.Millisecond || g.Left > 600*time.Millisecond {
+			t.Errorf("%v apart: left %v of 600 ms", by, g.Left)
+		}
+		if off := time.Until(b.document("k").expireAt) - by; off < 0 || off > time.Second {
+			t.Errorf("%v apart: ends %v from now by the server's clock", by, off)
+		}
+		for {
+			if _, err := two.Acquire(b.ctx(), second); err == nil {
+				break
+			} else if !errors.Is(err, store.ErrHeld) {
+				t.Fatal(err)
+			}
+			second = mongoAsk("k", 600*time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
+		}
+		if after := time.Since(granted); after < g.Left-20*time.Millisecond || after > time.Second {
+			t.Errorf("%v apart: taken over after %v, trusted for %v", by, after, g.Left)
+		}
+	}
+}
+
+func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
+	t.Parallel()
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(t.Context()) })
+	s := open(client.Database("x").Collection("locks"), config{})
+	ctx, cancel := contextWithin(t, 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err = s.Acquire(ctx, mongoAsk("k", time.Second))
+	if err == nil || !errors.Is(err, store.ErrNotApplied) || time.Since(start) > time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	if _, err := s.Release(ctx, mongoAsk("k", time.Second).Ref, 0); err == nil {
+		t.Error("released on a server that is not there")
+	}
+}
+
+func TestANilCollectionIsRefused(t *testing.T) {
+	t.Parallel()
+	if s, err := New(nil); err == nil || s != nil {
+		t.Errorf("%v, %v", s, err)
+	}
+}

@@ -1,0 +1,53 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Undo removes what a claim of unknown outcome left, by its ID and in its session:
+// the delete's higher transaction number makes the server refuse the claim if it
+// comes later, also if the delete found nothing.
+func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
+	if err := knownMode(claim.Mode); err != nil {
+		return false, err
+	}
+	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, a *mongobase.Attempt) (found bool, err error) {
+		if knob.UndoElsewhere {
+			ctx = mongobase.Bare(ctx)
+		}
+		reply, err := s.cleanUp(ctx, claim, from, a.Rev)
+		if err != nil {
+			return false, err
+		}
+		s.leases.forget(claim.ID)
+		if from != nil {
+			s.leases.forget(from.ID)
+		}
+		return reply.Found(), nil
+	})
+}
+
+// cleanUp is the command that removes what a claim left, and what it was to take the
+// place of.
+func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined bson.ObjectID) (reply, error) {
+	if claim.Mode != store.Exclusive {
+		return s.undoJoin(ctx, claim, joined)
+	}
+	holds := exists(fieldHolders + "." + claim.ID)
+	if from != nil {
+		holds = bson.E{Key: "$or", Value: bson.A{bson.D{exists(fieldHolders + "." + from.ID)}, bson.D{holds}}}
+	}
+	return s.remove(ctx, stepUndo, s.base.Durable, ours(claim.Key, exclusively, holds))
+}
+
+func isBroken(err error) bool {
+	_, ok := errors.AsType[*store.BrokenError](err)
+	return ok
+}
