@@ -294,61 +294,6 @@ func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
 	}
 }
 
-func TestWrongArgumentsAreRefusedByName(t *testing.T) {
-	var p testserver.Tap
-	coll := collection(t, p.On)
-	locks := locksOn[order](t, coll)
-	tooLong := strings.Repeat("x", 1100)
-	for want, filter := range map[string]any{
-		"the filter: is nil":       nil,
-		"the filter is empty":      bson.D{},
-		"the filter's total":       bson.M{"total": bson.M{"$gt": 1}},
-		"the filter's $or":         bson.M{"$or": bson.A{}},
-		"the filter's state":       bson.M{"state": nil},
-		"the filter has":           ID(tooLong),
-		"the filter names a twice": bson.D{{Key: "a", Value: 1}, {Key: "a", Value: 2}},
-		"the filter: ":             make(chan int),
-	} {
-		if _, err := locks.Acquire(t.Context(), filter); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v", filter, err)
-		}
-	}
-	for want, call := range map[string]func() error{
-		"the collection is nil": func() error { _, err := New[order](nil); return err },
-		`Field("a.b")`:          func() error { _, err := New[order](coll, Field("a.b")); return err },
-		`Field("")`:             func() error { _, err := New[order](coll, Field("")); return err },
-		"Registry(nil)":         func() error { _, err := New[order](coll, Registry(nil)); return err },
-		"a nil Option":          func() error { _, err := New[order](coll, nil); return err },
-		"have a field state":    func() error { _, err := New[order](coll, Field("state")); return err },
-		"TTL(1ms)":              func() error { _, err := New[order](coll, With(mongolock.TTL(time.Millisecond))); return err },
-		"initial value's _id": func() error {
-			_, err := locks.TryAcquireOrCreate(t.Context(), ID("a"), order{ID: "b"})
-			return err
-		},
-		"has a field lock": func() error {
-			_, err := locksOn[bson.M](t, coll).TryAcquireOrCreate(t.Context(), ID("a"), bson.M{"lock": 1})
-			return err
-		},
-		`has a field "a.b"`: func() error {
-			_, err := locksOn[bson.M](t, coll).TryAcquireOrCreate(t.Context(), ID("a"), bson.M{"a.b": 1})
-			return err
-		},
-		"Announce: the collection is nil": func() error { return Announce(t.Context(), nil) },
-	} {
-		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := locks.Acquire(ended, ID("a")); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that is over: %v", err)
-	}
-	if sent := p.TakeNames(); len(sent) > 0 {
-		t.Errorf("all the same it sent %v", sent)
-	}
-}
-
 func contents(t testing.TB, coll *mongo.Collection) string {
 	t.Helper()
 	cursor, err := coll.Find(context.Background(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))

@@ -27,7 +27,7 @@ import (
 // A waiting Claim looks every 50 ms at first, then less often, down to once a second. A
 // call of Announce wakes it.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
-	p, err := l.pool(ctx, filter, sort)
+	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,23 +46,28 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 
 // TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim.
 func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
-	p, err := l.pool(ctx, filter, sort)
+	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
 		return nil, err
 	}
 	return l.try(ctx, p, opts)
 }
 
-func (l *Locks[T]) pool(ctx context.Context, filter, sort any) (*pool, error) {
+// pool checks the arguments of a claim together, and returns its pool.
+func (l *Locks[T]) pool(ctx context.Context, filter, sort any, opts []mongolock.AcquireOption) (*pool, error) {
+	errs := []error{l.options.check(opts)}
 	f, err := marshal(filter)
 	if err != nil {
-		return nil, fmt.Errorf("doclock: claim: the filter: %w", err)
+		errs = append(errs, fmt.Errorf("doclock: claim: the filter: %w", err))
 	}
 	var s bson.Raw
 	if sort != nil {
 		if s, err = marshal(sort); err != nil {
-			return nil, fmt.Errorf("doclock: claim: the sort: %w", err)
+			errs = append(errs, fmt.Errorf("doclock: claim: the sort: %w", err))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("doclock: claim: %w", context.Cause(ctx))

@@ -15,9 +15,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Document is a document that this process has locked. Value is what it held when
-// it was locked, without the lock; change it and Save. Its methods may be called
-// from several goroutines, one at a time of which uses Value.
+// A Document is a document that this process has locked. Value is its content when it
+// was locked, without the lock: change it and call Save. Several goroutines may call its
+// methods, but only one at a time may use Value or call a method that saves it.
 type Document[T any] struct {
 	Value T
 
@@ -26,30 +26,30 @@ type Document[T any] struct {
 	id       bson.RawValue
 	attempts int
 
-	mu     sync.Mutex        // protects what follows, and lets one save at a time through
+	mu     sync.Mutex        // protects what follows; held for the whole of a save
 	loaded []bson.RawElement // the fields as the document has them
-	doubt  bool              // or may have: of a transaction, or of a fault, nobody knows the outcome
-	saves  int               // that were sent
+	doubt  bool              // the document may have other fields: a save's outcome is unknown, or its transaction open
+	saves  int               // saves that were sent
 }
 
-// Lease is the lock: its context ends when the lease does, its token is greater
-// than those of all earlier leases of the document. To give it back with nothing
-// saved, Release it here or there.
+// Lease returns the document's lease: its context ends when the lease does, and its token
+// is greater than those of all earlier leases of the document. Its Release is the
+// document's: it saves nothing.
 func (d *Document[T]) Lease() *mongolock.Lease { return d.lease }
 
-// ID is the document's _id, as it stands in the database.
+// ID returns the document's _id as it is stored.
 func (d *Document[T]) ID() bson.RawValue { return d.id }
 
-// Save writes Value and keeps the lock: the top-level fields that changed since it
-// was loaded or saved last, in one command that asks that the lease still be there.
-// If it is not, nothing is written and the error matches mongolock.ErrLost.
+// Save writes Value and keeps the lock. It writes the top-level fields that changed since
+// Value was loaded or last saved, in one command that requires the lease to be there. If
+// the lease is lost, nothing is written and the error matches mongolock.ErrLost.
 //
-// A session in ctx takes part, and a transaction: if that is aborted the document
-// is as it was, and locked.
+// A session or transaction in ctx takes part. If the transaction is aborted, the document
+// is as it was before, and still locked.
 //
-// An error that matches mongolock.ErrOutcomeUnknown leaves open whether it was
-// written, or will be; the lock is still held, and Save may be repeated. What a
-// later Save has written a late one does not undo.
+// An error that matches mongolock.ErrOutcomeUnknown leaves open whether Value was or will
+// be written. The lock is still held, and Save may be repeated: if the first save is
+// applied after a later one, it changes nothing.
 func (d *Document[T]) Save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,8 +67,8 @@ func (d *Document[T]) Save(ctx context.Context) error {
 	return nil
 }
 
-// saved notes what the document has by now. After a save that may come to nothing
-// the next writes all there is. With d.mu held.
+// saved notes which fields the document has after a save. If the save may yet be undone,
+// or its outcome is unknown, the next save writes all fields. With d.mu held.
 func (d *Document[T]) saved(elements []bson.RawElement, err error, undecided bool) {
 	switch {
 	case err == nil && !undecided:
@@ -83,29 +83,29 @@ func inTransaction(ctx context.Context) bool {
 	return session != nil && session.TransactionRunning()
 }
 
-// SaveAndRelease writes Value and frees the document in one step: nobody sees the
-// new value locked, nor the old one free. If the lease is lost, nothing is written
-// and the error matches mongolock.ErrLost.
+// SaveAndRelease writes Value and releases the document in one step: nobody sees the new
+// value locked, nor the old one free. If the lease is lost, nothing is written and the
+// error matches mongolock.ErrLost.
 //
-// An error that matches mongolock.ErrOutcomeUnknown leaves open whether it was
-// written. As any release it then goes on in the background, and until it is
-// through, or the lease's time is over, nobody else gets the document.
+// An error that matches mongolock.ErrOutcomeUnknown leaves open whether Value was
+// written. Like any release, the step then goes on in the background until a reply comes
+// or the lease's time is over; until then nobody else is granted the document.
 //
-// In a transaction the step is part of it, and the lease goes on until Release is
-// called after the end of the transaction, or until a renewal finds that it was
-// committed. Aborted, the document is as it was, and locked.
+// In a transaction the step takes effect with the commit. The lease goes on until Release
+// is called after the end of the transaction, or until a renewal finds that it was
+// committed. If it is aborted, the document is as it was before, and still locked.
 func (d *Document[T]) SaveAndRelease(ctx context.Context) error {
 	return d.finish(ctx, "save and release", &ending{})
 }
 
-// Release frees the document with nothing saved. See mongolock's Lease.Release.
+// Release releases the document and saves nothing. See mongolock's Lease.Release.
 func (d *Document[T]) Release() error { return d.lease.Release() }
 
 func (d *Document[T]) ref() store.Ref {
 	return store.Ref{Key: d.lease.Key(), ID: d.lease.ID(), Mode: store.Exclusive}
 }
 
-// changes is what is to be saved, unless the lease is over.
+// changes returns what there is to save, and an error if the lease is over.
 func (d *Document[T]) changes() (*change, []bson.RawElement, error) {
 	if err := d.lease.Err(); err != nil {
 		return nil, nil, fmt.Errorf("doclock: save %s: %w", d.lease.Key(), err)
@@ -113,7 +113,7 @@ func (d *Document[T]) changes() (*change, []bson.RawElement, error) {
 	return d.locks.codec.changes(d.id, d.loaded, d.Value, d.doubt)
 }
 
-// send runs a save under the caller's context, which the lease's end cancels too.
+// send runs a save under the caller's context; the end of the lease cancels it too.
 func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	if ctx.Err() != nil {
 		return mongoerr.NotApplied(context.Cause(ctx))
@@ -123,8 +123,7 @@ func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	return d.locks.store.save(ctx, d.ref(), c, e)
 }
 
-// finish ends the lease with what e says and, unless it removes the document, the
-// value saved.
+// finish ends the lease as e says, and saves the value unless e removes the document.
 func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,19 +149,19 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	if !s.end(d.lease.ID(), e) {
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased)
 	}
-	err = d.lease.Release() // a lost answer has the engine repeat it, with e, until one comes
+	err = d.lease.Release() // if the reply is lost the engine repeats it, with e, until one comes
 	switch {
 	case s.hasLanded(e):
 		d.loaded = elements
 		return nil
-	case err == nil: // no longer there, after a command whose answer was lost
+	case err == nil: // the lease is no longer there, after a command whose reply was lost
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown)
 	}
 	return err
 }
 
-// failed says what the error of a save means. In a transaction the driver's own
-// comes back as it is: its labels steer Session.WithTransaction.
+// failed adds to the error of a save what it means. In a transaction the driver's error
+// is returned as it is: its labels steer Session.WithTransaction.
 func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 	what := fmt.Sprintf("doclock: %s %s", op, d.lease.Key())
 	broken, isBroken := errors.AsType[*store.BrokenError](err)
@@ -179,8 +178,8 @@ func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 	return errors.Join(fmt.Errorf("%s: %w: %w", what, mongolock.ErrOutcomeUnknown, err), d.lease.Err())
 }
 
-// leftInTransaction notes that the caller's transaction, if it is committed, has
-// released the lease: that a renewal then finds nothing is no loss.
+// leftInTransaction notes that the caller's transaction releases the lease if it is
+// committed. A renewal that then finds nothing is no loss.
 func (s *docStore) leftInTransaction(lease *mongolock.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,26 +189,26 @@ func (s *docStore) leftInTransaction(lease *mongolock.Lease) {
 	}
 }
 
-// A Claimed is a document that this process has claimed from many.
+// A Claimed is a document that Claim or TryClaim has locked.
 type Claimed[T any] struct{ *Document[T] }
 
-// Attempts is how often the document was claimed, this time included.
+// Attempts returns how often the document was claimed, this time included.
 func (c *Claimed[T]) Attempts() int { return c.attempts }
 
-// Complete saves Value and frees the document, which is never claimed again, in one
-// step. Its lock stays behind with the mark that says so. Errors, sessions and
-// transactions are as for SaveAndRelease, also of Remove and Requeue.
+// Complete saves Value, releases the document and marks it as done, in one step. It is
+// never claimed again: its lock stays behind with that mark. Errors, sessions and
+// transactions of Complete, Remove and Requeue are as those of SaveAndRelease.
 func (c *Claimed[T]) Complete(ctx context.Context) error {
 	return c.finish(ctx, "complete", &ending{done: true})
 }
 
-// Remove removes the document, in one step with its lock.
+// Remove deletes the document together with its lock.
 func (c *Claimed[T]) Remove(ctx context.Context) error {
 	return c.finish(ctx, "remove", &ending{remove: true})
 }
 
-// Requeue saves Value and frees the document, in one step, to be claimed again no
-// sooner than after: by the server's clock, and from 0 to a year.
+// Requeue saves Value and releases the document in one step. It is not claimed again
+// before the duration after is over by the server's clock: from 0 to a year.
 func (c *Claimed[T]) Requeue(ctx context.Context, after time.Duration) error {
 	if after < 0 || after > 365*24*time.Hour {
 		return fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,69 +17,24 @@ import (
 // process and collection and share it: it is safe for concurrent use. Two with
 // different fields are different locks on the same documents.
 type Locks[T any] struct {
-	store  *docStore
-	client *mongolock.Client
-	codec  codec[T]
-	pools  pools
-	unique unique
+	store   *docStore
+	client  *mongolock.Client
+	options optionCheck
+	codec   codec[T]
+	pools   pools
+	unique  unique
 }
 
-// An Option changes Locks.
-type Option func(*config) error
-
-type config struct {
-	field    string
-	registry *bson.Registry
-	client   []mongolock.ClientOption
-}
-
-// Field names the field that the lock is kept in, "lock" by default. It must be a
-// field that the application has no other use for.
-func Field(name string) Option {
-	return func(c *config) error {
-		c.field = name
-		if name == "" || name == "_id" || strings.HasPrefix(name, "$") || strings.ContainsAny(name, ".\x00") {
-			return fmt.Errorf("doclock: Field(%q): must be the plain name of a field", name)
-		}
-		return nil
-	}
-}
-
-// Registry is what values are encoded and decoded with, the driver's own by default:
-// a collection does not tell what it was given.
-func Registry(r *bson.Registry) Option {
-	return func(c *config) error {
-		c.registry = r
-		if r == nil {
-			return errors.New("doclock: Registry(nil): must not be nil")
-		}
-		return nil
-	}
-}
-
-// With passes options on to the lease engine: the default TTL, the owner's name, a
-// logger, an observer.
-func With(opts ...mongolock.ClientOption) Option {
-	return func(c *config) error { c.client = append(c.client, opts...); return nil }
-}
-
-// New makes Locks on the documents of coll. It sends nothing yet. Write concern,
-// read concern and read preference of what it sends are the library's own, but for
-// saves in a transaction, which has its own.
+// New makes Locks on the documents of coll. It sends nothing yet, and checks all options
+// together. The library sends with its own write concern, read concern and read
+// preference, except in a transaction, which has its own.
 //
 // Close it before the database connection.
 func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
-	conf := config{field: "lock"}
-	var errs []error
+	conf, check, err := newConfig(opts)
+	errs := []error{err}
 	if coll == nil {
 		errs = append(errs, errors.New("doclock: New: the collection is nil"))
-	}
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("doclock: a nil Option"))
-			continue
-		}
-		errs = append(errs, o(&conf))
 	}
 	c := codec[T]{field: conf.field, registry: conf.registry}
 	errs = append(errs, c.check())
@@ -92,37 +45,37 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := mongolock.NewWithStore(s, conf.client...)
+	client, err := mongolock.NewWithStore(s, conf.engine...)
 	if err != nil {
 		return nil, err
 	}
-	l := &Locks[T]{store: s, client: client, codec: c}
+	l := &Locks[T]{store: s, client: client, options: check, codec: c}
 	l.pools.begin(s)
 	return l, nil
 }
 
-// Acquire waits until it has the document that filter names, and returns it as it
-// stood when it was locked. It waits, and is bounded, like mongolock's Acquire; if
-// there is no such document, or it is removed meanwhile, the error is ErrNotFound.
+// Acquire waits until it has locked the document that filter names, and returns it as it
+// stood then. The wait ends as in mongolock's Acquire. If there is no such document, or it
+// is removed meanwhile, the error is ErrNotFound.
 //
-// The filter names the document by the values of its _id or of the fields of a
-// unique index. One that might match several is looked up first, and refused
-// (ErrAmbiguous) if it does.
+// The filter names the document by the value of its _id or of the fields of a unique
+// index. With any other filter the document is looked up first; if several match, the
+// error is ErrAmbiguous.
 //
 // A transaction in ctx is left alone: the lock is granted outside of it.
 func (l *Locks[T]) Acquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
 	return l.acquire(ctx, filter, nil, l.client.Acquire, opts)
 }
 
-// TryAcquire is Acquire without waiting: a *mongolock.HeldError if others hold the
-// document.
+// TryAcquire is Acquire without waiting: it returns a *mongolock.HeldError if somebody
+// else holds the document.
 func (l *Locks[T]) TryAcquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
 	return l.acquire(ctx, filter, nil, l.client.TryAcquire, opts)
 }
 
-// AcquireOrCreate is Acquire, but if there is no such document it is made, locked,
-// in the same step: of the filter's fields and those of initial. Where the filter
-// does not name _id it must name the fields of a unique index, or two might be made.
+// AcquireOrCreate is Acquire, but creates the document, locked, if there is none: from
+// the fields of the filter and those of initial, in the same step. A filter without _id
+// must name the fields of a unique index; otherwise two documents might be created.
 func (l *Locks[T]) AcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
 	return l.acquire(ctx, filter, &initial, l.client.Acquire, opts)
 }
@@ -136,7 +89,7 @@ type acquirer func(context.Context, string, ...mongolock.AcquireOption) (*mongol
 
 func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, how acquirer, opts []mongolock.AcquireOption) (*Document[T], error) {
 	key, fields, err := keyOf(filter)
-	if err != nil {
+	if err := errors.Join(err, l.options.check(opts)); err != nil {
 		return nil, err
 	}
 	r := new(request)
@@ -156,7 +109,7 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, how acqu
 	return l.document(lease, r)
 }
 
-// document makes a Document of a grant, or gives it back if it does not decode.
+// document makes a Document of a grant, or releases a document that does not decode.
 func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], error) {
 	raw := r.take(lease.ID())
 	d := &Document[T]{locks: l, lease: lease, id: raw.Lookup("_id")}
@@ -166,31 +119,31 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 	}
 	d.Value = value
 	d.attempts = readLock(raw, l.store.field).attempts
-	d.loaded, _ = l.codec.encode(value) // what cannot be saved will say so
+	d.loaded, _ = l.codec.encode(value) // a value that cannot be saved is refused when it is saved
 	return d, nil
 }
 
-// Shutdown ends the waits, cancels the contexts of all leases, waits for their
-// release until ctx ends, and closes.
+// Shutdown ends all waits, cancels the contexts of all leases, waits until their holders
+// have released them or ctx ends, and closes.
 func (l *Locks[T]) Shutdown(ctx context.Context) error {
 	l.pools.close()
 	defer l.pools.feed.Close()
 	return l.client.Shutdown(ctx)
 }
 
-// Close ends every lease and releases it, as mongolock's Close does. Later calls
-// return mongolock.ErrClosed.
+// Close ends and releases every lease, as mongolock's Close does. Later calls return
+// mongolock.ErrClosed.
 func (l *Locks[T]) Close() error {
 	l.pools.close()
 	defer l.pools.feed.Close()
 	return l.client.Close()
 }
 
-// one answers the key of the one document that the filter names. Its fields may
-// prove that there is but one: _id, or those of a unique index. Else the documents
-// are looked at, and the key is that of the one there is.
+// one returns the key of the one document that the filter names. If the filter's fields
+// are _id or those of a unique index, that is the filter itself. Otherwise the document is
+// looked up, and the key has its _id.
 func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bool) (string, error) {
-	if fields[0].Key == "_id" || ctx.Err() != nil { // the engine says the latter better
+	if fields[0].Key == "_id" || ctx.Err() != nil { // the engine's error for the latter says more
 		return key, nil
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
@@ -202,13 +155,7 @@ func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bo
 	case proved:
 		return key, nil
 	case create:
-		return "", fmt.Errorf("%w: no unique index is on %s, so that two might be created", ErrAmbiguous, names(fields))
+		return "", fmt.Errorf("%w: %s: without a unique index on them two documents might be created", ErrAmbiguous, names(fields))
 	}
 	return only(ctx, l.store.base.Soft, fields)
-}
-
-// unique remembers for a while which fields name one document.
-type unique struct {
-	mu     sync.Mutex // protects proved
-	proved map[string]time.Time
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,6 +17,12 @@ import (
 
 // uniqueFor is how long a unique index is trusted to exist after it was seen.
 const uniqueFor = time.Minute
+
+// unique remembers for a while which fields name one document.
+type unique struct {
+	mu     sync.Mutex           // protects proved
+	proved map[string]time.Time // by the fields' names: until when
+}
 
 func names(fields bson.D) string {
 	var all []string

@@ -1,0 +1,152 @@
+package doclock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+func TestBadFiltersAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
+	var tap testserver.Tap
+	locks := locksOn[order](t, collection(t, tap.On))
+	tooLong := strings.Repeat("x", 1100)
+	for want, filter := range map[string]any{
+		"the filter: is nil":       nil,
+		"the filter is empty":      bson.D{},
+		"the filter's total":       bson.M{"total": bson.M{"$gt": 1}},
+		"the filter's $or":         bson.M{"$or": bson.A{}},
+		"the filter's state":       bson.M{"state": nil},
+		"the filter has":           ID(tooLong),
+		"the filter names a twice": bson.D{{Key: "a", Value: 1}, {Key: "a", Value: 2}},
+		"the filter: ":             make(chan int),
+	} {
+		_, err := locks.Acquire(t.Context(), filter)
+		assert.ErrorContains(t, err, want)
+	}
+	assert.Empty(t, tap.TakeNames(), "commands sent")
+}
+
+func TestBadArgumentsAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
+	var tap testserver.Tap
+	coll := collection(t, tap.On)
+	locks := locksOn[order](t, coll)
+	anyFields := locksOn[bson.M](t, coll)
+	for want, call := range map[string]func() error{
+		"the collection is nil": func() error { _, err := New[order](nil); return err },
+		`Field("a.b")`:          func() error { _, err := New[order](coll, Field("a.b")); return err },
+		`Field("")`:             func() error { _, err := New[order](coll, Field("")); return err },
+		"Registry(nil)":         func() error { _, err := New[order](coll, Registry(nil)); return err },
+		"a nil Option":          func() error { _, err := New[order](coll, nil); return err },
+		"have a field state":    func() error { _, err := New[order](coll, Field("state")); return err },
+		"TTL(1ms)":              func() error { _, err := New[order](coll, With(mongolock.TTL(time.Millisecond))); return err },
+		"a nil ClientOption":    func() error { _, err := New[order](coll, With(nil)); return err },
+		"initial value's _id": func() error {
+			_, err := locks.TryAcquireOrCreate(t.Context(), ID("a"), order{ID: "b"})
+			return err
+		},
+		"has a field lock": func() error {
+			_, err := anyFields.TryAcquireOrCreate(t.Context(), ID("a"), bson.M{"lock": 1})
+			return err
+		},
+		`has a field "a.b"`: func() error {
+			_, err := anyFields.TryAcquireOrCreate(t.Context(), ID("a"), bson.M{"a.b": 1})
+			return err
+		},
+		"Announce: the collection is nil": func() error { return Announce(t.Context(), nil) },
+	} {
+		assert.ErrorContains(t, call(), want)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := locks.Acquire(ended, ID("a"))
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, tap.TakeNames(), "commands sent")
+}
+
+// allLocking are the calls that lock a document, each with its options.
+func allLocking(locks *Locks[order], filter any) map[string]func(context.Context, ...mongolock.AcquireOption) error {
+	return map[string]func(context.Context, ...mongolock.AcquireOption) error{
+		"Acquire": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.Acquire(ctx, filter, opts...)
+			return err
+		},
+		"TryAcquire": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.TryAcquire(ctx, filter, opts...)
+			return err
+		},
+		"AcquireOrCreate": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.AcquireOrCreate(ctx, filter, order{}, opts...)
+			return err
+		},
+		"TryAcquireOrCreate": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.TryAcquireOrCreate(ctx, filter, order{}, opts...)
+			return err
+		},
+		"Claim": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.Claim(ctx, filter, nil, opts...)
+			return err
+		},
+		"TryClaim": func(ctx context.Context, opts ...mongolock.AcquireOption) error {
+			_, err := locks.TryClaim(ctx, filter, nil, opts...)
+			return err
+		},
+	}
+}
+
+func TestADocumentIsRefusedToSeveralHoldersBeforeAnythingIsSent(t *testing.T) {
+	var tap testserver.Tap
+	locks := locksOn[order](t, collection(t, tap.On))
+	for name, lock := range allLocking(locks, bson.M{"state": "new"}) {
+		for how, opt := range map[string]mongolock.AcquireOption{"Shared": mongolock.Shared(), "OneOf": mongolock.OneOf(3)} {
+			err := lock(t.Context(), opt)
+			assert.ErrorIs(t, err, errors.ErrUnsupported, "%s with %s", name, how)
+			assert.ErrorContains(t, err, "Shared and OneOf: a document has one holder", "%s with %s", name, how)
+		}
+	}
+	assert.Empty(t, tap.TakeNames(), "commands sent")
+}
+
+func TestBadOptionsOfALeaseAreRefusedTogetherBeforeAnythingIsSent(t *testing.T) {
+	var tap testserver.Tap
+	locks := locksOn[order](t, collection(t, tap.On))
+	for name, lock := range allLocking(locks, bson.M{"state": "new"}) {
+		err := lock(t.Context(), mongolock.TTL(time.Millisecond), nil, mongolock.MaxHold(-1))
+		for _, want := range []string{"TTL(1ms)", "a nil AcquireOption", "MaxHold"} {
+			assert.ErrorContains(t, err, want, name)
+		}
+	}
+	assert.Empty(t, tap.TakeNames(), "commands sent")
+}
+
+// An observer sees the lease that is asked for, and not the check of its options.
+func TestTheCheckOfOptionsIsNotObserved(t *testing.T) {
+	coll := collection(t)
+	put(t, coll, order{ID: "o"})
+	waiting := make(operations, 16)
+	locks := locksOn[order](t, coll, With(mongolock.WithObserver(waiting)))
+	doc, err := locks.Acquire(t.Context(), ID("o"), mongolock.TTL(time.Minute))
+	require.NoError(t, err)
+	require.NoError(t, doc.Release())
+	close(waiting)
+	var seen []mongolock.Op
+	for op := range waiting {
+		seen = append(seen, op)
+	}
+	assert.Equal(t, []mongolock.Op{mongolock.OpAcquire, mongolock.OpHold, mongolock.OpRelease}, seen)
+}
+
+type operations chan mongolock.Op
+
+func (o operations) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
+	o <- op
+	return ctx, func(mongolock.Outcome) {}
+}
