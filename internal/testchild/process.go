@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Patience is how long Says waits for a line: for longer than a busy machine is away.
+// Patience is how long Says waits for a line: longer than a busy machine stands still.
 const Patience = time.Minute
 
-// A Process is a child, seen by its parent.
+// A Process is a child, as its parent sees it.
 type Process struct {
 	*exec.Cmd
 	t    testing.TB
@@ -23,11 +23,11 @@ type Process struct {
 	in   io.Closer
 	tell io.Writer
 	said chan string
-	end  func() error // waits for its end, once
+	end  func() error // waits for the child's end; runs once
 }
 
-// Command is the test's binary in a role, with an order, and with more in its
-// environment than its parent has; it was not started.
+// Command returns the command that runs the test's binary in a role and with an order, not
+// yet started. env is added to the parent's environment.
 func Command(t testing.TB, role string, order any, env ...string) *exec.Cmd {
 	t.Helper()
 	text, err := json.Marshal(order)
@@ -36,11 +36,12 @@ func Command(t testing.TB, role string, order any, env ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), env...), envRole+"="+role, envOrder+"="+string(text),
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // or a child under the race detector takes a second to end
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // otherwise a child under the race detector takes a second to end
+	dieWithParent(cmd)
 	return cmd
 }
 
-// Start starts a child. What is left of it at the test's end is killed.
+// Start starts a child. If it still runs at the end of the test it is killed.
 func Start(t testing.TB, role string, order any, env ...string) *Process {
 	t.Helper()
 	p := &Process{Cmd: Command(t, role, order, env...), t: t, said: make(chan string, 1024)}
@@ -62,7 +63,7 @@ func Start(t testing.TB, role string, order any, env ...string) *Process {
 	return p
 }
 
-// Says is the next line that the child prints, which ends the test if it prints none.
+// Says returns the next line that the child prints. The test fails if none comes.
 func (p *Process) Says() string {
 	p.t.Helper()
 	select {
@@ -70,26 +71,26 @@ func (p *Process) Says() string {
 		if more {
 			return line
 		}
-		p.t.Fatalf("%s has ended, and says no more", p.name)
+		p.t.Fatalf("%s has ended without another line", p.name)
 	case <-time.After(Patience):
-		p.t.Fatalf("%s has said nothing for %v", p.name, Patience)
+		p.t.Fatalf("%s has printed nothing for %v", p.name, Patience)
 	}
 	return ""
 }
 
-// Saying is what the child says and nobody has heard yet. It is closed when the child
-// has been ended.
+// Saying yields the lines that Says has not returned yet. It is closed when the child has
+// ended by End or Kill.
 func (p *Process) Saying() <-chan string { return p.said }
 
 // Tell sends the child a line.
 func (p *Process) Tell(line string) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.tell, line); err != nil {
-		p.t.Errorf("%s was not told: %v", p.name, err)
+		p.t.Errorf("tell %s: %v", p.name, err)
 	}
 }
 
-// End has the child's context end, and waits until the child has.
+// End ends the child's context and waits until the child has ended.
 func (p *Process) End() {
 	p.t.Helper()
 	_ = p.in.Close()
@@ -98,15 +99,15 @@ func (p *Process) End() {
 	}
 }
 
-// Kill ends the child with -9, if it has not ended.
+// Kill ends the child with -9, unless it has ended.
 func (p *Process) Kill() {
 	_ = p.Process.Kill()
 	_ = p.in.Close()
 	_ = p.end()
 }
 
-// A splitter makes lines of what is written to it. If nobody hears them, the last are
-// lost.
+// A splitter cuts what is written to it into lines. Lines that nobody reads are dropped once
+// the channel is full.
 type splitter struct {
 	lines chan<- string
 	rest  []byte

@@ -1,5 +1,5 @@
-// Package testchild has a test run its own binary again, as further processes: each in
-// a role, and with an order.
+// Package testchild runs a test's own binary again as further processes, each in a role and
+// with an order.
 //
 //	func TestMain(m *testing.M) {
 //		testchild.Main(m, testchild.Roles{"worker": testchild.As(work)})
@@ -9,8 +9,8 @@
 //	w.Says() // the next line that it prints
 //	w.Kill() // with -9
 //
-// A child ends with its parent, however that ends: its context is that of its standard
-// input, which the parent holds open.
+// A child ends with its parent, however the parent ends: the child's context ends with its
+// standard input, which the parent holds open.
 package testchild
 
 import (
@@ -24,13 +24,13 @@ import (
 	"time"
 )
 
-// A Role is what a child does. It is given its order as Start was, in JSON.
+// A Role is what a child does. Its order is the JSON of the one that Start was given.
 type Role func(ctx context.Context, order []byte) error
 
-// Roles are those of a test binary, by name.
+// Roles are the roles of a test binary, by name.
 type Roles map[string]Role
 
-// As makes a Role of a function with an order of its own type.
+// As makes a Role of a function whose order has a type.
 func As[T any](work func(ctx context.Context, order T) error) Role {
 	return func(ctx context.Context, text []byte) error {
 		var order T
@@ -45,11 +45,11 @@ const (
 	envRole  = "MONGOLOCK_TEST_ROLE"
 	envOrder = "MONGOLOCK_TEST_ORDER"
 
-	// atLast is how long a child may go on once it was told to end.
-	atLast = 30 * time.Second
+	// endLimit is how long a child may take to end after it was told to.
+	endLimit = 30 * time.Second
 )
 
-// Main is for TestMain: it runs the tests or, in a child, its role.
+// Main is called by TestMain. It runs the tests or, in a child, the child's role.
 func Main(m *testing.M, roles Roles) {
 	name := os.Getenv(envRole)
 	if name == "" {
@@ -57,7 +57,7 @@ func Main(m *testing.M, roles Roles) {
 	}
 	err := errors.New("no such role")
 	if role := roles[name]; role != nil {
-		err = role(untilTold(), []byte(os.Getenv(envOrder)))
+		err = role(untilInputEnds(), []byte(os.Getenv(envOrder)))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "the child %q: %v\n", name, err)
@@ -68,23 +68,23 @@ func Main(m *testing.M, roles Roles) {
 
 type toldKey struct{}
 
-// Told yields what the parent tells this child.
+// Told returns the lines that the parent sends to this child with Tell.
 func Told(ctx context.Context) <-chan string {
 	lines, _ := ctx.Value(toldKey{}).(chan string)
 	return lines
 }
 
-// untilTold ends with this process's standard input.
-func untilTold() context.Context {
-	lines := make(chan string, 16) // those who listen to none still end
+// untilInputEnds returns a context that ends with this process's standard input.
+func untilInputEnds() context.Context {
+	lines := make(chan string, 16) // room for a child that does not listen: it must still see the end
 	ctx, end := context.WithCancel(context.WithValue(context.Background(), toldKey{}, lines))
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			lines <- in.Text()
 		}
 		end()
-		time.AfterFunc(atLast, func() {
-			fmt.Fprintln(os.Stderr, "a child was told to end, and has not")
+		time.AfterFunc(endLimit, func() {
+			fmt.Fprintf(os.Stderr, "a child was told to end, and has not ended within %v\n", endLimit)
 			os.Exit(1)
 		})
 	}()

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testchild"
 )
 
@@ -27,43 +30,38 @@ func TestMain(m *testing.M) {
 				}
 			}
 		}),
-		"failing": testchild.As(func(context.Context, order) error { return errors.New("no paper") }),
+		"failing": testchild.As(func(context.Context, order) error { return errors.New("no disk") }),
 	})
 }
 
-func TestAChildIsToldAndSaysAndEnds(t *testing.T) {
+func TestAChildHearsPrintsAndEnds(t *testing.T) {
 	p := testchild.Start(t, "echo", order{"one"})
-	if got := p.Says(); got != "I am one" {
-		t.Errorf("said %q", got)
-	}
+	assert.Equal(t, "I am one", p.Says())
 	p.Tell("this")
-	if got := p.Says(); got != "one was told this" {
-		t.Errorf("said %q", got)
-	}
+	assert.Equal(t, "one was told this", p.Says())
 	p.End()
-	if line, more := <-p.Saying(); more {
-		t.Errorf("said %q after its end", line)
-	}
+	line, more := <-p.Saying()
+	assert.False(t, more, "it printed %q after its end", line)
 }
 
-func TestAChildIsKilled(t *testing.T) {
+func TestAChildIsKilledAtOnce(t *testing.T) {
 	p := testchild.Start(t, "echo", order{"one"})
 	p.Says()
 	began := time.Now()
 	p.Kill()
-	if p.ProcessState == nil || p.ProcessState.Success() || time.Since(began) > testchild.Patience {
-		t.Errorf("it ended with %v", p.ProcessState)
-	}
+	require.NotNil(t, p.ProcessState)
+	assert.False(t, p.ProcessState.Success(), "it ended with %v", p.ProcessState)
+	assert.Less(t, time.Since(began), testchild.Patience)
 }
 
-func TestWhatAChildFailsWithIsPrinted(t *testing.T) {
-	for role, want := range map[string]string{"failing": "no paper", "nothing": "no such role"} {
+func TestAChildsErrorIsPrinted(t *testing.T) {
+	for role, want := range map[string]string{"failing": "no disk", "unknown": "no such role"} {
 		cmd := testchild.Command(t, role, order{})
-		var said strings.Builder
-		cmd.Stderr = &said
-		exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
-		if !ok || exit.ExitCode() != 1 || !strings.Contains(said.String(), want) {
-			t.Errorf("%s: %v, said %q", role, exit, &said)
-		}
+		var printed strings.Builder
+		cmd.Stderr = &printed
+		var exit *exec.ExitError
+		require.ErrorAs(t, cmd.Run(), &exit, role)
+		assert.Equal(t, 1, exit.ExitCode(), role)
+		assert.Contains(t, printed.String(), want, role)
 	}
 }
