@@ -15,45 +15,45 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// What the workers are after: two keys that are only ever held alone, one of readers
-// and writers, one of permits, and a document that is locked itself.
-var everything = []string{"alpha", "beta", readers, permits, document}
+// What the workers lock: two keys that are only ever held exclusively, one of readers and
+// writers, one of permits, and a document that is locked itself.
+var allKeys = []string{"alpha", "beta", readers, permits, document}
 
 const (
-	readers  = "gamma"
-	permits  = "delta"
-	permit   = 2 // of them
-	document = "paper"
+	readers     = "gamma"
+	permits     = "delta"
+	permitLimit = 2
+	document    = "document"
 )
 
-// A paper is the document: it says who wrote to it last.
-type paper struct {
+// guarded is the document that is locked itself. It names its last writer's token.
+type guarded struct {
 	ID    string `bson:"_id"`
 	Token int64  `bson:"_fence"`
 }
 
-// A stay is a lease in a worker's hand, and what the worker writes down of it.
-type stay struct {
+// A held lease is one in a worker's hand, with what the worker writes down of it.
+type held struct {
 	lease *mongolock.Lease
 	event history.Event
-	write func(context.Context) error // to what the lease guards; nil for who shares it
+	write func(context.Context) error // to what the lease guards; nil if the lease is shared
 }
 
-// visit is one acquisition of one key or of two, held for a while.
-func (w *worker) visit() {
+// acquireSomething takes one key or two and holds them for a while.
+func (w *worker) acquireSomething() {
 	if rand.N(8) == 0 {
-		w.visitTwo()
+		w.useTwo()
 		return
 	}
 	switch key := w.Keys[rand.N(len(w.Keys))]; {
 	case key == document:
-		w.visitPaper()
+		w.useDocument()
 	case key == readers && rand.N(10) < 7:
-		w.share(key, history.Event{Shared: true}, mongolock.Shared())
+		w.useShared(key, history.Mode{Shared: true})
 	case key == permits && rand.N(10) < 8:
-		w.share(key, history.Event{Shared: true, Limit: permit}, mongolock.OneOf(permit))
+		w.useShared(key, history.Mode{Shared: true, Limit: permitLimit})
 	default:
-		w.visitAlone(key)
+		w.useExclusive(key)
 	}
 }
 
@@ -65,28 +65,28 @@ func (w *worker) call(e history.Event) (history.Event, context.Context, context.
 	return e, ctx, cancel
 }
 
-// answer holds what a call came to, or notes that it failed.
-func (w *worker) answer(e history.Event, l *mongolock.Lease, err error) *stay {
+// answer notes a call's lease or its error. It returns nil if nothing is held.
+func (w *worker) answer(call history.Event, l *mongolock.Lease, err error) *held {
 	if err != nil {
-		e.Kind, e.Note = history.Failed, kindOf(err)
-		w.note(e)
+		w.note(call.Failure(err))
 		return nil
 	}
-	e.Kind, e.ID, e.Token, e.At = history.Granted, l.ID(), l.Token(), uptime()
+	e := call.Grant(l)
+	e.At = uptime()
 	if l.Err() != nil {
 		return nil // over before anybody could believe in it
 	}
 	w.note(e)
 	e.Note, e.At = "", 0
-	return &stay{lease: l, event: e}
+	return &held{lease: l, event: e}
 }
 
-func (w *worker) visitAlone(key string) {
-	e, how, ticket := history.Event{Key: key}, rand.N(10), ""
+func (w *worker) useExclusive(key string) {
+	e, how, resumed := history.Event{Key: key}, rand.N(10), ticket{}
 	if how == 0 {
 		select {
-		case ticket = <-w.stash:
-			e.Key, e.Note = keyOf(ticket), history.Resumed
+		case resumed = <-w.detached:
+			e.Key, e.Note = resumed.key, history.Resumed
 		default:
 		}
 	}
@@ -94,19 +94,19 @@ func (w *worker) visitAlone(key string) {
 	defer cancel()
 	var l *mongolock.Lease
 	var err error
-	if ticket != "" {
-		l, err = w.client.Resume(ctx, ticket)
+	if resumed.text != "" {
+		l, err = w.client.Resume(ctx, resumed.text)
 	} else {
 		l, err = w.acquire(ctx, key, how)
 	}
-	if s := w.answer(e, l, err); s != nil {
-		s.write = w.register(s)
-		w.hold(*s)
-		w.end(s)
+	if h := w.answer(e, l, err); h != nil {
+		h.write = w.writeRegister(h)
+		w.hold(*h)
+		w.detachOrRelease(h)
 	}
 }
 
-// acquire is Acquire or TryAcquire, under one option or another.
+// acquire calls Acquire or TryAcquire, with one option or another.
 func (w *worker) acquire(ctx context.Context, key string, how int, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
 	switch {
 	case how < 3:
@@ -121,183 +121,182 @@ func (w *worker) acquire(ctx context.Context, key string, how int, opts ...mongo
 	return w.client.Acquire(ctx, key, opts...)
 }
 
-func (w *worker) share(key string, e history.Event, as mongolock.AcquireOption) {
-	e.Key = key
-	e, ctx, cancel := w.call(e)
+func (w *worker) useShared(key string, m history.Mode) {
+	e, ctx, cancel := w.call(history.Event{Key: key, Mode: m})
 	defer cancel()
-	l, err := w.acquire(ctx, key, rand.N(10), as)
-	if s := w.answer(e, l, err); s != nil {
-		w.hold(*s)
-		w.release(s.lease.Release, *s)
+	l, err := w.acquire(ctx, key, rand.N(10), m.Options()...)
+	if h := w.answer(e, l, err); h != nil {
+		w.hold(*h)
+		w.release(h.lease.Release, *h)
 	}
 }
 
-// visitPaper locks the document itself, and saves it.
-func (w *worker) visitPaper() {
+// useDocument locks the document itself and saves it.
+func (w *worker) useDocument() {
 	e, ctx, cancel := w.call(history.Event{Key: document})
 	defer cancel()
-	doc, err := w.papers.AcquireOrCreate(ctx, doclock.ID(document), paper{ID: document})
+	doc, err := w.documents.AcquireOrCreate(ctx, doclock.ID(document), guarded{ID: document})
 	if err != nil {
 		w.answer(e, nil, err)
 		return
 	}
-	s := w.answer(e, doc.Lease(), nil)
-	if s == nil {
+	h := w.answer(e, doc.Lease(), nil)
+	if h == nil {
 		return
 	}
-	doc.Value.Token = s.lease.Token()
-	s.write = doc.Save
+	doc.Value.Token = h.lease.Token()
+	h.write = doc.Save
 	end := doc.Release
 	if rand.N(2) == 0 {
-		s.write = nil
+		h.write = nil
 		end = func() error { return doc.SaveAndRelease(context.Background()) }
 	}
-	w.hold(*s)
-	w.release(end, *s)
+	w.hold(*h)
+	w.release(end, *h)
 }
 
-// visitTwo takes two keys alone, and holds them together.
-func (w *worker) visitTwo() {
+// useTwo takes two keys exclusively and holds them together.
+func (w *worker) useTwo() {
 	keys := slices.DeleteFunc(slices.Clone(w.Keys), func(key string) bool { return key == document })
 	rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 	ctx, cancel := context.WithTimeout(context.Background(), 2*w.TTL)
 	defer cancel()
-	steps := &stepwise{w: w}
-	all, err := mongolock.AcquireAll(ctx, steps, keys[:min(2, len(keys))])
-	var stays []stay
-	for i, e := range steps.granted {
-		if err != nil { // given back at some time
+	locker := &notingLocker{w: w}
+	all, err := mongolock.AcquireAll(ctx, locker, keys[:min(2, len(keys))])
+	var both []held
+	for i, e := range locker.granted {
+		if err != nil { // AcquireAll gives it back, at some time
 			e.Kind, e.Note, e.At = history.Failed, history.Unknown, 0
 		}
 		w.note(e)
 		if err == nil {
 			e.At = 0
-			s := stay{lease: all[i], event: e}
-			s.write = w.register(&s)
-			stays = append(stays, s)
+			h := held{lease: all[i], event: e}
+			h.write = w.writeRegister(&h)
+			both = append(both, h)
 		}
 	}
 	if err == nil {
-		w.hold(stays...)
-		w.release(all.Release, stays...)
+		w.hold(both...)
+		w.release(all.Release, both...)
 	}
 }
 
-// stepwise is a worker's client in AcquireAll. Grants are noted when it has both:
-// nobody believes in one before.
-type stepwise struct {
+// A notingLocker is a worker's client, as AcquireAll uses it. Its calls and failures are
+// noted at once, its grants later: nobody believes in one before AcquireAll returns.
+type notingLocker struct {
 	w       *worker
 	granted []history.Event
 }
 
 // Acquire is the client's.
-func (s *stepwise) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
-	e, _, cancel := s.w.call(history.Event{Key: key, Note: together})
+func (n *notingLocker) Acquire(ctx context.Context, key string, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+	e, _, cancel := n.w.call(history.Event{Key: key, Note: together})
 	defer cancel()
-	l, err := s.w.client.Acquire(ctx, key, opts...)
+	l, err := n.w.client.Acquire(ctx, key, opts...)
 	if err != nil {
-		s.w.answer(e, nil, err)
+		n.w.answer(e, nil, err)
 		return nil, err
 	}
-	e.Kind, e.ID, e.Token, e.At = history.Granted, l.ID(), l.Token(), uptime()
-	s.granted = append(s.granted, e)
+	e = e.Grant(l)
+	e.At = uptime()
+	n.granted = append(n.granted, e)
 	return l, nil
 }
 
-// TryAcquire is not what AcquireAll calls.
-func (s *stepwise) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
+// TryAcquire is not called by AcquireAll.
+func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
 	return nil, errors.ErrUnsupported
 }
 
 const together = "together" // the note of a grant by AcquireAll
 
-// hold looks at the leases again and again, and writes down each look that said that
-// one is held.
-func (w *worker) hold(stays ...stay) {
+// hold looks at the leases again and again, and notes each look that said that one is held.
+func (w *worker) hold(all ...held) {
 	until := time.Now().Add(rand.N(50 * time.Millisecond))
 	switch {
-	case w.Long:
+	case w.LongHolds:
 		until = time.Now().Add(2 * w.TTL)
-	case rand.N(4) == 0 && !w.Reply:
+	case rand.N(4) == 0 && !w.DeadlineFromReply:
 		until = time.Now().Add(rand.N(2 * w.TTL))
 	}
 	for first := true; time.Now().Before(until); first = false {
-		for _, s := range stays {
-			e := s.event
+		for _, h := range all {
+			e := h.event
 			e.Kind, e.At, e.Note = history.Looked, uptime(), ""
-			if s.lease.Err() != nil {
-				time.Sleep(rand.N(w.TTL / 5)) // it takes a while to stop
+			if h.lease.Err() != nil {
+				time.Sleep(rand.N(w.TTL / 5)) // work takes a while to stop
 				return
 			}
 			w.note(e)
-			if first && s.write != nil {
-				w.write(s)
+			if first && h.write != nil {
+				w.write(h)
 			}
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
 }
 
-// register writes to the key's register under the lease's token.
-func (w *worker) register(s *stay) func(context.Context) error {
-	l, op := s.lease, s.event.Op
+// writeRegister returns a fenced write to the key's register, under the lease's token.
+func (w *worker) writeRegister(h *held) func(context.Context) error {
+	l, op := h.lease, h.event.Op
 	return func(ctx context.Context) error {
-		_, err := fence.UpdateByID(ctx, w.coll, l.Token(), l.Key(), bson.D{{Key: "$set", Value: bson.D{{Key: "op", Value: op}}}})
+		_, err := fence.UpdateByID(ctx, w.registers, l.Token(), l.Key(), bson.D{{Key: "$set", Value: bson.D{{Key: "op", Value: op}}}})
 		return err
 	}
 }
 
-func (w *worker) write(s stay) {
-	ctx, cancel := context.WithTimeout(s.lease.Context(context.Background()), w.TTL)
+func (w *worker) write(h held) {
+	ctx, cancel := context.WithTimeout(h.lease.Context(context.Background()), w.TTL)
 	defer cancel()
-	e := s.event
+	e := h.event
 	e.Kind, e.Note = history.Writes, ""
 	w.note(e)
-	switch err := s.write(ctx); {
+	switch err := h.write(ctx); {
 	case err == nil:
 		e.Kind = history.Wrote
 		w.note(e)
 	case errors.Is(err, fence.ErrFenced):
 		e.Kind, e.At = history.Fenced, uptime()
-		e.Live = s.lease.Err() == nil
+		e.Live = h.lease.Err() == nil
 		w.note(e)
 	}
 }
 
-// end gives a key back that was held alone, or leaves it in a ticket.
-func (w *worker) end(s *stay) {
+// detachOrRelease gives an exclusive key back, or leaves it in a ticket now and then.
+func (w *worker) detachOrRelease(h *held) {
 	if rand.N(10) > 0 {
-		w.release(s.lease.Release, *s)
+		w.release(h.lease.Release, *h)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), w.TTL)
 	defer cancel()
-	e := s.event
+	e := h.event
 	e.Kind, e.At, e.Note = history.LetGo, uptime(), history.Detached
-	ticket, err := s.lease.Detach(ctx)
+	text, err := h.lease.Detach(ctx)
 	if err != nil {
-		w.release(s.lease.Release, *s)
+		w.release(h.lease.Release, *h)
 		return
 	}
 	w.note(e)
 	select {
-	case w.stash <- ticket:
+	case w.detached <- ticket{e.Key, text}:
 	default:
 	}
 }
 
-func (w *worker) release(free func() error, stays ...stay) {
-	for _, s := range stays {
-		e := s.event
+func (w *worker) release(free func() error, all ...held) {
+	for _, h := range all {
+		e := h.event
 		e.Kind, e.Note = history.LetGo, history.Released
 		w.note(e)
 	}
 	err := free()
-	for _, s := range stays {
-		e := s.event
+	for _, h := range all {
+		e := h.event
 		e.Kind, e.Note = history.Freed, ""
 		if err != nil {
-			e.Note = kindOf(err)
+			e.Note = history.Failure(err)
 		}
 		w.note(e)
 	}

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// uptime is the machine's monotonic clock, the same in all its processes.
+// uptime reads the machine's monotonic clock, which is the same in all its processes.
 func uptime() time.Duration {
 	const monotonic = 1 // CLOCK_MONOTONIC
 	var t syscall.Timespec

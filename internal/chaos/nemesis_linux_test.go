@@ -2,149 +2,122 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A troop is the worker processes, each behind a proxy of its own.
-type troop struct {
+// A cluster is a server and worker processes, each behind a proxy of its own.
+type cluster struct {
 	t       *testing.T
 	server  *testserver.Own
 	orders  orders
-	dir     string
+	dir     string // of the workers' logs
 	members []*member
 	started int
-	faults  map[string]int
+	faults  map[string]int // how often each was injected
 }
 
 type member struct {
 	proxy   *faultproxy.Proxy
-	cmd     *exec.Cmd
-	stopped bool
+	process *testchild.Process
 }
 
-func newTroop(t *testing.T, o orders, n int) *troop {
-	tr := &troop{t: t, server: testserver.Start(t, ""), orders: o, dir: t.TempDir(), faults: map[string]int{}}
+func startCluster(t *testing.T, o orders, n int) *cluster {
+	c := &cluster{t: t, server: testserver.Start(t, ""), orders: o, dir: t.TempDir(), faults: map[string]int{}}
 	for range n {
-		m := &member{proxy: faultproxy.New(t, tr.server.URI)}
-		tr.members = append(tr.members, m)
-		tr.start(m)
+		m := &member{proxy: faultproxy.New(t, c.server.URI)}
+		c.members = append(c.members, m)
+		c.start(m)
 	}
-	t.Cleanup(func() {
-		for _, m := range tr.members {
-			tr.kill(m)
-		}
-	})
-	return tr
+	return c
 }
 
-// start makes a new process, with a new name: one that was killed does not come back.
-func (tr *troop) start(m *member) {
-	tr.started++
-	o := tr.orders
-	o.URI, o.Client, o.First = m.proxy.DirectURI(), tr.started, tr.started*1_000_000
-	o.Long = o.Long && tr.started == 1
-	o.Log = filepath.Join(tr.dir, fmt.Sprintf("client-%d.log", tr.started))
-	text, err := json.Marshal(o)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	m.cmd = exec.Command(self, "-test.run", "^$")
-	m.cmd.Env = append(os.Environ(), ordersVariable+"="+string(text))
-	m.cmd.Stderr = os.Stderr
-	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.cmd.Start(); err != nil {
-		tr.t.Fatal(err)
-	}
-	m.stopped = false
+// start starts a worker process under a new name: one that was killed does not come back.
+func (c *cluster) start(m *member) {
+	c.started++
+	o := c.orders
+	o.URI, o.Client, o.FirstOp = m.proxy.DirectURI(), c.started, c.started*1_000_000
+	o.LongHolds = o.LongHolds && c.started == 1
+	o.Log = filepath.Join(c.dir, fmt.Sprintf("client-%d.log", c.started))
+	m.process = testchild.Start(c.t, workerRole, o)
 }
 
-func (tr *troop) kill(m *member) {
-	if m.cmd == nil {
-		return
+func (c *cluster) signal(m *member, s syscall.Signal) {
+	if err := m.process.Process.Signal(s); err != nil {
+		c.t.Errorf("signal %v: %v", s, err)
 	}
-	_ = m.cmd.Process.Kill()
-	_ = m.cmd.Wait()
-	m.cmd = nil
 }
 
-// torment does harm until the time is over, and then gives everybody a while to
-// recover.
-func (tr *troop) torment(ctx context.Context) {
-	ttl := tr.orders.TTL
+// nemesis injects one fault after the other until the context ends.
+func (c *cluster) nemesis(ctx context.Context) {
+	ttl := c.orders.TTL
 	for ctx.Err() == nil {
-		m := tr.members[rand.N(len(tr.members))]
+		m := c.members[rand.N(len(c.members))]
 		switch rand.N(12) {
 		case 0:
-			tr.did("process killed with -9")
-			tr.kill(m)
+			c.count("process killed with -9")
+			m.process.Kill()
 			pause(ctx, rand.N(ttl))
-			tr.start(m)
+			c.start(m)
 		case 1, 2:
-			tr.did("process stopped and continued")
-			_ = m.cmd.Process.Signal(syscall.SIGSTOP)
+			c.count("process stopped and continued")
+			c.signal(m, syscall.SIGSTOP)
 			pause(ctx, rand.N(2*ttl))
-			_ = m.cmd.Process.Signal(syscall.SIGCONT)
+			c.signal(m, syscall.SIGCONT)
 		case 3:
-			tr.did("server killed and restarted")
-			tr.server.Do("kill")
+			c.count("server killed and restarted")
+			c.server.Do("kill")
 			pause(ctx, rand.N(ttl/2))
-			tr.server.Do("restart")
+			c.server.Do("restart")
 		case 4:
-			if err := tr.server.Try("stepdown?seconds=1"); err != nil { // not while it is still out of office
-				tr.t.Log(err)
+			if err := c.server.Try("stepdown?seconds=1"); err != nil { // it may not be primary again yet
+				c.t.Log(err)
 			} else {
-				tr.did("server stepped down")
+				c.count("server stepped down")
 			}
 		case 5:
-			tr.did("link cut")
+			c.count("link cut")
 			m.proxy.Cut()
 			pause(ctx, rand.N(3*ttl/2))
 			m.proxy.Restore()
 		case 6:
-			tr.did("link silent")
+			c.count("link silent")
 			m.proxy.Silence()
 			pause(ctx, rand.N(3*ttl/2))
 			m.proxy.DropConnections()
 			m.proxy.Restore()
 		case 7:
-			tr.did("link slow")
+			c.count("link slow")
 			r := m.proxy.On(faultproxy.Command("findAndModify", "hello", "update"), faultproxy.DelayReply(rand.N(ttl/4)))
 			pause(ctx, rand.N(ttl))
 			r.Remove()
 		case 8:
-			tr.did("replies lost")
+			c.count("replies lost")
 			m.proxy.On(faultproxy.Command("findAndModify").Next(1+rand.N(3)), faultproxy.DropReply())
 		case 9:
-			tr.did("command applied late")
+			c.count("command applied late")
 			r := m.proxy.On(faultproxy.Command("findAndModify").Next(1), faultproxy.Orphan())
 			time.AfterFunc(rand.N(3*ttl), r.Release)
 		case 10:
-			tr.did("command lost")
+			c.count("command lost")
 			m.proxy.On(faultproxy.Command("findAndModify").Next(1+rand.N(3)), faultproxy.DropCommand())
 		case 11:
-			tr.did("clock shifted in replies")
+			c.count("clock shifted in replies")
 			m.proxy.ShiftClock(rand.N(ttl/40) - ttl/80)
 		}
 		pause(ctx, 50*time.Millisecond+rand.N(500*time.Millisecond))
 	}
 }
 
-func (tr *troop) did(what string) { tr.faults[what]++ }
+func (c *cluster) count(fault string) { c.faults[fault]++ }
 
 func pause(ctx context.Context, d time.Duration) {
 	select {

@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,36 +20,46 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// orders are what a worker process is told, as JSON in its environment.
+// orders tell a worker process what to do.
 type orders struct {
-	URI    string
-	DB     string
-	Log    string
-	Client int
-	First  int // number of its first call
-	Users  int
-	Keys   []string
-	TTL    time.Duration
-	Margin time.Duration // negative: the default
-	Reply  bool          // the control: deadline from the reply
-	Long   bool          // the control: holds are longer than the TTL
+	URI     string
+	DB      string
+	Log     string
+	Client  int
+	FirstOp int // number of its first call
+	Users   int
+	Keys    []string
+	TTL     time.Duration
+	Margin  time.Duration // negative: the default
+
+	DeadlineFromReply bool // for the control
+	LongHolds         bool // for the control: longer than the TTL
 }
 
-const ordersVariable = "MONGOLOCK_CHAOS_ORDERS"
+const (
+	workerRole = "worker"
+
+	registerColl = "registers"
+	documentColl = "documents"
+)
 
 // A worker is one process that uses the library until it is killed.
 type worker struct {
 	orders
-	client *mongolock.Client
-	papers *doclock.Locks[paper]
-	coll   *mongo.Collection // of fenced registers
-	log    *os.File
-	ops    atomic.Int64
-	stash  chan string
+	client    *mongolock.Client
+	documents *doclock.Locks[guarded]
+	registers *mongo.Collection
+	log       *os.File
+	ops       atomic.Int64
+	detached  chan ticket // waiting to be resumed
 }
 
-// work is the process's main: it never returns but by a signal.
-func work(o orders) error {
+// A ticket is what Detach gave out, with the key that it is for.
+type ticket struct{ key, text string }
+
+// work does not return before the process's parent has died.
+func work(_ context.Context, o orders) error {
+	takeSafetiesOut(o)
 	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -68,13 +77,13 @@ func work(o orders) error {
 	if err != nil {
 		return err
 	}
-	papers, err := doclock.New[paper](db.Collection("papers"), doclock.With(opts...))
+	documents, err := doclock.New[guarded](db.Collection(documentColl), doclock.With(opts...))
 	if err != nil {
 		return err
 	}
-	w := &worker{orders: o, client: client, papers: papers, log: log, stash: make(chan string, 10)}
-	w.coll = db.Collection("registers", options.Collection().SetWriteConcern(writeconcern.Majority()))
-	w.ops.Store(int64(o.First))
+	w := &worker{orders: o, client: client, documents: documents, log: log, detached: make(chan ticket, 10)}
+	w.registers = db.Collection(registerColl, options.Collection().SetWriteConcern(writeconcern.Majority()))
+	w.ops.Store(int64(o.FirstOp))
 	var users sync.WaitGroup
 	for range o.Users {
 		users.Go(w.use)
@@ -83,7 +92,7 @@ func work(o orders) error {
 	return nil
 }
 
-// note writes one event with one system call: what is written outlives a kill.
+// note writes one event with one system call: what was written outlives a kill.
 func (w *worker) note(e history.Event) {
 	e.Client = w.Client
 	if e.At == 0 {
@@ -100,17 +109,7 @@ func (w *worker) note(e history.Event) {
 
 func (w *worker) use() {
 	for {
-		w.visit()
+		w.acquireSomething()
 		time.Sleep(rand.N(20 * time.Millisecond))
 	}
-}
-
-func kindOf(err error) string {
-	switch {
-	case errors.Is(err, mongolock.ErrOutcomeUnknown), errors.Is(err, context.DeadlineExceeded):
-		return history.Unknown
-	case errors.Is(err, mongolock.ErrHeld), errors.Is(err, mongolock.ErrModeMismatch):
-		return history.Held
-	}
-	return history.Sure
 }

@@ -1,10 +1,12 @@
-// Package history is what the clients of a lock believed and what its database
-// did, as a list of events on one clock, and the judgement of it. The simulation
-// and the chaos test write histories; the checks are the same for both.
+// Package history records what the clients of a lock believed and what its database did,
+// as events on one clock, and checks the record. The simulation and the chaos test both
+// write histories, and both are judged by the same checks.
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,31 +14,31 @@ import (
 // A Kind says what happened.
 type Kind string
 
-// What a user of the library sees.
+// What a user of the library does and sees.
 const (
-	Called  Kind = "calls"    // asks for a key; Op joins it with its answer
+	Called  Kind = "calls"    // asks for a key; Op joins the call with its answer
 	Granted Kind = "has"      // got a lease
 	Failed  Kind = "fails"    // got an error; Note says which
 	Told    Kind = "is told"  // Done was closed
 	LetGo   Kind = "lets go"  // calls Release, Detach or Close
-	Freed   Kind = "released" // Release answered
-	Looked  Kind = "looks"    // At this moment its lease was surely held: a look just after said so
+	Freed   Kind = "released" // Release returned
+	Looked  Kind = "looks"    // at this moment the lease was surely held: a look just after it said so
 	Writes  Kind = "writes"   // begins a fenced write
-	Wrote   Kind = "wrote"    // it was taken
-	Fenced  Kind = "fenced"   // it was refused for a newer token
+	Wrote   Kind = "wrote"    // the fenced write was accepted
+	Fenced  Kind = "fenced"   // the fenced write was refused for a newer token
 )
 
 // What the database did, as far as it was not rolled back.
 const (
 	Applied   Kind = "applied"   // shows a new holder
-	Dropped   Kind = "dropped"   // shows it no more
-	Shortened Kind = "shortened" // ends it sooner than it showed before
-	Extended  Kind = "extended"  // ends it later
-	Overtook  Kind = "overtook"  // shows a new holder past a writer's word
+	Dropped   Kind = "dropped"   // no longer shows a holder
+	Shortened Kind = "shortened" // ends a holder sooner than before
+	Extended  Kind = "extended"  // ends a holder later than before
+	Overtook  Kind = "overtook"  // shows a new holder that came in past a writer's word
 	Register  Kind = "register"  // a fenced register has a new token
 )
 
-// Trouble is something that was made to go wrong, until Until.
+// Trouble is a fault that was injected and lasted until Until.
 const Trouble Kind = "trouble"
 
 // An Event is one thing that happened.
@@ -48,11 +50,10 @@ type Event struct {
 	Op     int           `json:"op,omitempty"`
 	ID     string        `json:"id,omitempty"`
 	Token  int64         `json:"token,omitempty"`
-	Until  time.Duration `json:"until,omitempty"` // of a call: when its caller leaves; of trouble: its end; of a holder: its expiry, on this clock
-	Live   bool          `json:"live,omitempty"`  // of a holder dropped or shortened: it had not run out, by the server's clock
+	Until  time.Duration `json:"until,omitempty"` // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock
+	Live   bool          `json:"live,omitempty"`  // of a holder dropped or shortened: it had not expired, by the server's clock
 	Note   string        `json:"note,omitempty"`
-	Shared bool          `json:"shared,omitempty"` // of a call or a grant: not exclusive
-	Limit  int           `json:"limit,omitempty"`  // the same for permits
+	Mode                 // of a call or a grant
 }
 
 func (e Event) String() string {
@@ -82,36 +83,49 @@ func (e Event) String() string {
 	return s.String()
 }
 
-// The Notes that mean something.
+// The Notes that the checks understand.
 const (
-	Held     = "held"     // of a failure: others have it, maybe in another mode
-	Sure     = "sure"     // of a failure: surely not held
-	Unknown  = "unknown"  // of a failure: being cleaned up
-	Gaveup   = "gave up"  // of a failure: the caller's context or patience ended
-	Resumed  = "resumed"  // of a grant: by a ticket, under the old token
-	Released = "released" // of letting go
-	Detached = "detached" // of letting go: the lease lives on in a ticket
-	Closed   = "closed"   // of letting go
-	Ours     = "ours"     // of a holder dropped: by its own client
-	Swept    = "swept"    // of a holder dropped: by the TTL index
-	Failover = "failover" // of trouble: the primary changed or forgot
-	Stopped  = "clock stands still"
+	Held     = "held"               // of a failure: others hold the key, perhaps in another mode
+	Sure     = "sure"               // of a failure: surely not held
+	Unknown  = "unknown"            // of a failure: the outcome is unknown and being cleaned up
+	GaveUp   = "gave up"            // of a failure: the caller's context ended
+	Resumed  = "resumed"            // of a grant: by a ticket, under the old token
+	Released = "released"           // of letting go: by Release
+	Detached = "detached"           // of letting go: the lease lives on in a ticket
+	Closed   = "closed"             // of letting go: by Close
+	Ours     = "ours"               // of a holder dropped: by its own client
+	Swept    = "swept"              // of a holder dropped: by the TTL index
+	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
+	Stopped  = "clock stands still" // of trouble: a client's monotonic clock
 )
 
-// A History is all of it, with what its checks may expect.
+// A History is a list of events, with what its checks may expect.
 type History struct {
-	Events  []Event       `json:"events"`
-	TTL     time.Duration `json:"ttl"`
-	Margin  time.Duration `json:"margin"`
-	Blur    time.Duration `json:"blur"`    // how far clocks were stepped and timers were late: taken off the margin
-	Calm    bool          `json:"calm"`    // nothing was made to go wrong
-	Storm   time.Duration `json:"storm"`   // when the last trouble began
-	Quick   time.Duration `json:"quick"`   // within how long a ghost must go if nothing hinders; 0: not judged
-	Patient time.Duration `json:"patient"` // the same for one that came late where writes have no numbers
-	Gap     time.Duration `json:"gap"`     // how long a key may be free while somebody waits, in calm; 0: not judged
-	End     time.Duration `json:"end"`     // when all calls must have been answered
-	NoDB    bool          `json:"noDB"`    // nobody watched the database
-	Numbers bool          `json:"numbers"` // writes had transaction numbers
+	Events []Event `json:"events"`
+
+	TTL       time.Duration `json:"ttl"`
+	Margin    time.Duration `json:"margin"`
+	Tolerance time.Duration `json:"tolerance"` // how far clocks were stepped and timers were late: taken off the margin
+
+	NoFaults bool          `json:"noFaults"` // nothing was made to go wrong
+	End      time.Duration `json:"end"`      // when all calls must have been answered; 0: not judged
+	NoDB     bool          `json:"noDB"`     // the database was not observed: only beliefs are known
+	Numbered bool          `json:"numbered"` // writes had transaction numbers
+
+	GhostLimit     time.Duration `json:"ghostLimit"`     // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
+	LateGhostLimit time.Duration `json:"lateGhostLimit"` // how much longer a late one may stay where writes have no numbers
+	IdleLimit      time.Duration `json:"idleLimit"`      // how long a key may be free while a caller waits, without faults; 0: not judged
+}
+
+// Sort puts the events in order of time. Events of one instant are in the order of their
+// text, so that the order does not depend on which goroutine ran first.
+func (h *History) Sort() {
+	slices.SortStableFunc(h.Events, func(a, b Event) int {
+		if d := cmp.Compare(a.At, b.At); d != 0 {
+			return d
+		}
+		return strings.Compare(a.String(), b.String())
+	})
 }
 
 // A Violation is a promise broken.
@@ -124,74 +138,3 @@ type Violation struct {
 func (v Violation) String() string {
 	return fmt.Sprintf("%s, at %v: %s", v.Check, v.At, v.Text)
 }
-
-// A lease is what became of one acquisition.
-type lease struct {
-	id, key string
-	client  int
-	token   int64
-	resumed bool
-	shared  bool
-	limit   int
-	note    string
-
-	applied, granted, told, letGo, dropped, until time.Duration // never if it did not happen
-	looked                                        time.Duration // the last look that said it is held
-}
-
-const never = time.Duration(1<<63 - 1)
-
-// leases are the acquisitions of a history, in order of appearance.
-func (h *History) leases() []*lease {
-	byID := map[string]*lease{}
-	var all []*lease
-	of := func(e Event) *lease {
-		l := byID[e.ID]
-		if l == nil {
-			l = &lease{id: e.ID, key: e.Key, client: e.Client, applied: never, granted: never, told: never, letGo: never, dropped: never}
-			byID[e.ID] = l
-			all = append(all, l)
-		}
-		return l
-	}
-	for _, e := range h.Events {
-		if e.ID == "" {
-			continue
-		}
-		switch e.Kind {
-		case Granted:
-			l := of(e)
-			l.granted, l.token, l.resumed, l.client = e.At, e.Token, e.Note == Resumed, e.Client
-			l.shared, l.limit = e.Shared, e.Limit
-		case Told:
-			of(e).told = min(of(e).told, e.At)
-		case Looked: // where nobody saw Done close: it was surely not over before
-			of(e).looked = e.At
-		case LetGo:
-			l := of(e)
-			l.letGo = min(l.letGo, e.At)
-			l.note = e.Note
-		case Applied:
-			l := of(e)
-			l.applied = min(l.applied, e.At)
-			l.until = e.Until
-		case Extended, Shortened:
-			of(e).until = e.Until
-		case Dropped:
-			of(e).dropped = min(of(e).dropped, e.At)
-		}
-	}
-	if h.NoDB {
-		for _, l := range all {
-			l.told = max(l.looked, l.granted) // what it believed longest, for all we know
-		}
-	}
-	return all
-}
-
-// ends is when a holder believed that it was over.
-func (l *lease) ends() time.Duration { return min(l.told, l.letGo) }
-
-// starts is when nobody else may believe it holds the key any more: the database
-// says so before the holder knows.
-func (l *lease) starts() time.Duration { return min(l.applied, l.granted) }

@@ -9,72 +9,66 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// linearizable: there is an order of all grants and ends, each within the time
-// that it took, in which a mutex does what was seen, or where a key is shared a
-// reader-writer lock or a semaphore. What is unknown may have had an effect.
+// decisionLimit is how long porcupine may take to decide about a key. Nearly all histories
+// take well under a millisecond.
+const decisionLimit = 10 * time.Second
+
+// linearizable checks that there is an order of all grants and ends, each within the time
+// that it took, that a mutex, a reader-writer lock or a semaphore could have shown. An
+// unknown outcome may have had an effect.
 func linearizable(h *History) (found []Violation) {
-	ops := map[string][]porcupine.Operation{}
-	add := func(key string, client int, from, to time.Duration, a attempt) {
-		ops[key] = append(ops[key], porcupine.Operation{ClientId: client, Input: a, Call: int64(from), Return: int64(to)})
-	}
-	calls := map[int]Event{}
-	client := 0
-	ended := map[string]time.Duration{}
-	for _, l := range h.leases() {
-		ended[l.id] = l.ends()
-	}
-	answered := map[int]bool{}
-	for _, e := range h.Events {
-		if e.Kind == Granted || e.Kind == Failed {
-			answered[e.Op] = true
-		}
-	}
-	for _, e := range h.Events {
-		client++
-		switch {
-		case e.Kind == Called && !answered[e.Op]: // its process was killed
-			id := fmt.Sprint("unanswered-", e.Op)
-			add(e.Key, client, e.At, never-1, attempt{kind: maybe, id: id, shared: e.Shared, limit: e.Limit})
-			add(e.Key, -client, e.At+1, never, attempt{kind: leaves, id: id, unknown: true})
-		case e.Kind == Called:
-			calls[e.Op] = e
-		case e.Kind == Granted:
-			add(e.Key, client, calls[e.Op].At, e.At, attempt{kind: enters, id: e.ID, token: e.Token, shared: e.Shared, limit: e.Limit, renew: e.Note == Resumed})
-			if end := ended[e.ID]; end != never {
-				add(e.Key, -client, max(end, e.At)+1, never, attempt{kind: leaves, id: e.ID})
-			}
-		case e.Kind == Failed && e.Note == Unknown:
-			id := fmt.Sprint("unknown-", e.Op)
-			call := calls[e.Op]
-			add(e.Key, client, call.At, never-1, attempt{kind: maybe, id: id, shared: call.Shared, limit: call.Limit})
-			add(e.Key, -client, call.At+1, never, attempt{kind: leaves, id: id, unknown: true})
-		}
-	}
-	for key, list := range ops {
+	for key, list := range h.operations() {
 		slices.SortStableFunc(list, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
-		switch porcupine.CheckOperationsTimeout(roomModel, list, undecided) {
+		switch porcupine.CheckOperationsTimeout(lockModel, list, decisionLimit) {
 		case porcupine.Illegal:
 			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("no %s behaves like %q", kindOf(list), key)})
 		case porcupine.Unknown:
-			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("%q: not decided in %v", key, undecided)})
+			found = append(found, Violation{"linearizability", h.End, fmt.Sprintf("%q: not decided in %v", key, decisionLimit)})
 		case porcupine.Ok:
 		}
 	}
 	return found
 }
 
-// undecided is after how long nobody can say whether a history is possible. Nearly
-// all take well under a millisecond.
-const undecided = 10 * time.Second
+// operations returns what was tried on each key.
+func (h *History) operations() map[string][]porcupine.Operation {
+	all := map[string][]porcupine.Operation{}
+	add := func(key string, client int, from, to time.Duration, o operation) {
+		all[key] = append(all[key], porcupine.Operation{ClientId: client, Input: o, Call: int64(from), Return: int64(to)})
+	}
+	addMaybe := func(call Event, client int, id string) {
+		add(call.Key, client, call.At, never-1, operation{kind: maybe, id: id, mode: call.Mode})
+		add(call.Key, -client, call.At+1, never, operation{kind: ended, id: id, ofMaybe: true})
+	}
+	calls, answers, leases := map[int]Event{}, h.answers(), h.byID()
+	for i, e := range h.Events {
+		client := i + 1 // porcupine wants one operation at a time of each client
+		_, answered := answers[e.Op]
+		switch {
+		case e.Kind == Called && !answered: // its process was killed
+			addMaybe(e, client, fmt.Sprint("unanswered-", e.Op))
+		case e.Kind == Called:
+			calls[e.Op] = e
+		case e.Kind == Granted:
+			add(e.Key, client, calls[e.Op].At, e.At, operation{kind: granted, id: e.ID, token: e.Token, mode: e.Mode, keepsToken: e.Note == Resumed})
+			if end := leases[e.ID].ends(); end != never {
+				add(e.Key, -client, max(end, e.At)+1, never, operation{kind: ended, id: e.ID})
+			}
+		case e.Kind == Failed && e.Note == Unknown:
+			addMaybe(calls[e.Op], client, fmt.Sprint("unknown-", e.Op))
+		}
+	}
+	return all
+}
 
-// kindOf is what a key is used as.
+// kindOf names what a key is used as.
 func kindOf(list []porcupine.Operation) string {
 	kind := "mutex"
 	for _, o := range list {
-		switch a := o.Input.(attempt); {
-		case a.limit > 0:
+		switch o := o.Input.(operation); {
+		case o.mode.Limit > 0:
 			return "semaphore"
-		case a.shared:
+		case o.mode.Shared:
 			kind = "reader-writer lock"
 		}
 	}

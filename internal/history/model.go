@@ -7,87 +7,86 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A room is a key as porcupine sees it: empty, with one who has it alone, or with
-// some who share it. So it is a mutex, a reader-writer lock or a semaphore, as it is
-// used. It remembers the newest token, and the newest of those who had it alone.
-type room struct {
-	inside string // the IDs of those in it, in order
-	alone  bool   // there is one, and nobody may join
-	limit  int    // of permits; 0 for readers
-	newest int64
-	last   int64 // of those who were alone
+// A lockState is a key as porcupine sees it: free, held exclusively, or shared. So it is a
+// mutex, a reader-writer lock or a semaphore, depending on how it is used.
+type lockState struct {
+	holders         string // their IDs, sorted
+	exclusive       bool
+	limit           int   // of permits; 0 for readers
+	newest          int64 // token
+	newestExclusive int64 // token
 }
 
-// An attempt is one operation on a room.
-type attempt struct {
-	kind   attemptKind
-	id     string
-	token  int64
-	shared bool
-	limit  int  // of permits
-	renew  bool // keeps its token
+// An operation is one step that is tried on a lock.
+type operation struct {
+	kind  operationKind
+	id    string
+	token int64
+	mode  Mode
 
-	unknown bool // of a leaving: it belongs to a maybe
+	keepsToken bool // of a grant by a ticket
+	ofMaybe    bool // of an end: the grant may not have taken effect
 }
 
-type attemptKind int
+type operationKind int
 
 const (
-	enters attemptKind = iota // was granted
-	leaves                    // ended, at some time after its holder knew
-	maybe                     // an unknown outcome: may have entered, and then left, or neither
+	granted operationKind = iota
+	ended                 // at some time after the holder knew
+	maybe                 // an unknown outcome: granted and ended later, or neither
 )
 
-// enter is the room with one more inside, if that may be. The token of who is alone
-// is above all before it; those of who share are in no order among themselves, but
-// above all who were alone before.
-func (r room) enter(a attempt) (room, bool) {
-	ids := strings.Fields(r.inside)
+// grant returns the state with one more holder, if the lock allows it. The token of an
+// exclusive holder is above all tokens before it. Tokens of holders that share are in no
+// order among themselves, but above those of all exclusive holders before them.
+func (s lockState) grant(o operation) (lockState, bool) {
+	ids := strings.Fields(s.holders)
 	switch {
-	case len(ids) > 0 && (r.alone || !a.shared || r.limit != a.limit),
-		a.limit > 0 && len(ids) >= a.limit:
-		return r, false
-	case a.kind == maybe, a.renew: // its token is not known, or an old one
-	case a.shared && a.token <= r.last, !a.shared && a.token <= r.newest:
-		return r, false
+	case len(ids) > 0 && (s.exclusive || !o.mode.Shared || s.limit != o.mode.Limit),
+		o.mode.Limit > 0 && len(ids) >= o.mode.Limit:
+		return s, false
+	case o.kind == maybe, o.keepsToken: // the token is unknown, or an old one
+	case o.mode.Shared && o.token <= s.newestExclusive, !o.mode.Shared && o.token <= s.newest:
+		return s, false
 	}
-	at, _ := slices.BinarySearch(ids, a.id)
-	r.inside = strings.Join(slices.Insert(ids, at, a.id), " ")
-	r.alone, r.limit = !a.shared, a.limit
-	r.newest = max(r.newest, a.token)
-	if r.alone {
-		r.last = max(r.last, a.token)
+	at, _ := slices.BinarySearch(ids, o.id)
+	s.holders = strings.Join(slices.Insert(ids, at, o.id), " ")
+	s.exclusive, s.limit = !o.mode.Shared, o.mode.Limit
+	s.newest = max(s.newest, o.token)
+	if s.exclusive {
+		s.newestExclusive = max(s.newestExclusive, o.token)
 	}
-	return r, true
+	return s, true
 }
 
-func (r room) leave(a attempt) (room, bool) {
-	ids := strings.Fields(r.inside)
-	at, in := slices.BinarySearch(ids, a.id)
+// end returns the state without a holder.
+func (s lockState) end(o operation) (lockState, bool) {
+	ids := strings.Fields(s.holders)
+	at, in := slices.BinarySearch(ids, o.id)
 	if !in {
-		return r, a.unknown // then it never entered
+		return s, o.ofMaybe
 	}
-	r.inside = strings.Join(slices.Delete(ids, at, at+1), " ")
-	if r.inside == "" {
-		r.alone, r.limit = false, 0
+	s.holders = strings.Join(slices.Delete(ids, at, at+1), " ")
+	if s.holders == "" {
+		s.exclusive, s.limit = false, 0
 	}
-	return r, true
+	return s, true
 }
 
-// roomModel says what a room can do.
-var roomModel = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{room{}} },
+// lockModel tells porcupine what a lock can do.
+var lockModel = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{lockState{}} },
 	Step: func(state, input, _ any) []any {
-		r, a := state.(room), input.(attempt)
-		step := r.enter
-		if a.kind == leaves {
-			step = r.leave
+		s, o := state.(lockState), input.(operation)
+		step := s.grant
+		if o.kind == ended {
+			step = s.end
 		}
-		next, can := step(a)
+		next, can := step(o)
 		switch {
-		case a.kind == maybe && can:
-			return []any{r, next}
-		case can || a.kind == maybe:
+		case o.kind == maybe && can:
+			return []any{s, next}
+		case can || o.kind == maybe:
 			return []any{next}
 		}
 		return nil

@@ -2,36 +2,42 @@ package history
 
 import "fmt"
 
-// compatible reports whether two holders may hold a key at once: readers, and those
-// who agree on the number of permits, of which there are never more; see permits.
-func compatible(a, b *lease) bool { return a.shared && b.shared && a.limit == b.limit }
+// A Mode is how a key is taken. The zero Mode is exclusive.
+type Mode struct {
+	Shared bool `json:"shared,omitempty"` // as a reader, or with a permit
+	Limit  int  `json:"limit,omitempty"`  // of permits; 0: none are used
+}
 
-// permits: never more holders than there are permits.
+// compatible reports whether holders of two modes may hold a key at once: readers, or
+// owners of permits with the same limit. How many permits there may be, permits checks.
+func compatible(a, b Mode) bool { return a.Shared && b.Shared && a.Limit == b.Limit }
+
+// permits checks that a key never has more holders than permits.
 func permits(h *History) (found []Violation) {
 	for _, list := range h.byKey() {
 		for _, l := range list {
-			if l.limit == 0 {
+			if l.mode.Limit == 0 {
 				continue
 			}
 			holders := 0
 			for _, o := range list {
-				if o.limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
+				if o.mode.Limit > 0 && o.granted <= l.granted && o.ends() > l.granted {
 					holders++
 				}
 			}
-			if holders > l.limit {
-				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d hold one of %d permits of %q", holders, l.limit, l.key)})
+			if holders > l.mode.Limit {
+				found = append(found, Violation{"permits", l.granted, fmt.Sprintf("%d clients hold one of the %d permits of %q", holders, l.mode.Limit, l.key)})
 			}
 		}
 	}
 	return found
 }
 
-// words: nobody comes in to share a key while the word of a writer keeps it.
+// words checks that nobody joins a key while a writer's word reserves it.
 func words(h *History) (found []Violation) {
 	for _, e := range h.Events {
 		if e.Kind == Overtook {
-			found = append(found, Violation{"words", e.At, fmt.Sprintf("client %d comes into %q past a writer's word", e.Client, e.Key)})
+			found = append(found, Violation{"words", e.At, fmt.Sprintf("client %d joins %q past a writer's word", e.Client, e.Key)})
 		}
 	}
 	return found

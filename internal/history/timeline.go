@@ -1,22 +1,43 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"html"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 )
 
-// Draw writes a history as an SVG: a lane for each client and key, what it
-// believed above what the database showed, trouble behind them, and a red line at
-// each violation.
+// Keep draws a history into a file that a test keeps if it is run with -artifacts.
+func (h *History) Keep(t testing.TB, name, title string, found []Violation) {
+	t.Helper()
+	path := filepath.Join(t.ArtifactDir(), name+".svg")
+	var svg bytes.Buffer
+	err := h.Draw(&svg, title, found)
+	if err == nil {
+		err = os.WriteFile(path, svg.Bytes(), 0o600)
+	}
+	if err != nil {
+		t.Errorf("draw %s: %v", title, err)
+		return
+	}
+	t.Logf("drawn in %s (kept with -artifacts)", path)
+}
+
+// Draw writes a history as an SVG: one row for each client and key. A row has what the
+// client believed above what the database showed, and trouble behind both. A red line
+// marks each violation.
 func (h *History) Draw(out io.Writer, title string, found []Violation) error {
-	d := drawing{h: h, from: h.first(), to: h.lastOf(), lanes: map[string]int{}}
+	d := drawing{h: h, rows: map[string]int{}}
+	d.from, d.to = h.span()
 	for _, l := range h.leases() {
-		d.lane(l)
+		d.row(l)
 	}
 	d.troubles()
 	for _, l := range h.leases() {
@@ -38,31 +59,27 @@ func (h *History) Draw(out io.Writer, title string, found []Violation) error {
 }
 
 const (
-	width  = 1400
-	left   = 130
-	laneIs = 34
+	width     = 1400
+	left      = 130
+	rowHeight = 34
 )
 
 type drawing struct {
 	h        *History
 	from, to time.Duration
-	lanes    map[string]int
+	rows     map[string]int // by name: how many stand above it
 	body     strings.Builder
 }
 
-func (h *History) first() time.Duration {
-	if len(h.Events) == 0 {
-		return 0
+// span returns when the first event happened, and a moment after the last.
+func (h *History) span() (from, to time.Duration) {
+	for i, e := range h.Events {
+		if i == 0 {
+			from = e.At
+		}
+		to = max(to, e.At)
 	}
-	return h.Events[0].At
-}
-
-func (h *History) lastOf() time.Duration {
-	var last time.Duration
-	for _, e := range h.Events {
-		last = max(last, e.At)
-	}
-	return last + time.Millisecond
+	return from, to + time.Millisecond
 }
 
 func (d *drawing) x(at time.Duration) float64 {
@@ -70,37 +87,38 @@ func (d *drawing) x(at time.Duration) float64 {
 	return left + float64(at-d.from)/float64(d.to-d.from)*(width-left-10)
 }
 
-func (d *drawing) height() int { return 40 + laneIs*len(d.lanes) }
+func (d *drawing) height() int { return 40 + rowHeight*len(d.rows) }
 
-func (d *drawing) lane(l *lease) int {
+// row returns how far down the row of a lease begins. A new row is labelled.
+func (d *drawing) row(l *lease) int {
 	name := fmt.Sprintf("client %d, %s", l.client, l.key)
-	n, ok := d.lanes[name]
+	n, ok := d.rows[name]
 	if !ok {
-		n = len(d.lanes)
-		d.lanes[name] = n
-		fmt.Fprintf(&d.body, `<text x="8" y="%d">%s</text>`+"\n", 40+laneIs*n+16, html.EscapeString(name))
+		n = len(d.rows)
+		d.rows[name] = n
+		fmt.Fprintf(&d.body, `<text x="8" y="%d">%s</text>`+"\n", 40+rowHeight*n+16, html.EscapeString(name))
 	}
-	return 40 + laneIs*n
+	return 40 + rowHeight*n
 }
 
-func (d *drawing) bar(from, to time.Duration, y, high int, fill, tip string) {
+func (d *drawing) bar(from, to time.Duration, y, height int, fill, tip string) {
 	if from == never {
 		return
 	}
 	x := d.x(from)
 	fmt.Fprintf(&d.body, `<rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s"><title>%s</title></rect>`+"\n",
-		x, y, max(d.x(to)-x, 0.8), high, fill, html.EscapeString(tip))
+		x, y, max(d.x(to)-x, 0.8), height, fill, html.EscapeString(tip))
 }
 
-// lease draws what was believed in blue, what the database showed in grey, and
-// what nobody was given in orange.
+// lease draws what the client believed in blue, and what the database showed in grey, or
+// in orange if no caller was given it.
 func (d *drawing) lease(l *lease) {
-	y := d.lane(l)
+	y := d.row(l)
 	shown := "#bbb"
 	if l.granted == never {
 		shown = "#f90"
 	}
-	d.bar(l.applied, min(l.dropped, l.until), y+14, 8, shown, fmt.Sprintf("in the database: %.4s from %v to %v", l.id, l.applied, min(l.dropped, l.until)))
+	d.bar(l.applied, l.leaves(), y+14, 8, shown, fmt.Sprintf("in the database: %.4s from %v to %v", l.id, l.applied, l.leaves()))
 	d.bar(l.granted, l.ends(), y+3, 10, "#36c", fmt.Sprintf("believed: %.4s, token %d, from %v, told %v", l.id, l.token, l.granted, l.told))
 }
 
@@ -111,12 +129,12 @@ func (d *drawing) troubles() {
 		}
 		tip := fmt.Sprintf("%v to %v: %s", e.At, e.Until, e.Note)
 		if e.Client < 0 {
-			d.bar(e.At, e.Until, 30, laneIs*len(d.lanes)+8, "#f5d0d0", tip)
+			d.bar(e.At, e.Until, 30, rowHeight*len(d.rows)+8, "#f5d0d0", tip)
 			continue
 		}
-		for name, n := range d.lanes {
+		for name, n := range d.rows {
 			if strings.HasPrefix(name, fmt.Sprintf("client %d,", e.Client)) {
-				d.bar(e.At, e.Until, 40+laneIs*n, laneIs-4, "#fbe8c8", tip)
+				d.bar(e.At, e.Until, 40+rowHeight*n, rowHeight-4, "#fbe8c8", tip)
 			}
 		}
 	}

@@ -7,41 +7,40 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// A cluster is a replica set of three. One is the primary; it may be cut off from
-// the others and not know yet that they have elected another. What it is told
-// then is rolled back.
+// A cluster is a replica set of three members. Its primary may be isolated from the others
+// and not know yet that they have elected another. What it writes then is rolled back.
 type cluster struct {
 	w       *world
 	members [3]*member
-	leader  *member // whom the majority follows; nil during an election
+	leader  *member // the primary of the majority; nil during an election
 	term    int
 }
 
 // A member is one server.
 type member struct {
-	w       *world
-	id      int
-	db      *docdb.DB     // of a primary, or of one that takes itself for one
-	has     []time.Time   // when each write of the primary's log reaches this one
-	offset  time.Duration // of its clock
-	up      bool
-	primary bool // so it believes
-	alone   bool // cut off from the other members
-	term    int
-	epoch   int // of its connections
+	w        *world
+	id       int
+	db       *docdb.DB     // of a primary, also of one that was deposed and does not know
+	has      []time.Time   // when each write of the primary's log reaches this member
+	offset   time.Duration // of its clock
+	up       bool
+	primary  bool // so it believes
+	isolated bool // from the other members
+	term     int
+	epoch    int // of its connections
 
 	waiting map[*request]struct{} // for a majority, or for something to read
-	queued  map[string][]func()   // behind a held up command of the session
+	queued  map[string][]func()   // behind a command of the session that is held up
 	reading map[string][]*request // getMores, by collection
 }
 
 func newCluster(w *world) cluster {
 	c := cluster{w: w, term: 1}
-	d := w.dice("clocks")
+	d := w.rng("clocks")
 	for i := range c.members {
 		c.members[i] = &member{w: w, id: i, up: true, waiting: map[*request]struct{}{}, queued: map[string][]func(){}, reading: map[string][]*request{}}
-		if w.weather.spread > 0 {
-			c.members[i].offset = d.between(0, w.weather.spread) - w.weather.spread/2
+		if w.plan.clockSkew > 0 {
+			c.members[i].offset = d.between(0, w.plan.clockSkew) - w.plan.clockSkew/2
 		}
 	}
 	first := c.members[0]
@@ -50,29 +49,29 @@ func newCluster(w *world) cluster {
 	return c
 }
 
-// now is what a member's clock shows.
+// now returns what a member's clock shows.
 func (m *member) now() time.Time {
 	t := m.w.since()
-	return serverEpoch.Add(t + t/1e6*time.Duration(m.w.weather.rate) + m.offset)
+	return serverEpoch.Add(t + t/1e6*time.Duration(m.w.plan.clockDrift) + m.offset)
 }
 
-// begin plans what the weather has in store.
-func (c *cluster) begin() {
-	for _, s := range c.w.weather.strokes {
-		c.w.after(s.at, func() { c.strike(s) })
+// schedule schedules the planned failovers and clock steps.
+func (c *cluster) schedule() {
+	for _, f := range c.w.plan.failovers {
+		c.w.after(f.at, func() { c.failOver(f) })
 	}
-	for _, s := range c.w.weather.steps {
+	for _, s := range c.w.plan.clockSteps {
 		c.w.after(s.at, func() {
 			c.w.fault("clock step")
 			c.members[s.member].offset = s.offset
 			c.w.logf("the clock of server %d is stepped to %v", s.member, s.offset)
 		})
 	}
-	c.sweepSoon()
+	c.scheduleSweep()
 }
 
-// sweepSoon is the TTL monitor.
-func (c *cluster) sweepSoon() {
+// scheduleSweep is the TTL monitor.
+func (c *cluster) scheduleSweep() {
 	c.w.after(time.Minute+time.Microsecond, func() {
 		if m := c.leader; m != nil {
 			before := m.db.Len()
@@ -82,21 +81,21 @@ func (c *cluster) sweepSoon() {
 			}
 			c.replicate(m, before)
 		}
-		c.sweepSoon()
+		c.scheduleSweep()
 	})
 }
 
-// replicate decides when what a primary wrote reaches the others.
+// replicate decides when the writes of a primary reach the other members.
 func (c *cluster) replicate(m *member, from int) {
 	now := time.Now()
 	for n := from; n < m.db.Len(); n++ {
-		d := c.w.dice("replicate " + string(rune('a'+m.term)) + " " + itoa(n))
+		d := c.w.rng("replicate " + string(rune('a'+m.term)) + " " + itoa(n))
 		for _, o := range c.members {
 			if o == m {
 				continue
 			}
 			lag := d.between(100*time.Microsecond, 5*time.Millisecond)
-			if !c.w.weather.calm && d.chance(30) {
+			if !c.w.plan.noFaults && d.chance(30) {
 				lag = d.between(time.Millisecond, time.Second)
 			}
 			at := now.Add(lag)
@@ -110,18 +109,18 @@ func (c *cluster) replicate(m *member, from int) {
 	}
 }
 
-// committed is when a write of the leader's cannot be lost any more. For one that
-// is cut off that never comes.
+// committed returns when the nth write of the leader can no longer be rolled back. For an
+// isolated leader that never comes.
 func (c *cluster) committed(m *member, n int) (time.Time, bool) {
 	if n == 0 {
 		return time.Now(), true
 	}
-	if c.leader != m || m.alone {
+	if c.leader != m || m.isolated {
 		return time.Time{}, false
 	}
 	var first time.Time
 	for _, o := range c.members {
-		if o == m || o.alone || len(o.has) < n {
+		if o == m || o.isolated || len(o.has) < n {
 			continue
 		}
 		if at := o.has[n-1]; first.IsZero() || at.Before(first) {
@@ -131,44 +130,44 @@ func (c *cluster) committed(m *member, n int) (time.Time, bool) {
 	return first, !first.IsZero()
 }
 
-// strike hits the primary.
-func (c *cluster) strike(s stroke) {
+// failOver makes the primary fail and another member take over.
+func (c *cluster) failOver(f failover) {
 	m := c.leader
-	if m == nil || s.at > c.w.weather.storm {
+	if m == nil || f.at > c.w.plan.faultsEnd {
 		return
 	}
 	for _, o := range c.members {
-		if o.alone {
-			return // one trouble at a time: two of three must be left
+		if o.isolated {
+			return // one failover at a time: two of three members must be left
 		}
 	}
-	c.w.fault("primary " + s.kind)
-	c.w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Failover, Until: s.at + s.down + s.last + time.Second})
-	c.w.logf("server %d %s", m.id, s.kind)
-	heir, kept := c.heir(m)
-	next := m.db.Fork(kept)
-	switch s.kind {
+	c.w.fault("primary " + f.kind)
+	c.w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Failover, Until: f.at + f.election + f.isolated + time.Second})
+	c.w.logf("server %d %s", m.id, f.kind)
+	next, kept := c.successor(m)
+	db := m.db.Fork(kept)
+	switch f.kind {
 	case stepDown:
 		m.resign(errSteppedDown)
-		if c.w.dice("again " + itoa(c.term)).chance(300) {
-			heir, next = m, m.db.Fork(m.db.Len()) // elected again: nothing is lost but its memory
+		if c.w.rng("again " + itoa(c.term)).chance(300) {
+			next, db = m, m.db.Fork(m.db.Len()) // elected again: it only forgets its sessions
 		}
 	case restart:
 		m.crash()
 	case cutOff:
-		m.alone = true
-		c.w.after(s.last, func() { c.heal(m) })
+		m.isolated = true
+		c.w.after(f.isolated, func() { c.rejoin(m) })
 	}
 	c.leader = nil
-	c.w.after(s.down, func() { c.elect(heir, next) })
+	c.w.after(f.election, func() { c.elect(next, db) })
 }
 
-// heir is who has most of the primary's log, and how much.
-func (c *cluster) heir(m *member) (*member, int) {
+// successor returns the member that has most of the primary's log, and how many writes.
+func (c *cluster) successor(m *member) (*member, int) {
 	var best *member
 	most := -1
 	for _, o := range c.members {
-		if o == m || o.alone {
+		if o == m || o.isolated {
 			continue
 		}
 		n := 0
@@ -191,7 +190,7 @@ func (c *cluster) elect(m *member, db *docdb.DB) {
 		if o.db != nil {
 			lost = max(lost, o.db.Len()-db.Len())
 		}
-		if o != m && !o.alone {
+		if o != m && !o.isolated {
 			o.db, o.up = nil, true
 		}
 	}
@@ -201,32 +200,32 @@ func (c *cluster) elect(m *member, db *docdb.DB) {
 	for _, o := range c.members {
 		o.has = make([]time.Time, db.Len())
 		for i := range o.has {
-			o.has[i] = now // the others follow, those that are not cut off
+			o.has[i] = now // all that are not isolated follow at once
 		}
 	}
 	if lost > 0 {
 		c.w.faults["write rolled back"] += lost
 	}
-	c.w.logf("server %d is primary of term %d, %d writes are rolled back", m.id, c.term, lost)
+	c.w.logf("server %d is primary of term %d; %d writes are rolled back", m.id, c.term, lost)
 }
 
-// heal ends the solitude of one that still takes itself for the primary.
-func (c *cluster) heal(m *member) {
+// rejoin connects an isolated member to the others again. A deposed primary learns of it.
+func (c *cluster) rejoin(m *member) {
 	c.w.logf("server %d learns of term %d", m.id, c.term)
-	m.alone = false
+	m.isolated = false
 	if c.leader != m {
 		m.resign(errSteppedDown)
 		m.db = nil
 	}
 }
 
-// resign ends a primary's time in office: what waits for a majority is told so.
+// resign makes a primary a secondary. Commands that wait for a majority fail.
 func (m *member) resign(f wireFailure) {
 	m.primary = false
 	m.interrupt(func(r *request) { m.w.respond(r, f.reply()) })
 }
 
-// crash ends all connections.
+// crash breaks all connections of a member.
 func (m *member) crash() {
 	m.primary, m.up = false, false
 	m.epoch++
@@ -241,13 +240,13 @@ func (m *member) interrupt(tell func(*request)) {
 	}
 }
 
-// primaryFor is the server that a client finds when it looks for a primary.
+// primaryFor returns the primary that a client finds: an isolated one for half of them.
 func (c *cluster) primaryFor(client int) *member {
-	if c.w.isCut(client) {
+	if c.w.isCutOff(client) {
 		return nil
 	}
 	for _, m := range c.members {
-		if m.alone && m.primary && client%2 == 1 { // on its side
+		if m.isolated && m.primary && client%2 == 1 {
 			return m
 		}
 	}

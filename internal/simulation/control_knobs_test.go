@@ -12,13 +12,12 @@ import (
 	"github.com/mongolock/mongolock/internal/simulation"
 )
 
-// A control is one safety taken out. The simulation must notice, within the
-// number of seeds that CI runs; the first that did is tried before the others,
-// unless -sim.search asks which it is. Safeties of the engine are missed over a
-// memstore as well.
+// A control is one safety taken out. The simulation must notice within the number of seeds
+// that CI runs. The first seed that noticed is tried before the others, unless -sim.search
+// looks for it. A safety of the engine must be missed over a memstore as well.
 type control struct {
 	first    uint64 // seed that notices, over servers
-	memory   uint64 // the same over a memstore; 0: that store does without
+	memory   uint64 // the same over a memstore; 0: a memstore does not have this safety
 	name     string
 	set      func(on bool)
 	settings simulation.Settings
@@ -53,9 +52,9 @@ var controls = []control{
 }
 
 var (
-	simControl = flag.String("sim.control", "", "only the controls whose name contains this")
+	simControl = flag.String("sim.control", "", "run only the controls whose name contains this")
 	simBudget  = flag.Int("sim.budget", 2000, "how many seeds a control may take")
-	simSearch  = flag.Bool("sim.search", false, "find the first seed that notices a control")
+	simSearch  = flag.Bool("sim.search", false, "find the first seed that notices each control")
 )
 
 func TestControlEverySafetyTakenOutIsNoticed(t *testing.T) {
@@ -82,7 +81,7 @@ func (c control) isNoticed(t *testing.T, first uint64) {
 			return
 		}
 	}
-	t.Errorf("nobody noticed in %d seeds", *simBudget)
+	t.Errorf("no violation in %d seeds", *simBudget)
 }
 
 func (c control) noticed(t *testing.T, seed uint64) bool {

@@ -16,8 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 )
 
-// A deployment is what one client's driver takes for its servers. It stands in
-// for the driver's topology: it finds the primary, and forgets it after an error.
+// A deployment is what one client's driver uses as its servers. It replaces the driver's
+// topology: it finds the primary, and forgets it after an error.
 type deployment struct {
 	client *process
 	known  *member // protected by world.mu
@@ -27,10 +27,10 @@ type deployment struct {
 
 const (
 	selectionTimeout = 5 * time.Second  // how long the driver looks for a primary
-	heartbeat        = 10 * time.Second // how often it looks unasked
+	heartbeat        = 10 * time.Second // how often it looks without an error
 )
 
-// connect makes a driver's client of which nothing leaves the process.
+// connect makes a driver's client whose messages do not leave this process.
 func connect(p *process, retries bool) (*mongo.Client, error) {
 	opts := options.Client().SetRetryWrites(retries)
 	if err := xoptions.SetInternalClientOptions(opts, "deployment", &deployment{client: p}); err != nil {
@@ -49,7 +49,7 @@ func (d *deployment) SelectServer(ctx context.Context, _ description.ServerSelec
 		}
 		m := d.known
 		d.looks++
-		wait := lookAgain(w.dice(fmt.Sprintf("look %d %d", d.client.id, d.looks)))
+		wait := lookAgain(w.rng(fmt.Sprintf("look %d %d", d.client.id, d.looks)))
 		w.mu.Unlock()
 		if m != nil {
 			return &server{d, m}, nil
@@ -64,7 +64,7 @@ func (d *deployment) SelectServer(ctx context.Context, _ description.ServerSelec
 	}
 }
 
-// Kind is a replica set's.
+// Kind returns that of a replica set.
 func (d *deployment) Kind() description.TopologyKind {
 	return description.TopologyKindReplicaSetWithPrimary
 }
@@ -72,7 +72,7 @@ func (d *deployment) Kind() description.TopologyKind {
 // GetServerSelectionTimeout bounds SelectServer.
 func (d *deployment) GetServerSelectionTimeout() time.Duration { return selectionTimeout }
 
-// A server is a member as a driver sees it.
+// A server is a member as the driver sees it.
 type server struct {
 	d *deployment
 	m *member
@@ -87,7 +87,7 @@ func (s *server) Connection(context.Context) (*mnet.Connection, error) {
 
 func (s *server) RTTMonitor() driver.RTTMonitor { return noRTT{} }
 
-// ProcessError forgets a primary that is none, or that cannot be reached.
+// ProcessError forgets a primary that is not one any more, or cannot be reached.
 func (s *server) ProcessError(err error, _ mnet.Describer) driver.ProcessErrorResult {
 	var e driver.Error
 	if err == nil || !errors.As(err, &e) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -4,7 +4,7 @@ package simulation
 
 import "time"
 
-// Without the switches nobody naps and no timer is late.
-func (w *world) nap(*process) {}
+// Without the switches no clock is suspended and no timer is late.
+func (w *world) suspend(*process) {}
 
 func (w *world) late(Settings) time.Duration { return 0 }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,24 +17,24 @@ import (
 
 var errReset = errors.New("connection reset by peer")
 
-// A request is one command under way.
+// A request is one command on its way.
 type request struct {
-	sent     time.Duration
-	client   *process
-	actor    string
-	op       int    // of the user's call it is for
-	name     string // for the log
-	cmd      docdb.Command
-	member   *member
-	epoch    int
-	fate     fate
-	obedient bool // gives up inside the server when its time limit is over
-	conn     *conn
-	answer   chan []byte // of capacity 1
-	broken   chan error  // of capacity 1
+	sent       time.Duration
+	client     *process
+	actor      string
+	op         int    // the user's call that it belongs to
+	name       string // for the log
+	cmd        docdb.Command
+	member     *member
+	epoch      int
+	delivery   delivery
+	obeysLimit bool // the server ends it when its time limit is over
+	conn       *conn
+	answer     chan []byte // of capacity 1
+	broken     chan error  // of capacity 1
 }
 
-// A conn is a connection for one operation.
+// A conn is a connection that is used for one operation.
 type conn struct {
 	client *process
 	member *member
@@ -45,7 +44,7 @@ type conn struct {
 
 type actorKey struct{}
 
-// Write sends a command off.
+// Write sends a command.
 func (c *conn) Write(ctx context.Context, wm []byte) error {
 	raw, err := body(wm)
 	if err != nil {
@@ -66,57 +65,35 @@ func (c *conn) Write(ctx context.Context, wm []byte) error {
 	}
 	c.flight = r
 	if c.client.dead || w.closed {
-		return nil // into the void
+		return nil // it never arrives
 	}
 	w.send(r)
 	return nil
 }
 
-// send decides a command's fate. With w.mu held.
+// send sends a command, as its delivery says. With w.mu held.
 func (w *world) send(r *request) {
 	w.sends++
 	r.sent = w.since()
 	who := fmt.Sprintf("%d %s %s %s", r.client.id, r.actor, r.cmd.Name, key(r.cmd))
 	w.sent[who]++
-	d := w.dice(fmt.Sprintf("%s %d", who, w.sent[who]))
+	d := w.rng(fmt.Sprintf("%s %d", who, w.sent[who]))
 	r.name = fmt.Sprintf("client %s #%d%s", who, w.sent[who], w.session(r.cmd, who, w.sent[who]))
-	r.fate = w.fate(r, d)
-	r.obedient = d.chance(500)
-	w.logf("%s to server %d: %s", r.name, r.member.id, r.fate)
+	r.delivery = w.deliver(r, d)
+	r.obeysLimit = d.chance(500)
+	w.logf("%s to server %d: %s", r.name, r.member.id, r.delivery)
 	if until, trouble := r.trouble(); trouble {
-		w.noteLocked(history.Event{Kind: history.Trouble, Client: r.client.id, Key: key(r.cmd), Until: w.since() + until, Note: r.cmd.Name + ": " + r.fate.String()})
+		w.noteLocked(history.Event{Kind: history.Trouble, Client: r.client.id, Key: key(r.cmd), Until: w.since() + until, Note: r.cmd.Name + ": " + r.delivery.String()})
 	}
-	if r.fate.out >= 0 {
-		w.after(r.fate.out, func() { w.arrive(r) })
+	if r.delivery.out >= 0 {
+		w.after(r.delivery.out, func() { w.arrive(r) })
 	}
-	if r.fate.reset > 0 {
-		w.after(r.fate.reset, func() { r.fail(errReset) })
+	if r.delivery.reset > 0 {
+		w.after(r.delivery.reset, func() { r.fail(errReset) })
 	}
 }
 
-// trouble is until when a fate is felt, if it is out of the ordinary.
-func (r *request) trouble() (until time.Duration, is bool) {
-	f := r.fate
-	lost := f.out < 0 || f.back < 0
-	if !lost && f.stall == 0 && f.out+f.back <= 2*r.client.world.weather.trip {
-		return 0, false
-	}
-	until = max(f.out, 0) + f.stall + max(f.back, 0)
-	if lost && f.reset == 0 { // until the caller's patience ends
-		until = max(until, cmp.Or(r.cmd.Limit(), 10*time.Second))
-	}
-	return max(until, f.reset), true
-}
-
-func (f fate) String() string {
-	if f.stall+f.reset == 0 && f.out >= 0 && f.back >= 0 {
-		return fmt.Sprintf("%d+%d", f.out, f.back)
-	}
-	return fmt.Sprintf("out %d stall %d back %d reset %d", f.out, f.stall, f.back, f.reset)
-}
-
-// session names a command's session by the first command in it, the same in every
-// run.
+// session names a command's session by its first command, which is the same in every run.
 func (w *world) session(c docdb.Command, who string, n int) string {
 	if c.Session == "" {
 		return ""
@@ -129,7 +106,7 @@ func (w *world) session(c docdb.Command, who string, n int) string {
 	return fmt.Sprintf(" (number %d of the session of %s)", c.Number, name)
 }
 
-// key is which key a command is about, as far as one can tell.
+// key returns the key that a command is about, if it names one.
 func key(c docdb.Command) string {
 	for _, e := range c.Body {
 		switch e.Key {
@@ -152,15 +129,15 @@ func key(c docdb.Command) string {
 
 // respond sends a reply back. With w.mu held.
 func (w *world) respond(r *request, reply bson.D) {
-	if r.fate.back < 0 {
+	if r.delivery.back < 0 {
 		return
 	}
 	raw, err := bson.Marshal(reply)
 	if err != nil {
 		panic(err)
 	}
-	w.after(r.fate.back, func() {
-		if r.client.dead || w.isCut(r.client.id) {
+	w.after(r.delivery.back, func() {
+		if r.client.dead || w.isCutOff(r.client.id) {
 			return
 		}
 		w.logf("%s is answered%s", r.name, verdict(reply))
@@ -171,6 +148,7 @@ func (w *world) respond(r *request, reply bson.D) {
 	})
 }
 
+// verdict returns what the log says of a reply.
 func verdict(reply bson.D) (s string) {
 	for _, e := range reply {
 		switch e.Key {
@@ -217,7 +195,7 @@ func (c *conn) OIDCTokenGenID() uint64          { return 0 }
 func (c *conn) SetOIDCTokenGenID(uint64)        {}
 func (c *conn) Description() description.Server { return c.member.description() }
 
-// body is the command in an OP_MSG, its document sequences put back in.
+// body returns the command in an OP_MSG, with its document sequences as arrays.
 func body(wm []byte) (bson.Raw, error) {
 	const head = 16 + 4
 	if len(wm) < head+1 || binary.LittleEndian.Uint32(wm[12:]) != 2013 {
@@ -260,7 +238,7 @@ func body(wm []byte) (bson.Raw, error) {
 	return bson.Marshal(append(whole, sequences...))
 }
 
-// message is a reply as an OP_MSG.
+// message returns a reply as an OP_MSG.
 func message(doc bson.Raw) []byte {
 	wm := make([]byte, 16+4+1, 16+4+1+len(doc))
 	wm = append(wm, doc...)
@@ -269,5 +247,5 @@ func message(doc bson.Raw) []byte {
 	return wm
 }
 
-// lookAgain is how long a driver takes to find out who is primary.
-func lookAgain(d *dice) time.Duration { return d.between(5*time.Millisecond, 500*time.Millisecond) }
+// lookAgain is how long a driver waits before it looks for a primary again.
+func lookAgain(d *rng) time.Duration { return d.between(5*time.Millisecond, 500*time.Millisecond) }

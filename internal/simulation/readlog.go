@@ -1,9 +1,6 @@
 package simulation
 
 import (
-	"cmp"
-	"slices"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,8 +9,8 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// readLog adds to the history what the database did: the log of the last primary,
-// so that what was rolled back never happened. With w.mu held.
+// readLog adds to the history what the database did. It reads the log of the last primary,
+// so what was rolled back never happened. With w.mu held.
 func (w *world) readLog() {
 	m := w.cluster.leader
 	if m == nil {
@@ -34,12 +31,7 @@ func (w *world) readLog() {
 			}
 		}
 	}
-	slices.SortStableFunc(w.history.Events, func(a, b history.Event) int {
-		if d := cmp.Compare(a.At, b.At); d != 0 {
-			return d
-		}
-		return strings.Compare(a.String(), b.String())
-	})
+	w.history.Sort()
 }
 
 func (w *world) add(e history.Event) { w.history.Events = append(w.history.Events, e) }
@@ -68,7 +60,7 @@ func (w *world) readLocks(e docdb.Entry, by *mark, owners map[string]*mark) {
 	for _, h := range before {
 		until := expiry(h.Value)
 		ended := event(history.Dropped, h.Key, until)
-		ended.Live = until.After(by.clock.Add(w.weather.spread))
+		ended.Live = until.After(by.clock.Add(w.plan.clockSkew))
 		ended.Note = w.whose(owners[h.Key], by)
 		now, still := lookup(after, h.Key).(bson.D)
 		switch later := expiry(now); {
@@ -94,13 +86,14 @@ func (w *world) readLocks(e docdb.Entry, by *mark, owners map[string]*mark) {
 	}
 }
 
-// reserved reports whether a writer's word surely keeps others from sharing the key:
-// in a document that somebody has alone it is that of one who was served.
+// reserved reports whether a writer's word surely keeps others from sharing the key. In an
+// exclusive document the word is that of a writer that was served.
 func (w *world) reserved(lock bson.D, by *mark) bool {
 	word, _ := lookup(lock, "exclusiveWantedUntil").(bson.DateTime)
-	return lookup(lock, "mode") != "exclusive" && word.Time().After(by.clock.Add(w.weather.spread))
+	return lookup(lock, "mode") != "exclusive" && word.Time().After(by.clock.Add(w.plan.clockSkew))
 }
 
+// whose returns the Note of a dropped holder.
 func (w *world) whose(owner, by *mark) string {
 	switch {
 	case by.sweep:

@@ -15,8 +15,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// A mark goes into the log with a write: who did it, when, and what the server's
-// clock showed.
+// A mark goes into the log with a write: which client sent it, when it was written, and what
+// the server's clock showed.
 type mark struct {
 	at     time.Duration
 	client int
@@ -28,7 +28,7 @@ type mark struct {
 	sweep  bool
 }
 
-// A wireFailure is a command's error that comes from the state of the server.
+// A wireFailure is an error of a command that comes from the state of the server.
 type wireFailure struct {
 	code    int32
 	message string
@@ -49,15 +49,15 @@ func (f wireFailure) reply() bson.D {
 	return docdb.Failure(f.code, f.message, bson.E{Key: "errorLabels", Value: labels})
 }
 
-// arrive is a command reaching a server. With w.mu held, as all here.
+// arrive hands a command to its server. With w.mu held, as everywhere in this file.
 func (w *world) arrive(r *request) {
 	m := r.member
-	if r.fate.any && w.cluster.leader != nil {
-		m = w.cluster.leader // through something that finds the primary by itself
+	if r.delivery.any && w.cluster.leader != nil {
+		m = w.cluster.leader // as through a proxy that finds the primary itself
 		r.member, r.epoch = m, m.epoch
 	}
 	if !m.up || r.epoch != m.epoch {
-		w.logf("%s finds nobody", r.name)
+		w.logf("%s finds no server", r.name)
 		r.fail(errReset)
 		return
 	}
@@ -82,7 +82,7 @@ func (m *member) handle(r *request) {
 	}
 	before := m.db.Len()
 	m.db.Tag = r.mark(m)
-	reply, rest := m.db.Do(c, m.now(), r.fate.stall > 0)
+	reply, rest := m.db.Do(c, m.now(), r.delivery.stall > 0)
 	if rest == nil {
 		m.answered(r, reply, before)
 		return
@@ -90,8 +90,8 @@ func (m *member) handle(r *request) {
 	w.fault("insert stalled")
 	w.logf("%s is held up", r.name)
 	db, epoch := m.db, m.epoch
-	stall, over := r.fate.stall, false
-	if limit := c.Limit(); limit > 0 && limit < stall && r.obedient {
+	stall, over := r.delivery.stall, false
+	if limit := c.Limit(); limit > 0 && limit < stall && r.obeysLimit {
 		stall, over = limit, true
 	}
 	w.after(stall, func() {
@@ -119,8 +119,8 @@ func (r *request) mark(m *member) *mark {
 	return &mark{at: m.w.since(), client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op}
 }
 
-// answered sees a reply off: at once, once a majority has the write, or once there
-// is something to read.
+// answered sends a reply: at once, once a majority has the write, or once there is something
+// to read.
 func (m *member) answered(r *request, reply bson.D, before int) {
 	w := m.w
 	if m.db.Len() > before {
@@ -218,7 +218,7 @@ func (m *member) hello() bson.D {
 	return m.stamped(reply)
 }
 
-// inOrder are requests in the order in which they were sent.
+// inOrder returns requests in the order in which they were sent.
 func inOrder(set map[*request]struct{}) []*request {
 	return slices.SortedFunc(maps.Keys(set), func(a, b *request) int { return cmp.Or(cmp.Compare(a.sent, b.sent), strings.Compare(a.name, b.name)) })
 }

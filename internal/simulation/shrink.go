@@ -2,15 +2,15 @@ package simulation
 
 import "fmt"
 
-// Shrink leaves out of a failing run whatever it fails without: kinds of weather,
-// users, steps. What is left is easier to understand. fails runs a seed and
-// reports whether a promise was still broken.
+// Shrink leaves out of a failing run whatever the run fails without: kinds of faults, users,
+// steps. What is left is easier to understand. fails runs the seed and reports whether it
+// still breaks a promise.
 func Shrink(s Settings, fails func(Settings) bool) Settings {
 	for _, without := range []func(*Settings){
-		func(s *Settings) { s.NoNaps = true },
-		func(s *Settings) { s.NoSteps = true },
-		func(s *Settings) { s.NoStrokes = true },
-		func(s *Settings) { s.NoCuts = true },
+		func(s *Settings) { s.NoSuspensions = true },
+		func(s *Settings) { s.NoClockSteps = true },
+		func(s *Settings) { s.NoFailovers = true },
+		func(s *Settings) { s.NoPartitions = true },
 		func(s *Settings) { s.NoStalls = true },
 		func(s *Settings) { s.NoSlow = true },
 		func(s *Settings) { s.NoLate = true },
@@ -38,10 +38,10 @@ func Shrink(s Settings, fails func(Settings) bool) Settings {
 	return s
 }
 
-// Flags are the settings as the test takes them.
+// Flags returns the settings as flags of the test.
 func (s Settings) Flags() (flags string) {
 	for name, on := range map[string]bool{
-		"naps": s.NoNaps, "steps": s.NoSteps, "strokes": s.NoStrokes, "cuts": s.NoCuts,
+		"suspensions": s.NoSuspensions, "clocksteps": s.NoClockSteps, "failovers": s.NoFailovers, "partitions": s.NoPartitions,
 		"stalls": s.NoStalls, "slow": s.NoSlow, "late": s.NoLate, "loss": s.NoLoss,
 	} {
 		if on {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +15,9 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/internal/knob"
@@ -26,23 +28,23 @@ var (
 	simSeeds   = flag.Int("sim.seeds", 25, "how many seeds")
 	simFirst   = flag.Uint64("sim.first", 1, "the first of them")
 	simProcs   = flag.Int("sim.procs", 1, "in how many processes; 0: one for each core")
-	simWithout = flag.String("sim.without", "", "kinds of trouble to leave out, with commas between")
-	simUsers   = flag.Int("sim.users", 0, "at most so many users")
-	simSteps   = flag.Int("sim.steps", 0, "at most so many steps of each")
-	simSame    = flag.Int("sim.same", 10, "how many seeds are run twice, their logs compared")
+	simWithout = flag.String("sim.without", "", "kinds of faults to leave out, separated by commas")
+	simUsers   = flag.Int("sim.users", 0, "how many users at most; 0: as the seed says")
+	simSteps   = flag.Int("sim.steps", 0, "how many steps of each at most; 0: as the seed says")
+	simSame    = flag.Int("sim.same", 10, "how many seeds are run twice, to compare their logs")
 	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
 var plain = simulation.Settings{Margin: -1}
 
-// asked is plain, with what the flags take away.
+// asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
-		"naps": &s.NoNaps, "steps": &s.NoSteps, "strokes": &s.NoStrokes, "cuts": &s.NoCuts,
+		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
 		"stalls": &s.NoStalls, "slow": &s.NoSlow, "late": &s.NoLate, "loss": &s.NoLoss,
 	} {
 		*field = slices.Contains(without, name)
@@ -52,7 +54,7 @@ func asked() simulation.Settings {
 
 // live runs one seed in a bubble of its own.
 func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in two goroutines of one instant the dice may fall in either order
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // two goroutines of one instant may draw in either order
 	cryptotest.SetGlobalRandom(t, seed)             // for the driver
 	defer simulation.Seeded(seed)()
 	synctest.Test(t, func(*testing.T) { out = simulation.Run(seed, s) })
@@ -89,7 +91,7 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 	t.Logf("%d seeds from %d in %v", *simSeeds, *simFirst, time.Since(began).Round(time.Millisecond))
 }
 
-// A summary is what befell some seeds.
+// A summary counts what happened in some seeds.
 type summary struct {
 	seeds, commands, events int
 	long                    time.Duration
@@ -120,7 +122,7 @@ func (s *summary) String() string {
 	return b.String()
 }
 
-// explain shrinks a failing seed, draws it, and says how to see it again.
+// explain shrinks a failing seed, draws it, and tells how to run it again.
 func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history.Violation) {
 	for _, v := range found {
 		t.Errorf("seed %d: %v", seed, v)
@@ -138,28 +140,17 @@ func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history
 		tags = " -tags knobs"
 	}
 	t.Logf("again: go test%s ./internal/simulation -run TestNoSeed -sim.seeds 1 -sim.first %d%s -sim.log -v", tags, seed, small.Flags())
-	name := filepath.Join(t.ArtifactDir(), fmt.Sprintf("seed-%d.svg", seed))
-	file, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if err := out.History.Draw(file, fmt.Sprintf("seed %d", seed), found); err != nil {
-		t.Error(err)
-	}
-	t.Logf("drawn in %s (kept with -artifacts)", name)
+	out.History.Keep(t, fmt.Sprintf("seed-%d", seed), fmt.Sprintf("seed %d", seed), found)
 	if *simLog {
 		t.Logf("%s", out.Log)
 	}
 }
 
-// spread runs the seeds in several processes, each of them on one core: the
-// random source that is seeded is one of the whole process.
+// spread runs the seeds in several processes, each of them on one core. The random source
+// that is seeded belongs to the whole process.
 func spread(t *testing.T, procs int, began time.Time) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines := make(chan string)
 	var children sync.WaitGroup
 	part := (*simSeeds + procs - 1) / procs
@@ -172,22 +163,16 @@ func spread(t *testing.T, procs int, began time.Time) {
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1")
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		cmd.Stderr = cmd.Stdout
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		children.Go(func() {
 			scan := bufio.NewScanner(stdout)
 			scan.Buffer(nil, 1<<20)
 			for scan.Scan() {
 				lines <- scan.Text()
 			}
-			if err := cmd.Wait(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, cmd.Wait(), "seeds from %d", *simFirst+uint64(i*part))
 		})
 	}
 	go func() { children.Wait(); close(lines) }()
@@ -226,9 +211,7 @@ func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
 	for seed := range uint64(*simSame) {
 		a, b := live(t, seed+1, plain), live(t, seed+1, plain)
-		if !bytes.Equal(a.Log, b.Log) {
-			t.Errorf("seed %d: %s", seed+1, firstDifference(a.Log, b.Log))
-		}
+		assert.True(t, bytes.Equal(a.Log, b.Log), "seed %d: %s", seed+1, firstDifference(a.Log, b.Log))
 	}
 }
 
@@ -239,5 +222,5 @@ func firstDifference(a, b []byte) string {
 			return string(x[i]) + "\nand\n" + string(y[i])
 		}
 	}
-	return "one is longer"
+	return "one log is longer"
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -14,24 +13,24 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// serverEpoch is what the servers' clocks show when a bubble's begins in 2000:
-// before 2020 tokens would be negative.
+// serverEpoch is what the servers' clocks show when the bubble's clock shows its beginning
+// in 2000. Before 2020 tokens would be negative.
 var serverEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A world is one history on its way.
+// A world is one simulated run: its clients, its servers, and the history so far.
 type world struct {
-	seed    uint64
-	start   time.Time
-	weather weather
-	mem     *memstore.Store // instead of the cluster
+	seed  uint64
+	start time.Time
+	plan  faultPlan
+	mem   *memstore.Store // instead of the cluster
 
-	mu      sync.Mutex // protects what follows, and all of cluster and network
+	mu      sync.Mutex // protects what follows, and all that cluster and network do
 	cluster cluster
-	sent    map[string]int    // commands so far, by who sent what
-	names   map[string]string // sessions, by order of appearance
-	grants  map[string]int    // the calls that leases came of, by ID
+	sent    map[string]int    // how many commands of a kind a sender has sent
+	names   map[string]string // of sessions, by ID; see session
+	grants  map[string]int    // the call that a lease came of, by ID
 	faults  map[string]int
-	trouble map[int]span // of each client, the last, with some time to recover
+	trouble map[int]span // the last of each client, with some time to recover
 	sends   int
 	closed  bool
 	stuck   []history.Violation
@@ -44,7 +43,7 @@ func newWorld(seed uint64) *world {
 		seed: seed, start: time.Now(),
 		sent: map[string]int{}, names: map[string]string{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
-	w.weather = w.forecast()
+	w.plan = w.makePlan()
 	w.cluster = newCluster(w)
 	return w
 }
@@ -63,8 +62,8 @@ func (w *world) logf(format string, args ...any) {
 	w.log = append(w.log, line{w.since(), fmt.Sprintf(format, args...)})
 }
 
-// text is the log. What goroutines did in one instant has no order but that of
-// its words.
+// text returns the log. Lines of one instant are sorted by their text, as the order in which
+// the goroutines ran is left open.
 func (w *world) text() []byte {
 	slices.SortStableFunc(w.log, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.text, b.text))
@@ -76,7 +75,7 @@ func (w *world) text() []byte {
 	return b.Bytes()
 }
 
-// fault counts something that was made to go wrong. With w.mu held.
+// fault counts an injected fault. With w.mu held.
 func (w *world) fault(what string) { w.faults[what]++ }
 
 // note adds an event to the history.
@@ -95,13 +94,13 @@ func (w *world) noteLocked(e history.Event) {
 	if e.Kind == history.Granted {
 		w.grants[e.ID] = e.Op
 	}
-	if op, ok := w.grants[e.ID]; ok { // of two claims in one instant either may have drawn its ID first
+	if op, ok := w.grants[e.ID]; ok { // two claims of one instant may have drawn their IDs in either order
 		e.ID, e.Op = "", op
 	}
 	w.logf("%s", e)
 }
 
-// after runs f with w.mu held, a while from now.
+// after runs f once d has passed, with w.mu held.
 func (w *world) after(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
 		w.mu.Lock()
@@ -111,35 +110,3 @@ func (w *world) after(d time.Duration, f func()) {
 		}
 	})
 }
-
-// dice are chance that hangs on the seed and a name, and on nothing else.
-type dice struct{ state uint64 }
-
-func (w *world) dice(name string) *dice {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	return &dice{state: h.Sum64() ^ w.seed*0x9e3779b97f4a7c15}
-}
-
-// next is splitmix64.
-func (d *dice) next() uint64 {
-	d.state += 0x9e3779b97f4a7c15
-	z := d.state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// n is a number from 0 to most-1.
-func (d *dice) n(most int) int { return int(d.next() % uint64(most)) }
-
-// between is a duration, to the nanosecond.
-func (d *dice) between(least, most time.Duration) time.Duration {
-	return least + time.Duration(d.next()%uint64(most-least+1))
-}
-
-// chance is true in so many of a thousand cases.
-func (d *dice) chance(permille int) bool { return d.n(1000) < permille }
-
-// oneOf is one of some, each as likely.
-func oneOf[T any](d *dice, some ...T) T { return some[d.n(len(some))] }

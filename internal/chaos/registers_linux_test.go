@@ -1,0 +1,59 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongolock/mongolock/internal/history"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+// watchRegisters reads the fenced registers again and again until stop, which returns what
+// it read. All reads are majority reads of one causal session, so they never go back in
+// time. (A linearizable read would do as well, but can crash a MongoDB 4.4 that steps down.)
+func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
+	client := testserver.Connect(t, c.server.URI, func(o *options.ClientOptions) {
+		o.SetDirect(true).SetServerSelectionTimeout(time.Second)
+	})
+	db := client.Database(c.orders.DB)
+	majority := options.Collection().SetReadConcern(readconcern.Majority())
+	registers := db.Collection(registerColl, majority)
+	colls := map[string]*mongo.Collection{document: db.Collection(documentColl, majority)}
+	for _, key := range c.orders.Keys {
+		if key == document {
+			continue
+		}
+		colls[key] = registers
+		_, err := registers.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}})
+		require.NoError(t, err)
+	}
+	session, err := client.StartSession(options.Session().SetCausalConsistency(true))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(mongo.NewSessionContext(t.Context(), session))
+	seen := make(chan []history.Event)
+	go func() {
+		var events []history.Event
+		for ; ctx.Err() == nil; pause(ctx, 10*time.Millisecond) {
+			for _, key := range c.orders.Keys {
+				within, done := context.WithTimeout(ctx, time.Second)
+				doc, err := colls[key].FindOne(within, bson.D{{Key: "_id", Value: key}}).Raw()
+				done()
+				if token, ok := doc.Lookup("_fence").Int64OK(); err == nil && ok {
+					events = append(events, history.Event{At: uptime(), Kind: history.Register, Key: key, Token: token})
+				}
+			}
+		}
+		seen <- events
+	}()
+	return func() []history.Event {
+		cancel()
+		return <-seen
+	}
+}
