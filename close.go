@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/heldby"
+	"github.com/mongolock/mongolock/internal/inside"
 )
 
 // Shutdown ends the client gently: waits end with ErrClosed, the contexts of all
@@ -105,7 +105,7 @@ func (c *Client) unsettledLeases() []*Lease {
 }
 
 func init() {
-	heldby.Leases = func(client any) (leases []any) {
+	inside.Leases = func(client any) (leases []any) {
 		for _, l := range client.(*Client).unsettledLeases() {
 			leases = append(leases, l)
 		}

@@ -1,21 +1,21 @@
-// Package leader keeps one process of many in charge, and lets the others know
-// which.
+// Package leader keeps one process of many in charge, and tells the others which one.
 //
 //	err := leader.Run(ctx, client, "billing", func(ctx context.Context, term leader.Term) error {
-//		return bill(ctx) // while this process leads; ctx ends when it does not any more
+//		return bill(ctx) // ctx ends when this process no longer leads
 //	})
 //
-// A term of office is a lease of package mongolock: the leader holds the key, the
-// others wait for it, first come first served within a process, woken when it is
-// free. All that is said there of leases holds for terms: the context ends at least
-// one margin before another can lead, a process that was paused may not know yet,
-// and only [Term.Token], checked by what is written to, stops it then.
+// A term is a lease of package mongolock. The leader holds the key exclusively. The
+// other candidates wait for it: first come, first served within a process, and woken
+// when the key is free. What that package says of leases holds for terms. The context
+// ends at least one margin before another process can lead. A process that was paused
+// may act as leader after its term has ended; only [Term.Token], checked by the
+// resource that is written to, stops it then.
 //
-// [Candidate.IsLeader] compares with the term's deadline on this process's clock each
-// time it is asked. It is never a flag that somebody forgot to take down.
+// [Candidate.IsLeader] compares the term's deadline with this process's clock at each
+// call. It is no flag that could be out of date.
 //
-// Who leads, [Watch] tells anybody: at the notices that leaders send on the feed,
-// under a topic of their own, when they take office and when they leave it; and by
-// a slow poll, as a leader that died sends none, and some stores have no feed. There
-// it polls once a second while nobody leads.
+// [Watch] tells any process who leads. A leader sends a notice on the store's feed when
+// its term begins and when it ends. A leader that died sends none, so Watch also looks
+// every 30 s, and when the lease of the leader that it saw runs out. While it cannot
+// read the feed, or there is none, it looks once a second as long as nobody leads.
 package leader

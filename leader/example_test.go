@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -20,23 +21,42 @@ func client() *mongolock.Client {
 	return c
 }
 
+func ExampleLease() {
+	err := leader.Run(context.Background(), client(), "billing", func(_ context.Context, term leader.Term) error {
+		fmt.Println(term.Lease().Remaining() <= 10*time.Second)
+		return nil
+	}, leader.Lease(mongolock.TTL(10*time.Second)))
+	fmt.Println(err)
+	_, err = leader.New(client(), "billing", leader.Lease(mongolock.Shared()))
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+	// leader: Lease(Shared()): several processes would lead at the same time
+}
+
+func ExampleWithLogger() {
+	_, err := leader.New(client(), "billing", leader.WithLogger(slog.New(slog.DiscardHandler)))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 func ExampleRun() {
 	ctx, cancel := context.WithCancel(context.Background())
 	err := leader.Run(ctx, client(), "billing", func(ctx context.Context, term leader.Term) error {
-		fmt.Println("in office")
+		fmt.Println("leads, with a token:", term.Token() > 0)
 		cancel()     // the process is told to stop
-		<-ctx.Done() // ends too if the term is lost: then it is called again, in the next one
+		<-ctx.Done() // ends also if the term is lost; then fn is called again in the next term
 		return ctx.Err()
 	})
 	fmt.Println(err)
 	// Output:
-	// in office
+	// leads, with a token: true
 	// <nil>
 }
 
-// Options are those of each term's lease.
 func ExampleNew() {
-	c, err := leader.New(client(), "billing", mongolock.TTL(10*time.Second), mongolock.Note("version 7"))
+	c, err := leader.New(client(), "billing", leader.Lease(mongolock.TTL(10*time.Second), mongolock.Note("version 7")))
 	fmt.Println(c.IsLeader(), err)
 	_, err = leader.New(client(), "")
 	fmt.Println(err)
@@ -45,7 +65,7 @@ func ExampleNew() {
 	// leader: New: the key is empty
 }
 
-// What fn returns while it leads ends Run: it has given up for good.
+// If fn returns while the process leads, Run returns: the process has given up for good.
 func ExampleCandidate_Run() {
 	c, err := leader.New(client(), "billing")
 	if err != nil {
@@ -67,18 +87,18 @@ func ExampleCandidate_Term() {
 	fmt.Println("before:", in)
 	err = c.Run(context.Background(), func(_ context.Context, mine leader.Term) error {
 		term, in := c.Term()
-		fmt.Println("in office:", in, term == mine)
+		fmt.Println("in its term:", in, term == mine)
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
 	// before: false
-	// in office: true true
+	// in its term: true true
 	// <nil>
 }
 
-// A resource that refuses a lower token than it has seen is safe from a leader that
-// was paused.
+// A resource that refuses a lower token than it has seen is safe from a leader that was
+// paused.
 func ExampleTerm_Token() {
 	locks := client()
 	var tokens []int64
@@ -113,13 +133,13 @@ func ExampleCandidate_IsLeader() {
 	}
 	fmt.Println("before:", c.IsLeader())
 	err = c.Run(context.Background(), func(context.Context, leader.Term) error {
-		fmt.Println("in office:", c.IsLeader())
+		fmt.Println("in its term:", c.IsLeader())
 		return nil // gives up for good
 	})
 	fmt.Println("after:", c.IsLeader(), err)
 	// Output:
 	// before: false
-	// in office: true
+	// in its term: true
 	// after: false <nil>
 }
 
@@ -132,7 +152,7 @@ func ExampleCandidate_Resign() {
 	err = c.Run(ctx, func(term context.Context, _ leader.Term) error {
 		go func() {
 			_ = c.Resign(context.Background())
-			cancel() // or it would stand again, a second later
+			cancel() // else it would stand again a second later
 		}()
 		<-term.Done()
 		fmt.Println("resigned:", errors.Is(context.Cause(term), leader.ErrResigned))

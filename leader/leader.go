@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Topic is that of the notices that leaders send. They name the key.
+// Topic is the topic of the notices that leaders send. Their key is the candidates' key.
 const Topic = "leaders"
 
 // The kinds of those notices.
@@ -26,27 +25,34 @@ var (
 	// ErrResigned is the cause of a term's context after Resign.
 	ErrResigned = errors.New("leader: resigned")
 
-	// ErrRunning: Run of a Candidate that is running.
+	// ErrRunning: Run was called on a Candidate that is running.
 	ErrRunning = errors.New("leader: the candidate is running already")
 )
 
-// standAside is how long a process that resigned leaves the key to others.
-const standAside = time.Second
+const (
+	standAside   = time.Second     // how long a process that resigned leaves the key to others
+	announceTime = 5 * time.Second // the bound of a notice
 
-// A Term is one time in office.
+	// The pauses between two attempts to acquire.
+	pauseLeast = 100 * time.Millisecond
+	pauseMost  = 5 * time.Second
+)
+
+// A Term is one period in which this process leads.
 type Term struct{ lease *mongolock.Lease }
 
-// Token is greater than that of every earlier term.
+// Token returns the term's fencing token, greater than those of all earlier terms.
 func (t Term) Token() int64 { return t.lease.Token() }
 
-// Lease is what the term rests on.
+// Lease returns the lease that the term rests on.
 func (t Term) Lease() *mongolock.Lease { return t.lease }
 
-// A Func is what a leader does. It is called anew in each term.
+// A Func is the work of a leader. It is called once in each term.
 type Func func(ctx context.Context, term Term) error
 
-// Run is New and Candidate.Run, for those who need to ask nothing in between.
-func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...mongolock.AcquireOption) error {
+// Run makes a Candidate with [New] and calls its Run, for a program that asks nothing
+// of the Candidate meanwhile.
+func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...Option) error {
 	c, err := New(l, key, opts...)
 	if err != nil {
 		return err
@@ -54,11 +60,12 @@ func Run(ctx context.Context, l mongolock.Locker, key string, fn Func, opts ...m
 	return c.Run(ctx, fn)
 }
 
-// A Candidate stands for one key. It is safe for concurrent use.
+// A Candidate is this process's part in the election of one leader for a key. It is
+// safe for concurrent use.
 type Candidate struct {
+	config
 	locker mongolock.Locker
 	key    string
-	opts   []mongolock.AcquireOption
 
 	mu      sync.Mutex // protects what follows; never held across a call
 	running bool
@@ -67,24 +74,27 @@ type Candidate struct {
 	over    chan struct{}           // closed when the key is given back
 }
 
-// New makes a candidate. Options are those of each term's lease: TTL, Note. A
-// MinHold is not for leaders: it would keep the key after they resigned.
-func New(l mongolock.Locker, key string, opts ...mongolock.AcquireOption) (*Candidate, error) {
+// New makes a Candidate. It sends nothing yet. All options are checked together.
+func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 	switch {
 	case l == nil:
 		return nil, errors.New("leader: New: the locker is nil")
 	case key == "":
 		return nil, errors.New("leader: New: the key is empty")
 	}
-	return &Candidate{locker: l, key: key, opts: opts}, nil
+	conf, err := newConfig(l, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Candidate{config: conf, locker: l, key: key}, nil
 }
 
-// Run waits until this process leads, calls fn, and does so again when the term was
-// lost or resigned, until ctx ends: then it returns nil, once fn has. It returns
-// sooner if fn does while it leads, with fn's error: it has given up for good.
+// Run waits until this process leads, and calls fn. It does so again whenever the term
+// was lost or resigned. When ctx ends it waits for fn, and returns nil. If fn returns
+// while this process leads, Run returns fn's error: the process has given up for good.
 //
-// A database that is out of reach it waits for; what is certain not to change
-// (store.ErrForeign, ErrClosed, a wrong option) it returns.
+// Run waits for a database that is out of reach. It returns errors that will not pass:
+// mongolock.ErrForeign, ErrModeMismatch and ErrClosed.
 func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	if fn == nil {
 		return errors.New("leader: Run: fn is nil")
@@ -93,9 +103,9 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 		return ErrRunning
 	}
 	defer c.end()
-	pause := 100 * time.Millisecond
+	pauses := backoff.New(pauseLeast, pauseMost)
 	for {
-		lease, err := c.locker.Acquire(ctx, c.key, c.opts...)
+		lease, err := c.locker.Acquire(ctx, c.key, c.config.lease...)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -103,14 +113,13 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 		case !passing(err):
 			return fmt.Errorf("leader: %q: %w", c.key, err)
 		default:
-			slog.Warn("leader: the key cannot be asked for, trying again", "key", c.key, "error", err)
-			if !sleep(ctx, pause*9/10+rand.N(pause/5)) {
+			c.logger.Warn("leader: acquiring the key failed, trying again", "key", c.key, "error", err)
+			if !sleep(ctx, pauses.Next()) {
 				return nil
 			}
-			pause = min(2*pause, 5*time.Second)
 			continue
 		}
-		pause = 100 * time.Millisecond
+		pauses.Reset()
 		again, err := c.serve(ctx, lease, fn)
 		if !again || ctx.Err() != nil {
 			return err
@@ -125,11 +134,12 @@ func passing(err error) bool {
 			return false
 		}
 	}
-	// Wrong options have no store's error in them.
+	// A wrong option, of a Locker that is no client, has no store's error in it.
 	return errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied) || errors.Is(err, mongolock.ErrHeld)
 }
 
-// serve is one term. again says that it did not end by fn's own will.
+// serve runs fn for one term. again reports that the term ended before fn had given up
+// by itself.
 func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) (again bool, err error) {
 	parent, recall := context.WithCancelCause(ctx)
 	defer recall(nil)
@@ -143,7 +153,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		c.lease, c.recall, c.over = nil, nil, nil
 		c.mu.Unlock()
 		if failed := lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
-			slog.Warn("leader: the key is not given back yet, going on in the background", "key", c.key, "error", failed)
+			c.logger.Warn("leader: the key is not released yet, retrying in the background", "key", c.key, "error", failed)
 		}
 		close(over)
 		notices.Go(func() { c.announce(KindResigned) })
@@ -157,29 +167,29 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 	switch {
 	case ctx.Err() != nil:
 		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
-			err = nil // it stopped because it was told to
+			err = nil // fn stopped because it was told to
 		}
 		return false, err
 	case lease.Err() != nil, parent.Err() != nil:
-		return true, nil // fn's error is that of a term cut short, which is no news
+		return true, nil // fn's error comes of a term that was cut short
 	}
 	return false, err
 }
 
-// announce tells those who watch.
+// announce sends a notice to the watchers.
 func (c *Candidate) announce(kind string) {
 	feed := feedOf(c.locker)
 	if feed == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), announceTime)
 	defer cancel()
-	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: c.key, Kind: kind}) // a hint: the poll makes up for it
+	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: c.key, Kind: kind}) // a hint: watchers also look by themselves
 }
 
-// IsLeader reports whether this process leads now, by the term's deadline. It may
-// not, an instant later: for what must not be done twice, check the token where
-// it is written.
+// IsLeader reports whether this process leads now, by the term's deadline. An instant
+// later it may no longer lead: what must not be done twice has to check the token where
+// it writes.
 func (c *Candidate) IsLeader() bool {
 	c.mu.Lock()
 	lease := c.lease
@@ -187,7 +197,7 @@ func (c *Candidate) IsLeader() bool {
 	return lease != nil && lease.Err() == nil && lease.Remaining() > 0
 }
 
-// Term is the one in office; false if this process does not lead.
+// Term returns the current term; false if this process does not lead.
 func (c *Candidate) Term() (Term, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,10 +207,10 @@ func (c *Candidate) Term() (Term, bool) {
 	return Term{c.lease}, true
 }
 
-// Resign ends the term: fn's context ends with ErrResigned, and once fn has
-// returned the key goes to whoever waits, at once. The candidate stands aside for a
-// second and then stands again; end Run's context to leave for good. It returns
-// when the key is given back, or ctx ends; at once if this process does not lead.
+// Resign ends the term: fn's context ends with ErrResigned, and once fn has returned
+// the key goes to a waiting candidate at once. This candidate waits for a second before
+// it stands again; end Run's context to leave for good. Resign returns when the key is
+// released, or ctx ends; at once if this process does not lead.
 func (c *Candidate) Resign(ctx context.Context) error {
 	c.mu.Lock()
 	recall, over := c.recall, c.over

@@ -13,30 +13,33 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A line is a process's way to the store, which can be cut.
-type line struct {
+// A link is a process's connection to the store, which can be cut.
+type link struct {
 	store.Store
 	cut atomic.Bool
 }
 
-var errCut = errors.New("the line is cut")
+var errCut = errors.New("the link is cut")
 
-func (l *line) Unwrap() store.Store { return l.Store }
+func (l *link) Unwrap() store.Store { return l.Store }
 
-func (l *line) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (l *link) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if l.cut.Load() {
 		return store.Grant{}, errCut
 	}
 	return l.Store.Acquire(ctx, c)
 }
 
-func (l *line) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (l *link) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	if !l.cut.Load() {
 		return l.Store.Renew(ctx, batch)
 	}
@@ -47,37 +50,34 @@ func (l *line) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed
 	return all
 }
 
-func (l *line) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+func (l *link) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
 	if l.cut.Load() {
 		return false, errCut
 	}
 	return l.Store.Release(ctx, r, keep)
 }
 
-// deaf hides a store's feed.
-type deaf struct{ store.Store }
+// noFeed hides a store's feed.
+type noFeed struct{ store.Store }
 
-// A peer is one process that stands for "billing" and notes its terms.
-type peer struct {
+// A process is a candidate for "billing" with a client of its own. It counts its terms.
+type process struct {
 	*leader.Candidate
 	client *mongolock.Client
-	line   *line
+	link   *link
 	stop   context.CancelFunc
 	over   chan error
 	terms  atomic.Int32
 }
 
-func newPeer(t *testing.T, s store.Store, name string, fn leader.Func) *peer {
+func newProcess(t *testing.T, s store.Store, name string, fn leader.Func) *process {
 	t.Helper()
-	p := &peer{line: &line{Store: s}, over: make(chan error, 1)}
+	p := &process{link: &link{Store: s}, over: make(chan error, 1)}
 	var err error
-	p.client, err = mongolock.NewWithStore(p.line, mongolock.WithOwner(name), mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Candidate, err = leader.New(p.client, "billing"); err != nil {
-		t.Fatal(err)
-	}
+	p.client, err = mongolock.NewWithStore(p.link, mongolock.WithOwner(name), mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	p.Candidate, err = leader.New(p.client, "billing")
+	require.NoError(t, err)
 	if fn == nil {
 		fn = func(ctx context.Context, _ leader.Term) error {
 			<-ctx.Done()
@@ -96,20 +96,17 @@ func newPeer(t *testing.T, s store.Store, name string, fn leader.Func) *peer {
 	return p
 }
 
-func (p *peer) end(t *testing.T) {
+func (p *process) end(t *testing.T) {
 	t.Helper()
 	p.stop()
-	if err := <-p.over; err != nil {
-		t.Error(err)
-	}
-	p.line.cut.Store(false)
-	if err := p.client.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-p.over)
+	p.link.cut.Store(false)
+	assert.NoError(t, p.client.Close())
 }
 
-func leaders(peers ...*peer) (names string) {
-	for i, p := range peers {
+// leaders names, by their numbers, the processes that say that they lead.
+func leaders(all ...*process) (names string) {
+	for i, p := range all {
 		if p.IsLeader() {
 			names += fmt.Sprint(i + 1)
 		}
@@ -117,20 +114,15 @@ func leaders(peers ...*peer) (names string) {
 	return names
 }
 
-func TestOneLeadsAndWhenItGoesTheNextDoesAtOnce(t *testing.T) {
+func TestWhenTheLeaderStopsTheNextLeadsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		one, two, three := newPeer(t, s, "one", nil), newPeer(t, s, "two", nil), newPeer(t, s, "three", nil)
+		one, two, three := newProcess(t, s, "one", nil), newProcess(t, s, "two", nil), newProcess(t, s, "three", nil)
 		time.Sleep(time.Hour)
-		if got := leaders(one, two, three); got != "1" {
-			t.Errorf("after an hour %q lead", got)
-		}
+		assert.Equal(t, "1", leaders(one, two, three), "lead after an hour")
 		one.end(t)
 		time.Sleep(time.Millisecond)
-		got := leaders(one, two, three)
-		if got != "2" && got != "3" {
-			t.Errorf("a moment after it went %q lead", got)
-		}
+		assert.Contains(t, []string{"2", "3"}, leaders(one, two, three), "lead a moment after the first stopped")
 		two.end(t)
 		three.end(t)
 	})
@@ -140,10 +132,10 @@ func TestALeaderThatIsCutOffStopsLeadingBeforeAnotherDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		release := make(chan struct{})
-		one := newPeer(t, s, "one", func(context.Context, leader.Term) error { <-release; return nil }) // deaf to its context
-		two := newPeer(t, s, "two", nil)
+		one := newProcess(t, s, "one", func(context.Context, leader.Term) error { <-release; return nil }) // it does not look at its context
+		two := newProcess(t, s, "two", nil)
 		term, _ := one.Term()
-		one.line.cut.Store(true)
+		one.link.cut.Store(true)
 		var both, none int
 		for range 2000 {
 			time.Sleep(10 * time.Millisecond)
@@ -154,27 +146,20 @@ func TestALeaderThatIsCutOffStopsLeadingBeforeAnotherDoes(t *testing.T) {
 				none++
 			}
 		}
-		if both > 0 || none == 0 {
-			t.Errorf("both led at %d looks, none at %d", both, none)
-		}
-		if leaders(one, two) != "2" {
-			t.Errorf("at last %q lead", leaders(one, two))
-		}
-		if next, ok := two.Term(); !ok || next.Token() <= term.Token() {
-			t.Error("the new term's token is not greater")
-		}
-		// Back again it stands behind the other, and leads when that goes.
-		one.line.cut.Store(false)
+		assert.Zero(t, both, "looks at which both led")
+		assert.Positive(t, none, "looks at which none led")
+		assert.Equal(t, "2", leaders(one, two), "lead at last")
+		next, ok := two.Term()
+		assert.True(t, ok)
+		assert.Greater(t, next.Token(), term.Token(), "the new term's token")
+		// Connected again it waits for the other, and leads when that stops.
+		one.link.cut.Store(false)
 		close(release)
 		time.Sleep(time.Minute)
-		if one.terms.Load() != 1 {
-			t.Errorf("one had %d terms", one.terms.Load())
-		}
+		assert.EqualValues(t, 1, one.terms.Load(), "terms")
 		two.end(t)
 		time.Sleep(time.Minute)
-		if one.terms.Load() != 2 {
-			t.Errorf("one had %d terms", one.terms.Load())
-		}
+		assert.EqualValues(t, 2, one.terms.Load(), "terms")
 		one.end(t)
 	})
 }
@@ -182,74 +167,54 @@ func TestALeaderThatIsCutOffStopsLeadingBeforeAnotherDoes(t *testing.T) {
 func TestResigningHandsOverAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		one, two := newPeer(t, s, "one", nil), newPeer(t, s, "two", nil)
+		one, two := newProcess(t, s, "one", nil), newProcess(t, s, "two", nil)
 		time.Sleep(time.Minute)
 		began := time.Now()
-		if err := one.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, one.Resign(t.Context()))
 		synctest.Wait()
-		if got, took := leaders(one, two), time.Since(began); got != "2" || took > time.Millisecond {
-			t.Errorf("after %v %q lead", took, got)
-		}
+		assert.Equal(t, "2", leaders(one, two))
+		assert.LessOrEqual(t, time.Since(began), time.Millisecond)
 		time.Sleep(time.Minute)
-		if err := two.Resign(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, two.Resign(t.Context()))
 		synctest.Wait()
-		if got := leaders(one, two); got != "1" {
-			t.Errorf("handed back to %q", got)
-		}
-		if err := two.Resign(t.Context()); err != nil {
-			t.Errorf("of one that does not lead: %v", err)
-		}
+		assert.Equal(t, "1", leaders(one, two), "lead after the second resigned")
+		assert.NoError(t, two.Resign(t.Context()), "of a process that does not lead")
 		one.end(t)
 		two.end(t)
 	})
 }
 
-func TestTheFunctionsOwnEndIsTheEnd(t *testing.T) {
+func TestRunReturnsWhatTheFunctionReturnsWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		full := errors.New("the disk is full")
 		for _, want := range []error{nil, full} {
-			p := newPeer(t, s, "one", func(context.Context, leader.Term) error { return want })
-			if err := <-p.over; err != want {
-				t.Errorf("%v, not %v", err, want)
-			}
+			p := newProcess(t, s, "one", func(context.Context, leader.Term) error { return want })
+			assert.Equal(t, want, <-p.over)
 			p.over <- nil
 			p.end(t)
 		}
-		if status, err := s.Look(t.Context(), []string{"billing"}); err != nil || !status[0].Free() {
-			t.Errorf("the key is left held: %+v, %v", status, err)
-		}
+		status, err := s.Look(t.Context(), []string{"billing"})
+		require.NoError(t, err)
+		assert.True(t, status[0].Free(), "the key is left held: %+v", status)
 	})
 }
 
-func TestAPanicGivesTheKeyBack(t *testing.T) {
+func TestAPanicReleasesTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := mongolock.NewWithStore(memstore.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		func() {
-			defer func() {
-				if recover() != "boom" {
-					t.Error("not the panic")
-				}
-			}()
+		require.NoError(t, err)
+		assert.PanicsWithValue(t, "boom", func() {
 			_ = leader.Run(t.Context(), client, "billing", func(context.Context, leader.Term) error { panic("boom") })
-		}()
-		if is, err := leader.Current(t.Context(), client, "billing"); is != (leader.Leader{}) || err != nil {
-			t.Errorf("%+v leads, %v", is, err)
-		}
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		})
+		is, err := leader.Current(t.Context(), client, "billing")
+		require.NoError(t, err)
+		assert.Zero(t, is, "leads")
+		assert.NoError(t, client.Close())
 	})
 }
 
-// watched notes what Watch says, and when.
+// watched notes what Watch yields, and when.
 type watched struct {
 	mu   sync.Mutex
 	seen []string
@@ -264,47 +229,41 @@ func (w *watched) watch(ctx context.Context, in leader.Inspector) {
 	}
 }
 
-func TestThoseWhoWatchLearnOfChanges(t *testing.T) {
+func TestWatchYieldsEachChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		store func() store.Store
 		want  string
 	}{
 		"by the feed, at once": {func() store.Store { return memstore.New() }, `"" <nil> 0s, "one" <nil> 5s, "" <nil> 10s, "two" <nil> 15s`},
-		"by looking, in time":  {func() store.Store { return deaf{memstore.New()} }, `"" <nil> 0s, "one" <nil> 5s, "" <nil> 14s, "two" <nil> 15s`},
+		"by looking, in time":  {func() store.Store { return noFeed{memstore.New()} }, `"" <nil> 0s, "one" <nil> 5s, "" <nil> 14s, "two" <nil> 15s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := c.store()
 				client, err := mongolock.NewWithStore(s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				var w watched
 				done := make(chan struct{})
 				go func() { defer close(done); w.watch(ctx, client) }()
 				time.Sleep(5 * time.Second)
-				one := newPeer(t, s, "one", nil)
+				one := newProcess(t, s, "one", nil)
 				time.Sleep(5 * time.Second)
 				one.end(t)
 				time.Sleep(5 * time.Second)
-				two := newPeer(t, s, "two", nil)
+				two := newProcess(t, s, "two", nil)
 				time.Sleep(20 * time.Second)
 				cancel()
 				<-done
-				if got := strings.Join(w.seen, ", "); got != c.want {
-					t.Errorf("%s, not %s", got, c.want)
-				}
+				assert.Equal(t, c.want, strings.Join(w.seen, ", "))
 				two.end(t)
-				if err := client.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, client.Close())
 			})
 		})
 	}
 }
 
-// counting counts how often a client is asked.
+// counting counts the looks of a client.
 type counting struct {
 	*mongolock.Client
 	looks atomic.Int32
@@ -315,65 +274,57 @@ func (c *counting) Inspect(ctx context.Context, key string) (mongolock.Status, e
 	return c.Client.Inspect(ctx, key)
 }
 
-func TestThoseWhoWatchLookOnceASecondWhereNobodyLeadsAndThereIsNoFeed(t *testing.T) {
+func TestWatchLooksOnceASecondWhileNobodyLeadsAndThereIsNoFeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		store       store.Store
 		least, most int32
 	}{
-		"with a feed": {memstore.New(), 2, 4}, // one every 30 s, and one when the feed is there
-		"without":     {deaf{memstore.New()}, 58, 66},
+		"with a feed": {memstore.New(), 2, 4}, // one every 30 s, and one when the feed is live
+		"without":     {noFeed{memstore.New()}, 58, 66},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client, err := mongolock.NewWithStore(c.store)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				defer client.Close()
 				in := &counting{Client: client}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for is, err := range leader.Watch(ctx, in, "billing") {
-					if err != nil || is != (leader.Leader{}) {
-						t.Errorf("%+v, %v", is, err)
-					}
+					assert.NoError(t, err)
+					assert.Zero(t, is, "leads")
 				}
-				if n := in.looks.Load(); n < c.least || n > c.most {
-					t.Errorf("%d looks in a minute", n)
-				}
+				assert.GreaterOrEqual(t, in.looks.Load(), c.least, "looks in a minute")
+				assert.LessOrEqual(t, in.looks.Load(), c.most, "looks in a minute")
 			})
 		})
 	}
 }
 
-func TestThoseWhoWatchLearnOfALeadersDeathWhenItRanOut(t *testing.T) {
+func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
-		one := newPeer(t, s, "one", nil)
+		one := newProcess(t, s, "one", nil)
 		client, err := mongolock.NewWithStore(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var w watched
 		done := make(chan struct{})
 		go func() { defer close(done); w.watch(ctx, client) }()
 		time.Sleep(time.Minute)
-		one.line.cut.Store(true) // its last renewal was up to 3 s ago, and 9 s it lasts
+		one.link.cut.Store(true) // its last renewal was up to 3 s ago, and lasts 9 s
 		time.Sleep(11 * time.Second)
 		cancel()
 		<-done
-		if len(w.seen) != 2 || !strings.HasPrefix(w.seen[1], `"" <nil> 1m`) {
-			t.Errorf("%q", w.seen)
+		if assert.Len(t, w.seen, 2) {
+			assert.Contains(t, w.seen[1], `"" <nil> 1m`)
 		}
 		one.end(t)
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close())
 	})
 }
 
-// forgetful is a Locker with no lock behind it: the control.
+// forgetful is a store that excludes nobody: each claim has a key of its own.
 type forgetful struct{ store.Store }
 
 func (f forgetful) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -384,12 +335,10 @@ func (f forgetful) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 func TestControlTwoLeadersAreSeenWhereTheLockDoesNotExclude(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := forgetful{memstore.New()}
-		one, two := newPeer(t, s, "one", nil), newPeer(t, s, "two", nil)
-		if got := leaders(one, two); got != "12" {
-			t.Errorf("%q lead: this check sees nothing", got)
-		}
-		one.line.cut.Store(true)
-		two.line.cut.Store(true)
+		one, two := newProcess(t, s, "one", nil), newProcess(t, s, "two", nil)
+		assert.Equal(t, "12", leaders(one, two), "lead: this check sees nothing")
+		one.link.cut.Store(true)
+		two.link.cut.Store(true)
 		one.stop()
 		two.stop()
 		<-one.over
@@ -401,36 +350,28 @@ func TestControlTwoLeadersAreSeenWhereTheLockDoesNotExclude(t *testing.T) {
 
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	client, err := mongolock.NewWithStore(memstore.New())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Close()
 	fn := func(context.Context, leader.Term) error { return nil }
 	for want, err := range map[string]error{
-		"leader: New: the locker is nil": leader.Run(t.Context(), nil, "k", fn),
-		"leader: New: the key is empty":  leader.Run(t.Context(), client, "", fn),
-		"leader: Run: fn is nil":         leader.Run(t.Context(), client, "k", nil),
-		"TTL(1ns): must be between":      leader.Run(t.Context(), client, "k", fn, mongolock.TTL(1)),
-		"key has 1025 bytes":             leader.Run(t.Context(), client, strings.Repeat("k", 1025), fn),
+		"leader: New: the locker is nil":                     leader.Run(t.Context(), nil, "k", fn),
+		"leader: New: the key is empty":                      leader.Run(t.Context(), client, "", fn),
+		"leader: Run: fn is nil":                             leader.Run(t.Context(), client, "k", nil),
+		"leader: Lease: mongolock: TTL(1ns): must be betwee": leader.Run(t.Context(), client, "k", fn, leader.Lease(mongolock.TTL(1))),
+		"leader: Lease: mongolock: a nil AcquireOption":      leader.Run(t.Context(), client, "k", fn, leader.Lease(nil)),
+		"leader: WithLogger(nil): must not be nil":           leader.Run(t.Context(), client, "k", fn, leader.WithLogger(nil)),
+		"leader: a nil Option":                               leader.Run(t.Context(), client, "k", fn, nil),
+		"key has 1025 bytes":                                 leader.Run(t.Context(), client, strings.Repeat("k", 1025), fn),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
+		assert.ErrorContains(t, err, want)
 	}
-	if _, err := leader.Current(t.Context(), nil, "k"); err == nil || !strings.Contains(err.Error(), "inspector is nil") {
-		t.Error(err)
-	}
+	_, err = leader.Current(t.Context(), nil, "k")
+	assert.ErrorContains(t, err, "inspector is nil")
 	for _, err := range leader.Watch(t.Context(), nil, "k") {
-		if err == nil {
-			t.Error("watched nothing")
-		}
+		assert.ErrorContains(t, err, "inspector is nil")
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := leader.Run(t.Context(), client, "k", fn); !errors.Is(err, mongolock.ErrClosed) {
-		t.Errorf("on a closed client: %v", err)
-	}
+	require.NoError(t, client.Close())
+	assert.ErrorIs(t, leader.Run(t.Context(), client, "k", fn), mongolock.ErrClosed, "on a closed client")
 }
 
 var _ iter.Seq2[leader.Leader, error] = leader.Watch(context.Background(), nil, "")

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -24,14 +26,14 @@ import (
 func TestMain(m *testing.M) { testchild.Main(m, testchild.Roles{"candidate": testchild.As(stand)}) }
 
 const (
-	office  = "office"
+	key     = "billing"
 	termTTL = 2 * time.Second
 )
 
-// A seat is what a candidate is told.
-type seat struct{ URI, Collection, Name string }
+// settings are what a candidate's process is told.
+type settings struct{ URI, Collection, Name string }
 
-func (s seat) client() (*mongolock.Client, func() error, error) {
+func (s settings) client() (*mongolock.Client, func() error, error) {
 	conn, err := mongo.Connect(options.Client().ApplyURI(s.URI))
 	if err != nil {
 		return nil, nil, err
@@ -44,14 +46,15 @@ func (s seat) client() (*mongolock.Client, func() error, error) {
 	return locks, func() error { return errors.Join(locks.Close(), conn.Disconnect(context.Background())) }, nil
 }
 
-// stand is a process that stands until it is told to end. Whenever it finds that it
-// was stopped for longer than a term lasts, it says what IsLeader then answers first.
-func stand(ctx context.Context, s seat) error {
+// stand is a process with a candidate that runs until the process is told to end.
+// Whenever the process finds that it was stopped for longer than a term lasts, it prints
+// what IsLeader answers first after that.
+func stand(ctx context.Context, s settings) error {
 	locks, leave, err := s.client()
 	if err != nil {
 		return err
 	}
-	c, err := leader.New(locks, office)
+	c, err := leader.New(locks, key)
 	if err != nil {
 		return err
 	}
@@ -66,7 +69,7 @@ func stand(ctx context.Context, s seat) error {
 	}()
 	go func() {
 		for range testchild.Told(ctx) {
-			for !c.IsLeader() && ctx.Err() == nil { // the others can see a term before it is told of it
+			for !c.IsLeader() && ctx.Err() == nil { // others can see its term before it does
 				time.Sleep(time.Millisecond)
 			}
 			fmt.Println("resigned:", c.Resign(ctx))
@@ -81,117 +84,98 @@ func stand(ctx context.Context, s seat) error {
 	return errors.Join(err, leave())
 }
 
-// An audience watches three candidates, each a process, on a server.
-type audience struct {
+// An election has three candidates, each in a process of its own, on a server, and a
+// client that watches them.
+type election struct {
 	*testing.T
 	*mongolock.Client
 	running map[string]*testchild.Process
-	worst   time.Duration // of its own trips to the server: a busy machine's measure
+	worst   time.Duration // the slowest look: how busy this machine is
 }
 
-func newAudience(t *testing.T) *audience {
+func newElection(t *testing.T) *election {
 	t.Helper()
-	s := seat{URI: testserver.URI(t, "atomic"), Collection: "locks_" + rand.Text()[:8], Name: "audience"}
+	s := settings{URI: testserver.URI(t, "atomic"), Collection: "locks_" + rand.Text()[:8], Name: "watcher"}
 	locks, leave, err := s.client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := leave(); err != nil {
-			t.Error(err)
-		}
-	})
-	a := &audience{T: t, Client: locks, running: map[string]*testchild.Process{}}
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, leave()) })
+	e := &election{T: t, Client: locks, running: map[string]*testchild.Process{}}
 	for i := range 3 {
 		s.Name = fmt.Sprint("candidate-", i)
-		a.running[s.Name] = testchild.Start(t, "candidate", s)
+		e.running[s.Name] = testchild.Start(t, "candidate", s)
 	}
-	return a
+	return e
 }
 
-// sees looks until somebody leads who is not of that term, and answers with the
+// sees looks until there is a leader whose term is not that one, and returns it with the
 // server's time of the look.
-func (a *audience) sees(not string) (mongolock.Holder, time.Time) {
-	a.Helper()
+func (e *election) sees(not string) (mongolock.Holder, time.Time) {
+	e.Helper()
 	for began := time.Now(); time.Since(began) < testchild.Patience; time.Sleep(5 * time.Millisecond) {
 		asked := time.Now()
-		status, err := a.Inspect(a.Context(), office)
-		a.worst = max(a.worst, time.Since(asked))
-		if err != nil {
-			a.Fatal(err)
-		}
+		status, err := e.Inspect(e.Context(), key)
+		e.worst = max(e.worst, time.Since(asked))
+		require.NoError(e, err)
 		for _, h := range status.Holders {
 			if status.Live(h) && h.ID != not {
 				return h, status.Now
 			}
 		}
 	}
-	a.Fatal("nobody leads")
+	require.Fail(e, "nobody leads")
 	return mongolock.Holder{}, time.Time{}
 }
 
 // within fails if a change took too long.
-func (a *audience) within(limit time.Duration, what string, took time.Duration) {
-	a.Helper()
-	a.Logf("%s: the next led %v later; the slowest look took %v", what, took.Round(time.Millisecond), a.worst.Round(time.Millisecond))
-	if limit += 5 * a.worst; took > limit {
-		a.Errorf("%s: the next led %v later, not within %v", what, took, limit)
-	}
+func (e *election) within(limit time.Duration, what string, took time.Duration) {
+	e.Helper()
+	e.Logf("%s: the next led %v later; the slowest look took %v", what, took.Round(time.Millisecond), e.worst.Round(time.Millisecond))
+	assert.LessOrEqual(e, took, limit+5*e.worst, "%s: until the next led", what)
 }
 
-func TestMongoOfThreeProcessesOneLeadsAndThenTheNext(t *testing.T) {
-	a := newAudience(t)
+func TestMongoOneOfThreeProcessesLeadsAndThenTheNext(t *testing.T) {
+	e := newElection(t)
 
-	first, killed := a.sees("")
-	a.running[first.Owner].Kill()
-	delete(a.running, first.Owner)
-	second, now := a.sees(first.ID)
-	if now.Before(first.ExpireAt) {
-		t.Errorf("%s led at %v, and %s was believed to live until %v", second.Owner, now, first.Owner, first.ExpireAt)
-	}
-	a.within(termTTL+time.Second, "killed with -9", now.Sub(killed))
+	first, killed := e.sees("")
+	e.running[first.Owner].Kill()
+	delete(e.running, first.Owner)
+	second, now := e.sees(first.ID)
+	assert.False(t, now.Before(first.ExpireAt), "%s led at %v, and %s was believed to live until %v", second.Owner, now, first.Owner, first.ExpireAt)
+	e.within(termTTL+time.Second, "killed with -9", now.Sub(killed))
 
-	second, resigned := a.sees("") // which may have changed, on a busy machine
-	a.running[second.Owner].Tell("resign")
-	third, now := a.sees(second.ID)
-	if third.Owner == second.Owner {
-		t.Errorf("%s resigned, and leads", third.Owner)
-	}
-	a.within(500*time.Millisecond, "resigned", now.Sub(resigned))
+	second, resigned := e.sees("") // which may have changed, on a busy machine
+	e.running[second.Owner].Tell("resign")
+	third, now := e.sees(second.ID)
+	assert.NotEqual(t, second.Owner, third.Owner, "it resigned, and leads")
+	e.within(500*time.Millisecond, "resigned", now.Sub(resigned))
 
-	third, stopped := a.sees("")
-	sleeper := a.running[third.Owner]
-	if err := sleeper.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	fourth, now := a.sees(third.ID)
-	a.within(termTTL+time.Second, "stopped", now.Sub(stopped))
+	third, stopped := e.sees("")
+	sleeper := e.running[third.Owner]
+	require.NoError(t, sleeper.Process.Signal(syscall.SIGSTOP))
+	fourth, now := e.sees(third.ID)
+	e.within(termTTL+time.Second, "stopped", now.Sub(stopped))
 	time.Sleep(termTTL) // in all it was stopped for longer than a term lasts
-	if err := sleeper.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, sleeper.Process.Signal(syscall.SIGCONT))
 	for {
 		if leads, is := strings.CutPrefix(sleeper.Says(), "stopped, and leads: "); is {
-			if leads != "false" {
-				t.Errorf("%s was stopped while %s took over, and when it went on it said that it led: %s", third.Owner, fourth.Owner, leads)
-			}
+			assert.Equal(t, "false", leads, "%s was stopped while %s took over, and said this when it went on", third.Owner, fourth.Owner)
 			break
 		}
 	}
-	for name, p := range a.running {
+	for name, p := range e.running {
 		p.End()
-		a.rising(name, p)
+		e.rising(name, p)
 	}
 }
 
-// rising looks whether the terms of a process had tokens that rose.
-func (a *audience) rising(name string, p *testchild.Process) {
-	a.Helper()
+// rising checks that the tokens of a process's terms rose.
+func (e *election) rising(name string, p *testchild.Process) {
+	e.Helper()
 	var last int64
 	for line := range p.Saying() {
 		var token int64
 		if n, _ := fmt.Sscanf(line, "leads: %d", &token); n == 1 && token <= last {
-			a.Errorf("%s led with token %d after %d", name, token, last)
+			e.Errorf("%s led with token %d after %d", name, token, last)
 		} else if n == 1 {
 			last = token
 		}

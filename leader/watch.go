@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Poll is how often Watch looks where no notice comes: a leader that died sends
-// none. It looks as well when the leader it saw would have run out.
+// Poll is how often Watch looks if no notice comes: a leader that died sends none.
+// Watch also looks when the lease of the leader that it saw runs out.
 const Poll = 30 * time.Second
 
-// Where there is no feed, it looks more often while nobody leads, as those do who
-// wait for the key: somebody will soon.
+// Without a feed, Watch looks more often while nobody leads, as waiters do: a candidate
+// will lead soon.
 const (
-	firstPause = 50 * time.Millisecond
-	mostPause  = time.Second
+	pollLeast = 50 * time.Millisecond
+	pollMost  = time.Second
 )
 
 // An Inspector shows who holds a key. *mongolock.Client is one.
@@ -27,14 +28,14 @@ type Inspector interface {
 	Inspect(ctx context.Context, key string) (mongolock.Status, error)
 }
 
-// A Leader is who leads. Zero: nobody does.
+// A Leader is the process that leads. The zero Leader says that nobody leads.
 type Leader struct {
-	Owner string // as its client's WithOwner says
+	Owner string // the name that it gave its client by WithOwner
 	ID    string // of the term
 	Since time.Time
 }
 
-// Current is who leads now.
+// Current returns the process that leads now.
 func Current(ctx context.Context, in Inspector, key string) (Leader, error) {
 	l, _, err := look(ctx, in, key)
 	return l, err
@@ -56,26 +57,26 @@ func look(ctx context.Context, in Inspector, key string) (Leader, time.Duration,
 	return Leader{}, 0, nil
 }
 
-// Watch yields who leads, now and whenever that changes, until ctx ends or the
-// caller stops. An error is yielded, and the watch goes on: between two looks that
-// fail it does not know. Changes that follow each other closely may be seen as one.
+// Watch yields the process that leads, now and whenever that changes, until ctx ends or
+// the caller stops. If a look fails it yields the error and goes on: until the next look
+// it does not know who leads. Changes that follow each other closely may be seen as one.
 //
-// A change comes with a notice, at once. Where the store has none, the end of a term
-// is seen when its lease would have run out, and the next leader within a second.
+// A change is seen with its notice, at once. Without a feed, the end of a term is seen
+// when its lease would have run out, and the next leader within a second.
 func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		heard, deaf := make(chan struct{}, 1), make(chan struct{})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			listen(ctx, feedOf(in), key, heard)
-			close(deaf)
-			hint(heard) // the look before may be followed by a long wait
-		}()
-		defer func() { cancel(); <-done }()
+		defer cancel()
+		news := make(chan struct{}, 1)
+		feed := follow.New(ctx, feedOf(in), func(n store.Notice) {
+			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
+				hint(news)
+			}
+		}, func(follow.Loss) { hint(news) }) // the look before may be followed by a long wait
+		feed.Join()
+		defer feed.Close()
 		var last Leader
-		pause := firstPause
+		pause := pollLeast
 		for first := true; ; {
 			is, left, err := look(ctx, in, key)
 			switch {
@@ -95,39 +96,30 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 			wait := Poll
 			switch {
 			case left > 0:
-				wait, pause = min(wait, left+time.Millisecond), firstPause // it will have been renewed, if it lives
-			case isClosed(deaf):
-				wait, pause = pause, min(2*pause, mostPause)
+				wait, pause = min(wait, left+time.Millisecond), pollLeast // a leader that lives has renewed by then
+			case !feed.Live():
+				wait, pause = pause, min(2*pause, pollMost)
 			}
-			if !waitFor(ctx, heard, wait) {
+			if !waitFor(ctx, news, wait) {
 				return
 			}
 		}
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // hint asks for a look, unless one is due already.
-func hint(heard chan<- struct{}) {
+func hint(news chan<- struct{}) {
 	select {
-	case heard <- struct{}{}:
+	case news <- struct{}{}:
 	default:
 	}
 }
 
-func waitFor(ctx context.Context, heard <-chan struct{}, d time.Duration) bool {
+func waitFor(ctx context.Context, news <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-heard:
+	case <-news:
 	case <-timer.C:
 	case <-ctx.Done():
 		return false
@@ -135,29 +127,7 @@ func waitFor(ctx context.Context, heard <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// listen passes notices on, and reopens the feed when it ends, until ctx does or
-// there turns out to be none.
-func listen(ctx context.Context, feed store.Feed, key string, heard chan<- struct{}) {
-	for pause := 100 * time.Millisecond; feed != nil; pause = min(2*pause, 10*time.Second) {
-		for n, err := range feed.Watch(ctx) {
-			if errors.Is(err, errors.ErrUnsupported) {
-				return
-			}
-			if err != nil {
-				break
-			}
-			pause = 100 * time.Millisecond
-			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
-				hint(heard)
-			}
-		}
-		if !sleep(ctx, pause) {
-			return
-		}
-	}
-}
-
-// feedOf is the feed behind a client, if it has one.
+// feedOf returns the feed of a client's store; nil if it has none.
 func feedOf(client any) store.Feed {
 	if c, ok := client.(interface{ Feed() store.Feed }); ok {
 		return c.Feed()

@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/heldby"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -89,7 +89,7 @@ func (l *Locker) end() {
 
 // leases returns the leases that the client holds, however they were acquired.
 func (l *Locker) leases() (held []*mongolock.Lease) {
-	for _, one := range heldby.Leases(l.Client) {
+	for _, one := range inside.Leases(l.Client) {
 		if lease, ok := one.(*mongolock.Lease); ok && lease.Err() == nil {
 			held = append(held, lease)
 		}

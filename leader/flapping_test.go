@@ -1,0 +1,39 @@
+package leader_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/follow/followtest"
+	"github.com/mongolock/mongolock/leader"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// flappingStore is a store whose feed opens and breaks at once.
+type flappingStore struct {
+	noFeed
+	*followtest.Flapping
+}
+
+func TestWatchTriesAFlappingFeedEverMoreSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		feed := &followtest.Flapping{}
+		client, err := mongolock.NewWithStore(flappingStore{noFeed{memstore.New()}, feed})
+		require.NoError(t, err)
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		for _, err := range leader.Watch(ctx, client, "billing") {
+			assert.NoError(t, err)
+		}
+		opened, tooOften := feed.TriedTooOften(10 * time.Minute)
+		assert.False(t, tooOften, "opened %d times in ten minutes", opened)
+		assert.Greater(t, opened, int64(50), "opened again")
+	})
+}

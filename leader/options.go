@@ -1,0 +1,71 @@
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
+)
+
+// An Option changes a Candidate.
+type Option interface{ apply(*config) error }
+
+type config struct {
+	lease  []mongolock.AcquireOption
+	logger *slog.Logger // nil: that of the locker
+}
+
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+// Lease sets options of each term's lease: TTL, Note, MaxHold. They add to those of the
+// client. Shared, OneOf and MinHold are refused: with the first two several processes
+// would lead at the same time, with the last the key would stay taken after a leader
+// resigned.
+func Lease(opts ...mongolock.AcquireOption) Option {
+	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
+}
+
+// WithLogger sets where the candidate logs, the client's logger by default.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(c *config) error {
+		if c.logger = l; l == nil {
+			return errors.New("leader: WithLogger(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// newConfig checks all options together.
+func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
+	var c config
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("leader: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(&c))
+	}
+	terms, err := inside.TermsOf(l, key, c.lease)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("leader: Lease: %w", err)
+	case terms.Mode == store.Shared:
+		err = errors.New("leader: Lease(Shared()): several processes would lead at the same time")
+	case terms.Mode != store.Exclusive:
+		err = fmt.Errorf("leader: Lease(OneOf(%d)): several processes would lead at the same time", terms.Limit)
+	}
+	errs = append(errs, err)
+	if terms.MinHold > 0 {
+		errs = append(errs, fmt.Errorf("leader: Lease(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
+	}
+	if c.logger == nil {
+		c.logger = terms.Logger
+	}
+	return c, errors.Join(errs...)
+}
