@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// tokenInRecord counts in the record of the key, which goes at release or only by
-// hand.
+// tokenInRecord counts tokens in the record of the key, which a release or only a
+// removal by hand takes away.
 type tokenInRecord struct {
 	sound
 	atRelease bool
@@ -62,7 +62,7 @@ func (s tokenInRecord) Purge(key string) error {
 	return s.sound.Purge(key)
 }
 
-// newClockOfTheCaller judges by the clock of who calls: every other one is ahead.
+// newClockOfTheCaller judges by the clock of the caller: every second one is ahead.
 func newClockOfTheCaller() sound {
 	var mu sync.Mutex
 	calls := 0
@@ -76,8 +76,8 @@ func newClockOfTheCaller() sound {
 	}))}
 }
 
-// clockOfAStaleSample writes ends by a time that it drew before the call, and
-// trusts them as if they began with it.
+// clockOfAStaleSample computes expiries from a time that it read before the call, and
+// promises Left as if that time had been read within it.
 type clockOfAStaleSample struct{ sound }
 
 func newClockOfAStaleSample() clockOfAStaleSample { return clockOfAStaleSample{newSound()} }
@@ -113,7 +113,8 @@ func (s heldWithoutStatus) Acquire(ctx context.Context, c store.Claim) (store.Gr
 	return g, err
 }
 
-// heldWithAStatusSeenBefore shows what made the claim hopeful, not what refused it.
+// heldWithAStatusSeenBefore shows the status from before the claim, not the one that
+// refused it.
 type heldWithAStatusSeenBefore struct{ sound }
 
 func (s heldWithAStatusSeenBefore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -126,7 +127,7 @@ func (s heldWithAStatusSeenBefore) Acquire(ctx context.Context, c store.Claim) (
 	return g, err
 }
 
-// refusalLeavesATrace has the loser's note in the winner's place.
+// refusalLeavesATrace writes a note of the refused claim into the holder.
 type refusalLeavesATrace struct{ sound }
 
 func (s refusalLeavesATrace) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -138,7 +139,7 @@ func (s refusalLeavesATrace) Acquire(ctx context.Context, c store.Claim) (store.
 	return g, err
 }
 
-// checkThenAct looks whether the key is free and then takes it.
+// checkThenAct looks whether the key is free, and then takes it in a second step.
 type checkThenAct struct{ sound }
 
 func (s checkThenAct) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -149,7 +150,7 @@ func (s checkThenAct) Acquire(ctx context.Context, c store.Claim) (store.Grant, 
 	return s.replace(c)
 }
 
-// expiredKeysStayTaken waits for the janitor.
+// expiredKeysStayTaken relies on a clean-up to remove expired holders.
 type expiredKeysStayTaken struct{ sound }
 
 func (s expiredKeysStayTaken) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {

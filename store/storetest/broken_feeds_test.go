@@ -9,16 +9,16 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// brokenFeeds are stores whose feed loses what it may not lose.
+// brokenFeeds are stores whose feed violates duty 12.
 var brokenFeeds = []broken{
 	{"FeedWithoutABeginning", func() store.Store { return feedWithoutABeginning{newSound()} },
 		[]string{"AWatchBeginsWithAnEmptyNotice"}},
 	{"FeedOfOneWatcher", func() store.Store { return newFeedBy(queued) },
 		[]string{"EveryWatcherHearsANotice"}},
 	{"FeedThatWaitsForTheSlowest", func() store.Store { return newFeedBy(handed) },
-		[]string{"ASlowWatcherHoldsNobodyUp"}},
+		[]string{"ASlowWatcherDelaysNobody"}},
 	{"FeedThatDropsInSilence", func() store.Store { return newFeedBy(dropped) },
-		[]string{"ASlowWatcherHoldsNobodyUp"}},
+		[]string{"ASlowWatcherDelaysNobody"}},
 	{"FeedThatGoesOn", func() store.Store { return feedThatGoesOn{newSound()} },
 		[]string{"AWatchEndsWithItsContext"}},
 	{"FeedThatIsWatchedOnce", func() store.Store { return &feedThatIsWatchedOnce{sound: newSound()} },
@@ -39,7 +39,7 @@ func (s feedWithoutABeginning) Watch(ctx context.Context) iter.Seq2[store.Notice
 	}
 }
 
-// feedBy is a feed with its own way to send to the watchers' channels.
+// feedBy is a feed that sends to its watchers' channels with a function of its own.
 type feedBy struct {
 	sound
 	send     func(context.Context, []chan store.Notice, store.Notice) error
@@ -110,7 +110,7 @@ func dropped(_ context.Context, watchers []chan store.Notice, n store.Notice) er
 	return nil
 }
 
-// feedThatGoesOn does end, but only when nobody has the patience any more.
+// feedThatGoesOn ends long after its context has.
 type feedThatGoesOn struct{ sound }
 
 func (s feedThatGoesOn) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {

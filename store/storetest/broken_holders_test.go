@@ -29,7 +29,7 @@ func (s keepIgnored) Release(ctx context.Context, r store.Ref, _ time.Duration) 
 	return s.Store.Release(ctx, r, 0)
 }
 
-// keepThatOnlyRenews forgets that the holder is released, and what it was before.
+// keepThatOnlyRenews sets another expiry, but does not mark the holder as released.
 type keepThatOnlyRenews struct{ sound }
 
 func (s keepThatOnlyRenews) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
@@ -39,7 +39,7 @@ func (s keepThatOnlyRenews) Release(ctx context.Context, r store.Ref, keep time.
 	return false, s.Renew(ctx, []store.Renewal{{Ref: r, TTL: keep}})[0].Err
 }
 
-// eachRenewal is a Renew made of one function.
+// eachRenewal implements Renew by a function for one entry.
 func eachRenewal(batch []store.Renewal, renew func(store.Renewal) store.Renewed) []store.Renewed {
 	answers := make([]store.Renewed, len(batch))
 	for i, r := range batch {
@@ -48,13 +48,13 @@ func eachRenewal(batch []store.Renewal, renew func(store.Renewal) store.Renewed)
 	return answers
 }
 
-// again makes the holder anew, with another end.
+// again replaces a holder by itself with a new TTL.
 func (s sound) again(h store.Holder, r store.Renewal) store.Renewed {
 	g, err := s.replace(store.Claim{Ref: exclusive(r.Key, h.ID), Limit: 1, TTL: r.TTL, Owner: h.Owner, Note: h.Note})
 	return store.Renewed{Left: g.Left, Err: err}
 }
 
-// renewalRevives asks only whether the holder is there.
+// renewalRevives checks only that the holder is there, not that it is live.
 type renewalRevives struct{ sound }
 
 func (s renewalRevives) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
@@ -66,7 +66,7 @@ func (s renewalRevives) Renew(ctx context.Context, batch []store.Renewal) []stor
 	})
 }
 
-// renewalMoves sets the end where it should only move it on, and the beginning too.
+// renewalMoves sets the expiry instead of only extending it, and changes the owner.
 type renewalMoves struct{ sound }
 
 func (s renewalMoves) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
@@ -116,8 +116,7 @@ func (s renewalWithoutEffect) Renew(ctx context.Context, batch []store.Renewal) 
 	})
 }
 
-// batchOutOfOrder answers in the order that suits itself, into which it brings
-// what it was given.
+// batchOutOfOrder sorts the batch that it was given, and answers in its own order.
 type batchOutOfOrder struct{ sound }
 
 func (s batchOutOfOrder) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
@@ -125,7 +124,7 @@ func (s batchOutOfOrder) Renew(ctx context.Context, batch []store.Renewal) []sto
 	return s.Store.Renew(ctx, batch)
 }
 
-// batchCutShort is like a cursor whose first page is taken for all.
+// batchCutShort takes the first page of a cursor for the whole result.
 type batchCutShort struct{ sound }
 
 func (s batchCutShort) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {

@@ -10,59 +10,59 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// brokenModes are stores that get shared holders, permits or writers wrong.
+// brokenModes are stores that mishandle shared holders, permits or writers.
 var brokenModes = []broken{
 	{"JoinReplaces", func() store.Store { return joinReplaces{newSound()} },
-		[]string{"ReadersShareAKey", "PermitsAreNoMoreThanTheirLimit"}},
+		[]string{"ReadersShareAKey", "NoMorePermitsAreGrantedThanTheLimit"}},
 	{"JoinOfWhatWasSeen", func() store.Store { return joinOfWhatWasSeen{newSound()} },
-		[]string{"JoinsAtTheSameInstantAllCount"}},
-	{"JoinWritesAllAnew", func() store.Store { return joinWritesAllAnew{newSound()} },
-		[]string{"AReaderThatStaysIsNotDisturbed"}},
+		[]string{"ReadersThatJoinAtOnceAllHoldTheKey"}},
+	{"JoinWritesOldExpiries", func() store.Store { return joinWritesOldExpiries{newSound()} },
+		[]string{"AReaderIsUnaffectedWhenOthersComeAndGo"}},
 	{"WriterSeesNoReaders", func() store.Store { return writerSeesNoReaders{newSound()} },
-		[]string{"AReaderIsHonouredUntilItRunsOut", "ReadersAndWritersAreNeverInsideTogether"}},
+		[]string{"AReaderIsHonouredUntilItExpires", "ReadersAndWritersNeverHoldTheKeyAtOnce"}},
 	{"LastLeavesTheRecord", func() store.Store { return lastLeavesTheRecord{newSound()} },
-		[]string{"TheLastToLeaveTakesTheRecordAlong"}},
+		[]string{"TheLastSharerToLeaveRemovesTheRecord"}},
 	{"KeepForAll", func() store.Store { return keepForAll{newSound()} },
-		[]string{"AKeptReaderStaysAndShortensNobody"}},
+		[]string{"AKeptReaderStaysAndAffectsNoOther"}},
 	{"BreakOfAll", func() store.Store { return breakOfAll{newSound()} },
-		[]string{"ABreakOfOneReaderIsNoneOfTheOthers"}},
+		[]string{"ABreakOfOneReaderAffectsNoOther"}},
 	{"UndoOfAll", func() store.Store { return undoOfAll{newSound()} },
-		[]string{"UndoOfAJoinTakesNobodyElse"}},
+		[]string{"AnUndoOfOneReaderAffectsNoOther"}},
 	{"TransferOfSharers", func() store.Store { return transferOfSharers{newSound()} },
-		[]string{"OnlyAnExclusiveHolderHasAPlaceToGive"}},
+		[]string{"OnlyAnExclusiveHolderCanBeTransferred"}},
 	{"SharedTokensAhead", func() store.Store { return sharedTokensAhead{newSound()} },
-		[]string{"AnExclusiveTokenIsAboveAllSharedBefore"}},
+		[]string{"AnExclusiveTokenIsAboveThoseOfEarlierSharers"}},
 	{"OnePermitTooMany", func() store.Store { return onePermitTooMany{newSound()} },
-		[]string{"PermitsAreNoMoreThanTheirLimit", "ContendersForPermitsAreNeverTooMany"}},
-	{"PermitsOfTheDead", func() store.Store { return permitsOfTheDead{newSound()} },
-		[]string{"APermitThatRanOutMakesRoom"}},
+		[]string{"NoMorePermitsAreGrantedThanTheLimit", "ContendersNeverHoldMorePermitsThanTheLimit"}},
+	{"ExpiredPermitsCount", func() store.Store { return expiredPermitsCount{newSound()} },
+		[]string{"AnExpiredPermitIsGrantedAgain"}},
 	{"MismatchIsHeld", func() store.Store { return mismatchIsHeld{newSound()} },
 		[]string{"AnotherModeOrLimitIsAMismatch"}},
-	{"ModeForGood", func() store.Store { return newModeForGood() },
-		[]string{"AModeGoesWithItsHolders"}},
+	{"ModeForEver", func() store.Store { return newModeForEver() },
+		[]string{"AModeEndsWithItsLastHolder"}},
 	{"JoinIgnoresTheWriter", func() store.Store { return joinIgnoresTheWriter{newSound()} },
 		[]string{"AWritersWordKeepsNewSharersOut"}},
 	{"WriterForgottenByTheLast", func() store.Store { return writerForgottenByTheLast{newSound()} },
 		[]string{"AWritersWordOutlivesTheLastReader"}},
-	{"WriterForGood", func() store.Store { return writerForGood{newSound()} },
-		[]string{"AWritersWordRunsOut"}},
+	{"WriterForEver", func() store.Store { return writerForEver{newSound()} },
+		[]string{"AWritersWordExpires"}},
 	{"ReadersAskAsWriters", func() store.Store { return readersAskAsWriters{newSound()} },
 		[]string{"ASharersWordKeepsNobodyOut"}},
 	{"EveryWordIsAWriters", func() store.Store { return newEveryWordIsAWriters() },
-		[]string{"AWordAmongWritersKeepsNobodyOut"}},
+		[]string{"AWordLeftOnAnExclusiveHolderKeepsNobodyOut"}},
 	{"WordStaysWithTheWriter", func() store.Store { return newWordStays() },
-		[]string{"AWordGoesWithTheWriterThatWasServed"}},
-	{"OnlyTheLastTells", func() store.Store { return onlyTheLastTells{newSound()} },
-		[]string{"EveryLeaveTellsThatSomebodyWaits"}},
+		[]string{"AGrantedWriterLeavesNoWord"}},
+	{"OnlyTheLastReports", func() store.Store { return onlyTheLastReports{newSound()} },
+		[]string{"EverySharersReleaseReportsThatSomebodyWaits"}},
 	{"WithdrawOfAny", func() store.Store { return withdrawOfAny{newSound()} },
-		[]string{"AWordIsTakenBackByWhoLeftIt"}},
+		[]string{"AWriterCanTakeItsWordBack"}},
 	{"ModesHalfDone", func() store.Store { return modesHalfDone{newSound()} },
-		[]string{"AModeThatIsNotSupportedIsRefusedWithoutATrace"}},
+		[]string{"AnUnsupportedModeIsRefusedWithoutATrace"}},
 }
 
 func shares(m store.Mode) bool { return m != store.Exclusive }
 
-// others does something to each other holder of the key than that of r.
+// others calls do for each holder of the key but that of r.
 func (s sound) others(r store.Ref, do func(store.Ref, store.Holder)) {
 	all, _ := s.Store.Look(context.Background(), []string{r.Key})
 	for _, h := range all[0].Holders {
@@ -76,7 +76,7 @@ func (s sound) drop(r store.Ref, _ store.Holder) {
 	_, _ = s.Store.Release(context.Background(), r, 0)
 }
 
-// joinReplaces writes the whole map, and has only itself in it.
+// joinReplaces replaces the whole set of holders by the new one.
 type joinReplaces struct{ sound }
 
 func (s joinReplaces) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -87,7 +87,7 @@ func (s joinReplaces) Acquire(ctx context.Context, c store.Claim) (store.Grant, 
 	return g, err
 }
 
-// joinOfWhatWasSeen writes the whole map as it read it before, and itself.
+// joinOfWhatWasSeen writes the whole set of holders as it read them before, and itself.
 type joinOfWhatWasSeen struct{ sound }
 
 func (s joinOfWhatWasSeen) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -105,10 +105,10 @@ func (s joinOfWhatWasSeen) Acquire(ctx context.Context, c store.Claim) (store.Gr
 	return g, err
 }
 
-// joinWritesAllAnew has the others' old ends in the map that it writes.
-type joinWritesAllAnew struct{ sound }
+// joinWritesOldExpiries writes the others' original expiries over their renewed ones.
+type joinWritesOldExpiries struct{ sound }
 
-func (s joinWritesAllAnew) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s joinWritesOldExpiries) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	g, err := s.Store.Acquire(ctx, c)
 	if err == nil && shares(c.Mode) {
 		s.others(c.Ref, func(r store.Ref, h store.Holder) {
@@ -194,10 +194,10 @@ func (s onePermitTooMany) Acquire(ctx context.Context, c store.Claim) (store.Gra
 	return s.Store.Acquire(ctx, c)
 }
 
-// permitsOfTheDead counts all that are in the record.
-type permitsOfTheDead struct{ sound }
+// expiredPermitsCount counts expired permits, too.
+type expiredPermitsCount struct{ sound }
 
-func (s permitsOfTheDead) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s expiredPermitsCount) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if _, status := s.holder(c.Key); c.Mode == store.Permits && len(status.Holders) >= c.Limit {
 		return store.Grant{}, &store.HeldError{Status: status}
 	}
@@ -215,18 +215,18 @@ func (s mismatchIsHeld) Acquire(ctx context.Context, c store.Claim) (store.Grant
 	return g, err
 }
 
-// modeForGood lets the first claim of a key decide its mode.
-type modeForGood struct {
+// modeForEver lets the first claim of a key decide its mode.
+type modeForEver struct {
 	sound
 	mu    *sync.Mutex // protects first
 	first map[string]store.Mode
 }
 
-func newModeForGood() modeForGood {
-	return modeForGood{newSound(), new(sync.Mutex), make(map[string]store.Mode)}
+func newModeForEver() modeForEver {
+	return modeForEver{newSound(), new(sync.Mutex), make(map[string]store.Mode)}
 }
 
-func (s modeForGood) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s modeForEver) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.first[c.Key] == "" {
@@ -262,9 +262,9 @@ func (s writerForgottenByTheLast) Release(ctx context.Context, r store.Ref, keep
 	return wanted, err
 }
 
-type writerForGood struct{ sound }
+type writerForEver struct{ sound }
 
-func (s writerForGood) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s writerForEver) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if c.Want > 0 {
 		c.Want = time.Hour
 	}
@@ -284,7 +284,7 @@ func (s readersAskAsWriters) Acquire(ctx context.Context, c store.Claim) (store.
 	return g, err
 }
 
-// everyWordIsAWriters keeps sharers out wherever somebody waits to have a key alone.
+// everyWordIsAWriters keeps sharers out even where a writer waits for another writer.
 type everyWordIsAWriters struct {
 	sound
 	mu    *sync.Mutex // protects words
@@ -307,7 +307,7 @@ func (s everyWordIsAWriters) Acquire(ctx context.Context, c store.Claim) (store.
 	return g, err
 }
 
-// wordStays keeps a writer's word until a release, whoever had the key since.
+// wordStays keeps a writer's word after the writer was granted the key.
 type wordStays struct{ everyWordIsAWriters }
 
 func newWordStays() wordStays { return wordStays{newEveryWordIsAWriters()} }
@@ -326,9 +326,9 @@ func (s wordStays) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	return g, err
 }
 
-type onlyTheLastTells struct{ sound }
+type onlyTheLastReports struct{ sound }
 
-func (s onlyTheLastTells) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+func (s onlyTheLastReports) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
 	wanted, err := s.Store.Release(ctx, r, keep)
 	h, _ := s.holder(r.Key)
 	return wanted && h.ID == "", err
@@ -341,7 +341,7 @@ func (s withdrawOfAny) Withdraw(_ context.Context, key string, _ time.Time) erro
 	return nil
 }
 
-// modesHalfDone takes the key before it sees that it cannot share it.
+// modesHalfDone takes the key before it notices that it cannot share it.
 type modesHalfDone struct{ sound }
 
 func (s modesHalfDone) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {

@@ -13,28 +13,28 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// brokenReaders are stores that get looking, listing or the data itself wrong.
+// brokenReaders are stores that mishandle Look, List or texts.
 var brokenReaders = []broken{
 	{"LookSweeps", func() store.Store { return lookSweeps{newSound()} },
-		[]string{"ALookChangesNothing", "AHolderThatRanOutStaysToBeSeen"}},
+		[]string{"ALookChangesNothing", "AnExpiredHolderIsStillShown"}},
 	{"LookInItsOwnOrder", func() store.Store { return lookInItsOwnOrder{newSound()} },
-		[]string{"ALookAnswersInTheOrderOfItsKeys", "ALookTellsOfStrangersAmongOthers"}},
+		[]string{"ALookAnswersInTheOrderOfItsKeys", "ALookReportsForeignRecordsAmongOthers"}},
 	{"LookAtNothingFails", func() store.Store { return lookAtNothingFails{newSound()} },
-		[]string{"ALookAtNothingIsNoError"}},
+		[]string{"ALookAtNoKeysIsNoError"}},
 	{"ListByPattern", func() store.Store { return listByPattern{newSound()} },
 		[]string{"AListTakesItsPrefixLiterally"}},
 	{"ListInAnyOrder", func() store.Store { return listInAnyOrder{newSound()} },
-		[]string{"AListHasThePrefixInOrder"}},
-	{"ListOfTheLiving", func() store.Store { return listOfTheLiving{newSound()} },
-		[]string{"AListShowsWhoRanOut"}},
+		[]string{"AListHasTheKeysOfAPrefixInOrder"}},
+	{"ListOfLiveHoldersOnly", func() store.Store { return listOfLiveHoldersOnly{newSound()} },
+		[]string{"AListShowsExpiredHolders"}},
 	{"ListOfOne", func() store.Store { return listOfOne{newSound()} },
-		[]string{"AListMayBeLeftEarly"}},
+		[]string{"AListCanBeEndedEarly"}},
 	{"KeysFolded", func() store.Store { return keysFolded{newSound()} },
-		[]string{"KeysDoNotAffectEachOther", "AKeyIsAnyText"}},
+		[]string{"KeysDoNotAffectEachOther", "AnyTextCanBeAKey"}},
 	{"TextsTrimmed", func() store.Store { return textsTrimmed{newSound()} },
-		[]string{"OwnerNoteAndReasonAreAnyText"}},
+		[]string{"OwnerNoteAndReasonCanBeAnyText"}},
 	{"AnswersShared", func() store.Store { return newAnswersShared() },
-		[]string{"WhatIsReturnedBelongsToTheCaller"}},
+		[]string{"ReturnedValuesBelongToTheCaller"}},
 }
 
 type lookSweeps struct{ sound }
@@ -63,7 +63,7 @@ func (s lookAtNothingFails) Look(ctx context.Context, keys []string) ([]store.St
 	return s.Store.Look(ctx, keys)
 }
 
-// filtered is a list of what keep lets pass.
+// filtered lists the statuses for which keep is true.
 func (s sound) filtered(ctx context.Context, prefix string, keep func(store.Status) bool) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		for status, err := range s.Store.List(ctx, prefix) {
@@ -104,9 +104,9 @@ func (s listInAnyOrder) List(ctx context.Context, prefix string) iter.Seq2[store
 	}
 }
 
-type listOfTheLiving struct{ sound }
+type listOfLiveHoldersOnly struct{ sound }
 
-func (s listOfTheLiving) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+func (s listOfLiveHoldersOnly) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return s.filtered(ctx, prefix, func(status store.Status) bool { return !status.Free() })
 }
 
@@ -120,7 +120,8 @@ func (s listOfOne) List(ctx context.Context, prefix string) iter.Seq2[store.Stat
 	})
 }
 
-// keysFolded stores keys under a collation, if only for their beginning and end.
+// keysFolded folds the case of a key's first letter and trims its end, as a collation
+// may.
 type keysFolded struct{ sound }
 
 func folded(key string) string { return strings.ToLower(key[:1]) + trimmed(key[1:]) }
@@ -143,7 +144,7 @@ func (s keysFolded) Look(ctx context.Context, keys []string) ([]store.Status, er
 	return s.Store.Look(ctx, other)
 }
 
-// trimmed is how a store may spoil a text.
+// trimmed changes a text as a careless store may.
 func trimmed(text string) string { return strings.TrimSpace(strings.TrimRight(text, "\x00")) }
 
 type textsTrimmed struct{ sound }
@@ -153,7 +154,7 @@ func (s textsTrimmed) Acquire(ctx context.Context, c store.Claim) (store.Grant, 
 	return s.Store.Acquire(ctx, c)
 }
 
-// answersShared gives everybody the same copy of what it once saw.
+// answersShared returns the same slice of holders to every caller.
 type answersShared struct {
 	sound
 	mu   *sync.Mutex // protects seen

@@ -14,8 +14,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// sound is a memstore with somebody who can reach into it. The broken stores are
-// this one with one method that violates one obligation.
+// sound is a memstore whose records the suite can change by hand. A broken store is a
+// sound one with one method that violates one duty.
 type sound struct{ *memstore.Store }
 
 func newSound() sound { return sound{memstore.New()} }
@@ -36,7 +36,8 @@ func (s sound) Foreign(key string) (intact func() error, err error) {
 	}, nil
 }
 
-// holder is who is under key, live or not; its ID is empty if nobody is.
+// holder returns the first holder of key, live or expired; its ID is empty if there is
+// none.
 func (s sound) holder(key string) (store.Holder, store.Status) {
 	all, _ := s.Store.Look(context.Background(), []string{key})
 	if len(all[0].Holders) == 0 {
@@ -45,14 +46,14 @@ func (s sound) holder(key string) (store.Holder, store.Status) {
 	return all[0].Holders[0], all[0]
 }
 
-// remove frees key, whoever holds it.
+// remove removes the first holder of key.
 func (s sound) remove(key string) {
 	if h, _ := s.holder(key); h.ID != "" {
 		_, _ = s.Store.Release(context.Background(), exclusive(key, h.ID), 0)
 	}
 }
 
-// replace puts a claim under key, whoever is there.
+// replace removes the first holder of key and grants a claim in its place.
 func (s sound) replace(c store.Claim) (store.Grant, error) {
 	s.remove(c.Key)
 	return s.Store.Acquire(context.Background(), c)
@@ -62,7 +63,7 @@ func exclusive(key, id string) store.Ref {
 	return store.Ref{Key: key, ID: id, Mode: store.Exclusive}
 }
 
-// A recorder lets a claim fail without failing the test.
+// A recorder records the failures of a claim without failing the test.
 type recorder struct {
 	testing.TB
 	mu       sync.Mutex // protects failures
@@ -92,15 +93,15 @@ func (r *recorder) Failed() bool {
 	return len(r.failures) > 0
 }
 
-// fails runs claims on stores of their own and returns those that failed, each
-// with its first message.
+// fails runs each claim on a store of its own and returns those that failed, each with
+// its first message.
 func fails(t *testing.T, mode Mode, newStore func() store.Store, claims []claim) map[string]string {
 	failed := make(map[string]string)
 	for _, c := range claims {
 		mode.run(t, func(t testing.TB) {
 			r := &recorder{TB: t}
 			done := make(chan struct{})
-			go func() { // which Fatalf may end
+			go func() { // Fatalf ends it
 				defer close(done)
 				c.body(newEnv(r, mode, func(testing.TB) store.Store { return newStore() }))
 			}()
@@ -119,9 +120,9 @@ func TestNoClaimFailsOnASoundStore(t *testing.T) {
 	}
 }
 
-// A sound store does not become a broken one by being far away: what is claimed of
-// time allows for that of the call.
-func TestNoClaimFailsOnASoundStoreFarAway(t *testing.T) {
+// Claims about time allow for the time that a call takes, so distance does not break a
+// store.
+func TestNoClaimFailsOnASoundStoreBehindASlowNetwork(t *testing.T) {
 	Run(t, Virtual, func(testing.TB) store.Store {
 		f := NewFaulty(newSound())
 		f.Until(Slow(20*time.Millisecond, 30*time.Millisecond))
@@ -129,16 +130,16 @@ func TestNoClaimFailsOnASoundStoreFarAway(t *testing.T) {
 	})
 }
 
-func TestFailuresAreSeenInRealTimeToo(t *testing.T) {
+func TestAClaimFailsInRealTimeToo(t *testing.T) {
 	failed := fails(t, Real, func() store.Store { return releaseByKey{newSound()} }, releaseClaims[:3])
-	if _, ok := failed["AReleaseNamesTheHolder"]; !ok {
+	if _, ok := failed["AReleaseAffectsOnlyTheHolderItNames"]; !ok {
 		t.Errorf("failed: %q", failed)
 	}
 }
 
-// TestEachBrokenStoreFailsItsClaim is the negative control of the suite: what each
-// broken store violates is seen by the claims that are about it.
-func TestEachBrokenStoreFailsItsClaim(t *testing.T) {
+// TestEachBrokenStoreFailsItsClaims is the negative control of the suite: the claims
+// about a duty fail on a store that violates it.
+func TestEachBrokenStoreFailsItsClaims(t *testing.T) {
 	for _, b := range brokenStores {
 		t.Run(b.name, func(t *testing.T) {
 			claims := slices.DeleteFunc(claimsOn(b.new()), func(c claim) bool {

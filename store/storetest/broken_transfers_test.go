@@ -71,7 +71,7 @@ func (s undoForgetsTheClaim) Undo(ctx context.Context, _ store.Ref, from *store.
 	return s.Store.Undo(ctx, *from, nil)
 }
 
-// undoReserves bars the late claim by taking the key in its place.
+// undoReserves prevents the late claim by taking the key in its place.
 type undoReserves struct{ sound }
 
 func (s undoReserves) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
@@ -126,7 +126,7 @@ func (s wordForever) Acquire(ctx context.Context, c store.Claim) (store.Grant, e
 	return s.Store.Acquire(ctx, c)
 }
 
-// hintBelieved takes the hint that a key is held for the fact.
+// hintBelieved refuses a claim because of the hint that the key is held.
 type hintBelieved struct{ sound }
 
 func (s hintBelieved) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -136,8 +136,8 @@ func (s hintBelieved) Acquire(ctx context.Context, c store.Claim) (store.Grant, 
 	return s.Store.Acquire(ctx, c)
 }
 
-// wordByKey keeps the words beside the records: either the last one only, or
-// whatever becomes of the record.
+// wordByKey keeps words outside of the records: it keeps only the last word, or, with
+// outlives, keeps words beyond the record's end.
 type wordByKey struct {
 	sound
 	outlives bool
@@ -194,7 +194,7 @@ func (s contextIgnored) Break(ctx context.Context, r store.Ref, reason string, n
 	return s.Store.Break(context.WithoutCancel(ctx), r, reason, now)
 }
 
-// appliedButDenied takes a context's end for proof that nothing happened.
+// appliedButDenied claims that nothing was applied because the context has ended.
 type appliedButDenied struct{ sound }
 
 func (s appliedButDenied) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
@@ -205,7 +205,7 @@ func (s appliedButDenied) Acquire(ctx context.Context, c store.Claim) (store.Gra
 	return g, err
 }
 
-// grantBoundToItsContext is like a session whose end rolls back.
+// grantBoundToItsContext undoes a grant when its context ends.
 type grantBoundToItsContext struct{ sound }
 
 func (s grantBoundToItsContext) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {

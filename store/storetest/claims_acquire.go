@@ -17,7 +17,7 @@ var acquireClaims = []claim{
 	{"KeysDoNotAffectEachOther", keysDoNotAffectEachOther},
 	{"OneOfManyClaimsOfANewKeyWins", oneOfManyClaimsOfANewKeyWins},
 	{"OneOfManyClaimsOfAnExpiredKeyWins", oneOfManyClaimsOfAnExpiredKeyWins},
-	{"ContendersAreNeverInsideTogether", contendersAreNeverInsideTogether},
+	{"TwoContendersNeverHoldTheKeyAtOnce", twoContendersNeverHoldTheKeyAtOnce},
 }
 
 func aFreeKeyIsGranted(e *env) {
@@ -30,24 +30,24 @@ func aFreeKeyIsGranted(e *env) {
 	if status.Key != h.Key || status.Mode != store.Exclusive || status.Limit != 1 || status.Wanted {
 		e.Errorf("status: %+v", status)
 	}
-	who := e.only(status)
-	if who.ID != h.ID || who.Owner != h.Owner || who.Note != h.Note || who.Broken != "" || !who.Since.Equal(h.grant.Since) {
-		e.Errorf("holder: %+v\nclaim: %+v", who, h.Claim)
+	holder := e.only(status)
+	if holder.ID != h.ID || holder.Owner != h.Owner || holder.Note != h.Note || holder.Broken != "" || !holder.Since.Equal(h.grant.Since) {
+		e.Errorf("holder: %+v\nclaim: %+v", holder, h.Claim)
 	}
-	// Both are the store's time, and so may be compared; the time between drawing
-	// the one and the other may not be more than the call took.
-	if d := who.ExpireAt.Sub(who.Since) - long; d.Abs() > h.replied.Sub(h.sent)+e.mode.slack() {
+	// Both times are the store's, so they may be compared. They were read within one
+	// call, so they may differ from the TTL by no more than the call took.
+	if d := holder.ExpireAt.Sub(holder.Since) - long; d.Abs() > h.replied.Sub(h.sent)+e.mode.slack() {
 		e.Errorf("a TTL of %v became %v", long, long+d)
 	}
 }
 
-// lasts checks that a grant is worth about its TTL, less what the call took. That
-// it is not worth too much is what takenUntil shows.
+// lasts checks that Left is about the TTL, less the time that the call took. That Left
+// is not too long is shown by takenUntil.
 func (e *env) lasts(h held) {
 	e.Helper()
 	least := h.TTL - h.replied.Sub(h.sent) - e.mode.slack() - h.TTL/100
 	if h.grant.Left > h.TTL || h.grant.Left < least {
-		e.Errorf("a grant for %v has %v left, want at least %v", h.TTL, h.grant.Left, least)
+		e.Errorf("a grant for %v has Left %v, want at least %v and at most the TTL", h.TTL, h.grant.Left, least)
 	}
 }
 
@@ -61,14 +61,14 @@ func aHeldKeyIsRefusedWithItsStatus(e *env) {
 	if !errors.Is(refusal, store.ErrHeld) {
 		e.Error("a HeldError does not match ErrHeld")
 	}
-	who := e.only(refusal.Status)
+	holder := e.only(refusal.Status)
 	if refusal.Key != key || refusal.Mode != store.Exclusive || refusal.Limit != 1 ||
-		who.ID != h.ID || who.Owner != c.Owner || who.Note != c.Note || !who.Since.Equal(h.grant.Since) {
-		e.Errorf("the refusal is not of this holder: %+v", refusal.Status)
+		holder.ID != h.ID || holder.Owner != c.Owner || holder.Note != c.Note || !holder.Since.Equal(h.grant.Since) {
+		e.Errorf("the refusal does not show this holder: %+v", refusal.Status)
 	}
 	least := long - time.Since(h.sent) - e.mode.slack()
 	if left := refusal.Left(); refusal.Free() || left > long+e.mode.slack() || left < least {
-		e.Errorf("the refusal says %v are left of %v", left, long)
+		e.Errorf("the refusal shows %v left of %v", left, long)
 	}
 }
 
@@ -77,7 +77,7 @@ func aRefusedClaimLeavesNoTrace(e *env) {
 	rival := e.claim(h.Key, long)
 	e.unchanged(h.Key, func() { e.refused(rival) })
 	_, err := e.store.Release(e.ctx(), rival.Ref, 0)
-	e.gone("release of a claim that was refused", err)
+	e.gone("release of a refused claim", err)
 	e.release(h.Ref)
 	e.free(h.Key)
 }
@@ -116,8 +116,8 @@ func oneOfManyClaimsOfAnExpiredKeyWins(e *env) {
 	}
 }
 
-// oneWins makes n claims at once, of which one must be granted and the others
-// refused with a status that shows the winner.
+// oneWins makes n claims at once. One must be granted, and the others must be refused
+// with a status that shows the winner.
 func (e *env) oneWins(key string, n int) {
 	e.Helper()
 	grants, refusals := make([]*held, n), make([]error, n)
@@ -149,14 +149,14 @@ func (e *env) oneWins(key string, n int) {
 		}
 		refusal, ok := errors.AsType[*store.HeldError](err)
 		if !ok {
-			e.Errorf("a loser got %v, want a *HeldError", err)
+			e.Errorf("a refused claim got %v, want a *HeldError", err)
 		} else if len(refusal.Holders) != 1 || refusal.Holders[0].ID != grants[0].ID {
-			e.Errorf("a loser was told of %+v, not of the winner %s", refusal.Holders, grants[0].ID)
+			e.Errorf("a refused claim was shown %+v, not the winner %s", refusal.Holders, grants[0].ID)
 		}
 	}
 }
 
-func contendersAreNeverInsideTogether(e *env) {
+func twoContendersNeverHoldTheKeyAtOnce(e *env) {
 	key := e.key("contended")
 	var mu sync.Mutex // protects inside, token and wrong
 	inside := ""
@@ -165,10 +165,10 @@ func contendersAreNeverInsideTogether(e *env) {
 	section := func(h held) {
 		mu.Lock()
 		if inside != "" {
-			wrong = append(wrong, fmt.Sprintf("%s entered beside %s", h.ID, inside))
+			wrong = append(wrong, fmt.Sprintf("%s was granted the key while %s held it", h.ID, inside))
 		}
 		if h.grant.Token <= token {
-			wrong = append(wrong, fmt.Sprintf("token %d after %d", h.grant.Token, token))
+			wrong = append(wrong, fmt.Sprintf("token %d was granted after %d", h.grant.Token, token))
 		}
 		inside, token = h.ID, h.grant.Token
 		mu.Unlock()
@@ -179,7 +179,7 @@ func contendersAreNeverInsideTogether(e *env) {
 	}
 
 	var wg sync.WaitGroup
-	give := time.Now().Add(bound) // by when a store that serves nobody is given up
+	give := time.Now().Add(bound) // stop then, even if the store serves nobody
 	for range e.rounds(8, 4) {
 		wg.Go(func() {
 			for served := 0; served < e.rounds(20, 4) && time.Now().Before(give); {

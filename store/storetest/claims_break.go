@@ -4,10 +4,10 @@ import "crypto/rand"
 
 var breakClaims = []claim{
 	{"ABreakTellsTheHolderWhy", aBreakTellsTheHolderWhy},
-	{"ABreakDoesNotFree", aBreakDoesNotFree},
-	{"ABreakNowFreesAtOnce", aBreakNowFreesAtOnce},
-	{"ABreakNamesTheHolder", aBreakNamesTheHolder},
-	{"TheBreakOfOneDoesNotReachTheNext", theBreakOfOneDoesNotReachTheNext},
+	{"ABreakAloneDoesNotFreeTheKey", aBreakAloneDoesNotFreeTheKey},
+	{"ABreakNowFreesTheKeyAtOnce", aBreakNowFreesTheKeyAtOnce},
+	{"ABreakAffectsOnlyTheHolderItNames", aBreakAffectsOnlyTheHolderItNames},
+	{"ABreakDoesNotAffectTheNextHolder", aBreakDoesNotAffectTheNextHolder},
 }
 
 func aBreakTellsTheHolderWhy(e *env) {
@@ -20,22 +20,22 @@ func aBreakTellsTheHolderWhy(e *env) {
 		e.broken("renewal", err, "stuck since noon")
 	})
 	if why := e.holder(h.Key).Broken; why != "stuck since noon" {
-		e.Errorf("the status says it was broken because %q", why)
+		e.Errorf("the status shows the reason %q", why)
 	}
 }
 
-func aBreakDoesNotFree(e *env) {
+func aBreakAloneDoesNotFreeTheKey(e *env) {
 	h := e.hold(e.key("broken"), long)
 	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
 		e.Fatalf("break: %v", err)
 	}
 	e.holds(h)
 	e.refused(e.claim(h.Key, long))
-	e.release(h.Ref) // it gave up in time
+	e.release(h.Ref) // a broken holder may still release
 	e.free(h.Key)
 }
 
-func aBreakNowFreesAtOnce(e *env) {
+func aBreakNowFreesTheKeyAtOnce(e *env) {
 	h := e.hold(e.key("broken"), long)
 	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
 		e.Fatalf("break: %v", err)
@@ -45,16 +45,16 @@ func aBreakNowFreesAtOnce(e *env) {
 	}
 	e.free(h.Key)
 	_, err := e.renew(h.Ref, long)
-	e.gone("renewal of what was removed", err)
+	e.gone("renewal of a removed holder", err)
 
 	unmarked := e.hold(h.Key, long)
 	if err := e.store.Break(e.ctx(), unmarked.Ref, "stuck", true); err != nil {
-		e.Fatalf("break now, without a mark before: %v", err)
+		e.Fatalf("break now of a holder that was not marked: %v", err)
 	}
 	e.free(h.Key)
 }
 
-func aBreakNamesTheHolder(e *env) {
+func aBreakAffectsOnlyTheHolderItNames(e *env) {
 	h := e.hold(e.key("held"), long)
 	free := e.key("free")
 	for _, now := range []bool{false, true} {
@@ -73,7 +73,7 @@ func aBreakNamesTheHolder(e *env) {
 	}
 }
 
-func theBreakOfOneDoesNotReachTheNext(e *env) {
+func aBreakDoesNotAffectTheNextHolder(e *env) {
 	h := e.hold(e.key("broken"), long)
 	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
 		e.Fatalf("break: %v", err)
@@ -81,9 +81,9 @@ func theBreakOfOneDoesNotReachTheNext(e *env) {
 	e.release(h.Ref)
 	next := e.hold(h.Key, long)
 	e.unchanged(h.Key, func() {
-		e.gone("break of who left", e.store.Break(e.ctx(), h.Ref, "stuck", true))
+		e.gone("break of a released holder", e.store.Break(e.ctx(), h.Ref, "stuck", true))
 	})
 	if _, err := e.renew(next.Ref, long); err != nil {
-		e.Errorf("renewal of the next: %v", err)
+		e.Errorf("renewal of the next holder: %v", err)
 	}
 }

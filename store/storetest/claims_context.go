@@ -14,7 +14,7 @@ var contextClaims = []claim{
 	{"AGrantOutlivesItsContext", aGrantOutlivesItsContext},
 }
 
-// calls is every call of a store, made on what h holds.
+// calls has every call of a store, made on the key that h holds.
 func (e *env) calls(h held) map[Op]func(context.Context) error {
 	return map[Op]func(context.Context) error{
 		OpAcquire: func(ctx context.Context) error {
@@ -62,15 +62,15 @@ func aCallReturnsSoonAfterItsContextEnded(e *env) {
 	for op, call := range e.calls(e.hold(e.key("context"), long)) {
 		sent := time.Now()
 		_ = call(ended())
-		// Generous to busy machines; a call that hangs is what is looked for.
+		// Generous for busy machines: the claim is about calls that hang.
 		if took := time.Since(sent); took > 4*e.mode.slack() {
-			e.Errorf("%s took %v though its context was over", op, took)
+			e.Errorf("%s took %v though its context had ended", op, took)
 		}
 	}
 }
 
-// A call whose context is over may have been applied all the same. What it may not
-// say is that it was not when it was, or that the key is in another state than it is.
+// A call whose context has ended may have been applied nevertheless. Its error must not
+// deny that if it was, nor describe the key otherwise than it is.
 func anEndedContextIsNoVerdict(e *env) {
 	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpList} {
 		h := e.hold(e.key("context"), long)
@@ -83,7 +83,7 @@ func anEndedContextIsNoVerdict(e *env) {
 		}
 		after := e.look(h.Key)
 		if after.Now = before.Now; errors.Is(err, store.ErrNotApplied) && !same(before, after) {
-			e.Errorf("%s says %v, but changed\n%+v to\n%+v", op, err, before, after)
+			e.Errorf("%s answered %v, but changed\n%+v to\n%+v", op, err, before, after)
 		}
 	}
 
@@ -92,9 +92,9 @@ func anEndedContextIsNoVerdict(e *env) {
 	status := e.look(c.Key)
 	switch landed := len(status.Holders) == 1; {
 	case err == nil && !landed:
-		e.Error("a claim on an ended context was granted and holds nothing")
+		e.Error("a claim on an ended context was granted, but holds nothing")
 	case errors.Is(err, store.ErrNotApplied) && landed:
-		e.Errorf("a claim that was surely not applied holds the key: %v", err)
+		e.Errorf("a claim that answered ErrNotApplied holds the key: %v", err)
 	case errors.Is(err, store.ErrHeld):
 		e.Errorf("a claim of a free key on an ended context: %v", err)
 	}

@@ -7,27 +7,27 @@ import (
 )
 
 var dataClaims = []claim{
-	{"AKeyIsAnyText", aKeyIsAnyText},
-	{"OwnerNoteAndReasonAreAnyText", ownerNoteAndReasonAreAnyText},
-	{"WhatIsReturnedBelongsToTheCaller", whatIsReturnedBelongsToTheCaller},
-	{"WhatIsGivenStaysTheCallers", whatIsGivenStaysTheCallers},
+	{"AnyTextCanBeAKey", anyTextCanBeAKey},
+	{"OwnerNoteAndReasonCanBeAnyText", ownerNoteAndReasonCanBeAnyText},
+	{"ReturnedValuesBelongToTheCaller", returnedValuesBelongToTheCaller},
+	{"ArgumentsAreNotChanged", argumentsAreNotChanged},
 }
 
-// odd is what a store could take for something else.
+// odd has texts that a store could mistake for something else.
 var odd = []string{
 	" ", "  x  ", "\t\r\n", "\x00", "a\x00b", ".", "..", "a.b", "a..b", ".a", "$", "$x", "$set", "$$NOW", "$a.b",
 	"/", "/a/", "../x", `\`, `\x00`, "%00", "%s", "#", "?", "*", `"`, `'; --`, "{}", `{"$gt":""}`,
 	"null", "true", "0", "-1", "_id", "mongolock", "\u0301", "é", "e\u0301", "ß", "\u200b", "\ufeff", "\ufffd", "\U0001F512\U0001F469\u200d\U0001F680",
 }
 
-func aKeyIsAnyText(e *env) {
+func anyTextCanBeAKey(e *env) {
 	for _, shape := range append(odd, strings.Repeat("k", 1024-26), strings.Repeat("\U0001F512", (1024-26)/4)) {
 		h := e.hold(e.key(shape), long)
 		if status := e.look(h.Key); status.Key != h.Key || len(status.Holders) != 1 || status.Holders[0].ID != h.ID {
 			e.Errorf("look at %q: %+v", h.Key, status)
 		}
 		if refusal := e.refused(e.claim(h.Key, long)); refusal.Key != h.Key {
-			e.Errorf("refusal of %q is of %q", h.Key, refusal.Key)
+			e.Errorf("the refusal of %q names %q", h.Key, refusal.Key)
 		}
 		e.lists(h.Key, h.Key)
 		if _, err := e.renew(h.Ref, long); err != nil {
@@ -39,7 +39,7 @@ func aKeyIsAnyText(e *env) {
 	}
 }
 
-func ownerNoteAndReasonAreAnyText(e *env) {
+func ownerNoteAndReasonCanBeAnyText(e *env) {
 	for _, text := range append(odd, "", strings.Repeat("n", 1024)) {
 		c := e.claim(e.key("text"), long)
 		c.Owner, c.Note = text, text
@@ -55,13 +55,13 @@ func ownerNoteAndReasonAreAnyText(e *env) {
 		if len(list) != 1 {
 			e.Fatalf("list of %q: %+v", c.Key, list)
 		}
-		for _, who := range []store.Holder{e.only(refusal.Status), e.only(look), e.only(list[0])} {
-			if who.Owner != text || who.Note != text {
-				e.Errorf("%q became owner %q, note %q", text, who.Owner, who.Note)
+		for _, holder := range []store.Holder{e.only(refusal.Status), e.only(look), e.only(list[0])} {
+			if holder.Owner != text || holder.Note != text {
+				e.Errorf("%q became owner %q, note %q", text, holder.Owner, holder.Note)
 			}
 		}
 		if why := e.only(look).Broken; why != text {
-			e.Errorf("reason %q became %q", text, why)
+			e.Errorf("the reason %q became %q", text, why)
 		}
 		_, err := e.renew(to.Ref, long)
 		e.broken("renewal", err, text)
@@ -69,29 +69,29 @@ func ownerNoteAndReasonAreAnyText(e *env) {
 	}
 }
 
-func whatIsReturnedBelongsToTheCaller(e *env) {
+func returnedValuesBelongToTheCaller(e *env) {
 	h := e.hold(e.key("data"), long)
-	spoil := func(all ...store.Status) {
+	overwrite := func(all ...store.Status) {
 		if len(all) != 1 || len(all[0].Holders) != 1 {
 			e.Fatalf("want one holder: %+v", all)
 		}
-		all[0].Holders[0] = store.Holder{ID: "spoilt", Owner: "spoilt", Broken: "spoilt"}
+		all[0].Holders[0] = store.Holder{ID: "overwritten", Owner: "overwritten", Broken: "overwritten"}
 	}
 	e.unchanged(h.Key, func() {
-		spoil(e.look(h.Key))
-		spoil(e.refused(e.claim(h.Key, long)).Status)
-		spoil(e.list(h.Key)...)
+		overwrite(e.look(h.Key))
+		overwrite(e.refused(e.claim(h.Key, long)).Status)
+		overwrite(e.list(h.Key)...)
 	})
 	first := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}})
 	second := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}})
 	first[0].Left = 0
 	if second[0].Err != nil || second[0].Left == 0 {
-		e.Errorf("two renewals share their answer: %+v", second[0])
+		e.Errorf("two renewals share one answer: %+v", second[0])
 	}
 	e.release(h.Ref)
 }
 
-func whatIsGivenStaysTheCallers(e *env) {
+func argumentsAreNotChanged(e *env) {
 	h, other := e.hold(e.key("data"), long), e.hold(e.key("data"), long)
 	batch := []store.Renewal{{Ref: h.Ref, TTL: long}, {Ref: other.Ref, TTL: 2 * long}}
 	keys := []string{h.Key, other.Key}
@@ -102,6 +102,6 @@ func whatIsGivenStaysTheCallers(e *env) {
 	}
 	e.undo(e.claim(h.Key, long).Ref, &from)
 	if batch[0].Ref != h.Ref || batch[1].Ref != other.Ref || batch[0].TTL != long || keys[0] != h.Key || keys[1] != other.Key || from != h.Ref {
-		e.Errorf("the store wrote to what it was given: %+v, %q, %+v", batch, keys, from)
+		e.Errorf("the store changed its arguments: %+v, %q, %+v", batch, keys, from)
 	}
 }

@@ -5,20 +5,20 @@ import (
 )
 
 var expiryClaims = []claim{
-	{"AHolderIsHonouredUntilItRunsOut", aHolderIsHonouredUntilItRunsOut},
-	{"AHolderThatRanOutStaysToBeSeen", aHolderThatRanOutStaysToBeSeen},
-	{"AHolderThatRanOutCanBeReleased", aHolderThatRanOutCanBeReleased},
-	{"ATakeoverReplacesWhoRanOut", aTakeoverReplacesWhoRanOut},
-	{"AStatusTellsTheStoresTime", aStatusTellsTheStoresTime},
+	{"AHolderIsHonouredUntilItExpires", aHolderIsHonouredUntilItExpires},
+	{"AnExpiredHolderIsStillShown", anExpiredHolderIsStillShown},
+	{"AnExpiredHolderCanBeReleased", anExpiredHolderCanBeReleased},
+	{"ATakeoverReplacesTheExpiredHolder", aTakeoverReplacesTheExpiredHolder},
+	{"AStatusShowsTheStoresTime", aStatusShowsTheStoresTime},
 }
 
-func aHolderIsHonouredUntilItRunsOut(e *env) {
+func aHolderIsHonouredUntilItExpires(e *env) {
 	h := e.hold(e.key("expiring"), 2*short)
 	e.lasts(h)
 	e.takenUntil(h.Key, h.honoured(), h.replied.Add(h.TTL+e.mode.slack()))
 }
 
-func aHolderThatRanOutStaysToBeSeen(e *env) {
+func anExpiredHolderIsStillShown(e *env) {
 	h := e.hold(e.key("expired"), short)
 	e.outlive(h)
 	status := e.look(h.Key)
@@ -26,11 +26,11 @@ func aHolderThatRanOutStaysToBeSeen(e *env) {
 		e.Errorf("still held: %+v", status)
 	}
 	if len(status.Holders) != 1 || status.Holders[0].ID != h.ID || status.Live(status.Holders[0]) {
-		e.Errorf("the one that ran out is not to be seen: %+v", status)
+		e.Errorf("the expired holder is not shown: %+v", status)
 	}
 }
 
-func aHolderThatRanOutCanBeReleased(e *env) {
+func anExpiredHolderCanBeReleased(e *env) {
 	h := e.hold(e.key("expired"), short)
 	e.outlive(h)
 	e.release(h.Ref)
@@ -39,7 +39,7 @@ func aHolderThatRanOutCanBeReleased(e *env) {
 	e.gone("a second release", err)
 }
 
-func aTakeoverReplacesWhoRanOut(e *env) {
+func aTakeoverReplacesTheExpiredHolder(e *env) {
 	old := e.hold(e.key("expired"), short)
 	e.outlive(old)
 	c := e.claim(old.Key, long)
@@ -47,19 +47,19 @@ func aTakeoverReplacesWhoRanOut(e *env) {
 	h := e.granted(c)
 	e.lasts(h)
 	e.holds(h)
-	who := e.holder(h.Key)
-	if who.Owner != c.Owner || who.Note != c.Note || !who.Since.After(old.grant.Since) {
-		e.Errorf("the new holder is %+v", who)
+	holder := e.holder(h.Key)
+	if holder.Owner != c.Owner || holder.Note != c.Note || !holder.Since.After(old.grant.Since) {
+		e.Errorf("the new holder is %+v", holder)
 	}
 	e.unchanged(h.Key, func() {
 		_, err := e.renew(old.Ref, long)
-		e.gone("renewal of who ran out", err)
+		e.gone("renewal of the expired holder", err)
 		_, err = e.store.Release(e.ctx(), old.Ref, 0)
-		e.gone("release of who ran out", err)
+		e.gone("release of the expired holder", err)
 	})
 }
 
-func aStatusTellsTheStoresTime(e *env) {
+func aStatusShowsTheStoresTime(e *env) {
 	h := e.hold(e.key("time"), long)
 	sent := time.Now()
 	first := e.look(h.Key)
@@ -71,9 +71,9 @@ func aStatusTellsTheStoresTime(e *env) {
 
 	passed := second.Now.Sub(first.Now)
 	if least, most := again.Sub(middle), replied.Sub(sent); passed < least-e.mode.slack() || passed > most+e.mode.slack() {
-		e.Errorf("the store's clock went by %v while between %v and %v passed", passed, least, most)
+		e.Errorf("the store's clock advanced by %v while %v to %v passed", passed, least, most)
 	}
 	if since := e.only(first).Since; first.Now.Before(since.Add(-e.mode.slack())) {
-		e.Errorf("now, %v, is before the grant, %v", first.Now, since)
+		e.Errorf("Now, %v, is before the grant, %v", first.Now, since)
 	}
 }

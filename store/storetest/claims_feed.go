@@ -13,21 +13,21 @@ var feedClaims = []claim{
 	{"EveryWatcherHearsANotice", everyWatcherHearsANotice},
 	{"AWatchEndsWithItsContext", aWatchEndsWithItsContext},
 	{"AWatchEndsWhenItsCallerStops", aWatchEndsWhenItsCallerStops},
-	{"ASlowWatcherHoldsNobodyUp", aSlowWatcherHoldsNobodyUp},
+	{"ASlowWatcherDelaysNobody", aSlowWatcherDelaysNobody},
 }
 
-// patience is how long a notice may take; in virtual time it takes none.
+// patience is how long a notice may take. In virtual time it takes none.
 const patience = 5 * time.Second
 
-// watcher is a watch under way.
+// A watcher is a running watch.
 type watcher struct {
 	notices chan store.Notice
-	errs    chan error // what the watch yielded besides
+	errs    chan error // errors that the watch yielded
 	ended   chan struct{}
 	stop    context.CancelFunc
 }
 
-// watch watches until stopped, with the caller's loop running body on each notice.
+// watch starts a watch whose loop calls body with each notice, until it is stopped.
 func (e *env) watch(body func(store.Notice)) *watcher {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watcher{
@@ -50,7 +50,7 @@ func (e *env) watch(body func(store.Notice)) *watcher {
 		stop()
 		select {
 		case <-w.ended:
-		case <-time.After(2 * patience): // that it goes on is another claim's to say
+		case <-time.After(2 * patience): // another claim reports a watch that goes on
 		}
 	})
 	return w
@@ -69,11 +69,11 @@ func (e *env) next(w *watcher) store.Notice {
 	return store.Notice{}
 }
 
-// live waits for the notice that says so.
+// live waits for the empty notice with which a watch begins.
 func (e *env) live(w *watcher) {
 	e.Helper()
 	if n := e.next(w); n != (store.Notice{}) {
-		e.Errorf("a watch began with %+v, want an empty notice", n)
+		e.Errorf("the watch began with %+v, want an empty notice", n)
 	}
 }
 
@@ -84,7 +84,7 @@ func (e *env) notify(n store.Notice) {
 	}
 }
 
-// hears waits for a notice; what others send on a shared feed is passed over.
+// hears waits for a notice, and skips those that others send on a shared feed.
 func (e *env) hears(w *watcher, want store.Notice) {
 	e.Helper()
 	for give := time.Now().Add(patience); time.Now().Before(give); {
@@ -96,7 +96,7 @@ func (e *env) hears(w *watcher, want store.Notice) {
 }
 
 func aWatchBeginsWithAnEmptyNotice(e *env) {
-	for range 2 { // and so it does when watched again
+	for range 2 { // the second watch, too
 		w := e.watch(func(store.Notice) {})
 		e.live(w)
 		w.stop()
@@ -129,7 +129,7 @@ func aWatchEndsWithItsContext(e *env) {
 	select {
 	case <-w.ended:
 	case <-time.After(patience):
-		e.Fatalf("the watch goes on %v after its context ended", patience)
+		e.Fatalf("the watch still runs %v after its context ended", patience)
 	}
 }
 
@@ -140,7 +140,7 @@ func aWatchEndsWhenItsCallerStops(e *env) {
 		break
 	}
 	if seen != 1 {
-		e.Errorf("%d notices before the caller stopped", seen)
+		e.Errorf("%d notices before the caller stopped, want 1", seen)
 	}
 	w := e.watch(func(store.Notice) {})
 	e.live(w)
@@ -149,15 +149,15 @@ func aWatchEndsWhenItsCallerStops(e *env) {
 	e.hears(w, n)
 }
 
-func aSlowWatcherHoldsNobodyUp(e *env) {
-	busy := make(chan struct{})
+func aSlowWatcherDelaysNobody(e *env) {
+	blocked := make(chan struct{})
 	slow := e.watch(func(n store.Notice) {
 		if n != (store.Notice{}) {
-			<-busy
+			<-blocked
 		}
 	})
 	quick := e.watch(func(store.Notice) {})
-	free := sync.OnceFunc(func() { close(busy) })
+	free := sync.OnceFunc(func() { close(blocked) })
 	e.Cleanup(free)
 	e.live(slow)
 	e.live(quick)
@@ -172,7 +172,7 @@ func aSlowWatcherHoldsNobodyUp(e *env) {
 	e.orEverything(slow, last)
 }
 
-// orEverything waits for a notice, or for the empty one that stands for all that a
+// orEverything waits for a notice, or for the empty notice that replaces all that a
 // watcher missed.
 func (e *env) orEverything(w *watcher, want store.Notice) {
 	e.Helper()

@@ -9,15 +9,15 @@ import (
 
 var lookClaims = []claim{
 	{"ALookAnswersInTheOrderOfItsKeys", aLookAnswersInTheOrderOfItsKeys},
-	{"ALookAtNothingIsNoError", aLookAtNothingIsNoError},
+	{"ALookAtNoKeysIsNoError", aLookAtNoKeysIsNoError},
 	{"ALookChangesNothing", aLookChangesNothing},
 }
 
 var listClaims = []claim{
-	{"AListHasThePrefixInOrder", aListHasThePrefixInOrder},
+	{"AListHasTheKeysOfAPrefixInOrder", aListHasTheKeysOfAPrefixInOrder},
 	{"AListTakesItsPrefixLiterally", aListTakesItsPrefixLiterally},
-	{"AListShowsWhoRanOut", aListShowsWhoRanOut},
-	{"AListMayBeLeftEarly", aListMayBeLeftEarly},
+	{"AListShowsExpiredHolders", aListShowsExpiredHolders},
+	{"AListCanBeEndedEarly", aListCanBeEndedEarly},
 }
 
 func aLookAnswersInTheOrderOfItsKeys(e *env) {
@@ -30,7 +30,7 @@ func aLookAnswersInTheOrderOfItsKeys(e *env) {
 	}
 	for i, status := range all {
 		if status.Key != keys[i] || status.Now.IsZero() {
-			e.Errorf("answer %d, of %q: %+v", i, keys[i], status)
+			e.Errorf("answer %d, for %q: %+v", i, keys[i], status)
 		}
 	}
 	for i, h := range map[int]held{0: b, 2: a} {
@@ -43,9 +43,9 @@ func aLookAnswersInTheOrderOfItsKeys(e *env) {
 	}
 }
 
-func aLookAtNothingIsNoError(e *env) {
+func aLookAtNoKeysIsNoError(e *env) {
 	if all, err := e.store.Look(e.ctx(), nil); err != nil || len(all) != 0 {
-		e.Errorf("%d answers, %v", len(all), err)
+		e.Errorf("a look at no keys: %d answers, %v", len(all), err)
 	}
 }
 
@@ -69,7 +69,7 @@ func aLookChangesNothing(e *env) {
 	e.hold(free, long)
 }
 
-// list is the statuses of the keys that begin with prefix.
+// list returns the statuses of the keys that begin with prefix.
 func (e *env) list(prefix string) []store.Status {
 	e.Helper()
 	var all []store.Status
@@ -82,7 +82,7 @@ func (e *env) list(prefix string) []store.Status {
 	return all
 }
 
-// lists checks which keys begin with prefix.
+// lists checks that a list of prefix has exactly these keys, in order.
 func (e *env) lists(prefix string, want ...string) {
 	e.Helper()
 	var got []string
@@ -95,7 +95,7 @@ func (e *env) lists(prefix string, want ...string) {
 	}
 }
 
-func aListHasThePrefixInOrder(e *env) {
+func aListHasTheKeysOfAPrefixInOrder(e *env) {
 	stem := e.key("list")
 	ends := []string{"b", "a", "", "B", "a/2", "a/10", "é", "\U0001F512", "a b", "a\x00b", strings.Repeat("z", 800)}
 	var all []string
@@ -127,7 +127,7 @@ func aListTakesItsPrefixLiterally(e *env) {
 		e.lists(stem+odd, slices.DeleteFunc(e.keys(stem), func(key string) bool { return !strings.HasPrefix(key, stem+odd) })...)
 	}
 	e.lists("^" + stem)
-	e.lists(stem + "a") // A is another letter
+	e.lists(stem + "a") // stem+"A1" has another letter
 	e.lists(stem+".", stem+".1", stem+".*1")
 }
 
@@ -139,7 +139,7 @@ func (e *env) keys(prefix string) []string {
 	return keys
 }
 
-func aListShowsWhoRanOut(e *env) {
+func aListShowsExpiredHolders(e *env) {
 	stem := e.key("list")
 	h := e.hold(stem+"expired", short)
 	e.outlive(h)
@@ -151,18 +151,18 @@ func aListShowsWhoRanOut(e *env) {
 	}
 }
 
-func aListMayBeLeftEarly(e *env) {
+func aListCanBeEndedEarly(e *env) {
 	stem := e.key("list")
 	for _, end := range []string{"1", "2", "3"} {
 		e.hold(stem+end, long)
 	}
 	for status, err := range e.store.List(e.ctx(), stem) {
 		if err != nil || status.Key != stem+"1" {
-			e.Errorf("the first: %+v, %v", status, err)
+			e.Errorf("the first of the list: %+v, %v", status, err)
 		}
 		break
 	}
-	// The store may be used from within the loop.
+	// The store may be called from within the loop.
 	for status, err := range e.store.List(e.ctx(), stem) {
 		if err != nil {
 			e.Fatalf("list: %v", err)

@@ -10,15 +10,15 @@ import (
 )
 
 var permitClaims = []claim{
-	{"PermitsAreNoMoreThanTheirLimit", permitsAreNoMoreThanTheirLimit},
-	{"APermitThatRanOutMakesRoom", aPermitThatRanOutMakesRoom},
-	{"ContendersForPermitsAreNeverTooMany", contendersForPermitsAreNeverTooMany},
-	{"ReadersAndWritersAreNeverInsideTogether", readersAndWritersAreNeverInsideTogether},
+	{"NoMorePermitsAreGrantedThanTheLimit", noMorePermitsAreGrantedThanTheLimit},
+	{"AnExpiredPermitIsGrantedAgain", anExpiredPermitIsGrantedAgain},
+	{"ContendersNeverHoldMorePermitsThanTheLimit", contendersNeverHoldMorePermitsThanTheLimit},
+	{"ReadersAndWritersNeverHoldTheKeyAtOnce", readersAndWritersNeverHoldTheKeyAtOnce},
 	{"AnotherModeOrLimitIsAMismatch", anotherModeOrLimitIsAMismatch},
-	{"AModeGoesWithItsHolders", aModeGoesWithItsHolders},
+	{"AModeEndsWithItsLastHolder", aModeEndsWithItsLastHolder},
 }
 
-func permitsAreNoMoreThanTheirLimit(e *env) {
+func noMorePermitsAreGrantedThanTheLimit(e *env) {
 	key := e.key("permits")
 	var all []held
 	for range 3 {
@@ -26,7 +26,7 @@ func permitsAreNoMoreThanTheirLimit(e *env) {
 	}
 	refusal := e.refused(e.permit(key, 3, long))
 	if refusal.Mode != store.Permits || refusal.Limit != 3 || len(refusal.Holders) != 3 || refusal.Free() {
-		e.Errorf("the fourth is told of %+v", refusal.Status)
+		e.Errorf("the fourth claim is shown %+v", refusal.Status)
 	}
 	e.heldBy(key, all...)
 	e.release(all[1].Ref)
@@ -35,7 +35,7 @@ func permitsAreNoMoreThanTheirLimit(e *env) {
 	e.heldBy(key, all...)
 }
 
-func aPermitThatRanOutMakesRoom(e *env) {
+func anExpiredPermitIsGrantedAgain(e *env) {
 	key := e.key("permits")
 	dies, stays := e.granted(e.permit(key, 2, short)), e.granted(e.permit(key, 2, long))
 	e.refusedUntil(dies.honoured(), e.permit(key, 2, long))
@@ -45,30 +45,31 @@ func aPermitThatRanOutMakesRoom(e *env) {
 	e.refused(e.permit(key, 2, long))
 }
 
-// A room counts who is inside, and what should never be.
-type room struct {
+// An occupancy counts the holders of a key, and records what must never happen.
+type occupancy struct {
 	mu      sync.Mutex // protects the rest
-	readers int
+	sharers int
 	writers int
 	wrong   []string
 }
 
-func (r *room) enter(c store.Claim, by int) {
+func (r *occupancy) add(c store.Claim, by int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.Mode == store.Exclusive {
 		r.writers += by
 	} else {
-		r.readers += by
+		r.sharers += by
 	}
-	if r.writers > 1 || r.writers > 0 && r.readers > 0 || c.Mode == store.Permits && r.readers > c.Limit {
-		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d others inside together", r.writers, r.readers))
+	if r.writers > 1 || r.writers > 0 && r.sharers > 0 || c.Mode == store.Permits && r.sharers > c.Limit {
+		r.wrong = append(r.wrong, fmt.Sprintf("%d writers and %d sharers hold the key at once", r.writers, r.sharers))
 	}
 }
 
-// crowd has so many contenders at a key, each with claims of its own kind.
-func (e *env) crowd(kinds ...func() store.Claim) {
-	var inside room
+// contend starts one contender for each kind of claim, and checks that they never hold
+// the key together when they must not.
+func (e *env) contend(kinds ...func() store.Claim) {
+	var holding occupancy
 	var wg sync.WaitGroup
 	give := time.Now().Add(bound)
 	for i, kind := range kinds {
@@ -76,12 +77,12 @@ func (e *env) crowd(kinds ...func() store.Claim) {
 			for served := 0; served < e.rounds(20, 3) && time.Now().Before(give); {
 				c := kind()
 				if served%3 == 2 && i%2 == 0 {
-					c.TTL = short // it dies inside, and is out by then
+					c.TTL = short // never released; it expires
 				}
 				h, err := e.try(c)
 				if err == nil {
 					served++
-					e.stay(&inside, h)
+					e.holdFor(&holding, h)
 				} else if !errors.Is(err, store.ErrHeld) {
 					e.Errorf("contending for %q: %v", c.Key, err)
 					return
@@ -91,23 +92,23 @@ func (e *env) crowd(kinds ...func() store.Claim) {
 		})
 	}
 	wg.Wait()
-	for _, w := range inside.wrong {
+	for _, w := range holding.wrong {
 		e.Error(w)
 	}
 }
 
-// stay is inside for a while, and leaves or dies.
-func (e *env) stay(inside *room, h held) {
+// holdFor holds the key for a while, and then releases it or lets it expire.
+func (e *env) holdFor(holding *occupancy, h held) {
 	if !h.inTime() {
 		return
 	}
-	inside.enter(h.Claim, 1)
+	holding.add(h.Claim, 1)
 	if h.TTL == short {
 		e.sleepUntil(h.honoured().Add(-short / 4))
 	} else {
 		time.Sleep(time.Millisecond)
 	}
-	inside.enter(h.Claim, -1)
+	holding.add(h.Claim, -1)
 	if h.TTL == short {
 		return
 	}
@@ -116,22 +117,22 @@ func (e *env) stay(inside *room, h held) {
 	}
 }
 
-func contendersForPermitsAreNeverTooMany(e *env) {
+func contendersNeverHoldMorePermitsThanTheLimit(e *env) {
 	key := e.key("permits")
 	var kinds []func() store.Claim
 	for range e.rounds(8, 6) {
 		kinds = append(kinds, func() store.Claim { return e.permit(key, 3, long) })
 	}
-	e.crowd(kinds...)
+	e.contend(kinds...)
 }
 
-func readersAndWritersAreNeverInsideTogether(e *env) {
+func readersAndWritersNeverHoldTheKeyAtOnce(e *env) {
 	key := e.key("shared")
 	var kinds []func() store.Claim
 	for range e.rounds(4, 3) {
 		kinds = append(kinds, func() store.Claim { return e.reader(key, long) }, func() store.Claim { return e.claim(key, long) })
 	}
-	e.crowd(kinds...)
+	e.contend(kinds...)
 }
 
 func anotherModeOrLimitIsAMismatch(e *env) {
@@ -151,13 +152,13 @@ func anotherModeOrLimitIsAMismatch(e *env) {
 				e.Errorf("%s of limit %d on %q: got %v, want a *MismatchError", c.Mode, c.Limit, c.Key, err)
 			} else if status := e.look(c.Key); mismatch.Key != c.Key || mismatch.Live != status.Mode || mismatch.Limit != status.Limit ||
 				mismatch.Claim.Mode != c.Mode || mismatch.Claim.Limit != c.Limit {
-				e.Errorf("the mismatch does not name both: %+v", mismatch)
+				e.Errorf("the mismatch does not name both modes and limits: %+v", mismatch)
 			}
 		})
 	}
 }
 
-func aModeGoesWithItsHolders(e *env) {
+func aModeEndsWithItsLastHolder(e *env) {
 	key := e.key("mode")
 	h := e.granted(e.permit(key, 2, long))
 	e.release(h.Ref)

@@ -9,16 +9,16 @@ import (
 )
 
 var releaseClaims = []claim{
-	{"AReleaseFreesAtOnce", aReleaseFreesAtOnce},
-	{"AReleaseNamesTheHolder", aReleaseNamesTheHolder},
-	{"ASecondReleaseIsGone", aSecondReleaseIsGone},
-	{"AKeyIsKeptForLongerThanItsTTL", aKeyIsKeptForLongerThanItsTTL},
-	{"AKeyIsKeptForLessThanItsTTL", aKeyIsKeptForLessThanItsTTL},
-	{"AKeyKeptUntilAMomentAgoIsFree", aKeyKeptUntilAMomentAgoIsFree},
+	{"AReleaseFreesTheKeyAtOnce", aReleaseFreesTheKeyAtOnce},
+	{"AReleaseAffectsOnlyTheHolderItNames", aReleaseAffectsOnlyTheHolderItNames},
+	{"ASecondReleaseAnswersErrGone", aSecondReleaseAnswersErrGone},
+	{"AReleaseCanKeepTheKeyForLongerThanItsTTL", aReleaseCanKeepTheKeyForLongerThanItsTTL},
+	{"AReleaseCanKeepTheKeyForLessThanItsTTL", aReleaseCanKeepTheKeyForLessThanItsTTL},
+	{"AKeptKeyIsFreeOnceItsTimeIsOver", aKeptKeyIsFreeOnceItsTimeIsOver},
 	{"AKeptKeyCannotBeRenewedOrTransferred", aKeptKeyCannotBeRenewedOrTransferred},
 }
 
-func aReleaseFreesAtOnce(e *env) {
+func aReleaseFreesTheKeyAtOnce(e *env) {
 	key := e.key("released")
 	for range 10 {
 		h := e.hold(key, long)
@@ -27,7 +27,7 @@ func aReleaseFreesAtOnce(e *env) {
 	}
 }
 
-func aReleaseNamesTheHolder(e *env) {
+func aReleaseAffectsOnlyTheHolderItNames(e *env) {
 	h := e.hold(e.key("held"), long)
 	other := e.hold(e.key("another key"), long)
 	for what, r := range map[string]store.Ref{
@@ -41,7 +41,7 @@ func aReleaseNamesTheHolder(e *env) {
 					wanted, err := e.store.Release(e.ctx(), r, keep)
 					e.gone("release of "+what, err)
 					if wanted {
-						e.Errorf("release of %s found somebody waiting", what)
+						e.Errorf("release of %s reported a waiter", what)
 					}
 				})
 			})
@@ -49,7 +49,7 @@ func aReleaseNamesTheHolder(e *env) {
 	}
 }
 
-func aSecondReleaseIsGone(e *env) {
+func aSecondReleaseAnswersErrGone(e *env) {
 	h := e.hold(e.key("released"), long)
 	e.release(h.Ref)
 	_, err := e.store.Release(e.ctx(), h.Ref, 0)
@@ -58,13 +58,13 @@ func aSecondReleaseIsGone(e *env) {
 	next := e.hold(h.Key, long)
 	e.unchanged(h.Key, func() {
 		_, err := e.store.Release(e.ctx(), h.Ref, 0)
-		e.gone("a third, held by another", err)
+		e.gone("a third release, while another holds the key", err)
 	})
 	e.holds(next)
 }
 
-// keep releases h and says until when its key is taken, which the caller's clock
-// can only tell to within the time of the grant.
+// keep releases h and returns between which times its key becomes free: by the
+// caller's clock this is known only to within the time that the grant took.
 func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
 	e.Helper()
 	if _, err := e.store.Release(e.ctx(), h.Ref, d); err != nil {
@@ -73,19 +73,19 @@ func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
 	return h.sent.Add(d), h.replied.Add(d + e.mode.slack())
 }
 
-func aKeyIsKeptForLongerThanItsTTL(e *env) {
+func aReleaseCanKeepTheKeyForLongerThanItsTTL(e *env) {
 	h := e.hold(e.key("kept"), 2*short)
 	promised, free := e.keep(h, 4*short)
 	e.takenUntil(h.Key, promised, free)
 }
 
-func aKeyIsKeptForLessThanItsTTL(e *env) {
+func aReleaseCanKeepTheKeyForLessThanItsTTL(e *env) {
 	h := e.hold(e.key("kept"), long)
 	promised, free := e.keep(h, 2*short)
 	e.takenUntil(h.Key, promised, free)
 }
 
-func aKeyKeptUntilAMomentAgoIsFree(e *env) {
+func aKeptKeyIsFreeOnceItsTimeIsOver(e *env) {
 	h := e.hold(e.key("kept"), long)
 	_, free := e.keep(h, time.Millisecond)
 	e.sleepUntil(free)
@@ -104,9 +104,9 @@ func aKeptKeyCannotBeRenewedOrTransferred(e *env) {
 	})
 	status := e.look(h.Key)
 	if left := status.Left(); left > 2*long+e.mode.slack() || left < long {
-		e.Errorf("kept for %v, %v are left", 2*long, left)
+		e.Errorf("the key was kept for %v, but %v are left", 2*long, left)
 	}
-	// The same release again, as after a reply that was lost.
+	// The same release again, as after a lost reply.
 	if _, err := e.store.Release(e.ctx(), h.Ref, 2*long); err != nil && !errors.Is(err, store.ErrGone) {
 		e.Errorf("the same release again: %v", err)
 	}

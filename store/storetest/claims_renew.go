@@ -8,20 +8,20 @@ import (
 )
 
 var renewClaims = []claim{
-	{"ARenewalBeginsItsTimeAnew", aRenewalBeginsItsTimeAnew},
-	{"ARenewalKeepsTheRest", aRenewalKeepsTheRest},
-	{"ARenewalNeverShortens", aRenewalNeverShortens},
-	{"ARenewalNeverCreates", aRenewalNeverCreates},
-	{"ARenewalNeverRevives", aRenewalNeverRevives},
-	{"ARenewalNamesTheHolder", aRenewalNamesTheHolder},
-	{"ARenewalAfterReleaseIsGone", aRenewalAfterReleaseIsGone},
+	{"ARenewalRestartsTheTTL", aRenewalRestartsTheTTL},
+	{"ARenewalChangesOnlyTheExpiry", aRenewalChangesOnlyTheExpiry},
+	{"ARenewalNeverShortensTheExpiry", aRenewalNeverShortensTheExpiry},
+	{"ARenewalNeverCreatesAHolder", aRenewalNeverCreatesAHolder},
+	{"ARenewalNeverRevivesAnExpiredHolder", aRenewalNeverRevivesAnExpiredHolder},
+	{"ARenewalAffectsOnlyTheHolderItNames", aRenewalAffectsOnlyTheHolderItNames},
+	{"ARenewalAfterAReleaseAnswersErrGone", aRenewalAfterAReleaseAnswersErrGone},
 	{"ABatchIsAnsweredInItsOrder", aBatchIsAnsweredInItsOrder},
-	{"ABatchMayBeEmptyOrFull", aBatchMayBeEmptyOrFull},
+	{"ABatchCanBeEmptyOrFull", aBatchCanBeEmptyOrFull},
 }
 
-func aRenewalBeginsItsTimeAnew(e *env) {
-	// Half of the time is left when the renewal is sent; a machine that takes
-	// longer than that between two lines shows nothing and has to try again.
+func aRenewalRestartsTheTTL(e *env) {
+	// The renewal is sent half-way through the TTL. If the machine pauses for longer than
+	// the rest of it, nothing is shown, and the next round tries again.
 	for range 5 {
 		h := e.hold(e.key("renewed"), 2*short)
 		e.sleepUntil(h.sent.Add(short))
@@ -40,10 +40,10 @@ func aRenewalBeginsItsTimeAnew(e *env) {
 		e.takenUntil(h.Key, renewed.honoured(), replied.Add(2*short+e.mode.slack()))
 		return
 	}
-	e.Error("five holders ran out before a renewal half-way reached the store")
+	e.Error("five holders expired before a renewal, sent half-way, reached the store")
 }
 
-func aRenewalKeepsTheRest(e *env) {
+func aRenewalChangesOnlyTheExpiry(e *env) {
 	h := e.hold(e.key("renewed"), long)
 	before := e.holder(h.Key)
 	if _, err := e.renew(h.Ref, 2*long); err != nil {
@@ -51,15 +51,15 @@ func aRenewalKeepsTheRest(e *env) {
 	}
 	after := e.holder(h.Key)
 	if d := after.ExpireAt.Sub(before.ExpireAt); d < long-e.mode.slack() {
-		e.Errorf("renewed for %v more, the expiry moved by %v", long, d)
+		e.Errorf("a renewal for %v more moved the expiry by %v", long, d)
 	}
 	after.ExpireAt = before.ExpireAt
 	if !same(store.Status{Holders: []store.Holder{before}}, store.Status{Holders: []store.Holder{after}}) {
-		e.Errorf("the renewal changed\n%+v to\n%+v", before, after)
+		e.Errorf("the renewal changed more than the expiry:\n%+v to\n%+v", before, after)
 	}
 }
 
-func aRenewalNeverShortens(e *env) {
+func aRenewalNeverShortensTheExpiry(e *env) {
 	h := e.hold(e.key("renewed"), long)
 	e.unchanged(h.Key, func() {
 		if left, err := e.renew(h.Ref, short); err != nil || left <= 0 {
@@ -68,25 +68,25 @@ func aRenewalNeverShortens(e *env) {
 	})
 }
 
-func aRenewalNeverCreates(e *env) {
+func aRenewalNeverCreatesAHolder(e *env) {
 	c := e.claim(e.key("never held"), long)
 	_, err := e.renew(c.Ref, long)
-	e.gone("renewal of what never held", err)
+	e.gone("renewal of an ID that never held the key", err)
 	e.free(c.Key)
 }
 
-func aRenewalNeverRevives(e *env) {
+func aRenewalNeverRevivesAnExpiredHolder(e *env) {
 	h := e.hold(e.key("expired"), short)
 	e.outlive(h)
 	_, err := e.renew(h.Ref, long)
-	e.gone("renewal of who ran out", err)
+	e.gone("renewal of an expired holder", err)
 	if status := e.look(h.Key); !status.Free() {
-		e.Errorf("it came back to life: %+v", status)
+		e.Errorf("the expired holder is live again: %+v", status)
 	}
 	e.hold(h.Key, long)
 }
 
-func aRenewalNamesTheHolder(e *env) {
+func aRenewalAffectsOnlyTheHolderItNames(e *env) {
 	h := e.hold(e.key("held"), long)
 	elsewhere := e.key("another key")
 	e.unchanged(h.Key, func() {
@@ -98,7 +98,7 @@ func aRenewalNamesTheHolder(e *env) {
 	e.free(elsewhere)
 }
 
-func aRenewalAfterReleaseIsGone(e *env) {
+func aRenewalAfterAReleaseAnswersErrGone(e *env) {
 	h := e.hold(e.key("released"), long)
 	e.release(h.Ref)
 	_, err := e.renew(h.Ref, long)
@@ -108,7 +108,7 @@ func aRenewalAfterReleaseIsGone(e *env) {
 	next := e.hold(h.Key, long)
 	e.unchanged(h.Key, func() {
 		_, err := e.renew(h.Ref, 2*long)
-		e.gone("renewal after a release, held by another", err)
+		e.gone("renewal after a release, while another holds the key", err)
 	})
 	e.holds(next)
 }
@@ -129,9 +129,9 @@ func aBatchIsAnsweredInItsOrder(e *env) {
 	if len(answers) != 5 {
 		e.Fatalf("5 renewals got %d answers", len(answers))
 	}
-	e.gone("the released one", answers[0].Err)
-	e.gone("another's key", answers[2].Err)
-	e.broken("the broken one", answers[3].Err, "why not")
+	e.gone("the released holder", answers[0].Err)
+	e.gone("an ID that does not hold the key", answers[2].Err)
+	e.broken("the broken holder", answers[3].Err, "why not")
 	for i, ttl := range map[int]time.Duration{1: 2 * long, 4: 3 * long} {
 		if a := answers[i]; a.Err != nil || a.Left > ttl || a.Left < ttl/2 {
 			e.Errorf("entry %d, for %v: %+v", i, ttl, a)
@@ -144,7 +144,7 @@ func aBatchIsAnsweredInItsOrder(e *env) {
 	}
 }
 
-func aBatchMayBeEmptyOrFull(e *env) {
+func aBatchCanBeEmptyOrFull(e *env) {
 	if answers := e.store.Renew(e.ctx(), nil); len(answers) != 0 {
 		e.Errorf("an empty batch got %d answers", len(answers))
 	}
@@ -165,7 +165,7 @@ func aBatchMayBeEmptyOrFull(e *env) {
 	}
 	for i, a := range answers {
 		if _, ok := mine[i]; !ok {
-			e.gone("renewal of what never held", a.Err)
+			e.gone("renewal of an ID that never held its key", a.Err)
 		} else if a.Err != nil || a.Left < long {
 			e.Errorf("entry %d: %+v", i, a)
 		}

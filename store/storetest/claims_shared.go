@@ -13,29 +13,29 @@ import (
 
 var sharedClaims = []claim{
 	{"ReadersShareAKey", readersShareAKey},
-	{"JoinsAtTheSameInstantAllCount", joinsAtTheSameInstantAllCount},
-	{"AReaderIsHonouredUntilItRunsOut", aReaderIsHonouredUntilItRunsOut},
-	{"AReaderThatStaysIsNotDisturbed", aReaderThatStaysIsNotDisturbed},
-	{"TheLastToLeaveTakesTheRecordAlong", theLastToLeaveTakesTheRecordAlong},
-	{"AKeptReaderStaysAndShortensNobody", aKeptReaderStaysAndShortensNobody},
-	{"ABreakOfOneReaderIsNoneOfTheOthers", aBreakOfOneReaderIsNoneOfTheOthers},
-	{"UndoOfAJoinTakesNobodyElse", undoOfAJoinTakesNobodyElse},
-	{"OnlyAnExclusiveHolderHasAPlaceToGive", onlyAnExclusiveHolderHasAPlaceToGive},
-	{"AnExclusiveTokenIsAboveAllSharedBefore", anExclusiveTokenIsAboveAllSharedBefore},
+	{"ReadersThatJoinAtOnceAllHoldTheKey", readersThatJoinAtOnceAllHoldTheKey},
+	{"AReaderIsHonouredUntilItExpires", aReaderIsHonouredUntilItExpires},
+	{"AReaderIsUnaffectedWhenOthersComeAndGo", aReaderIsUnaffectedWhenOthersComeAndGo},
+	{"TheLastSharerToLeaveRemovesTheRecord", theLastSharerToLeaveRemovesTheRecord},
+	{"AKeptReaderStaysAndAffectsNoOther", aKeptReaderStaysAndAffectsNoOther},
+	{"ABreakOfOneReaderAffectsNoOther", aBreakOfOneReaderAffectsNoOther},
+	{"AnUndoOfOneReaderAffectsNoOther", anUndoOfOneReaderAffectsNoOther},
+	{"OnlyAnExclusiveHolderCanBeTransferred", onlyAnExclusiveHolderCanBeTransferred},
+	{"AnExclusiveTokenIsAboveThoseOfEarlierSharers", anExclusiveTokenIsAboveThoseOfEarlierSharers},
 }
 
 var exclusiveOnlyClaims = []claim{
-	{"AModeThatIsNotSupportedIsRefusedWithoutATrace", aModeThatIsNotSupportedIsRefusedWithoutATrace},
+	{"AnUnsupportedModeIsRefusedWithoutATrace", anUnsupportedModeIsRefusedWithoutATrace},
 }
 
-// sharesKeys asks a store whether it has other modes than exclusive.
+// sharesKeys reports whether a store supports other modes than Exclusive.
 func sharesKeys(s store.Store) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	r := store.Ref{Key: "storetest" + rand.Text(), ID: rand.Text(), Mode: store.Shared}
 	_, err := s.Acquire(ctx, store.Claim{Ref: r, TTL: long})
 	if err == nil {
-		_, _ = s.Release(ctx, r, 0) // it ends by itself, too
+		_, _ = s.Release(ctx, r, 0) // if this fails, the holder expires
 	}
 	return !errors.Is(err, errors.ErrUnsupported)
 }
@@ -52,7 +52,7 @@ func (e *env) permit(key string, n int, ttl time.Duration) store.Claim {
 	return c
 }
 
-// readers are so many readers of a key.
+// readers grants key to n readers.
 func (e *env) readers(key string, n int) (all []held) {
 	e.Helper()
 	for range n {
@@ -61,7 +61,7 @@ func (e *env) readers(key string, n int) (all []held) {
 	return all
 }
 
-// heldBy checks that exactly these hold key.
+// heldBy checks that exactly these holders hold key.
 func (e *env) heldBy(key string, want ...held) {
 	e.Helper()
 	status := e.look(key)
@@ -94,10 +94,10 @@ func readersShareAKey(e *env) {
 	e.heldBy(key, all...)
 	refusal := e.refused(e.claim(key, long))
 	if len(refusal.Holders) != len(all) || refusal.Mode != store.Shared || refusal.Free() {
-		e.Errorf("a writer is told of %+v", refusal.Status)
+		e.Errorf("a refused writer is shown %+v", refusal.Status)
 	}
 	for i, h := range all {
-		e.refused(e.claim(key, long)) // for each that stays
+		e.refused(e.claim(key, long)) // as long as one reader stays
 		e.release(h.Ref)
 		e.heldBy(key, all[i+1:]...)
 	}
@@ -106,7 +106,7 @@ func readersShareAKey(e *env) {
 	e.refused(e.permit(key, 3, long))
 }
 
-func joinsAtTheSameInstantAllCount(e *env) {
+func readersThatJoinAtOnceAllHoldTheKey(e *env) {
 	for range e.rounds(20, 2) {
 		key := e.key("joined")
 		joined := make([]held, 10)
@@ -129,8 +129,8 @@ func joinsAtTheSameInstantAllCount(e *env) {
 	}
 }
 
-// join claims until it is granted: a store may refuse a join that lost too many
-// races, with a status that says that it is welcome.
+// join claims until it is granted. A store may refuse a join that lost too many races,
+// if the status in the refusal shows that another attempt can succeed.
 func (e *env) join(c store.Claim) held {
 	for {
 		h, err := e.try(c)
@@ -146,7 +146,7 @@ func (e *env) join(c store.Claim) held {
 	}
 }
 
-func aReaderIsHonouredUntilItRunsOut(e *env) {
+func aReaderIsHonouredUntilItExpires(e *env) {
 	key := e.key("expiring")
 	e.granted(e.reader(key, short))
 	h := e.granted(e.reader(key, 2*short))
@@ -154,9 +154,9 @@ func aReaderIsHonouredUntilItRunsOut(e *env) {
 	e.takenUntil(key, h.honoured(), h.replied.Add(h.TTL+e.mode.slack()))
 }
 
-// aReaderThatStaysIsNotDisturbed: what it was given by its renewals survives whoever
-// joins, leaves, is retried or runs out.
-func aReaderThatStaysIsNotDisturbed(e *env) {
+// aReaderIsUnaffectedWhenOthersComeAndGo: the expiry that a renewal gave it stays,
+// though others join, leave, repeat a release or expire.
+func aReaderIsUnaffectedWhenOthersComeAndGo(e *env) {
 	key := e.key("stays")
 	stays := e.granted(e.reader(key, short*4))
 	if _, err := e.renew(stays.Ref, 2*long); err != nil {
@@ -167,14 +167,14 @@ func aReaderThatStaysIsNotDisturbed(e *env) {
 	leaves := e.granted(e.reader(key, long))
 	e.release(leaves.Ref)
 	_, err := e.store.Release(e.ctx(), leaves.Ref, 0)
-	e.gone("a release said twice", err)
+	e.gone("a repeated release", err)
 	e.outlive(dies)
-	e.readers(key, 2) // and drop who ran out
+	e.readers(key, 2) // which removes the expired holder
 	_, err = e.renew(dies.Ref, long)
-	e.gone("renewal of who ran out", err)
+	e.gone("renewal of an expired holder", err)
 	after := e.holderOf(key, stays.ID)
 	if !after.ExpireAt.Equal(before.ExpireAt) || !after.Since.Equal(before.Since) || after.Owner != before.Owner {
-		e.Errorf("it was %+v, and is %+v", before, after)
+		e.Errorf("the reader was %+v and became %+v", before, after)
 	}
 	if left, err := e.renew(stays.Ref, 2*long); err != nil || left < long {
 		e.Errorf("renewal: %v, %v", left, err)
@@ -193,7 +193,7 @@ func (e *env) holderOf(key, id string) store.Holder {
 	return store.Holder{}
 }
 
-func theLastToLeaveTakesTheRecordAlong(e *env) {
+func theLastSharerToLeaveRemovesTheRecord(e *env) {
 	key := e.key("left")
 	all := e.readers(key, 3)
 	for _, h := range all[:2] {
@@ -205,7 +205,7 @@ func theLastToLeaveTakesTheRecordAlong(e *env) {
 	e.free(key)
 }
 
-func aKeptReaderStaysAndShortensNobody(e *env) {
+func aKeptReaderStaysAndAffectsNoOther(e *env) {
 	key := e.key("kept")
 	kept, other := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
 	if _, err := e.store.Release(e.ctx(), kept.Ref, 2*short); err != nil {
@@ -213,7 +213,7 @@ func aKeptReaderStaysAndShortensNobody(e *env) {
 	}
 	e.heldBy(key, kept, other)
 	_, err := e.renew(kept.Ref, long)
-	e.gone("renewal of who was released", err)
+	e.gone("renewal of a released holder", err)
 	time.Sleep(2*short + e.mode.slack())
 	e.heldBy(key, other)
 	e.refused(e.claim(key, long))
@@ -221,7 +221,7 @@ func aKeptReaderStaysAndShortensNobody(e *env) {
 	e.soon(key, long)
 }
 
-func aBreakOfOneReaderIsNoneOfTheOthers(e *env) {
+func aBreakOfOneReaderAffectsNoOther(e *env) {
 	key := e.key("broken")
 	all := e.readers(key, 3)
 	if err := e.store.Break(e.ctx(), all[0].Ref, "stuck", false); err != nil {
@@ -236,7 +236,7 @@ func aBreakOfOneReaderIsNoneOfTheOthers(e *env) {
 	e.heldBy(key, all[1:]...)
 	for _, h := range all[1:] {
 		if _, err := e.renew(h.Ref, long); err != nil {
-			e.Errorf("renewal of another: %v", err)
+			e.Errorf("renewal of another reader: %v", err)
 		}
 	}
 	for _, h := range all[1:] {
@@ -247,7 +247,7 @@ func aBreakOfOneReaderIsNoneOfTheOthers(e *env) {
 	e.lists(key)
 }
 
-func undoOfAJoinTakesNobodyElse(e *env) {
+func anUndoOfOneReaderAffectsNoOther(e *env) {
 	key := e.key("undone")
 	stays, landed := e.granted(e.reader(key, long)), e.granted(e.reader(key, long))
 	never := e.reader(key, long)
@@ -258,13 +258,13 @@ func undoOfAJoinTakesNobodyElse(e *env) {
 	_, err := e.renew(landed.Ref, long)
 	e.gone("renewal after undo", err)
 	if _, err := e.renew(stays.Ref, long); err != nil {
-		e.Errorf("renewal of who stays: %v", err)
+		e.Errorf("renewal of the reader that stays: %v", err)
 	}
 	e.settle(stays.Ref, nil)
-	e.lists(key) // it was the last
+	e.lists(key) // the last reader is gone
 }
 
-func onlyAnExclusiveHolderHasAPlaceToGive(e *env) {
+func onlyAnExclusiveHolderCanBeTransferred(e *env) {
 	key := e.key("shared")
 	h := e.granted(e.reader(key, long))
 	alone := e.hold(e.key("alone"), long)
@@ -284,7 +284,7 @@ func onlyAnExclusiveHolderHasAPlaceToGive(e *env) {
 	}
 }
 
-func anExclusiveTokenIsAboveAllSharedBefore(e *env) {
+func anExclusiveTokenIsAboveThoseOfEarlierSharers(e *env) {
 	key := e.key("token")
 	var highest int64
 	for i := range e.rounds(50, 5) {
@@ -304,7 +304,7 @@ func anExclusiveTokenIsAboveAllSharedBefore(e *env) {
 	}
 }
 
-func aModeThatIsNotSupportedIsRefusedWithoutATrace(e *env) {
+func anUnsupportedModeIsRefusedWithoutATrace(e *env) {
 	key := e.key("exclusive only")
 	for _, c := range []store.Claim{e.reader(key, long), e.permit(key, 2, long)} {
 		_, err := e.try(c)

@@ -13,7 +13,7 @@ var tokenClaims = []claim{
 
 var purgeClaims = []claim{
 	{"TokensIncreaseAcrossRemovalByHand", tokensIncreaseAcrossRemovalByHand},
-	{"WhoWasRemovedByHandIsGone", whoWasRemovedByHandIsGone},
+	{"AHolderRemovedByHandIsGone", aHolderRemovedByHandIsGone},
 }
 
 func tokensIncreaseHoweverAHolderEnds(e *env) {
@@ -23,7 +23,7 @@ func tokensIncreaseHoweverAHolderEnds(e *env) {
 	for i := range e.rounds(1000, 60) {
 		ttl := long
 		if i%6 == 0 {
-			ttl = tiny // and nobody ends it
+			ttl = tiny // not released; it expires
 		}
 		h := e.soon(key, ttl)
 		highest.add(e, h)
@@ -46,13 +46,13 @@ func tokensIncreaseHoweverAHolderEnds(e *env) {
 	}
 }
 
-// tokens are those of one key in the order of the grants.
+// tokens checks that the tokens of one key rise in the order of the grants.
 type tokens struct{ last int64 }
 
 func (t *tokens) add(e *env, h held) {
 	e.Helper()
 	if !h.inTime() {
-		return // the engine would not take it for a grant, and gives it back
+		return // the engine would not accept the grant, and gives it back
 	}
 	if h.grant.Token <= t.last {
 		e.Errorf("%q was granted with token %d after %d", h.Key, h.grant.Token, t.last)
@@ -80,7 +80,7 @@ func tokensIncreaseAcrossRemovalByHand(e *env) {
 	}
 }
 
-func whoWasRemovedByHandIsGone(e *env) {
+func aHolderRemovedByHandIsGone(e *env) {
 	h := e.hold(e.key("purged"), long)
 	e.purge(h.Key)
 	e.free(h.Key)

@@ -11,16 +11,16 @@ import (
 
 var transferClaims = []claim{
 	{"ATransferTakesTheHoldersPlace", aTransferTakesTheHoldersPlace},
-	{"ATransferBeginsANewTime", aTransferBeginsANewTime},
-	{"ATransferLeavesNoMomentOfFreedom", aTransferLeavesNoMomentOfFreedom},
-	{"ATransferNamesTheHolder", aTransferNamesTheHolder},
-	{"ATransferOfWhoIsGoneIsRefused", aTransferOfWhoIsGoneIsRefused},
-	{"ATransferOfWhoRanOutIsRefused", aTransferOfWhoRanOutIsRefused},
-	{"ATransferOfWhoIsBrokenIsRefused", aTransferOfWhoIsBrokenIsRefused},
+	{"ATransferStartsANewTTL", aTransferStartsANewTTL},
+	{"AKeyIsNeverFreeDuringATransfer", aKeyIsNeverFreeDuringATransfer},
+	{"ATransferAffectsOnlyTheHolderItNames", aTransferAffectsOnlyTheHolderItNames},
+	{"ATransferFromAReleasedHolderIsRefused", aTransferFromAReleasedHolderIsRefused},
+	{"ATransferFromAnExpiredHolderIsRefused", aTransferFromAnExpiredHolderIsRefused},
+	{"ATransferFromABrokenHolderIsRefused", aTransferFromABrokenHolderIsRefused},
 	{"OneOfManyTransfersWins", oneOfManyTransfersWins},
 }
 
-// passOn is a transfer that must be granted.
+// passOn makes a transfer that must be granted.
 func (e *env) passOn(from store.Ref, to store.Claim) held {
 	e.Helper()
 	h, err := e.transfer(from, to)
@@ -41,8 +41,8 @@ func aTransferTakesTheHoldersPlace(e *env) {
 		e.Errorf("token %d after %d", to.grant.Token, from.grant.Token)
 	}
 	status := e.look(to.Key)
-	who := e.only(status)
-	if status.Mode != store.Exclusive || status.Limit != 1 || who.Owner != c.Owner || who.Note != c.Note || !who.Since.Equal(to.grant.Since) {
+	holder := e.only(status)
+	if status.Mode != store.Exclusive || status.Limit != 1 || holder.Owner != c.Owner || holder.Note != c.Note || !holder.Since.Equal(to.grant.Since) {
 		e.Errorf("the new holder: %+v", status)
 	}
 	e.unchanged(to.Key, func() {
@@ -55,14 +55,14 @@ func aTransferTakesTheHoldersPlace(e *env) {
 	})
 }
 
-func aTransferBeginsANewTime(e *env) {
+func aTransferStartsANewTTL(e *env) {
 	from := e.hold(e.key("transferred"), long)
 	to := e.passOn(from.Ref, e.claim(from.Key, 2*short)) // shorter than what was left
 	e.lasts(to)
 	e.takenUntil(to.Key, to.honoured(), to.replied.Add(to.TTL+e.mode.slack()))
 }
 
-func aTransferLeavesNoMomentOfFreedom(e *env) {
+func aKeyIsNeverFreeDuringATransfer(e *env) {
 	h := e.hold(e.key("transferred"), long)
 	key := h.Key
 	done := make(chan struct{})
@@ -71,14 +71,14 @@ func aTransferLeavesNoMomentOfFreedom(e *env) {
 		wg.Go(func() {
 			for {
 				if _, err := e.try(e.claim(key, long)); err == nil {
-					e.Errorf("%q was granted to another in the middle of a transfer", key)
+					e.Errorf("%q was granted to another during a transfer", key)
 					return
 				}
 				if all, err := e.store.Look(e.ctx(), []string{key}); err == nil && len(all) == 1 && all[0].Free() {
-					e.Errorf("%q was seen free in the middle of a transfer", key)
+					e.Errorf("%q was seen free during a transfer", key)
 					return
 				}
-				// Virtual time passes only while everybody waits.
+				// Virtual time passes only while all goroutines wait.
 				select {
 				case <-done:
 					return
@@ -89,7 +89,7 @@ func aTransferLeavesNoMomentOfFreedom(e *env) {
 	}
 	for i := range e.rounds(500, 20) {
 		if i%10 == 0 {
-			time.Sleep(100 * time.Microsecond) // so that all go on at the same moment
+			time.Sleep(100 * time.Microsecond) // so that all continue at the same moment
 		}
 		next, err := e.transfer(h.Ref, e.claim(key, long))
 		if err != nil {
@@ -102,43 +102,43 @@ func aTransferLeavesNoMomentOfFreedom(e *env) {
 	wg.Wait()
 }
 
-func aTransferNamesTheHolder(e *env) {
+func aTransferAffectsOnlyTheHolderItNames(e *env) {
 	h := e.hold(e.key("held"), long)
 	free := e.key("free")
 	e.unchanged(h.Key, func() {
 		_, err := e.transfer(store.Ref{Key: h.Key, ID: rand.Text(), Mode: store.Exclusive}, e.claim(h.Key, 2*long))
-		e.gone("transfer out of another ID", err)
+		e.gone("transfer from another ID", err)
 		_, err = e.transfer(store.Ref{Key: free, ID: h.ID, Mode: store.Exclusive}, e.claim(free, long))
 		e.gone("transfer on another key", err)
 	})
 	e.free(free)
 }
 
-func aTransferOfWhoIsGoneIsRefused(e *env) {
+func aTransferFromAReleasedHolderIsRefused(e *env) {
 	h := e.hold(e.key("released"), long)
 	e.release(h.Ref)
 	_, err := e.transfer(h.Ref, e.claim(h.Key, long))
-	e.gone("transfer of who was released", err)
+	e.gone("transfer from a released holder", err)
 	e.free(h.Key)
 }
 
-func aTransferOfWhoRanOutIsRefused(e *env) {
+func aTransferFromAnExpiredHolderIsRefused(e *env) {
 	h := e.hold(e.key("expired"), short)
 	e.outlive(h)
 	e.unchanged(h.Key, func() {
 		_, err := e.transfer(h.Ref, e.claim(h.Key, long))
-		e.gone("transfer of who ran out", err)
+		e.gone("transfer from an expired holder", err)
 	})
 }
 
-func aTransferOfWhoIsBrokenIsRefused(e *env) {
+func aTransferFromABrokenHolderIsRefused(e *env) {
 	h := e.hold(e.key("broken"), long)
 	if err := e.store.Break(e.ctx(), h.Ref, "stuck", false); err != nil {
 		e.Fatalf("break: %v", err)
 	}
 	e.unchanged(h.Key, func() {
 		_, err := e.transfer(h.Ref, e.claim(h.Key, long))
-		e.broken("transfer of who is broken", err, "stuck")
+		e.broken("transfer from a broken holder", err, "stuck")
 	})
 }
 
@@ -153,13 +153,13 @@ func oneOfManyTransfersWins(e *env) {
 				if h, err := e.transfer(from.Ref, c); err == nil {
 					winners <- h
 				} else if !errors.Is(err, store.ErrGone) {
-					e.Errorf("a loser got %v, want ErrGone", err)
+					e.Errorf("a refused transfer got %v, want ErrGone", err)
 				}
 			})
 		}
 		wg.Wait()
 		if len(winners) != 1 {
-			e.Errorf("%d of %d transfers out of one holder were granted", len(winners), cap(winners))
+			e.Errorf("%d of %d transfers from one holder were granted", len(winners), cap(winners))
 			continue
 		}
 		e.holds(<-winners)

@@ -7,16 +7,16 @@ import (
 )
 
 var undoClaims = []claim{
-	{"UndoRemovesAClaimThatLanded", undoRemovesAClaimThatLanded},
-	{"UndoOfAClaimThatDidNotLandChangesNothing", undoOfAClaimThatDidNotLandChangesNothing},
-	{"UndoOfATransferThatLandedFreesTheKey", undoOfATransferThatLandedFreesTheKey},
-	{"UndoOfATransferThatDidNotLandTakesFrom", undoOfATransferThatDidNotLandTakesFrom},
-	{"UndoWithoutFromLeavesIt", undoWithoutFromLeavesIt},
-	{"UndoNamesTheHolders", undoNamesTheHolders},
+	{"AnUndoRemovesAnAppliedClaim", anUndoRemovesAnAppliedClaim},
+	{"AnUndoOfAClaimThatWasNotAppliedChangesNothing", anUndoOfAClaimThatWasNotAppliedChangesNothing},
+	{"AnUndoOfAnAppliedTransferFreesTheKey", anUndoOfAnAppliedTransferFreesTheKey},
+	{"AnUndoOfATransferThatWasNotAppliedRemovesItsSource", anUndoOfATransferThatWasNotAppliedRemovesItsSource},
+	{"AnUndoThatNamesNoSourceLeavesTheSource", anUndoThatNamesNoSourceLeavesTheSource},
+	{"AnUndoAffectsOnlyTheHoldersItNames", anUndoAffectsOnlyTheHoldersItNames},
 }
 
-// undo cleans up once. Whether that settles it depends on what the store knows of
-// its own commands, and so is not claimed of what never landed.
+// undo cleans up once. If the claim was never applied, settled depends on what the
+// store knows of its own commands; nothing is claimed about it then.
 func (e *env) undo(claim store.Ref, from *store.Ref) (settled bool) {
 	e.Helper()
 	settled, err := e.store.Undo(e.ctx(), claim, from)
@@ -26,18 +26,18 @@ func (e *env) undo(claim store.Ref, from *store.Ref) (settled bool) {
 	return settled
 }
 
-// settle cleans up until that is settled.
+// settle repeats undo until it is settled.
 func (e *env) settle(claim store.Ref, from *store.Ref) {
 	e.Helper()
 	for give := time.Now().Add(bound); !e.undo(claim, from); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(give) {
-			e.Errorf("undo of what landed on %q is not settled after %v", claim.Key, bound)
+			e.Errorf("undo of an applied claim of %q is not settled after %v", claim.Key, bound)
 			return
 		}
 	}
 }
 
-func undoRemovesAClaimThatLanded(e *env) {
+func anUndoRemovesAnAppliedClaim(e *env) {
 	h := e.hold(e.key("undone"), long)
 	e.undo(h.Ref, nil)
 	e.free(h.Key)
@@ -50,14 +50,14 @@ func undoRemovesAClaimThatLanded(e *env) {
 	e.holds(next)
 }
 
-func undoOfAClaimThatDidNotLandChangesNothing(e *env) {
+func anUndoOfAClaimThatWasNotAppliedChangesNothing(e *env) {
 	c := e.claim(e.key("undone"), long)
 	e.undo(c.Ref, nil)
 	e.free(c.Key)
 	e.hold(c.Key, long)
 }
 
-func undoOfATransferThatLandedFreesTheKey(e *env) {
+func anUndoOfAnAppliedTransferFreesTheKey(e *env) {
 	from := e.hold(e.key("undone"), long)
 	to := e.passOn(from.Ref, e.claim(from.Key, long))
 	e.undo(to.Ref, &from.Ref)
@@ -65,30 +65,31 @@ func undoOfATransferThatLandedFreesTheKey(e *env) {
 	e.settle(to.Ref, &from.Ref)
 }
 
-func undoOfATransferThatDidNotLandTakesFrom(e *env) {
+func anUndoOfATransferThatWasNotAppliedRemovesItsSource(e *env) {
 	from := e.hold(e.key("undone"), long)
 	to := e.claim(from.Key, long)
 	e.undo(to.Ref, &from.Ref)
 	e.free(to.Key)
 	_, err := e.renew(from.Ref, long)
-	e.gone("renewal of what was to be left", err)
+	e.gone("renewal of the source of the transfer", err)
 }
 
-// Undo without from follows a Resume, whose ticket stays good if it never landed.
-func undoWithoutFromLeavesIt(e *env) {
+// An Undo without from follows a Resume: its ticket stays valid if the transfer was
+// never applied.
+func anUndoThatNamesNoSourceLeavesTheSource(e *env) {
 	from := e.hold(e.key("resumed"), long)
 	to := e.claim(from.Key, long)
 	e.unchanged(from.Key, func() { e.undo(to.Ref, nil) })
 	if _, err := e.renew(from.Ref, long); err != nil {
-		e.Errorf("renewal of what was to stay: %v", err)
+		e.Errorf("renewal of the source, which was to stay: %v", err)
 	}
 
-	landed := e.passOn(from.Ref, e.claim(from.Key, long))
-	e.undo(landed.Ref, nil)
-	e.free(landed.Key)
+	applied := e.passOn(from.Ref, e.claim(from.Key, long))
+	e.undo(applied.Ref, nil)
+	e.free(applied.Key)
 }
 
-func undoNamesTheHolders(e *env) {
+func anUndoAffectsOnlyTheHoldersItNames(e *env) {
 	h := e.hold(e.key("held"), long)
 	old, never := e.claim(h.Key, long), e.claim(h.Key, long)
 	e.unchanged(h.Key, func() {

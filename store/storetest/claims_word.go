@@ -7,16 +7,16 @@ import (
 )
 
 var wordClaims = []claim{
-	{"AReleaseTellsThatSomebodyWaits", aReleaseTellsThatSomebodyWaits},
-	{"AWordIsLeftOnlyWhereTheKeyIsHeld", aWordIsLeftOnlyWhereTheKeyIsHeld},
-	{"AWordRunsOut", aWordRunsOut},
+	{"AReleaseReportsThatSomebodyWaits", aReleaseReportsThatSomebodyWaits},
+	{"AWordIsLeftOnlyOnAHeldKey", aWordIsLeftOnlyOnAHeldKey},
+	{"AWordExpires", aWordExpires},
 	{"AWordIsNeverShortened", aWordIsNeverShortened},
-	{"AWordOutlivesItsHolder", aWordOutlivesItsHolder},
-	{"AWordGoesWithTheRecord", aWordGoesWithTheRecord},
-	{"AHintChangesNoAnswer", aHintChangesNoAnswer},
+	{"AWordOutlivesTheHolderItWaitsFor", aWordOutlivesTheHolderItWaitsFor},
+	{"AWordIsRemovedWithTheRecord", aWordIsRemovedWithTheRecord},
+	{"TheHintHeldChangesNoAnswer", theHintHeldChangesNoAnswer},
 }
 
-// waitFor leaves word on a held key.
+// waitFor leaves a word on a held key.
 func (e *env) waitFor(key string, d time.Duration) {
 	e.Helper()
 	c := e.claim(key, long)
@@ -24,7 +24,7 @@ func (e *env) waitFor(key string, d time.Duration) {
 	e.refused(c)
 }
 
-// wanted checks what a look at key says of those who wait.
+// wanted checks whether a look at key shows that somebody waits.
 func (e *env) wanted(key string, want bool) {
 	e.Helper()
 	if status := e.look(key); status.Wanted != want {
@@ -32,33 +32,33 @@ func (e *env) wanted(key string, want bool) {
 	}
 }
 
-func aReleaseTellsThatSomebodyWaits(e *env) {
+func aReleaseReportsThatSomebodyWaits(e *env) {
 	for _, keep := range []time.Duration{0, 2 * long} {
 		alone := e.hold(e.key("alone"), long)
-		e.refused(e.claim(alone.Key, long)) // who does not wait
+		e.refused(e.claim(alone.Key, long)) // and does not wait
 		e.wanted(alone.Key, false)
 		if wanted, err := e.store.Release(e.ctx(), alone.Ref, keep); wanted || err != nil {
-			e.Errorf("release with nobody waiting: wanted %v, %v", wanted, err)
+			e.Errorf("release while nobody waits: wanted %v, %v", wanted, err)
 		}
 		awaited := e.hold(e.key("awaited"), long)
 		e.waitFor(awaited.Key, long)
 		e.wanted(awaited.Key, true)
 		if wanted, err := e.store.Release(e.ctx(), awaited.Ref, keep); !wanted || err != nil {
-			e.Errorf("release with somebody waiting: wanted %v, %v", wanted, err)
+			e.Errorf("release while somebody waits: wanted %v, %v", wanted, err)
 		}
 	}
 }
 
-func aWordIsLeftOnlyWhereTheKeyIsHeld(e *env) {
+func aWordIsLeftOnlyOnAHeldKey(e *env) {
 	c := e.claim(e.key("free"), long)
 	c.Want = long
 	if h := e.granted(c); h.grant.Wanted {
-		e.Error("a grant says that its own claim waits")
+		e.Error("the grant shows its own claim as waiting")
 	}
 	e.wanted(c.Key, false)
 }
 
-func aWordRunsOut(e *env) {
+func aWordExpires(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	e.waitFor(h.Key, short)
 	time.Sleep(short + e.mode.slack())
@@ -70,7 +70,7 @@ func aWordRunsOut(e *env) {
 	}
 	e.wanted(h.Key, false)
 	if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); wanted || err != nil {
-		e.Errorf("release after the word ran out: wanted %v, %v", wanted, err)
+		e.Errorf("release after the word expired: wanted %v, %v", wanted, err)
 	}
 }
 
@@ -83,22 +83,22 @@ func aWordIsNeverShortened(e *env) {
 	e.wanted(h.Key, true)
 }
 
-func aWordOutlivesItsHolder(e *env) {
+func aWordOutlivesTheHolderItWaitsFor(e *env) {
 	h := e.hold(e.key("awaited"), short)
 	c := e.claim(h.Key, long)
 	c.Want = long
 	if _, err := e.try(c); err == nil {
-		e.Log("the holder ran out before anybody could wait; nothing shown")
+		e.Log("the holder expired before anybody could wait; nothing was shown")
 		return
 	}
 	e.outlive(h)
 	next := e.hold(h.Key, long)
 	if !next.grant.Wanted {
-		e.Error("a takeover does not see the word of who waits")
+		e.Error("the grant of a takeover does not show the waiter's word")
 	}
 	last := e.passOn(next.Ref, e.claim(h.Key, long))
 	if !last.grant.Wanted {
-		e.Error("a transfer does not see the word of who waits")
+		e.Error("the grant of a transfer does not show the waiter's word")
 	}
 	if _, err := e.renew(last.Ref, long); err != nil {
 		e.Fatalf("renewal: %v", err)
@@ -109,19 +109,19 @@ func aWordOutlivesItsHolder(e *env) {
 	}
 }
 
-func aWordGoesWithTheRecord(e *env) {
+func aWordIsRemovedWithTheRecord(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	e.waitFor(h.Key, long)
 	e.release(h.Ref)
 	e.wanted(h.Key, false)
 	if next := e.hold(h.Key, long); next.grant.Wanted {
-		e.Error("a grant of a new record sees the word on the old one")
+		e.Error("the grant of a new record shows the word of the old record")
 	}
 }
 
-// aHintChangesNoAnswer: a claim that expects the key to be held is answered as any
-// other, whatever there is.
-func aHintChangesNoAnswer(e *env) {
+// theHintHeldChangesNoAnswer: a claim that expects the key to be held is answered like
+// any other, whether the key is free, held or expired.
+func theHintHeldChangesNoAnswer(e *env) {
 	hinted := func(key string) store.Claim {
 		c := e.claim(key, long)
 		c.Want, c.Held = long, true
@@ -133,11 +133,11 @@ func aHintChangesNoAnswer(e *env) {
 	e.refused(hinted(h.Key))
 	e.wanted(h.Key, true)
 	if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); !wanted || err != nil {
-		e.Errorf("release with somebody waiting: wanted %v, %v", wanted, err)
+		e.Errorf("release while somebody waits: wanted %v, %v", wanted, err)
 	}
 	e.granted(hinted(h.Key))
 
-	out := e.hold(e.key("run out"), short)
+	out := e.hold(e.key("expired"), short)
 	time.Sleep(short + e.mode.slack())
 	next := e.granted(hinted(out.Key))
 	if next.grant.Token <= out.grant.Token {

@@ -9,15 +9,15 @@ import (
 var writerClaims = []claim{
 	{"AWritersWordKeepsNewSharersOut", aWritersWordKeepsNewSharersOut},
 	{"AWritersWordOutlivesTheLastReader", aWritersWordOutlivesTheLastReader},
-	{"AWritersWordRunsOut", aWritersWordRunsOut},
+	{"AWritersWordExpires", aWritersWordExpires},
 	{"ASharersWordKeepsNobodyOut", aSharersWordKeepsNobodyOut},
-	{"AWordAmongWritersKeepsNobodyOut", aWordAmongWritersKeepsNobodyOut},
-	{"AWordGoesWithTheWriterThatWasServed", aWordGoesWithTheWriterThatWasServed},
-	{"EveryLeaveTellsThatSomebodyWaits", everyLeaveTellsThatSomebodyWaits},
-	{"AWordIsTakenBackByWhoLeftIt", aWordIsTakenBackByWhoLeftIt},
+	{"AWordLeftOnAnExclusiveHolderKeepsNobodyOut", aWordLeftOnAnExclusiveHolderKeepsNobodyOut},
+	{"AGrantedWriterLeavesNoWord", aGrantedWriterLeavesNoWord},
+	{"EverySharersReleaseReportsThatSomebodyWaits", everySharersReleaseReportsThatSomebodyWaits},
+	{"AWriterCanTakeItsWordBack", aWriterCanTakeItsWordBack},
 }
 
-// writerWaits leaves the word of a writer, and answers how the key then is.
+// writerWaits leaves the word of a writer, and returns the status of the key after it.
 func (e *env) writerWaits(key string, want time.Duration) store.Status {
 	e.Helper()
 	c := e.claim(key, long)
@@ -32,13 +32,13 @@ func aWritersWordKeepsNewSharersOut(e *env) {
 	} {
 		h := e.granted(kind(e.key("awaited")))
 		if status := e.writerWaits(h.Key, long); !status.Reserved() || !status.Wanted {
-			e.Errorf("the writer's word does not show: %+v", status)
+			e.Errorf("the status does not show the writer's word: %+v", status)
 		}
 		if refusal := e.refused(kind(h.Key)); !refusal.Reserved() {
-			e.Errorf("who was kept out is not told of the writer: %+v", refusal.Status)
+			e.Errorf("the refused sharer is not shown the writer: %+v", refusal.Status)
 		}
 		if _, err := e.renew(h.Ref, long); err != nil {
-			e.Errorf("renewal of who is in: %v", err)
+			e.Errorf("renewal of the live sharer: %v", err)
 		}
 		e.heldBy(h.Key, h)
 	}
@@ -54,20 +54,20 @@ func aWritersWordOutlivesTheLastReader(e *env) {
 	}
 	e.refused(e.permit(key, 3, long))
 	if status := e.look(key); !status.Free() || !status.Reserved() || len(status.Holders) != 0 {
-		e.Errorf("what is left for the writer: %+v", status)
+		e.Errorf("the record that stays for the writer: %+v", status)
 	}
 	h := e.hold(key, long)
 	e.refused(e.reader(key, long))
 	e.release(h.Ref)
-	e.granted(e.reader(key, long)) // its word went with it
+	e.granted(e.reader(key, long)) // the writer's word is gone
 }
 
-func aWritersWordRunsOut(e *env) {
+func aWritersWordExpires(e *env) {
 	h := e.granted(e.reader(e.key("awaited"), long))
 	told := time.Now()
 	status := e.writerWaits(h.Key, short)
 	if d := status.ExclusiveWantedUntil.Sub(status.Now); d <= 0 || d > short+e.mode.slack() {
-		e.Errorf("a word for %v lasts %v", short, d)
+		e.Errorf("a word for %v stands for %v", short, d)
 	}
 	e.refusedUntil(told.Add(short), e.reader(h.Key, long))
 	e.sleepUntil(told.Add(short + e.mode.slack()))
@@ -86,45 +86,45 @@ func aSharersWordKeepsNobodyOut(e *env) {
 	for _, c := range []store.Claim{e.permit(key, 1, long), e.permit(key, 1, long)} {
 		c.Want = long
 		if refusal := e.refusedUntil(h.honoured(), c); refusal != nil && (refusal.Reserved() || !refusal.Wanted) {
-			e.Errorf("the word: %+v", refusal.Status)
+			e.Errorf("the refusal with the word: %+v", refusal.Status)
 		}
 	}
 	e.outlive(h)
 	e.granted(e.permit(key, 1, long))
 }
 
-// aWordAmongWritersKeepsNobodyOut: who waits for one who has the key alone has no
-// readers to fear, and must not keep them out when that one has run out.
-func aWordAmongWritersKeepsNobodyOut(e *env) {
+// aWordLeftOnAnExclusiveHolderKeepsNobodyOut: a writer that waits for an exclusive
+// holder must not keep readers out once that holder has expired.
+func aWordLeftOnAnExclusiveHolderKeepsNobodyOut(e *env) {
 	h := e.hold(e.key("held"), 3*short)
 	if status := e.writerWaits(h.Key, long); status.Reserved() || !status.Wanted {
-		e.Errorf("the word: %+v", status)
+		e.Errorf("the status with the word: %+v", status)
 	}
 	e.outlive(h)
 	e.readers(h.Key, 2)
 }
 
-// aWordGoesWithTheWriterThatWasServed: one that waited, had the key and died leaves
-// nothing that keeps readers out when it has run out.
-func aWordGoesWithTheWriterThatWasServed(e *env) {
+// aGrantedWriterLeavesNoWord: a writer that waited, was granted the key and died does
+// not keep readers out once it has expired.
+func aGrantedWriterLeavesNoWord(e *env) {
 	reader := e.granted(e.reader(e.key("awaited"), long))
 	e.writerWaits(reader.Key, long)
 	e.release(reader.Ref)
 	writer := e.hold(reader.Key, short)
 	if status := e.look(reader.Key); status.Reserved() {
-		e.Errorf("a writer waits, says %+v", status)
+		e.Errorf("the key is still reserved: %+v", status)
 	}
 	e.outlive(writer)
 	e.readers(reader.Key, 2)
 }
 
-// everyLeaveTellsThatSomebodyWaits: also that of one among many, as it may be the
-// one that they wait for.
-func everyLeaveTellsThatSomebodyWaits(e *env) {
+// everySharersReleaseReportsThatSomebodyWaits: not only the last one's, because a waiter
+// for a permit waits for any of them.
+func everySharersReleaseReportsThatSomebodyWaits(e *env) {
 	key := e.key("awaited")
 	alone := e.granted(e.reader(key, long))
 	if wanted, err := e.store.Release(e.ctx(), alone.Ref, 0); wanted || err != nil {
-		e.Errorf("leave with nobody waiting: wanted %v, %v", wanted, err)
+		e.Errorf("release while nobody waits: wanted %v, %v", wanted, err)
 	}
 	var all []held
 	for range 3 {
@@ -135,17 +135,17 @@ func everyLeaveTellsThatSomebodyWaits(e *env) {
 	e.refused(c)
 	for _, h := range all {
 		if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); !wanted || err != nil {
-			e.Errorf("leave with somebody waiting: wanted %v, %v", wanted, err)
+			e.Errorf("release while somebody waits: wanted %v, %v", wanted, err)
 		}
 	}
 }
 
-// aWordIsTakenBackByWhoLeftIt is for stores that can. A word that lasts longer than
-// the one that is taken back stays.
-func aWordIsTakenBackByWhoLeftIt(e *env) {
+// aWriterCanTakeItsWordBack holds for stores that are Withdrawers. A longer word than
+// the one that is taken back is another writer's, and stays.
+func aWriterCanTakeItsWordBack(e *env) {
 	words := store.WithdrawerOf(e.store)
 	if words == nil {
-		e.Log("the store takes no words back; nothing shown")
+		e.Log("the store is no Withdrawer; nothing was shown")
 		return
 	}
 	h := e.granted(e.reader(e.key("awaited"), long))
@@ -170,6 +170,6 @@ func aWordIsTakenBackByWhoLeftIt(e *env) {
 	}
 	e.granted(e.reader(h.Key, long))
 	if err := words.Withdraw(e.ctx(), e.key("nobody's"), last.ExclusiveWantedUntil); err != nil {
-		e.Errorf("withdraw where nothing is: %v", err)
+		e.Errorf("withdraw on a key without a record: %v", err)
 	}
 }

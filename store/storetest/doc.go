@@ -1,4 +1,4 @@
-// Package storetest proves that a store keeps the contract of package store, and
-// breaks stores on purpose: Run is the contract as a suite, Faulty a store over a
-// flaky network for the tests of those who use stores.
+// Package storetest proves that a store keeps the contract of package store, and makes
+// stores fail on purpose. Run is the contract as a test suite. Faulty is a store over a
+// flaky network, for testing code that uses stores.
 package storetest

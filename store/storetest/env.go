@@ -14,11 +14,11 @@ import (
 
 const (
 	short = 300 * time.Millisecond // a TTL that a claim waits for
-	long  = time.Minute            // one that no claim sees the end of
-	bound = 10 * time.Second       // of a single call, as the engine sets it
+	long  = time.Minute            // a TTL that no claim sees the end of
+	bound = 10 * time.Second       // of a single call, as the engine bounds it
 )
 
-// env is where a claim is shown: a test, a store and the means to use it.
+// env is the environment of a claim: a test, a store and helpers to use it.
 type env struct {
 	testing.TB
 	mode  Mode
@@ -29,8 +29,8 @@ func newEnv(t testing.TB, mode Mode, newStore func(testing.TB) store.Store) *env
 	return &env{TB: t, mode: mode, store: newStore(t)}
 }
 
-// rounds is how often to try what does not fail every time. In virtual time waiting
-// costs nothing, but calls do where the store does not answer at once.
+// rounds is how often to repeat an attempt that does not fail every time. In virtual
+// time waiting costs nothing, but calls do if the store does not answer at once.
 func (e *env) rounds(inVirtual, inReal int) int {
 	if e.mode != Virtual {
 		return inReal
@@ -41,20 +41,20 @@ func (e *env) rounds(inVirtual, inReal int) int {
 	return min(inVirtual, inReal)
 }
 
-// ctx is what the engine gives a store: it has a deadline. In real time it is a later
-// one, as a busy machine is no reason to fail a store.
+// ctx returns a context with a deadline, as the engine gives a store. In real time the
+// deadline is later, because a busy machine is no reason to fail a store.
 func (e *env) ctx() context.Context {
 	most := bound
 	if e.mode == Real {
 		most *= 3
 	}
-	// Not the test's own context, which is over when clean-up runs.
+	// Not the test's own context, which has ended when clean-up runs.
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	e.Cleanup(cancel)
 	return ctx
 }
 
-// key is unique, because a store may be a collection that others use as well.
+// key returns a unique key, because others may use the same store.
 func (e *env) key(shape string) string { return shape + rand.Text() }
 
 func (e *env) claim(key string, ttl time.Duration) store.Claim {
@@ -64,17 +64,17 @@ func (e *env) claim(key string, ttl time.Duration) store.Claim {
 	}
 }
 
-// held is a grant and when it came about, by the caller's clock.
+// held is a grant, and when it was asked for and answered by the caller's clock.
 type held struct {
 	store.Claim
 	grant         store.Grant
 	sent, replied time.Time
 }
 
-// honoured is until when nobody else may be granted the key.
+// honoured is the time until which nobody else may be granted the key.
 func (h held) honoured() time.Time { return h.sent.Add(h.grant.Left) }
 
-// inTime reports whether the engine would have taken the grant for one.
+// inTime reports whether the engine would have accepted the grant.
 func (h held) inTime() bool { return h.replied.Before(h.honoured()) }
 
 // try makes a claim.
@@ -110,8 +110,8 @@ func (e *env) refused(c store.Claim) *store.HeldError {
 	return e.refusal(c, err)
 }
 
-// refusedUntil is refused for what must be so until end, and perhaps no longer. A
-// grant that was answered later says nothing, and is nil.
+// refusedUntil makes a claim that must be refused if it is answered before end. After
+// a later grant it returns nil.
 func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
 	e.Helper()
 	h, err := e.try(c)
@@ -167,7 +167,7 @@ func (e *env) look(key string) store.Status {
 	return all[0]
 }
 
-// holder is the only holder of key, live or run out.
+// holder returns the only holder of key, live or expired.
 func (e *env) holder(key string) store.Holder {
 	e.Helper()
 	return e.only(e.look(key))
@@ -190,7 +190,7 @@ func (e *env) holds(h held) {
 	}
 }
 
-// free checks that nobody holds key, and that nothing is left of who did.
+// free checks that nobody holds key, and that no former holder is left in its record.
 func (e *env) free(key string) {
 	e.Helper()
 	if status := e.look(key); len(status.Holders) != 0 || !status.Free() {
@@ -198,7 +198,7 @@ func (e *env) free(key string) {
 	}
 }
 
-// gone checks that a call found no such holder.
+// gone checks that a call answered ErrGone.
 func (e *env) gone(what string, err error) {
 	e.Helper()
 	if !errors.Is(err, store.ErrGone) {
@@ -206,7 +206,7 @@ func (e *env) gone(what string, err error) {
 	}
 }
 
-// broken checks that a call found a broken holder.
+// broken checks that a call answered a BrokenError with this reason.
 func (e *env) broken(what string, err error, reason string) {
 	e.Helper()
 	verdict, ok := errors.AsType[*store.BrokenError](err)
@@ -219,7 +219,7 @@ func (e *env) broken(what string, err error, reason string) {
 func (e *env) unchanged(key string, do func()) {
 	e.Helper()
 	before := e.look(key)
-	before.Holders = slices.Clone(before.Holders) // do may spoil what it is given
+	before.Holders = slices.Clone(before.Holders) // do may change what the store returned
 	do()
 	after := e.look(key)
 	after.Now = before.Now
@@ -228,7 +228,7 @@ func (e *env) unchanged(key string, do func()) {
 	}
 }
 
-// same compares what a caller can see; times may differ in their location.
+// same compares two statuses; times may differ in their location.
 func same(a, b store.Status) bool {
 	for _, s := range []*store.Status{&a, &b} {
 		s.Now = s.Now.Round(0).UTC()
@@ -245,13 +245,12 @@ func same(a, b store.Status) bool {
 
 func (e *env) sleepUntil(at time.Time) { time.Sleep(time.Until(at)) }
 
-// outlive waits until h, if nothing renewed it, is surely over.
+// outlive waits until h has certainly expired, if nothing renewed it.
 func (e *env) outlive(h held) { e.sleepUntil(h.replied.Add(h.TTL + e.mode.slack())) }
 
-// takenUntil claims key again and again and checks that nobody is granted it
-// before promised, and somebody is at free. It says nothing of the time between,
-// so it cannot fail because a machine is slow: a reply that came before promised
-// is of a claim that was judged before.
+// takenUntil claims key repeatedly and checks that no claim is granted before promised,
+// and that one is granted at free. It checks nothing between the two, so a slow machine
+// cannot make it fail: a reply that came before promised was also decided before.
 func (e *env) takenUntil(key string, promised, free time.Time) {
 	e.Helper()
 	edge := promised.Add(-e.mode.slack())
@@ -267,7 +266,7 @@ func (e *env) takenUntil(key string, promised, free time.Time) {
 		case !errors.Is(err, store.ErrHeld):
 			e.Fatalf("claim of %q: %v", key, err)
 		case !h.sent.Before(free):
-			e.Errorf("%q is still held though free for %v: %v", key, h.sent.Sub(free)+e.mode.slack(), err)
+			e.Errorf("%q is still held, %v after it should be free: %v", key, h.sent.Sub(free)+e.mode.slack(), err)
 			return
 		}
 		if next := time.Now().Add(step); next.Before(edge) {
@@ -280,7 +279,7 @@ func (e *env) takenUntil(key string, promised, free time.Time) {
 	}
 }
 
-// soon claims key until it is granted, for what may take its time to be free.
+// soon claims key until it is granted, for a key that may need some time to be free.
 func (e *env) soon(key string, ttl time.Duration) held {
 	e.Helper()
 	give := time.Now().Add(bound)

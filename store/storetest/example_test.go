@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// A claim whose reply is lost fails, and holds the key all the same.
+// A claim whose reply is lost fails, yet it holds the key.
 func ExampleNewFaulty() {
 	ctx := context.Background()
 	s := storetest.NewFaulty(memstore.New())

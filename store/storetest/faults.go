@@ -10,26 +10,26 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// ErrFault matches every error that a fault of this package makes up.
+// ErrFault matches every error that a Fault of this package returns of its own.
 var ErrFault = errors.New("storetest: injected fault")
 
-// A Fault decides what becomes of a call: whether and when it is applied, and
-// what the caller hears. With an error the caller gets nothing else; with nil,
-// what the real store answered, or zero values where it was not asked. Tests may
-// write their own, and build them out of these.
+// A Fault decides what happens to a call: whether and when it is applied, and what the
+// caller is told. If the Fault returns an error, the caller gets only that error. If it
+// returns nil, the caller gets the real store's answer, or zero values if the call was
+// not applied. Tests may write their own, and build on those of this package.
 type Fault func(ctx context.Context, c *Call) error
 
 // A Call is one call on a Faulty, as its Fault sees it.
 type Call struct {
 	Op   Op
-	Refs []store.Ref // what it names: of a Transfer and of an Undo the claim comes first, of a Renew all
+	Refs []store.Ref // the acquisitions it names; in a Transfer and an Undo the claim comes first
 
 	apply   func(context.Context) error
 	applied atomic.Bool
 	faulty  *Faulty
 }
 
-// Apply carries the call out on the real store. It can do so once.
+// Apply makes the call on the real store. It works once.
 func (c *Call) Apply(ctx context.Context) error {
 	if c.applied.Swap(true) {
 		return errors.New("storetest: a Fault applied a call twice")
@@ -37,26 +37,26 @@ func (c *Call) Apply(ctx context.Context) error {
 	return c.apply(ctx)
 }
 
-// Refused fails the call and says that it was not applied: what a client does
-// that finds no server to send to.
+// Refused fails the call with an error that matches store.ErrNotApplied, as if no server
+// could be found.
 func Refused(context.Context, *Call) error {
 	return fmt.Errorf("%w: refused (%w)", ErrFault, store.ErrNotApplied)
 }
 
-// RequestLost fails the call before it is applied, without saying so.
+// RequestLost does not apply the call, and fails it with an unknown outcome.
 func RequestLost(context.Context, *Call) error {
 	return fmt.Errorf("%w: request lost", ErrFault)
 }
 
-// ReplyLost applies the call and fails it at once, whatever the store answered.
-// A reply that never comes is Slow(0, a long time).
+// ReplyLost applies the call, and fails it at once with an unknown outcome. For a reply
+// that never comes use Slow with a long second delay.
 func ReplyLost(ctx context.Context, c *Call) error {
 	_ = c.Apply(ctx)
 	return fmt.Errorf("%w: reply lost", ErrFault)
 }
 
-// Unreachable fails the call at once and does not say whether it was applied; it
-// was not. See Faulty.Down.
+// Unreachable does not apply the call, and fails it at once with an unknown outcome. See
+// Faulty.Down.
 func Unreachable(context.Context, *Call) error {
 	return fmt.Errorf("%w: store unreachable", ErrFault)
 }
@@ -67,9 +67,9 @@ func Hang(ctx context.Context, _ *Call) error {
 	return gaveUp(ctx)
 }
 
-// Slow applies the call after one delay and answers after another. Where the
-// context ends in the first, the call is not applied; where it ends in the
-// second, it was.
+// Slow applies the call after one delay and answers after another. If the context ends
+// during the first delay the call is not applied; if it ends during the second one the
+// call was applied.
 func Slow(before, after time.Duration) Fault {
 	return func(ctx context.Context, c *Call) error {
 		if !pause(ctx, before) {

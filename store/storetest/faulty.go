@@ -25,39 +25,39 @@ const (
 	OpWatch    Op = "watch" // the opening of a watch
 )
 
-// Faulty is a store over a flaky network: it passes calls on to the real one,
-// counts them, and injects the faults that it was told to. It is safe for
-// concurrent use and needs no goroutine but for what arrives late, so it works
-// in a testing/synctest bubble.
+// Faulty is a store over a flaky network: it passes calls to the real store, counts
+// them, and injects faults on command. It is safe for concurrent use. It starts
+// goroutines only for calls that are applied late, so it works in a testing/synctest
+// bubble.
 //
 //	f := storetest.NewFaulty(memstore.New())
 //	f.Next(1, storetest.ReplyLost, storetest.OpAcquire) // the next claim
 //	lift := f.Until(storetest.Hang, storetest.OpRenew)  // every renewal, until lifted
 //	up := f.Down()                                      // everything, the feed too
 //
-// It is a Feed whatever it wraps; over a store without one, that feed answers
+// It is a Feed whatever it wraps. Over a store without a feed, its calls answer
 // errors.ErrUnsupported.
 type Faulty struct {
-	store.Store // the real one; what is called on it directly meets no fault
+	store.Store // the real store; calls on it directly meet no fault
 
-	mu      sync.Mutex // protects what follows; never held across a call
+	mu      sync.Mutex // protects all that follows; never held across a call
 	calls   map[Op]int
-	next    []*rule // first come, first used; before those of until
-	until   []*rule // the newest first
+	next    []*rule // in the order in which they are used, before those of until
+	until   []*rule // newest first
 	late    map[*late]struct{}
 	watches map[*context.CancelCauseFunc]struct{}
 }
 
-// rule injects a fault into calls of some operations, or of all if none is named.
+// A rule injects a fault into calls of some operations, or of all if it names none.
 type rule struct {
 	fault Fault
 	ops   []Op
-	left  int // of a rule in Faulty.next
+	left  int // how many calls are left, in Faulty.next
 }
 
 func (r *rule) covers(op Op) bool { return len(r.ops) == 0 || slices.Contains(r.ops, op) }
 
-// NewFaulty returns s with no faults yet.
+// NewFaulty wraps s. It injects no faults yet.
 func NewFaulty(s store.Store) *Faulty {
 	return &Faulty{
 		Store:   s,
@@ -70,8 +70,8 @@ func NewFaulty(s store.Store) *Faulty {
 // Unwrap returns the real store.
 func (f *Faulty) Unwrap() store.Store { return f.Store }
 
-// Next injects a fault into the next n calls of the operations, of any if none
-// is named. What was asked for first is used up first.
+// Next injects a fault into the next n calls of these operations, or of any operation
+// if none is named. Earlier calls of Next are used up first.
 func (f *Faulty) Next(n int, fault Fault, ops ...Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,9 +80,9 @@ func (f *Faulty) Next(n int, fault Fault, ops ...Op) {
 	}
 }
 
-// Until injects a fault into every call of the operations, of any if none is
-// named, until lift is called. Next comes before Until, and the newer Until
-// before the older.
+// Until injects a fault into every call of these operations, or of any operation if
+// none is named, until lift is called. Faults of Next come first, then those of the
+// newest Until.
 func (f *Faulty) Until(fault Fault, ops ...Op) (lift func()) {
 	r := &rule{fault: fault, ops: ops}
 	f.mu.Lock()
@@ -95,15 +95,15 @@ func (f *Faulty) Until(fault Fault, ops ...Op) (lift func()) {
 	}
 }
 
-// Down makes every call fail with Unreachable and cuts the watches under way,
-// until up is called.
+// Down ends the running watches and makes every call fail with Unreachable, until up is
+// called.
 func (f *Faulty) Down() (up func()) {
 	up = f.Until(Unreachable)
 	f.Cut()
 	return up
 }
 
-// Cut ends the watches under way, each with an error.
+// Cut ends the running watches, each with an error.
 func (f *Faulty) Cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,8 +112,8 @@ func (f *Faulty) Cut() {
 	}
 }
 
-// Calls counts the calls so far of the operations, of all if none is named. A
-// call counts when it begins, whatever becomes of it.
+// Calls returns the number of calls of these operations so far, or of all if none is
+// named. A call counts when it begins, whatever its outcome.
 func (f *Faulty) Calls(ops ...Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,14 +126,14 @@ func (f *Faulty) Calls(ops ...Op) int {
 	return sum
 }
 
-// ResetCalls counts from zero again.
+// ResetCalls sets the counts to zero.
 func (f *Faulty) ResetCalls() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.calls)
 }
 
-// do carries a call out under the fault that is due, if any.
+// do makes a call under the fault that is due, if any.
 func (f *Faulty) do(ctx context.Context, op Op, refs []store.Ref, apply func(context.Context) error) error {
 	c := &Call{Op: op, Refs: refs, apply: apply, faulty: f}
 	if fault := f.begin(op); fault != nil {
@@ -142,7 +142,7 @@ func (f *Faulty) do(ctx context.Context, op Op, refs []store.Ref, apply func(con
 	return c.Apply(ctx)
 }
 
-// begin counts a call and picks its fault.
+// begin counts a call and returns its fault.
 func (f *Faulty) begin(op Op) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,13 +22,13 @@ func (f *Faulty) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	return g, nil
 }
 
-// Renew fails a batch as a whole; the fault is every entry's.
+// Renew answers every entry of a batch with the fault, if there is one.
 func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	refs := make([]store.Ref, len(batch))
 	for i, r := range batch {
 		refs[i] = r.Ref
 	}
-	mine := slices.Clone(batch) // a late call must not read what the caller reuses
+	mine := slices.Clone(batch) // a late call must not read a slice that the caller reuses
 	var answers []store.Renewed
 	if err := f.do(ctx, OpRenew, refs, func(ctx context.Context) error {
 		answers = f.Store.Renew(ctx, mine)
@@ -44,7 +44,7 @@ func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 }
 
 func (f *Faulty) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	var wanted bool // of its own, as in the others: a late call writes it when the results are gone
+	var wanted bool // not a named result: a late call writes it after Release has returned
 	if err := f.do(ctx, OpRelease, []store.Ref{r}, func(ctx context.Context) (err error) {
 		wanted, err = f.Store.Release(ctx, r, keep)
 		return err
@@ -65,7 +65,7 @@ func (f *Faulty) Transfer(ctx context.Context, from store.Ref, to store.Claim) (
 	return g, nil
 }
 
-// Undo is not settled while a claim of that ID is on its way by Late.
+// Undo is not settled as long as Late has a claim of that ID to apply.
 func (f *Faulty) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
 	var settled bool
 	refs := []store.Ref{claim}
@@ -87,8 +87,8 @@ func (f *Faulty) Break(ctx context.Context, r store.Ref, reason string, now bool
 	})
 }
 
-// Look answers no statuses with a fault; with the real store's error, what that
-// one answered.
+// Look returns no statuses with a fault. With the real store's error it returns the real
+// store's statuses.
 func (f *Faulty) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	mine := slices.Clone(keys)
 	var all []store.Status
@@ -102,7 +102,7 @@ func (f *Faulty) Look(ctx context.Context, keys []string) ([]store.Status, error
 	return all, verdict
 }
 
-// List asks the real store for everything before it yields anything.
+// List reads everything from the real store before it yields anything.
 func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		var all []store.Status

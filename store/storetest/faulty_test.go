@@ -8,11 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// within is a context that the real store would be given: it has a deadline.
+// within returns a context with a deadline, as the engine gives a store.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -26,22 +29,28 @@ func claimOf(key, id string) store.Claim {
 func holderOf(t testing.TB, s store.Store, key string) string {
 	t.Helper()
 	all, err := s.Look(within(t, time.Second), []string{key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(all[0].Holders) == 0 {
 		return ""
 	}
 	return all[0].Holders[0].ID
 }
 
-func TestFaultsApplyWhatTheySay(t *testing.T) {
+// undone undoes a claim and reports whether that is settled.
+func undone(t testing.TB, f *Faulty, claim store.Ref, from *store.Ref) bool {
+	t.Helper()
+	settled, err := f.Undo(within(t, time.Second), claim, from)
+	require.NoError(t, err)
+	return settled
+}
+
+func TestEachFaultAppliesTheCallOrNotAsDocumented(t *testing.T) {
 	long := time.Hour // longer than any caller waits
 	for _, c := range []struct {
 		name       string
 		fault      Fault
 		applied    bool
-		notApplied bool // the error says so
+		notApplied bool // the error matches store.ErrNotApplied
 		took       time.Duration
 	}{
 		{"Refused", Refused, false, true, 0},
@@ -59,121 +68,95 @@ func TestFaultsApplyWhatTheySay(t *testing.T) {
 				f.Next(1, c.fault)
 				sent := time.Now()
 				_, err := f.Acquire(within(t, 10*time.Second), claimOf("k", "id"))
-				if took := time.Since(sent); took != c.took {
-					t.Errorf("answered after %v, want %v", took, c.took)
-				}
-				if !errors.Is(err, ErrFault) || errors.Is(err, store.ErrNotApplied) != c.notApplied {
-					t.Errorf("error: %v", err)
-				}
+				assert.Equal(t, c.took, time.Since(sent), "the time until the answer")
+				require.ErrorIs(t, err, ErrFault)
+				assert.Equal(t, c.notApplied, errors.Is(err, store.ErrNotApplied), "%v matches ErrNotApplied", err)
 				synctest.Wait()
-				if applied := holderOf(t, f.Store, "k") == "id"; applied != c.applied {
-					t.Errorf("applied: %v, want %v", applied, c.applied)
-				}
+				assert.Equal(t, c.applied, holderOf(t, f.Store, "k") == "id", "applied")
 			})
 		})
 	}
 }
 
-func TestASlowCallIsAnsweredInTheEnd(t *testing.T) {
+func TestASlowCallIsAppliedAndAnsweredAfterItsDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		f.Next(1, Slow(2*time.Second, 3*time.Second))
 		sent := time.Now()
 		g, err := f.Acquire(within(t, 10*time.Second), claimOf("k", "id"))
-		if err != nil || g.Since.Sub(sent) != 2*time.Second || time.Since(sent) != 5*time.Second {
-			t.Errorf("granted after %v, answered after %v, %v", g.Since.Sub(sent), time.Since(sent), err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, 2*time.Second, g.Since.Sub(sent), "granted after")
+		assert.Equal(t, 5*time.Second, time.Since(sent), "answered after")
 	})
 }
 
-func TestALateClaimLandsAfterItsCallerGaveUp(t *testing.T) {
+func TestALateClaimIsAppliedAfterItsCallerGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		f.Next(1, Late(5*time.Second), OpAcquire)
 		c := claimOf("k", "late")
-		if _, err := f.Acquire(within(t, time.Second), c); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("Acquire: %v", err)
-		}
-		if settled, err := f.Undo(within(t, time.Second), c.Ref, nil); settled || err != nil {
-			t.Errorf("Undo of a claim on its way: settled %v, %v", settled, err)
-		}
+		_, err := f.Acquire(within(t, time.Second), c)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.False(t, undone(t, f, c.Ref, nil), "Undo is settled while the claim is on its way")
+
 		time.Sleep(4999 * time.Millisecond)
-		if id := holderOf(t, f, "k"); id != "" || f.Late() != 1 {
-			t.Errorf("landed too soon: %q, %d to come", id, f.Late())
-		}
+		assert.Empty(t, holderOf(t, f, "k"), "applied too soon")
+		assert.Equal(t, 1, f.Late())
+
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if id := holderOf(t, f, "k"); id != "late" || f.Late() != 0 {
-			t.Errorf("did not land: %q, %d to come", id, f.Late())
-		}
-		if settled, err := f.Undo(within(t, time.Second), c.Ref, nil); !settled || err != nil {
-			t.Errorf("Undo of a claim that landed: settled %v, %v", settled, err)
-		}
-		if id := holderOf(t, f, "k"); id != "" {
-			t.Errorf("still held by %q", id)
-		}
+		assert.Equal(t, "late", holderOf(t, f, "k"), "the claim was not applied")
+		assert.Zero(t, f.Late())
+		assert.True(t, undone(t, f, c.Ref, nil), "Undo of an applied claim is settled")
+		assert.Empty(t, holderOf(t, f, "k"), "Undo left the claim")
 	})
 }
 
-func TestAnUndoCanBarALateClaim(t *testing.T) {
+func TestAnUndoCanPreventALateClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		f.Next(1, LateUnlessUndone(5*time.Second), OpAcquire)
 		c := claimOf("k", "late")
 		_, _ = f.Acquire(within(t, time.Second), c)
-		if settled, err := f.Undo(within(t, time.Second), c.Ref, nil); !settled || err != nil {
-			t.Errorf("Undo: settled %v, %v", settled, err)
-		}
+		assert.True(t, undone(t, f, c.Ref, nil), "settled")
 		time.Sleep(time.Minute)
-		if id := holderOf(t, f, "k"); id != "" || f.Late() != 0 {
-			t.Errorf("it landed: %q, %d to come", id, f.Late())
-		}
+		assert.Empty(t, holderOf(t, f, "k"), "the claim was applied after its Undo")
+		assert.Zero(t, f.Late())
 	})
 }
 
-func TestUndoOfALateTransferTakesWhatItWasToLeave(t *testing.T) {
+func TestAnUndoOfALateTransferRemovesItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		from, to := claimOf("k", "from"), claimOf("k", "to")
 		_, _ = f.Acquire(within(t, time.Second), from)
 		f.Next(1, Late(time.Second), OpTransfer)
 		_, _ = f.Transfer(within(t, time.Second), from.Ref, to)
-		if settled, err := f.Undo(within(t, time.Second), to.Ref, &from.Ref); settled || err != nil {
-			t.Errorf("Undo: settled %v, %v", settled, err)
-		}
-		if id := holderOf(t, f, "k"); id != "" {
-			t.Errorf("still held by %q", id)
-		}
+		assert.False(t, undone(t, f, to.Ref, &from.Ref), "Undo is settled while the transfer is on its way")
+		assert.Empty(t, holderOf(t, f, "k"), "Undo left the source")
 		f.Land()
-		if id := holderOf(t, f, "k"); id != "" || f.Late() != 0 {
-			t.Errorf("the transfer took a key that was free: %q", id)
-		}
-		if settled, _ := f.Undo(within(t, time.Second), to.Ref, &from.Ref); !settled {
-			t.Error("Undo is not settled though nothing is on its way")
-		}
+		assert.Empty(t, holderOf(t, f, "k"), "the transfer took a free key")
+		assert.Zero(t, f.Late())
+		assert.True(t, undone(t, f, to.Ref, &from.Ref), "Undo is not settled though nothing is on its way")
 	})
 }
 
-func TestLandAppliesOnce(t *testing.T) {
+func TestLandAppliesALateCallOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		f.Next(1, Late(time.Second))
 		ctx := within(t, time.Second)
 		go f.Acquire(ctx, claimOf("k", "late"))
 		synctest.Wait()
-		f.Land() // before the caller gave up
-		if id := holderOf(t, f, "k"); id != "late" {
-			t.Errorf("holder: %q", id)
-		}
+		f.Land() // before the caller gives up
+		assert.Equal(t, "late", holderOf(t, f, "k"))
 		f.Store.Release(t.Context(), claimOf("k", "late").Ref, 0)
 		time.Sleep(time.Minute)
-		if id := holderOf(t, f, "k"); id != "" {
-			t.Errorf("it landed again: %q", id)
-		}
+		assert.Empty(t, holderOf(t, f, "k"), "the call was applied a second time")
 	})
 }
 
-func TestFaultsAreUsedInOrder(t *testing.T) {
+func TestFaultsOfNextComeBeforeThoseOfUntil(t *testing.T) {
 	f := NewFaulty(memstore.New())
 	answer := func(err error) Fault {
 		return func(context.Context, *Call) error { return err }
@@ -191,19 +174,13 @@ func TestFaultsAreUsedInOrder(t *testing.T) {
 		return err
 	}
 	for i, want := range []error{one, one, two, three, newer, newer} {
-		if err := release(); err != want {
-			t.Errorf("release %d: %v, want %v", i, err, want)
-		}
+		require.ErrorIs(t, release(), want, "release %d", i)
 	}
 	liftNewer()
-	if err := release(); err != older {
-		t.Errorf("after the newer was lifted: %v", err)
-	}
+	require.ErrorIs(t, release(), older, "after the newer fault was lifted")
 	liftOlder()
-	if err := release(); err != store.ErrGone {
-		t.Errorf("after all were lifted: %v", err)
-	}
-	liftOlder() // again, which is harmless
+	require.ErrorIs(t, release(), store.ErrGone, "after all faults were lifted")
+	liftOlder() // a second call has no effect
 }
 
 func TestCallsAreCountedByKind(t *testing.T) {
@@ -215,13 +192,11 @@ func TestCallsAreCountedByKind(t *testing.T) {
 		wg.Go(func() { f.Acquire(t.Context(), claimOf("k", "id")) })
 	}
 	wg.Wait()
-	if look, acquire, all := f.Calls(OpLook), f.Calls(OpAcquire), f.Calls(); look != 10 || acquire != 10 || all != 20 {
-		t.Errorf("%d looks, %d acquires, %d in all", look, acquire, all)
-	}
+	assert.Equal(t, 10, f.Calls(OpLook))
+	assert.Equal(t, 10, f.Calls(OpAcquire))
+	assert.Equal(t, 20, f.Calls())
 	f.ResetCalls()
-	if all := f.Calls(); all != 0 {
-		t.Errorf("%d after a reset", all)
-	}
+	assert.Zero(t, f.Calls(), "after a reset")
 }
 
 func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
@@ -251,24 +226,18 @@ func TestEveryCallFailsWhileTheStoreIsDown(t *testing.T) {
 	}
 	up := f.Down()
 	for op, err := range calls() {
-		if !errors.Is(err, ErrFault) {
-			t.Errorf("%s while down: %v", op, err)
-		}
+		assert.ErrorIs(t, err, ErrFault, "%s while down", op)
 	}
 	up()
 	for op, err := range calls() {
-		if errors.Is(err, ErrFault) {
-			t.Errorf("%s after that: %v", op, err)
-		}
+		assert.NotErrorIs(t, err, ErrFault, "%s after that", op)
 	}
 	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpNotify, OpWatch} {
-		if n := f.Calls(op); n != 2 {
-			t.Errorf("%s was counted %d times", op, n)
-		}
+		assert.Equal(t, 2, f.Calls(op), "calls of %s", op)
 	}
 }
 
-func TestDownCutsTheWatchUnderWay(t *testing.T) {
+func TestDownEndsARunningWatchWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(memstore.New())
 		var notices int
@@ -285,23 +254,17 @@ func TestDownCutsTheWatchUnderWay(t *testing.T) {
 		synctest.Wait()
 		f.Down()
 		synctest.Wait()
-		if notices != 2 || !errors.Is(last, ErrFault) {
-			t.Errorf("%d notices, then %v", notices, last)
-		}
+		assert.Equal(t, 2, notices)
+		assert.ErrorIs(t, last, ErrFault, "how the watch ended")
 	})
 }
 
-func TestAFaultySendsTheFeedOfWhatItWraps(t *testing.T) {
+func TestAFaultyIsTheFeedOfTheStoreItWraps(t *testing.T) {
 	with, without := NewFaulty(memstore.New()), NewFaulty(struct{ store.Store }{})
-	if store.FeedOf(with) != with || with.Unwrap() == nil {
-		t.Error("the feed is found past the faults")
-	}
+	assert.Same(t, with, store.FeedOf(with), "the feed is found past the faults")
+	assert.NotNil(t, with.Unwrap())
 	for _, err := range without.Watch(within(t, time.Second)) {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("watching a store without a feed: %v", err)
-		}
+		assert.ErrorIs(t, err, errors.ErrUnsupported, "watching a store without a feed")
 	}
-	if err := without.Notify(t.Context(), store.Notice{}); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("notifying a store without a feed: %v", err)
-	}
+	assert.ErrorIs(t, without.Notify(t.Context(), store.Notice{}), errors.ErrUnsupported, "notifying a store without a feed")
 }

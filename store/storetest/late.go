@@ -7,26 +7,25 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// landingTime bounds a late call on the real store, for which nobody waits.
+// landingTime bounds a late call on the real store. Nobody waits for it.
 const landingTime = 10 * time.Second
 
-// late is a call whose caller gave up, or is about to, and which is still to be
-// applied.
+// late is a call that is still to be applied, though its caller gave up or will.
 type late struct {
 	call    *Call
-	ctx     context.Context // the caller's, without its end
-	bars    bool            // an Undo of the claim keeps the call from being applied
-	started bool            // on its way to the real store, or kept from it; protected by Faulty.mu
+	ctx     context.Context // the caller's values
+	bars    bool            // an Undo of the claim prevents the call
+	started bool            // the call was made, or prevented; protected by Faulty.mu
 	timer   *time.Timer     // set when the caller gave up; protected by Faulty.mu
 }
 
-// Late returns when the call's context ends and applies the call so long after
-// that. Until it was applied, Undo of its claim is not settled and leaves it
-// coming, like a store that can only look whether the claim is there.
+// Late fails the call when its context ends, and applies it this long after that. Until
+// then an Undo of its claim is not settled and does not prevent the call, as in a store
+// that can only look whether the claim is there.
 func Late(after time.Duration) Fault { return landLater(after, false) }
 
-// LateUnlessUndone is Late on a store whose Undo keeps the late claim from being
-// applied, as one does that numbers the commands of a session.
+// LateUnlessUndone is Late, but an Undo of the claim prevents the call, as in a store
+// that numbers the commands of a session.
 func LateUnlessUndone(after time.Duration) Fault { return landLater(after, true) }
 
 func landLater(after time.Duration, bars bool) Fault {
@@ -47,14 +46,14 @@ func landLater(after time.Duration, bars bool) Fault {
 	}
 }
 
-// Late counts the calls that are still to arrive.
+// Late returns the number of calls that are still to be applied.
 func (f *Faulty) Late() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.late)
 }
 
-// Land applies now what is still to arrive.
+// Land applies at once the calls that are still to be applied.
 func (f *Faulty) Land() {
 	f.mu.Lock()
 	var all []*late
@@ -77,15 +76,14 @@ func (f *Faulty) land(l *late) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, landingTime)
 	defer cancel()
-	_ = l.call.Apply(ctx) // nobody is there to hear it
+	_ = l.call.Apply(ctx) // nobody waits for the result
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.late, l)
 }
 
-// start takes the call from whoever else would apply it. The caller holds
-// Faulty.mu.
+// start claims the call, so that nobody else applies it. The caller holds Faulty.mu.
 func (l *late) start() {
 	l.started = true
 	if l.timer != nil {
@@ -93,9 +91,9 @@ func (l *late) start() {
 	}
 }
 
-// undo passes an Undo on, unless its claim is still to arrive. Out of a transfer
-// that is to arrive from is removed all the same, after which that transfer finds
-// nothing to take.
+// undo passes an Undo to the real store, unless its claim is still to be applied. If
+// that is a transfer, its source is removed nevertheless, so that the transfer will
+// find nothing to take.
 func (f *Faulty) undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	coming := f.isComing(claim)
 	if coming && from == nil {
@@ -105,7 +103,7 @@ func (f *Faulty) undo(ctx context.Context, claim store.Ref, from *store.Ref) (se
 	return settled && !coming, err
 }
 
-// isComing looks for the late claim, and bars it if that is possible.
+// isComing reports whether the claim is still to be applied, and prevents it if it can.
 func (f *Faulty) isComing(claim store.Ref) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Mode says whose time a suite runs in.
+// Mode is the kind of time that a suite runs in.
 type Mode int
 
 const (
-	// Virtual runs each claim in a testing/synctest bubble: hours cost nothing, and
-	// time is exact. For stores that live in the process and start no goroutine
-	// outside of the bubble.
+	// Virtual runs each claim in a testing/synctest bubble, where hours cost nothing and
+	// time is exact. It is for stores that live in the process and start no goroutine
+	// outside the bubble.
 	Virtual Mode = iota
-	// Real runs the claims side by side in real time, with short TTLs and some
-	// slack. For everything else.
+	// Real runs the claims in parallel in real time, with short TTLs and some slack. It
+	// is for all other stores.
 	Real
 )
 
@@ -29,7 +29,7 @@ func (m Mode) String() string {
 	return "real"
 }
 
-// slack is by how much a store may be late to free a key.
+// slack is how late a store may free a key.
 func (m Mode) slack() time.Duration {
 	if m == Virtual {
 		return time.Millisecond
@@ -37,27 +37,26 @@ func (m Mode) slack() time.Duration {
 	return 250 * time.Millisecond
 }
 
-// A Purger is a store under test that can remove the record of a key, as
-// somebody with a shell on the database would. It is optional.
+// A Purger is a store under test that can remove the record of a key, as an operator
+// with a shell on the database would. It is optional.
 type Purger interface{ Purge(key string) error }
 
-// A Stranger is a store under test that can put a record under a key that is not
-// of this library, in place of whatever is there. It is optional. Called several
-// times it may choose another shape each time. Intact tells whether the record is
-// still there as it was put.
+// A Stranger is a store under test that can replace the record of a key by a foreign
+// one, which is not of this library. It is optional. It may choose another shape at
+// each call. The returned intact reports an error if the foreign record was changed.
 type Stranger interface {
 	Foreign(key string) (intact func() error, err error)
 }
 
-// Run proves that a store keeps its contract: one subtest for each claim. What
-// newStore returns, or what that wraps by a method Unwrap() store.Store, may also
-// be a store.Feed, a Purger and a Stranger; the claims about them are made only
-// if it is.
+// Run proves that a store keeps the contract of package store, with one subtest for
+// each claim. The store that newStore returns, or a store that it wraps (by a method
+// Unwrap() store.Store), may also be a store.Feed, a Purger and a Stranger; only then
+// the claims about these are made.
 //
-// Each claim asks newStore for a store, in the bubble if there is one, and all of
-// them may be the same: keys are unique. One more store is made at first, to see
-// what it is, and not used but to ask whether it has shared holders and permits. One
-// that does without them must say so without a trace.
+// Each claim asks newStore for a store, inside the bubble if there is one. All of them
+// may be the same store, because keys are unique. One more store is made first, to
+// learn what it implements and whether it has shared holders and permits. A store
+// without them must refuse them without leaving a trace.
 func Run(t *testing.T, mode Mode, newStore func(t testing.TB) store.Store) {
 	for _, c := range claimsOn(newStore(t)) {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +68,7 @@ func Run(t *testing.T, mode Mode, newStore func(t testing.TB) store.Store) {
 	}
 }
 
-// run gives a body its time.
+// run calls a body in the time of the mode.
 func (m Mode) run(t *testing.T, body func(testing.TB)) {
 	if m == Virtual {
 		synctest.Test(t, func(t *testing.T) { body(t) })
@@ -78,15 +77,14 @@ func (m Mode) run(t *testing.T, body func(testing.TB)) {
 	body(t)
 }
 
-// A claim is one behaviour that a store owes, and how to see it. The body makes
-// use of nothing but the env, so that a test can run it against a broken store and
-// watch it fail.
+// A claim is one behaviour that a store owes, and its test. The body uses nothing but
+// the env, so that it can also be run against a broken store and be seen to fail.
 type claim struct {
 	name string
 	body func(*env)
 }
 
-// claimsOn is what can be claimed of s.
+// claimsOn returns the claims that apply to s.
 func claimsOn(s store.Store) []claim {
 	all := slices.Concat(acquireClaims, expiryClaims, renewClaims, releaseClaims, transferClaims,
 		undoClaims, breakClaims, wordClaims, tokenClaims, lookClaims, listClaims, dataClaims, contextClaims)
@@ -99,7 +97,7 @@ func claimsOn(s store.Store) []claim {
 		all = append(all, purgeClaims...)
 	}
 	if _, ok := as[Stranger](s); ok {
-		all = append(all, strangerClaims...)
+		all = append(all, foreignClaims...)
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
@@ -107,7 +105,7 @@ func claimsOn(s store.Store) []claim {
 	return all
 }
 
-// as finds what s, or what it wraps, can do beyond a store.
+// as finds an optional interface of s, or of a store that s wraps.
 func as[T any](s store.Store) (T, bool) {
 	for s != nil {
 		if found, ok := s.(T); ok {

@@ -6,14 +6,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-var strangerClaims = []claim{
-	{"AStrangerAnswersForeignAndStays", aStrangerAnswersForeignAndStays},
-	{"AStrangerInAHoldersPlaceStays", aStrangerInAHoldersPlaceStays},
-	{"ALookTellsOfStrangersAmongOthers", aLookTellsOfStrangersAmongOthers},
-	{"AListPassesStrangersOver", aListPassesStrangersOver},
+var foreignClaims = []claim{
+	{"AForeignRecordAnswersErrForeignAndStays", aForeignRecordAnswersErrForeignAndStays},
+	{"AForeignRecordInAHoldersPlaceStays", aForeignRecordInAHoldersPlaceStays},
+	{"ALookReportsForeignRecordsAmongOthers", aLookReportsForeignRecordsAmongOthers},
+	{"AListLeavesForeignRecordsOut", aListLeavesForeignRecordsOut},
 }
 
-// shapes is how many strangers a claim meets, so that the harness can vary them.
+// shapes is how many foreign records a claim tries, so that a Stranger can vary them.
 const shapes = 4
 
 func (e *env) foreign(key string) (intact func() error) {
@@ -21,12 +21,12 @@ func (e *env) foreign(key string) (intact func() error) {
 	stranger, _ := as[Stranger](e.store)
 	intact, err := stranger.Foreign(key)
 	if err != nil {
-		e.Fatalf("putting a stranger under %q: %v", key, err)
+		e.Fatalf("putting a foreign record under %q: %v", key, err)
 	}
 	return intact
 }
 
-// isForeign makes every call on a stranger's key with what h names.
+// isForeign makes every call of h on a key with a foreign record.
 func (e *env) isForeign(h held, intact func() error) {
 	e.Helper()
 	for _, want := range []bool{false, true} {
@@ -45,58 +45,58 @@ func (e *env) isForeign(h held, intact func() error) {
 			"break now": e.store.Break(e.ctx(), h.Ref, "why not", true),
 		} {
 			if !errors.Is(err, store.ErrForeign) {
-				e.Errorf("%s on a stranger's key: got %v, want ErrForeign", what, err)
+				e.Errorf("%s on a foreign record: got %v, want ErrForeign", what, err)
 			}
 		}
 	}
 	from := e.claim(h.Key, long).Ref
 	for _, f := range []*store.Ref{nil, &from} {
-		// Nothing of the claim is there, so a store may also call that settled.
+		// Nothing of the claim is there, so a store may also answer that it is settled.
 		if settled, err := e.store.Undo(e.ctx(), h.Ref, f); err != nil && !errors.Is(err, store.ErrForeign) {
-			e.Errorf("undo on a stranger's key: settled %v, %v", settled, err)
+			e.Errorf("undo on a foreign record: settled %v, %v", settled, err)
 		}
 	}
 	if err := intact(); err != nil {
-		e.Errorf("the stranger under %q was changed: %v", h.Key, err)
+		e.Errorf("the foreign record of %q was changed: %v", h.Key, err)
 	}
 }
 
-func aStrangerAnswersForeignAndStays(e *env) {
+func aForeignRecordAnswersErrForeignAndStays(e *env) {
 	for range shapes {
 		key := e.key("foreign")
 		e.isForeign(held{Claim: e.claim(key, long)}, e.foreign(key))
 	}
 }
 
-func aStrangerInAHoldersPlaceStays(e *env) {
+func aForeignRecordInAHoldersPlaceStays(e *env) {
 	for range shapes {
 		h := e.hold(e.key("foreign"), long)
 		e.isForeign(h, e.foreign(h.Key))
 	}
 }
 
-func aLookTellsOfStrangersAmongOthers(e *env) {
+func aLookReportsForeignRecordsAmongOthers(e *env) {
 	h := e.hold(e.key("held"), long)
-	stranger, free := e.key("foreign"), e.key("free")
-	intact := e.foreign(stranger)
-	all, err := e.store.Look(e.ctx(), []string{stranger, h.Key, free})
+	foreign, free := e.key("foreign"), e.key("free")
+	intact := e.foreign(foreign)
+	all, err := e.store.Look(e.ctx(), []string{foreign, h.Key, free})
 	if !errors.Is(err, store.ErrForeign) || len(all) != 3 {
 		e.Fatalf("%d answers, %v", len(all), err)
 	}
-	for i, key := range []string{stranger, h.Key, free} {
+	for i, key := range []string{foreign, h.Key, free} {
 		if all[i].Key != key {
-			e.Errorf("answer %d is of %q, not %q", i, all[i].Key, key)
+			e.Errorf("answer %d is for %q, not %q", i, all[i].Key, key)
 		}
 	}
 	if len(all[0].Holders) != 0 || len(all[1].Holders) != 1 || all[1].Holders[0].ID != h.ID || len(all[2].Holders) != 0 {
 		e.Errorf("answers: %+v", all)
 	}
 	if err := intact(); err != nil {
-		e.Errorf("the stranger was changed: %v", err)
+		e.Errorf("the foreign record was changed: %v", err)
 	}
 }
 
-func aListPassesStrangersOver(e *env) {
+func aListLeavesForeignRecordsOut(e *env) {
 	stem := e.key("list")
 	e.hold(stem+"1", long)
 	for _, end := range []string{"0", "2", "4"} {
