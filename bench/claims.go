@@ -134,7 +134,7 @@ func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
 	return []figure{
 		{"claim of one of 100,000, of which 100 are due", mean(claims) / mean(bare), "%.2f ×", 1.3, atMost,
 			"a bare findOneAndUpdate with the same filter and sort"},
-		{"the same, but for its part of a look ahead", median(claims) / median(byID), "%.2f ×", 0, noTarget, "a bare findOneAndUpdate by `_id`"},
+		{"the same, without its part of a look ahead", median(claims) / median(byID), "%.2f ×", 0, noTarget, "a bare findOneAndUpdate by `_id`"},
 	}, nil
 }
 

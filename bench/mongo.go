@@ -54,7 +54,7 @@ func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	return []figure{
 		{"free pair", turns.ratio(1), "%.2f ×", 1.10, atMost, "the same two commands by hand"},
 		{"free pair", turns.ratio(2), "%.2f ×", 1.25, atMost, "the barest pair of commands"},
-		{"the same two commands by hand", turns.median(1) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: what is the server's of it"},
+		{"the same two commands by hand", turns.median(1) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: the server's share of it"},
 		{"the same, by `_id` alone", turns.median(3) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair: without the conditions that keep others out"},
 		{"the same, without the TTL index", turns.median(4) / turns.median(2), "%.2f ×", 0, noTarget, "that barest pair"},
 		{"allocations of a free pair", ours, "%.0f", 0, noTarget, fmt.Sprintf("by hand: %.0f", theirs)},
@@ -195,7 +195,7 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	return []figure{
 		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
 		{"hand-over inside a process", over / byHand, "%.2f ×", 0, noTarget, "the same update by hand"},
-		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: what is the server's of it"},
+		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: the server's share of it"},
 		{"the same, by `_id` alone", loose / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
 		{"one bare findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},
 	}, at.lease.Release()

@@ -61,7 +61,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 		{"commands of a request on a tree of 10,000 path locks", commands, "%.1f", 2, atMost, "counted: a read and a write"},
 		{"lock and release there", alone.ratio(1), "%.1f ×", 0, noTarget, ms(alone.median(0))},
 		{"the same, two processes in turn", inTurn.ratio(2), "%.1f ×", 0, noTarget, ms(inTurn.median(0)) + ": each reads what the other wrote"},
-		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", treeMost >> 20, atMost, fmt.Sprintf("where new locks are refused, at %d like these", treeMost/(size/treeLocks))},
+		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", treeMost >> 20, atMost, fmt.Sprintf("the size at which new locks are refused, at %d like these", treeMost/(size/treeLocks))},
 	}, err
 }
 

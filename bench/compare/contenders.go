@@ -18,9 +18,9 @@ import (
 
 var contenders = []func(context.Context) (contender, error){
 	onMongo("**mongolock**", openMongolock),
-	onMongo("insert and delete by hand, asked for every 100 ms", openByHand),
-	onRedis("redislock, asked for every 100 ms", "Redis, `appendfsync always`", "--appendonly", "yes", "--appendfsync", "always"),
-	onRedis("redislock, asked for every 100 ms", "Redis as installed: nothing on disk before the reply", "--appendonly", "no"),
+	onMongo("insert and delete by hand, retried every 100 ms", openByHand),
+	onRedis("redislock, retried every 100 ms", "Redis, `appendfsync always`", "--appendonly", "yes", "--appendfsync", "always"),
+	onRedis("redislock, retried every 100 ms", "Redis as installed: nothing on disk before the reply", "--appendonly", "no"),
 	onEtcd,
 }
 

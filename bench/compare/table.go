@@ -17,7 +17,7 @@ const (
 
 func tableOf(answers []*answer) string {
 	var b strings.Builder
-	b.WriteString("| lock | server | a free key, acquired and released: median | handed to another process that waits: median | the slowest tenth: from |\n|---|---|---|---|---|\n")
+	b.WriteString("| lock | server | a free key, acquired and released: median | handed to another process that waits: median | the same: 90th percentile |\n|---|---|---|---|---|\n")
 	for _, a := range answers {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", a.name, a.server,
 			ms(quantile(a.pair, 0.5)), ms(quantile(a.handOver, 0.5)), ms(quantile(a.handOver, 0.9)))
