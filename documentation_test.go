@@ -15,10 +15,10 @@ import (
 )
 
 // documented are the packages in which every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
 
-// contract are the methods that memstore.Store has because package store asks for
-// them: the engine calls them, and a user of the library never does.
+// contract are the methods that a store has because package store asks for them: the
+// engine calls them, and a user of the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
 	"AnswersAtOnce", "Notify", "Watch", "Withdraw",
@@ -65,7 +65,7 @@ func ofInterface(pkg, typ, method string) bool {
 		return method == "Error" || method == "Is" || method == "Unwrap"
 	}
 	switch {
-	case (pkg == "memstore" || pkg == "filestore") && typ == "Store":
+	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
 		return slices.Contains(contract, method)
 	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
 		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now", "AnswersAtOnce"}, method)
