@@ -145,7 +145,7 @@ func (c *Client) newID() string {
 	if knob.OneID {
 		return "ONE-ID-FOR-ALL-" + c.owner
 	}
-	return c.ids.next()
+	return rand.Text()
 }
 
 // unsettledID is that of an earlier claim of the key which is still being cleaned

@@ -29,7 +29,6 @@ type Client struct {
 	prompt bool      // the store answers at once
 	began  time.Time // the clock: see moment
 	keeper keeper
-	ids    ids
 	watch  watch
 	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
