@@ -135,7 +135,7 @@ func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent moment
 		claim.ID = c.unsettledID(claim.Ref)
 	}
 	l := c.newLease(w, claim.ID)
-	ctx := l.calls.claim.begin(w.ctx, c, sent.add(min(claim.TTL, maxCall)))
+	ctx := c.bound(w.ctx, sent.add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
 	ctx.end()
 	return c.settle(l, w, nil, sent, grant, err)
@@ -175,7 +175,7 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent moment, g sto
 		return nil, err
 	}
 	l.grant(sent, now, g)
-	if err := l.start(w, from == nil); err != nil {
+	if err := l.start(w); err != nil {
 		return nil, err
 	}
 	return l, nil

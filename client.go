@@ -26,7 +26,7 @@ const (
 type Client struct {
 	config
 	store  store.Store
-	prompt bool      // the store answers at once
+	prompt bool      // the store answers at once: see send
 	began  time.Time // the clock: see moment
 	keeper keeper
 	watch  watch
@@ -46,7 +46,6 @@ type Client struct {
 	leases  *Lease            // a list of those that are not settled
 	queues  map[string]*queue // who of this process holds what, and who waits for it
 	spare   *queue            // an empty one among them, to use again
-	idle    *waiter           // likewise
 	waiting int               // waiters in all queues
 	shy     map[string]moment // keys that the waiters here leave to others until then
 	turns   map[string]streak // of keys whose permits were wanted by others as they were given back here

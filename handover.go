@@ -61,7 +61,7 @@ func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool,
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.now(), c.newLease(w, claim.ID)
 	next.streak = s
-	ctx := next.calls.claim.begin(values, c, min(until, sent.add(claim.TTL)))
+	ctx := c.bound(values, min(until, sent.add(claim.TTL)))
 	from := l.ref()
 	grant, err := c.store.Transfer(ctx, from, claim)
 	ctx.end()

@@ -27,8 +27,7 @@ type Lease struct {
 	maxEnd  moment          // MaxHold after it was asked for; zero without
 	values  context.Context // of the acquire: for observers and stores, never its end
 	endHold func(Outcome)
-	calls   struct{ claim, release bounded } // the contexts of the first of them
-	queue   *queue                           // protected by Client.mu, and the lease's own as long as it is in there
+	queue   *queue // protected by Client.mu, and the lease's own as long as it is in there
 
 	mu       sync.Mutex // protects what follows; never held across a store call
 	deadline moment     // trusted until then
@@ -70,7 +69,7 @@ func (l *Lease) grant(sent, now moment, g store.Grant) {
 
 // start begins the lease's life, unless it is over already or the client is
 // closed; then it is given back, without a margin as nobody ever saw it.
-func (l *Lease) start(w *waiter, own bool) error {
+func (l *Lease) start(w *waiter) error {
 	c := l.client
 	left := l.deadline.sub(l.granted)
 	if left > 0 {
@@ -87,9 +86,6 @@ func (l *Lease) start(w *waiter, own bool) error {
 		l.queue.holder = l
 	}
 	closed := c.drained.Load()
-	if own && c.prompt && w.asking && left > 0 && !closed {
-		c.granted(w) // which nobody may touch any more
-	}
 	c.mu.Unlock()
 	switch {
 	case left <= 0:

@@ -63,12 +63,8 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q, w := c.queueOf(key), c.idle
-	if w == nil {
-		w = new(waiter)
-	}
-	c.idle = nil
-	w.ctx, w.key, w.terms, w.patience, w.queue = ctx, key, t, patience, q
+	q := c.queueOf(key)
+	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q}
 	c.waiting++
 	if q.head == nil {
 		q.head, q.tail, q.woken = w, w, true
@@ -153,19 +149,6 @@ func (q *queue) status() store.Status {
 // sees reports whether the holders are those that were seen last.
 func (q *queue) sees(s store.Status) bool {
 	return q.seen != nil && slices.EqualFunc(s.Holders, q.seen.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
-}
-
-// granted takes w out of the queue as the claim is answered that it waits for. If
-// nobody else ever knew of w it is used again. With c.mu held.
-func (c *Client) granted(w *waiter) {
-	if w.terms.shares() {
-		w.queue.woken, w.queue.freed = true, true // the next in line may share it
-	}
-	c.unlink(w)
-	if w.nudge == nil && !w.refused {
-		*w = waiter{}
-		c.idle = w
-	}
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.

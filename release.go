@@ -20,7 +20,6 @@ const (
 // A release is how far giving a lease back has come. Protected by the lease's mu.
 type release struct {
 	trying   bool // an attempt is under way
-	called   bool // the store was asked; of the attempt's own
 	tried    bool // an earlier attempt may have been applied
 	retrying bool
 	settled  bool          // nothing of the lease is left in the store, or ever will be
@@ -144,19 +143,14 @@ func (l *Lease) retry() {
 // attempt hands the lease over to a waiter of this process, or removes it.
 func (l *Lease) attempt(values context.Context) (settled bool, err error) {
 	c := l.client
-	var until moment // for both, if it takes both
+	until := c.now().add(releaseBound) // for both calls, if it takes both
 	if w, s := l.successor(); w != nil {
-		until = c.now().add(releaseBound)
 		if settled, done, err := l.handOver(w, s, until); done {
 			return settled, err
 		}
 	}
-	ctx := &l.calls.release
-	if l.release.called { // by an attempt before
-		ctx = new(bounded)
-	}
-	l.release.called = true
-	wanted, err := c.store.Release(ctx.begin(values, c, until), l.ref(), l.keep())
+	ctx := c.bound(values, until)
+	wanted, err := c.store.Release(ctx, l.ref(), l.keep())
 	ctx.end()
 	if err != nil && !store.IsVerdict(err) {
 		if !store.IsCertain(err) { // it may have been applied, and then the word of those who wait is gone with it

@@ -37,9 +37,6 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			return m.lease, nil
 		case m.ask:
 			lease, err := c.askForKey(w, m)
-			if lease != nil && c.prompt {
-				return lease, nil // w left as it was granted
-			}
 			if lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
