@@ -45,7 +45,6 @@ type Client struct {
 	closed  bool              // no new background work
 	leases  *Lease            // a list of those that are not settled
 	queues  map[string]*queue // who of this process holds what, and who waits for it
-	spare   *queue            // an empty one among them, to use again
 	waiting int               // waiters in all queues
 	shy     map[string]moment // keys that the waiters here leave to others until then
 	turns   map[string]streak // of keys whose permits were wanted by others as they were given back here

@@ -78,31 +78,18 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 // queueOf is the key's queue, a new one if need be. With c.mu held.
 func (c *Client) queueOf(key string) *queue {
 	q := c.queues[key]
-	switch {
-	case q == nil && c.spare == nil:
+	if q == nil {
 		q = &queue{key: key}
 		c.queues[key] = q
-	case q == nil:
-		q, c.spare = c.spare, nil
-		delete(c.queues, q.key)
-		q.key = key
-		c.queues[key] = q
-	case q == c.spare:
-		c.spare = nil
 	}
 	return q
 }
 
-// tidy drops a queue that nobody is in. The last one stays, under its key, until
-// another is needed: often it is the same key that is asked for again. With c.mu held.
+// tidy drops a queue that nobody is in. With c.mu held.
 func (c *Client) tidy(q *queue) {
-	if q.head != nil || q.holder != nil || q.sharers > 0 {
-		return
+	if q.head == nil && q.holder == nil && q.sharers == 0 {
+		delete(c.queues, q.key)
 	}
-	if c.spare != nil && c.spare != q {
-		delete(c.queues, c.spare.key)
-	}
-	c.spare = q
 }
 
 // leave takes w out of the queue. A lease handed over in the last moment is not
