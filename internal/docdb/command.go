@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Command is one as it came, its document sequences put back in.
+// A Command is a command of a client, with its document sequences as arrays.
 type Command struct {
 	Name    string
 	DB      string
@@ -16,7 +16,7 @@ type Command struct {
 	Session string // empty: none
 	Number  int64  // the transaction number; 0: none
 
-	ClusterTime bson.Timestamp // the latest that its client has heard of; zero: none
+	ClusterTime bson.Timestamp // the latest that its client knows; zero: none
 }
 
 // Parse reads a command.
@@ -43,7 +43,7 @@ func Parse(raw bson.Raw) (Command, error) {
 	return c, nil
 }
 
-// Coll is the collection that the command is about.
+// Coll returns the collection that the command is about.
 func (c Command) Coll() string {
 	name, _ := c.Body[0].Value.(string)
 	if c.Name == "getMore" {
@@ -53,10 +53,10 @@ func (c Command) Coll() string {
 	return name
 }
 
-// NS is the namespace of the command.
+// NS returns the namespace of the command.
 func (c Command) NS() string { return c.DB + "." + c.Coll() }
 
-// Writes reports whether only a primary may do it.
+// Writes reports whether only a primary may run the command.
 func (c Command) Writes() bool {
 	switch c.Name {
 	case "findAndModify", "insert", "update", "delete", "create", "drop", "createIndexes":
@@ -65,20 +65,20 @@ func (c Command) Writes() bool {
 	return false
 }
 
-// Limit is the command's maxTimeMS; 0: none.
+// Limit returns the command's maxTimeMS; 0: none.
 func (c Command) Limit() time.Duration {
 	v, _ := get(c.Body, "maxTimeMS")
 	n, _ := number(v)
 	return time.Duration(n) * time.Millisecond
 }
 
-// Majority reports whether it waits until the write cannot be rolled back.
+// Majority reports whether the command waits until its write cannot be rolled back.
 func (c Command) Majority() bool {
 	w, _ := get(c.Body, "writeConcern.w")
 	return w == "majority"
 }
 
-// Awaits is how long a getMore may wait for something to read.
+// Awaits returns how long a getMore may wait for something to read.
 func (db *DB) Awaits(c Command) time.Duration {
 	if c.Name != "getMore" {
 		return 0
@@ -94,15 +94,15 @@ func (db *DB) Awaits(c Command) time.Duration {
 	return cur.wait
 }
 
-// Busy reports whether an earlier command of the session is held up: the server
-// lets no second one in.
+// Busy reports whether an earlier command of the session is held up. A server runs one
+// command of a session at a time.
 func (db *DB) Busy(c Command) bool {
 	s := db.sessions[c.Session]
 	return c.Number > 0 && s != nil && s.busy
 }
 
-// Do runs a command. If hold is set and the command has an insert to make, that is
-// not made yet: rest does it, with the document as it was built now.
+// Do runs a command. If hold is set and the command is an upsert that must insert, the
+// document is built now, and rest inserts it later.
 func (db *DB) Do(c Command, now time.Time, hold bool) (reply bson.D, rest func(now time.Time) bson.D) {
 	var finish func(now time.Time) (bson.D, error)
 	reply, finish, err := db.run(c, now)
@@ -193,7 +193,7 @@ func (db *DB) simple(c Command, now time.Time) (bson.D, error) {
 	return nil, failure{59, "no such command: '" + c.Name + "'"}
 }
 
-// done is what an earlier send of the same statement did.
+// done returns what an earlier send of the same statement did.
 func (db *DB) done(c Command, stmt int32) (Entry, bool) {
 	if c.Number == 0 {
 		return Entry{}, false
@@ -202,7 +202,7 @@ func (db *DB) done(c Command, stmt int32) (Entry, bool) {
 	return e, ok
 }
 
-// entry is a write on behalf of a statement.
+// entry returns the log entry of a statement's write.
 func (c Command) entry(stmt int32, before, after bson.D, image any) Entry {
 	e := Entry{NS: c.NS(), Before: before, After: after, image: image}
 	if c.Number > 0 {
@@ -211,7 +211,7 @@ func (c Command) entry(stmt int32, before, after bson.D, image any) Entry {
 	return e
 }
 
-// Release lets a session go whose command was held up and then given up.
+// Release frees the session of a command that was held up and then given up.
 func (db *DB) Release(c Command) {
 	if s := db.sessions[c.Session]; s != nil {
 		s.busy = false

@@ -8,22 +8,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A DB is the data of one server: collections, the log of what was done to them,
-// and who may still repeat what. It is not safe for concurrent use.
+// A DB is the data of one server: collections, the log of their writes, and the sessions. It
+// is not safe for concurrent use.
 type DB struct {
 	colls    map[string]*coll
 	log      []Entry
 	last     bson.Timestamp // of the newest write
-	heard    bson.Timestamp // the latest cluster time that a client or another server told
+	heard    bson.Timestamp // the latest cluster time that a client or another server has sent
 	sessions map[string]*session
 	cursors  map[int64]*cursor
 	lastID   int64
 
-	// Tag goes into the log with every write: who did it, for those who check.
+	// Tag goes into the log with every write, so that a test can tell who sent it.
 	Tag any
 }
 
-// New is an empty database.
+// New returns an empty database.
 func New() *DB {
 	return &DB{colls: map[string]*coll{}, sessions: map[string]*session{}, cursors: map[int64]*cursor{}}
 }
@@ -32,13 +32,13 @@ func New() *DB {
 type Entry struct {
 	At            bson.Timestamp
 	NS            string
-	Before, After bson.D // nil: it was not there, or is not any more
+	Before, After bson.D // nil: the document was not there, or no longer is
 	Tag           any
 
 	session string
 	number  int64
 	stmt    int32
-	image   any // what a repetition is answered with
+	image   any // answers a retry of the statement
 	undo    func(*DB)
 }
 
@@ -47,41 +47,42 @@ type coll struct {
 	size    int64
 	bytes   int64
 	docs    []bson.D
-	gone    int // documents that a capped collection has dropped
+	gone    int // how many documents a capped collection has dropped
 	indexes []bson.D
 }
 
-// A session remembers the newest transaction number and what was done under it.
+// A session remembers its newest transaction number and what was done under it.
 type session struct {
 	active int64
 	done   map[int32]Entry
-	busy   bool // a command of it is held up inside the server
+	busy   bool // a command of the session is held up inside the server
 }
 
-// A cursor reads a capped collection on and on.
+// A cursor is a tailable cursor on a capped collection.
 type cursor struct {
 	ns   string
-	next int // position, documents dropped since included
+	next int // how many documents come before it, dropped ones included
 	wait time.Duration
 }
 
-// Len is how many writes the log has.
+// Len returns how many writes the log has.
 func (db *DB) Len() int { return len(db.log) }
 
-// Log is the writes from the nth on.
+// Log returns the writes from the nth on.
 func (db *DB) Log(n int) []Entry { return db.log[n:] }
 
-// Last is the time of the newest write.
+// Last returns the time of the newest write.
 func (db *DB) Last() bson.Timestamp { return db.last }
 
-// Hear takes over a cluster time that somebody tells: all later writes are after it.
+// Hear advances the cluster time to that of a client or another server. All later writes
+// come after it.
 func (db *DB) Hear(t bson.Timestamp) {
 	if t.After(db.heard) {
 		db.heard = t
 	}
 }
 
-// ClusterTime is the latest time that the server knows of.
+// ClusterTime returns the latest cluster time that the server knows.
 func (db *DB) ClusterTime() bson.Timestamp {
 	if db.heard.After(db.last) {
 		return db.heard
@@ -89,8 +90,8 @@ func (db *DB) ClusterTime() bson.Timestamp {
 	return db.last
 }
 
-// Fork is a copy of the data as they were after the first n writes: what a server
-// has that got no more of them. Cursors and what was only in memory stay behind.
+// Fork returns a copy of the data after the first n writes, as a server has it that received
+// no more. Cursors and all that is only in memory are not copied.
 func (db *DB) Fork(n int) *DB {
 	next := &DB{
 		colls:   make(map[string]*coll, len(db.colls)),
@@ -98,7 +99,7 @@ func (db *DB) Fork(n int) *DB {
 		cursors: map[int64]*cursor{},
 		lastID:  db.lastID + 1000,
 		last:    db.last,
-		heard:   db.heard, // a new primary's times are above all it heard of
+		heard:   db.heard, // a new primary's times come after all that it knows
 	}
 	for name, c := range db.colls {
 		copied := *c
@@ -114,8 +115,8 @@ func (db *DB) Fork(n int) *DB {
 	return next
 }
 
-// Forget drops what only memory had: a transaction number is remembered if
-// something was written under it.
+// Forget drops what was only in memory, as a restart does. A transaction number is
+// remembered if something was written under it.
 func (db *DB) Forget() {
 	db.sessions = map[string]*session{}
 	db.cursors = map[int64]*cursor{}
@@ -142,7 +143,7 @@ func (db *DB) session(id string) *session {
 	return s
 }
 
-// Docs are the documents of a collection, for those who check.
+// Docs returns the documents of a collection, for tests.
 func (db *DB) Docs(ns string) []bson.D {
 	if c := db.colls[ns]; c != nil {
 		return slices.Clone(c.docs)
@@ -150,10 +151,10 @@ func (db *DB) Docs(ns string) []bson.D {
 	return nil
 }
 
-// Collections are the names of what is there.
+// Collections returns the names of all collections.
 func (db *DB) Collections() []string { return slices.Sorted(maps.Keys(db.colls)) }
 
-// tick is a cluster time after all before.
+// tick returns a cluster time after all earlier ones.
 func (db *DB) tick(now time.Time) bson.Timestamp {
 	t := uint32(now.Unix())
 	db.last = db.ClusterTime()
@@ -169,7 +170,7 @@ func (db *DB) stamps(now time.Time) stamps {
 	return stamps{now: now, tick: func() bson.Timestamp { return db.tick(now) }}
 }
 
-// write puts one document in the place of another, and into the log.
+// write replaces one document by another, and logs that.
 func (db *DB) write(now time.Time, e Entry) {
 	c := db.colls[e.NS]
 	if c == nil {
@@ -206,13 +207,14 @@ func (db *DB) put(ns string, before, after bson.D) {
 		}
 	case before == nil:
 		c.docs = append(c.docs, after)
-		c.makeRoom(after)
+		c.dropOldest(after)
 	default:
 		c.docs[at] = after
 	}
 }
 
-func (c *coll) makeRoom(added bson.D) {
+// dropOldest keeps a capped collection within its size.
+func (c *coll) dropOldest(added bson.D) {
 	if !c.capped {
 		return
 	}
@@ -226,7 +228,7 @@ func (c *coll) makeRoom(added bson.D) {
 	}
 }
 
-// find is where the document of that _id stands, or -1.
+// find returns the position of the document with an _id, or -1.
 func (c *coll) find(id any) int {
 	return slices.IndexFunc(c.docs, func(d bson.D) bool {
 		other, _ := get(d, "_id")
@@ -234,12 +236,12 @@ func (c *coll) find(id any) int {
 	})
 }
 
-// alter notes a change of collections rather than of documents.
+// alter logs a change of a collection itself, not of its documents.
 func (db *DB) alter(now time.Time, ns string, undo func(*DB)) {
 	db.log = append(db.log, Entry{At: db.tick(now), NS: ns, undo: undo})
 }
 
-// Sweep deletes what the TTL indexes say has been over for long enough, as the
+// Sweep deletes the documents that the TTL indexes cover and that are old enough, as the
 // server does once a minute.
 func (db *DB) Sweep(now time.Time) (swept int) {
 	for _, ns := range db.Collections() {

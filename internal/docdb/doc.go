@@ -1,8 +1,7 @@
-// Package docdb is a document database in memory with just the commands and the
-// classic operators that mongolock sends: what the simulation's servers are made
-// of. It knows no network and asks no clock; the time is handed in with every
-// command. The test beside it gives the same random commands to a real server and
-// compares the answers.
+// Package docdb is a document database in memory, with just the commands and the classic
+// operators that mongolock sends. The simulation's servers are made of it. It has no network
+// and reads no clock: every command comes with the time. Its test sends the same random
+// commands to a real server and compares the replies.
 package docdb
 
 import (
@@ -14,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// decode reads a document into one that is never changed in place.
+// decode decodes a document. Decoded documents are never changed in place.
 func decode(raw bson.Raw) (bson.D, error) {
 	elements, err := raw.Elements()
 	if err != nil {
@@ -70,10 +69,10 @@ func decodeValue(v bson.RawValue) (any, error) {
 		t, i := v.Timestamp()
 		return bson.Timestamp{T: t, I: i}, nil
 	}
-	return nil, fmt.Errorf("no values of type %v here", v.Type)
+	return nil, fmt.Errorf("docdb: a value of type %v", v.Type)
 }
 
-// get finds what a dotted path leads to.
+// get returns the value at a dotted path.
 func get(d bson.D, path string) (any, bool) {
 	name, rest, deeper := strings.Cut(path, ".")
 	for _, e := range d {
@@ -92,12 +91,12 @@ func get(d bson.D, path string) (any, bool) {
 	return nil, false
 }
 
-// errPath is a path that leads through something that is no document.
+// errPath is the error for a path that leads through something other than a document.
 func errPath(path string) error {
 	return failure{28, fmt.Sprintf("cannot create field in element at %q", path)} // PathNotViable
 }
 
-// with is d with a value at a path, the documents on the way made if need be.
+// with returns d with a value at a path. Missing documents on the way are created.
 func with(d bson.D, path string, value any) (bson.D, error) {
 	name, rest, deeper := strings.Cut(path, ".")
 	at := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == name })
@@ -123,7 +122,7 @@ func with(d bson.D, path string, value any) (bson.D, error) {
 	return append(d, bson.E{Key: name, Value: value}), nil
 }
 
-// without is d with nothing at a path.
+// without returns d without the value at a path.
 func without(d bson.D, path string) bson.D {
 	name, rest, deeper := strings.Cut(path, ".")
 	at := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == name })
@@ -142,7 +141,7 @@ func without(d bson.D, path string) bson.D {
 	return d
 }
 
-// A number is any of the numeric types.
+// number returns the value of any numeric type.
 func number(v any) (float64, bool) {
 	switch n := v.(type) {
 	case int32:
@@ -155,8 +154,8 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// class is where a type stands among the others; comparisons in filters stay
-// within one.
+// class returns where a type stands in the order of types. Comparisons in filters stay within
+// one class.
 func class(v any) int {
 	switch v.(type) {
 	case nil:
@@ -192,7 +191,7 @@ func compare(a, b any) int {
 	case string:
 		return strings.Compare(a, b.(string))
 	case int64:
-		if b, ok := b.(int64); ok { // a double would lose what a token has
+		if b, ok := b.(int64); ok { // a double cannot hold every token
 			return cmp(a, b)
 		}
 	case bson.D:

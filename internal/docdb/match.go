@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A failure is a command's error, by its code.
+// A failure is the error of a command.
 type failure struct {
 	code    int32
 	message string
@@ -17,7 +17,7 @@ func (f failure) Error() string { return fmt.Sprintf("%s (%d)", f.message, f.cod
 
 func badValue(format string, args ...any) error { return failure{2, fmt.Sprintf(format, args...)} }
 
-// matches reports whether a document is one that a filter describes.
+// matches reports whether a document matches a filter.
 func matches(d, filter bson.D) (bool, error) {
 	for _, e := range filter {
 		ok, err := clause(d, e)
@@ -40,7 +40,7 @@ func clause(d bson.D, e bson.E) (bool, error) {
 	for _, p := range parts {
 		part, ok := p.(bson.D)
 		if !ok {
-			return false, badValue("%s of something else than documents", e.Key)
+			return false, badValue("%s needs an array of documents", e.Key)
 		}
 		is, err := matches(d, part)
 		switch {
@@ -129,7 +129,7 @@ func truth(v any) bool {
 	return !is || n != 0
 }
 
-// equalities are the fields that a filter says the value of: an upsert writes them.
+// equalities adds the fields whose values a filter states: an upsert writes them.
 func equalities(filter bson.D, into bson.D) (bson.D, error) {
 	for _, e := range filter {
 		value := e.Value

@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// defaultAwait is how long a getMore waits that does not say.
+// defaultAwait is how long a getMore without a limit waits.
 const defaultAwait = time.Second
 
 func (db *DB) find(c Command) (bson.D, error) {
@@ -89,7 +89,7 @@ func (db *DB) tail(c Command, coll *coll) (bson.D, error) {
 		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
 	case !coll.capped:
 		return nil, badValue("error processing query: tailable cursor requested on non capped collection")
-	case len(coll.docs) == 0: // dead at once
+	case len(coll.docs) == 0: // the cursor is dead at once
 		return batched("firstBatch", 0, c.NS(), bson.A{}), nil
 	}
 	db.lastID++
@@ -98,7 +98,7 @@ func (db *DB) tail(c Command, coll *coll) (bson.D, error) {
 	return batched("firstBatch", db.lastID, c.NS(), cur.read(coll)), nil
 }
 
-// read is what is new since the cursor was here last.
+// read returns the documents after the cursor, and moves it to the end.
 func (cur *cursor) read(c *coll) bson.A {
 	batch := bson.A{}
 	for _, d := range c.docs[max(cur.next-c.gone, 0):] {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -17,16 +19,14 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-var rounds = flag.Int("docdb.rounds", 30, "sequences of random commands to compare with a real server")
+var rounds = flag.Int("docdb.rounds", 30, "how many sequences of random commands to compare with a real server")
 
-// The database in memory answers as a real server does: the same random commands
-// to both. What each draws from its own clock is compared by its kind only.
+// Both get the same random commands. What each draws from its own clock is compared by its
+// type only.
 func TestTheDatabaseInMemoryAnswersAsARealServer(t *testing.T) {
 	uri := testserver.URI(t, "atomic")
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryWrites(false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer client.Disconnect(context.Background())
 	commands, errs := 0, 0
 	for seed := range uint64(*rounds) {
@@ -37,25 +37,19 @@ func TestTheDatabaseInMemoryAnswersAsARealServer(t *testing.T) {
 			c := randomCommand(d)
 			commands++
 			want, failed := answerOf(t, theirs, c)
-			got := mineTo(t, mine, name, c)
+			got := inMemory(t, mine, name, c)
 			if failed {
 				errs++
 			}
-			if g, w := essence(got), essence(want); g != w {
-				t.Fatalf("seed %d, to %v\n memory: %s\n server: %s", seed, c, g, w)
-			}
+			require.Equal(t, essence(want), essence(got), "seed %d, the server's reply and that of memory, to %v", seed, c)
 		}
-		if err := theirs.Drop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, theirs.Drop(t.Context()))
 	}
 	t.Logf("%d commands, %d of them refused", commands, errs)
-	if errs == 0 || errs > commands/2 {
-		t.Errorf("%d of %d refused: the commands are not a mixture", errs, commands)
-	}
+	assert.True(t, errs > 0 && errs <= commands/2, "%d of %d refused: the commands are not a mixture", errs, commands)
 }
 
-// answerOf sends a command to the server; an error's reply counts like any.
+// answerOf sends a command to the server. The reply to a refused command counts like any.
 func answerOf(t *testing.T, db *mongo.Database, c bson.D) (reply bson.Raw, failed bool) {
 	t.Helper()
 	reply, err := db.RunCommand(t.Context(), c).Raw()
@@ -72,27 +66,21 @@ func answerOf(t *testing.T, db *mongo.Database, c bson.D) (reply bson.Raw, faile
 	return nil, false
 }
 
-func mineTo(t *testing.T, db *docdb.DB, name string, c bson.D) bson.Raw {
+func inMemory(t *testing.T, db *docdb.DB, name string, c bson.D) bson.Raw {
 	t.Helper()
 	raw, err := bson.Marshal(append(append(bson.D{}, c...), bson.E{Key: "$db", Value: name}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	command, err := docdb.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	reply, _ := db.Do(command, time.Now(), false)
 	out, err := bson.Marshal(reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
-// essence is what of a reply must be the same: outcome, code, counts (but nModified,
-// which hangs on whether the clock moved on in between), documents
-// with their fields in order of name.
+// essence returns what must be the same in two replies: outcome, code, counts, and documents
+// with their fields sorted by name. nModified is left out: it depends on whether the clock
+// moved on in between.
 func essence(reply bson.Raw) string {
 	out := map[string]string{}
 	var doc bson.D
@@ -121,7 +109,7 @@ func essence(reply bson.Raw) string {
 			out[e.Key] = canonical(e.Value)
 		}
 	}
-	return fmt.Sprint(out) // a map prints in order of its keys
+	return fmt.Sprint(out) // maps print sorted by key
 }
 
 func canonical(v any) string {
@@ -143,20 +131,20 @@ func canonical(v any) string {
 		}
 		return fmt.Sprint(out)
 	case int32, int64, float64:
-		return fmt.Sprint(v) // 1 is 1
+		return fmt.Sprint(v) // whatever the type, 1 is 1
 	}
 	return fmt.Sprintf("%T %v", v, v)
 }
 
-// pick is one of some.
+// pick returns one of some values.
 func pick[T any](d *rand.Rand, some ...T) T { return some[d.IntN(len(some))] }
 
 func randomDate(d *rand.Rand) bson.DateTime {
 	return bson.DateTime(1_767_225_600_000 + int64(d.IntN(5)))
 }
 
-// randomCommand is one of the kinds that the store sends, on few keys and values, so
-// that they meet.
+// randomCommand returns a command of a kind that the store sends. Keys and values are few, so
+// that commands meet.
 func randomCommand(d *rand.Rand) bson.D {
 	switch d.IntN(10) {
 	case 0:
@@ -189,8 +177,8 @@ func randomFields(d *rand.Rand) bson.D {
 	return fields
 }
 
-// randomFilter always names a key: of several documents that match, either server
-// may take any.
+// randomFilter always names a key, because of several documents that match either server may
+// take any.
 func randomFilter(d *rand.Rand) bson.D {
 	f := bson.D{{Key: "_id", Value: randomKey(d)}}
 	for range d.IntN(3) {
@@ -222,7 +210,7 @@ func randomCondition(d *rand.Rand) any {
 	return bson.D{{Key: op, Value: pick[any](d, randomDate(d), randomDate(d), 1, "1")}}
 }
 
-// randomUpdate never names a path twice: servers differ in when they notice.
+// randomUpdate never names a path twice, because servers differ in when they notice.
 func randomUpdate(d *rand.Rand) bson.D {
 	var u bson.D
 	if d.IntN(2) == 0 {

@@ -8,14 +8,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Stamps are what an update draws from the server while it is built: not when it
-// is written. An insert that is held up keeps them, as on a real server.
+// stamps are the times that an update draws from the server while its document is built, not
+// while it is written. An insert that is held up keeps them, as on a real server.
 type stamps struct {
 	now  time.Time
-	tick func() bson.Timestamp // a cluster time of its own
+	tick func() bson.Timestamp // draws a new cluster time
 }
 
-// updated is d after an update document, of operators or a whole new document.
+// updated returns d after an update, which has operators or is a whole new document.
 func updated(d, update bson.D, s stamps, inserting bool) (bson.D, error) {
 	if len(update) == 0 || !strings.HasPrefix(update[0].Key, "$") {
 		return replaced(d, update)
@@ -29,7 +29,7 @@ func updated(d, update bson.D, s stamps, inserting bool) (bson.D, error) {
 		}
 		fields, ok := op.Value.(bson.D)
 		if !ok {
-			return nil, failure{9, fmt.Sprintf("modifiers operate on fields but %s got something else", op.Key)}
+			return nil, failure{9, fmt.Sprintf("modifiers operate on fields but %s has no document", op.Key)}
 		}
 		for _, f := range fields {
 			var err error
@@ -116,7 +116,7 @@ func sum(old any, there bool, f bson.E) (any, error) {
 	a, ok := number(old)
 	b, also := number(f.Value)
 	if !ok || !also {
-		return nil, failure{14, fmt.Sprintf("cannot apply $inc to the field %s, which is no number", f.Key)}
+		return nil, failure{14, fmt.Sprintf("cannot apply $inc to the field %s, which is not a number", f.Key)}
 	}
 	if x, is := old.(int32); is {
 		if y, is := f.Value.(int32); is {

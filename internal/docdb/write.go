@@ -13,7 +13,7 @@ func field[T any](d bson.D, path string) T {
 	return t
 }
 
-// first is the first document that a filter matches.
+// first returns the first document that a filter matches.
 func (db *DB) first(ns string, filter bson.D) (bson.D, error) {
 	c := db.colls[ns]
 	if c == nil {
@@ -40,7 +40,7 @@ func duplicateDetails(id any) bson.D {
 	}
 }
 
-// add inserts a document, unless there is one of its _id.
+// add inserts a document, unless there is one with its _id.
 func (db *DB) add(e Entry, now time.Time) error {
 	id, ok := get(e.After, "_id")
 	if !ok {
@@ -53,7 +53,7 @@ func (db *DB) add(e Entry, now time.Time) error {
 	return nil
 }
 
-// An image is what a findAndModify answered, for its repetition.
+// An image is what a findAndModify answered. It answers a retry as well.
 type image struct {
 	value    bson.D
 	existing bool
@@ -102,7 +102,7 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 	}
 	update, ok := mustGet(c.Body, "update").(bson.D)
 	if !ok {
-		return nil, nil, failure{9, "an update is a document here"}
+		return nil, nil, failure{9, "an update must be a document"}
 	}
 	if old != nil {
 		next, err := updated(old, update, db.stamps(now), false)
@@ -128,8 +128,7 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 	return nil, func(now time.Time) (bson.D, error) { return db.upserted(c, next, now) }, nil
 }
 
-// built is the document that an upsert inserts. What it draws from the clock it
-// draws here.
+// built returns the document that an upsert inserts, with the times drawn here.
 func (db *DB) built(query, update bson.D, now time.Time) (bson.D, error) {
 	d, err := equalities(query, bson.D{})
 	if err != nil {
@@ -201,7 +200,7 @@ func counted(n int32, failed bson.A, more ...bson.E) bson.D {
 	return reply
 }
 
-// A change is what one statement of an update did, for its repetition.
+// A change is what one statement of an update did. It answers a retry as well.
 type change struct {
 	modified int32
 	upserted any
@@ -240,7 +239,7 @@ func (db *DB) updateOne(c Command, stmt int32, u bson.D, now time.Time) (did cha
 	query := field[bson.D](u, "q")
 	update, ok := mustGet(u, "u").(bson.D)
 	if !ok {
-		return did, 0, failure{9, "an update is a document here"}
+		return did, 0, failure{9, "an update must be a document"}
 	}
 	if err := conflicts(update); err != nil {
 		return did, 0, err

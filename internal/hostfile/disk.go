@@ -6,33 +6,34 @@ import (
 	"os"
 )
 
-// A Disk is what a Dir needs of a directory. OpenDisk's is the host's; package disktest
-// has one that loses power.
+// A Disk is what a Dir needs of a directory. OpenDisk opens one of this host; package
+// disktest has one that loses power.
 type Disk interface {
-	OpenLock(name string) (Lock, error) // made if need be
-	Create(name string) (File, error)   // for writing, and emptied if it is there
-	Read(name string) ([]byte, error)   // fs.ErrNotExist if there is none
-	Rename(from, to string) error       // over what is there, in one step
-	Remove(name string) error           // fs.ErrNotExist if there is none
+	OpenLock(name string) (Lock, error) // created if missing
+	Create(name string) (File, error)   // for writing; truncated if it exists
+	Read(name string) ([]byte, error)   // fs.ErrNotExist if it is missing
+	Rename(from, to string) error       // replaces the target, atomically
+	Remove(name string) error           // fs.ErrNotExist if it is missing
 	Names() ([]string, error)           // in no order
-	Sync() error                        // what became of names is safe then
+	Sync() error                        // makes all changes of names safe
 	Close() error
 }
 
-// A Lock is a file that can be locked. Who closes it, or dies, unlocks it.
+// A Lock is a file that can be locked. Closing it unlocks it, as does the death of its
+// process.
 type Lock interface {
 	Try() (busy bool, err error)
 	io.Closer
 }
 
-// A File is one that is being written.
+// A File is a file that is being written.
 type File interface {
 	io.Writer
-	Sync() error // what was written is safe then, under whatever name it has
+	Sync() error // makes what was written safe, whatever name the file has
 	io.Closer
 }
 
-// OpenDisk opens a directory of this host, and makes it if need be.
+// OpenDisk opens a directory of this host, and creates it if it is missing.
 func OpenDisk(path string) (Disk, error) {
 	if path == "" {
 		return nil, errors.New("the directory is not named")

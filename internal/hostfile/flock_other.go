@@ -9,7 +9,7 @@ import (
 )
 
 func supported() error {
-	return fmt.Errorf("locks of files on this system: %w", errors.ErrUnsupported)
+	return fmt.Errorf("file locks on this system: %w", errors.ErrUnsupported)
 }
 
 func tryLock(*os.File) (busy bool, err error) { return false, supported() }

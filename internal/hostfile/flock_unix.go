@@ -10,7 +10,7 @@ import (
 
 func supported() error { return nil }
 
-// tryLock asks for the lock of an open file; busy if another has it.
+// tryLock asks for the lock of an open file. busy reports that another process has it.
 func tryLock(file *os.File) (busy bool, err error) {
 	for {
 		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -1,13 +1,12 @@
-// Package hostfile keeps small files for several processes of one host: each is
-// locked while it is read and written, and replaced as a whole, so that a process
-// that is killed at any instant leaves the old content or the new one.
+// Package hostfile keeps small files for several processes of one host. A file is locked
+// while it is read and written, and replaced as a whole. So a process that is killed at any
+// instant leaves the old content or the new one.
 //
-// A write goes to a temporary file, which is synced and then renamed over the old
-// one; then the directory is synced. Only after that is it acknowledged. The lock is
-// flock's, which the kernel takes from a process that dies, on a file beside the
-// others that is never removed: to lock a file that may be replaced is to lock one that
-// others no longer see. All of it stays in one directory, by os.Root: no link leads
-// out of it.
+// A write goes to a temporary file, which is synced and renamed over the old one. Then the
+// directory is synced, and only then is the write acknowledged. The lock is flock's, which
+// the kernel releases when a process dies. It is on a file of its own beside the others,
+// because a file that is replaced takes its lock along. Everything stays in one directory, by
+// os.Root: no link leads out of it.
 package hostfile
 
 import (
@@ -24,28 +23,28 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 )
 
-// The names of what is in a directory, beside the files themselves.
+// The endings of the names that are no files of the caller's.
 const (
 	lockSuffix = ".lock"
 	tempSuffix = ".tmp"
 )
 
-// Between two attempts at a lock that another process has. flock can wait, but not
-// for a context.
+// The pauses between two attempts at a lock that another process has. flock can wait itself,
+// but does not heed a context.
 const (
 	askLeast = 100 * time.Microsecond
 	askMost  = 10 * time.Millisecond
 )
 
-// A Dir is a directory of such files. It is safe for concurrent use.
+// A Dir is a directory of files. It is safe for concurrent use.
 type Dir struct {
 	disk Disk
 
 	mu    sync.Mutex               // protects turns
-	turns map[string]chan struct{} // of the goroutines of this process, by lock
+	turns map[string]chan struct{} // a mutex for the goroutines of this process, by lock
 }
 
-// Open opens a directory, and makes it if need be.
+// Open opens a directory, and creates it if it is missing.
 func Open(path string) (*Dir, error) {
 	disk, err := OpenDisk(path)
 	if err != nil {
@@ -54,19 +53,19 @@ func Open(path string) (*Dir, error) {
 	return On(disk), nil
 }
 
-// On is a directory that is already open.
+// On returns a Dir on a directory that is already open.
 func On(disk Disk) *Dir { return &Dir{disk: disk, turns: make(map[string]chan struct{})} }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (d *Dir) Close() error { return d.disk.Close() }
 
-// Name is a file's name for any text: no byte of it is special to a file system.
+// Name returns a file name for any text. No byte of the name is special to a file system.
 func Name(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Lock takes a lock, of this process's goroutines and of all processes, until unlock.
+// Lock takes a lock among this process's goroutines and all processes, until unlock.
 func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
 	turn := d.turn(name)
 	select {
@@ -119,23 +118,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Read answers a file's content, and nil without an error if there is none.
+// Read returns a file's content, or nil without an error if the file is missing.
 func (d *Dir) Read(name string) ([]byte, error) {
 	content, err := d.disk.Read(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err == nil && content == nil:
-		content = []byte{} // there, and empty
+		content = []byte{} // the file is there, and empty
 	}
 	return content, err
 }
 
-// Write replaces a file. applied says, of an error, that the new content may be there
-// all the same: it is in its place, and may or may not outlive the host's next crash.
+// Write replaces a file. If applied is set, an error means that the new content is in place,
+// but may not outlive the host's next crash.
 func (d *Dir) Write(name string, content []byte) (applied bool, err error) {
-	// The name is the same each time: whoever writes holds the lock, so what is there
-	// was left by a process that was killed.
+	// The name is the same each time. The writer holds the lock, so a file of that name was
+	// left behind by a process that was killed.
 	temp := name + tempSuffix
 	if knob.WriteInPlace {
 		temp = name
@@ -156,7 +155,7 @@ func (d *Dir) Write(name string, content []byte) (applied bool, err error) {
 	return true, d.sync()
 }
 
-// Remove takes a file away, if it is there.
+// Remove removes a file, if it is there.
 func (d *Dir) Remove(name string) (applied bool, err error) {
 	if err := d.disk.Remove(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +166,7 @@ func (d *Dir) Remove(name string) (applied bool, err error) {
 	return true, d.sync()
 }
 
-// Names yields the files there are, in no order.
+// Names returns the names of all files, in no order.
 func (d *Dir) Names() ([]string, error) {
 	all, err := d.disk.Names()
 	files := all[:0]
@@ -179,7 +178,7 @@ func (d *Dir) Names() ([]string, error) {
 	return files, err
 }
 
-// sync makes what became of the names outlive a crash of the host.
+// sync makes all changes of names outlive a crash of the host.
 func (d *Dir) sync() error {
 	if knob.DirectoryUnsynced {
 		return nil

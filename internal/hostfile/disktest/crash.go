@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// Role is that of a child that Dies.
+	// Role is the role of a child process that runs Dies.
 	Role = "dies"
-	// Fault is a variable that takes a safety out of any child: with -tags knobs, a
-	// switch of package knob.
+	// Fault is an environment variable. It names a switch of package knob that a child turns
+	// on, if it is built with -tags knobs.
 	Fault = "DISKTEST_FAULT"
 )
 
-// An order names where a child works, and after which step of that it dies.
+// An order tells a child where it works, and after which step it dies.
 type order struct {
 	Dir  string
 	Step int
 }
 
-// InMemory is a directory of the host without a disk behind it, if there is one. What a
-// sync is for, only a power cut shows, and those have a Disk; to all else it is a wait.
+// InMemory returns a directory of the host without a disk behind it, if there is one. Only
+// power cuts need syncs, and those are tested with a Disk. For all else a sync is a wait.
 func InMemory(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "mongolock") //nolint:usetesting // where the directory is, is the point
 	if err != nil {
@@ -39,27 +39,27 @@ func InMemory(t testing.TB) string {
 	return dir
 }
 
-// cutAtEachStep answers what was lost by any power cut during the work: after each step
-// of it and each answer, with whatever a power cut at that moment could leave.
+// cutAtEachStep returns what any power cut during the work would lose: after each step and
+// each acknowledgement, with everything that a power cut at that moment could leave.
 func cutAtEachStep(open Open) (lost []string, ends map[string]int) {
 	ends = make(map[string]int)
-	disk, step, told := NewDisk(), 0, make(memo)
+	disk, step, done := NewDisk(), 0, make(acknowledged)
 	cut := func() {
 		step++
 		for left := range disk.AfterPowerCut() {
-			for _, l := range told.judge(open, left, ends) {
+			for _, l := range done.compare(open, left, ends) {
 				lost = append(lost, fmt.Sprintf("power cut at step %d: %s", step, l))
 			}
 		}
 	}
-	work(open, Steps(disk, cut), func(word, name, token string) {
-		told.say(word, name, token)
+	work(open, Steps(disk, cut), func(call, name, token string) {
+		done.add(call, name, token)
 		cut()
 	})
 	return lost, ends
 }
 
-// killAtEachStep answers what processes lost that were killed at each step of the work.
+// killAtEachStep returns what processes lost that were killed at each step of the work.
 func killAtEachStep(t testing.TB, open Open, fault string) (lost []string, ends map[string]int) {
 	t.Helper()
 	ends = make(map[string]int)
@@ -74,9 +74,9 @@ func killAtEachStep(t testing.TB, open Open, fault string) (lost []string, ends 
 		all.Go(func() {
 			defer func() { <-free }()
 			dir := filepath.Join(root, fmt.Sprint(step))
-			told, err := lastWords(t, order{dir, step}, fault)
+			done, err := runUntilKilled(t, order{dir, step}, fault)
 			if err == nil || !strings.Contains(err.Error(), "killed") {
-				t.Errorf("the process that was to die at step %d of %d: %v", step, steps, err)
+				t.Errorf("the process that should die at step %d of %d: %v", step, steps, err)
 			}
 			disk, err := hostfile.OpenDisk(dir)
 			if err != nil {
@@ -85,7 +85,7 @@ func killAtEachStep(t testing.TB, open Open, fault string) (lost []string, ends 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for _, l := range told.judge(open, disk, ends) {
+			for _, l := range done.compare(open, disk, ends) {
 				lost = append(lost, fmt.Sprintf("killed at step %d: %s", step, l))
 			}
 		})
@@ -94,36 +94,36 @@ func killAtEachStep(t testing.TB, open Open, fault string) (lost []string, ends 
 	return lost, ends
 }
 
-// lastWords runs a child that dies, and answers what it said until then.
-func lastWords(t testing.TB, o order, fault string) (memo, error) {
+// runUntilKilled runs a child that dies, and returns what was acknowledged until then.
+func runUntilKilled(t testing.TB, o order, fault string) (acknowledged, error) {
 	t.Helper()
 	cmd := testchild.Command(t, Role, o, Fault+"="+fault)
 	cmd.Stderr = os.Stderr
 	out, killed := cmd.Output()
-	told := make(memo)
+	done := make(acknowledged)
 	for line := range strings.Lines(string(out)) {
-		var word, name, token string
-		if _, err := fmt.Sscan(line, &word, &name, &token); err != nil {
-			return nil, fmt.Errorf("it says %q: %w", line, err)
+		var call, name, token string
+		if _, err := fmt.Sscan(line, &call, &name, &token); err != nil {
+			return nil, fmt.Errorf("it printed %q: %w", line, err)
 		}
-		told.say(word, name, token)
+		done.add(call, name, token)
 	}
-	return told, killed
+	return done, killed
 }
 
-// Dies is what such a child does: the work, until it is killed.
+// Dies is the role of a child that works until it is killed.
 func Dies(open Open) testchild.Role {
 	return testchild.As(func(_ context.Context, o order) error {
 		disk, err := hostfile.OpenDisk(o.Dir)
 		if err != nil {
 			return err
 		}
-		work(open, dieAt(disk, o.Step), func(word, name, token string) { fmt.Fprintln(os.Stdout, word, name, token) })
-		return errors.New("it is still alive")
+		work(open, dieAt(disk, o.Step), func(call, name, token string) { fmt.Fprintln(os.Stdout, call, name, token) })
+		return errors.New("the child has not been killed")
 	})
 }
 
-// dieAt is a disk that kills its process after that step, counted from 1.
+// dieAt returns a disk that kills its process after a step, counted from 1.
 func dieAt(disk hostfile.Disk, step int) hostfile.Disk {
 	return Steps(disk, func() {
 		if step--; step > 0 {

@@ -1,5 +1,5 @@
-// Package disktest tries what a crash leaves of locks in files: of a process, and of the
-// host, for which it has a disk that loses power.
+// Package disktest shows what a crash leaves of locks in files: the crash of a process, or
+// that of the host, for which it has a disk that loses power.
 package disktest
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/mongolock/mongolock/internal/hostfile"
 )
 
-// A Disk is a directory in memory that knows what a power cut would leave of it. As on a
-// real one, what was written is safe once the file was synced, and what became of names
-// once the directory was; until then each may be there or not, and a file in part. What
-// became of names is taken to reach the disk in order. It is for one goroutine.
+// A Disk is a directory in memory that knows what a power cut would leave of it. As on a real
+// one, content is safe once its file was synced, and changes of names once the directory
+// was. Until then each may have reached the disk or not, and content may have in part.
+// Changes of names reach the disk in order. A Disk is for one goroutine.
 type Disk struct {
 	files, safe map[string]*file
-	since       []func(map[string]*file) // what became of names since the last sync, each in one step
+	since       []func(map[string]*file) // the changes of names since the last sync
 }
 
-// A file is content that may have one name, another, or none.
+// A file is content. It may have one name, another, or none.
 type file struct{ text, safe []byte }
 
-// NewDisk is an empty one.
+// NewDisk returns an empty Disk.
 func NewDisk() *Disk { return &Disk{files: map[string]*file{}, safe: map[string]*file{}} }
 
 // AfterPowerCut yields every disk that a power cut at this moment may leave.
@@ -59,13 +59,13 @@ func (d *Disk) AfterPowerCut() iter.Seq[*Disk] {
 	}
 }
 
-// name does something to the names, now, and on the disk when they reach it.
+// name changes the names, now, and later on the disk.
 func (d *Disk) name(do func(map[string]*file)) {
 	do(d.files)
 	d.since = append(d.since, do)
 }
 
-// Create is a file that is empty, also if it was not.
+// Create creates or truncates a file.
 func (d *Disk) Create(name string) (hostfile.File, error) {
 	f := d.files[name]
 	if f == nil {
@@ -76,7 +76,7 @@ func (d *Disk) Create(name string) (hostfile.File, error) {
 	return f, nil
 }
 
-// Read is a file's content as programs see it.
+// Read returns a file's content as programs see it.
 func (d *Disk) Read(name string) ([]byte, error) {
 	f := d.files[name]
 	if f == nil {
@@ -85,7 +85,7 @@ func (d *Disk) Read(name string) ([]byte, error) {
 	return bytes.Clone(f.text), nil
 }
 
-// Rename is one step, also on the disk.
+// Rename replaces a name, in one step on the disk as well.
 func (d *Disk) Rename(from, to string) error {
 	f := d.files[from]
 	if f == nil {
@@ -98,7 +98,7 @@ func (d *Disk) Rename(from, to string) error {
 	return nil
 }
 
-// Remove takes a name away.
+// Remove removes a name.
 func (d *Disk) Remove(name string) error {
 	if d.files[name] == nil {
 		return fs.ErrNotExist
@@ -107,10 +107,10 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// Names are those that programs see.
+// Names returns the names that programs see.
 func (d *Disk) Names() ([]string, error) { return slices.Collect(maps.Keys(d.files)), nil }
 
-// Sync makes what became of names safe.
+// Sync makes all changes of names safe.
 func (d *Disk) Sync() error {
 	d.safe, d.since = maps.Clone(d.files), nil
 	return nil
@@ -119,7 +119,7 @@ func (d *Disk) Sync() error {
 // Close does nothing.
 func (d *Disk) Close() error { return nil }
 
-// OpenLock is a lock that nobody else has: there is one goroutine.
+// OpenLock returns a lock that is always free: there is one goroutine.
 func (d *Disk) OpenLock(string) (hostfile.Lock, error) { return free{}, nil }
 
 type free struct{}

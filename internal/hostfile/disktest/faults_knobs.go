@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/knob"
 )
 
@@ -22,22 +24,21 @@ func init() {
 	}
 }
 
-// Noticed wants something to be wrong.
+// Noticed checks that something is wrong.
 func Noticed(t *testing.T, wrong []string) {
 	t.Helper()
-	if len(wrong) == 0 {
-		t.Fatal("nobody noticed")
-	}
+	require.NotEmpty(t, wrong, "the fault was not noticed")
 	t.Logf("noticed %d times: %s", len(wrong), wrong[0])
 }
 
-// KillsAreNoticed wants the safety that is there for kills to be missed.
+// KillsAreNoticed checks that OutliveKills fails without the safety against kills.
 func KillsAreNoticed(t *testing.T, open Open) {
 	lost, _ := killAtEachStep(t, open, "WriteInPlace")
 	Noticed(t, lost)
 }
 
-// PowerCutsAreNoticed wants each safety that is there for power cuts to be missed.
+// PowerCutsAreNoticed checks that OutlivePowerCuts fails without any of the safeties against
+// power cuts.
 func PowerCutsAreNoticed(t *testing.T, open Open) {
 	for _, name := range []string{"WriteInPlace", "FileUnsynced", "DirectoryUnsynced"} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,8 @@ package disktest
 
 import "github.com/mongolock/mongolock/internal/hostfile"
 
-// Steps is a disk that calls step after each thing that it does to the files, in the
-// middle of a write as well: for processes that are to end there.
+// Steps returns a disk that calls step after each change of a file, and in the middle of each
+// write. A test can end a process there.
 func Steps(disk hostfile.Disk, step func()) hostfile.Disk { return steps{disk, step} }
 
 type steps struct {
