@@ -13,27 +13,27 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Capability names something that a server can show to a test. The names travel in MONGOLOCK_HAS
+// A Capability names something that a server can show to a test. The names are used in MONGOLOCK_HAS
 // and MONGOLOCK_REQUIRE.
 type Capability string
 
 const (
-	// Atomic: of several clients' conditional updates of one document, at once, exactly one
-	// matches, and by the server's own doing. (Behind the gate nothing happens at once.)
+	// Atomic: of several concurrent conditional updates of one document exactly one matches, and the
+	// server itself sees to it. (Behind the gate nothing is concurrent.)
 	Atomic Capability = "atomic"
 	// OperationTime: replies carry operationTime and $clusterTime.
 	OperationTime Capability = "operationtime"
-	// Retryable: writes may carry a txnNumber, and the server keeps book of it.
+	// Retryable: writes may carry a txnNumber, and the server applies each once.
 	Retryable Capability = "retryable"
-	// TTL: a partial TTL index can be made, and what it covers is swept.
+	// TTL: a partial TTL index can be made, and the server removes expired documents.
 	TTL Capability = "ttl"
 	// Transactions: several documents in one transaction.
 	Transactions Capability = "transactions"
 	// StepDown: Server.StepDown works.
 	StepDown Capability = "stepdown"
-	// Process: an own process, which Server.Kill ends by SIGKILL.
+	// Process: the server is a process of its own, which Server.Kill ends with SIGKILL.
 	Process Capability = "process"
-	// Crash: after Kill and Restart every write acknowledged with j is there.
+	// Crash: after Kill and Restart every write that was acknowledged with j is there.
 	Crash Capability = "crash"
 	// Capped: capped collections, and tailable cursors that wait for data.
 	Capped Capability = "capped"
@@ -41,12 +41,12 @@ const (
 	Expressions Capability = "expressions"
 	// Roles: a server can be started that enforces users' roles, see WithAuth.
 	Roles Capability = "roles"
-	// APIStrict: apiStrict refuses a command outside of the Stable API.
+	// APIStrict: apiStrict refuses a command outside the Stable API.
 	APIStrict Capability = "apistrict"
 )
 
-// capabilities asks the server for what shows from outside, in a scratch database that it drops
-// again, and adds what only its kind can tell.
+// capabilities tries on the server what can be tried, in a scratch database that it drops again, and
+// adds what follows from the kind.
 func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -89,15 +89,15 @@ func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, err
 	return has, ctx.Err()
 }
 
-// byKind is what no question to the server answers. External is short here because a server that
-// is not ours is not killed, and nobody knows a user of it.
+// byKind has the capabilities that cannot be tried. External has none of them: a server that is not
+// ours is never killed, and we know no user of it.
 var byKind = map[Kind][]Capability{
 	Mongod:   {Atomic, StepDown, Process, Crash, Roles},
 	Secantus: {Atomic, StepDown, Process, Crash, Roles},
 	Docker:   {Atomic, StepDown, Roles},
 }
 
-// probe asks one server one question a method; "no" is an answer, so errors mean just that.
+// A probe tries one capability in each method. An error means that the server lacks it.
 type probe struct {
 	admin, scratch *mongo.Database
 	hello          bson.Raw
@@ -119,7 +119,7 @@ func (p *probe) operationTime(context.Context) bool {
 func (p *probe) retryable(ctx context.Context) bool {
 	p.sawTxnNumber = false
 	_, err := p.scratch.Collection("retryable").InsertOne(ctx, bson.D{})
-	return err == nil && p.sawTxnNumber // a driver that meets a server without them sends none
+	return err == nil && p.sawTxnNumber // the driver sends none to a server without retryable writes
 }
 
 func (p *probe) ttl(ctx context.Context) bool {
@@ -143,7 +143,8 @@ func (p *probe) transactions(ctx context.Context) bool {
 	if err := session.StartTransaction(); err != nil {
 		return false
 	}
-	// Aborting decides nothing: servers without transactions refuse or, worse, apply the insert.
+	// A successful abort proves nothing: a server without transactions refuses the insert or, worse,
+	// applies it.
 	_, err = p.scratch.Collection("txn").InsertOne(mongo.NewSessionContext(ctx, session), bson.D{})
 	if aborted := session.AbortTransaction(ctx); err != nil || aborted != nil {
 		return false
@@ -202,7 +203,7 @@ func (p *probe) isFerret(ctx context.Context) bool {
 	return err == nil && strings.Contains(strings.ToLower(info.String()), "ferretdb")
 }
 
-// limits completes the sentence "a server which …".
+// limits completes the sentence "this is a server which …".
 func limits(kind Kind, has []Capability) string {
 	switch kind {
 	case Mongod:
@@ -212,10 +213,10 @@ func limits(kind Kind, has []Capability) string {
 	case Secantus:
 		return "cannot show a second member, a rollback, mongos or fail points, and is not MongoDB itself"
 	case FerretDB:
-		return "cannot show contention (its filters are not atomic: a gate lets one command through at a time), " +
+		return "cannot show contention (its updates are not atomic: a gate passes one command at a time), " +
 			"operationTime, retryable writes, transactions, the TTL sweep, a step-down or a crash"
 	}
-	sentence := "cannot show a crash or a step-down, being somebody else's"
+	sentence := "cannot show a crash or a step-down, because it is not ours"
 	var missing []string
 	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, Expressions, APIStrict} {
 		if !slices.Contains(has, c) {

@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// child is a running program. One goroutine starts it and waits for it.
+// A child is a running program. One goroutine starts it and waits for it.
 type child struct {
 	cmd    *exec.Cmd
-	ready  chan struct{} // closed when the line was printed that says so
-	exited chan struct{} // closed when the process is gone and its output read
+	ready  chan struct{} // closed when the ready line was printed
+	exited chan struct{} // closed when the process has ended and its output was read
 	log    *slog.Logger
 
-	mu   sync.Mutex // protects the two below
+	mu   sync.Mutex // protects tail and err
 	tail []string   // the last lines of output, for the error of a start that failed
 	err  error      // how it ended; valid once exited is closed
 }
 
-// startChild runs a program and watches its output for the line that says it is ready.
+// startChild runs a program and watches its output for the line that reports that it is ready.
 func startChild(path string, args []string, readyLine string, log *slog.Logger) (*child, error) {
 	c := &child{
 		cmd:    exec.Command(path, args...),
@@ -37,12 +37,12 @@ func startChild(path string, args []string, readyLine string, log *slog.Logger) 
 	}
 	output, writer := io.Pipe()
 	c.cmd.Stdout, c.cmd.Stderr = writer, writer
-	// If it is the terminal that interrupts, then it is us; the server ends when we say so.
+	// An interrupt from the terminal is for us; the server ends when we end it.
 	c.cmd.SysProcAttr = detached()
 	started := make(chan error)
 	go func() {
-		// The system ends the child with the thread that made it, which thereby must live as
-		// long: the thread of this goroutine, and of no other.
+		// The system kills the child when the thread that started it ends. So this goroutine keeps
+		// its thread for as long as the child lives.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
@@ -108,13 +108,13 @@ func (c *child) end() {
 	}
 }
 
-// failure says how an exited process ended, with its last words.
+// failure describes how an exited process ended, with its last lines of output.
 func (c *child) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.err
 	if err == nil {
-		err = errors.New("ended by itself")
+		err = errors.New("exited without an error")
 	}
 	return fmt.Errorf("%w\n%s", err, strings.Join(c.tail, "\n"))
 }

@@ -2,8 +2,8 @@ package devmongo
 
 import "syscall"
 
-// detached puts a process out of reach of the terminal's interrupt and lets it die with us, even
-// when we are killed and can stop nothing.
+// detached protects a process from the terminal's interrupt, and makes it die with us, even if we are
+// killed and cannot stop it.
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

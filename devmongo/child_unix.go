@@ -4,7 +4,7 @@ package devmongo
 
 import "syscall"
 
-// detached puts a process out of reach of the terminal's interrupt.
+// detached protects a process from the terminal's interrupt.
 func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -10,8 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// command runs one command on the admin database of exactly the server that the URI names, whatever
-// its role.
+// command runs a command on the admin database of the server that the URI names, whatever its role.
 func command(ctx context.Context, uri string, cmd bson.D) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDirect(true).SetServerSelectionTimeout(5 * time.Second))
 	if err != nil {
@@ -30,14 +29,14 @@ func awaitPrimary(ctx context.Context, uri string) error {
 		return err
 	}
 	defer disconnect(client)
-	// A command goes to the primary; selecting one is what waits.
+	// A command goes to the primary; the driver waits until it can select one.
 	if err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err(); err != nil {
-		return fmt.Errorf("no server that takes writes: %w", err)
+		return fmt.Errorf("no server accepts writes: %w", err)
 	}
 	return nil
 }
 
-// disconnect does not wait half a minute for a server that is gone to take note of ended sessions.
+// disconnect bounds the time for which the driver tries to end its sessions on a server that may be gone.
 func disconnect(client *mongo.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

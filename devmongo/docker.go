@@ -13,7 +13,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/modules/mongodb"
 )
 
-// findDocker asks the daemon itself: a docker program on PATH says nothing about one.
+// findDocker asks the daemon itself, because a docker program on PATH does not prove that one runs.
 func findDocker(ctx context.Context, s settings) (backend, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -27,8 +27,8 @@ func findDocker(ctx context.Context, s settings) (backend, error) {
 	return &container{auth: s.auth}, nil
 }
 
-// container is mongo:8 in Docker. It is neither killed nor restarted: Docker would give it another
-// port, and clients would not find it again.
+// A container is mongo:8 in Docker. It cannot be killed or restarted: Docker would give it another port,
+// where clients would not find it.
 type container struct {
 	auth    bool
 	running *mongodb.MongoDBContainer
@@ -59,8 +59,8 @@ func (c *container) start(ctx context.Context) (string, error) {
 	return uri, nil
 }
 
-// direct makes the driver talk to the address it was given. The set knows its member by an address
-// inside Docker, which is reached from here on some systems only. A direct connection still has
+// direct makes the driver use the address of the URI. The replica set names its member by an address
+// inside Docker, which cannot be reached from outside on every system. A direct connection still has
 // sessions, transactions and retryable writes.
 func direct(uri string) (string, error) {
 	u, err := url.Parse(uri)
@@ -87,7 +87,7 @@ func (c *container) stop() error {
 	return nil
 }
 
-// silent keeps testcontainers' progress off the terminal, which belongs to the command run by exec.
+// silent keeps testcontainers' progress off the terminal, which belongs to the command of exec.
 type silent struct{}
 
 var _ log.Logger = silent{}

@@ -21,8 +21,8 @@ func findFerretDB(_ context.Context, s settings) (backend, error) {
 	return &ferret{dir: s.dir, port: s.port, log: s.log}, nil
 }
 
-// ferret is FerretDB v1 on SQLite in this process. It looks at a document and updates it in two
-// steps, so clients reach it only through a gate.
+// A ferret is FerretDB v1 on SQLite in this process. It finds a document and updates it in two steps, so
+// clients reach it only through a gate.
 type ferret struct {
 	dir  string
 	port int
@@ -53,7 +53,7 @@ func (f *ferret) start(ctx context.Context) (uri string, err error) {
 }
 
 func (f *ferret) run(ctx context.Context) error {
-	// FerretDB's Info is for every connection and its Warn for every one that is closed.
+	// FerretDB logs every connection at Info and every closed one at Warn.
 	quiet := slog.New(atMostDebug{f.log.With("program", "ferretdb").Handler()})
 	db, err := ferretdb.New(&ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
@@ -93,7 +93,7 @@ func (f *ferret) stop() error {
 	return f.remove()
 }
 
-// halt closes the gate first: FerretDB waits some seconds for its clients to leave.
+// halt closes the gate first, because FerretDB waits some seconds for its clients to disconnect.
 func (f *ferret) halt() {
 	if f.gate != nil {
 		f.gate.Close()
@@ -105,7 +105,7 @@ func (f *ferret) halt() {
 	}
 }
 
-// atMostDebug is a log handler to which everything is Debug.
+// atMostDebug is a log handler that lowers every record to Debug.
 type atMostDebug struct{ slog.Handler }
 
 func (h atMostDebug) Enabled(ctx context.Context, _ slog.Level) bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -22,8 +23,8 @@ func TestThroughTheGateOneTakeoverWins(t *testing.T) {
 	}
 }
 
-// The control for the claim above: without the gate the same rounds do go wrong.
-func TestPastTheGateSeveralTakeoversWin(t *testing.T) {
+// The control of the claim above: without the gate the same rounds have several winners.
+func TestControlWithoutTheGateSeveralTakeoversWin(t *testing.T) {
 	server := start(t, WithKind(FerretDB))
 	wrong := 0
 	for _, winners := range takeovers(t, "mongodb://"+server.backend.(*ferret).direct+"/") {
@@ -33,20 +34,18 @@ func TestPastTheGateSeveralTakeoversWin(t *testing.T) {
 	}
 	t.Logf("%d rounds had not exactly one winner", wrong)
 	if wrong == 0 {
-		t.Error("every round had one winner: either the gate is not needed or this shows nothing")
+		t.Error("every round had one winner: either the gate is not needed, or the test shows nothing")
 	}
 }
 
-// takeovers lets clients, each with a connection of its own, take one expired thing at the same
-// moment, a hundred times, and counts the winners of each round.
+// takeovers lets several clients, each with a connection of its own, update one document at the same
+// moment, a hundred times, and returns the number of winners of each round.
 func takeovers(t *testing.T, uri string) (winners []int) {
 	const clients, rounds = 8, 100
 	colls := make([]*mongo.Collection, clients)
 	for i := range colls {
 		colls[i] = collection(t, uri)
-		if err := colls[i].Database().Client().Ping(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, colls[i].Database().Client().Ping(t.Context(), nil))
 	}
 	for round := range rounds {
 		if _, err := colls[0].InsertOne(t.Context(), bson.D{{Key: "_id", Value: round}, {Key: "free", Value: true}}); err != nil {
@@ -75,24 +74,24 @@ func takeovers(t *testing.T, uri string) (winners []int) {
 	return winners
 }
 
-// FerretDB cuts a read off after its maxTimeMS. With modernc.org/sqlite before v1.40.1 its statement
-// stayed open: from then on that connection of the pool refused writes or showed an old state.
-func TestAReadThatIsCutOffDisturbsNobodyElse(t *testing.T) {
+// FerretDB ends a read after its maxTimeMS. With modernc.org/sqlite before v1.40.1 its statement stayed
+// open: from then on that connection of the pool refused writes or read an old state.
+func TestAReadThatTimesOutAffectsNoOtherCommand(t *testing.T) {
 	server := start(t, WithKind(FerretDB))
 	coll := collection(t, server.URI())
 	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "n", Value: 0}}); err != nil {
 		t.Fatal(err)
 	}
 	byID := bson.D{{Key: "_id", Value: 1}}
-	hurried, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	running, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
-	past := client(t, "mongodb://"+server.backend.(*ferret).direct+"/").Database("claims") // the gate lets too few run out of time
+	ungated := client(t, "mongodb://"+server.backend.(*ferret).direct+"/").Database("claims") // through the gate too few reads time out
 	var cut atomic.Int64
 	var readers sync.WaitGroup
 	for range 32 {
 		readers.Go(func() {
-			for hurried.Err() == nil {
-				err := past.RunCommand(t.Context(), bson.D{
+			for running.Err() == nil {
+				err := ungated.RunCommand(t.Context(), bson.D{
 					{Key: "find", Value: coll.Name()}, {Key: "filter", Value: byID}, {Key: "maxTimeMS", Value: 1},
 				}).Err()
 				if err != nil {
@@ -102,25 +101,23 @@ func TestAReadThatIsCutOffDisturbsNobodyElse(t *testing.T) {
 		})
 	}
 	defer readers.Wait()
-	for n := 1; hurried.Err() == nil; n++ {
+	for n := 1; running.Err() == nil; n++ {
 		set := bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}}
 		if _, err := coll.UpdateOne(t.Context(), byID, set); err != nil {
-			t.Fatalf("write %d, after %d reads were cut off: %v", n, cut.Load(), err)
+			t.Fatalf("write %d, after %d reads timed out: %v", n, cut.Load(), err)
 		}
 		var doc struct{ N int }
 		if err := coll.FindOne(t.Context(), byID).Decode(&doc); err != nil || doc.N != n {
-			t.Fatalf("wrote %d and read %d, after %d reads were cut off: %v", n, doc.N, cut.Load(), err)
+			t.Fatalf("wrote %d and read %d, after %d reads timed out: %v", n, doc.N, cut.Load(), err)
 		}
 	}
-	t.Logf("%d reads were cut off", cut.Load())
+	t.Logf("%d reads timed out", cut.Load())
 }
 
-func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
+func TestACursorThatWaitsForDataDoesNotBlockTheGate(t *testing.T) {
 	server := start(t, WithKind(FerretDB))
 	db := client(t, server.URI()).Database("claims")
-	if err := db.CreateCollection(t.Context(), "wake", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, db.CreateCollection(t.Context(), "wake", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)))
 	wake := db.Collection("wake")
 	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "seed", Value: true}}); err != nil {
 		t.Fatal(err)
@@ -128,9 +125,7 @@ func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
 	const wait = 10 * time.Second
 	cursor, err := wake.Find(t.Context(), bson.D{}, options.Find().
 		SetCursorType(options.TailableAwait).SetBatchSize(1).SetMaxAwaitTime(wait))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer cursor.Close(t.Context())
 	if !cursor.Next(t.Context()) {
 		t.Fatal("no seed:", cursor.Err())
@@ -147,7 +142,7 @@ func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
 		}
 	}
 	if took := time.Since(began); took > wait/2 {
-		t.Errorf("twenty inserts beside a waiting cursor took %v", took)
+		t.Errorf("twenty inserts took %v while a cursor waited", took)
 	}
 	if _, err := wake.InsertOne(t.Context(), bson.D{{Key: "key", Value: "k"}}); err != nil {
 		t.Fatal(err)
@@ -160,13 +155,13 @@ func TestACursorThatWaitsForDataDoesNotHoldTheGate(t *testing.T) {
 	}
 }
 
-func TestAClientGoesOnAfterAnUnacknowledgedWrite(t *testing.T) {
+func TestAConnectionStaysUsableAfterAnUnacknowledgedWrite(t *testing.T) {
 	server := start(t, WithKind(FerretDB))
 	c := client(t, server.URI(), options.Client().SetMaxPoolSize(1)).Database("claims")
-	careless := c.Collection("things", options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
+	unacknowledged := c.Collection("things", options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
 	const writes = 20
 	for i := range writes {
-		if _, err := careless.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}}); err != nil {
+		if _, err := unacknowledged.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}}); err != nil {
 			t.Fatal(err)
 		}
 	}

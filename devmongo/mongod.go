@@ -34,7 +34,7 @@ func mongodArgs(port int, dir string, auth bool) ([]string, error) {
 		"--setParameter", "ttlMonitorSleepSecs=2", // a test of the sweep must not wait a minute
 	}
 	if auth {
-		key := filepath.Join(dir, "key") // members of a set with users prove themselves by it
+		key := filepath.Join(dir, "key") // members of a replica set with users authenticate with it
 		if err := writeKey(key); err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func mongodArgs(port int, dir string, auth bool) ([]string, error) {
 func writeKey(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o400)
 	if errors.Is(err, os.ErrExist) {
-		return nil // a restart keeps its key
+		return nil // from before a restart
 	}
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func writeKey(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// initiate makes the node a replica set of one, unless the data says that it is one already.
+// initiate makes the node a replica set of one, unless its data holds one already.
 func initiate(ctx context.Context, uri, host string) error {
 	err := command(ctx, uri, bson.D{{Key: "replSetInitiate", Value: bson.D{
 		{Key: "_id", Value: "devmongo"},
@@ -63,7 +63,7 @@ func initiate(ctx context.Context, uri, host string) error {
 	}}})
 	var refused mongo.CommandError
 	if errors.As(err, &refused) && refused.HasErrorCode(alreadyInitialized) {
-		// The same data on another port: the set knows the node by its old address.
+		// The data was used on another port, and the replica set still has the old address.
 		return command(ctx, uri, bson.D{
 			{Key: "replSetReconfig", Value: bson.D{
 				{Key: "_id", Value: "devmongo"},

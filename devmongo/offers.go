@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// offer is a kind together with the way to find out whether this machine has it.
+// An offer is a kind, and how to find out whether this machine has it.
 type offer struct {
 	kind Kind
-	// find returns the backend, not started, or why there is none.
+	// find returns the backend, not started, or the reason why there is none.
 	find func(ctx context.Context, s settings) (backend, error)
 }
 
-// preference is the order in which Start asks: what shows most comes first, but for the server that
-// somebody named.
+// preference is the order in which Start tries the kinds: the server that somebody named comes first,
+// then those that can show most.
 func preference() []offer {
 	return []offer{
 		{External, findExternal},
@@ -28,7 +28,7 @@ func preference() []offer {
 	}
 }
 
-// offersFor is the preference, or the one kind that was forced.
+// offersFor returns the preference, or the one kind that WithKind names.
 func offersFor(s settings) ([]offer, error) {
 	all := preference()
 	if s.kind == "" {
@@ -42,13 +42,13 @@ func offersFor(s settings) ([]offer, error) {
 	return nil, fmt.Errorf("devmongo: WithKind: no such kind: %q", s.kind)
 }
 
-// Finding is one kind as Find saw it on this machine.
+// A Finding reports whether this machine has a kind.
 type Finding struct {
 	Kind Kind
-	Err  error // why it cannot be had, or nil
+	Err  error // the reason why this machine lacks it, or nil
 }
 
-// Find asks this machine for every kind, in the order of Start, and starts none.
+// Find reports for every kind, in the order of Start, whether this machine has it. It starts no server.
 func Find(ctx context.Context) []Finding {
 	var found []Finding
 	for _, o := range preference() {
@@ -58,7 +58,7 @@ func Find(ctx context.Context) []Finding {
 	return found
 }
 
-var errNoAuth = errors.New("cannot be started with users")
+var errNoAuth = errors.New("this kind cannot be started with users")
 
 func findExternal(_ context.Context, s settings) (backend, error) {
 	uri := os.Getenv(EnvURI)
@@ -71,7 +71,7 @@ func findExternal(_ context.Context, s settings) (backend, error) {
 	return external{uri}, nil
 }
 
-// external is somebody else's server: it is reached and otherwise left alone.
+// external is a server that is not ours: it is used and otherwise left alone.
 type external struct{ uri string }
 
 func (e external) start(ctx context.Context) (string, error) {
@@ -81,7 +81,7 @@ func (external) kill() error                   { return errors.ErrUnsupported }
 func (external) restart(context.Context) error { return errors.ErrUnsupported }
 func (external) stop() error                   { return nil }
 
-// lookPath finds a program on PATH, or else in the named folder of the user's cache.
+// lookPath finds a program on PATH, or else in a folder of the user's cache.
 func lookPath(program string, cached ...string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err == nil || len(cached) == 0 {

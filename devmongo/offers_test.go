@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
-func TestTheServerThatSomebodyNamedComesFirstAndTheEmbeddedOneLast(t *testing.T) {
+func TestTheServerOfMongoDBURIComesFirstAndTheEmbeddedOneLast(t *testing.T) {
 	var kinds []Kind
 	for _, f := range Find(t.Context()) {
 		kinds = append(kinds, f.Kind)
@@ -22,7 +24,7 @@ func TestTheServerThatSomebodyNamedComesFirstAndTheEmbeddedOneLast(t *testing.T)
 	}
 }
 
-func TestProgramsAreFoundOnPathAndTheirServerInTheCache(t *testing.T) {
+func TestServersAreFoundOnPathAndSecantusInTheCacheToo(t *testing.T) {
 	for name, place := range map[string]struct {
 		path, cache []string // programs there
 		want        []Kind
@@ -40,23 +42,21 @@ func TestProgramsAreFoundOnPathAndTheirServerInTheCache(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
 			t.Setenv(EnvURI, "")
 			cache, err := os.UserCacheDir()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			putPrograms(t, path, place.path)
 			putPrograms(t, filepath.Join(cache, "mongolock", "secantus", "bin"), place.cache)
 
 			var found []Kind
 			for _, o := range preference() {
 				if o.kind == Docker || o.kind == FerretDB {
-					continue // not a matter of files
+					continue // not found as files
 				}
 				if _, err := o.find(t.Context(), settings{}); err == nil {
 					found = append(found, o.kind)
 				}
 			}
 			if !slices.Equal(found, place.want) {
-				t.Errorf("found %v, not %v", found, place.want)
+				t.Errorf("found %v, want %v", found, place.want)
 			}
 		})
 	}
@@ -64,56 +64,50 @@ func TestProgramsAreFoundOnPathAndTheirServerInTheCache(t *testing.T) {
 
 func putPrograms(t *testing.T, dir string, names []string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o700))
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho broken\nexit 3\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho broken\nexit 3\n"), 0o700))
 	}
 }
 
-func TestAServerThatFailsToStartIsPassedOverWithAWarning(t *testing.T) {
+func TestTheNextKindIsTriedWithAWarningIfAServerFailsToStart(t *testing.T) {
 	dir := t.TempDir()
 	putPrograms(t, dir, []string{"mongod"})
 	t.Setenv("PATH", dir)
 	var log bytes.Buffer
 	server, err := startFirst(t.Context(), []offer{{Mongod, findMongod}, {FerretDB, findFerretDB}},
 		settings{log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer server.Stop()
 	if server.Kind() != FerretDB {
 		t.Error(server.Kind())
 	}
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "exit status 3") {
-		t.Errorf("the log does not say why: %s", log.String())
+		t.Errorf("the log does not show the reason: %s", log.String())
 	}
 }
 
-func TestAServerThatSomebodyAskedForIsNotReplacedByAnother(t *testing.T) {
+func TestANamedServerThatFailsIsNotReplacedByAnother(t *testing.T) {
 	dir := t.TempDir()
 	putPrograms(t, dir, []string{"mongod"})
 	t.Setenv("PATH", dir)
 	if _, err := Start(t.Context(), WithKind(Mongod)); err == nil || !strings.Contains(err.Error(), "broken") {
-		t.Errorf("the error lacks the program's last words: %v", err)
+		t.Errorf("the error lacks the program's last output: %v", err)
 	}
 	if _, err := Start(t.Context(), WithKind("oracle")); err == nil || !strings.Contains(err.Error(), `"oracle"`) {
-		t.Errorf("the error lacks the kind that does not exist: %v", err)
+		t.Errorf("the error does not name the unknown kind: %v", err)
 	}
 	t.Setenv(EnvURI, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100")
 	if server, err := Start(t.Context()); err == nil {
-		t.Errorf("started %s instead of the one that cannot be reached", server.Kind())
+		t.Errorf("started %s in place of the server that cannot be reached", server.Kind())
 	}
 	t.Setenv(EnvURI, "mongodb//oops")
 	if server, err := Start(t.Context()); err == nil {
-		t.Errorf("started %s instead of the one whose address is wrong", server.Kind())
+		t.Errorf("started %s in place of the server whose address is invalid", server.Kind())
 	}
 }
 
-func TestAStartWhoseContextEndsLeavesNoServerBehind(t *testing.T) {
+func TestACancelledStartLeavesNoServerBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

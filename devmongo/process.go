@@ -16,30 +16,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// program says how to run one server program. What the programs have in common is in process.
+// A program describes how to run one kind of server program; process has what all of them share.
 type program struct {
 	path string
 	// args are the arguments for a server on the loopback port, all its files under dir.
 	args func(port int, dir string, auth bool) ([]string, error)
-	// listening is in the line of output that the program prints once it takes connections. Only
-	// the line proves that it is this process that has the port, and not one that was faster.
+	// listening is part of the line that the program prints once it accepts connections. Only this
+	// line proves that this process has the port, and not another that was faster.
 	listening string
-	// initiate, if not nil, turns a server just started for the first time into a replica set.
+	// initiate, if not nil, turns a new server into a replica set.
 	initiate func(ctx context.Context, uri, host string) error
 }
 
-// process is the backend for servers that are a process of their own.
+// A process is the backend of a server that is a process of its own.
 type process struct {
 	program program
 	dir     string
 	auth    bool
 	log     *slog.Logger
 
-	ours   bool         // the data: nobody wants it when the server is stopped
-	remove func() error // of the data, if it is ours
+	ours   bool         // the data is temporary
+	remove func() error // removes the data if it is temporary
 	port   int
 	user   *url.Userinfo
-	child  *child // nil when none was started; its exited tells whether it runs
+	child  *child // nil before the first start; its exited channel tells whether it runs
 }
 
 func newProcess(p program, s settings) *process {
@@ -74,25 +74,25 @@ func (p *process) start(ctx context.Context) (uri string, err error) {
 	return p.uri(), nil
 }
 
-// runOnAPort runs the process on the port that was asked for, or on one that is free.
+// runOnAPort runs the process on the given port, or on a free one.
 func (p *process) runOnAPort(ctx context.Context) (err error) {
 	if p.port != 0 {
 		return p.run(ctx)
 	}
-	const attempts = 5 // somebody may take a free port first
+	const attempts = 5 // another program may take a free port first
 	for range attempts {
 		if p.port, err = freePort(); err != nil {
 			return err
 		}
 		if err = p.run(ctx); err == nil || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			break // a port that is taken ends a process at once, it does not keep it silent
+			break // a process whose port is taken exits at once; it does not time out
 		}
 	}
 	return err
 }
 
-// createRoot makes the first user, whom a server with access control lets anybody on the same
-// machine create. Data that has one already has the password beside it.
+// createRoot creates the first user, as a server with access control allows from its own machine. Data
+// that has a user already has the password in a file beside it.
 func (p *process) createRoot(ctx context.Context) (string, error) {
 	file := filepath.Join(p.dir, "password")
 	if password, err := os.ReadFile(file); err == nil {
@@ -148,12 +148,12 @@ func (p *process) run(ctx context.Context) error {
 	}
 }
 
-// startTimeout is generous: recovery after a kill on a busy machine is part of a start.
+// startTimeout is generous, because a start includes the recovery after a kill, on a busy machine.
 const startTimeout = 60 * time.Second
 
 func (p *process) kill() error {
 	if !p.running() {
-		return errors.New("it does not run")
+		return errors.New("the server is not running")
 	}
 	p.child.kill()
 	return nil
@@ -169,8 +169,8 @@ func (p *process) restart(ctx context.Context) error {
 	return awaitPrimary(ctx, p.uri())
 }
 
-// stop kills the server where nothing of it stays: asked to end, SecantusDB takes ten
-// seconds if somebody left it with an awaiting cursor.
+// stop kills a server whose data is temporary. SecantusDB takes ten seconds to end in good order if a
+// client left a waiting cursor.
 func (p *process) stop() error {
 	switch {
 	case !p.running():
@@ -194,10 +194,10 @@ func (p *process) running() bool {
 	}
 }
 
-// freePort finds a free port below those from which the kernel picks the near end of outgoing
-// connections. From among those, a client that tries to reconnect while the server is down would
-// sooner or later be given the server's own port as its near end, be connected to itself, and keep
-// the server from coming back.
+// freePort returns a free port below the range from which the kernel takes the local ports of outgoing
+// connections. With a port from that range, a client that reconnects while the server is down would
+// sooner or later be given the server's port as its local port, be connected to itself, and keep the
+// server from coming back.
 func freePort() (int, error) {
 	const lowest, count = 20000, 10000
 	var last error

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// findSecantus looks for SecantusDB's Rust server on PATH and where the project's `make server` puts
-// it.
+// findSecantus looks for SecantusDB's Rust server on PATH and in the folder of the project's
+// `make server`.
 func findSecantus(_ context.Context, s settings) (backend, error) {
 	path, err := lookPath("secantusd-rs", "mongolock", "secantus", "bin")
 	if err != nil {
@@ -18,7 +18,7 @@ func findSecantus(_ context.Context, s settings) (backend, error) {
 }
 
 func secantusArgs(port int, dir string, auth bool) ([]string, error) {
-	// Without a file of its own it would take the settings in the user's home.
+	// Without a file of its own it would use the settings in the user's home.
 	config := filepath.Join(dir, "secantusd.toml")
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func secantusArgs(port int, dir string, auth bool) ([]string, error) {
 		"--config", config,
 		"--port", fmt.Sprint(port),
 		"--storage-path", filepath.Join(dir, "data"),
-		"--sync-on-commit", // else an acknowledged write with j does not survive a kill
+		"--sync-on-commit", // without it a write that was acknowledged with j may not survive a kill
 		"--cache-size", "256M",
 		"--log-file-max", "16MB", // the size of an empty store
 	}

@@ -13,19 +13,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Kind is one way to have a server.
+// A Kind is one way to get a server.
 type Kind string
 
 // The kinds, in the order in which Start prefers them.
 const (
-	External Kind = "external" // the one that MONGODB_URI names
+	External Kind = "external" // the server that MONGODB_URI names
 	Mongod   Kind = "mongod"   // a mongod on PATH
 	Secantus Kind = "secantus" // SecantusDB's Rust server, secantusd-rs
 	Docker   Kind = "docker"   // mongo:8 through testcontainers
 	FerretDB Kind = "ferretdb" // FerretDB v1 on SQLite in this process, behind a gate
 )
 
-// Server is one running server. Its methods may be called from several goroutines.
+// A Server is one running server. It is safe for concurrent use.
 type Server struct {
 	kind Kind
 	uri  string
@@ -36,20 +36,20 @@ type Server struct {
 	stopped bool
 }
 
-// backend is what a kind of server has to offer. Calls come one at a time.
+// A backend implements a kind of server. Its calls are made one at a time.
 type backend interface {
-	// start brings the server up, ready for writes, and says where it is. It is called once; when
-	// it fails it has cleaned up after itself.
+	// start starts the server, waits until it accepts writes, and returns its address. It is called
+	// once. A start that fails has cleaned up after itself.
 	start(ctx context.Context) (uri string, err error)
-	// kill ends the server without a chance to write anything down.
+	// kill ends the server without a chance to write anything.
 	kill() error
-	// restart brings it up again on its data and address; if it still runs it is first shut down.
+	// restart starts it again with its data and address. A running server is shut down first.
 	restart(ctx context.Context) error
-	// stop ends it, whatever its state, and removes the data it made room for.
+	// stop ends it, whatever its state, and removes temporary data.
 	stop() error
 }
 
-// settings are what the options set.
+// settings hold the values of the options.
 type settings struct {
 	kind Kind
 	dir  string
@@ -58,31 +58,31 @@ type settings struct {
 	log  *slog.Logger
 }
 
-// Option changes what Start does.
+// An Option changes what Start does.
 type Option func(*settings)
 
-// WithKind forces one kind instead of the first that can be had. An empty kind forces nothing.
+// WithKind selects a kind instead of the first that this machine has. An empty kind selects nothing.
 func WithKind(kind Kind) Option { return func(s *settings) { s.kind = kind } }
 
-// WithDir keeps the data in dir, which then outlives the server. The default is a temporary
-// directory, removed by Stop. It says nothing to an external server or to Docker.
+// WithDir keeps the data in dir, where it outlives the server. The default is a temporary directory that
+// Stop removes. It has no effect on an external server or on Docker.
 func WithDir(dir string) Option { return func(s *settings) { s.dir = dir } }
 
-// WithPort listens on this port of the loopback; zero is any that is free. It says nothing to an
-// external server or to Docker.
+// WithPort sets the port, on the loopback interface; zero is any free port. It has no effect on an
+// external server or on Docker.
 func WithPort(port int) Option { return func(s *settings) { s.port = port } }
 
-// WithAuth starts a server that asks who its clients are; the URI carries a user with the role root.
-// A server that cannot is then no choice: External and FerretDB.
+// WithAuth starts a server with access control; its URI contains a user with the role root. External and
+// FerretDB cannot do that and are left out.
 func WithAuth() Option { return func(s *settings) { s.auth = true } }
 
-// WithLogger says where the server's own output (Debug) and a kind that was passed over because it
-// failed to start (Warn) are logged. The default is nowhere.
+// WithLogger sets the logger for the server's output (Debug) and for kinds that failed to start (Warn).
+// By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
-// Start finds or starts a server and returns when it takes writes. The context bounds the start
-// only. A kind that is there but fails is passed over for the next with a warning, except for the
-// one forced by WithKind and the one that MONGODB_URI names: somebody asked for these.
+// Start finds or starts a server and returns when it accepts writes. The context bounds the start only.
+// If a kind that the machine has fails to start, Start logs a warning and tries the next one. The kind of
+// WithKind and the server of MONGODB_URI are not replaced: if they fail, Start fails.
 func Start(ctx context.Context, opts ...Option) (*Server, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
@@ -111,7 +111,7 @@ func startFirst(ctx context.Context, offers []offer, s settings) (*Server, error
 			break
 		}
 		if found && len(offers) > 1 {
-			s.log.Warn("devmongo: passed over a server that failed to start", "kind", o.kind, "error", err)
+			s.log.Warn("devmongo: a server failed to start; trying the next kind", "kind", o.kind, "error", err)
 		}
 	}
 	return nil, fmt.Errorf("devmongo: no server: %w", errors.Join(failed...))
@@ -124,50 +124,50 @@ func startWith(ctx context.Context, kind Kind, b backend) (*Server, error) {
 	}
 	has, err := capabilities(ctx, kind, uri)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("asking the server what it can do: %w", err), b.stop())
+		return nil, errors.Join(fmt.Errorf("probing the server's capabilities: %w", err), b.stop())
 	}
 	return &Server{kind: kind, uri: uri, has: has, backend: b}, nil
 }
 
-// URI is the connection string. It stays the same across Kill and Restart.
+// URI returns the connection string. It stays the same across Kill and Restart.
 func (s *Server) URI() string { return s.uri }
 
-// Kind says which kind of server this is.
+// Kind returns the kind of the server.
 func (s *Server) Kind() Kind { return s.kind }
 
-// Capabilities is what this server can show, sorted.
+// Capabilities returns what the server can show, sorted.
 func (s *Server) Capabilities() []Capability { return slices.Clone(s.has) }
 
 // Has reports whether the server can show c.
 func (s *Server) Has(c Capability) bool { return slices.Contains(s.has, c) }
 
-// Limits says what this server cannot show, as the end of a sentence: "cannot show …".
+// Limits describes what the server cannot show, as the end of a sentence: "cannot show …".
 func (s *Server) Limits() string { return limits(s.kind, s.has) }
 
-// Kill ends the server's process with SIGKILL and waits until it is gone. Only an owned process can
-// be killed (capability Process); for any other it is errors.ErrUnsupported.
+// Kill ends the server's process with SIGKILL and waits until it has ended. Without the capability
+// Process its error matches errors.ErrUnsupported.
 func (s *Server) Kill() error {
 	return s.locked("kill", s.backend.kill)
 }
 
-// Restart brings the server up again on its data and on the same port, so that clients find it
-// again. One that still runs is shut down in good order first. It is errors.ErrUnsupported for
-// External and Docker.
+// Restart starts the server again with its data, on the same port, so that clients find it again. A
+// running server is shut down in good order first. For External and Docker the error matches
+// errors.ErrUnsupported.
 func (s *Server) Restart(ctx context.Context) error {
 	return s.locked("restart", func() error { return s.backend.restart(ctx) })
 }
 
-// StepDown makes the server refuse writes with NotWritablePrimary for the period, rounded up to
-// whole seconds. It returns at once; the node, being alone, takes office again by itself when the
-// period is over. It is errors.ErrUnsupported without the capability StepDown.
+// StepDown makes the server refuse writes with NotWritablePrimary for the period, rounded up to whole
+// seconds. It returns at once. The node is alone, so it becomes primary again when the period is over.
+// Without the capability StepDown the error matches errors.ErrUnsupported.
 func (s *Server) StepDown(ctx context.Context, period time.Duration) error {
 	return s.locked("step down", func() error {
 		if !s.Has(StepDown) {
 			return errors.ErrUnsupported
 		}
 		seconds := int((period + time.Second - 1) / time.Second)
-		// Without force a node that nobody can succeed refuses; the catch-up period must be
-		// shorter than the period itself.
+		// Without force a node without a possible successor refuses. The catch-up period must be shorter
+		// than the period itself.
 		return command(ctx, s.uri, bson.D{
 			{Key: "replSetStepDown", Value: max(seconds, 1)},
 			{Key: "secondaryCatchUpPeriodSecs", Value: 0},
@@ -176,8 +176,8 @@ func (s *Server) StepDown(ctx context.Context, period time.Duration) error {
 	})
 }
 
-// Stop ends the server and removes its temporary data. An external server is left alone. Calls
-// after the first do nothing.
+// Stop ends the server and removes its temporary data. An external server is left alone. Further calls
+// have no effect.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *Server) locked(what string, do func() error) error {
 
 var errStopped = errors.New("the server was stopped")
 
-// dataDir is the given directory, or a new temporary one together with what removes it.
+// dataDir returns the given directory or a new temporary one, and a function that removes the latter.
 func dataDir(given string) (dir string, remove func() error, err error) {
 	if given != "" {
 		return given, func() error { return nil }, os.MkdirAll(given, 0o700)

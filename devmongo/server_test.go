@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -19,7 +21,7 @@ import (
 	"github.com/mongolock/mongolock/devmongo/internal/lack"
 )
 
-func TestAStartedServerTakesWritesUntilItIsStopped(t *testing.T) {
+func TestAStartedServerAcceptsWritesUntilItIsStopped(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		temp := t.TempDir()
 		t.Setenv("TMPDIR", temp)
@@ -28,27 +30,21 @@ func TestAStartedServerTakesWritesUntilItIsStopped(t *testing.T) {
 		if _, err := things.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := server.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, server.Stop())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := things.InsertOne(ctx, bson.D{}); err == nil {
-			t.Error("a stopped server took a write")
+			t.Error("a stopped server accepted a write")
 		}
 		if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
-		if err := server.Stop(); err != nil {
-			t.Errorf("the second Stop: %v", err)
-		}
-		if err := server.StepDown(t.Context(), time.Second); !errors.Is(err, errStopped) {
-			t.Errorf("a step-down after Stop: %v", err)
-		}
+		assert.NoError(t, server.Stop(), "the second Stop")
+		assert.ErrorIs(t, server.StepDown(t.Context(), time.Second), errStopped, "a step-down after Stop")
 	})
 }
 
-func TestAServerShowsWhatItsKindIsKnownToShow(t *testing.T) {
+func TestEachKindHasItsKnownCapabilities(t *testing.T) {
 	whole := []Capability{
 		APIStrict, Atomic, Capped, Crash, Expressions, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
 	}
@@ -61,24 +57,22 @@ func TestAServerShowsWhatItsKindIsKnownToShow(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))
 		if has := server.Capabilities(); !slices.Equal(has, known[kind]) {
-			t.Errorf("it shows %v, not %v", has, known[kind])
+			t.Errorf("it has %v, want %v", has, known[kind])
 		}
 		if !strings.HasPrefix(server.Limits(), "cannot show ") {
 			t.Errorf("its limits are not the end of a sentence: %s", server.Limits())
 		}
 		names, err := client(t, server.URI()).ListDatabaseNames(t.Context(), bson.D{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, name := range names {
 			if strings.HasPrefix(name, "devmongo") {
-				t.Errorf("asking left the database %s behind", name)
+				t.Errorf("the probe left the database %s behind", name)
 			}
 		}
 	})
 }
 
-func TestADirectoryThatWasGivenOutlivesItsServer(t *testing.T) {
+func TestTheDirectoryOfWithDirOutlivesItsServer(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		if kind == Docker {
 			return // keeps nothing outside
@@ -88,9 +82,7 @@ func TestADirectoryThatWasGivenOutlivesItsServer(t *testing.T) {
 		if _, err := collection(t, first.URI()).InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := first.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, first.Stop())
 		second := start(t, WithKind(kind), WithDir(dir))
 		if n := count(t, collection(t, second.URI())); n != 1 {
 			t.Errorf("%d documents", n)
@@ -98,7 +90,7 @@ func TestADirectoryThatWasGivenOutlivesItsServer(t *testing.T) {
 	})
 }
 
-func TestARestartedServerIsFoundAgainByItsClients(t *testing.T) {
+func TestClientsFindARestartedServerAgain(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))
 		things := collection(t, server.URI())
@@ -112,22 +104,18 @@ func TestARestartedServerIsFoundAgainByItsClients(t *testing.T) {
 			}
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if n := count(t, things); n != 1 {
 			t.Errorf("%d documents", n)
 		}
 	})
 }
 
-func TestAKilledServerComesBackWithEveryAcknowledgedWrite(t *testing.T) {
+func TestAKilledServerRestartsWithEveryAcknowledgedWrite(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))
 		if !server.Has(Crash) {
-			if err := server.Kill(); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("killing a server that is no process: %v", err)
-			}
+			assert.ErrorIs(t, server.Kill(), errors.ErrUnsupported, "killing a server that is not a process")
 			return
 		}
 		const rounds, writers = 3, 4
@@ -136,26 +124,22 @@ func TestAKilledServerComesBackWithEveryAcknowledgedWrite(t *testing.T) {
 		for range rounds {
 			acknowledged = append(acknowledged, writeUntilKilled(t, server, things, writers)...)
 			if err := server.Kill(); err == nil {
-				t.Error("killed twice")
+				t.Error("a second Kill succeeded")
 			}
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, server.Restart(t.Context()))
 			found, err := things.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: acknowledged}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if int(found) != len(acknowledged) {
 				t.Fatalf("%d of %d acknowledged writes are there", found, len(acknowledged))
 			}
 		}
 		if len(acknowledged) < rounds*writers {
-			t.Errorf("only %d writes were acknowledged: this shows little", len(acknowledged))
+			t.Errorf("only %d writes were acknowledged: too few to show anything", len(acknowledged))
 		}
 	})
 }
 
-// writeUntilKilled kills the server under its writers and returns what they were promised.
+// writeUntilKilled kills the server while clients write and returns the IDs of the acknowledged writes.
 func writeUntilKilled(t *testing.T, server *Server, things *mongo.Collection, writers int) []bson.ObjectID {
 	var (
 		mu           sync.Mutex
@@ -177,9 +161,7 @@ func writeUntilKilled(t *testing.T, server *Server, things *mongo.Collection, wr
 		})
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := server.Kill(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, server.Kill())
 	cancel()
 	writing.Wait()
 	return acknowledged
@@ -189,27 +171,23 @@ func TestASteppedDownServerRefusesWritesUntilThePeriodIsOver(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))
 		if !server.Has(StepDown) {
-			if err := server.StepDown(t.Context(), time.Second); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("a step-down of a server that cannot: %v", err)
-			}
+			assert.ErrorIs(t, server.StepDown(t.Context(), time.Second), errors.ErrUnsupported, "a step-down of a server that cannot")
 			return
 		}
-		// Direct and without retries, else the driver hides what is to be seen.
+		// Direct and without retries, so that the driver does not hide the refusal.
 		direct := collection(t, server.URI(), options.Client().SetDirect(true).SetRetryWrites(false))
-		patient := collection(t, server.URI())
+		waiting := collection(t, server.URI())
 		const period = 2 * time.Second
 		began := time.Now()
-		if err := server.StepDown(t.Context(), period); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, server.StepDown(t.Context(), period))
 		_, err := direct.InsertOne(t.Context(), bson.D{})
 		const notWritablePrimary = 10107
 		if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(notWritablePrimary) {
 			t.Errorf("a write after the step-down: %v", err)
 		}
-		// Secantus does not call its refusal retryable, so the driver does not retry by itself.
+		// Secantus does not label its refusal as retryable, so the driver does not retry.
 		for {
-			_, err := patient.InsertOne(t.Context(), bson.D{})
+			_, err := waiting.InsertOne(t.Context(), bson.D{})
 			if err == nil {
 				break
 			}
@@ -218,12 +196,12 @@ func TestASteppedDownServerRefusesWritesUntilThePeriodIsOver(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took < period-100*time.Millisecond {
-			t.Errorf("back after %v", took)
+			t.Errorf("writes succeed again after %v, before the period is over", took)
 		}
 	})
 }
 
-func TestAServerWithUsersAsksWhoItsClientsAre(t *testing.T) {
+func TestAServerWithUsersRefusesAnonymousWrites(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		if !slices.Contains(byKind[kind], Roles) {
 			if _, err := Start(t.Context(), WithKind(kind), WithAuth()); !errors.Is(err, errNoAuth) {
@@ -235,23 +213,21 @@ func TestAServerWithUsersAsksWhoItsClientsAre(t *testing.T) {
 		if _, err := collection(t, server.URI()).InsertOne(t.Context(), bson.D{}); err != nil {
 			t.Error(err)
 		}
-		stranger := "mongodb://" + server.URI()[strings.Index(server.URI(), "@")+1:]
-		_, err := collection(t, stranger).InsertOne(t.Context(), bson.D{})
+		anonymous := "mongodb://" + server.URI()[strings.Index(server.URI(), "@")+1:]
+		_, err := collection(t, anonymous).InsertOne(t.Context(), bson.D{})
 		const unauthorized = 13
 		if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(unauthorized) {
-			t.Errorf("a stranger's write: %v", err)
+			t.Errorf("an anonymous write: %v", err)
 		}
 	})
 }
 
-func TestAnExternalServerIsAskedAndLeftAlone(t *testing.T) {
+func TestAnExternalServerIsProbedButNeverStoppedOrKilled(t *testing.T) {
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		theirs := start(t, WithKind(kind))
 		t.Setenv(EnvURI, theirs.URI())
-		external, err := Start(t.Context()) // comes first, so it need not be forced
-		if err != nil {
-			t.Fatal(err)
-		}
+		external, err := Start(t.Context()) // external comes first
+		require.NoError(t, err)
 		if external.Kind() != External || external.URI() != theirs.URI() {
 			t.Errorf("%s at %s", external.Kind(), external.URI())
 		}
@@ -266,20 +242,17 @@ func TestAnExternalServerIsAskedAndLeftAlone(t *testing.T) {
 			"restart":   external.Restart(t.Context()),
 			"step down": external.StepDown(t.Context(), time.Second),
 		} {
-			if !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s: %v", what, err)
-			}
+			assert.ErrorIs(t, err, errors.ErrUnsupported, "%s", what)
 		}
-		if err := external.Stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, external.Stop())
 		if _, err := collection(t, theirs.URI()).InsertOne(t.Context(), bson.D{}); err != nil {
 			t.Errorf("after Stop: %v", err)
 		}
 	})
 }
 
-// forEachKind runs a claim on every kind that this machine has and that can be started.
+// forEachKind runs a claim on every kind of server that can be started, and skips by name the kinds that
+// this machine lacks.
 func forEachKind(t *testing.T, claim func(*testing.T, Kind)) {
 	for _, kind := range []Kind{Mongod, Secantus, Docker, FerretDB} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -296,13 +269,9 @@ func forEachKind(t *testing.T, claim func(*testing.T, Kind)) {
 func start(t *testing.T, opts ...Option) *Server {
 	t.Helper()
 	server, err := Start(t.Context(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, server.Stop())
 	})
 	return server
 }
@@ -310,14 +279,12 @@ func start(t *testing.T, opts ...Option) *Server {
 func client(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(append([]*options.ClientOptions{options.Client().ApplyURI(uri)}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { disconnect(c) })
 	return c
 }
 
-// collection is one whose acknowledged writes are meant to stay.
+// collection returns a collection whose acknowledged writes survive a crash.
 func collection(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo.Collection {
 	t.Helper()
 	journaled := true
@@ -328,8 +295,6 @@ func collection(t *testing.T, uri string, opts ...*options.ClientOptions) *mongo
 func count(t *testing.T, c *mongo.Collection) int64 {
 	t.Helper()
 	n, err := c.CountDocuments(t.Context(), bson.D{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }

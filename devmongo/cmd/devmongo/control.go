@@ -16,23 +16,23 @@ import (
 	"github.com/mongolock/mongolock/devmongo"
 )
 
-// control lets a test in another module treat servers roughly, over HTTP on the loopback:
+// control lets a test of another module kill, restart and step down servers, over HTTP on the loopback:
 //
 //	POST   /kill, /restart, /stepdown[?seconds=2]                the server that the tests share
-//	POST   /servers[?auth=1]                                     another one of its kind, for one test alone
-//	POST   /servers/{id}/kill, …/restart, …/stepdown[?seconds=2] that one
-//	DELETE /servers/{id}                                         ends that one and removes its data
+//	POST   /servers[?auth=1]                                     starts another of its kind, for one test
+//	POST   /servers/{id}/kill, …/restart, …/stepdown[?seconds=2] that server
+//	DELETE /servers/{id}                                         ends that server and removes its data
 //
-// Success is 200 with a JSON object (of a new server: id, uri, kind, has), or 204 without. Failure
-// is text: 400 for an odd period, 404 for a server it does not know, 501 for what the kind cannot
-// do, 500 for the rest.
+// Success is 200 with a JSON object (of a new server: id, uri, kind, has), or 204 without one. A failure
+// is text, with status 400 for a bad period, 404 for an unknown server, 501 for what the kind cannot do,
+// and 500 for the rest.
 type control struct {
 	shared *devmongo.Server
 	log    *slog.Logger
 	http   http.Server
 	url    string
 
-	mu      sync.Mutex // protects what follows; not held while a server starts or ends
+	mu      sync.Mutex // protects all that follows; not held while a server starts or ends
 	servers map[string]*devmongo.Server
 	lastID  int
 	closed  bool
@@ -152,10 +152,9 @@ func (c *control) server(id string) (*devmongo.Server, error) {
 
 var errUnknownServer = errors.New("no such server")
 
-// close ends the endpoint and every server that was started through it; the shared one is left to
-// whoever started it.
+// close ends the endpoint and every server that was started through it, but not the shared one.
 func (c *control) close() error {
-	err := c.http.Close() // its requests' contexts end, and with them the starts under way
+	err := c.http.Close() // which cancels the contexts of its requests, and so the starts under way
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -163,7 +162,7 @@ func (c *control) close() error {
 	for _, server := range c.servers {
 		ending.Go(func() {
 			if err := server.Stop(); err != nil {
-				c.log.Warn("devmongo: a test's server did not end well", "error", err)
+				c.log.Warn("devmongo: a test's server failed to stop", "error", err)
 			}
 		})
 	}
@@ -183,7 +182,7 @@ func periodOf(r *http.Request) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-var errBadPeriod = errors.New("seconds: not a whole number above zero")
+var errBadPeriod = errors.New("seconds: must be a whole number above zero")
 
 func answer(w http.ResponseWriter, body *started, err error) {
 	switch {

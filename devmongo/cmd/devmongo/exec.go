@@ -23,7 +23,7 @@ func execute(ctx context.Context, argv []string, log *slog.Logger, opts []devmon
 
 	env := append(os.Environ(), server.Environ()...)
 	if inside := os.Getenv(devmongo.EnvControl); inside != "" && server.Kind() == devmongo.External {
-		// Inside another exec the server is that one's, and so is the way to handle it.
+		// Inside another exec the server and its control endpoint are the outer one's.
 		return runCommand(ctx, argv, os.Environ())
 	}
 	control, err := startControl(server, log)
@@ -34,18 +34,18 @@ func execute(ctx context.Context, argv []string, log *slog.Logger, opts []devmon
 	return runCommand(ctx, argv, append(env, devmongo.EnvControl+"="+control.url))
 }
 
-// patience is how long a command that was told to end may take, before it is killed.
+// patience is how long a command may take to end before it is killed.
 const patience = 20 * time.Second
 
-// runCommand runs the command to its end. When ctx ends, by a signal, the command and what it
-// started are told so: `go test` by itself would leave the test's program behind.
+// runCommand runs the command to its end. When a signal ends ctx, the command and all processes that it
+// started are told to end: `go test` alone would leave the test's program behind.
 func runCommand(ctx context.Context, argv, env []string) (int, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	group := newGroup(cmd)
 	if err := cmd.Start(); err != nil {
-		const notFound, notRun = 127, 126 // as a shell has it
+		const notFound, notRun = 127, 126 // as in a shell
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			return notFound, err
 		}
@@ -68,8 +68,8 @@ func runCommand(ctx context.Context, argv, env []string) (int, error) {
 	}
 }
 
-// exitCode is the command's own; for one that a signal ended it is 128 and the signal, as a shell
-// has it.
+// exitCode returns the command's exit code. If a signal ended the command it is 128 plus the signal, as
+// in a shell.
 func exitCode(err error) (int, error) {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-// group is a command; what it started is out of reach here.
+// A group is a command; the processes that it started cannot be reached on this system.
 type group struct{ cmd *exec.Cmd }
 
 func newGroup(cmd *exec.Cmd) group { return group{cmd} }

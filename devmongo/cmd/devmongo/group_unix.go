@@ -10,15 +10,15 @@ import (
 	"golang.org/x/term"
 )
 
-// group is a command and everything that it started.
+// A group is a command and all processes that it started.
 type group struct {
 	cmd *exec.Cmd
-	// own is false at a terminal: there the command must stay in the foreground to read from it,
-	// and the terminal interrupts all of us together.
+	// own is false at a terminal, where the command must stay in the foreground to read from it, and
+	// where an interrupt reaches all of us.
 	own bool
 }
 
-// newGroup prepares a command that was not started yet.
+// newGroup prepares a command before its start.
 func newGroup(cmd *exec.Cmd) group {
 	g := group{cmd: cmd, own: !term.IsTerminal(int(os.Stdin.Fd()))}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: g.own}

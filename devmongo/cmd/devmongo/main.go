@@ -1,11 +1,11 @@
-// Command devmongo finds or starts a MongoDB server and hands it to a program.
+// Command devmongo finds or starts a MongoDB server and runs a program with it.
 //
 //	devmongo exec [--kind K] -- command args…   runs the command with MONGODB_URI set
 //	devmongo serve [--kind K] [--port N]        prints the URI and runs until a signal
 //	devmongo which                              lists the kinds and whether this machine has them
 //
-// What exec gives its command besides MONGODB_URI: MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can
-// show) and MONGOLOCK_CONTROL (where it can be killed, restarted and stepped down).
+// Besides MONGODB_URI, exec sets MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can show) and
+// MONGOLOCK_CONTROL (where it can be killed, restarted and stepped down).
 package main
 
 import (
@@ -29,24 +29,23 @@ func main() {
 const usage = `usage: devmongo exec [--kind K] [-v] -- command args…
        devmongo serve [--kind K] [--port N] [--dir D] [--auth] [-v]
        devmongo which
-kinds: external, mongod, secantus, docker, ferretdb; the first that can be had, unless one is named
+kinds: external, mongod, secantus, docker, ferretdb; by default the first that this machine has
 `
 
-// exitFailed and exitUsage are devmongo's own; every other code is the command's.
+// exitFailed and exitUsage are devmongo's own exit codes; all others are the command's.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// run returns the exit code, so that main is the only one to end the process: servers must be
-// stopped first.
+// run returns the exit code instead of ending the process, so that servers are stopped first.
 func run(args []string) int {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)
 		return exitUsage
 	}
-	// The first signal ends things in order, for as long as that takes: a server left behind
-	// would be worse than a slow end.
+	// The first signal ends everything in order, however long that takes: a server left behind would
+	// be worse than a slow end.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
@@ -123,12 +122,12 @@ func which(ctx context.Context, out io.Writer) int {
 			continue
 		}
 		fmt.Fprintf(out, "%s%-9s yes\n", mark, f.Kind)
-		code, mark = 0, "  " // Start takes the first
+		code, mark = 0, "  " // only the first is marked
 	}
 	return code
 }
 
-// announce says which server was picked and what it cannot show.
+// announce reports which server is used and what it cannot show.
 func announce(server *devmongo.Server) {
 	fmt.Fprintf(os.Stderr, "devmongo: using %s, which %s\n", server.Kind(), server.Limits())
 }

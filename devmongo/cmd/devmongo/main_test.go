@@ -20,11 +20,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/devmongo"
 	"github.com/mongolock/mongolock/devmongo/internal/lack"
 )
 
-// The test's own program stands in for devmongo, so that signals and exit codes are the real ones.
+// The test's own program stands for devmongo, so that signals and exit codes are real.
 const beDevmongo = "DEVMONGO_TEST_BE_THE_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -35,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestExecHandsItsCommandTheServerAndReturnsItsExitCode(t *testing.T) {
+func TestExecPassesTheServerToItsCommandAndReturnsItsExitCode(t *testing.T) {
 	cmd := command(t, "exec", "--kind", "ferretdb", "--", "sh", "-c", `env; exit 7`)
 	var warnings strings.Builder
 	cmd.Stderr = &warnings
@@ -55,24 +58,22 @@ func TestExecHandsItsCommandTheServerAndReturnsItsExitCode(t *testing.T) {
 	}
 	if lines := strings.Count(warnings.String(), "\n"); lines != 1 ||
 		!strings.HasPrefix(warnings.String(), "devmongo: using ferretdb, which cannot show contention") {
-		t.Errorf("not one line that says which server and what it cannot show: %q", warnings.String())
+		t.Errorf("not one line that names the server and what it cannot show: %q", warnings.String())
 	}
 }
 
-func TestExecFailsLikeAShellWhenThereIsNothingToRun(t *testing.T) {
+func TestExecFailsLikeAShellIfTheCommandCannotRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(file, []byte("words"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("words"), 0o600))
 	for name, want := range map[string]int{"no-such-command-anywhere": 127, "./no-such-file": 127, file: 126} {
 		err := command(t, "exec", "--kind", "ferretdb", "--", name).Run()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != want {
-			t.Errorf("%s: %v, not %d", name, err, want)
+			t.Errorf("%s: %v, want %d", name, err, want)
 		}
 	}
 }
 
-func TestWrongArgumentsAreAnsweredWithTheUsage(t *testing.T) {
+func TestWrongArgumentsPrintTheUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"exec"}, {"exec", "--"}, {"serve", "now"}, {"which", "one"}, {"help"}, {"exec", "--no-such-flag"}} {
 		out, err := command(t, args...).CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage {
@@ -88,7 +89,7 @@ func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			temp := t.TempDir()
-			// The command's own child, too: go test has one.
+			// The command has a child of its own, as go test has.
 			cmd := command(t, "exec", "--kind", "ferretdb", "--", "sh", "-c",
 				`echo $MONGODB_URI; echo $MONGOLOCK_CONTROL; sh -c 'echo $$; exec sleep 600'`)
 			cmd.Env = append(cmd.Env, "TMPDIR="+temp)
@@ -98,17 +99,15 @@ func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
 			fmt.Sscan(lines(), &grandchild)
 			another := newServer(t, control)
 
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, cmd.Process.Signal(signal))
 			err := cmd.Wait()
 			const terminated = 128 + int(syscall.SIGTERM)
 			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != terminated {
-				t.Errorf("%v, not %d", err, terminated)
+				t.Errorf("%v, want %d", err, terminated)
 			}
 			for _, uri := range []string{uri, another.URI} {
 				if listens(t, uri) {
-					t.Errorf("%s still takes connections", uri)
+					t.Errorf("%s still accepts connections", uri)
 				}
 			}
 			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
@@ -119,125 +118,115 @@ func TestAnInterruptedExecEndsItsCommandAndItsServers(t *testing.T) {
 	}
 }
 
-func TestAKilledExecTakesItsServerWithIt(t *testing.T) {
+func TestAServerDiesWithItsKilledExec(t *testing.T) {
 	needSecantus(t)
 	if _, err := os.Stat("/proc/self"); err != nil {
 		lack.Skip(t, "linux", err)
 	}
 	cmd := command(t, "exec", "--kind", "secantus", "--", "sh", "-c", `echo $MONGODB_URI; exec sleep 2`)
-	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // nobody is left to remove its data
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // a killed exec cannot remove the data
 	uri := startWithLines(t, cmd)()
 	if !listens(t, uri) {
-		t.Fatal("nobody at", uri)
+		t.Fatal("no server listens at", uri)
 	}
 	cmd.Process.Kill()
 	cmd.Process.Wait()
 	for deadline := time.Now().Add(5 * time.Second); listens(t, uri); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the server outlived its devmongo by five seconds")
+			t.Fatal("the server outlives its devmongo by five seconds")
 		}
 	}
 }
 
-func TestExecInsideExecHandsOnTheServerAndItsControl(t *testing.T) {
+func TestExecInsideExecUsesTheOuterServerAndControl(t *testing.T) {
 	const show = `echo $MONGOLOCK_KIND $MONGODB_URI $MONGOLOCK_CONTROL`
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := command(t, "exec", "--kind", "ferretdb", "--", "sh", "-c",
 		show+"; "+beDevmongo+`=1 "$0" exec -- sh -c '`+show+`'`, self).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	outside, inside, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if outside != inside || !strings.HasPrefix(outside, "ferretdb ") {
 		t.Errorf("outside %s\ninside  %s", outside, inside)
 	}
 }
 
-func TestServePrintsTheAddressAndRunsUntilASignal(t *testing.T) {
+func TestServePrintsTheURIAndRunsUntilASignal(t *testing.T) {
 	cmd := command(t, "serve", "--kind", "ferretdb")
 	uri := startWithLines(t, cmd)()
 	if !listens(t, uri) {
-		t.Error("nobody at", uri)
+		t.Error("no server listens at", uri)
 	}
 	cmd.Process.Signal(os.Interrupt)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, cmd.Wait())
 	if listens(t, uri) {
-		t.Error("somebody still at", uri)
+		t.Error("a server still listens at", uri)
 	}
 }
 
-func TestServeTakesThePortItIsGiven(t *testing.T) {
+func TestServeUsesTheGivenPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	taken := command(t, "serve", "--kind", "ferretdb", "--port", fmt.Sprint(port))
 	if out, err := taken.CombinedOutput(); err == nil || !strings.Contains(string(out), "in use") {
-		t.Errorf("a port that is taken: %v: %s", err, out)
+		t.Errorf("a port that is in use: %v: %s", err, out)
 	}
 	l.Close()
 	uri := startWithLines(t, command(t, "serve", "--kind", "ferretdb", "--port", fmt.Sprint(port)))()
 	if want := fmt.Sprintf("mongodb://127.0.0.1:%d/", port); uri != want {
-		t.Errorf("%s, not %s", uri, want)
+		t.Errorf("%s, want %s", uri, want)
 	}
 }
 
-func TestWhichMarksTheServerThatWouldBeTaken(t *testing.T) {
+func TestWhichMarksTheKindThatStartWouldUse(t *testing.T) {
 	cmd := command(t, "which")
 	cmd.Env = append(cmd.Env, devmongo.EnvURI+"=mongodb://127.0.0.1:1/")
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !strings.HasPrefix(string(out), "* external  yes\n") || !strings.Contains(string(out), "  ferretdb  yes\n") {
 		t.Errorf("%s", out)
 	}
 }
 
-func TestATestCanBeRoughWithAServerOfItsOwn(t *testing.T) {
+func TestATestCanKillStepDownAndRestartAServerOfItsOwn(t *testing.T) {
 	needSecantus(t)
 	c := controlOver(t, devmongo.Secantus)
 	own := newServer(t, c.url)
 	if own.URI == c.shared.URI() || own.Kind != devmongo.Secantus || !slices.Equal(own.Has, c.shared.Capabilities()) {
-		t.Errorf("the server: %+v", own)
+		t.Errorf("the new server: %+v", own)
 	}
 	its := c.url + "/servers/" + own.ID
 	post(t, its+"/stepdown?seconds=1", http.StatusNoContent)
 	post(t, its+"/kill", http.StatusNoContent)
 	if listens(t, own.URI) {
-		t.Error("it was killed and still takes connections")
+		t.Error("it was killed and still accepts connections")
 	}
 	if !listens(t, c.shared.URI()) {
-		t.Error("the other one is gone, too")
+		t.Error("the shared server ended, too")
 	}
 	post(t, its+"/kill", http.StatusInternalServerError)
 	post(t, its+"/restart", http.StatusNoContent)
 	if !listens(t, own.URI) {
-		t.Error("it was restarted and takes no connections")
+		t.Error("it was restarted and accepts no connections")
 	}
 	request(t, http.MethodDelete, its, http.StatusNoContent)
 	if listens(t, own.URI) {
-		t.Error("it was ended and still takes connections")
+		t.Error("it was ended and still accepts connections")
 	}
 	post(t, its+"/kill", http.StatusNotFound)
 
 	post(t, c.url+"/kill", http.StatusNoContent)
 	post(t, c.url+"/restart", http.StatusNoContent)
 	if !listens(t, c.shared.URI()) {
-		t.Error("the shared one did not come back")
+		t.Error("the shared server did not restart")
 	}
 	if body := post(t, c.url+"/servers?auth=1", http.StatusOK); !strings.Contains(body, "root:") {
-		t.Errorf("a server with users, without one: %s", body)
+		t.Errorf("the URI of a server with users has none: %s", body)
 	}
 }
 
-func TestTheControlSaysWhatItCannotDo(t *testing.T) {
+func TestTheControlRefusesWhatTheKindCannotDo(t *testing.T) {
 	c := controlOver(t, devmongo.FerretDB)
 	post(t, c.url+"/kill", http.StatusNotImplemented)
 	post(t, c.url+"/stepdown", http.StatusNotImplemented)
@@ -248,15 +237,13 @@ func TestTheControlSaysWhatItCannotDo(t *testing.T) {
 	}
 	post(t, c.url+"/servers/9/kill", http.StatusNotFound)
 	request(t, http.MethodDelete, c.url+"/servers/9", http.StatusNotFound)
-	post(t, c.url+"/burn", http.StatusNotFound)
+	post(t, c.url+"/unknown", http.StatusNotFound)
 }
 
-func TestTheControlAnswersOnlyThoseWhoKnowItsAddress(t *testing.T) {
+func TestTheControlNeedsTheSecretInItsPath(t *testing.T) {
 	c := controlOver(t, devmongo.FerretDB)
 	u, err := url.Parse(c.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range []string{"/restart", "/guess/restart"} {
 		post(t, "http://"+u.Host+path, http.StatusNotFound)
 	}
@@ -271,13 +258,11 @@ func needSecantus(t *testing.T) {
 	}
 }
 
-// command is devmongo as a process, outside of any exec that this test may run in.
+// command runs devmongo as a process, outside any exec that the test may run in.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "MONGO") {
@@ -285,23 +270,19 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 		}
 	}
 	cmd.Env = append(cmd.Env, beDevmongo+"=1")
-	// Told to end, and not killed, it takes its own with it.
+	// A signal, unlike a kill, lets it stop its servers.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
-// startWithLines starts the process and returns what reads its next line.
+// startWithLines starts the process and returns a function that reads its next line of output.
 func startWithLines(t *testing.T, cmd *exec.Cmd) func() string {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Wait() }) // the test's context has just ended it
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Wait() }) // the end of the test's context ends the process
 	lines := bufio.NewScanner(out)
 	return func() string {
 		if !lines.Scan() {
@@ -314,23 +295,17 @@ func startWithLines(t *testing.T, cmd *exec.Cmd) func() string {
 func controlOver(t *testing.T, kind devmongo.Kind) *control {
 	t.Helper()
 	shared, err := devmongo.Start(t.Context(), devmongo.WithKind(kind))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { shared.Stop() })
 	c, err := startControl(shared, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { c.close() })
 	return c
 }
 
 func newServer(t *testing.T, control string) (s started) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(post(t, control+"/servers", http.StatusOK)), &s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(post(t, control+"/servers", http.StatusOK)), &s))
 	return s
 }
 
@@ -344,20 +319,14 @@ func request(t *testing.T, method, url string, want int) string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if response.StatusCode != want {
-		t.Errorf("%s %s: %d, not %d: %s", method, url, response.StatusCode, want, body)
+		t.Errorf("%s %s: %d, want %d: %s", method, url, response.StatusCode, want, body)
 	}
 	return string(body)
 }
@@ -365,9 +334,7 @@ func request(t *testing.T, method, url string, want int) string {
 func listens(t *testing.T, uri string) bool {
 	t.Helper()
 	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	conn, err := net.DialTimeout("tcp", u.Host, time.Second)
 	if err != nil {
 		return false
@@ -381,7 +348,7 @@ func awaitGone(t *testing.T, pid int) {
 	for deadline := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("the command's own child %d is still there", pid)
+			t.Fatalf("the command's child %d still runs", pid)
 		}
 	}
 }

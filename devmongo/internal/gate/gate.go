@@ -1,13 +1,13 @@
 // Package gate makes a server do one thing at a time.
 //
-// A Gate is a proxy for the MongoDB wire protocol. Of all the commands on all its connections it
-// lets one through, and the next only when the server has answered. So a server that looks first
-// and writes afterwards, as FerretDB v1 does with a filtered update, behaves like one that is
-// atomic: nobody else writes in between.
+// A Gate is a proxy for the MongoDB wire protocol. It passes one command at a time, over all its
+// connections, and the next one only after the server has answered. So a server that finds a document
+// first and updates it afterwards, as FerretDB v1 does, behaves as if its updates were atomic: nobody
+// else writes in between.
 //
-// Two sorts of commands go past the gate, since they wait by design and write nothing: getMore,
-// which on a tailable cursor waits for data that somebody else must be able to insert, and the hello
-// of a driver's monitor, which waits for the topology to change.
+// Two kinds of commands bypass the gate, because they wait by design and write nothing: getMore, which
+// on a tailable cursor waits for data that others must be able to insert, and the hello of a driver's
+// monitor, which waits for the topology to change.
 package gate
 
 import (
@@ -21,20 +21,20 @@ import (
 	"sync"
 )
 
-// Gate is a proxy in front of one server.
+// A Gate is a proxy in front of one server.
 type Gate struct {
 	listener net.Listener
 	server   string
 	log      *slog.Logger
 
-	turn chan struct{} // holds one element while a command is under way; waiters go in order
+	turn chan struct{} // holds one element while a command is under way; waiters are served in order
 
 	ctx    context.Context // ends with the gate
 	cancel context.CancelFunc
-	conns  sync.WaitGroup // one goroutine for accepting and one for each connection
+	conns  sync.WaitGroup // of the goroutine that accepts connections and of one for each of them
 }
 
-// Listen opens a gate at addr in front of the server, a host:port as well.
+// Listen opens a gate at addr in front of a server. Both addresses are host:port.
 func Listen(addr, server string, log *slog.Logger) (*Gate, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -46,7 +46,7 @@ func Listen(addr, server string, log *slog.Logger) (*Gate, error) {
 	return g, nil
 }
 
-// Addr is where clients find the gate.
+// Addr returns the address of the gate for clients.
 func (g *Gate) Addr() string { return g.listener.Addr().String() }
 
 // Close ends the gate and all its connections, and waits for them.
@@ -62,7 +62,7 @@ func (g *Gate) accept() {
 		client, err := g.listener.Accept()
 		if err != nil {
 			if g.ctx.Err() == nil {
-				g.log.Error("devmongo: the gate takes no more connections", "error", err)
+				g.log.Error("devmongo: the gate cannot accept connections any more", "error", err)
 			}
 			return
 		}
@@ -74,8 +74,8 @@ func (g *Gate) accept() {
 	}
 }
 
-// serve passes one client's messages, each with its answer: on one connection drivers never send a
-// second command before the first one's answer is there.
+// serve passes the messages of one client and their answers. A driver sends no second command on a
+// connection before the first one was answered.
 func (g *Gate) serve(client net.Conn) error {
 	defer client.Close()
 	server, err := (&net.Dialer{}).DialContext(g.ctx, "tcp", g.server)
@@ -105,9 +105,9 @@ func (g *Gate) serve(client net.Conn) error {
 	}
 }
 
-// pass sends one message to the server and returns what there is to say to the client. It gives the
-// turn back only after the answer was read, though the client may long be gone: until then the
-// server may still be at it. And it gives it back before the client reads, who may be slow.
+// pass sends one message to the server and returns the answer for the client. It ends the turn only after
+// the answer was read, even if the client has gone, because until then the server may still be working.
+// It ends the turn before the answer goes to the client, which may be slow.
 func (g *Gate) pass(server net.Conn, request message) (message, error) {
 	silent := request.expectNoAnswer()
 	if !request.waitsByDesign() {
@@ -128,21 +128,21 @@ func (g *Gate) pass(server net.Conn, request message) (message, error) {
 	return answer, nil
 }
 
-// message is one message of the wire protocol: a header of four little-endian int32 (length,
-// request, response to, kind) and its body.
+// A message is one message of the wire protocol: a header of four little-endian int32 (length, request,
+// response to, kind) and a body.
 type message []byte
 
 const (
 	headerSize = 16
-	// maxSize is what MongoDB allows, and some for the parts around the documents.
+	// maxSize is MongoDB's limit, and some room for the parts around the documents.
 	maxSize = 48_000_000 + 16<<10
 
 	opQuery = 2004 // only in a connection's first hello
 	opMsg   = 2013
 
 	flagChecksum    = 1 << 0
-	flagMoreToCome  = 1 << 1  // the sender sends on without waiting for an answer
-	flagExhaustable = 1 << 16 // the client would take several answers to one command
+	flagMoreToCome  = 1 << 1  // the sender does not wait for an answer
+	flagExhaustable = 1 << 16 // the client accepts several answers to one command
 )
 
 func readMessage(r io.Reader) (message, error) {
@@ -167,8 +167,8 @@ func readMessage(r io.Reader) (message, error) {
 
 func (m message) kind() uint32 { return binary.LittleEndian.Uint32(m[12:]) }
 
-// flags are the flag bits of an OP_MSG, and false for any other message. Whoever asks may set them
-// in place.
+// flags returns the flag bits of an OP_MSG, to be read or changed in place. For other messages ok is
+// false.
 func (m message) flags() (bits []byte, ok bool) {
 	if m.kind() != opMsg || len(m) < headerSize+4 {
 		return nil, false
@@ -176,9 +176,10 @@ func (m message) flags() (bits []byte, ok bool) {
 	return m[headerSize : headerSize+4], true
 }
 
-// expectNoAnswer reports whether the client does not wait for an answer, as with a write concern of
-// zero, and makes the message ask for one: the gate has no other way to know when it is done. It
-// also takes away the leave to answer several times, which the gate could not tell from one.
+// expectNoAnswer reports whether the client expects no answer, as with a write concern of zero. It
+// changes the message so that the server answers, because the gate cannot know otherwise when the
+// command is done. It also clears the flag that allows several answers, which the gate could not tell
+// from one.
 func (m message) expectNoAnswer() bool {
 	bits, ok := m.flags()
 	if !ok {
@@ -186,13 +187,13 @@ func (m message) expectNoAnswer() bool {
 	}
 	set := binary.LittleEndian.Uint32(bits)
 	if set&flagChecksum != 0 {
-		return false // not to be changed; no driver sends one
+		return false // a message with a checksum cannot be changed; no driver sends one
 	}
 	binary.LittleEndian.PutUint32(bits, set&^(flagMoreToCome|flagExhaustable))
 	return set&flagMoreToCome != 0
 }
 
-// waitsByDesign reports whether the command goes past the gate.
+// waitsByDesign reports whether the command bypasses the gate.
 func (m message) waitsByDesign() bool {
 	switch m.command() {
 	case "getMore", "hello", "isMaster", "ismaster":
@@ -201,21 +202,21 @@ func (m message) waitsByDesign() bool {
 	return false
 }
 
-// command is the name of the command in the message, or empty if it is none the gate can read: such
-// a one, compressed for example, waits its turn like any other.
+// command returns the name of the command in the message, or an empty string if the gate cannot read it.
+// Such a message, a compressed one for example, waits its turn like any other.
 func (m message) command() string {
 	const documentSize, elementKind = 4, 1
 	body := m[headerSize:]
 	switch m.kind() {
 	case opMsg:
-		// Flags, then sections. That with the command (0) is the first in every driver; one with
-		// a sequence of documents (1) in front of it belongs to a write, which takes its turn.
+		// Flags, then sections. Every driver puts the section with the command (kind 0) first. If a
+		// sequence of documents (kind 1) comes first the message is a write, which takes its turn.
 		if len(body) < 5 || body[4] != 0 {
 			return ""
 		}
 		body = body[5:]
 	case opQuery:
-		// Flags, the collection's name and its end, how many to skip and to return.
+		// Flags, the collection's name with its terminator, the numbers to skip and to return.
 		if len(body) < 4 {
 			return ""
 		}

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-func TestOneCommandIsUnderWayAtATimeAcrossAllConnections(t *testing.T) {
+func TestOneCommandAtATimePassesOverAllConnections(t *testing.T) {
 	s := newServer(t)
 	g := open(t, s)
 	const clients, rounds = 8, 50
@@ -35,19 +37,17 @@ func TestOneCommandIsUnderWayAtATimeAcrossAllConnections(t *testing.T) {
 		}()
 	}
 	for range clients {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-done)
 	}
 	if most := s.most.Load(); most != 1 {
-		t.Errorf("%d commands at once", most)
+		t.Errorf("%d commands were under way at once", most)
 	}
 	if seen := s.seen.Load(); seen != clients*rounds {
-		t.Errorf("the server saw %d commands, not %d", seen, clients*rounds)
+		t.Errorf("the server saw %d commands, want %d", seen, clients*rounds)
 	}
 }
 
-func TestWhatWaitsByDesignGoesPastTheGate(t *testing.T) {
+func TestCommandsThatWaitByDesignBypassTheGate(t *testing.T) {
 	for _, waiting := range []message{msg(0, "getMore"), msg(0, "hello"), msg(flagExhaustable, "isMaster"), query("ismaster")} {
 		t.Run(waiting.command(), func(t *testing.T) {
 			s := newServer(t)
@@ -56,9 +56,7 @@ func TestWhatWaitsByDesignGoesPastTheGate(t *testing.T) {
 			release := s.hold(waiting.command())
 			send(t, held, waiting)
 
-			if err := roundTrip(dial(t, g), msg(0, "insert")); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, roundTrip(dial(t, g), msg(0, "insert")))
 			release()
 			if _, err := readMessage(held); err != nil {
 				t.Error(err)
@@ -67,7 +65,7 @@ func TestWhatWaitsByDesignGoesPastTheGate(t *testing.T) {
 	}
 }
 
-func TestAnOrdinaryCommandHoldsTheGateUntilItsAnswerThoughItsClientLeft(t *testing.T) {
+func TestACommandHoldsTheGateUntilItsAnswerEvenIfItsClientHasGone(t *testing.T) {
 	s := newServer(t)
 	g := open(t, s)
 	leaving := dial(t, g)
@@ -88,7 +86,7 @@ func TestAnOrdinaryCommandHoldsTheGateUntilItsAnswerThoughItsClientLeft(t *testi
 	}
 }
 
-func TestAnUnacknowledgedWriteIsWaitedForAndItsAnswerKeptFromTheClient(t *testing.T) {
+func TestAnUnacknowledgedWriteHoldsTheGateAndItsAnswerIsDropped(t *testing.T) {
 	s := newServer(t)
 	g := open(t, s)
 	conn := dial(t, g)
@@ -102,15 +100,13 @@ func TestAnUnacknowledgedWriteIsWaitedForAndItsAnswerKeptFromTheClient(t *testin
 	}
 	release()
 	answer, err := readMessage(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if name := answer.command(); name != "find" {
 		t.Errorf("the client got the answer to %q", name)
 	}
 }
 
-func TestAMessageThatTheGateCannotReadTakesItsTurn(t *testing.T) {
+func TestAMessageThatTheGateCannotReadWaitsItsTurn(t *testing.T) {
 	compressed := msg(0, "hello")
 	binary.LittleEndian.PutUint32(compressed[12:], 2012)
 	sequenceFirst := msg(0, "hello")
@@ -128,7 +124,7 @@ func TestAMessageThatTheGateCannotReadTakesItsTurn(t *testing.T) {
 	}
 }
 
-func TestAMessageOfAnImpossibleSizeEndsTheConnection(t *testing.T) {
+func TestAMessageOfAnInvalidSizeEndsTheConnection(t *testing.T) {
 	g := open(t, newServer(t))
 	for _, size := range []uint32{0, headerSize - 1, maxSize + 1, 1 << 31} {
 		conn := dial(t, g)
@@ -141,7 +137,7 @@ func TestAMessageOfAnImpossibleSizeEndsTheConnection(t *testing.T) {
 	}
 }
 
-func TestCloseEndsConnectionsThatWait(t *testing.T) {
+func TestCloseEndsWaitingConnections(t *testing.T) {
 	s := newServer(t)
 	g := open(t, s)
 	held, queued := dial(t, g), dial(t, g)
@@ -149,17 +145,15 @@ func TestCloseEndsConnectionsThatWait(t *testing.T) {
 	send(t, held, msg(0, "update"))
 	s.await(t, 1)
 	send(t, queued, msg(0, "update"))
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, g.Close())
 	for _, conn := range []net.Conn{held, queued} {
 		if _, err := readMessage(conn); err == nil {
-			t.Error("an answer from a closed gate")
+			t.Error("a closed gate answered")
 		}
 	}
 }
 
-// server answers every message with the message itself, and counts.
+// A server answers every message with the message itself, and counts the messages.
 type server struct {
 	net.Listener
 	seen, now, most atomic.Int64
@@ -173,9 +167,7 @@ type hold struct {
 
 func newServer(t *testing.T) *server {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	s := &server{Listener: l}
 	s.held.Store(hold{})
@@ -212,7 +204,7 @@ func (s *server) answer(conn net.Conn) {
 	}
 }
 
-// hold keeps the answers to a command back until it is released.
+// hold delays the answers to a command until release is called.
 func (s *server) hold(command string) (release func()) {
 	until := make(chan struct{})
 	s.held.Store(hold{command, until})
@@ -223,16 +215,14 @@ func (s *server) await(t *testing.T, n int64) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); s.seen.Load() < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the server saw %d commands, not %d", s.seen.Load(), n)
+			t.Fatalf("the server saw %d commands, want %d", s.seen.Load(), n)
 		}
 	}
 }
 
 func open(t *testing.T, s *server) *Gate {
 	g, err := Listen("127.0.0.1:0", s.Addr().String(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { g.Close() })
 	return g
 }
@@ -240,9 +230,7 @@ func open(t *testing.T, s *server) *Gate {
 func dial(t *testing.T, g *Gate) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", g.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
 	t.Cleanup(func() { conn.Close() })
 	return conn

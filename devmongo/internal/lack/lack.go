@@ -1,5 +1,5 @@
-// Package lack skips a test for want of something, by its name, so that nobody takes the skip for a
-// proof. A machine that has the thing says so, and then the skip is a failure.
+// Package lack skips a test that lacks something, and names it, so that nobody takes the skip for a
+// proof. On a machine that is known to have it the skip is a failure.
 package lack
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Skip ends a test that lacks the named thing. If MONGOLOCK_REQUIRE lists the name, the test fails.
+// Skip skips a test that lacks the named thing. If MONGOLOCK_REQUIRE lists the name, the test fails.
 func Skip(t testing.TB, name string, why error) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), name) {
-		t.Fatalf("no %s, which MONGOLOCK_REQUIRE asks for: %v", name, why)
+		t.Fatalf("no %s, which MONGOLOCK_REQUIRE names: %v", name, why)
 	}
 	t.Skipf("no %s: %v", name, why)
 }
