@@ -3,6 +3,8 @@ package mongolock
 import (
 	"context"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
 // A bounded is the context of one store call.
@@ -12,13 +14,13 @@ type bounded struct {
 	end    context.CancelFunc
 }
 
-func (c *Client) bound(values context.Context, deadline moment) *bounded {
-	ctx, end := context.WithDeadline(c.base, c.timeOf(deadline))
+func (c *Client) bound(values context.Context, deadline monotonic.Moment) *bounded {
+	ctx, end := context.WithDeadline(c.base, c.clock.Time(deadline))
 	return &bounded{ctx, values, end}
 }
 
 func (c *Client) within(values context.Context, d time.Duration) *bounded {
-	return c.bound(values, c.now().add(d))
+	return c.bound(values, c.clock.Now().Add(d))
 }
 
 func (b *bounded) Value(key any) any {

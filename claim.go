@@ -3,15 +3,15 @@ package mongolock
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -47,7 +47,7 @@ func (c *Client) tryOnce(w *waiter) (*Lease, error) {
 	if !c.enter() {
 		return nil, &abandoned{ErrClosed}
 	}
-	return c.send(w, 0, false, c.now())
+	return c.send(w, 0, false, c.clock.Now())
 }
 
 // An exchange decides which of two got there first: the reply of a claim, or what
@@ -63,7 +63,7 @@ type exchange struct {
 // or the caller's wait is over. In the latter case the claim goes on, and if it is
 // granted the lease is given back. The claim was entered already; trust in its
 // grant begins at now.
-func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, now moment) (*Lease, error) {
+func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, now monotonic.Moment) (*Lease, error) {
 	if c.prompt {
 		defer c.background.Done()
 		return c.claim(w, want, seenHeld, now)
@@ -128,14 +128,14 @@ func (a *abandoned) Error() string { return a.err.Error() }
 
 func (a *abandoned) Unwrap() error { return a.err }
 
-func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent moment) (*Lease, error) {
+func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
 	if knob.ReuseID {
 		claim.ID = c.unsettledID(claim.Ref)
 	}
 	l := c.newLease(w, claim.ID)
-	ctx := c.bound(w.ctx, sent.add(min(claim.TTL, maxCall)))
+	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
 	ctx.end()
 	return c.settle(l, w, nil, sent, grant, err)
@@ -163,14 +163,14 @@ func (c *Client) unsettledID(claim store.Ref) string {
 
 // settle begins the lease that a claim was granted, or sees to it that nothing of
 // the claim is left behind. from is the acquisition that a hand-over named.
-func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent moment, g store.Grant, err error) (*Lease, error) {
-	now := c.now()
+func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
+	now := c.clock.Now()
 	if knob.DeadlineFromReply {
 		sent = now
 	}
 	if err != nil {
 		if !store.IsCertain(err) {
-			c.undo(l.ref(), from, now.add(drifted(l.terms.ttl)))
+			c.undo(l.ref(), from, now.Add(drifted(l.terms.ttl)))
 		}
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Milliseco
 
 // undo cleans up after a claim of unknown outcome, in the background, until the
 // store says that it is settled or what it may have granted has run out.
-func (c *Client) undo(claim store.Ref, from *store.Ref, until moment) {
+func (c *Client) undo(claim store.Ref, from *store.Ref, until monotonic.Moment) {
 	if knob.UnknownIsNotHeld {
 		return
 	}
@@ -206,42 +206,20 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until moment) {
 	c.spawn(loop)
 }
 
-func (c *Client) undone(claim store.Ref, from *store.Ref, until moment) bool {
-	for pause := backoff(10*time.Millisecond, 5*time.Second); ; {
-		ctx := c.within(context.Background(), min(maxCall, max(c.until(until), time.Second)))
+func (c *Client) undone(claim store.Ref, from *store.Ref, until monotonic.Moment) bool {
+	for pause := backoff.New(10*time.Millisecond, 5*time.Second); ; {
+		ctx := c.within(context.Background(), min(maxCall, max(c.clock.Until(until), time.Second)))
 		settled, err := c.store.Undo(ctx, claim, from)
 		ctx.end()
 		if settled || store.IsVerdict(err) {
 			return true
 		}
-		if c.now() >= until {
+		if c.clock.Now() >= until {
 			c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", claim.Key, "error", err)
 			return true
 		}
-		if !c.pause(min(pause(), max(c.until(until), time.Millisecond))) {
+		if !c.pause(min(pause.Next(), max(c.clock.Until(until), time.Millisecond))) {
 			return false
 		}
 	}
-}
-
-// backoff yields pauses that double from least to most, each jittered by a fifth
-// so that clients which failed together do not come back together.
-func backoff(least, most time.Duration) func() time.Duration {
-	next := least
-	return func() time.Duration {
-		d := next
-		next = min(2*next, most)
-		return jittered(d)
-	}
-}
-
-func jittered(d time.Duration) time.Duration {
-	return d + time.Duration((jitter()-0.5)*0.4*math.Abs(float64(d)))
-}
-
-// jitter draws from crypto/rand, which a test can seed.
-func jitter() float64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -26,8 +27,8 @@ const (
 type Client struct {
 	config
 	store  store.Store
-	prompt bool      // the store answers at once: see send
-	began  time.Time // the clock: see moment
+	prompt bool // the store answers at once: see send
+	clock  monotonic.Clock
 	keeper keeper
 	watch  watch
 	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
@@ -41,13 +42,13 @@ type Client struct {
 	drained    atomic.Bool   // it is; set with mu held
 	background sync.WaitGroup
 
-	mu      sync.Mutex        // protects what follows; taken before a lease's own, never held across a store call
-	closed  bool              // no new background work
-	leases  *Lease            // a list of those that are not settled
-	queues  map[string]*queue // who of this process holds what, and who waits for it
-	waiting int               // waiters in all queues
-	shy     map[string]moment // keys that the waiters here leave to others until then
-	turns   map[string]streak // of keys whose permits were wanted by others as they were given back here
+	mu      sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
+	closed  bool                        // no new background work
+	leases  *Lease                      // a list of those that are not settled
+	queues  map[string]*queue           // who of this process holds what, and who waits for it
+	waiting int                         // waiters in all queues
+	shy     map[string]monotonic.Moment // keys that the waiters here leave to others until then
+	turns   map[string]streak           // of keys whose permits were wanted by others as they were given back here
 	unknown map[store.Ref]struct{}
 	empty   chan struct{} // closed when leases is empty; made by noLeases
 
@@ -72,11 +73,11 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:   conf,
-		began:    time.Now().Add(-1), // no moment is zero
+		clock:    monotonic.New(),
 		store:    s,
 		draining: make(chan struct{}),
 		queues:   make(map[string]*queue),
-		shy:      make(map[string]moment),
+		shy:      make(map[string]monotonic.Moment),
 		turns:    make(map[string]streak),
 		unknown:  make(map[store.Ref]struct{}),
 		closeOK:  make(chan struct{}),

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -11,11 +12,11 @@ import (
 // goes with the key from lease to lease.
 type streak struct {
 	count int
-	since moment
+	since monotonic.Moment
 }
 
 // on is the streak after one more, false if that is one too many.
-func (s streak) on(now moment) (streak, bool) {
+func (s streak) on(now monotonic.Moment) (streak, bool) {
 	if s.count == 0 {
 		s.since = now
 	}
@@ -23,7 +24,7 @@ func (s streak) on(now moment) (streak, bool) {
 	if knob.Greedy {
 		return s, true
 	}
-	return s, s.count <= streakMost && now.sub(s.since) <= streakTime
+	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
 }
 
 // successor is the waiter of this process that the lease may be handed to, and
@@ -39,7 +40,7 @@ func (l *Lease) successor() (*waiter, streak) {
 	if q.holder != l || q.head == nil || q.head.asking || q.head.terms.shares() {
 		return nil, streak{}
 	}
-	now := c.now()
+	now := c.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
@@ -55,13 +56,13 @@ func (l *Lease) successor() (*waiter, streak) {
 
 // handOver puts w's claim in the place of this lease, in one step. Not done means
 // that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter, s streak, until moment) (settled, done bool, err error) {
+func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (settled, done bool, err error) {
 	c := l.client
 	values, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	sent, next := c.now(), c.newLease(w, claim.ID)
+	sent, next := c.clock.Now(), c.newLease(w, claim.ID)
 	next.streak = s
-	ctx := c.bound(values, min(until, sent.add(claim.TTL)))
+	ctx := c.bound(values, min(until, sent.Add(claim.TTL)))
 	from := l.ref()
 	grant, err := c.store.Transfer(ctx, from, claim)
 	ctx.end()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -29,12 +31,12 @@ type group struct {
 	least  time.Duration // the shortest TTL the group may have
 	due    schedule
 	timer  *time.Timer
-	armed  moment // when the timer fires; zero if it does not
+	armed  monotonic.Moment // when the timer fires; zero if it does not
 }
 
 // A slot is a lease's place in its group's schedule.
 type slot struct {
-	due   moment
+	due   monotonic.Moment
 	index int
 }
 
@@ -43,7 +45,7 @@ const unscheduled = -1
 func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) } // of a year it is 55
 
 // add plans a renewal of l at due.
-func (k *keeper) add(l *Lease, due moment) {
+func (k *keeper) add(l *Lease, due monotonic.Moment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped || l.slot.index != unscheduled {
@@ -93,9 +95,9 @@ func (g *group) arm() {
 	}
 	g.armed = first
 	if g.timer == nil {
-		g.timer = time.AfterFunc(g.keeper.client.until(first), g.round)
+		g.timer = time.AfterFunc(g.keeper.client.clock.Until(first), g.round)
 	} else {
-		g.timer.Reset(g.keeper.client.until(first))
+		g.timer.Reset(g.keeper.client.clock.Until(first))
 	}
 }
 
@@ -107,7 +109,7 @@ func (g *group) round() {
 		return
 	}
 	defer c.background.Done()
-	due := g.take(c.now())
+	due := g.take(c.clock.Now())
 	for len(due) > batchSize {
 		batch := due[:batchSize]
 		due = due[batchSize:]
@@ -118,14 +120,14 @@ func (g *group) round() {
 	g.keeper.renew(due)
 }
 
-func (g *group) take(now moment) []*Lease {
+func (g *group) take(now monotonic.Moment) []*Lease {
 	k := g.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.armed = 0
 	var due []*Lease
 	if len(g.due) > 0 && g.due[0].slot.due <= now {
-		for len(g.due) > 0 && g.due[0].slot.due <= now.add(g.least/6) {
+		for len(g.due) > 0 && g.due[0].slot.due <= now.Add(g.least/6) {
 			l := heap.Pop(&g.due).(*Lease)
 			if mine, _ := l.beginRenewal(); mine {
 				due = append(due, l)
@@ -144,7 +146,7 @@ func (k *keeper) renew(batch []*Lease) []error {
 	}
 	c := k.client
 	request := make([]store.Renewal, len(batch))
-	bound, last := batch[0].terms.ttl, moment(0)
+	bound, last := batch[0].terms.ttl, monotonic.Moment(0)
 	for i, l := range batch {
 		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
 		bound = min(bound, l.terms.ttl)
@@ -155,8 +157,8 @@ func (k *keeper) renew(batch []*Lease) []error {
 		key, values = batch[0].key, batch[0].values
 	}
 	values, end := c.observe(values, OpRenew, key)
-	sent := c.now()
-	ctx := c.bound(values, sent.add(min(bound/3, maxCall, max(last.sub(sent), time.Millisecond))))
+	sent := c.clock.Now()
+	ctx := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
 	answers := c.store.Renew(ctx, request)
 	ctx.end()
 
@@ -172,7 +174,7 @@ func (k *keeper) renew(batch []*Lease) []error {
 	return errs
 }
 
-func (l *Lease) trustedUntil() moment {
+func (l *Lease) trustedUntil() monotonic.Moment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deadline
@@ -190,21 +192,21 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 		return false, l.renewing
 	}
 	l.renewing = make(chan struct{})
-	l.watchDeadline(l.client.until(l.deadline))
+	l.watchDeadline(l.client.clock.Until(l.deadline))
 	return true, nil
 }
 
 // renewed takes in the answer to a renewal sent at sent. A reply after the
 // deadline moves nothing: the holder was told, or is about to be.
-func (l *Lease) renewed(sent moment, answer store.Renewed) error {
-	now := l.client.now()
+func (l *Lease) renewed(sent monotonic.Moment, answer store.Renewed) error {
+	now := l.client.clock.Now()
 	l.mu.Lock()
 	close(l.renewing)
 	l.renewing = nil
-	l.until = now.add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
+	l.until = now.Add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
 	over := l.err == nil && l.over(now)
 	if l.err == nil && !over && answer.Err == nil {
-		l.extend(sent.add(answer.Left - l.margin))
+		l.extend(sent.Add(answer.Left - l.margin))
 	}
 	first := answer.Err != nil && !l.failing
 	l.failing = answer.Err != nil
@@ -219,7 +221,7 @@ func (l *Lease) renewed(sent moment, answer store.Renewed) error {
 }
 
 // extend moves the deadline, never back. With l.mu held.
-func (l *Lease) extend(deadline moment) {
+func (l *Lease) extend(deadline monotonic.Moment) {
 	if l.maxEnd != 0 {
 		deadline = min(deadline, l.maxEnd)
 	}
@@ -227,7 +229,7 @@ func (l *Lease) extend(deadline moment) {
 }
 
 // heed ends the lease if the answer says so, or plans its next renewal.
-func (l *Lease) heed(answer store.Renewed, first bool, sent, now moment) error {
+func (l *Lease) heed(answer store.Renewed, first bool, sent, now monotonic.Moment) error {
 	var broken *store.BrokenError
 	switch {
 	case answer.Err == nil:
@@ -243,7 +245,7 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now moment) error {
 		if first {
 			l.client.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answer.Err)
 		}
-		l.renewAt(now.add(jittered(l.retryPause())))
+		l.renewAt(now.Add(backoff.Jitter(l.retryPause())))
 		return &fault{op: "renew", key: l.key, err: answer.Err}
 	}
 	return &fault{op: "renew", key: l.key, err: l.Err()}
@@ -252,17 +254,17 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now moment) error {
 // nextRenewal is a third of the TTL after the last one was sent, so that answers
 // as slow as a renewal may take do not add up. It is sooner if the store promised
 // less than half of the TTL.
-func (l *Lease) nextRenewal(left time.Duration, sent, now moment) moment {
+func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) monotonic.Moment {
 	if left < l.terms.ttl/2 {
-		pause, trusted := l.retryPause(), sent.add(left-l.margin).sub(now)
-		return now.add(min(pause, max(pause/10, trusted/4)))
+		pause, trusted := l.retryPause(), sent.Add(left-l.margin).Sub(now)
+		return now.Add(min(pause, max(pause/10, trusted/4)))
 	}
-	return sent.add(l.terms.ttl / 3)
+	return sent.Add(l.terms.ttl / 3)
 }
 
 func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }
 
-func (l *Lease) renewAt(due moment) {
+func (l *Lease) renewAt(due monotonic.Moment) {
 	if l.terms.noRenewal {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -22,17 +23,17 @@ type Lease struct {
 	terms   *terms
 	margin  time.Duration
 	token   int64
-	since   time.Time       // by the store's clock, for display
-	granted moment          // when we knew
-	maxEnd  moment          // MaxHold after it was asked for; zero without
-	values  context.Context // of the acquire: for observers and stores, never its end
+	since   time.Time        // by the store's clock, for display
+	granted monotonic.Moment // when we knew
+	maxEnd  monotonic.Moment // MaxHold after it was asked for; zero without
+	values  context.Context  // of the acquire: for observers and stores, never its end
 	endHold func(Outcome)
 	queue   *queue // protected by Client.mu, and the lease's own as long as it is in there
 
-	mu       sync.Mutex // protects what follows; never held across a store call
-	deadline moment     // trusted until then
-	until    moment     // the store may honour it until then
-	err      error      // why it ended; nil while held
+	mu       sync.Mutex       // protects what follows; never held across a store call
+	deadline monotonic.Moment // trusted until then
+	until    monotonic.Moment // the store may honour it until then
+	err      error            // why it ended; nil while held
 	timer    *time.Timer
 	done     chan struct{} // made when asked for
 	contexts *contexts     // made when asked for
@@ -54,14 +55,14 @@ func (c *Client) newLease(w *waiter, id string) *Lease {
 }
 
 // grant takes in the answer to the claim that was sent then, and came now.
-func (l *Lease) grant(sent, now moment, g store.Grant) {
+func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.margin = l.client.marginFor(l.terms.ttl)
 	l.token, l.since, l.wanted = g.Token, g.Since, g.Wanted
 	l.granted = now
-	l.deadline = sent.add(g.Left - l.margin)
-	l.until = now.add(drifted(l.terms.ttl))
+	l.deadline = sent.Add(g.Left - l.margin)
+	l.until = now.Add(drifted(l.terms.ttl))
 	if l.terms.maxHold > 0 {
-		l.maxEnd = sent.add(l.terms.maxHold)
+		l.maxEnd = sent.Add(l.terms.maxHold)
 		l.deadline = min(l.deadline, l.maxEnd)
 	}
 	l.slot.due = l.firstRenewal(sent, g.Left)
@@ -71,7 +72,7 @@ func (l *Lease) grant(sent, now moment, g store.Grant) {
 // closed; then it is given back, without a margin as nobody ever saw it.
 func (l *Lease) start(w *waiter) error {
 	c := l.client
-	left := l.deadline.sub(l.granted)
+	left := l.deadline.Sub(l.granted)
 	if left > 0 {
 		_, l.endHold = c.observe(l.values, OpHold, l.key)
 	}
@@ -115,8 +116,8 @@ func (l *Lease) watchDeadline(left time.Duration) {
 
 // firstRenewal is a third of the TTL after the claim was sent, or now if that is
 // past, or if the store promised less than half of it.
-func (l *Lease) firstRenewal(sent moment, left time.Duration) moment {
-	due := sent.add(l.terms.ttl / 3)
+func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotonic.Moment {
+	due := sent.Add(l.terms.ttl / 3)
 	if left < l.terms.ttl/2 || due < l.granted {
 		return l.granted
 	}
@@ -154,7 +155,7 @@ func (l *Lease) Done() <-chan struct{} {
 // ErrClosed, or an error matching ErrLost. It looks at the clock itself, so that a
 // process that was stopped learns at once.
 func (l *Lease) Err() error {
-	now := l.client.now()
+	now := l.client.clock.Now()
 	l.mu.Lock()
 	err, over := l.err, l.over(now)
 	l.mu.Unlock()
@@ -168,8 +169,8 @@ func (l *Lease) Err() error {
 }
 
 // over reports whether the clock has ended the lease. With l.mu held.
-func (l *Lease) over(now moment) bool {
-	return now >= l.deadline.add(knob.LateTimer)
+func (l *Lease) over(now monotonic.Moment) bool {
+	return now >= l.deadline.Add(knob.LateTimer)
 }
 
 // Remaining is how long the lease may be trusted without another renewal; zero
@@ -180,7 +181,7 @@ func (l *Lease) Remaining() time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, l.client.until(l.deadline))
+	return max(0, l.client.clock.Until(l.deadline))
 }
 
 // Renew renews the lease now. With NoRenewal it is the only thing that does. When
@@ -252,14 +253,14 @@ func (l *Lease) LogValue() slog.Value {
 // expire is the deadline's timer, which is not moved when a renewal moves the
 // deadline: it looks, and comes again.
 func (l *Lease) expire() {
-	now := l.client.now()
+	now := l.client.clock.Now()
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
 		return
 	}
 	if !l.over(now) {
-		l.timer.Reset(l.deadline.sub(now) + knob.LateTimer)
+		l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
 		l.mu.Unlock()
 		return
 	}
@@ -283,7 +284,7 @@ func (l *Lease) end(cause error) bool {
 	l.err = cause
 	lost := isLoss(cause)
 	if lost {
-		l.release.loss = &loss{notBefore: l.client.now().add(l.timeToStop())} // Close looks at it from now on
+		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // Close looks at it from now on
 	}
 	if l.timer != nil {
 		l.timer.Stop()
@@ -312,10 +313,10 @@ func (l *Lease) status() store.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return store.Status{
-		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.since(l.granted)),
+		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
 		Holders: []store.Holder{{
 			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: l.since.Add(l.deadline.sub(l.granted) + l.margin),
+			ExpireAt: l.since.Add(l.deadline.Sub(l.granted) + l.margin),
 		}},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -23,18 +25,18 @@ type queue struct {
 	holder     *Lease // the newest lease of this client that has the key alone, until it is settled
 	sharers    int    // those of its leases that share the key
 	head, tail *waiter
-	woken      bool          // look again; latched for the key, so that a head which leaves does not eat it
-	freed      bool          // and the key may be free, somebody said; with it woken is set
-	lookAt     moment        // when the head asks again without a wake-up
-	again      moment        // when the key is read once more, to be sure; zero: no need
-	pause      time.Duration // before that
-	firm       int           // looks in a row that showed the holder our word was left with
-	seen       *store.Status // what the last refusal showed
-	moved      moment        // when a poll last saw it in other hands
-	freeSeen   int           // refusals in a row that showed a free key
-	faults     func() time.Duration
-	word       moment    // until when our word stands, by our reckoning
-	reserved   time.Time // the end of the writer's word that its own refusal showed
+	woken      bool             // look again; latched for the key, so that a head which leaves does not eat it
+	freed      bool             // and the key may be free, somebody said; with it woken is set
+	lookAt     monotonic.Moment // when the head asks again without a wake-up
+	again      monotonic.Moment // when the key is read once more, to be sure; zero: no need
+	pause      time.Duration    // before that
+	firm       int              // looks in a row that showed the holder our word was left with
+	seen       *store.Status    // what the last refusal showed
+	moved      monotonic.Moment // when a poll last saw it in other hands
+	freeSeen   int              // refusals in a row that showed a free key
+	faults     *backoff.Backoff
+	word       monotonic.Moment // until when our word stands, by our reckoning
+	reserved   time.Time        // the end of the writer's word that its own refusal showed
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -43,7 +45,7 @@ type waiter struct {
 	ctx      context.Context
 	key      string
 	terms    *terms
-	patience moment // MaxWait after the call; zero: none
+	patience monotonic.Moment // MaxWait after the call; zero: none
 
 	queue      *queue
 	prev, next *waiter
@@ -57,9 +59,9 @@ type waiter struct {
 
 // join puts a waiter at the end of the key's queue, and tells what to do there.
 func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move) {
-	var patience moment
+	var patience monotonic.Moment
 	if t.maxWait > 0 {
-		patience = c.now().add(t.maxWait)
+		patience = c.clock.Now().Add(t.maxWait)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +214,7 @@ func (q *queue) look() {
 // leaveToOthers keeps the waiters of this process from a key that others left
 // word for: being a round trip closer, they would win every time.
 func (c *Client) leaveToOthers(key string) {
-	now := c.now()
+	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.shy) >= 64 { // swept as it grows, so that it does not
@@ -222,5 +224,5 @@ func (c *Client) leaveToOthers(key string) {
 			}
 		}
 	}
-	c.shy[key] = now.add(shyTime)
+	c.shy[key] = now.Add(shyTime)
 }

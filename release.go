@@ -5,7 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -30,8 +32,8 @@ type release struct {
 
 // A loss is the end of a lease that its holder did not bring about.
 type loss struct {
-	notBefore moment      // the holder is given until then to stop
-	timer     *time.Timer // gives the lease back
+	notBefore monotonic.Moment // the holder is given until then to stop
+	timer     *time.Timer      // gives the lease back
 }
 
 // Release ends the lease and frees the key, for which it takes at most 5 s.
@@ -120,12 +122,12 @@ func (l *Lease) result() (settled bool, err error) {
 
 // retry goes on after an attempt that failed.
 func (l *Lease) retry() {
-	for pause := backoff(50*time.Millisecond, 5*time.Second); l.client.pause(pause()); {
+	for pause := backoff.New(50*time.Millisecond, 5*time.Second); l.client.pause(pause.Next()); {
 		if settled, _ := l.result(); settled {
 			return
 		}
 		l.mu.Lock()
-		over := l.client.now() >= l.until
+		over := l.client.clock.Now() >= l.until
 		l.mu.Unlock()
 		if over {
 			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
@@ -143,7 +145,7 @@ func (l *Lease) retry() {
 // attempt hands the lease over to a waiter of this process, or removes it.
 func (l *Lease) attempt(values context.Context) (settled bool, err error) {
 	c := l.client
-	until := c.now().add(releaseBound) // for both calls, if it takes both
+	until := c.clock.Now().Add(releaseBound) // for both calls, if it takes both
 	if w, s := l.successor(); w != nil {
 		if settled, done, err := l.handOver(w, s, until); done {
 			return settled, err
@@ -241,7 +243,7 @@ func (l *Lease) afterLoss(cause error) {
 	}
 	l.mu.Lock()
 	if !l.release.settled {
-		l.release.loss.timer = time.AfterFunc(l.client.until(l.release.loss.notBefore), l.giveBackInBackground)
+		l.release.loss.timer = time.AfterFunc(l.client.clock.Until(l.release.loss.notBefore), l.giveBackInBackground)
 	}
 	l.mu.Unlock()
 }
@@ -264,12 +266,12 @@ func (l *Lease) untilGiveBack() time.Duration {
 	if l.release.loss == nil {
 		return 0
 	}
-	return l.client.until(l.release.loss.notBefore)
+	return l.client.clock.Until(l.release.loss.notBefore)
 }
 
 // keep is how long the key must stay taken, from its grant; 0 once that is over.
 func (l *Lease) keep() time.Duration {
-	if l.terms.minHold == 0 || l.unseen.Load() || l.client.since(l.granted) >= drifted(l.terms.minHold) {
+	if l.terms.minHold == 0 || l.unseen.Load() || l.client.clock.Since(l.granted) >= drifted(l.terms.minHold) {
 		return 0
 	}
 	return l.terms.minHold

@@ -33,11 +33,11 @@ func init() {
 	seam.Freed = func(client any, key string) { client.(*Client).freed(key) }
 	seam.Undo = func(lease any, within time.Duration) {
 		l := lease.(*Lease)
-		l.client.undo(l.ref(), nil, l.client.now().add(within))
+		l.client.undo(l.ref(), nil, l.client.clock.Now().Add(within))
 	}
 	seam.Honoured = func(lease any) time.Time {
 		l := lease.(*Lease)
-		return l.client.timeOf(l.trustedUntil().add(l.margin))
+		return l.client.clock.Time(l.trustedUntil().Add(l.margin))
 	}
 	seam.Abandon = func(lease any) {
 		l := lease.(*Lease)

@@ -93,16 +93,16 @@ func (l *Lease) turnIsOver() bool {
 	defer c.mu.Unlock()
 	if len(c.turns) >= 64 { // swept as it grows, so that it does not
 		for key, s := range c.turns {
-			if c.since(s.since) > time.Second {
+			if c.clock.Since(s.since) > time.Second {
 				delete(c.turns, key)
 			}
 		}
 	}
 	s := c.turns[l.key]
-	if c.since(s.since) > time.Second {
+	if c.clock.Since(s.since) > time.Second {
 		s = streak{}
 	}
-	s, on := s.on(c.now())
+	s, on := s.on(c.clock.Now())
 	if on {
 		c.turns[l.key] = s
 	} else {

@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
 // A move is what a waiter has to do now.
 type move struct {
-	lease *Lease // it has the key
-	ask   bool   // send a claim
-	held  bool   // it is expected to be refused: a look
-	read  bool   // read the key beside it, and sleep on
-	until moment // sleep; zero: until it is nudged
-	now   moment // when that was decided, with ask; the claim was entered as background work then
-	shut  bool   // the client is closed: leave
+	lease *Lease           // it has the key
+	ask   bool             // send a claim
+	held  bool             // it is expected to be refused: a look
+	read  bool             // read the key beside it, and sleep on
+	until monotonic.Moment // sleep; zero: until it is nudged
+	now   monotonic.Moment // when that was decided, with ask; the claim was entered as background work then
+	shut  bool             // the client is closed: leave
 }
 
 // await is Acquire: it stands in the queue until it has the key, or leaves.
@@ -73,11 +75,11 @@ func (c *Client) decide(w *waiter) move {
 		w.refused = true
 		return w.sleepUntil(0)
 	}
-	now := c.now()
+	now := c.clock.Now()
 	if shy, ok := c.shy[w.key]; ok && now < shy {
 		w.refused = true // as good as: it is left to others
 		if q.again == 0 {
-			q.again = now.add(jittered(shyLook))
+			q.again = now.Add(backoff.Jitter(shyLook))
 		}
 		return q.sleepOrRead(w, now, shy)
 	}
@@ -93,7 +95,7 @@ func (c *Client) decide(w *waiter) move {
 }
 
 // sleepOrRead lets the head sleep until t, but for a look that is due before.
-func (q *queue) sleepOrRead(w *waiter, now, t moment) move {
+func (q *queue) sleepOrRead(w *waiter, now, t monotonic.Moment) move {
 	switch {
 	case q.again == 0:
 	case now >= q.again:
@@ -105,7 +107,7 @@ func (q *queue) sleepOrRead(w *waiter, now, t moment) move {
 	return w.sleepUntil(t)
 }
 
-func (w *waiter) sleepUntil(t moment) move {
+func (w *waiter) sleepUntil(t monotonic.Moment) move {
 	if w.nudge == nil { // most waiters are served at once and need none
 		w.nudge = make(chan struct{}, 1)
 	}
@@ -137,16 +139,16 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 		return nil, err
 	}
 	if q.faults == nil {
-		q.faults = backoff(50*time.Millisecond, time.Second)
+		q.faults = backoff.New(50*time.Millisecond, time.Second)
 	}
 	w.fault = err
-	q.lookAt = c.now().add(q.faults())
+	q.lookAt = c.clock.Now().Add(q.faults.Next())
 	return nil, nil
 }
 
 // refused plans when to look at a held key again. With c.mu held.
 func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
-	now := c.now()
+	now := c.clock.Now()
 	c.watch.begin(q.seen == nil)
 	if !q.sees(s) {
 		q.firm = 0
@@ -155,7 +157,7 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 	if !w.terms.shares() {
 		q.reserved = w.ownWord(&s)
 	}
-	q.word = now.add(wordOf(&s, w.terms, want) / 2)
+	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
 	q.pause = lookAgain
 	c.makeSure(q, now)
 	if open(&s, w.terms) {
@@ -163,11 +165,11 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 		// others are always faster, not in a tight loop.
 		q.lookAt = now
 		if q.freeSeen++; q.freeSeen > 1 {
-			q.lookAt = now.add(jittered(5 * time.Millisecond))
+			q.lookAt = now.Add(backoff.Jitter(5 * time.Millisecond))
 		}
 	} else {
 		q.freeSeen = 0
-		q.lookAt = min(now.add(drifted(opens(&s, w.terms))), q.word, now.add(jittered(lookMost*3/4)))
+		q.lookAt = min(now.Add(drifted(opens(&s, w.terms))), q.word, now.Add(backoff.Jitter(lookMost*3/4)))
 	}
 }
 
@@ -175,7 +177,7 @@ func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration
 // our word was left with, the second a moment after the first: then its release will
 // see the word. Until then the word may have gone with a holder whose release was
 // under way. With c.mu held.
-func (c *Client) makeSure(q *queue, now moment) {
+func (c *Client) makeSure(q *queue, now monotonic.Moment) {
 	q.again = 0
 	switch {
 	case q.firm > 1, !c.watch.live, knob.WordAfterLook: // in the second it polls
@@ -183,13 +185,13 @@ func (c *Client) makeSure(q *queue, now moment) {
 	case q.firm == 1:
 		q.pause = pollMost
 	}
-	q.again = now.add(jittered(q.pause))
+	q.again = now.Add(backoff.Jitter(q.pause))
 	q.pause = min(2*q.pause, pollMost)
 	q.head.poke() // it may sleep for longer
 }
 
 // sleep waits for whatever comes first; an error ends the wait.
-func (c *Client) sleep(w *waiter, until moment) error {
+func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 	wake, stopWake := c.timerAt(until)
 	defer stopWake()
 	giveUp, stopGiveUp := c.timerAt(w.patience)
@@ -209,11 +211,11 @@ func (c *Client) sleep(w *waiter, until moment) error {
 
 var errPatience = errors.New("MaxWait is over")
 
-func (c *Client) timerAt(t moment) (<-chan time.Time, func() bool) {
+func (c *Client) timerAt(t monotonic.Moment) (<-chan time.Time, func() bool) {
 	if t == 0 {
 		return nil, func() bool { return false }
 	}
-	timer := time.NewTimer(c.until(t))
+	timer := time.NewTimer(c.clock.Until(t))
 	return timer.C, timer.Stop
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -116,12 +117,12 @@ func (w *watch) stop() {
 // listen keeps the feed open until ctx ends or the store says that it has none.
 func (w *watch) listen(ctx context.Context) {
 	c := w.client
-	pause, said := backoff(100*time.Millisecond, 5*time.Second), false
+	pause, said := backoff.New(100*time.Millisecond, 5*time.Second), false
 	for {
 		begin := time.Now()
 		heard, err := w.follow(ctx)
 		if heard && time.Since(begin) >= feedFirm {
-			pause, said = backoff(100*time.Millisecond, 5*time.Second), false
+			pause, said = backoff.New(100*time.Millisecond, 5*time.Second), false
 		}
 		c.mu.Lock()
 		w.live = false
@@ -146,7 +147,7 @@ func (w *watch) listen(ctx context.Context) {
 			said = true
 			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
 		}
-		timer := time.NewTimer(pause())
+		timer := time.NewTimer(pause.Next())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -184,7 +185,7 @@ func (w *watch) pollSoon() {
 		return
 	}
 	w.polling = true
-	d := jittered(w.interval)
+	d := backoff.Jitter(w.interval)
 	if w.poll == nil {
 		w.poll = time.AfterFunc(d, w.look)
 	} else {
@@ -263,7 +264,7 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 		c.wake(s.Key)
 		return true
 	}
-	now := c.now()
+	now := c.clock.Now()
 	anew := !q.sees(*s)
 	if q.firm++; anew {
 		q.firm, q.moved = 0, now
@@ -278,8 +279,8 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 	}
 	q.seen = s
 	c.makeSure(q, now)
-	q.lookAt = min(now.add(drifted(opens(s, q.head.terms))), q.word)
-	return q.moved != 0 && now.sub(q.moved) < pollMost
+	q.lookAt = min(now.Add(drifted(opens(s, q.head.terms))), q.word)
+	return q.moved != 0 && now.Sub(q.moved) < pollMost
 }
 
 // read looks at one key, for its head.
@@ -292,7 +293,7 @@ func (c *Client) read(key string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if q := c.queues[key]; q != nil && q.head != nil {
-			c.makeSure(q, c.now())
+			c.makeSure(q, c.clock.Now())
 		}
 	}
 }
