@@ -1,19 +1,19 @@
-// Package mongoclock keeps a server's clock as an interval on the local
-// monotonic one (docs/design.md §4, "Time"). No wall clock takes part, and two
-// machines' clocks are never compared: a server's time is known only by how long
-// ago, at least and at most, it was drawn.
+// Package mongoclock knows a server's clock as an interval on the local monotonic
+// clock (docs/design.md §4, "Time"). No wall clock takes part, and two machines' clocks
+// are never compared. A server's time is known only by how long ago, at least and at
+// most, the server drew it.
 //
-// A sample is a time s that the server drew for a command sent at t0 and answered
-// at t1. It was drawn somewhere between the two, and cut to the millisecond, so at
+// A sample is a time s that the server drew for a command sent at t0 and answered at
+// t1. The server drew s somewhere between the two, and cut it to the millisecond. So at
 // a local moment t the server's clock lies in
 //
 //	[ s + (t−t1)(1−ρ),  s + 1 ms + (t−t0)(1+ρ) ]
 //
-// where ρ bounds how much faster or slower the one clock runs than the other.
-// The lower end judges (who has surely run out), the upper end writes (until when
-// a holder is honoured). Neither is trusted for a deadline: a machine that was
-// suspended does not know how old its sample is. That rests on a server time
-// drawn after the claim was sent: see [Left].
+// where ρ bounds how much faster or slower one clock runs than the other. The lower end
+// judges which holders have surely run out. The upper end is written: until when a
+// holder is honoured. No deadline rests on either end, because a machine that was
+// suspended does not know how old its sample is. A deadline rests on a server time that
+// was drawn after the claim was sent: see [Left].
 package mongoclock
 
 import (
@@ -26,25 +26,26 @@ import (
 
 const (
 	// Rho bounds the relative drift between this machine's monotonic clock and the
-	// server's: 1,000 ppm, ten times what a clock that NTP slews at most does.
+	// server's: 1,000 ppm, ten times as much as NTP slews a clock at most.
 	Rho = 1e-3
 
-	// Fresh is the age up to which a sample judges by the time that passed since.
-	// An older one judges as if none had: what it says has run out surely has.
+	// Fresh is the age up to which a sample judges with the time that has passed since
+	// it was drawn. An older one judges as if no time had passed: what has run out by
+	// that count surely has.
 	Fresh = 10 * time.Second
 
 	// Tick is the resolution of a server's times.
 	Tick = time.Millisecond
 
-	// slackPart bounds by how much drift may lengthen what is written: a twentieth
-	// of the TTL. See Expiry.
+	// slackPart bounds how much drift may add to a written expiry: a twentieth of the
+	// TTL. See Expiry.
 	slackPart = 20
 )
 
 // A Moment is a point of the local monotonic clock.
 type Moment = monotonic.Moment
 
-// Monotonic makes a clock of this process, and returns how to read it.
+// Monotonic makes a monotonic clock, and returns the function that reads it.
 func Monotonic() func() Moment {
 	clock := monotonic.New()
 	if slept := knob.Sleeper(); slept != nil {
@@ -53,7 +54,7 @@ func Monotonic() func() Moment {
 	return clock.Now
 }
 
-// A sample is a server time and the local moments around its drawing.
+// A sample is a server time and the local moments between which it was drawn.
 type sample struct {
 	server time.Time
 	sent   Moment
@@ -61,7 +62,7 @@ type sample struct {
 	judges bool
 }
 
-// A Clock is what is known of one server's clock. Safe for concurrent use.
+// A Clock holds what is known of one server's clock. It is safe for concurrent use.
 type Clock struct {
 	now func() Moment
 
@@ -70,23 +71,23 @@ type Clock struct {
 	known bool
 }
 
-// New makes a Clock that knows nothing yet, on the given monotonic clock.
+// New makes a Clock without a sample, on the given monotonic clock.
 func New(now func() Moment) *Clock { return &Clock{now: now} }
 
-// Now is the local moment.
+// Now returns the local moment.
 func (c *Clock) Now() Moment { return c.now() }
 
-// Observe takes a server time drawn by a command sent at sent, whose answer is
-// here now. The newest sample replaces the old one: the server's clock may have
-// been stepped in between, and only the newest knows.
+// Observe takes a sample: a server time drawn for a command that was sent at sent and
+// is answered now. The newest sample replaces the old one, because the server's clock may
+// have been stepped in between.
 func (c *Clock) Observe(server time.Time, sent Moment) {
 	c.observe(sample{server: server, sent: sent, got: c.now(), judges: true})
 }
 
-// ObserveForWriting takes the clock of another machine than the one that keeps
-// the documents, as a mongos tells it: good enough for what is written, because
-// deadlines do not rest on it, and no judge of anybody's expiry. It replaces no
-// sample of the right machine.
+// ObserveForWriting takes a sample of another machine's clock than of the one that keeps
+// the documents, as a mongos tells it. It is good enough to write an expiry with, because
+// no deadline rests on that; it judges nobody's expiry. It replaces no sample of the
+// machine that keeps the documents.
 func (c *Clock) ObserveForWriting(server time.Time, sent Moment) {
 	c.mu.Lock()
 	judged := c.known && c.last.judges
@@ -99,8 +100,8 @@ func (c *Clock) ObserveForWriting(server time.Time, sent Moment) {
 func (c *Clock) observe(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Of two replies under way at once the later drawn is not known; the later
-	// sent is, and cannot be the staler by more than the other's trip.
+	// Of two commands under way at once it is not known which server time was drawn
+	// later. The later sent one is staler by the other's round trip at most.
 	if c.known && c.last.judges && s.sent < c.last.sent {
 		return
 	}
@@ -110,13 +111,13 @@ func (c *Clock) observe(s sample) {
 // A Reading is the server's clock at one local moment.
 type Reading struct {
 	At       Moment
-	Earliest time.Time // what is not after it has surely passed; zero if nobody may be judged
+	Earliest time.Time // what is not after it has surely passed; zero: nothing may be judged
 	Latest   time.Time // the server's clock shows no more than this
 	Fresh    bool      // Earliest moves with the local clock
 
-	// For what waits long and asks seldom (package schedule): the likeliest time, on
-	// which nothing may rest but a timer, and the lower end however old the sample is,
-	// its drift taken off. Lowest is zero where nobody may be judged.
+	// For code that waits long and asks seldom (package schedule): the likeliest time,
+	// on which nothing but a timer may rest; and the lower end, less the drift, however
+	// old the sample is. Lowest is zero if nothing may be judged.
 	Likely time.Time
 	Lowest time.Time
 	Age    time.Duration // of the sample
@@ -124,7 +125,7 @@ type Reading struct {
 	drift time.Duration // how much of Latest is drift
 }
 
-// Read is the server's clock now. It is not known before the first sample.
+// Read returns the server's clock now; false before the first sample.
 func (c *Clock) Read() (Reading, bool) {
 	t := c.now()
 	c.mu.Lock()
@@ -150,13 +151,13 @@ func (c *Clock) Read() (Reading, bool) {
 	return r, true
 }
 
-// Expiry is the time to write for a holder that begins now and is to last ttl,
-// and the one at which it begins; both rounded up.
+// Expiry returns the times to write for a holder that begins now and lasts ttl: when it
+// begins and when it ends, both rounded up.
 //
-// They rest on the upper end of the interval, but drift adds at most a twentieth
-// of the TTL: after an idle day it would be a minute and a half, by which a holder
-// that crashed would keep the key too long. Too short an expiry harms nobody
-// either: Left, not this, says what the holder may trust.
+// They rest on the upper end of the interval, but drift adds a twentieth of the TTL at
+// most. After an idle day it would add a minute and a half, and a holder that crashed
+// would keep its key for that much longer. An expiry that is too short harms nobody: what
+// a holder may trust is Left.
 func (r Reading) Expiry(ttl time.Duration) (since, until time.Time) {
 	since = r.Latest
 	if most := ttl / slackPart; r.drift > most {
@@ -166,15 +167,14 @@ func (r Reading) Expiry(ttl time.Duration) (since, until time.Time) {
 	return since, Ceil(since.Add(ttl))
 }
 
-// Left is how long after the local moment sent a holder may be trusted that was
-// written with this expiry by a claim sent then, if at drawn the server's clock
-// showed server, for a command that was not sent before drawn. drawn must not lie
-// before sent.
+// Left returns how long a holder may be trusted, counted from the local moment sent, at
+// which the claim was sent that wrote it with the expiry until. server is the server's
+// time in the reply to a command that was sent at drawn, which must not lie before sent.
 //
-// The server honours the holder until its clock shows until. It showed less than
-// server + 1 ms at some moment not before drawn, so of until − server − 1 ms at
-// most ρ is lost to drift. A sample from before the claim will not do: the machine
-// may have been suspended since, and its own clock with it.
+// The server honours the holder until its clock shows until. At some moment not before
+// drawn it showed less than server + 1 ms. So of until − server − 1 ms drift takes the
+// part ρ at most. A sample from before the claim will not do: the machine may have been
+// suspended since, and its own clock with it.
 func Left(ttl time.Duration, sent, drawn Moment, until, server time.Time) time.Duration {
 	left := min(ttl, drawn.Sub(sent)+until.Sub(server)-Tick)
 	if left <= 0 {
@@ -183,7 +183,7 @@ func Left(ttl time.Duration, sent, drawn Moment, until, server time.Time) time.D
 	return left - grown(left)
 }
 
-// grown is d·ρ, rounded up. (Without it one could come out a nanosecond short.)
+// grown is d·ρ, rounded up: rounded down it could be a nanosecond short.
 func grown(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -191,10 +191,10 @@ func grown(d time.Duration) time.Duration {
 	return (d + 999) / 1000
 }
 
-// Floor is t rounded down to what a server's time can show.
+// Floor returns t rounded down to a whole Tick.
 func Floor(t time.Time) time.Time { return t.Truncate(Tick) }
 
-// Ceil is t rounded up to what a server's time can show.
+// Ceil returns t rounded up to a whole Tick.
 func Ceil(t time.Time) time.Time {
 	if down := Floor(t); !down.Equal(t) {
 		return down.Add(Tick)

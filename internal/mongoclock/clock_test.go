@@ -4,13 +4,16 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// A world is a client's monotonic clock beside a server's, both driven by true
-// time. The server's drifts against the client's by at most Rho, is stepped now
-// and then, and the client's stands still while it is suspended.
+// A world has a client's monotonic clock and a server's clock. The server's drifts
+// against the client's by at most Rho, and is stepped now and then. The client's stands
+// still while its machine is suspended.
 type world struct {
 	r      *rand.Rand
 	local  Moment
@@ -24,8 +27,8 @@ func newWorld(seed uint64) *world {
 
 func (w *world) now() Moment { return w.local }
 
-// pass lets d pass on the client's clock, at a drift drawn anew each time, or at
-// its worst.
+// pass lets d pass on the client's clock, at a drift that is drawn each time, often the
+// worst.
 func (w *world) pass(d time.Duration) {
 	drift := (w.r.Float64()*2 - 1) * Rho
 	switch w.r.IntN(4) {
@@ -49,7 +52,7 @@ func (w *world) some(most time.Duration) time.Duration {
 	return time.Duration(w.r.Int64N(int64(most) + 1))
 }
 
-// tell is a command that asks the server's time: both ways take their time.
+// tell is a command that asks for the server's time. Both ways take up to trip.
 func (w *world) tell(c *Clock, trip time.Duration) {
 	sent := w.now()
 	w.pass(w.some(trip))
@@ -65,7 +68,7 @@ func TestTheServersTimeIsAlwaysInsideTheInterval(t *testing.T) {
 		w := newWorld(seed)
 		c := New(w.now)
 		if _, known := c.Read(); known {
-			t.Fatal("a clock without a sample claims to know the server's")
+			t.Fatal("a clock without a sample claims to know the server's time")
 		}
 		for range 6 {
 			w.step(time.Duration(w.r.Int64N(int64(2*time.Hour))) - time.Hour)
@@ -85,8 +88,7 @@ func TestTheServersTimeIsAlwaysInsideTheInterval(t *testing.T) {
 	}
 }
 
-// The control: without the drift in it the interval misses the server's time.
-func TestAnIntervalThatForgetsDriftMissesTheServersTime(t *testing.T) {
+func TestControlAnIntervalWithoutDriftMissesTheServersTime(t *testing.T) {
 	missed := 0
 	for seed := range uint64(500) {
 		w := newWorld(seed)
@@ -99,9 +101,7 @@ func TestAnIntervalThatForgetsDriftMissesTheServersTime(t *testing.T) {
 			missed++
 		}
 	}
-	if missed < 100 {
-		t.Errorf("only %d of 500 worlds catch an interval without drift", missed)
-	}
+	assert.GreaterOrEqual(t, missed, 100, "of 500 worlds that show it")
 }
 
 func TestASuspendedClientNeverJudgesTooSoon(t *testing.T) {
@@ -118,8 +118,8 @@ func TestASuspendedClientNeverJudgesTooSoon(t *testing.T) {
 	}
 }
 
-// claim plays a claim from its sending to its reply and tells until when, on the
-// client's clock, the holder trusts it and what it wrote.
+// claim plays a claim from its sending to its reply. It returns until when, on the
+// client's clock, the holder trusts it, and the expiry that it wrote.
 func (w *world) claim(c *Clock, ttl time.Duration, left func(sent Moment, until, server time.Time, r Reading) time.Duration) (deadline Moment, until time.Time) {
 	sent := w.now()
 	r, _ := c.Read()
@@ -135,8 +135,8 @@ func (w *world) claim(c *Clock, ttl time.Duration, left func(sent Moment, until,
 	return sent.Add(d), until
 }
 
-// lives tells by how much the server's clock is past until when the client's
-// shows the deadline. Not positive: the server still honours the holder.
+// late returns by how much the server's clock is past until when the client's clock
+// shows the deadline. If that is not positive, the server still honours the holder.
 func (w *world) late(deadline Moment, until time.Time) time.Duration {
 	if left := deadline.Sub(w.now()); left > 0 {
 		w.pass(left)
@@ -152,9 +152,9 @@ func TestNoDeadlineOutlastsWhatTheServerHonours(t *testing.T) {
 		c := New(w.now)
 		w.tell(c, time.Second)
 		for range 4 {
-			w.pass(w.some(time.Hour)) // the sample grows old, seen
+			w.pass(w.some(time.Hour)) // the sample grows old, and the client knows it
 			if w.r.IntN(2) == 0 {
-				w.suspend(w.some(20 * time.Minute)) // and unseen
+				w.suspend(w.some(20 * time.Minute)) // or does not
 			}
 			ttl := 100*time.Millisecond + w.some(time.Minute)
 			deadline, until := w.claim(c, ttl, func(sent Moment, until, server time.Time, _ Reading) time.Duration {
@@ -168,13 +168,10 @@ func TestNoDeadlineOutlastsWhatTheServerHonours(t *testing.T) {
 			}
 		}
 	}
-	if useful < seeds {
-		t.Errorf("only %d claims were of any use: the test shows little", useful)
-	}
+	assert.GreaterOrEqual(t, useful, seeds, "claims that were of use: with fewer the test shows little")
 }
 
-// A bulk of renewals is followed by one hello, whose time counts from its own
-// sending.
+// A bulk of renewals is followed by one hello, which was sent later than the bulk.
 func TestNoDeadlineFromALaterCommandOutlastsWhatTheServerHonours(t *testing.T) {
 	for seed := range uint64(seeds) {
 		w := newWorld(seed)
@@ -203,9 +200,8 @@ func TestNoDeadlineFromALaterCommandOutlastsWhatTheServerHonours(t *testing.T) {
 	}
 }
 
-// The control: a deadline that trusts the sample from before the claim outlasts
-// the holder as soon as the machine was suspended.
-func TestADeadlineFromAnOldSampleIsTooLate(t *testing.T) {
+// A machine that was suspended does not know how old its sample is.
+func TestControlADeadlineFromASampleBeforeTheClaimIsTooLate(t *testing.T) {
 	caught := 0
 	for seed := range uint64(500) {
 		w := newWorld(seed)
@@ -221,13 +217,10 @@ func TestADeadlineFromAnOldSampleIsTooLate(t *testing.T) {
 			caught++
 		}
 	}
-	if caught < 100 {
-		t.Errorf("only %d of 500 worlds catch a deadline from an old sample", caught)
-	}
+	assert.GreaterOrEqual(t, caught, 100, "of 500 worlds that show it")
 }
 
-// The control: a deadline that leaves drift out outlasts the holder.
-func TestADeadlineThatForgetsDriftIsTooLate(t *testing.T) {
+func TestControlADeadlineWithoutDriftIsTooLate(t *testing.T) {
 	caught := 0
 	for seed := range uint64(500) {
 		w := newWorld(seed)
@@ -242,9 +235,7 @@ func TestADeadlineThatForgetsDriftIsTooLate(t *testing.T) {
 			caught++
 		}
 	}
-	if caught < 50 {
-		t.Errorf("only %d of 500 worlds catch a deadline without drift", caught)
-	}
+	assert.GreaterOrEqual(t, caught, 50, "of 500 worlds that show it")
 }
 
 func TestAClaimOnAFreshSampleIsTrustedForNearlyItsTTL(t *testing.T) {
@@ -255,12 +246,10 @@ func TestAClaimOnAFreshSampleIsTrustedForNearlyItsTTL(t *testing.T) {
 	sent := w.now()
 	r, _ := c.Read()
 	since, until := r.Expiry(ttl)
-	if until.Sub(since) != ttl {
-		t.Errorf("lasts %v, not %v", until.Sub(since), ttl)
-	}
-	if left := Left(ttl, sent, sent, until, w.server.Truncate(Tick)); left < ttl-40*time.Millisecond || left > ttl {
-		t.Errorf("trusted for %v of %v", left, ttl)
-	}
+	assert.Equal(t, ttl, until.Sub(since))
+	left := Left(ttl, sent, sent, until, w.server.Truncate(Tick))
+	assert.LessOrEqual(t, left, ttl)
+	assert.GreaterOrEqual(t, left, ttl-40*time.Millisecond)
 }
 
 func TestExpiryIsRoundedUpAndDriftAddsLittle(t *testing.T) {
@@ -277,16 +266,11 @@ func TestExpiryIsRoundedUpAndDriftAddsLittle(t *testing.T) {
 		r, _ := c.Read()
 		const ttl = 2 * time.Second
 		since, until := r.Expiry(ttl)
-		if over := since.Sub(at.Add(age)); over < 0 || over > most {
-			t.Errorf("after %v: begins %v after the server's time, at most %v", age, over, most)
-		}
-		for _, e := range []time.Time{since, until} {
-			if !e.Equal(e.Truncate(Tick)) {
-				t.Errorf("after %v: %v is not a whole millisecond", age, e)
-			}
-		}
-		if !r.Earliest.Equal(r.Earliest.Truncate(Tick)) {
-			t.Errorf("after %v: earliest %v is not a whole millisecond", age, r.Earliest)
+		over := since.Sub(at.Add(age))
+		assert.GreaterOrEqual(t, over, time.Duration(0), "after %v: begins before the server's time", age)
+		assert.LessOrEqual(t, over, most, "after %v: begins too long after the server's time", age)
+		for name, e := range map[string]time.Time{"since": since, "until": until, "earliest": r.Earliest} {
+			assert.Equal(t, e.Truncate(Tick), e, "after %v: %s is not a whole millisecond", age, name)
 		}
 	}
 }
@@ -296,13 +280,13 @@ func TestAnOldSampleJudgesAsIfNoTimeHadPassed(t *testing.T) {
 	c := New(func() Moment { return local })
 	c.Observe(epoch, 0)
 	local = Moment(Fresh)
-	if r, _ := c.Read(); !r.Fresh || !r.Earliest.After(epoch) {
-		t.Errorf("at %v: earliest %v", Fresh, r.Earliest)
-	}
+	r, _ := c.Read()
+	assert.True(t, r.Fresh)
+	assert.True(t, r.Earliest.After(epoch), "at %v: earliest %v", Fresh, r.Earliest)
 	local++
-	if r, _ := c.Read(); r.Fresh || !r.Earliest.Equal(epoch) {
-		t.Errorf("past %v: earliest %v, not the sample's own %v", Fresh, r.Earliest, epoch)
-	}
+	r, _ = c.Read()
+	assert.False(t, r.Fresh)
+	assert.Equal(t, epoch, r.Earliest, "past %v it is the sample's own", Fresh)
 }
 
 func TestAnotherMachinesClockWritesButJudgesNobody(t *testing.T) {
@@ -310,17 +294,14 @@ func TestAnotherMachinesClockWritesButJudgesNobody(t *testing.T) {
 	c := New(func() Moment { return local })
 	c.ObserveForWriting(epoch.Add(time.Hour), 0)
 	r, known := c.Read()
-	if !known || !r.Earliest.IsZero() || r.Fresh {
-		t.Errorf("a router's clock judges: %+v", r)
-	}
-	if r.Latest.Before(epoch.Add(time.Hour)) {
-		t.Errorf("a router's clock does not write: %+v", r)
-	}
+	require.True(t, known)
+	assert.Zero(t, r.Earliest, "a router's clock judges")
+	assert.False(t, r.Fresh, "a router's clock judges")
+	assert.False(t, r.Latest.Before(epoch.Add(time.Hour)), "a router's clock does not write: %v", r.Latest)
 	c.Observe(epoch, 0)
 	c.ObserveForWriting(epoch.Add(time.Hour), 0)
-	if r, _ = c.Read(); !r.Earliest.Equal(epoch) {
-		t.Errorf("a router's clock replaced the keeper's: %+v", r)
-	}
+	r, _ = c.Read()
+	assert.Equal(t, epoch, r.Earliest, "a router's clock replaced that of the machine with the documents")
 }
 
 func TestTheNewestSampleReplacesTheOldOne(t *testing.T) {
@@ -329,11 +310,9 @@ func TestTheNewestSampleReplacesTheOldOne(t *testing.T) {
 	c.Observe(epoch.Add(time.Hour), local)
 	local = local.Add(time.Second)
 	c.Observe(epoch, local) // the server's clock was set back
-	if r, _ := c.Read(); r.Latest.After(epoch.Add(time.Second)) {
-		t.Errorf("still believes in %v", r.Latest)
-	}
+	r, _ := c.Read()
+	assert.False(t, r.Latest.After(epoch.Add(time.Second)), "still by the old sample: %v", r.Latest)
 	c.Observe(epoch.Add(time.Minute), local.Add(-time.Second)) // an older command's late reply
-	if r, _ := c.Read(); r.Latest.After(epoch.Add(time.Second)) {
-		t.Errorf("an older command's reply replaced a newer one: %v", r.Latest)
-	}
+	r, _ = c.Read()
+	assert.False(t, r.Latest.After(epoch.Add(time.Second)), "by the late reply: %v", r.Latest)
 }
