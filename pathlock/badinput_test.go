@@ -3,21 +3,22 @@ package pathlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
 func TestWrongRequestsAreRefusedByNameAndNothingIsStored(t *testing.T) {
 	tree := newTree(t)
-	good := held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request()
 	for want, spoil := range map[string]func(*pathlock.Request){
-		`Request.Mode is ""`:                    func(r *pathlock.Request) { r.Mode = "" },
 		`Request.Mode is "Exclusive"`:           func(r *pathlock.Request) { r.Mode = "Exclusive" },
-		`Request.Depth is ""`:                   func(r *pathlock.Request) { r.Depth = "" },
 		`Request.Depth is "1"`:                  func(r *pathlock.Request) { r.Depth = "1" },
 		"Request.Owner has 16385 bytes":         func(r *pathlock.Request) { r.Owner = make([]byte, pathlock.MaxOwner+1) },
 		"Request.Timeouts[0] is 0s":             func(r *pathlock.Request) { r.Timeouts = []time.Duration{0} },
@@ -29,34 +30,42 @@ func TestWrongRequestsAreRefusedByNameAndNothingIsStored(t *testing.T) {
 		`not a path: "/a\xff": not valid UTF-8`: func(r *pathlock.Request) { r.Path = "/a\xff" },
 		`not a path: "/a\x00": contains NUL`:    func(r *pathlock.Request) { r.Path = "/a\x00" },
 		"4097 bytes are more than 4096":         func(r *pathlock.Request) { r.Path = strings.Repeat("x", 4097) },
+		"20000 bytes are more than 4096":        func(r *pathlock.Request) { r.Path = strings.Repeat("/x", 10_000) },
 	} {
-		r := good
+		r := held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request()
 		spoil(&r)
-		for what, ask := range map[string]func(context.Context, pathlock.Request) (pathlock.Lock, error){"Lock": tree.Lock, "LockWait": tree.LockWait} {
-			if _, err := ask(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: want %q, got %v", what, want, err)
-			}
+		for name, call := range map[string]func(context.Context, pathlock.Request) (pathlock.Lock, error){"Lock": tree.Lock, "LockWait": tree.LockWait} {
+			_, err := call(t.Context(), r)
+			assert.ErrorContains(t, err, want, name)
 		}
 	}
-	_, refresh := tree.Refresh(t.Context(), "x", time.Millisecond)
-	_, affected := tree.Affected(t.Context(), "..", true, true)
-	for want, err := range map[string]error{
-		"timeouts[0] is 1ms":    refresh,
-		`not a path: ".."`:      affected,
-		`not a path: "a/./b"`:   tree.Release(t.Context(), "a/./b", "x"),
-		`not a path: "a/."`:     tree.Confirm(t.Context(), nil, pathlock.Modify("a/.")),
-		`Change.Kind is "move"`: tree.Confirm(t.Context(), nil, pathlock.Change{Path: "/", Kind: "move"}),
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
-	}
-	if all, err := tree.Locks(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
-	}
+	_, err := tree.Refresh(t.Context(), "x", time.Millisecond)
+	assert.ErrorContains(t, err, "timeouts[0] is 1ms")
+	_, err = tree.Affected(t.Context(), "..", pathlock.WithChildren(), pathlock.WithParents())
+	assert.ErrorContains(t, err, `not a path: ".."`)
+	assert.ErrorContains(t, tree.Release(t.Context(), "a/./b", "x"), `not a path: "a/./b"`)
+	assert.ErrorContains(t, tree.Confirm(t.Context(), nil, pathlock.Modify("a/.")), `not a path: "a/."`)
+	assert.ErrorContains(t, tree.Confirm(t.Context(), nil, pathlock.Change{Path: "/", Kind: "move"}), `Change.Kind is "move"`)
+	all, err := tree.Locks(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, all)
 }
 
-func TestWrongTreesAreRefusedByName(t *testing.T) {
+func TestTheZeroRequestIsAnExclusiveLockOfTheRootAlone(t *testing.T) {
+	tree := newTree(t)
+	l, err := tree.Lock(t.Context(), pathlock.Request{})
+	require.NoError(t, err)
+	assert.Equal(t, "/", l.Path)
+	assert.Equal(t, pathlock.Exclusive, l.Mode)
+	assert.Equal(t, pathlock.Zero, l.Depth)
+	assert.Equal(t, 10*time.Minute, l.Timeout)
+	_, err = tree.Lock(t.Context(), pathlock.Request{})
+	var conflict *pathlock.ConflictError
+	require.ErrorAs(t, err, &conflict)
+	assert.Equal(t, pathlock.Request{Path: "/", Mode: pathlock.Exclusive, Depth: pathlock.Zero}, conflict.Request)
+}
+
+func TestWrongArgumentsOfNewAreRefusedByName(t *testing.T) {
 	with := func(opts ...pathlock.Option) func() (*pathlock.Tree, error) {
 		return func() (*pathlock.Tree, error) { return pathlock.New(pathlock.InMemory(), "x", opts...) }
 	}
@@ -68,68 +77,98 @@ func TestWrongTreesAreRefusedByName(t *testing.T) {
 		"name of the tree is empty": named(""),
 		"129 bytes":                 named(strings.Repeat("x", 129)),
 		"not valid UTF-8":           named("\xff"),
-		"WithAlias":                 with(pathlock.WithAlias(nil)),
-		"WithPolicy":                with(pathlock.WithPolicy(nil)),
+		"a nil Option":              with(nil),
+		"WithAlias(nil)":            with(pathlock.WithAlias(nil)),
+		"WithPolicy(nil)":           with(pathlock.WithPolicy(nil)),
 		"Least is 1ms":              with(pathlock.WithLimits(pathlock.Limits{Least: time.Millisecond})),
 		"Most is 2562047h":          with(pathlock.WithLimits(pathlock.Limits{Most: 1<<63 - 1})),
 		"is more than Most":         with(pathlock.WithLimits(pathlock.Limits{Least: time.Hour, Most: time.Minute})),
 		"Default is 2h":             with(pathlock.WithLimits(pathlock.Limits{Default: 2 * time.Hour, Most: time.Hour})),
 		"Default is Infinite":       with(pathlock.WithLimits(pathlock.Limits{Default: pathlock.Infinite})),
 	} {
-		if tree, err := build(); tree != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
+		tree, err := build()
+		assert.Nil(t, tree)
+		assert.ErrorContains(t, err, want)
 	}
-	if m, err := pathlock.OnMongo(nil); m != nil || err == nil {
-		t.Errorf("%v", err)
+	m, err := pathlock.OnMongo(nil)
+	assert.Nil(t, m)
+	assert.ErrorContains(t, err, "collection is nil")
+	d, err := pathlock.InDir("")
+	assert.Nil(t, d)
+	assert.Error(t, err)
+}
+
+func TestAllWrongArgumentsOfNewAreNamedTogether(t *testing.T) {
+	_, err := pathlock.New(nil, "", nil, pathlock.WithAlias(nil), pathlock.WithPolicy(nil))
+	for _, want := range []string{"storage is nil", "name of the tree is empty", "a nil Option", "WithAlias(nil)", "WithPolicy(nil)"} {
+		assert.ErrorContains(t, err, want)
 	}
-	if d, err := pathlock.InDir(""); d != nil || err == nil {
-		t.Errorf("%v", err)
-	}
+}
+
+func TestNilOptionsOfACallAreRefusedByName(t *testing.T) {
+	tree := newTree(t)
+	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
+	require.NoError(t, err)
+	assert.ErrorContains(t, tree.Release(t.Context(), "/a", l.Token, nil), "a nil ReleaseOption")
+	_, err = tree.Affected(t.Context(), "/a", nil)
+	assert.ErrorContains(t, err, "a nil AffectedOption")
+	assert.NoError(t, tree.Release(t.Context(), "/a", l.Token), "the refused call released it")
+}
+
+func TestErrorsMatchThoseOfTheSameNameInTheRoot(t *testing.T) {
+	tree := newTree(t)
+	require.NoError(t, tree.Close())
+	_, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
+	assert.ErrorIs(t, err, pathlock.ErrClosed)
+	assert.ErrorIs(t, err, mongolock.ErrClosed)
+	assert.ErrorIs(t, pathlock.ErrOutcomeUnknown, mongolock.ErrOutcomeUnknown)
+	assert.NotErrorIs(t, pathlock.ErrOutcomeUnknown, mongolock.ErrClosed)
 }
 
 func TestAPolicyOrAliasThatAnswersNonsenseIsAnError(t *testing.T) {
 	tree := newTree(t, pathlock.WithPolicy(func([]time.Duration) time.Duration { return 0 }))
-	r := held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request()
-	if _, err := tree.Lock(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the policy picked 0s") {
-		t.Error(err)
-	}
-	mine := errors.New("no such link")
+	_, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
+	assert.ErrorContains(t, err, "the policy picked 0s")
 	for want, alias := range map[string]func(string) (string, error){
-		"no such link": func(string) (string, error) { return "", mine },
+		"no such link": func(string) (string, error) { return "", errors.New("no such link") },
 		"not a path":   func(string) (string, error) { return "/..", nil },
 	} {
-		_, err := newTree(t, pathlock.WithAlias(alias)).Lock(t.Context(), r)
-		if err == nil || !strings.Contains(err.Error(), `the alias of "/a"`) || !strings.Contains(err.Error(), want) {
-			t.Error(err)
-		}
+		_, err := newTree(t, pathlock.WithAlias(alias)).Lock(t.Context(), pathlock.Request{Path: "/a"})
+		assert.ErrorContains(t, err, `the alias of "/a"`)
+		assert.ErrorContains(t, err, want)
 	}
+}
+
+func TestAnAliasThatFailsDoesNotKeepALockFromBeingReleased(t *testing.T) {
+	var broken error
+	tree := newTree(t, pathlock.WithAlias(func(path string) (string, error) { return strings.ToLower(path), broken }))
+	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/A"})
+	require.NoError(t, err)
+	require.ErrorIs(t, tree.Release(t.Context(), "/B", l.Token), pathlock.ErrWrongPath, "while the alias can tell")
+	broken = errors.New("the link's disk is away")
+	assert.NoError(t, tree.Release(t.Context(), "/A", l.Token))
 }
 
 func TestPathsAreComparedBySegments(t *testing.T) {
 	for _, same := range [][]string{{"/a", "a", "/a/", "//a", "a//"}, {"/", "", "//"}, {"/a/b", "a//b", "/a///b/"}} {
 		for _, p := range same {
-			if clean, err := pathlock.Clean(p); err != nil || clean != same[0] {
-				t.Errorf("%q is %q, %v, not %q", p, clean, err, same[0])
-			}
+			clean, err := pathlock.Clean(p)
+			require.NoError(t, err)
+			assert.Equal(t, same[0], clean, "%q", p)
 		}
 	}
 	tree := newTree(t)
 	for _, p := range []string{"/f", "/f#1", "/f?1", "/f%20", "/f ", "/F", "/ff", "/...", "/..f", "/é", "/e\u0301"} {
-		if _, err := tree.Lock(t.Context(), held{path: p, mode: pathlock.Exclusive, depth: pathlock.Infinity}.request()); err != nil {
-			t.Errorf("%q is not a path of its own: %v", p, err)
-		}
+		_, err := tree.Lock(t.Context(), pathlock.Request{Path: p, Depth: pathlock.Infinity})
+		assert.NoError(t, err, "%q is not a path of its own", p)
 	}
 }
 
 func TestAReleaseThatIsRefusedSaysWhyAndTheLockStays(t *testing.T) {
 	tree := newTree(t)
-	r := held{path: "/a/b", mode: pathlock.Exclusive, depth: pathlock.Infinity}.request()
-	r.Owner = []byte("me")
+	r := pathlock.Request{Path: "/a/b", Depth: pathlock.Infinity, Owner: []byte("me")}
 	l, err := tree.Lock(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	verdicts := []error{pathlock.ErrUnknownToken, pathlock.ErrWrongPath, pathlock.ErrWrongOwner}
 	for _, c := range []struct {
 		path, token, owner string
@@ -145,35 +184,48 @@ func TestAReleaseThatIsRefusedSaysWhyAndTheLockStays(t *testing.T) {
 	} {
 		err := tree.Release(t.Context(), c.path, c.token, pathlock.ByOwner([]byte(c.owner)))
 		for _, verdict := range verdicts {
-			if errors.Is(err, verdict) != (verdict == c.want) {
-				t.Errorf("%+v: %v", c, err)
-			}
+			assert.Equal(t, verdict == c.want, errors.Is(err, verdict), "%+v: %v against %v", c, err, verdict)
 		}
 	}
-	if all, err := tree.Locks(t.Context()); err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
-	}
-	if err := tree.Release(t.Context(), "/a/b/c/d", l.Token, pathlock.ByOwner([]byte("me"))); err != nil {
-		t.Errorf("from a path in its scope: %v", err)
-	}
-	if l, err = tree.Lock(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Release(t.Context(), "/elsewhere", l.Token, pathlock.ByOwner([]byte("you")), pathlock.Force()); err != nil {
-		t.Errorf("by force: %v", err)
+	all, err := tree.Locks(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.NoError(t, tree.Release(t.Context(), "/a/b/c/d", l.Token, pathlock.ByOwner([]byte("me"))), "from a path that it covers")
+	l, err = tree.Lock(t.Context(), r)
+	require.NoError(t, err)
+	assert.NoError(t, tree.Release(t.Context(), "/elsewhere", l.Token, pathlock.ByOwner([]byte("you")), pathlock.Force()))
+}
+
+// A token is as good as the lock: whoever reads a log must not find one.
+func TestErrorsDoNotShowTokens(t *testing.T) {
+	tree := newTree(t)
+	r := pathlock.Request{Path: "/a"}
+	l, err := tree.Lock(t.Context(), r)
+	require.NoError(t, err)
+	_, conflict := tree.Lock(t.Context(), r)
+	for _, err := range []error{
+		conflict,
+		tree.Confirm(t.Context(), nil, pathlock.Modify("/a")),
+		tree.Release(t.Context(), "/b", l.Token),
+		tree.Release(t.Context(), "/a", l.Token, pathlock.ByOwner([]byte("x"))),
+	} {
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), l.Token)
 	}
 }
 
-func TestErrorsDoNotShowTokens(t *testing.T) {
-	tree := newTree(t)
-	l, err := tree.Lock(t.Context(), held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, conflict := tree.Lock(t.Context(), held{path: "/a", mode: pathlock.Exclusive, depth: pathlock.Zero}.request())
-	for _, err := range []error{conflict, tree.Confirm(t.Context(), nil, pathlock.Modify("/a")), tree.Release(t.Context(), "/b", l.Token), tree.Release(t.Context(), "/a", l.Token, pathlock.ByOwner([]byte("x")))} {
-		if err == nil || strings.Contains(fmt.Sprint(err), l.Token) {
-			t.Errorf("who reads a log could write: %v", err)
+// The example of the package comment is part of a tested one, so it compiles.
+func TestTheExampleOfThePackageCommentIsATestedOne(t *testing.T) {
+	comment, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	examples, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	var code []string
+	for line := range strings.Lines(string(comment)) {
+		if strings.HasPrefix(line, "//\t") && len(code) < 7 {
+			code = append(code, "\t"+strings.TrimPrefix(line, "//\t"))
 		}
 	}
+	require.NotEmpty(t, code)
+	assert.Contains(t, string(examples), strings.Join(code, ""))
 }

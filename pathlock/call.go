@@ -13,25 +13,27 @@ import (
 )
 
 const (
-	callBound = 10 * time.Second      // of one call of the storage
+	callBound = 10 * time.Second      // bounds one call of the storage
 	undoLeast = 50 * time.Millisecond // between two attempts to take back
 	undoMost  = time.Second           // …
-	undoFor   = 10 * time.Minute      // how long to try, for a lock without end
-	tick      = mongoclock.Tick       // of a storage's times
+	undoFor   = 10 * time.Minute      // bounds the attempts, for a lock without end
+	tick      = mongoclock.Tick       // the resolution of a storage's times
 	notifyFor = 2 * time.Second       // a notice is a hint
 )
 
-// An outcome is what a write came to.
+// An outcome is the result of a write.
 type outcome struct {
 	lock  Lock      // granted or refreshed
-	was   time.Time // when it would have run out without a refresh
+	was   time.Time // when it would have run out without this refresh
 	exact bool      // the storage's clock is known exactly
-	at    time.Time // what it showed when it wrote
+	at    time.Time // what that clock showed at the write
+	undo  bool      // it may have been applied: take it back
 	err   error
 }
 
-// granted is the lock with the time it surely has left: by a time that the storage
-// drew for this write, so that a machine which slept in between is not deceived.
+// granted returns the lock with the time that is left for certain. It is counted from a
+// time that the storage drew for this write: a machine that was suspended in between is
+// not deceived.
 func (o outcome) granted() Lock {
 	l := o.lock.copied()
 	switch {
@@ -45,7 +47,7 @@ func (o outcome) granted() Lock {
 	return l
 }
 
-// enter refuses calls on a closed tree, and with a context that is over.
+// enter refuses calls on a closed tree, or with a context that has ended.
 func (t *Tree) enter(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,14 +75,18 @@ func (t *Tree) view(ctx context.Context, look func(*Document, Clock)) error {
 	return wrap(t.storage.View(ctx, t.name, look))
 }
 
-// write makes one edit. claimed is the token that it would put into the tree, if any:
-// taken out again where nobody will learn of it.
+// write makes one edit. claimed is the token that the edit adds, if any: it is removed
+// again if nobody will learn of it.
 func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, outcome), claimed string) outcome {
 	if err := t.enter(ctx); err != nil {
 		return outcome{err: err}
 	}
 	if _, ok := t.storage.(Prompt); ok {
-		return t.writeNow(ctx, decide, claimed)
+		o := t.writeNow(ctx, decide, claimed)
+		if o.undo {
+			t.undo(claimed, o.lock.Timeout)
+		}
+		return o
 	}
 	answer := make(chan outcome, 1)
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
@@ -88,13 +94,16 @@ func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, o
 		defer cancel()
 		o := t.writeNow(own, decide, claimed)
 		answer <- o
-		if ctx.Err() == nil || o.err != nil || claimed == "" {
-			return
+		unseen := false
+		if ctx.Err() != nil && o.err == nil && claimed != "" {
+			select {
+			case <-answer: // the caller has left: nobody has seen the token
+				unseen = true
+			default:
+			}
 		}
-		select {
-		case <-answer: // the caller is gone: nobody has seen the token
+		if o.undo || unseen { // here, so that Close waits for it
 			t.takeBack(claimed, o.lock.Timeout)
-		default:
 		}
 	})
 	if !ok {
@@ -107,14 +116,14 @@ func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, o
 	case <-ctx.Done():
 	}
 	select {
-	case o := <-answer: // both at once
+	case o := <-answer: // both happened at once
 		return o
 	default:
 		return outcome{err: fmt.Errorf("pathlock: %w", context.Cause(ctx))}
 	}
 }
 
-// writeNow makes an edit, tells those who listen, and cleans up after itself.
+// writeNow makes one edit and wakes waiters and watchers.
 func (t *Tree) writeNow(ctx context.Context, decide func(*Document, Clock) (Edit, outcome), claimed string) outcome {
 	var o outcome
 	var changed, heard bool
@@ -128,10 +137,7 @@ func (t *Tree) writeNow(ctx context.Context, decide func(*Document, Clock) (Edit
 	if err != nil {
 		err = wrap(err)
 		if !sure(err) {
-			err = fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)
-			if claimed != "" && o.err == nil {
-				t.undo(claimed, o.lock.Timeout)
-			}
+			return outcome{lock: o.lock, undo: claimed != "" && o.err == nil, err: fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)}
 		}
 		return outcome{err: err}
 	}
@@ -142,14 +148,16 @@ func (t *Tree) writeNow(ctx context.Context, decide func(*Document, Clock) (Edit
 	return o
 }
 
-// undo takes a lock out in the background that its caller will never hear of.
+// undo removes a lock in the background.
 func (t *Tree) undo(token string, timeout time.Duration) {
-	t.spawn(func() { t.takeBack(token, timeout) })
+	if !t.spawn(func() { t.takeBack(token, timeout) }) {
+		t.takeBack(token, timeout) // the tree is being closed
+	}
 }
 
-// takeBack removes a token until that is acknowledged. The edit touches the document
-// also where the token is not in it: a write that is still under way then finds another
-// revision than it asks for. It ends when the lock would have run out by itself.
+// takeBack removes a token, and repeats that until it is acknowledged or the lock would
+// have run out by itself. The edit writes a new revision also if the token is not there:
+// a late command of the first write then finds another revision than it names.
 func (t *Tree) takeBack(token string, timeout time.Duration) {
 	if timeout == Infinite || timeout > undoFor {
 		timeout = undoFor
@@ -179,18 +187,26 @@ func (t *Tree) takeBack(token string, timeout time.Duration) {
 	}
 }
 
-// sure reports whether an error of a storage says that nothing was written and nothing
+// sure reports whether an error of a storage says that nothing was written, and nothing
 // will be.
 func sure(err error) bool {
 	return errors.Is(err, store.ErrNotApplied) || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrClosed)
 }
 
-// wrap names the package, once.
+// wrap prefixes the package's name, once.
 func wrap(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), "pathlock: ") {
 		return err
 	}
 	return fmt.Errorf("pathlock: %w", err)
+}
+
+func checkTree(storage Storage, name string) error {
+	var missing error
+	if storage == nil {
+		missing = errors.New("pathlock: New: the storage is nil")
+	}
+	return errors.Join(missing, checkName(name))
 }
 
 func checkName(name string) error {

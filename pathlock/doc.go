@@ -1,42 +1,40 @@
 // Package pathlock locks paths of a tree for several processes: file trees, WebDAV
-// servers, object prefixes, configuration trees. A lock covers one path, or that
-// path and all that is below it; it is shared or exclusive; it lasts for a time and
-// is known by its token.
+// servers, object prefixes, configuration trees. A lock covers one path, or a path and
+// everything below it. It is shared or exclusive, lasts for a time, and is identified by
+// its token.
 //
-//	tree, err := pathlock.New(pathlock.OnMongo(coll), "files")
-//	…
-//	lock, err := tree.Lock(ctx, pathlock.Request{
-//		Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity,
-//	})
-//	if c, ok := errors.AsType[*pathlock.ConflictError](err); ok {
-//		… // c.Parents, c.Same, c.Children: who is in the way
+//	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
+//	lock, err := tree.Lock(ctx, report)
+//	if conflict, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+//		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
+//		return
 //	}
+//	defer tree.Release(ctx, lock.Path, lock.Token)
 //
-// This comment is the protocol. A lock of this package differs from a lease of
-// package mongolock: nobody renews it in the background, no context ends with it,
-// and it belongs to whoever shows its token, also from another process or after a
-// restart. It is for what a client of yours holds for a while, and refreshes or not.
+// This comment is the protocol. A lock of this package differs from a lease of package
+// mongolock: nothing renews it in the background, no context ends with it, and it
+// belongs to whoever shows its token, also from another process or after a restart. It is
+// for something that a client of yours holds for a while, and refreshes or not.
 //
 // # Paths
 //
-// A path is a list of segments, compared byte for byte. /a, a and /a/ are one path,
-// / and the empty text are the root, and /a has nothing to do with /ab.
+// A path is a list of segments, which are compared byte for byte. /a, a and /a/ are one
+// path; / and the empty text are the root; /a has nothing to do with /ab.
 //
-//   - Slashes in a row count as one: //a///b is /a/b.
-//   - A segment . or .. is refused. What a/.. means depends on what a is, so nobody
-//     but the caller can say. Clean your paths first, if in your tree that is right.
-//   - Nothing is decoded: /f#1, /f?1 and /f%20 are paths of their own.
-//   - Upper and lower case differ, and no Unicode form is made another. Where your
-//     tree says otherwise, or has links, give WithAlias a function that answers
-//     the one name that stands for all: it sees every path before anything else.
-//   - Valid UTF-8 without NUL, at most 4,096 bytes.
+//   - Several slashes in a row count as one: //a///b is /a/b.
+//   - A segment . or .. is refused. What a/.. means depends on what a is, and only the
+//     caller can know. Clean your paths first, if that is right in your tree.
+//   - Nothing is decoded: /f#1, /f?1 and /f%20 are three paths.
+//   - Upper and lower case differ, and so do Unicode forms. If your tree ignores case, or
+//     has links, give WithAlias a function that maps each path to the one that stands
+//     for it.
+//   - A path is valid UTF-8 without NUL, of at most 4,096 bytes.
 //
 // # When two locks conflict
 //
-// Two locks overlap if they have the same path, or if one of them reaches down to
-// the other: the higher one has depth Infinity. They conflict if they overlap and
-// are not both shared. The owner plays no part: a lock conflicts with those of its
-// own owner too.
+// Two locks overlap if they have the same path, or if the higher one has depth Infinity.
+// They conflict if they overlap and are not both shared. The owner does not matter: a
+// lock conflicts with other locks of its own owner too.
 //
 //	requested ↓   held →     above, 0   above, ∞   same path   below, 0   below, ∞
 //	depth 0                  –          ●          ●           –          –
@@ -44,42 +42,43 @@
 //
 // where ● is overlap.
 //
-// On conflict nothing is stored. The answer is data, a [ConflictError] with the
-// locks in the way: those above, on the same path, and below. A shared request is
-// told of exclusive ones only, an exclusive one of all that overlap.
+// After a conflict nothing is stored. The answer is a [ConflictError], which lists the
+// locks in the way: above the path, on it, and below it. For a shared request these are
+// the exclusive ones, for an exclusive request all that overlap.
 //
 // # What a lock guards
 //
-// Locks are advice: [Tree.Confirm] says whether a writer who shows these tokens may
-// change a path. A path is covered by the locks on it, and by those of depth
-// infinity above it; these are one exclusive lock or any number of shared ones. The
-// writer needs the token of one of them.
+// Locks are advisory: [Tree.Confirm] says whether a writer with certain tokens may change
+// a path. A path is covered by the locks on it, and by those above it with depth
+// infinity. These are one exclusive lock, or any number of shared ones. The writer needs
+// the token of one of them.
 //
 //   - To modify a path: if it is covered.
 //   - To add to a path, that is to add or remove a member directly below it: if it
 //     is covered. So a lock of depth 0 on a collection guards the list of its
-//     members, and not what the members contain.
-//   - To delete a path: if its parent is covered (it loses a member), and if the path
-//     or anything below it is; where locks of depth infinity reach, of one of these.
+//     members, but not their content.
+//   - To delete a path: if its parent is covered (which loses a member), and if the path
+//     or anything below it is covered. Where locks of depth infinity reach, the token of
+//     one of these is needed.
 //
-// Confirm is a look, not a hold: if a lock may run out or be released while its
-// holder writes, refresh it first, or let the resource itself check.
+// Confirm looks, and does not hold. If a lock may run out or be released while its holder
+// writes, refresh it first, or let the resource itself check.
 //
 // # Time
 //
-// The storage's clock is the only judge: Mongo's server, the host whose files are
-// written, the process whose memory it is. A lock past its time counts for nothing
-// from that instant, whether its record is still there or not: expiry is looked at by
-// every request, and no janitor takes part. The next write takes the record away.
+// Only the storage's clock judges: that of Mongo's server, of the host with the files, of
+// the process with the memory. A lock past its time counts for nothing from that instant,
+// whether its record is still there or not: every request looks at the expiry, and no
+// janitor is needed. The next write removes the record.
 //
-// The server's clock is known as an interval (docs/design.md §4.3): its lower end
-// decides that a lock has run out, its upper end when a new one will. A refresh is
-// granted only while the lock has surely not run out, and is taken back if its write
-// was applied later than that. So what has run out is never revived.
+// The server's clock is known as an interval (docs/design.md §4.3). Its lower end decides
+// that a lock has run out, its upper end when a new one will. A refresh is granted only
+// while the lock has certainly not run out, and is undone if its write was applied later
+// than that. So a lock that has run out is never revived.
 //
-//	Lock ──▶ held ──┬── Refresh: a new timer, nothing else ──▶ held
+//	Lock ──▶ held ──┬── Refresh: a new expiry, nothing else ──▶ held
 //	                ├── Release, by its token ──▶ gone
-//	                └── its time is over ──▶ gone; the token means nothing any more
+//	                └── its time is over ──▶ gone; the token is void
 //
 // # One document, compare-and-swap
 //
@@ -90,33 +89,34 @@
 // [Storage] is that step and the clock, nothing else; package pathlocktest proves
 // one.
 //
-// # What a call's outcome can be
+// # The outcomes of a call
 //
-// Granted; refused, with the locks that are in the way; failed and surely not
-// stored; or unknown, because the write's answer was lost ([ErrOutcomeUnknown]). What
-// happens then:
+// Granted; refused, with the locks in the way; failed and certainly not stored; or
+// unknown, because the answer to the write was lost ([ErrOutcomeUnknown]). After an
+// unknown outcome:
 //
-//   - Lock: the token, which nobody has seen, is taken out in the background by a
-//     write that also makes the document's revision new: a late command of the first
-//     one finds another revision than it asks for, and does nothing. If that
-//     cannot be done either, the lock runs out by its timeout.
-//   - Refresh: counts as failed. It may have been applied; the lock then lasts longer.
-//   - Release: send it again; [ErrUnknownToken] then means that it had worked.
+//   - Lock: its token, which nobody has seen, is removed in the background, by a write
+//     that gives the document a new revision: a late command of the first write names
+//     another revision, and does nothing. If the removal fails too, the lock runs out
+//     after its timeout.
+//   - Refresh counts as failed. It may have been applied; then the lock lasts longer.
+//   - Release: call it again. [ErrUnknownToken] then means that the first call worked.
 //
-// A caller's context bounds his wait and not the write: when it ends he gets his
-// error at once, and a lock that is granted later is released. [Tree.Close] waits
+// A caller's context bounds the wait for a write, and not the write: when it ends the
+// call returns at once, and a lock that is granted later is released. [Tree.Close] waits
 // for that.
 //
 // # Waiting and events
 //
-// [Tree.LockWait] asks again when something in the tree was released, when the first
-// lock in its way runs out, and now and then. Among those who wait there is no order.
+// [Tree.LockWait] tries again when something in the tree was released, when the first
+// lock in its way runs out, and now and then. Waiters have no order.
 //
 // [Tree.Watch] yields what happens to the locks: added, released, expired, each once
 // and in order of time. While somebody watches or waits, in any process, the document
 // says so; only then do writers keep the last [LogLength] events in it and send a
 // notice (topic [TopicPaths]) through the storage's feed, if it has one. Without a feed
-// other processes' events come by polling, up to a second late. Nobody writes
-// when a lock runs out; so expired comes from a timer of the processes that listen,
-// which take the lock's record away and log it, the first of them once for all.
+// the events of other processes are found by polling, up to a second late. Nobody
+// writes when a lock runs out; so expired comes from a timer of the watchers: the first
+// of them removes the lock's record and logs the event for all. A watcher that missed
+// events is told so ([Reset]), and then of every lock that exists.
 package pathlock

@@ -9,22 +9,20 @@ import (
 	"time"
 )
 
-// LogLength is how many events a tree's document keeps for those who watch.
+// LogLength is the number of events that a tree keeps for its watchers.
 const LogLength = 64
 
-// A Document is a tree as its storage has it: the locks, those that ran out and were
-// not yet taken away included, and what is kept for those who watch. It is not safe
-// for concurrent use.
+// A Document is a tree as a storage keeps it: the locks, with those that ran out and were
+// not removed yet, and what watchers need. It is not safe for concurrent use.
 type Document struct {
-	Seq     int64     // of the last event
+	Seq     int64     // the number of the last event
 	Watched time.Time // until then somebody watches or waits
-	Log     []Event   // the last ones, oldest first
+	Log     []Event   // the last events, oldest first
 
 	index index
 }
 
-// NewDocument is a tree with these locks. Without any it is an empty one, which is
-// what a tree is that nobody has written.
+// NewDocument makes a tree with these locks. A tree that nobody has written to has none.
 func NewDocument(locks ...Lock) *Document {
 	d := &Document{index: newIndex()}
 	for _, l := range locks {
@@ -33,7 +31,7 @@ func NewDocument(locks ...Lock) *Document {
 	return d
 }
 
-// Locks yields all there are, in no order. Their owners are not copies.
+// Locks yields all locks, in no order. Their owners are not copies.
 func (d *Document) Locks() iter.Seq[Lock] {
 	return func(yield func(Lock) bool) {
 		for _, e := range d.index.tokens {
@@ -44,22 +42,22 @@ func (d *Document) Locks() iter.Seq[Lock] {
 	}
 }
 
-// RunsOutBetween reports whether a lock runs out after one time and not after the
-// other: then a storage that knows its clock as an interval between these should
-// look at it again.
+// RunsOutBetween reports whether a lock runs out between two times. A storage that knows
+// its clock only as this interval should then look at the clock again.
 func (d *Document) RunsOutBetween(after, until time.Time) bool {
 	found := false
 	d.index.until(until, func(e *entry) { found = found || e.ExpireAt.After(after) })
 	return found
 }
 
-// An Edit is what one request changes in a tree, in one step.
+// An Edit is the change that one request makes to a tree, in one step.
 type Edit struct {
-	Drop    []string  // tokens; first
-	Put     []Lock    // new, or in place of the one with the same token
-	Events  []Event   // to be added to the log
-	Watched time.Time // if later than the document's
-	Touch   bool      // write, and make the revision new, even if nothing else changes
+	Drop    []string  // tokens; they go before Put
+	Put     []Lock    // new, or in the place of the lock with the same token
+	Events  []Event   // added to the log
+	Seq     int64     // counts if it is greater than the document's: events are missing in the log
+	Watched time.Time // counts if it is later than the document's
+	Touch   bool      // write a new revision even if nothing else changes
 }
 
 // Empty reports whether there is nothing to write.
@@ -75,6 +73,7 @@ func (d *Document) Apply(e Edit) {
 	for _, l := range e.Put {
 		d.index.put(l)
 	}
+	d.Seq = max(d.Seq, e.Seq)
 	for _, event := range e.Events {
 		d.Log = append(d.Log, event)
 		d.Seq = event.Seq
@@ -87,15 +86,15 @@ func (d *Document) Apply(e Edit) {
 	}
 }
 
-// adds reports whether an edit brings a lock that was not there.
+// adds reports whether an edit adds a lock.
 func (d *Document) adds(e Edit) bool {
 	return slices.ContainsFunc(e.Put, func(l Lock) bool { return d.index.tokens[l.Token] == nil })
 }
 
-// list is all locks, in the order in which they are written.
+// list returns all locks, in the order in which they are written.
 func (d *Document) list() []Lock { return slices.SortedFunc(d.Locks(), byPath) }
 
-// affecting finds the locks around a path that count now.
+// affecting finds the live locks around a path.
 func (d *Document) affecting(path string, now Clock, what scope) (a Affecting) {
 	add := func(to *[]Lock, e *entry) {
 		if e.live(now.Earliest) && (e.Mode == Exclusive || !what.exclusiveOnly) {
@@ -123,12 +122,9 @@ func (d *Document) affecting(path string, now Clock, what scope) (a Affecting) {
 	return a
 }
 
-// A scope says where affecting looks, beside the path itself.
-type scope struct{ parents, children, exclusiveOnly bool }
-
-// conflicts are the locks in the way of a request. On the path itself and above it
-// those of depth infinity overlap with any request; below it, with one that reaches
-// down. Of these a shared request conflicts with the exclusive ones.
+// conflicts finds the live locks that conflict with a request. A lock on the path itself,
+// or above it with depth infinity, overlaps every request. A lock below it overlaps a
+// request of depth infinity. Of these a shared request conflicts with the exclusive ones.
 func (d *Document) conflicts(r Request, now Clock) Affecting {
 	return d.affecting(r.Path, now, scope{
 		parents:       true,
@@ -137,7 +133,7 @@ func (d *Document) conflicts(r Request, now Clock) Affecting {
 	})
 }
 
-// live is the lock of a token, nil if there is none or it may have run out.
+// live returns the lock of a token, or nil if there is none or it may have run out.
 func (d *Document) live(token string, now Clock) *Lock {
 	e := d.index.tokens[token]
 	if e == nil || !e.live(now.Latest) {
@@ -146,7 +142,7 @@ func (d *Document) live(token string, now Clock) *Lock {
 	return &e.Lock
 }
 
-// all are the locks that count now, by path.
+// all returns the live locks, by path.
 func (d *Document) all(now Clock) []Lock {
 	var all []Lock
 	for _, e := range d.index.tokens {
@@ -158,8 +154,17 @@ func (d *Document) all(now Clock) []Lock {
 	return all
 }
 
-// begin is the edit with which every write starts: what has run out is taken away
-// and, if somebody watches, logged, the first to run out first.
+// nextExpiry returns the time until the next lock runs out, at most pollLive.
+func (d *Document) nextExpiry(now Clock) time.Duration {
+	next := pollLive
+	d.index.first(now.Earliest, func(e *entry) {
+		next = min(next, max(tick, e.ExpireAt.Sub(now.Earliest)+tick))
+	})
+	return next
+}
+
+// begin makes the edit with which every write starts: it removes the locks that ran out
+// and, if somebody watches, logs them, the first to run out first.
 func (d *Document) begin(now Clock) Edit {
 	var e Edit
 	var over []*entry
@@ -174,8 +179,8 @@ func (d *Document) begin(now Clock) Edit {
 	return e
 }
 
-// log adds an event to an edit, if somebody watches. Times never go back in it,
-// though the clocks of those who write differ.
+// log adds an event to an edit, if somebody watches. Times in the log never go back,
+// though the clocks of its writers differ.
 func (d *Document) log(e *Edit, now Clock, kind Kind, l Lock, at time.Time) {
 	if !d.watched(now) {
 		return
@@ -203,7 +208,7 @@ func byAge(a, b Lock) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Token, b.Token))
 }
 
-// byPath puts a path before those below it, and these before its siblings.
+// byPath sorts a path before those below it, and these before its siblings.
 func byPath(a, b Lock) int {
 	return cmp.Or(comparePaths(a.Path, b.Path), byAge(a, b))
 }

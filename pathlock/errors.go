@@ -4,60 +4,71 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 )
 
 var (
-	// ErrConflict matches every ConflictError: Lock, and LockWait when its context
-	// ends. Ask again later, or without waiting tell the user who is in the way.
+	// ErrConflict matches every ConflictError. Lock returns it, and so does LockWait when
+	// its context ends. Try again later.
 	ErrConflict = errors.New("pathlock: conflict")
 
-	// ErrLocked matches every LockedError: Confirm's no.
+	// ErrLocked matches every LockedError, with which Confirm refuses a change.
 	ErrLocked = errors.New("pathlock: locked")
 
-	// ErrUnknownToken answers Refresh and Release where no lock has the token: there
-	// never was one, it was released, or its time is over. Lock anew.
+	// ErrUnknownToken answers Refresh and Release if no lock has the token: it never
+	// existed, was released, or ran out. Ask for a new lock.
 	ErrUnknownToken = errors.New("pathlock: no lock has this token")
 
 	// ErrWrongPath answers Release for a path that the lock does not cover. The lock
 	// stays.
 	ErrWrongPath = errors.New("pathlock: the lock does not cover this path")
 
-	// ErrWrongOwner answers Release with a ByOwner that is not the lock's. The lock
+	// ErrWrongOwner answers Release with ByOwner if the lock has another owner. The lock
 	// stays.
 	ErrWrongOwner = errors.New("pathlock: the lock has another owner")
 
-	// ErrTooLarge answers Lock when the tree's document would come near the size that
-	// the storage can keep. Release locks, or use a tree for each part.
+	// ErrTooLarge answers Lock if the tree would become too large for its storage.
+	// Release locks, or use several trees.
 	ErrTooLarge = errors.New("pathlock: too many locks in one tree")
 
-	// ErrOutcomeUnknown is joined to the fault of a write that may have been applied.
-	// The package comment says what happens then.
-	ErrOutcomeUnknown = errors.New("pathlock: outcome unknown")
+	// ErrOutcomeUnknown is joined to the error of a write that may have been applied.
+	// The package comment says what happens then. It matches the error of the same name
+	// in package mongolock.
+	ErrOutcomeUnknown error = &matching{"pathlock: outcome unknown", mongolock.ErrOutcomeUnknown}
 
-	// ErrClosed answers calls on a tree that was closed.
-	ErrClosed = errors.New("pathlock: closed")
+	// ErrClosed answers calls on a closed tree. It matches the error of the same name in
+	// package mongolock.
+	ErrClosed error = &matching{"pathlock: the tree is closed", mongolock.ErrClosed}
 
-	// ErrForeign answers every call on a tree whose document or file is not of this
-	// package, or of a newer version of it. Nothing ever changes that.
+	// ErrForeign answers every call on a tree whose record was written by something else,
+	// or by a newer version of this package. The record is never changed.
 	ErrForeign = store.ErrForeign
 )
 
-// Affecting are locks by where they are, seen from one path: the ones above that
-// reach it, those on it, and those below it.
-type Affecting struct {
-	Parents  []Lock // from the top down
-	Same     []Lock // the oldest first
-	Children []Lock // by path
+// A matching error has a text of its own and matches another error.
+type matching struct {
+	text string
+	same error
 }
 
-// Len is how many they are.
+func (e *matching) Error() string        { return e.text }
+func (e *matching) Is(target error) bool { return target == e.same }
+
+// Affecting holds locks by where they are, seen from one path.
+type Affecting struct {
+	Parents  []Lock // above the path, and reaching it; from the top down
+	Same     []Lock // on the path; the oldest first
+	Children []Lock // below the path; by path
+}
+
+// Len is the number of locks.
 func (a Affecting) Len() int { return len(a.Parents) + len(a.Same) + len(a.Children) }
 
-// A ConflictError refuses a request because of the locks in it. It matches
+// A ConflictError refuses a request because of the locks that it lists. It matches
 // ErrConflict.
 type ConflictError struct {
-	Request Request // with its path in its one form
+	Request Request // with its path in its clean form, and with its defaults filled in
 	Affecting
 }
 
@@ -69,11 +80,11 @@ func (e *ConflictError) Error() string {
 // Is makes a ConflictError match ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// A LockedError is Confirm's no: to do Change the writer needs the token of one of
-// Locks. It matches ErrLocked.
+// A LockedError refuses a change: the writer needs the token of one of Locks. It
+// matches ErrLocked.
 type LockedError struct {
 	Change Change
-	Path   string // the one that is covered: that of Change, its parent or one below
+	Path   string // the path that is locked: that of Change, its parent, or one below
 	Locks  []Lock
 }
 

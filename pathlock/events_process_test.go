@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
@@ -44,33 +47,25 @@ func chat(ctx context.Context, p place) error {
 }
 
 // told is what a listener in this process is told of what another does.
-func told(t *testing.T, storage pathlock.Storage, where place) (heard, said []string) {
+func toldOfAnother(t *testing.T, storage pathlock.Storage, where place) (heard, said []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	events, err := treeOn(t, storage).Watch(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := testchild.Command(t, "chats", where)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer in.Close()
 	output := make(chan []byte, 1)
 	go func() {
 		out, err := cmd.Output()
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		output <- out
 	}()
 	for event, err := range events {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		heard = append(heard, fmt.Sprint(event.Kind, " ", event.Lock.Token))
 		if event.Kind == pathlock.Expired {
 			break
@@ -81,7 +76,7 @@ func told(t *testing.T, storage pathlock.Storage, where place) (heard, said []st
 
 func toldOnceInOrder(t *testing.T, storage pathlock.Storage, where place) {
 	t.Helper()
-	heard, said := told(t, storage, where)
+	heard, said := toldOfAnother(t, storage, where)
 	if len(said) < 20 || fmt.Sprint(heard) != fmt.Sprint(said) {
 		t.Errorf("the other process did\n%s\nand this one was told\n%s", strings.Join(said, "\n"), strings.Join(heard, "\n"))
 	}

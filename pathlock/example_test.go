@@ -21,8 +21,8 @@ func check(err error) {
 	}
 }
 
-// files is a tree in memory; with OnMongo in the place of InMemory all processes of a
-// collection share it.
+// files makes a tree in memory. With OnMongo in the place of InMemory all processes with
+// the same collection share it.
 func files(opts ...pathlock.Option) *pathlock.Tree {
 	tree, err := pathlock.New(pathlock.InMemory(), "files", opts...)
 	check(err)
@@ -31,6 +31,25 @@ func files(opts ...pathlock.Option) *pathlock.Tree {
 
 func lock(path string, mode pathlock.Mode, depth pathlock.Depth) pathlock.Request {
 	return pathlock.Request{Path: path, Mode: mode, Depth: depth, Timeouts: []time.Duration{time.Minute}}
+}
+
+// This is the example of the package comment, on a storage in memory.
+func Example() {
+	ctx := context.Background()
+	tree, err := pathlock.New(pathlock.InMemory(), "files")
+	check(err)
+	defer tree.Close()
+	_, err = tree.Lock(ctx, pathlock.Request{Path: "/reports/2026"})
+	check(err)
+
+	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
+	lock, err := tree.Lock(ctx, report)
+	if conflict, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
+		return
+	}
+	defer tree.Release(ctx, lock.Path, lock.Token)
+	// Output: 1 in the way: /reports/2026
 }
 
 func ExampleNew() {
@@ -52,7 +71,7 @@ func ExampleNew() {
 	// <nil>
 }
 
-// A conflict is data: who is in the way, above, on the path and below.
+// A conflict lists the locks in the way: above the path, on it, and below it.
 func ExampleTree_Lock() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
@@ -132,7 +151,7 @@ func ExampleByOwner() {
 	// <nil>
 }
 
-// An operator frees whatever is there.
+// An operator releases every lock.
 func ExampleForce() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
@@ -174,10 +193,30 @@ func ExampleTree_Affected() {
 		_, err := tree.Lock(ctx, r)
 		check(err)
 	}
-	around, err := tree.Affected(ctx, "/a", true, true)
+	around, err := tree.Affected(ctx, "/a", pathlock.WithChildren(), pathlock.WithParents())
 	check(err)
 	fmt.Println(around.Parents[0].Path, len(around.Same), around.Children[0].Path, around.Len())
 	// Output: / 0 /a/x 2
+}
+
+func ExampleWithParents() {
+	ctx, tree := context.Background(), files()
+	defer tree.Close()
+	_, err := tree.Lock(ctx, lock("/", pathlock.Shared, pathlock.Infinity))
+	check(err)
+	around, err := tree.Affected(ctx, "/a", pathlock.WithParents())
+	fmt.Println(len(around.Parents), err)
+	// Output: 1 <nil>
+}
+
+func ExampleWithChildren() {
+	ctx, tree := context.Background(), files()
+	defer tree.Close()
+	_, err := tree.Lock(ctx, lock("/a/x", pathlock.Shared, pathlock.Zero))
+	check(err)
+	around, err := tree.Affected(ctx, "/a", pathlock.WithChildren())
+	fmt.Println(len(around.Children), err)
+	// Output: 1 <nil>
 }
 
 // A lock of depth 0 on a directory guards the list of its files, not their content.
@@ -251,7 +290,7 @@ func ExampleTree_Close() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-	// pathlock: closed
+	// pathlock: the tree is closed
 }
 
 func ExampleClean() {
@@ -266,7 +305,7 @@ func ExampleClean() {
 	// "" pathlock: not a path: "/a/../b": the segment ".." could mean anything
 }
 
-// On a file system that ignores case two spellings are one file.
+// A file system that ignores case has one file for both spellings.
 func ExampleWithAlias() {
 	ctx := context.Background()
 	tree := files(pathlock.WithAlias(func(path string) (string, error) { return strings.ToLower(path), nil }))
@@ -324,8 +363,7 @@ func ExampleAffecting_Len() {
 	// Output: 2
 }
 
-// One document of the collection is a tree. It need not be there, and nothing is sent
-// yet.
+// OnMongo and New send nothing. The collection need not exist.
 func ExampleOnMongo() {
 	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
 	check(err)
@@ -364,7 +402,7 @@ func ExampleDir_Close() {
 	// Output: <nil>
 }
 
-// Two trees on one storage and of one name are as two processes.
+// Two trees with the same storage and name behave like two processes.
 func ExampleInMemory() {
 	ctx, storage := context.Background(), pathlock.InMemory()
 	one, err := pathlock.New(storage, "files")
@@ -395,7 +433,7 @@ func ExampleInMemoryWithClock() {
 	// Output: 12:01:00 pathlock: no lock has this token
 }
 
-// What a storage of your own has to keep.
+// A storage of your own keeps documents, and applies edits to them.
 func ExampleDocument_Apply() {
 	doc := pathlock.NewDocument(stored("1", "/a", 20))
 	doc.Apply(pathlock.Edit{Drop: []string{"urn:uuid:1"}, Put: []pathlock.Lock{stored("2", "/b", 30)}})
@@ -422,8 +460,8 @@ func ExampleDocument_Locks() {
 	// Output: urn:uuid:1
 }
 
-// A storage that knows its clock only as an interval looks again if that decides
-// something.
+// A storage that knows its clock only as an interval looks at it again if a lock runs out
+// within the interval.
 func ExampleDocument_RunsOutBetween() {
 	doc := pathlock.NewDocument(stored("1", "/a", 20))
 	fmt.Println(doc.RunsOutBetween(time.Unix(19, 0), time.Unix(21, 0)), doc.RunsOutBetween(time.Unix(20, 0), time.Unix(21, 0)))

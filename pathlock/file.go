@@ -104,23 +104,26 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 // not come back.)
 func (d *Dir) read(tree string) (doc *Document, now Clock, size int, err error) {
 	text, err := d.files.Read(hostfile.Name(tree))
-	at := mongoclock.Ceil(d.clock().Round(0)).UTC()
+	shows := d.clock().Round(0).UTC()
+	// A file keeps milliseconds. What is written is rounded up, and what judges down: or a
+	// lock would be over up to a millisecond before its time.
+	now = Clock{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
 	if err != nil {
 		return nil, now, 0, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
 	if text == nil {
-		return NewDocument(), Clock{at, at}, 0, nil
+		return NewDocument(), now, 0, nil
 	}
 	var f fileTree
 	if err := readTree(text, tree, &f); err != nil {
 		return nil, now, 0, err
 	}
-	if f.At.After(at) {
-		at = f.At
+	if f.At.After(now.Latest) {
+		now = Clock{f.At, f.At}
 	}
 	doc = NewDocument(f.Locks...)
 	doc.Seq, doc.Watched, doc.Log = f.Seq, f.Watched, f.Log
-	return doc, Clock{at, at}, len(text), nil
+	return doc, now, len(text), nil
 }
 
 // readTree refuses what this version did not write.

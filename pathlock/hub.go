@@ -124,11 +124,15 @@ func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration)
 	return nil
 }
 
-// watch is the word to leave that somebody watches or waits; none if the one there
-// lasts.
-func (d *Document) watch(now Clock) time.Time {
+// leaveWord adds to an edit that somebody watches or waits, unless the tree says so for
+// long enough. If it did not say so until now, writers may have logged nothing: a number
+// is left out of the log, so that a watcher from before sees the gap.
+func (d *Document) leaveWord(e *Edit, now Clock) {
 	if d.Watched.After(now.Latest.Add(wordFor / 2)) {
-		return time.Time{}
+		return
 	}
-	return now.Latest.Add(wordFor)
+	e.Watched = now.Latest.Add(wordFor)
+	if !d.watched(now) {
+		e.Seq = d.Seq + 1
+	}
 }

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// An index finds the locks of a tree by where they are, by token and by when they
-// run out, without going through all of them.
+// An index finds the locks of a tree by path, by token and by expiry, without a scan of
+// all of them.
 type index struct {
 	root   *node
 	tokens map[string]*entry
 	expiry expiryHeap
 }
 
-// A node is a path that has locks, or that has some below it.
+// A node is a path with locks on it or below it.
 type node struct {
 	parent   *node
 	name     string
 	children map[string]*node
 	entries  []*entry
 
-	// How many locks there are at this node and below, so that a search turns back
-	// where there is nothing for it.
+	// The number of locks on this node and below, so that a search leaves out the parts of
+	// the tree that have none.
 	all, exclusive int
 }
 
-// An entry is one lock in its places.
+// An entry is one lock, with its places in the index.
 type entry struct {
 	Lock
 	node *node
@@ -36,7 +36,7 @@ func newIndex() index {
 	return index{root: &node{}, tokens: make(map[string]*entry)}
 }
 
-// put adds a lock, or replaces the one that has its token.
+// put adds a lock, or replaces the one with the same token.
 func (x *index) put(l Lock) {
 	x.drop(l.Token)
 	n := x.root
@@ -60,7 +60,7 @@ func (x *index) put(l Lock) {
 	}
 }
 
-// drop removes a lock, and the nodes that were there for it alone.
+// drop removes a lock, and the nodes that existed for it alone.
 func (x *index) drop(token string) {
 	e := x.tokens[token]
 	if e == nil {
@@ -93,8 +93,8 @@ func (n *node) count(l *Lock, by int) {
 	}
 }
 
-// locate is the node of a clean path, nil if no lock is on it or below. It shows
-// pass every node above it.
+// locate returns the node of a clean path, or nil if no lock is on it or below. It calls
+// pass for every node above it.
 func (x *index) locate(path string, pass func(*node)) *node {
 	n := x.root
 	for name := range segments(path) {
@@ -106,7 +106,7 @@ func (x *index) locate(path string, pass func(*node)) *node {
 	return n
 }
 
-// under shows visit every entry properly below n, in no order.
+// under calls visit for every entry below n, in no order.
 func (n *node) under(exclusiveOnly bool, visit func(*entry)) {
 	for _, child := range n.children {
 		if child.exclusive == 0 && exclusiveOnly {
@@ -119,7 +119,7 @@ func (n *node) under(exclusiveOnly bool, visit func(*entry)) {
 	}
 }
 
-// until shows visit every entry that runs out at t or before, in no order.
+// until calls visit for every entry that runs out at t or before, in no order.
 func (x *index) until(t time.Time, visit func(*entry)) {
 	var from func(i int)
 	from = func(i int) {
@@ -132,7 +132,24 @@ func (x *index) until(t time.Time, visit func(*entry)) {
 	from(0)
 }
 
-// An expiryHeap has the lock that runs out first in front.
+// first calls visit for the entry that is the first to run out after t, and for a few
+// others.
+func (x *index) first(t time.Time, visit func(*entry)) {
+	var from func(i int)
+	from = func(i int) {
+		switch {
+		case i >= len(x.expiry):
+		case x.expiry[i].ExpireAt.After(t):
+			visit(x.expiry[i]) // those below it are later
+		default:
+			from(2*i + 1)
+			from(2*i + 2)
+		}
+	}
+	from(0)
+}
+
+// An expiryHeap has the lock that runs out first at its top.
 type expiryHeap []*entry
 
 func (h expiryHeap) Len() int           { return len(h) }
@@ -142,7 +159,7 @@ func (h expiryHeap) Swap(i, j int) {
 	h[i].pos, h[j].pos = i, j
 }
 
-// Push and Pop are container/heap's.
+// Push and Pop belong to container/heap.
 func (h *expiryHeap) Push(x any) {
 	e := x.(*entry)
 	e.pos = len(*h)

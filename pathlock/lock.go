@@ -8,78 +8,80 @@ import (
 	"time"
 )
 
-// Mode says whether a lock suffers others beside it.
+// Mode says whether other locks may overlap a lock.
 type Mode string
 
-// The modes.
+// The modes. The zero value of a Request's mode stands for Exclusive.
 const (
-	Exclusive Mode = "exclusive" // alone
-	Shared    Mode = "shared"    // beside other shared ones
+	Exclusive Mode = "exclusive" // no other lock overlaps it
+	Shared    Mode = "shared"    // other shared locks may overlap it
 )
 
 // Depth says how far down a lock reaches.
 type Depth string
 
-// The depths.
+// The depths. The zero value of a Request's depth stands for Zero.
 const (
 	Zero     Depth = "0"        // the path itself
 	Infinity Depth = "infinity" // the path and all that is below it
 )
 
-// The bounds of a timeout. Infinite, where the policy allows it, is a lock that
-// only a release ends.
+// The bounds of a timeout. A lock that is Infinite, where the policy allows it, ends
+// only with its release.
 const (
 	MinTimeout               = 100 * time.Millisecond
 	MaxTimeout               = (1<<32 - 1) * time.Second
 	Infinite   time.Duration = -1
 )
 
-// MaxOwner is how many bytes an owner may have.
+// MaxOwner is the largest size of an owner, in bytes.
 const MaxOwner = 16 << 10
 
-// A Request asks for a lock.
+// A Request asks for a lock. The zero Request asks for an exclusive lock of the root
+// alone.
 type Request struct {
-	Path  string
-	Mode  Mode
-	Depth Depth
+	Path  string // "" is the root
+	Mode  Mode   // "" is Exclusive
+	Depth Depth  // "" is Zero
 
-	// Timeouts are how long the lock is to last, the best liked first. The tree's
-	// policy picks; without any, its default.
+	// Timeouts are the lifetimes that the caller wishes for, the preferred one first. The
+	// tree's policy picks one; without any it picks its default.
 	Timeouts []time.Duration
 
-	// Owner is whatever the caller wants to know again; it comes back byte for byte
-	// and decides nothing but what ByOwner asks.
+	// Owner is any text that describes the owner. It is returned byte for byte. Nothing
+	// depends on it but ByOwner.
 	Owner []byte
 }
 
 // A Lock is one lock as the storage had it when it answered.
 type Lock struct {
-	Token   string        `json:"token"` // urn:uuid:…; who has it may refresh, release and write
-	Path    string        `json:"path"`  // in its one form, aliases resolved
+	Token   string        `json:"token"` // urn:uuid:…; whoever has it may refresh, release and write
+	Path    string        `json:"path"`  // in its clean form, with aliases resolved
 	Mode    Mode          `json:"mode"`
 	Depth   Depth         `json:"depth"`
-	Timeout time.Duration `json:"timeout"` // what was granted
+	Timeout time.Duration `json:"timeout"` // the one that was granted
 	Owner   []byte        `json:"owner,omitempty"`
 
-	// By the storage's clock. An infinite lock has no ExpireAt.
+	// Since and ExpireAt are times of the storage's clock. An infinite lock has no
+	// ExpireAt.
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt,omitzero"`
 
-	// Left is how long the lock is surely still there, unless released, counted from
-	// the start of the call that answered it. Infinite for one without end.
+	// Left is how long the lock lasts for certain, unless it is released, counted from the
+	// start of the call that returned it. Infinite for a lock without end.
 	Left time.Duration `json:"-"`
 }
 
-// Covers reports whether the lock guards a path given in its one form: its own,
-// or with depth Infinity one below.
+// Covers reports whether the lock guards a path in its clean form: the lock's own path
+// or, with depth Infinity, one below it.
 func (l Lock) Covers(path string) bool {
 	return l.Path == path || l.Depth == Infinity && below(path, l.Path)
 }
 
-// live reports whether the lock counts at a time of the storage's clock.
+// live reports whether the lock has not run out at a time of the storage's clock.
 func (l *Lock) live(now time.Time) bool { return l.ExpireAt.IsZero() || l.ExpireAt.After(now) }
 
-// answer is a copy that belongs to the caller.
+// answer returns a copy that belongs to the caller.
 func (l *Lock) answer(now Clock) Lock {
 	c := *l
 	c.Owner = bytes.Clone(l.Owner)
@@ -90,7 +92,7 @@ func (l *Lock) answer(now Clock) Lock {
 	return c
 }
 
-// newToken is a random UUID (RFC 9562, version 4) as a URN.
+// newToken makes a random UUID (RFC 9562, version 4), as a URN.
 func newToken() string {
 	var id [16]byte
 	rand.Read(id[:]) // which never fails
@@ -99,7 +101,18 @@ func newToken() string {
 	return "urn:uuid:" + text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// check refuses what cannot be asked for, by name and value.
+// filled sets what the zero values stand for.
+func (r Request) filled() Request {
+	if r.Mode == "" {
+		r.Mode = Exclusive
+	}
+	if r.Depth == "" {
+		r.Depth = Zero
+	}
+	return r
+}
+
+// check refuses a request that cannot be met, by field and value.
 func (r Request) check() error {
 	switch {
 	case r.Mode != Exclusive && r.Mode != Shared:

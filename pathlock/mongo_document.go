@@ -225,6 +225,9 @@ func (d *Document) mongoWrite(name string, found mongoFound, e Edit) (mongoWrite
 			unset = append(unset, bson.E{Key: logField(old.Seq), Value: ""})
 		}
 	}
+	if e.Seq > d.Seq && len(e.Events) == 0 {
+		set = append(set, bson.E{Key: fieldSeq, Value: e.Seq})
+	}
 	if e.Watched.After(d.Watched) {
 		set = append(set, bson.E{Key: fieldWatched, Value: e.Watched})
 	}

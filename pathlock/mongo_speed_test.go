@@ -1,12 +1,13 @@
 package pathlock
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -29,9 +30,7 @@ func (b *bench) fill(many int) (size int) {
 	if err == nil {
 		_, err = b.coll.InsertOne(b.ctx(), raw)
 	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return len(raw)
 }
 
@@ -47,16 +46,13 @@ func TestARequestOn10000LocksIsOneReadAndOneWrite(t *testing.T) {
 		if err == nil {
 			err = tree.Release(b.ctx(), "/new", l.Token)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got, want := b.took(), "find findAndModify find findAndModify"; i > 0 && got != want {
 			t.Errorf("a lock and its release sent %q, not %q", got, want)
 		}
 	}
-	if _, err := tree.Lock(b.ctx(), exclusively("/dir50")); !errors.Is(err, ErrConflict) {
-		t.Errorf("%v", err)
-	}
+	_, err := tree.Lock(b.ctx(), exclusively("/dir50"))
+	assert.ErrorIs(t, err, ErrConflict)
 	all, err := tree.Locks(b.ctx())
 	if err != nil || len(all) != many {
 		t.Errorf("%d locks, %v", len(all), err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -53,9 +55,7 @@ func (b *bench) storage(opts ...func(*options.ClientOptions)) *Mongo {
 	b.t.Helper()
 	coll := b.connect(opts...).Database(b.coll.Database().Name()).Collection(b.coll.Name())
 	m, err := OnMongo(coll)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	return m
 }
 
@@ -70,9 +70,7 @@ func (b *bench) took() string { return strings.Join(b.tap.TakeNames(), " ") }
 func (b *bench) tree(m *Mongo) *Tree {
 	b.t.Helper()
 	tree, err := New(m, "files", WithLimits(Limits{Infinite: true}))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tree.Close() })
 	return tree
 }
@@ -97,50 +95,33 @@ func TestEveryRequestIsOneReadAndAtMostOneWrite(t *testing.T) {
 		}
 	}
 	l, err := tree.Lock(b.ctx(), exclusively("/a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	expect("the first lock of all, which has to ask for the time,", "find hello findAndModify")
 	other, err := tree.Lock(b.ctx(), exclusively("/b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	expect("a lock", "find findAndModify")
-	if _, err := tree.Lock(b.ctx(), exclusively("/a")); !errors.Is(err, ErrConflict) {
-		t.Fatal(err)
-	}
+	_, err = tree.Lock(b.ctx(), exclusively("/a"))
+	require.ErrorIs(t, err, ErrConflict)
 	expect("a conflict", "find")
-	if _, err := tree.Refresh(b.ctx(), l.Token); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tree.Refresh(b.ctx(), l.Token)
+	require.NoError(t, err)
 	expect("a refresh", "find findAndModify")
-	if err := tree.Confirm(b.ctx(), []string{l.Token}, Modify("/a/x")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tree.Confirm(b.ctx(), []string{l.Token}, Modify("/a/x")))
 	expect("a confirmation", "find")
-	if _, err := tree.Locks(b.ctx()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tree.Affected(b.ctx(), "/", true, true); err != nil {
-		t.Fatal(err)
-	}
+	_, err = tree.Locks(b.ctx())
+	require.NoError(t, err)
+	_, err = tree.Affected(b.ctx(), "/", WithChildren(), WithParents())
+	require.NoError(t, err)
 	expect("two looks", "find"+" find")
-	if err := tree.Release(b.ctx(), "/a", l.Token); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tree.Release(b.ctx(), "/a", l.Token))
 	expect("a release", "find findAndModify")
-	if err := tree.Release(b.ctx(), "/a", l.Token); !errors.Is(err, ErrUnknownToken) {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, tree.Release(b.ctx(), "/a", l.Token), ErrUnknownToken)
 	expect("a release of nothing", "find")
 
 	// Another process writes between two requests: that is no race.
-	if err := b.tree(b.storage()).Release(b.ctx(), "/b", other.Token); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tree.Lock(b.ctx(), exclusively("/b")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.tree(b.storage()).Release(b.ctx(), "/b", other.Token))
+	_, err = tree.Lock(b.ctx(), exclusively("/b"))
+	require.NoError(t, err)
 	expect("a lock after another process's", "find findAndModify")
 }
 
@@ -149,16 +130,14 @@ func TestOnlyATrueRaceCostsAReadAndAWriteMore(t *testing.T) {
 	b := newBench(t)
 	m, rival := b.tapped(), b.tree(b.storage())
 	for _, path := range []string{"/warm", "/first"} {
-		if _, err := rival.Lock(b.ctx(), exclusively(path)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := rival.Lock(b.ctx(), exclusively(path))
+		require.NoError(t, err)
 	}
-	if _, err := b.tree(m).Lock(b.ctx(), exclusively("/mine")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.tree(m).Lock(b.ctx(), exclusively("/mine"))
+	require.NoError(t, err)
 	b.took()
 	asked := 0
-	_, err := m.Update(b.ctx(), "files", func(*Document, Clock) (Edit, error) {
+	_, err = m.Update(b.ctx(), "files", func(*Document, Clock) (Edit, error) {
 		if asked++; asked == 1 {
 			if _, err := rival.Lock(b.ctx(), exclusively("/between")); err != nil {
 				return Edit{}, err
@@ -166,9 +145,7 @@ func TestOnlyATrueRaceCostsAReadAndAWriteMore(t *testing.T) {
 		}
 		return Edit{Touch: true}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := b.took(), "find findAndModify find findAndModify"; got != want || asked != 2 {
 		t.Errorf("sent %q and asked %d times, not %q", got, asked, want)
 	}
@@ -181,23 +158,19 @@ func TestControlWithoutTheRevisionTwoAreGranted(t *testing.T) {
 		b := newBench(t)
 		m, rival := b.storage(), b.tree(b.storage())
 		m.blind = blind
-		if _, err := rival.Lock(b.ctx(), exclusively("/first")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := rival.Lock(b.ctx(), exclusively("/first"))
+		require.NoError(t, err)
 		raced := false
 		between := between{m, func() {
 			if raced {
 				return
 			}
 			raced = true
-			if _, err := rival.Lock(b.ctx(), exclusively("/a")); err != nil {
-				t.Error(err)
-			}
+			_, err := rival.Lock(b.ctx(), exclusively("/a"))
+			assert.NoError(t, err)
 		}}
 		tree, err := New(between, "files")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = tree.Lock(b.ctx(), exclusively("/a"))
 		if granted := err == nil; granted != blind {
 			t.Errorf("blind %v: %v", blind, err)
@@ -274,9 +247,7 @@ func TestALockOfUnknownOutcomeIsTakenBack(t *testing.T) {
 	fault := errors.New("the answer was lost")
 	lost := &losing{Storage: m, err: fault}
 	tree, err := New(lost, "files")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lost.next.Store(1)
 	_, err = tree.Lock(b.ctx(), exclusively("/a"))
 	if !errors.Is(err, fault) || !errors.Is(err, ErrOutcomeUnknown) {
@@ -297,17 +268,13 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	near := b.tree(b.storage())
 	start := time.Now()
 	far, err := onMongo(b.storage().base.Soft, func() mongoclock.Moment { return mongoclock.Moment(time.Hour + time.Since(start)) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tree := b.tree(far)
 	r := exclusively("/a")
 	r.Timeouts = []time.Duration{500 * time.Millisecond}
 	sent := time.Now()
 	l, err := near.Lock(b.ctx(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := tree.Lock(b.ctx(), r); !errors.Is(err, ErrConflict) && time.Since(sent) < l.Left {
 		t.Errorf("%v", err)
 	}

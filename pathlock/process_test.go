@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
@@ -208,16 +209,10 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 		cmd := testchild.Command(t, "roams", where, env...)
 		cmd.Stderr = os.Stderr
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
 		readers.Go(func() {
 			defer stdin.Close()
 			for lines := bufio.NewScanner(stdout); lines.Scan(); {

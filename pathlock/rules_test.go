@@ -10,18 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// The rules a second time, as one would say them of sets of paths: slow, plain, and
-// with nothing of the code that they judge.
+// The rules of the package comment a second time: slow, plain, and without anything of
+// the code that they judge.
 
-// lockable are the paths that tests lock and change: every relation that two can have,
-// at several depths, and names that begin alike.
+// lockable are the paths that the tests lock and change: every relation that two paths
+// can have, at several depths, and names that begin alike.
 var lockable = []string{"/", "/a", "/ab", "/a/b", "/a/bb", "/a/b/c", "/b", "/b/a"}
 
-// universe is every path that is looked at: each of those has one below it that nobody
-// locks, so that "all that is below" is never nothing.
+// universe are the lockable paths and, below each of them, one that nobody locks: so
+// "everything below" is never empty.
 var universe = func() []string {
 	var all []string
 	for _, p := range lockable {
@@ -34,7 +37,7 @@ func parts(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" })
 }
 
-// isAbove is about lists of names, not about text.
+// isAbove compares lists of names, not texts.
 func isAbove(p, q string) bool {
 	a, b := parts(p), parts(q)
 	return len(a) < len(b) && slices.Equal(a, b[:len(a)])
@@ -62,8 +65,8 @@ func ruleCovers(l held, path string) bool {
 	return l.path == path || l.depth == pathlock.Infinity && isAbove(l.path, path)
 }
 
-// ruleMay says of each path of the universe that the change touches whether the writer
-// may: it is covered by nothing, or by a lock that he has.
+// ruleMay reports whether a writer may make a change: each path that the change touches
+// is covered by no lock, or by one that the writer has.
 func ruleMay(locks []held, tokens []string, c pathlock.Change) bool {
 	touched := []string{c.Path}
 	if c.Kind == pathlock.Deleting {
@@ -99,9 +102,7 @@ var (
 func newTree(t testing.TB, opts ...pathlock.Option) *pathlock.Tree {
 	t.Helper()
 	tree, err := pathlock.New(pathlock.InMemory(), "test", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = tree.Close() })
 	return tree
 }
@@ -122,15 +123,15 @@ func allHeld() []held {
 	return all
 }
 
-// A pair is two locks asked for one after the other, and how the second fared.
+// A pair is two locks, requested one after the other, and the answer to the second.
 type pair struct {
 	first, second held
 	refused       bool
-	misplaced     string // what it was told, if that is not just the first, in its place
+	misplaced     string // the conflict, if it is not the first lock in its place
 }
 
 var onePairs sync.Once
-var pairs []pair // of every mode, depth and place, as they were answered
+var pairs []pair // of every mode, depth and place
 
 func allPairs(t *testing.T) []pair {
 	t.Helper()
@@ -148,9 +149,7 @@ func askForBoth(t *testing.T, first, second held) pair {
 	t.Helper()
 	tree := newTree(t)
 	one, err := tree.Lock(t.Context(), first.request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	two, err := tree.Lock(t.Context(), second.request())
 	conflict, refused := errors.AsType[*pathlock.ConflictError](err)
 	p := pair{first: first, second: second, refused: refused}
@@ -173,7 +172,7 @@ func askForBoth(t *testing.T, first, second held) pair {
 	return p
 }
 
-// disagreements compares the code with a rule, for every pair of mode, depth and place.
+// disagreements compares the code with a rule for every pair.
 func disagreements(t *testing.T, rule func(requested, other held) bool) (wrong []string, compared int) {
 	t.Helper()
 	for _, p := range allPairs(t) {
@@ -189,16 +188,12 @@ func disagreements(t *testing.T, rule func(requested, other held) bool) (wrong [
 
 func TestEveryModeDepthAndRelationFollowsTheRule(t *testing.T) {
 	wrong, compared := disagreements(t, ruleConflict)
-	for _, w := range wrong {
-		t.Error(w)
-	}
-	if want := len(lockable) * len(lockable) * 16; compared != want {
-		t.Errorf("%d pairs, not %d", compared, want)
-	}
+	assert.Empty(t, wrong)
+	assert.Equal(t, len(lockable)*len(lockable)*16, compared, "pairs compared")
 }
 
-// The controls: rules that are nearly right. The comparison must tell each of them.
-func TestControlNearlyRightRulesAreToldApart(t *testing.T) {
+// The control: the comparison has to notice each of these rules, which are nearly right.
+func TestControlRulesThatAreNearlyRightAreNoticed(t *testing.T) {
 	for name, rule := range map[string]func(requested, other held) bool{
 		"paths as text": func(r, o held) bool {
 			text := r
@@ -213,13 +208,12 @@ func TestControlNearlyRightRulesAreToldApart(t *testing.T) {
 		"only the same path":           func(r, o held) bool { return r.path == o.path && ruleConflict(r, o) },
 		"a shared request always wins": func(r, o held) bool { return r.mode != pathlock.Shared && ruleConflict(r, o) },
 	} {
-		if wrong, _ := disagreements(t, rule); len(wrong) == 0 {
-			t.Errorf("%s: not one disagreement", name)
-		}
+		wrong, _ := disagreements(t, rule)
+		assert.NotEmpty(t, wrong, "no disagreement with: %s", name)
 	}
 }
 
-// someLocks is a tree with locks at random, as many as are granted, and what they are.
+// someLocks makes a tree and requests locks at random. It returns those that were granted.
 func someLocks(t *testing.T, random *rand.Rand) (*pathlock.Tree, []held) {
 	t.Helper()
 	tree := newTree(t)
@@ -239,7 +233,7 @@ func someLocks(t *testing.T, random *rand.Rand) (*pathlock.Tree, []held) {
 	return tree, locks
 }
 
-func TestConflictsAreAllToldInThreeLists(t *testing.T) {
+func TestAConflictListsAllLocksInTheWayByPlace(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		tree, locks := someLocks(t, random)
@@ -265,29 +259,27 @@ func TestConflictsAreAllToldInThreeLists(t *testing.T) {
 				}
 			}
 		}
-		if showLists(got) != showLists(want) {
-			t.Fatalf("%v beside %v:\ntold %v\nwant %v", h, locks, got, want)
+		for _, place := range []string{"parents", "same", "children"} {
+			require.ElementsMatch(t, want[place], got[place], "%s in the way of %v among %v", place, h, locks)
 		}
 	}
 }
 
-func showLists(lists map[string][]string) string {
-	for _, l := range lists {
-		slices.Sort(l)
-	}
-	return fmt.Sprint(lists)
-}
-
-func TestAffectedTellsTheLocksAroundAPath(t *testing.T) {
+func TestAffectedReturnsTheLocksAroundAPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 1000 {
 		tree, locks := someLocks(t, random)
 		path := lockable[random.IntN(len(lockable))]
 		children, parents := random.IntN(2) == 0, random.IntN(2) == 0
-		a, err := tree.Affected(t.Context(), path, children, parents)
-		if err != nil {
-			t.Fatal(err)
+		var opts []pathlock.AffectedOption
+		if children {
+			opts = append(opts, pathlock.WithChildren())
 		}
+		if parents {
+			opts = append(opts, pathlock.WithParents())
+		}
+		a, err := tree.Affected(t.Context(), path, opts...)
+		require.NoError(t, err)
 		var got, want []string
 		for _, l := range slices.Concat(a.Parents, a.Same, a.Children) {
 			got = append(got, l.Token)
@@ -297,15 +289,11 @@ func TestAffectedTellsTheLocksAroundAPath(t *testing.T) {
 				want = append(want, l.token)
 			}
 		}
-		slices.Sort(got)
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Fatalf("%q (children %v, parents %v) among %v: %v, not %v", path, children, parents, locks, got, want)
-		}
+		require.ElementsMatch(t, want, got, "%q (children %v, parents %v) among %v", path, children, parents, locks)
 	}
 }
 
-// A judgement is Confirm's answer to a change, among locks and with tokens at random.
+// A judgement is Confirm's answer to a change, with random locks and tokens.
 type judgement struct {
 	locks  []held
 	tokens []string
@@ -355,15 +343,11 @@ func misjudged(t *testing.T, rule func([]held, []string, pathlock.Change) bool) 
 
 func TestConfirmFollowsTheRule(t *testing.T) {
 	wrong, no := misjudged(t, ruleMay)
-	for _, w := range wrong {
-		t.Error(w)
-	}
-	if no < 500 || no > 2500 {
-		t.Errorf("of 3000 changes %d were refused: the test looks at one side only", no)
-	}
+	assert.Empty(t, wrong)
+	assert.InDelta(t, 1500, no, 1000, "of 3000 changes so many were refused: the test looks at one side only")
 }
 
-func TestControlNearlyRightConfirmationsAreToldApart(t *testing.T) {
+func TestControlConfirmationRulesThatAreNearlyRightAreNoticed(t *testing.T) {
 	for name, rule := range map[string]func([]held, []string, pathlock.Change) bool{
 		"a delete is a change of the path alone": func(l []held, tokens []string, c pathlock.Change) bool {
 			c.Kind = pathlock.Modifying
@@ -385,26 +369,19 @@ func TestControlNearlyRightConfirmationsAreToldApart(t *testing.T) {
 			return ruleMay(l, tokens, c)
 		},
 	} {
-		if wrong, _ := misjudged(t, rule); len(wrong) == 0 {
-			t.Errorf("%s: not one disagreement", name)
-		}
+		wrong, _ := misjudged(t, rule)
+		assert.NotEmpty(t, wrong, "no disagreement with: %s", name)
 	}
 }
 
-// What stands in the issue in so many words.
 func TestDepth0OnACollectionGuardsItsMembershipNotItsChildren(t *testing.T) {
 	tree := newTree(t)
-	if _, err := tree.Lock(t.Context(), held{path: "/c", mode: pathlock.Exclusive, depth: pathlock.Zero}.request()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := tree.Lock(t.Context(), held{path: "/c", mode: pathlock.Exclusive, depth: pathlock.Zero}.request())
+	require.NoError(t, err)
 	for _, c := range []pathlock.Change{pathlock.AddTo("/c"), pathlock.Delete("/c/child"), pathlock.Delete("/c"), pathlock.Modify("/c")} {
-		if err := tree.Confirm(t.Context(), nil, c); !errors.Is(err, pathlock.ErrLocked) {
-			t.Errorf("%v: %v", c, err)
-		}
+		assert.ErrorIs(t, tree.Confirm(t.Context(), nil, c), pathlock.ErrLocked, "%v", c)
 	}
 	for _, c := range []pathlock.Change{pathlock.Modify("/c/child"), pathlock.AddTo("/c/child"), pathlock.Delete("/c/child/x")} {
-		if err := tree.Confirm(t.Context(), nil, c); err != nil {
-			t.Errorf("%v: %v", c, err)
-		}
+		assert.NoError(t, tree.Confirm(t.Context(), nil, c), "%v", c)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -17,9 +19,8 @@ func crowded(t testing.TB) *pathlock.Tree {
 	tree := newTree(t)
 	for i := range many {
 		r := held{path: fmt.Sprintf("/dir%d/file%d", i/100, i%100), mode: modes[i%2], depth: depths[i/2%2]}.request()
-		if _, err := tree.Lock(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		_, err := tree.Lock(t.Context(), r)
+		require.NoError(t, err)
 	}
 	return tree
 }
@@ -29,9 +30,7 @@ func crowded(t testing.TB) *pathlock.Tree {
 func requests(t testing.TB, tree *pathlock.Tree) map[string]func() {
 	t.Helper()
 	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	ctx := t.Context()
 	free := held{path: "/dir50/new", mode: pathlock.Exclusive, depth: pathlock.Infinity}.request()
@@ -56,7 +55,7 @@ func requests(t testing.TB, tree *pathlock.Tree) map[string]func() {
 		"Confirm": func() { must(tree.Confirm(ctx, []string{mine.Token}, pathlock.Modify("/mine/file"))) },
 		"Delete":  func() { must(tree.Confirm(ctx, []string{mine.Token}, pathlock.Delete("/mine"))) },
 		"Affected": func() {
-			_, err := tree.Affected(ctx, "/dir50/file50", true, true)
+			_, err := tree.Affected(ctx, "/dir50/file50", pathlock.WithChildren(), pathlock.WithParents())
 			must(err)
 		},
 	}

@@ -2,13 +2,15 @@ package pathlock_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
@@ -25,8 +27,8 @@ func TestInMemoryKeepsTheContract(t *testing.T) {
 	pathlocktest.Run(t, func(testing.TB) pathlocktest.Place { return inMemory{pathlock.InMemory()} })
 }
 
-// inDir is a directory; each storage on it has its own files open, as each process
-// would.
+// inDir is a directory. Each storage on it opens the files for itself, as a process
+// does.
 type inDir struct {
 	path  string
 	shape *atomic.Int32
@@ -37,11 +39,9 @@ func newDir(t testing.TB) inDir { return inDir{disktest.InMemory(t), new(atomic.
 func (p inDir) Open(t testing.TB) pathlock.Storage {
 	t.Helper()
 	dir, err := pathlock.InDir(p.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = dir.Close() })
-	dir.Limit(1 << 20) // what is at the end of it, is so at the end of 8 MB, which takes JSON its time
+	dir.Limit(1 << 20) // as good as 8 MB, for which JSON takes long
 	return dir
 }
 
@@ -64,24 +64,17 @@ func (p inDir) Foreign(tree string) (intact func() error, err error) {
 	}, os.WriteFile(file, content, 0o600)
 }
 
-// What cannot be read is nobody's to replace: here a directory is in the file's place.
-func TestATreesFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
+// Here a directory is in the place of the tree's file.
+func TestATreesFileThatCannotBeReadIsAnErrorAndIsNotReplaced(t *testing.T) {
 	place := newDir(t)
 	inside := filepath.Join(place.path, hostfile.Name("tree"), "inside")
-	if err := os.MkdirAll(inside, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(inside, 0o700))
 	tree := treeOn(t, place.Open(t))
 	_, lock := tree.Lock(t.Context(), exclusive("/a", time.Hour))
 	_, locks := tree.Locks(t.Context())
-	for op, err := range map[string]error{"Lock": lock, "Locks": locks} {
-		if !errors.Is(err, store.ErrNotApplied) {
-			t.Errorf("%s: %v", op, err)
-		}
-	}
-	if _, err := os.Stat(inside); err != nil {
-		t.Errorf("it was replaced: %v", err)
-	}
+	assert.ErrorIs(t, lock, store.ErrNotApplied)
+	assert.ErrorIs(t, locks, store.ErrNotApplied)
+	assert.DirExists(t, inside, "it was replaced")
 }
 
 func TestInDirKeepsTheContract(t *testing.T) {

@@ -3,34 +3,46 @@ package pathlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/pathlock"
 )
 
 func exclusive(path string, timeout time.Duration) pathlock.Request {
-	r := held{path: path, mode: pathlock.Exclusive, depth: pathlock.Zero}.request()
-	r.Timeouts = []time.Duration{timeout}
-	return r
+	return pathlock.Request{Path: path, Timeouts: []time.Duration{timeout}}
 }
 
-func TestALockIsOverAtItsTimeAndNotBefore(t *testing.T) {
+func treeOn(t testing.TB, storage pathlock.Storage, opts ...pathlock.Option) *pathlock.Tree {
+	t.Helper()
+	tree, err := pathlock.New(storage, "tree", opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tree.Close() })
+	return tree
+}
+
+func locksOn(t testing.TB, storage pathlock.Storage) []pathlock.Lock {
+	t.Helper()
+	all, err := treeOn(t, storage).Locks(t.Context())
+	require.NoError(t, err)
+	return all
+}
+
+func TestALockEndsAtItsTimeAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newTree(t)
-		if _, err := tree.Lock(t.Context(), exclusive("/a", time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
+		require.NoError(t, err)
 		time.Sleep(time.Hour - time.Nanosecond)
-		if _, err := tree.Lock(t.Context(), exclusive("/a", time.Hour)); !errors.Is(err, pathlock.ErrConflict) {
-			t.Errorf("a nanosecond early: %v", err)
-		}
+		_, err = tree.Lock(t.Context(), exclusive("/a", time.Hour))
+		assert.ErrorIs(t, err, pathlock.ErrConflict, "a nanosecond early")
 		time.Sleep(time.Nanosecond)
-		if _, err := tree.Lock(t.Context(), exclusive("/a", time.Hour)); err != nil {
-			t.Errorf("at its time: %v", err)
-		}
+		_, err = tree.Lock(t.Context(), exclusive("/a", time.Hour))
+		assert.NoError(t, err, "at its time")
 	})
 }
 
@@ -38,17 +50,15 @@ func TestARefreshCountsFromItsOwnMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newTree(t)
 		l, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(50 * time.Minute)
-		if l, err = tree.Refresh(t.Context(), l.Token); err != nil || l.Left != time.Hour || l.Timeout != time.Hour {
-			t.Fatalf("%+v, %v", l, err)
-		}
+		l, err = tree.Refresh(t.Context(), l.Token)
+		require.NoError(t, err)
+		assert.Equal(t, time.Hour, l.Left)
+		assert.Equal(t, time.Hour, l.Timeout)
 		time.Sleep(time.Hour)
-		if _, err := tree.Refresh(t.Context(), l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
-			t.Errorf("revived at the moment of its end: %v", err)
-		}
+		_, err = tree.Refresh(t.Context(), l.Token)
+		assert.ErrorIs(t, err, pathlock.ErrUnknownToken, "revived at the moment of its end")
 	})
 }
 
@@ -57,206 +67,111 @@ func TestAWaiterGetsThePathAtTheMomentOfReleaseOrExpiry(t *testing.T) {
 		storage := pathlock.InMemory()
 		one, two := treeOn(t, storage), treeOn(t, storage)
 		l, err := one.Lock(t.Context(), exclusive("/a", time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		start := time.Now()
 		time.AfterFunc(10*time.Second, func() { _ = one.Release(context.Background(), "/a", l.Token) })
-		if _, err := two.LockWait(t.Context(), exclusive("/a", time.Minute)); err != nil || time.Since(start) != 10*time.Second {
-			t.Errorf("after the release: %v, %v", time.Since(start), err)
-		}
-		if _, err := one.LockWait(t.Context(), exclusive("/a", time.Minute)); err != nil || time.Since(start) > 70*time.Second+2*time.Millisecond {
-			t.Errorf("after the expiry: %v, %v", time.Since(start), err)
-		}
+		_, err = two.LockWait(t.Context(), exclusive("/a", time.Minute))
+		require.NoError(t, err)
+		assert.Equal(t, 10*time.Second, time.Since(start), "the release")
+		_, err = one.LockWait(t.Context(), exclusive("/a", time.Minute))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(start), 70*time.Second+2*time.Millisecond, "the expiry")
 	})
 }
 
-func TestAWaitEndsWithItsContextOrItsTreeAndSaysWhoWasInTheWay(t *testing.T) {
+func TestAWaitEndsWithItsContextAndNamesTheLocksInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.InMemory()
-		holder, tree := treeOn(t, storage), treeOn(t, storage)
-		if _, err := holder.Lock(t.Context(), exclusive("/a", time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := treeOn(t, storage).Lock(t.Context(), exclusive("/a", time.Hour))
+		require.NoError(t, err)
+		tree := treeOn(t, storage)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err := tree.LockWait(ctx, exclusive("/a", time.Hour))
-		c, ok := errors.AsType[*pathlock.ConflictError](err)
-		if !ok || len(c.Same) != 1 || !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
+		_, err = tree.LockWait(ctx, exclusive("/a", time.Hour))
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		var conflict *pathlock.ConflictError
+		require.ErrorAs(t, err, &conflict)
+		assert.Len(t, conflict.Same, 1)
+
 		mine := errors.New("the user left")
 		caused, end := context.WithCancelCause(t.Context())
 		end(mine)
-		if _, err := tree.LockWait(caused, exclusive("/a", time.Hour)); !errors.Is(err, mine) || !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-		time.AfterFunc(time.Second, func() { _ = tree.Close() })
-		if _, err := tree.LockWait(t.Context(), exclusive("/a", time.Hour)); !errors.Is(err, pathlock.ErrClosed) {
-			t.Errorf("closed: %v", err)
-		}
-		if all, err := holder.Locks(t.Context()); err != nil || len(all) != 1 {
-			t.Errorf("left behind: %v, %v", all, err)
-		}
+		_, err = tree.LockWait(caused, exclusive("/a", time.Hour))
+		assert.ErrorIs(t, err, mine)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.Len(t, locksOn(t, storage), 1, "left behind")
 	})
 }
 
-func treeOn(t testing.TB, storage pathlock.Storage) *pathlock.Tree {
-	t.Helper()
-	tree, err := pathlock.New(storage, "tree")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tree.Close() })
-	return tree
-}
-
-func TestExpiryIsToldAtItsMomentToAllWhoWatchOnceEach(t *testing.T) {
+func TestAWaitEndsWhenItsTreeIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.InMemory()
-		start := time.Now()
-		got := make(chan string, 100)
-		ctx, cancel := context.WithCancel(t.Context())
-		for i := range 3 {
-			events, err := treeOn(t, storage).Watch(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				for event, err := range events {
-					got <- fmt.Sprint(i, " ", event.Kind, " ", event.Lock.Path, " ", event.At.Sub(start).Round(time.Second), " ", time.Since(start).Round(10*time.Millisecond), " ", err)
-				}
-			}()
-		}
-		writer := treeOn(t, storage)
-		l, err := writer.Lock(t.Context(), exclusive("/a", 10*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Second)
-		if _, err := writer.Refresh(t.Context(), l.Token); err != nil { // and so it is later
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		cancel()
-		synctest.Wait()
-		close(got)
-		seen := map[string]int{}
-		for line := range got {
-			seen[line]++
-		}
-		for i := range 3 {
-			for _, want := range []string{"added /a 0s 0s <nil>", "expired /a 15s 15s <nil>"} {
-				if n := seen[fmt.Sprint(i, " ", want)]; n != 1 {
-					t.Errorf("watcher %d saw %q %d times", i, want, n)
-				}
-			}
-		}
-		if len(seen) != 6 {
-			t.Errorf("seen: %v", seen)
-		}
-	})
-}
-
-// Nobody watches: nothing is logged, and nothing runs.
-func TestWithoutWatchersNothingIsKeptForThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		_, err := treeOn(t, storage).Lock(t.Context(), exclusive("/a", time.Hour))
+		require.NoError(t, err)
 		tree := treeOn(t, storage)
-		for range 3 {
-			if _, err := tree.Lock(t.Context(), exclusive("/a", time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second)
-		}
-		_ = storage.View(t.Context(), "tree", func(doc *pathlock.Document, _ pathlock.Clock) {
-			if doc.Seq != 0 || len(doc.Log) != 0 {
-				t.Errorf("%d events, %v", doc.Seq, doc.Log)
-			}
-			n := 0
-			for range doc.Locks() {
-				n++
-			}
-			if n != 1 { // the last, which ran out; nobody has written since
-				t.Errorf("%d locks are stored", n)
-			}
-		})
+		time.AfterFunc(time.Second, func() { _ = tree.Close() })
+		_, err = tree.LockWait(t.Context(), exclusive("/a", time.Hour))
+		assert.ErrorIs(t, err, pathlock.ErrClosed)
 	})
 }
 
-func TestAWatcherFarBehindIsToldWhatBecameOfWhatItKnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tree := newTree(t)
-		old, err := tree.Lock(t.Context(), exclusive("/old", time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		events, err := tree.Watch(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tree.Release(t.Context(), "/old", old.Token); err != nil {
-			t.Fatal(err)
-		}
-		for range pathlock.LogLength {
-			l, err := tree.Lock(t.Context(), exclusive("/new", time.Hour))
-			if err == nil {
-				err = tree.Release(t.Context(), "/new", l.Token)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		last, err := tree.Lock(t.Context(), exclusive("/last", time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]bool{"released " + old.Token: true, "added " + last.Token: true}
-		for event, err := range events {
-			if err != nil || !want[string(event.Kind)+" "+event.Lock.Token] {
-				t.Fatalf("%+v, %v", event, err)
-			}
-			delete(want, string(event.Kind)+" "+event.Lock.Token)
-			if len(want) == 0 {
-				break
-			}
-		}
-	})
+// A slow storage writes at once, and answers later.
+type slow struct {
+	storage pathlock.Storage
+	by      time.Duration
+	err     error // lost answers
 }
 
-// A caller is let go when his context ends, and what is granted later goes back.
-func TestACallerThatIsGoneLeavesNoLock(t *testing.T) {
+func (s slow) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
+	return s.storage.View(ctx, tree, look)
+}
+
+func (s slow) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	at, err := s.storage.Update(ctx, tree, change)
+	time.Sleep(s.by)
+	return at, errors.Join(err, s.err)
+}
+
+func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := pathlock.InMemory()
-		slow := slowly{inner, 3 * time.Second}
-		tree := treeOn(t, slow)
+		storage := pathlock.InMemory()
+		tree := treeOn(t, slow{storage: storage, by: 3 * time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
 		_, err := tree.Lock(ctx, exclusive("/a", pathlock.MaxTimeout))
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
-		time.Sleep(10 * time.Second)
-		if all, err := treeOn(t, inner).Locks(t.Context()); err != nil || len(all) != 0 {
-			t.Errorf("left behind: %+v, %v", all, err)
-		}
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(start))
+		time.Sleep(10 * time.Second) // virtual: the answer, and the release
+		assert.Empty(t, locksOn(t, storage), "left behind")
 	})
 }
 
-// slowly writes, and answers later.
-type slowly struct {
-	storage pathlock.Storage
-	by      time.Duration
+// The first write is applied and its answer is lost while the tree is being closed.
+func TestCloseWaitsForTheCleanUpOfAnUnknownLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := pathlock.InMemory()
+		s := &failingOnce{slow{storage: storage, by: 3 * time.Second}}
+		tree := treeOn(t, s, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := tree.Lock(ctx, exclusive("/a", pathlock.Infinite))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, tree.Close())
+		assert.Empty(t, locksOn(t, storage), "a lock without end is left behind")
+	})
 }
 
-func (s slowly) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
-	return s.storage.View(ctx, tree, look)
-}
+// failingOnce loses the answer of its first write.
+type failingOnce struct{ slow }
 
-func (s slowly) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	at, err := s.storage.Update(ctx, tree, change)
-	time.Sleep(s.by)
-	return at, err
+func (s *failingOnce) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	now := s.slow
+	s.slow = slow{storage: now.storage}
+	if now.by > 0 {
+		now.err = errors.New("connection reset")
+	}
+	return now.Update(ctx, tree, change)
 }

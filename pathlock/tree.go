@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Tree is a set of paths and the locks on them. Make one per process and tree; it
-// is safe for concurrent use. Close it.
+// A Tree is a set of paths and the locks on them. It is safe for concurrent use: a
+// process needs one for each set. New makes one; Close it.
 type Tree struct {
 	storage Storage
 	name    string
@@ -28,60 +28,15 @@ type Tree struct {
 	closed     bool
 }
 
-// An Option is given to New.
-type Option func(*Tree) error
-
-// WithLimits sets the policy for timeouts to these limits.
-func WithLimits(l Limits) Option {
-	return func(t *Tree) error {
-		t.policy = l.Pick
-		return l.check()
-	}
-}
-
-// WithPolicy sets the policy for timeouts. The default is that of Limits{}: the first
-// wish that is not Infinite, or ten minutes.
-func WithPolicy(p Policy) Option {
-	return func(t *Tree) error {
-		if p == nil {
-			return errors.New("pathlock: WithPolicy: the policy is nil")
-		}
-		t.policy = p
-		return nil
-	}
-}
-
-// WithAlias sets a function that answers, for each path it is given in its one form,
-// the path that it stands for: for trees that ignore case, have links, or mount one
-// part in two places. It must answer the same in every process at all times, and its
-// own answers unchanged. An error of it fails the call.
-func WithAlias(alias func(path string) (string, error)) Option {
-	return func(t *Tree) error {
-		if alias == nil {
-			return errors.New("pathlock: WithAlias: the function is nil")
-		}
-		t.alias = alias
-		return nil
-	}
-}
-
-// maxName is how many bytes the name of a tree may have.
+// maxName is the largest size of a tree's name, in bytes.
 const maxName = 128
 
-// New is the tree of that name in a storage. It sends nothing yet: a tree that nobody
-// has written is empty.
+// New returns the tree of that name in a storage. It sends nothing. A tree that nobody
+// has written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
-	if storage == nil {
-		return nil, errors.New("pathlock: New: the storage is nil")
-	}
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
 	t := &Tree{storage: storage, name: name, policy: Limits{}.Pick}
-	for _, opt := range opts {
-		if err := opt(t); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
+		return nil, err
 	}
 	t.base, t.giveUp = context.WithCancel(context.Background())
 	feed, _ := storage.(store.Feed)
@@ -89,8 +44,8 @@ func New(storage Storage, name string, opts ...Option) (*Tree, error) {
 	return t, nil
 }
 
-// Lock asks for a lock and answers at once: the lock, or a *ConflictError that says
-// which others are in the way.
+// Lock takes a lock without waiting. If other locks conflict, it returns a
+// *ConflictError that lists them.
 func (t *Tree) Lock(ctx context.Context, r Request) (Lock, error) {
 	r, timeout, err := t.prepare(r)
 	if err != nil {
@@ -99,8 +54,9 @@ func (t *Tree) Lock(ctx context.Context, r Request) (Lock, error) {
 	return t.lock(ctx, r, timeout, false)
 }
 
-// prepare checks a request and settles its path and timeout.
+// prepare checks a request, and settles its path and timeout.
 func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
+	r = r.filled()
 	if err := r.check(); err != nil {
 		return r, 0, err
 	}
@@ -113,15 +69,15 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 	return r, timeout, err
 }
 
-// lock makes one attempt under a new token. With word it says in the tree that
-// somebody waits, should it be refused.
+// lock makes one attempt, under a new token. With word it notes in the tree, if it is
+// refused, that somebody waits.
 func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, word bool) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
 	o := t.write(ctx, func(doc *Document, now Clock) (Edit, outcome) {
 		if c := doc.conflicts(r, now); c.Len() > 0 {
 			var e Edit
 			if word {
-				e.Watched = doc.watch(now)
+				doc.leaveWord(&e, now)
 			}
 			return e, outcome{err: &ConflictError{Request: r, Affecting: c}}
 		}
@@ -138,9 +94,9 @@ func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, word 
 	return o.granted(), nil
 }
 
-// Refresh gives a lock its time anew, counted from now: as long as the tree's policy
-// picks from the wishes, or without any as long as it had. Nothing else of it changes.
-// ErrUnknownToken if there is no such lock any more: what has run out stays so.
+// Refresh restarts a lock's time, and changes nothing else of it. The new time is what
+// the tree's policy picks from timeouts, or without any the lock's own. A lock that has
+// run out is not revived: the error is ErrUnknownToken.
 func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Duration) (Lock, error) {
 	if err := checkTimeouts("timeouts", timeouts); err != nil {
 		return Lock{}, err
@@ -171,42 +127,30 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 	case o.err != nil:
 		return Lock{}, o.err
 	case !o.was.IsZero() && !o.at.Before(o.was):
-		// By the storage's clock it was written after the lock had run out: somebody may
-		// have been told so already.
+		// The storage's clock says that this was written after the lock had run out, so
+		// others may have been told that it is gone.
 		t.undo(token, o.lock.Timeout)
 		return Lock{}, ErrUnknownToken
 	}
 	return o.granted(), nil
 }
 
-// A ReleaseOption is given to Release.
-type ReleaseOption func(*release)
-
-type release struct {
-	owner    []byte
-	askOwner bool
-	force    bool
-}
-
-// ByOwner lets a release go through only if the lock's owner is this, byte for byte.
-func ByOwner(owner []byte) ReleaseOption {
-	return func(r *release) { r.owner, r.askOwner = bytes.Clone(owner), true }
-}
-
-// Force releases whatever the path and the owner: for operators.
-func Force() ReleaseOption { return func(r *release) { r.force = true } }
-
-// Release ends a lock, named by its token and by any path that it covers. A token that
-// no lock has, a path that it does not cover, and another owner than ByOwner says are
-// errors of their own: ErrUnknownToken, ErrWrongPath, ErrWrongOwner.
+// Release ends the lock that has a token. path is any path that the lock covers: a check
+// against mistakes. It returns ErrUnknownToken if no lock has the token, ErrWrongPath
+// for a path that the lock does not cover, and ErrWrongOwner if ByOwner names another
+// owner.
 func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseOption) error {
 	var how release
-	for _, opt := range opts {
-		opt(&how)
+	if err := apply("ReleaseOption", &how, opts); err != nil {
+		return err
 	}
-	resolved, err := t.resolve(path)
+	clean, err := Clean(path)
 	if err != nil && !how.force {
 		return err
+	}
+	resolved, err := t.resolve(clean)
+	if err != nil {
+		how.anyPath = true // the alias cannot tell; the token can
 	}
 	return t.write(ctx, func(doc *Document, now Clock) (Edit, outcome) {
 		l := doc.live(token, now)
@@ -214,7 +158,7 @@ func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseO
 		case l == nil:
 			return Edit{}, outcome{err: ErrUnknownToken}
 		case how.force:
-		case !l.Covers(resolved):
+		case !how.anyPath && !l.Covers(resolved):
 			return Edit{}, outcome{err: fmt.Errorf("%w: %q, but %q, depth %s", ErrWrongPath, resolved, l.Path, l.Depth)}
 		case how.askOwner && !bytes.Equal(how.owner, l.Owner):
 			return Edit{}, outcome{err: fmt.Errorf("%w: of %q", ErrWrongOwner, l.Path)}
@@ -226,28 +170,30 @@ func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseO
 	}, "").err
 }
 
-// Locks are all locks of the tree, by path.
+// Locks returns all locks of the tree, by path.
 func (t *Tree) Locks(ctx context.Context) (all []Lock, err error) {
 	err = t.view(ctx, func(doc *Document, now Clock) { all = doc.all(now) })
 	return all, err
 }
 
-// Affected are the locks that affect a path: those on it and, if asked for, those
+// Affected returns the locks on a path and, with WithParents and WithChildren, those
 // above that reach it and those below.
-func (t *Tree) Affected(ctx context.Context, path string, children, parents bool) (a Affecting, err error) {
+func (t *Tree) Affected(ctx context.Context, path string, opts ...AffectedOption) (a Affecting, err error) {
+	var where scope
+	if err := apply("AffectedOption", &where, opts); err != nil {
+		return a, err
+	}
 	resolved, err := t.resolve(path)
 	if err != nil {
 		return a, err
 	}
-	err = t.view(ctx, func(doc *Document, now Clock) {
-		a = doc.affecting(resolved, now, scope{parents: parents, children: children})
-	})
+	err = t.view(ctx, func(doc *Document, now Clock) { a = doc.affecting(resolved, now, where) })
 	return a, err
 }
 
-// Close ends what the tree does in the background, and waits for that: watches, waits,
-// and for at most ten seconds the clean-up after calls whose outcome is unknown.
-// Locks stay. Later calls answer ErrClosed.
+// Close ends watches and waits, and waits for what runs in the background: at most ten
+// seconds for the clean-up after calls whose outcome is unknown. Locks stay. Later calls
+// return ErrClosed.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	was := t.closed

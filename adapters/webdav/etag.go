@@ -1,4 +1,4 @@
-package webdav
+package webdavlock
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	"golang.org/x/net/webdav"
 )
 
-// ETagOf answers entity tags as the handler of x/net makes them for a file system.
+// ETagOf returns a function, for WithETag, that makes entity tags for a file system as
+// the handler of x/net does.
 func ETagOf(files webdav.FileSystem) func(ctx context.Context, name string) (string, error) {
 	return func(ctx context.Context, name string) (string, error) {
 		info, err := files.Stat(ctx, name)

@@ -1,4 +1,4 @@
-package webdav_test
+package webdavlock_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/webdav"
 
-	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -44,7 +44,7 @@ func ExampleNew() {
 	storage, files := pathlock.InMemory(), webdav.NewMemFS()
 	var servers []*httptest.Server
 	for range 2 {
-		locks, err := lockdav.New(storage, "files")
+		locks, err := webdavlock.New(storage, "files")
 		check(err)
 		defer locks.Close()
 		s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
@@ -70,7 +70,7 @@ func ExampleNew() {
 
 // What differs in case alone is one file here.
 func ExampleWithAlias() {
-	locks, err := lockdav.New(pathlock.InMemory(), "files", lockdav.WithAlias(func(name string) (string, error) {
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithAlias(func(name string) (string, error) {
 		return strings.ToLower(name), nil
 	}))
 	check(err)
@@ -88,7 +88,7 @@ func ExampleWithAlias() {
 // A client may ask that a file still be the one it knows, besides showing its token.
 func ExampleWithETag() {
 	files := webdav.NewMemFS()
-	locks, err := lockdav.New(pathlock.InMemory(), "files", lockdav.WithETag(lockdav.ETagOf(files)))
+	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithETag(webdavlock.ETagOf(files)))
 	check(err)
 	defer locks.Close()
 	s := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
@@ -101,7 +101,7 @@ func ExampleWithETag() {
 
 func ExampleETagOf() {
 	files := webdav.NewMemFS()
-	etag := lockdav.ETagOf(files)
+	etag := webdavlock.ETagOf(files)
 	none, err := etag(context.Background(), "/nothing")
 	fmt.Printf("%q %v\n", none, err)
 	check(files.Mkdir(context.Background(), "/docs", 0o755))
@@ -114,7 +114,7 @@ func ExampleETagOf() {
 
 // The handler calls the rest; so may you.
 func ExampleLockSystem_Confirm() {
-	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
 	check(err)
 	defer locks.Close()
 	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
@@ -135,7 +135,7 @@ func ExampleLockSystem_Confirm() {
 }
 
 func ExampleLockSystem_Create() {
-	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
 	check(err)
 	defer locks.Close()
 	_, err = locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
@@ -148,7 +148,7 @@ func ExampleLockSystem_Create() {
 }
 
 func ExampleLockSystem_Refresh() {
-	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
 	check(err)
 	defer locks.Close()
 	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Minute})
@@ -163,7 +163,7 @@ func ExampleLockSystem_Refresh() {
 }
 
 func ExampleLockSystem_Unlock() {
-	locks, err := lockdav.New(pathlock.InMemory(), "files")
+	locks, err := webdavlock.New(pathlock.InMemory(), "files")
 	check(err)
 	defer locks.Close()
 	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Minute})
@@ -177,14 +177,14 @@ func ExampleLockSystem_Unlock() {
 
 func ExampleLockSystem_Close() {
 	storage := pathlock.InMemory()
-	locks, err := lockdav.New(storage, "files")
+	locks, err := webdavlock.New(storage, "files")
 	check(err)
 	token, err := locks.Create(time.Now(), webdav.LockDetails{Root: "/docs", Duration: time.Hour})
 	check(err)
 	check(locks.Close())
 
 	// After a restart the locks are as they were.
-	locks, err = lockdav.New(storage, "files")
+	locks, err = webdavlock.New(storage, "files")
 	check(err)
 	defer locks.Close()
 	fmt.Println(locks.Unlock(time.Now(), token))

@@ -1,4 +1,4 @@
-package webdav
+package webdavlock
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// hold keeps other requests, of all processes, from using a lock, refreshing it or
-// ending it, until done.
+// hold marks a lock as in use, for all processes, until done: nobody else can use,
+// refresh or release it.
 func (s *LockSystem) hold(ctx context.Context, token string) (done func(), err error) {
 	h, err := s.holds.Lock(ctx, pathlock.Request{
 		Path: "/" + token, Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeouts: []time.Duration{lease},
@@ -22,7 +22,7 @@ func (s *LockSystem) hold(ctx context.Context, token string) (done func(), err e
 	case errors.Is(err, pathlock.ErrConflict):
 		return nil, webdav.ErrLocked
 	case errors.Is(err, pathlock.ErrPath):
-		return nil, webdav.ErrNoSuchLock // nothing that could be a token of ours
+		return nil, webdav.ErrNoSuchLock // no token of ours looks like this
 	case err != nil:
 		return nil, err
 	}
@@ -31,11 +31,11 @@ func (s *LockSystem) hold(ctx context.Context, token string) (done func(), err e
 		stop()
 		ctx, cancel := bounded()
 		defer cancel()
-		_ = s.holds.Release(ctx, h.Path, h.Token) // or it runs out
+		_ = s.holds.Release(ctx, h.Path, h.Token) // if this fails it runs out
 	}, nil
 }
 
-// use holds a lock for a request that writes, and does not let it run out meanwhile.
+// use holds a lock for a request that writes, and keeps it from running out.
 func (s *LockSystem) use(ctx context.Context, l pathlock.Lock) (done func(), err error) {
 	let, err := s.hold(ctx, l.Token)
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *LockSystem) use(ctx context.Context, l pathlock.Lock) (done func(), err
 		}
 		return nil, err
 	}
-	// Nobody can end it any more, but somebody may have before it was held; and it
-	// may be about to run out.
+	// Nobody can end it any more. But it may have ended before it was held, and it may
+	// be about to run out.
 	if l.Left != pathlock.Infinite && l.Left < time.Second {
 		l, err = s.locks.Refresh(ctx, l.Token)
 	} else {
@@ -65,17 +65,17 @@ func (s *LockSystem) use(ctx context.Context, l pathlock.Lock) (done func(), err
 	return func() { stop(); let() }, nil
 }
 
-// there answers ErrUnknownToken for a lock that is not.
+// there returns ErrUnknownToken if the lock does not exist any more.
 func (s *LockSystem) there(ctx context.Context, l pathlock.Lock) error {
-	a, err := s.locks.Affected(ctx, l.Path, false, false)
+	a, err := s.locks.Affected(ctx, l.Path)
 	if err == nil && !slices.ContainsFunc(a.Same, func(o pathlock.Lock) bool { return o.Token == l.Token }) {
 		err = pathlock.ErrUnknownToken
 	}
 	return err
 }
 
-// keep refreshes a lock, with the time that it has, until stop. Long ones are left
-// alone until little is left of them: a refresh is the client's to ask for.
+// keep refreshes a lock, with its own timeout, until stop. A lock with a long timeout is
+// refreshed only when little is left of it: a refresh is for the client to ask for.
 func (s *LockSystem) keep(tree *pathlock.Tree, l pathlock.Lock) (stop func()) {
 	ended := make(chan struct{})
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *LockSystem) keep(tree *pathlock.Tree, l pathlock.Lock) (stop func()) {
 			case errors.Is(err, pathlock.ErrUnknownToken), errors.Is(err, pathlock.ErrClosed):
 				return
 			case err != nil:
-				left = max(time.Second, left/2) // again, and soon
+				left = max(time.Second, left/2) // try again soon
 			default:
 				left = max(time.Millisecond, fresh.Left-time.Since(sent))
 			}

@@ -1,4 +1,4 @@
-package webdav_test
+package webdavlock_test
 
 import (
 	"context"
@@ -19,18 +19,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/net/webdav"
 
-	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// litmus runs the client's lock tests against a server, and answers what it said of
-// each. It skips what depends on a test that failed.
+// litmus runs the lock tests of that WebDAV client against a server, and returns the
+// result of each. It skips tests that depend on one that failed.
 func litmus(t *testing.T, server string) map[string]string {
 	t.Helper()
 	program, err := exec.LookPath("litmus")
@@ -43,13 +45,13 @@ func litmus(t *testing.T, server string) map[string]string {
 	}
 	cmd := exec.CommandContext(t.Context(), program, strings.TrimSuffix(server, "/")+"/")
 	cmd.Env = append(os.Environ(), "TESTS=locks")
-	cmd.Dir = t.TempDir() // it writes its log where it stands
+	cmd.Dir = t.TempDir() // it writes its log into its working directory
 	out, _ := cmd.CombinedOutput()
 	results := make(map[string]string)
-	// It writes a test's line once to say that it begins, and over that, how it ended.
+	// It writes each test's line when the test begins, and again when it has ended.
 	lines := strings.ReplaceAll(string(out), "\r", "\n")
 	for _, m := range regexp.MustCompile(`(?m)^ *(\d+\. \w+)\.* (pass|FAIL|WARNING|SKIPPED)`).FindAllStringSubmatch(lines, -1) {
-		if m[2] == "WARNING" { // and passes
+		if m[2] == "WARNING" { // it passed
 			m[2] = "pass"
 		}
 		results[m[1]] = m[2]
@@ -58,7 +60,8 @@ func litmus(t *testing.T, server string) map[string]string {
 	return results
 }
 
-// noneWorse holds a run against one of x/net's own lock system on files of the same kind.
+// noneWorse compares the results with those of x/net's own lock system on the same kind of
+// files.
 func noneWorse(t *testing.T, files webdav.FileSystem, results map[string]string) {
 	t.Helper()
 	reference := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: webdav.NewMemLS()})
@@ -70,16 +73,12 @@ func noneWorse(t *testing.T, files webdav.FileSystem, results map[string]string)
 			continue
 		}
 		passed++
-		if results[name] != "pass" {
-			t.Errorf("%s: %q, and x/net's own passes", name, results[name])
-		}
+		assert.Equal(t, "pass", results[name], "%s, which passes on x/net's own locks", name)
 	}
-	if passed < 28 {
-		t.Errorf("x/net's own passes %d: was that litmus?", passed) // 32 when this was written
-	}
+	assert.GreaterOrEqual(t, passed, 28, "on x/net's own locks so few tests pass: was that litmus?") // 32 when this was written
 }
 
-// count is of how many tests that ran how many passed.
+// count returns how many tests passed, and how many ran.
 func count(results map[string]string) (passed, of int) {
 	for _, result := range results {
 		switch result {
@@ -93,8 +92,8 @@ func count(results map[string]string) (passed, of int) {
 	return passed, of
 }
 
-// allButShared wants each test that ran to have passed, but for the one that the handler
-// itself refuses: it knows no shared locks.
+// allButShared fails the test for each test of litmus that failed, but for the one of
+// shared locks, which the handler itself refuses.
 func allButShared(t *testing.T, results map[string]string) {
 	t.Helper()
 	for name, result := range results {
@@ -106,18 +105,18 @@ func allButShared(t *testing.T, results map[string]string) {
 	t.Logf("%d of %d passed", passed, of)
 }
 
-func TestLitmusFindsNoLockWorseThanXNets(t *testing.T) {
+func TestLitmusPassesWhatItPassesOnXNetsOwnLocks(t *testing.T) {
 	files := webdav.NewMemFS()
-	locks := newLocks(t, pathlock.InMemory(), lockdav.WithETag(lockdav.ETagOf(files)))
+	locks := newLocks(t, pathlock.InMemory(), webdavlock.WithETag(webdavlock.ETagOf(files)))
 	server := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
 	defer server.Close()
 	results := litmus(t, server.URL)
 	noneWorse(t, webdav.NewMemFS(), results)
-	allButShared(t, results) // also one that x/net's fails, as it does not look at entity tags
+	allButShared(t, results) // x/net's own fails one, because it does not check entity tags
 }
 
-// onDisk is a directory whose files take properties, and forget them: what litmus asks
-// is who may set them.
+// onDisk is a directory whose files take properties and forget them: litmus only checks who
+// may set them.
 type onDisk struct{ webdav.Dir }
 
 func (d onDisk) OpenFile(ctx context.Context, name string, flag int, perm os.FileMode) (webdav.File, error) {
@@ -146,20 +145,20 @@ func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{"serves": testchild.As(serve)})
 }
 
-// A place is where a server has its files and its locks.
+// A place says where a server has its files and its locks.
 type place struct {
 	Files, Locks string // directories
-	DB, Coll     string // in place of Locks
+	DB, Coll     string // in the place of Locks
 }
 
-// serve is a server until it is killed or its parent is gone. It says where.
+// serve runs a server until it is killed or its parent ends. It prints its address.
 func serve(ctx context.Context, p place) error {
 	files := onDisk{webdav.Dir(p.Files)}
 	storage, err := p.storage()
 	if err != nil {
 		return err
 	}
-	locks, err := lockdav.New(storage, "files", lockdav.WithETag(lockdav.ETagOf(files)))
+	locks, err := webdavlock.New(storage, "files", webdavlock.WithETag(webdavlock.ETagOf(files)))
 	if err != nil {
 		return err
 	}
@@ -184,7 +183,7 @@ func (p place) storage() (pathlock.Storage, error) {
 	return pathlock.OnMongo(conn.Database(p.DB).Collection(p.Coll))
 }
 
-// A server is a process of this program that serves files.
+// A server is a child process that serves files.
 type server struct {
 	*testchild.Process
 	*httputil.ReverseProxy
@@ -194,18 +193,16 @@ func start(t *testing.T, at place) *server {
 	t.Helper()
 	child := testchild.Start(t, "serves", at)
 	where, err := url.Parse(child.Says())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return &server{child, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(where)
-		r.Out.Host = r.In.Host // If headers name it
+		r.Out.Host = r.In.Host // If headers contain it
 	}}}
 }
 
-// A farm is two servers, which get the requests in turn. After each restartEvery
-// requests the one in turn is killed, and another put in its place.
-type farm struct {
+// A balancer passes requests to two servers in turn. After each restartEvery requests it
+// kills one of them and starts another.
+type balancer struct {
 	t  *testing.T
 	at place
 
@@ -217,9 +214,9 @@ type farm struct {
 
 const restartEvery = 11
 
-func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	defer f.mu.Unlock() // one at a time: litmus sends no more
+	defer f.mu.Unlock() // litmus sends one request at a time
 	i := f.requests % len(f.servers)
 	if f.requests++; f.requests%restartEvery == 0 {
 		f.servers[i].Kill()
@@ -229,10 +226,10 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.servers[i].ServeHTTP(w, r)
 }
 
-func litmusOnAFarm(t *testing.T, at place) {
+func litmusOnTwoServers(t *testing.T, at place) {
 	t.Helper()
 	at.Files = t.TempDir()
-	f := &farm{t: t, at: at, servers: []*server{start(t, at), start(t, at)}}
+	f := &balancer{t: t, at: at, servers: []*server{start(t, at), start(t, at)}}
 	front := httptest.NewServer(f)
 	defer front.Close()
 	results := litmus(t, front.URL)
@@ -240,17 +237,14 @@ func litmusOnAFarm(t *testing.T, at place) {
 	allButShared(t, results)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.restarts < 2 || f.requests < 50 {
-		t.Errorf("%d requests and %d restarts: the test shows nothing", f.requests, f.restarts)
-	}
+	assert.GreaterOrEqual(t, f.restarts, 2, "too few restarts for the test to show anything")
+	assert.GreaterOrEqual(t, f.requests, 50, "too few requests for the test to show anything")
 	t.Logf("%d requests to two servers in turn, %d times one was killed", f.requests, f.restarts)
 }
 
 func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
 	conn, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	coll := conn.Database("mongolock_test").Collection("webdav_" + rand.Text()[:10])
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -258,15 +252,15 @@ func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
 		_ = coll.Drop(ctx)
 		_ = conn.Disconnect(ctx)
 	})
-	litmusOnAFarm(t, place{DB: coll.Database().Name(), Coll: coll.Name()})
+	litmusOnTwoServers(t, place{DB: coll.Database().Name(), Coll: coll.Name()})
 }
 
 func TestLitmusOnTwoServersWithOneDirectoryAndKills(t *testing.T) {
-	litmusOnAFarm(t, place{Locks: t.TempDir()})
+	litmusOnTwoServers(t, place{Locks: t.TempDir()})
 }
 
-// The control: two servers that each have locks of their own fail what one passes.
-func TestControlLitmusSeesServersThatShareNothing(t *testing.T) {
+// The control: two servers with separate locks fail tests that one server passes.
+func TestControlLitmusNoticesServersThatShareNoLocks(t *testing.T) {
 	files := webdav.NewMemFS()
 	var turn int
 	servers := []http.Handler{
@@ -278,7 +272,6 @@ func TestControlLitmusSeesServersThatShareNothing(t *testing.T) {
 		servers[turn%2].ServeHTTP(w, r)
 	}))
 	defer front.Close()
-	if passed, _ := count(litmus(t, front.URL)); passed > 25 {
-		t.Errorf("%d tests pass on servers that know nothing of each other's locks", passed)
-	}
+	passed, _ := count(litmus(t, front.URL))
+	assert.LessOrEqual(t, passed, 25, "so many tests pass on servers that do not know each other's locks")
 }

@@ -1,4 +1,4 @@
-package webdav
+package webdavlock
 
 import (
 	"context"
@@ -15,78 +15,89 @@ import (
 )
 
 const (
-	lease     = 30 * time.Second // of what this process alone needs
-	callBound = 10 * time.Second // of each call: the interface has no context
+	lease     = 30 * time.Second // the timeout of locks that this process renews
+	callBound = 10 * time.Second // bounds each call: the interface has no context
 )
 
 // A LockSystem is a webdav.LockSystem on a storage of package pathlock. It is safe for
-// concurrent use. Close it.
+// concurrent use. New makes one; Close it.
 type LockSystem struct {
 	locks *pathlock.Tree
-	holds *pathlock.Tree // what a request has in use: the token as a path
+	holds *pathlock.Tree // the locks that a request uses at this moment: each token as a path
 	etag  func(ctx context.Context, name string) (string, error)
 
 	mu     sync.Mutex        // protects the rest
-	own    map[string]func() // locks of the handler's own: what stops their renewal
+	own    map[string]func() // locks that the handler took for itself: each ends its renewal
 	closed bool
 	kept   sync.WaitGroup
 }
 
 var _ webdav.LockSystem = (*LockSystem)(nil)
 
-// An Option is given to New.
-type Option func(*config) error
+// An Option changes a LockSystem.
+type Option interface{ apply(*config) error }
 
 type config struct {
 	tree []pathlock.Option
 	etag func(ctx context.Context, name string) (string, error)
 }
 
-// WithAlias gives the names of the tree another meaning; see pathlock.WithAlias.
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+// WithAlias sets a function that maps each name to the one it stands for. See
+// pathlock.WithAlias.
 func WithAlias(alias func(name string) (string, error)) Option {
-	return func(c *config) error {
+	return option(func(c *config) error {
 		if alias == nil {
-			return errors.New("webdav: WithAlias: the function is nil")
+			return errors.New("webdavlock: WithAlias(nil): must not be nil")
 		}
 		c.tree = append(c.tree, pathlock.WithAlias(alias))
 		return nil
-	}
+	})
 }
 
-// WithETag lets If headers with entity tags be judged: etag answers that of a name as
-// the handler's ETag header has it, quotes included, and "" for one that is not there.
-// ETagOf is that for a file system.
+// WithETag sets the function that If headers with entity tags are checked with. It
+// returns the entity tag of a name as the handler's ETag header shows it, quotes
+// included, and "" if nothing has that name. ETagOf makes the function for a file system.
 func WithETag(etag func(ctx context.Context, name string) (string, error)) Option {
-	return func(c *config) error {
+	return option(func(c *config) error {
 		if etag == nil {
-			return errors.New("webdav: WithETag: the function is nil")
+			return errors.New("webdavlock: WithETag(nil): must not be nil")
 		}
 		c.etag = etag
 		return nil
-	}
+	})
 }
 
-// New is the lock system of that name in a storage.
+// New returns the lock system of that name in a storage. It sends nothing.
 func New(storage pathlock.Storage, name string, opts ...Option) (*LockSystem, error) {
 	var conf config
-	for _, opt := range opts {
-		if err := opt(&conf); err != nil {
-			return nil, err
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("webdavlock: a nil Option"))
+			continue
 		}
+		errs = append(errs, o.apply(&conf))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	locks, err := pathlock.New(storage, name, append(conf.tree, pathlock.WithLimits(pathlock.Limits{Infinite: true}))...)
 	if err != nil {
-		return nil, fmt.Errorf("webdav: %w", err)
+		return nil, fmt.Errorf("webdavlock: %w", err)
 	}
 	holds, err := pathlock.New(storage, name+" in use")
 	if err != nil {
-		return nil, fmt.Errorf("webdav: %w", errors.Join(err, locks.Close()))
+		return nil, fmt.Errorf("webdavlock: %w", errors.Join(err, locks.Close()))
 	}
 	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, own: make(map[string]func())}, nil
 }
 
-// Close ends what runs in the background. Clients' locks stay; what requests still
-// have in use is over half a minute later.
+// Close ends the renewals in the background. The locks of clients stay. A lock that a
+// request still uses runs out half a minute later.
 func (s *LockSystem) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -103,7 +114,7 @@ func (s *LockSystem) Close() error {
 	return err
 }
 
-// Create locks a name.
+// Create takes a lock.
 func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, error) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -131,7 +142,8 @@ func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, er
 	return l.Token, nil
 }
 
-// Refresh gives a lock its time anew, unless a request has it in use.
+// Refresh restarts a lock's time. It returns webdav.ErrLocked while a request uses the
+// lock.
 func (s *LockSystem) Refresh(_ time.Time, token string, duration time.Duration) (webdav.LockDetails, error) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -149,8 +161,8 @@ func (s *LockSystem) Refresh(_ time.Time, token string, duration time.Duration) 
 	}, nil
 }
 
-// Unlock ends a lock, unless a request has it in use. The interface does not say for
-// which name; the handler has no rule about that.
+// Unlock releases a lock. It returns webdav.ErrLocked while a request uses the lock. The
+// interface does not tell the name, so any token of the tree will do.
 func (s *LockSystem) Unlock(_ time.Time, token string) error {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -166,8 +178,9 @@ func (s *LockSystem) Unlock(_ time.Time, token string) error {
 	return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
 }
 
-// Confirm finds for each name a lock among the conditions' that covers it, and holds
-// these fast until release.
+// Confirm finds for each name a lock that covers it and that a condition names. Until
+// release these locks are in use: nobody can refresh, release or use them, and they do
+// not run out.
 func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...webdav.Condition) (release func(), err error) {
 	ctx, cancel := bounded()
 	defer cancel()
@@ -176,14 +189,14 @@ func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...web
 		return nil, err
 	}
 	if !met {
-		return nil, webdav.ErrConfirmationFailed // itself: the handler compares
+		return nil, webdav.ErrConfirmationFailed // not wrapped: the handler compares it
 	}
 	var covering []pathlock.Lock
 	for _, name := range []string{name0, name1} {
 		if name == "" {
 			continue
 		}
-		a, err := s.locks.Affected(ctx, clean(name), false, true)
+		a, err := s.locks.Affected(ctx, clean(name), pathlock.WithParents())
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +228,7 @@ func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...web
 	return release, nil
 }
 
-// named is the lock among these that a condition asks for.
+// named finds the lock that a condition names.
 func named(a pathlock.Affecting, c webdav.Condition) (pathlock.Lock, bool) {
 	for _, l := range slices.Concat(a.Same, a.Parents) {
 		if !c.Not && c.Token == l.Token {
@@ -225,7 +238,7 @@ func named(a pathlock.Affecting, c webdav.Condition) (pathlock.Lock, bool) {
 	return pathlock.Lock{}, false
 }
 
-// tagsMatch judges the entity tags of conditions, if it was said how.
+// tagsMatch checks the entity tags of conditions, if WithETag says how.
 func (s *LockSystem) tagsMatch(ctx context.Context, name string, conditions []webdav.Condition) (bool, error) {
 	for _, c := range conditions {
 		if c.ETag == "" || s.etag == nil || name == "" {
@@ -239,10 +252,10 @@ func (s *LockSystem) tagsMatch(ctx context.Context, name string, conditions []we
 	return true, nil
 }
 
-// clean is a name as the file systems of x/net read it.
+// clean returns a name as the file systems of x/net read it.
 func clean(name string) string { return path.Clean("/" + name) }
 
-// timeout is a duration as the handler gives it, brought to what can be.
+// timeout brings a duration of the handler into the bounds of package pathlock.
 func timeout(d time.Duration) time.Duration {
 	if d < 0 {
 		return pathlock.Infinite
@@ -250,7 +263,7 @@ func timeout(d time.Duration) time.Duration {
 	return min(max(d, pathlock.MinTimeout), pathlock.MaxTimeout)
 }
 
-// known is an error as the handler knows it.
+// known translates an error for the handler.
 func known(err error) error {
 	if errors.Is(err, pathlock.ErrUnknownToken) {
 		return webdav.ErrNoSuchLock

@@ -1,4 +1,4 @@
-package webdav_test
+package webdavlock_test
 
 import (
 	"errors"
@@ -9,18 +9,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"golang.org/x/net/webdav"
 
-	lockdav "github.com/mongolock/mongolock/adapters/webdav"
+	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-func newLocks(t testing.TB, storage pathlock.Storage, opts ...lockdav.Option) *lockdav.LockSystem {
+func newLocks(t testing.TB, storage pathlock.Storage, opts ...webdavlock.Option) *webdavlock.LockSystem {
 	t.Helper()
-	s, err := lockdav.New(storage, "files", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := webdavlock.New(storage, "files", opts...)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -33,60 +33,40 @@ func TestALockCountsForEveryServerOnTheStorage(t *testing.T) {
 	storage := pathlock.InMemory()
 	one, two := newLocks(t, storage), newLocks(t, storage)
 	token, err := one.Create(time.Now(), details("/a", false))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := two.Create(time.Now(), details("/a/b", true)); err != webdav.ErrLocked {
-		t.Errorf("another server: %v", err)
-	}
+	require.NoError(t, err)
+	_, err = two.Create(time.Now(), details("/a/b", true))
+	assert.Equal(t, webdav.ErrLocked, err, "another server")
 	release, err := two.Confirm(time.Now(), "/a/b", "", webdav.Condition{Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := one.Unlock(time.Now(), token); err != webdav.ErrLocked {
-		t.Errorf("unlocked under another server's write: %v", err)
-	}
-	if _, err := one.Refresh(time.Now(), token, time.Hour); err != webdav.ErrLocked {
-		t.Errorf("refreshed under another server's write: %v", err)
-	}
-	if _, err := one.Confirm(time.Now(), "/a/c", "", webdav.Condition{Token: token}); err != webdav.ErrConfirmationFailed {
-		t.Errorf("in use by two requests: %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, webdav.ErrLocked, one.Unlock(time.Now(), token), "unlocked during a write of another server")
+	_, err = one.Refresh(time.Now(), token, time.Hour)
+	assert.Equal(t, webdav.ErrLocked, err, "refreshed during a write of another server")
+	_, err = one.Confirm(time.Now(), "/a/c", "", webdav.Condition{Token: token})
+	assert.Equal(t, webdav.ErrConfirmationFailed, err, "in use by two requests")
 	release()
 	l, err := one.Refresh(time.Now(), token, -1)
-	if err != nil || l.Root != "/a" || l.OwnerXML != "<D:href>me</D:href>" || l.ZeroDepth || l.Duration >= 0 {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if err := two.Unlock(time.Now(), token); err != nil {
-		t.Error(err)
-	}
-	if err := two.Unlock(time.Now(), token); err != webdav.ErrNoSuchLock {
-		t.Errorf("unlocked twice: %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, webdav.LockDetails{Root: "/a", Duration: pathlock.Infinite, OwnerXML: "<D:href>me</D:href>"}, l)
+	assert.NoError(t, two.Unlock(time.Now(), token))
+	assert.Equal(t, webdav.ErrNoSuchLock, two.Unlock(time.Now(), token), "unlocked twice")
 }
 
-func TestTheHandlersOwnLocksLastWhileTheirProcessLives(t *testing.T) {
+func TestTheHandlersOwnLocksLastAsLongAsTheirProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.InMemory()
 		one, two := newLocks(t, storage), newLocks(t, storage)
 		token, err := one.Create(time.Now(), webdav.LockDetails{Root: "/a", Duration: -1, ZeroDepth: true})
-		if err != nil {
+		require.NoError(t, err)
+		time.Sleep(time.Hour) // virtual, as all here: a very long request
+		_, err = two.Create(time.Now(), details("/a", true))
+		assert.Equal(t, webdav.ErrLocked, err, "gone during a long request")
+		if err := one.Close(); err != nil { // like a kill: nothing is released
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // of the bubble, as all here: a very long request
-		if _, err := two.Create(time.Now(), details("/a", true)); err != webdav.ErrLocked {
-			t.Errorf("gone under a long request: %v", err)
-		}
-		if err := one.Close(); err != nil { // as good as killed: nothing is released
-			t.Fatal(err)
-		}
-		time.Sleep(31 * time.Second) // its lease of 30 s is over
-		if _, err := two.Create(time.Now(), details("/a", true)); err != nil {
-			t.Errorf("left behind by a process that is gone: %v", err)
-		}
-		if err := one.Unlock(time.Now(), token); err == nil {
-			t.Error("unlocked though it is over")
-		}
+		time.Sleep(31 * time.Second) // its 30 s are over
+		_, err = two.Create(time.Now(), details("/a", true))
+		assert.NoError(t, err, "left behind by a process that has ended")
+		assert.Error(t, one.Unlock(time.Now(), token), "unlocked after its end")
 	})
 }
 
@@ -96,36 +76,28 @@ func TestALockInUseDoesNotRunOut(t *testing.T) {
 		d := details("/a", true)
 		d.Duration = 2 * time.Second
 		token, err := s.Create(time.Now(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		release, err := s.Confirm(time.Now(), "/a", "", webdav.Condition{Token: token})
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute) // long after its end, but a write is under way
-		if _, err := s.Create(time.Now(), details("/a", true)); err != webdav.ErrLocked {
-			t.Errorf("ran out under a write: %v", err)
-		}
+		require.NoError(t, err)
+		time.Sleep(time.Minute) // long after its time, but a write is under way
+		_, err = s.Create(time.Now(), details("/a", true))
+		assert.Equal(t, webdav.ErrLocked, err, "ran out during a write")
 		release()
-		time.Sleep(3 * time.Second) // its end, and some
-		if _, err := s.Create(time.Now(), details("/a", true)); err != nil {
-			t.Errorf("did not run out after it: %v", err)
-		}
+		time.Sleep(3 * time.Second) // its 2 s are over
+		_, err = s.Create(time.Now(), details("/a", true))
+		assert.NoError(t, err, "did not run out after it")
 	})
 }
 
-// x/net's own lock system and ours, asked the same at random, answer the same.
-func TestItAnswersAsTheLockSystemOfXNetDoes(t *testing.T) {
+// x/net's own lock system and ours get the same random calls, and have to answer the same.
+func TestEveryAnswerIsThatOfTheLockSystemOfXNet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := map[string]int{}
 		for seed := range uint64(300) {
 			compare(t, rand.New(rand.NewPCG(seed, 1)), seen)
 		}
 		for _, answer := range []string{"create <nil>", "create webdav: locked", "confirm <nil>", "confirm webdav: confirmation failed", "unlock webdav: locked", "unlock webdav: no such lock", "unlock <nil>", "refresh <nil>", "refresh webdav: locked", "refresh webdav: no such lock"} {
-			if seen[answer] < 10 {
-				t.Errorf("%q was seen %d times: the comparison says little", answer, seen[answer])
-			}
+			assert.GreaterOrEqual(t, seen[answer], 10, "%q was seen too rarely for the comparison to say much", answer)
 		}
 	})
 }
@@ -183,7 +155,7 @@ func compare(t *testing.T, random *rand.Rand, seen map[string]int) {
 				u.theirs()
 				u.ours()
 			} else {
-				time.Sleep(time.Duration(random.IntN(3)) * 3 * time.Second) // of the bubble: now and then a lock runs out
+				time.Sleep(time.Duration(random.IntN(3)) * 3 * time.Second) // virtual: sometimes a lock runs out
 			}
 		}
 		seen[fmt.Sprintf("%s %v", op, one)]++
@@ -196,25 +168,22 @@ func compare(t *testing.T, random *rand.Rand, seen map[string]int) {
 	}
 }
 
-func TestWrongArgumentsAreNamed(t *testing.T) {
-	for want, build := range map[string]func() (*lockdav.LockSystem, error){
-		"storage is nil":   func() (*lockdav.LockSystem, error) { return lockdav.New(nil, "x") },
-		"name of the tree": func() (*lockdav.LockSystem, error) { return lockdav.New(pathlock.InMemory(), "") },
-		"WithETag": func() (*lockdav.LockSystem, error) {
-			return lockdav.New(pathlock.InMemory(), "x", lockdav.WithETag(nil))
-		},
-		"WithAlias": func() (*lockdav.LockSystem, error) {
-			return lockdav.New(pathlock.InMemory(), "x", lockdav.WithAlias(nil))
-		},
+func TestWrongArgumentsAreRefusedByName(t *testing.T) {
+	memory := pathlock.InMemory()
+	for want, build := range map[string]func() (*webdavlock.LockSystem, error){
+		"storage is nil":   func() (*webdavlock.LockSystem, error) { return webdavlock.New(nil, "x") },
+		"name of the tree": func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "") },
+		"a nil Option":     func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", nil) },
+		"WithETag(nil)":    func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithETag(nil)) },
+		"WithAlias(nil)":   func() (*webdavlock.LockSystem, error) { return webdavlock.New(memory, "x", webdavlock.WithAlias(nil)) },
 	} {
-		if s, err := build(); s != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		s, err := build()
+		assert.Nil(t, s)
+		assert.ErrorContains(t, err, want)
 	}
-	s := newLocks(t, pathlock.InMemory())
+	s := newLocks(t, memory)
 	d := details("/a", true)
 	d.OwnerXML = strings.Repeat("x", pathlock.MaxOwner+1)
-	if _, err := s.Create(time.Now(), d); err == nil || !strings.Contains(err.Error(), "Owner") {
-		t.Error(err)
-	}
+	_, err := s.Create(time.Now(), d)
+	assert.ErrorContains(t, err, "Owner")
 }
