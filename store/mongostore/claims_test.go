@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/stretchr/testify/assert"
@@ -91,7 +92,7 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 
 // renewedMeanwhile is a takeover of a holder that is renewed between the look and
 // the swap.
-func renewedMeanwhile(t *testing.T) (dead holder, lost bool) {
+func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
 	b := mongoBenchFor(t, line.Through)
@@ -120,7 +121,7 @@ func renewedMeanwhile(t *testing.T) (dead holder, lost bool) {
 	if err != nil && !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	h, _ := b.document("k").holder(victim.ID)
+	h, _ := b.document("k").Holder(victim.ID)
 	return h, err == nil
 }
 
@@ -151,7 +152,7 @@ func replacedMeanwhile(t *testing.T) (lost bool) {
 		return testserver.Fate{}
 	})
 	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
-	_, there := b.document("k").holder(next.ID)
+	_, there := b.document("k").Holder(next.ID)
 	return err == nil && !there
 }
 
@@ -175,7 +176,7 @@ func handedOverLate(t *testing.T) (lost bool) {
 	}
 	b.acquire(b.another(), next)
 	_, err := b.store.Transfer(b.ctx(), from.Ref, mongoAsk("k", time.Minute))
-	_, there := b.document("k").holder(next.ID)
+	_, there := b.document("k").Holder(next.ID)
 	return err == nil && !there
 }
 
@@ -461,7 +462,7 @@ func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
 	if !errors.As(err, &held) {
 		t.Fatalf("answered %v", err)
 	}
-	if word := b.document("k").wantedAt(time.Now()); !word && !held.Free() {
+	if word := b.document("k").Wanted(time.Now()); !word && !held.Free() {
 		t.Error("refused, to sleep, and no word is left")
 	}
 }

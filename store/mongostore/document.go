@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -48,19 +49,13 @@ type record struct {
 
 	mode            store.Mode
 	limit           int
-	holders         []holder
+	holders         []mongolease.Holder
 	rev             bson.ObjectID
 	expireAt        time.Time
 	at              time.Time
 	wanted          time.Time
 	exclusiveWanted time.Time
 	stamp           bson.Timestamp
-}
-
-type holder struct {
-	store.Holder
-	broken   bool
-	released bool
 }
 
 // readRecord reads a document of any shape, in one pass: it is on the way of every
@@ -136,7 +131,7 @@ func readGrant(raw bson.Raw, id string) record {
 	r := readWords(raw)
 	r.at, _ = mongobase.Time(raw.Lookup(fieldAt))
 	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), shape) {
-		r.holders = []holder{{Holder: store.Holder{ID: id}}}
+		r.holders = []mongolease.Holder{{Holder: store.Holder{ID: id}}}
 	}
 	return r
 }
@@ -150,7 +145,7 @@ func (r *record) readHolders(v bson.RawValue) bool {
 	if err != nil {
 		return false
 	}
-	r.holders = make([]holder, 0, len(elements))
+	r.holders = make([]mongolease.Holder, 0, len(elements))
 	for _, e := range elements {
 		h, ok := readHolder(e.Key(), e.Value())
 		if !ok {
@@ -158,7 +153,7 @@ func (r *record) readHolders(v bson.RawValue) bool {
 		}
 		r.holders = append(r.holders, h)
 	}
-	slices.SortFunc(r.holders, func(a, b holder) int {
+	slices.SortFunc(r.holders, func(a, b mongolease.Holder) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return true
@@ -170,8 +165,8 @@ func (r record) malformed(raw bson.Raw, field string) record {
 	return record{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40))}
 }
 
-func readHolder(id string, v bson.RawValue) (holder, bool) {
-	h := holder{Holder: store.Holder{ID: id}}
+func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
+	h := mongolease.Holder{Holder: store.Holder{ID: id}}
 	doc, ok := v.DocumentOK()
 	if !ok {
 		return h, false
@@ -190,36 +185,49 @@ func readHolder(id string, v bson.RawValue) (holder, bool) {
 			h.Note, _ = v.StringValueOK()
 		case fieldBroken:
 			h.Broken, _ = v.StringValueOK()
-			h.broken = true
+			h.IsBroken = true
 		case fieldReleased:
-			h.released = true
+			h.Released = true
 		}
 	}
 	return h, ends && err == nil
 }
 
-// holder finds the acquisition of that ID.
-func (r record) holder(id string) (holder, bool) {
+func (r record) Foreign() error {
+	if r.foreign == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.foreign)
+}
+
+func (r record) Holder(id string) (mongolease.Holder, bool) {
 	for _, h := range r.holders {
 		if h.ID == id {
 			return h, true
 		}
 	}
-	return holder{}, false
+	return mongolease.Holder{}, false
 }
 
-// held reports whether anybody has not surely run out.
-func (r record) held(earliest time.Time) bool {
-	return slices.ContainsFunc(r.holders, func(h holder) bool { return h.ExpireAt.After(earliest) })
+func (r record) Held(earliest time.Time) bool {
+	return slices.ContainsFunc(r.holders, func(h mongolease.Holder) bool { return h.ExpireAt.After(earliest) })
 }
 
-// wantedAt reports whether somebody's word is still good.
-func (r record) wantedAt(now time.Time) bool {
+func (r record) Wanted(now time.Time) bool {
 	return r.wanted.After(now) || r.exclusiveWanted.After(now)
 }
 
-func (r record) status(now time.Time) store.Status {
-	s := store.Status{Key: r.key, Wanted: r.wantedAt(now), Now: now}
+// Worded asks for half of what the claim wanted; of a claim that wants alone what others
+// share, also for a writer's word.
+func (r record) Worded(c store.Claim, now time.Time) bool {
+	writer := c.Mode != store.Exclusive || r.mode == store.Exclusive || r.exclusiveWanted.After(now.Add(c.Reserve()/2))
+	return r.Wanted(now.Add(c.Want/2)) && writer
+}
+
+func (r record) Drawn() (at time.Time, stamp bson.Timestamp) { return r.at, r.stamp }
+
+func (r record) Status(key string, now time.Time) store.Status {
+	s := store.Status{Key: key, Wanted: r.Wanted(now), Now: now}
 	if r.mode != store.Exclusive {
 		s.ExclusiveWantedUntil = r.exclusiveWanted
 	}
@@ -231,10 +239,6 @@ func (r record) status(now time.Time) store.Status {
 		}
 	}
 	return s
-}
-
-func errForeign(r record) error {
-	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.foreign)
 }
 
 // ours is the filter of a document of this library under a key. Without the mark in
@@ -273,5 +277,8 @@ func alive(id string, earliest time.Time) []bson.E {
 
 // newRev goes with whatever a compare-and-swap must not overlook.
 func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
+
+// exclusively asks for a document that somebody has alone.
+var exclusively = inMode(store.Exclusive)
 
 var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}

@@ -46,8 +46,8 @@ func FuzzReadRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r := readRecord(raw)
-		_ = r.status(now)
-		_, _ = r.holder("ID")
+		_ = r.Status("k", now)
+		_, _ = r.Holder("ID")
 		end, _ := mongobase.Time(bson.Raw(raw).Lookup(fieldExpireAt))
 		if r.foreign == "" && !r.expireAt.Equal(end) {
 			t.Errorf("taken for ours: %+v", r)
@@ -58,7 +58,7 @@ func FuzzReadRecord(f *testing.F) {
 				t.Errorf("a holder without an end of its own: %+v", h)
 			}
 		}
-		if r.foreign != "" && errForeign(r).Error() == "" {
+		if r.foreign != "" && r.Foreign().Error() == "" {
 			t.Error("a stranger without a name")
 		}
 	})

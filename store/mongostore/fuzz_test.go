@@ -11,6 +11,7 @@ import (
 	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -51,7 +52,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone(f *testing.F) {
 	f.Add([]byte{5, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		record := readRecord(raw)
-		_ = record.status(time.Now())
+		_ = record.Status("k", time.Now())
 		_ = readWords(raw)
 		if record.foreign == "" && (len(record.mode) == 0 && record.rev.IsZero() && record.expireAt.IsZero()) {
 			t.Fatal("taken for ours with nothing in it")
@@ -96,9 +97,9 @@ func leftAlone(t *testing.T, raw []byte) {
 		return
 	}
 	before := db.Docs("d.c")
-	claim := &claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}
+	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
 	update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
-	_, renewal, _ := renewal(store.Renewal{Ref: claim.Ref, TTL: time.Minute}, mongoclock.Reading{Latest: now, Earliest: now})
+	renewal := layout{}.Extend("ID", time.Time{}, now.Add(time.Minute))
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", runOut(fieldExpireAt, now))}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
@@ -124,7 +125,7 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 			return // no client takes them
 		}
 		now := time.UnixMilli(1_767_225_600_000)
-		claim := &claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}
+		claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
 		update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
 		set := update[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))

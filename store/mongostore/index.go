@@ -66,7 +66,7 @@ func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
 		return nil
 	}
 	tries := s.indexTries.Add(1)
-	spare := c.sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
+	spare := c.Sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
 	within, cancel := context.WithTimeout(ctx, min(spare, 2*time.Second))
 	defer cancel()
 	err := s.EnsureIndex(within)
@@ -74,8 +74,8 @@ func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
 	case err == nil:
 	case errors.Is(err, errCapped):
 		s.indexed.Store(false) // look again: somebody may mend it
-		c.attempt.Twin = true
-		return s.settleRefusal(c.attempt.In(ctx), c, mongoerr.NotApplied(err))
+		c.Attempt.Twin = true
+		return s.steps.Settle(c.Attempt.In(ctx), c.Claim, contender{s, c}, mongoerr.NotApplied(err))
 	case mongo.IsTimeout(err) && tries < 5:
 		s.indexed.Store(false) // a short lease has little time to spare: the next one tries
 	default:

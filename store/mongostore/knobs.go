@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -18,8 +19,8 @@ import (
 // needed. In an ordinary build they are constants, and nothing here is linked.
 
 // tampered is a command without the safeties that switches take out.
-func tampered(what step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
-	byKey := what == stepHandOver && knob.HandOverByKey || what == stepRelease && knob.ReleaseByKey || what == stepLast && knob.DeleteWithoutRev
+func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
+	byKey := what == mongolease.HandOver && knob.HandOverByKey || what == mongolease.Release && knob.ReleaseByKey || what == mongolease.Last && knob.DeleteWithoutRev
 	filter = slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
 		switch {
 		case e.Key == "_id":
@@ -29,25 +30,25 @@ func tampered(what step, filter, update bson.D, opts *options.FindOneAndUpdateOp
 		case byKey:
 			return true
 		case e.Key == fieldRev:
-			return what == stepTakeOver && knob.SwapWithoutRev
+			return what == mongolease.TakeOver && knob.SwapWithoutRev
 		case strings.HasSuffix(e.Key, "."+fieldExpireAt):
-			return what == stepTakeOver && knob.SwapByRevAlone || what == stepJoin && knob.JoinDropsTheLiving
+			return what == mongolease.TakeOver && knob.SwapByRevAlone || what == mongolease.Join && knob.JoinDropsTheLiving
 		case e.Key == "$or": // no writer waits
-			return knob.JoinIgnoresWord && (what == stepAcquire || what == stepJoin || what == stepLast)
+			return knob.JoinIgnoresWord && (what == mongolease.Acquire || what == mongolease.Join || what == mongolease.Last)
 		}
 		return false
 	})
-	if what == stepRenew && knob.RenewalUpserts && opts != nil {
+	if what == mongolease.Renew && knob.RenewalUpserts && opts != nil {
 		opts = mongobase.Upsert
 	}
-	if what == stepRenew && knob.RenewalSets {
+	if what == mongolease.Renew && knob.RenewalSets {
 		update = append(bson.D{{Key: "$set", Value: update[0].Value}}, update[1:]...)
 	}
-	if what == stepJoin && knob.JoinKeepsRev {
+	if what == mongolease.Join && knob.JoinKeepsRev {
 		set := slices.DeleteFunc(slices.Clone(update[0].Value.(bson.D)), func(e bson.E) bool { return e.Key == fieldRev })
 		update = append(bson.D{{Key: "$set", Value: set}}, update[1:]...)
 	}
-	if what == stepAcquire || what == stepTakeOver || what == stepHandOver {
+	if what == mongolease.Acquire || what == mongolease.TakeOver || what == mongolease.HandOver {
 		update = claimUpdate(update)
 	}
 	return filter, update, opts
@@ -55,12 +56,12 @@ func tampered(what step, filter, update bson.D, opts *options.FindOneAndUpdateOp
 
 // mapWith is the map of holders as it was seen, and the claim: for the control that
 // shows why a join does not write it.
-func (r record) mapWith(c *claim, t tenure, earliest time.Time) bson.D {
+func (r record) mapWith(c *claim, t mongolease.Tenure, earliest time.Time) bson.D {
 	all := bson.D{{Key: c.ID, Value: c.holder(t)}}
 	for _, h := range r.holders {
 		if h.ExpireAt.After(earliest) {
-			old := claim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}
-			all = append(all, bson.E{Key: h.ID, Value: old.holder(tenure{since: h.Since, until: h.ExpireAt})})
+			old := claim{Claim: &mongolease.Claim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}}
+			all = append(all, bson.E{Key: h.ID, Value: old.holder(mongolease.Tenure{Since: h.Since, Until: h.ExpireAt})})
 		}
 	}
 	return all
@@ -87,18 +88,21 @@ func claimUpdate(update bson.D) bson.D {
 	return append(bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: fieldLimit, Value: 1}}}, stampAt}, update[2:]...)
 }
 
-func wrongToken(r record) int64 {
-	if knob.StampedToken {
-		return mongobase.Token(r.stamp)
+// withFaults gives the steps the faults that are theirs.
+func (s *Store) withFaults() {
+	if knob.CounterToken || knob.StampedToken {
+		s.steps.Token = func(image reply) int64 {
+			r := readRecord(image.Image)
+			return knob.Pick(knob.StampedToken, mongobase.Token(r.stamp), int64(r.limit))
+		}
 	}
-	return int64(r.limit)
 }
 
 // lookFirst is a look before the word is left, taken for one after it.
 func (s *Store) lookFirst(ctx context.Context, c *claim) reply {
 	seen, err := s.find(ctx, c.Key)
 	if err == nil {
-		seen.record.wanted = s.base.Present().Add(c.Want + time.Hour)
+		seen.Record.wanted = s.base.Present().Add(c.Want + time.Hour)
 	}
 	return seen
 }

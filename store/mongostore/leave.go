@@ -10,6 +10,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -18,16 +19,16 @@ import (
 func (s *Store) leave(ctx context.Context, r store.Ref, coll *mongo.Collection) (reply, error) {
 	filter := ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 	update := bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}}, stampAt}
-	return s.drop(ctx, stepLeave, r.Key, filter, update, coll)
+	return s.drop(ctx, mongolease.Leave, r.Key, filter, update, coll)
 }
 
 // drop is the update that removes a holder, and what follows if nobody is left.
-func (s *Store) drop(ctx context.Context, what step, key string, filter, update bson.D, coll *mongo.Collection) (reply, error) {
+func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filter, update bson.D, coll *mongo.Collection) (reply, error) {
 	reply, err := s.modifyIn(ctx, what, coll, filter, update, mongobase.After)
 	if err != nil || !reply.Found() {
 		return reply, err
 	}
-	s.last(ctx, key, &reply.record, coll)
+	s.last(ctx, key, &reply.Record, coll)
 	return reply, nil
 }
 
@@ -40,26 +41,26 @@ func (s *Store) drop(ctx context.Context, what step, key string, filter, update 
 // they find another one, or nothing to do. And if they fail, the holder has left all
 // the same: an empty document is in nobody's way, and the next claim takes it over.
 func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.Collection) {
-	if seen.foreign != "" || len(seen.holders) > 0 || seen.mode == store.Exclusive {
+	if seen.Foreign() != nil || len(seen.holders) > 0 || seen.mode == store.Exclusive {
 		return
 	}
 	now := s.base.Now()
 	named := bson.E{Key: fieldRev, Value: seen.rev}
 	if !seen.exclusiveWanted.After(now.Earliest) {
-		gone, err := s.remove(ctx, stepLast, coll, ours(key, noWriter(named, now)...))
+		gone, err := s.remove(ctx, mongolease.Last, coll, ours(key, noWriter(named, now)...))
 		if err != nil {
 			return
 		}
 		if gone.Found() {
-			seen.wanted, seen.exclusiveWanted = gone.record.wanted, gone.record.exclusiveWanted
+			seen.wanted, seen.exclusiveWanted = gone.Record.wanted, gone.Record.exclusiveWanted
 			return
 		}
 	}
-	kept, err := s.modifyIn(ctx, stepLast, coll, ours(key, named), bson.D{
+	kept, err := s.modifyIn(ctx, mongolease.Last, coll, ours(key, named), bson.D{
 		{Key: "$set", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(now.Earliest)}}}, stampAt,
 	}, mongobase.After)
 	if err == nil && kept.Found() {
-		seen.wanted, seen.exclusiveWanted = kept.record.wanted, kept.record.exclusiveWanted
+		seen.wanted, seen.exclusiveWanted = kept.Record.wanted, kept.Record.exclusiveWanted
 	}
 }
 
@@ -70,7 +71,7 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 		return image, mongoerr.NotApplied(err)
 	}
 	if image.Found() && r.Mode != store.Exclusive {
-		s.last(ctx, r.Key, &image.record, coll)
+		s.last(ctx, r.Key, &image.Record, coll)
 	}
 	return image, nil
 }
@@ -81,7 +82,7 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined bson.ObjectID) (reply, error) {
 	holds := exists(fieldHolders + "." + r.ID)
 	if knob.UndoDeletes {
-		return s.remove(ctx, stepUndo, s.base.Durable, ours(r.Key, holds))
+		return s.remove(ctx, mongolease.Undo, s.base.Durable, ours(r.Key, holds))
 	}
 	if !joined.IsZero() {
 		holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{{Key: fieldRev, Value: joined}}}}
@@ -91,7 +92,7 @@ func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined bson.ObjectID)
 		{Key: "$set", Value: bson.D{newRev()}},
 		stampAt,
 	}
-	return s.drop(ctx, stepUndo, r.Key, ours(r.Key, holds), update, s.base.Durable)
+	return s.drop(ctx, mongolease.Undo, r.Key, ours(r.Key, holds), update, s.base.Durable)
 }
 
 // Withdraw takes back the word of a writer who gave up. It is a hint that is taken
@@ -100,6 +101,6 @@ func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error
 	ctx = mongobase.Bare(ctx)
 	filter := ours(key, bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})
 	update := bson.D{{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}}, stampAt}
-	_, err := s.drop(ctx, stepWord, key, filter, update, s.base.Soft)
+	_, err := s.drop(ctx, mongolease.Word, key, filter, update, s.base.Soft)
 	return err
 }

@@ -33,18 +33,17 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	seen := make([]store.Status, len(keys))
 	var strangers []error
 	for i, key := range keys {
-		r, there := found[key]
-		if there && r.foreign != "" {
-			strangers = append(strangers, fmt.Errorf("%q: %w", key, errForeign(r)))
+		r := found[key].Record
+		if foreign := r.Foreign(); foreign != nil {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, foreign))
 			r = record{}
 		}
-		seen[i] = r.status(now)
-		seen[i].Key = key
+		seen[i] = r.Status(key, now)
 	}
 	return seen, errors.Join(strangers...)
 }
 
-func (s *Store) look(ctx context.Context, keys []string) (map[string]record, error) {
+func (s *Store) look(ctx context.Context, keys []string) (map[string]reply, error) {
 	if len(keys) > 1 {
 		return s.findMany(ctx, keys)
 	}
@@ -52,7 +51,7 @@ func (s *Store) look(ctx context.Context, keys []string) (map[string]record, err
 	if err != nil || !image.Found() {
 		return nil, err
 	}
-	return map[string]record{keys[0]: image.record}, nil
+	return map[string]reply{keys[0]: image}, nil
 }
 
 // listBatch is how many documents of a list are in memory at a time. By default
@@ -78,10 +77,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 		defer cursor.Close(ctx)
 		for cursor.Next(ctx) {
 			r := readRecord(cursor.Current)
-			if r.foreign != "" || !strings.HasPrefix(r.key, prefix) {
+			if r.Foreign() != nil || !strings.HasPrefix(r.key, prefix) {
 				continue
 			}
-			if !yield(r.status(s.base.Present()), nil) {
+			if !yield(r.Status(r.key, s.base.Present()), nil) {
 				return
 			}
 		}
@@ -109,4 +108,9 @@ func prefixRange(prefix string) bson.D {
 		return append(within, bson.E{Key: "$lt", Value: prefix + string(next)})
 	}
 	return within
+}
+
+// oneBatch makes a find answer in one batch; the default is 101 documents.
+func oneBatch(n int) *options.FindOptionsBuilder {
+	return options.Find().SetBatchSize(int32(min(n+1, 10_000)))
 }

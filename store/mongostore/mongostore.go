@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -29,8 +30,8 @@ type Store struct {
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	leases memory
-	joins  joinGates
+	steps mongolease.Steps[record, bson.ObjectID] // remembers the revision of an exclusive grant
+	joins joinGates
 }
 
 // An Option changes a Store. New checks all of them together.
@@ -95,61 +96,46 @@ func open(coll *mongo.Collection, conf config) *Store {
 		noIndex: conf.noIndex,
 		logger:  conf.logger,
 	}
+	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s}, s
+	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev bson.ObjectID) {
+		if c.Mode == store.Exclusive {
+			rev = t.Rev
+		}
+		return rev
+	}
+	s.withFaults()
 	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
 	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
 	return s
 }
 
 // A reply is the answer of one command, and what it says.
-type reply struct {
-	mongobase.Reply
-	record record
-}
-
-// A step names what a command is for: its row in the table of docs/design.md §4.4.
-type step string
-
-const (
-	stepAcquire  step = "acquire"
-	stepTakeOver step = "take over" // compare-and-swap where no holder is live
-	stepJoin     step = "join"
-	stepWord     step = "word"
-	stepConfirm  step = "confirm"
-	stepCorrect  step = "correct"
-	stepHandOver step = "hand over"
-	stepRenew    step = "renew"
-	stepRelease  step = "release"
-	stepLeave    step = "leave"
-	stepLast     step = "last" // the last to leave deletes the document, or keeps it for a writer
-	stepUndo     step = "undo"
-	stepBreak    step = "break"
-	stepDraw     step = "draw" // the server's time from a held key
-)
+type reply = mongolease.Image[record]
 
 // modify updates one document durably and answers its after-image.
-func (s *Store) modify(ctx context.Context, what step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+func (s *Store) modify(ctx context.Context, what mongolease.Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	return s.modifyIn(ctx, what, s.base.Durable, filter, update, opts)
 }
 
 // modifyIn is modify under the write concern of coll. All updates stamp the document
 // with the server's time, which is taken for a sample.
-func (s *Store) modifyIn(ctx context.Context, what step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+func (s *Store) modifyIn(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	return s.modifyReading(ctx, what, coll, filter, update, opts, readRecord)
 }
 
 // modifyReading is modifyIn for a caller that needs less than all of the after-image.
-func (s *Store) modifyReading(ctx context.Context, what step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder, readImage func(bson.Raw) record) (reply, error) {
+func (s *Store) modifyReading(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder, readImage func(bson.Raw) record) (reply, error) {
 	if knob.On {
 		filter, update, opts = tampered(what, filter, update, opts)
 	}
 	r, err := s.base.Modify(ctx, coll, filter, update, opts)
 	image := read(r, readImage)
-	s.base.Timed(r, image.record.at)
+	s.base.Timed(r, image.Record.at)
 	return image, err
 }
 
 // remove deletes one document, of which it answers the words that were left in it.
-func (s *Store) remove(ctx context.Context, what step, coll *mongo.Collection, filter bson.D) (reply, error) {
+func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
 	if knob.On {
 		filter, _, _ = tampered(what, filter, nil, nil)
 	}
@@ -163,11 +149,11 @@ func (s *Store) find(ctx context.Context, key string) (reply, error) {
 	return read(r, readRecord), err
 }
 
-func read(r mongobase.Reply, read func(bson.Raw) record) reply {
+func read(r mongobase.Reply, readImage func(bson.Raw) record) reply {
 	if !r.Found() {
 		return reply{Reply: r}
 	}
-	return reply{Reply: r, record: read(r.Image)}
+	return reply{Reply: r, Record: readImage(r.Image)}
 }
 
 // knownMode answers an error for a mode that there is not.

@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -39,7 +40,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	var image reply
 	if c.Held || s.joins.expected(c.Key, s.base.Clock.Now()) {
 		if image, err = s.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.attempt.NotApplied(err)
+			return store.Grant{}, c.Attempt.NotApplied(err)
 		}
 	}
 	for range joinRaces {
@@ -47,30 +48,30 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 			reply, term, err := s.insert(ctx, c)
 			switch {
 			case err == nil:
-				return s.grant(ctx, c, reply, term)
+				return s.steps.Grant(ctx, c.Claim, reply, term)
 			case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
 				return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 			}
-			c.attempt.Answered(reply.Reply, true)
+			c.Attempt.Answered(reply.Reply, true)
 		} else {
-			g, done, err := s.join(ctx, c, image.record)
+			g, done, err := s.join(ctx, c, image.Record)
 			if done || err != nil {
 				return g, err
 			}
 		}
 		if image, err = s.find(ctx, c.Key); err != nil {
-			return store.Grant{}, c.attempt.NotApplied(err)
+			return store.Grant{}, c.Attempt.NotApplied(err)
 		}
 	}
-	return s.refuse(ctx, c, image.record)
+	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, contender{s, c}, image.Record)
 }
 
 // insert is row 1 of the protocol, for who shares.
-func (s *Store) insert(ctx context.Context, c *claim) (reply, tenure, error) {
+func (s *Store) insert(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
 	now := s.base.Now()
 	update, term := c.alone(now)
 	filter := ours(c.Key, noWriter(runOut(fieldExpireAt, now.Earliest), now)...)
-	reply, err := s.write(ctx, stepAcquire, c, filter, update, mongobase.Upsert)
+	reply, err := s.write(ctx, mongolease.Acquire, c, filter, update, mongobase.Upsert)
 	return reply, term, err
 }
 
@@ -85,7 +86,7 @@ func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 
 // alone is document, for who shares and finds nobody in: a word that was left for who
 // had the key alone goes.
-func (c *claim) alone(now mongoclock.Reading) (bson.D, tenure) {
+func (c *claim) alone(now mongoclock.Reading) (bson.D, mongolease.Tenure) {
 	update, term := c.document(now)
 	return append(update, bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}}), term
 }
@@ -105,27 +106,25 @@ func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant,
 			return s.joinAfterWord(ctx, c)
 		}
 		if held {
-			g, err = s.refuse(ctx, c, seen)
-			return g, true, err
+			return g, true, s.steps.Refuse(ctx, c.Claim, contender{s, c}, seen)
 		}
-		return g, true, s.settleRefusal(ctx, c, refusal)
+		return g, true, s.steps.Settle(ctx, c.Claim, contender{s, c}, refusal)
 	}
-	if _, landed := seen.holder(c.ID); landed {
-		g, err = s.refuseTwin(ctx, c)
-		return g, true, err
+	if _, landed := seen.Holder(c.ID); landed {
+		return g, true, s.steps.RefuseTwin(ctx, c.Claim, contender{s, c})
 	}
-	c.attempt.Rev = seen.rev
+	c.Attempt.Rev = seen.rev
 	filter, update, term := joining(c, seen, live, now)
-	reply, err := s.write(ctx, stepJoin, c, filter, update, mongobase.After)
+	reply, err := s.write(ctx, mongolease.Join, c, filter, update, mongobase.After)
 	switch {
 	case err != nil:
 		return g, true, mongobase.RefusedOrUnknown(reply.Reply, err)
 	case reply.Found():
 		s.joins.saw(c.Key, s.base.Clock.Now(), true)
-		g, err = s.grant(ctx, c, reply, term)
+		g, err = s.steps.Grant(ctx, c.Claim, reply, term)
 		return g, true, err
 	}
-	c.attempt.Answered(reply.Reply, true) // lost to somebody quicker
+	c.Attempt.Answered(reply.Reply, true) // lost to somebody quicker
 	s.joins.lost.Add(1)
 	return g, false, nil
 }
@@ -137,11 +136,11 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 	image, err := s.leaveWord(ctx, c)
 	switch {
 	case err != nil:
-		return g, true, c.attempt.NotApplied(err)
+		return g, true, c.Attempt.NotApplied(err)
 	case !image.Found():
 		return g, false, nil
 	}
-	return s.join(ctx, c, image.record)
+	return s.join(ctx, c, image.Record)
 }
 
 // judging is the server's time to judge the image by: by an old sample nobody may be
@@ -149,22 +148,22 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 // image is then that of the write.
 func (s *Store) judging(ctx context.Context, c *claim, seen *record) (mongoclock.Reading, error) {
 	now := s.base.Now()
-	if now.Fresh || !seen.held(now.Earliest) && !seen.exclusiveWanted.After(now.Earliest) {
+	if now.Fresh || !seen.Held(now.Earliest) && !seen.exclusiveWanted.After(now.Earliest) {
 		return now, nil
 	}
 	if !s.base.Kind().Router {
 		now, err := s.base.ReadFresh(ctx)
 		if err != nil {
-			err = c.attempt.NotApplied(err)
+			err = c.Attempt.NotApplied(err)
 		}
 		return now, err
 	}
 	image, err := s.leaveWord(ctx, c)
 	if err != nil {
-		return now, c.attempt.NotApplied(err)
+		return now, c.Attempt.NotApplied(err)
 	}
 	if image.Found() {
-		*seen = image.record
+		*seen = image.Record
 	}
 	now = s.base.Now()
 	return now, nil
@@ -177,9 +176,9 @@ var errUnwelcome = fmt.Errorf("%w", store.ErrHeld) // told from a verdict by ide
 func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) error {
 	switch {
 	case seen.foreign != "":
-		return errForeign(seen)
+		return seen.Foreign()
 	case live > 0 && seen.mode != store.Exclusive && (seen.mode != c.Mode || seen.limit != c.Limit):
-		return &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim}
+		return &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim.Claim}
 	case seen.reserved(now.Earliest),
 		live > 0 && seen.mode == store.Exclusive,
 		live > 0 && seen.mode == store.Permits && live >= seen.limit:
@@ -195,7 +194,7 @@ func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) error {
 // of each that it drops: renewals do not change the revision. For the same reason it
 // writes field by field where others stay: in the whole map stood ends of theirs that
 // are over.
-func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, update bson.D, term tenure) {
+func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, update bson.D, term mongolease.Tenure) {
 	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
 	dropped := bson.D{}
 	for _, h := range seen.holders {
@@ -209,14 +208,14 @@ func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, u
 		update, term = c.alone(now)
 		return filter, update, term
 	}
-	term.since, term.until = now.Expiry(c.TTL)
+	term = c.Tenure(now)
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.holder(term)}, newRev()}
 	if knob.JoinWritesMap {
 		set[0], dropped = bson.E{Key: fieldHolders, Value: seen.mapWith(c, term, now.Earliest)}, nil
 	}
 	update = bson.D{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(term.until)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(term.Until)}}},
 		stampAt,
 	}
 	if len(dropped) > 0 {

@@ -174,7 +174,7 @@ var mongoShareRaces = []struct {
 				other.Renew(b.ctx(), []store.Renewal{{Ref: stays.Ref, TTL: time.Minute}})
 			})
 			b.acquire(b.store, mongoAskShared("k", 5*time.Second))
-			if h, ok := b.document("k").holder(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
+			if h, ok := b.document("k").Holder(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
 				return "a renewal was taken back by a join"
 			}
 			return ""
@@ -238,7 +238,7 @@ var mongoShareRaces = []struct {
 				}
 			})
 			b.acquire(b.store, mongoAskShared("k", time.Minute))
-			if _, ok := b.document("k").holder(late.ID); !ok {
+			if _, ok := b.document("k").Holder(late.ID); !ok {
 				return "who was renewed in time is dropped"
 			}
 			return ""
@@ -263,7 +263,7 @@ var mongoShareRaces = []struct {
 			if b.absent("k") {
 				return "with the claim went who was in"
 			}
-			if _, ok := b.document("k").holder(c.ID); ok {
+			if _, ok := b.document("k").Holder(c.ID); ok {
 				b.t.Error("it is not cleaned up")
 			}
 			return ""
@@ -319,7 +319,7 @@ func TestAJoinThatComesAfterItsCleanUpDoesNotLand(t *testing.T) {
 			if !settled {
 				t.Error("not settled, though the revision that it named is gone")
 			}
-			if _, landed := b.document("k").holder(joined.ID); landed || len(b.document("k").holders) != 1 {
+			if _, landed := b.document("k").Holder(joined.ID); landed || len(b.document("k").holders) != 1 {
 				t.Errorf("it landed: %+v", b.document("k").holders)
 			}
 		})
@@ -348,7 +348,7 @@ func TestWhoDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
 			}
 			b.acquire(b.another(), next)
 			line.Deliver(t) // the delete, late
-			if _, holds := b.document("k").holder(next.ID); !holds {
+			if _, holds := b.document("k").Holder(next.ID); !holds {
 				t.Error("a delete that came late took the next holder along")
 			}
 		})
@@ -445,8 +445,8 @@ func TestThroughARouterSharersAreJudgedByTheDocumentsClock(t *testing.T) {
 	mine := mongoAskShared("k", 30*time.Second)
 	b.acquire(b.store, mine)
 	r := b.document("k")
-	_, there := r.holder(stays.ID)
-	if _, dropped := r.holder(dead.ID); dropped || !there || len(r.holders) != 2 {
+	_, there := r.Holder(stays.ID)
+	if _, dropped := r.Holder(dead.ID); dropped || !there || len(r.holders) != 2 {
 		t.Errorf("%+v", r.holders)
 	}
 }

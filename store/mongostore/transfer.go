@@ -10,6 +10,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -24,34 +25,18 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	if err != nil {
 		return store.Grant{}, err
 	}
-	g, err := s.transfer(claim.attempt.In(ctx), from, claim)
-	s.base.Over(claim.attempt, err == nil || store.IsCertain(err))
+	with := contender{s, claim}
+	g, err := s.steps.HandOver(claim.Attempt.In(ctx), from, claim.Claim, with, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		now := s.base.Now()
+		update, t := claim.document(now)
+		image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from, now), update, mongobase.After)
+		return image, t, err
+	})
+	s.steps.Over(claim.Claim, err)
 	if err == nil {
-		s.leases.forget(from.ID)
+		s.steps.Memory.Forget(from.ID)
 	}
 	return g, err
-}
-
-func (s *Store) transfer(ctx context.Context, from store.Ref, c *claim) (store.Grant, error) {
-	now := s.base.Now()
-	filter := s.place(from, now)
-	update, term := c.document(now)
-	reply, err := s.write(ctx, stepHandOver, c, filter, update, mongobase.After)
-	if err != nil {
-		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
-	}
-	if reply.Found() {
-		return s.grant(ctx, c, reply, term)
-	}
-	c.attempt.Answered(reply.Reply, true)
-	image, err := s.find(ctx, c.Key)
-	if err != nil {
-		return store.Grant{}, c.attempt.NotApplied(err)
-	}
-	if _, landed := image.record.holder(c.ID); landed {
-		c.attempt.Twin = true
-	}
-	return store.Grant{}, s.settleRefusal(ctx, c, why(image.record, from.ID))
 }
 
 // place asks for the document in which from has a place to give. Its own grant wrote
@@ -59,31 +44,9 @@ func (s *Store) transfer(ctx context.Context, from store.Ref, c *claim) (store.G
 // while it may be trusted it has not run out. One that may have, or that this process
 // was not granted, is asked for itself.
 func (s *Store) place(from store.Ref, now mongoclock.Reading) bson.D {
-	l, ok := s.leases.of(from.ID)
-	if !ok || l.rev.IsZero() || l.until <= now.At {
+	l, ok := s.steps.Memory.Of(from.ID)
+	if !ok || l.Own.IsZero() || l.Until <= now.At {
 		return append(ours(from.Key, exclusively), alive(from.ID, now.Earliest)...)
 	}
-	return ours(from.Key, bson.E{Key: fieldRev, Value: l.rev})
-}
-
-// explain tells why a command that names a holder found none: the document is a
-// stranger's, the holder was broken, or there is none. The command itself surely
-// changed nothing.
-func (s *Store) explain(ctx context.Context, r store.Ref) error {
-	image, err := s.find(ctx, r.Key)
-	if err != nil {
-		return mongoerr.NotApplied(err)
-	}
-	return why(image.record, r.ID)
-}
-
-// why is explain for what was read of the document, if there was one.
-func why(seen record, id string) error {
-	if seen.foreign != "" {
-		return errForeign(seen)
-	}
-	if h, ok := seen.holder(id); ok && h.broken && !h.released {
-		return &store.BrokenError{Reason: h.Broken}
-	}
-	return store.ErrGone
+	return ours(from.Key, bson.E{Key: fieldRev, Value: l.Own})
 }

@@ -49,7 +49,7 @@ func TestAGrantWhoseReplyIsLostOnceIsStillTheCallers(t *testing.T) {
 	})
 	c := mongoAsk("k", 30*time.Second)
 	g := b.acquire(b.store, c)
-	if _, holds := b.document("k").holder(c.ID); !holds || g.Token == 0 {
+	if _, holds := b.document("k").Holder(c.ID); !holds || g.Token == 0 {
 		t.Errorf("granted %+v, and the document has %+v", g, b.document("k").holders)
 	}
 }
@@ -205,7 +205,7 @@ func TestATwinSeenInTheImageIsRemoved(t *testing.T) {
 					t.Error(err)
 				}
 				line.Deliver(t)
-				if _, landed := b.document("k").holder(claim.ID); !landed {
+				if _, landed := b.document("k").Holder(claim.ID); !landed {
 					t.Error("the twin did not land: the test shows nothing")
 				}
 			}}

@@ -2,12 +2,12 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -26,9 +26,9 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 		if err != nil {
 			return false, err
 		}
-		s.leases.forget(claim.ID)
+		s.steps.Memory.Forget(claim.ID)
 		if from != nil {
-			s.leases.forget(from.ID)
+			s.steps.Memory.Forget(from.ID)
 		}
 		return reply.Found(), nil
 	})
@@ -44,10 +44,5 @@ func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, j
 	if from != nil {
 		holds = bson.E{Key: "$or", Value: bson.A{bson.D{exists(fieldHolders + "." + from.ID)}, bson.D{holds}}}
 	}
-	return s.remove(ctx, stepUndo, s.base.Durable, ours(claim.Key, exclusively, holds))
-}
-
-func isBroken(err error) bool {
-	_, ok := errors.AsType[*store.BrokenError](err)
-	return ok
+	return s.remove(ctx, mongolease.Undo, s.base.Durable, ours(claim.Key, exclusively, holds))
 }

@@ -1,0 +1,194 @@
+package mongolease
+
+import (
+	"context"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Contender is a claim with the commands that are its store's own.
+type Contender[R Record] interface {
+	// Claim sends the first command, which the server applies if the key is free. An
+	// error that refuses the claim for what is there is of class mongoerr.DuplicateID.
+	Claim(ctx context.Context) (Image[R], Tenure, error)
+	// TakeOver sends the compare-and-swap on a document whose holders have all run out.
+	TakeOver(ctx context.Context, seen R, now mongoclock.Reading) (Image[R], Tenure, error)
+	// Word leaves word if the claim asks for it, and answers the document. It finds
+	// nothing if the document is gone, or is a stranger's.
+	Word(ctx context.Context) (Image[R], error)
+	// Look reads the document.
+	Look(ctx context.Context) (Image[R], error)
+	// CleanUp removes the claim by its ID, in the attempt's session. It reports whether
+	// somebody may wait for the key that is free now.
+	CleanUp(ctx context.Context) (wanted bool, err error)
+	// Missed is the answer to a claim that was refused, if nobody needs to know why; nil
+	// if the document is to be looked at.
+	Missed() error
+	// Absent is the answer where no document is there to refuse the claim. refusal is
+	// what the server said.
+	Absent(refusal error) error
+}
+
+// Acquire claims a key: a command that is applied if the key is free, and if it was
+// refused a look at what stands in the way.
+func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
+	if c.Held && c.Want > 0 && !knob.WordAfterLook {
+		// A look, which the word alone is: nothing of the claim is sent if the key is held.
+		image, err := with.Word(ctx)
+		switch {
+		case err != nil:
+			return store.Grant{}, mongoerr.NotApplied(err)
+		case image.Found():
+			return s.judge(ctx, c, with, image)
+		}
+	}
+	image, t, err := with.Claim(ctx)
+	switch {
+	case err == nil:
+		return s.Grant(ctx, c, image, t)
+	case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
+		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
+	}
+	c.Attempt.Answered(image.Reply, true)
+	return s.contest(ctx, c, with, err)
+}
+
+// contest looks at what stands in the way, leaving word if the claim asks for it, and
+// takes the key over if no holder is alive any more.
+func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
+	if missed := with.Missed(); missed != nil {
+		return store.Grant{}, s.Settle(ctx, c, with, mongoerr.NotApplied(missed))
+	}
+	image, err := s.obstacle(ctx, c, with)
+	switch {
+	case err != nil:
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	case !image.Found():
+		return store.Grant{}, s.Settle(ctx, c, with, with.Absent(refusal))
+	}
+	return s.judge(ctx, c, with, image)
+}
+
+// obstacle answers the document that refused the claim. To leave word, or where no
+// clock but a write's judges (through a mongos), it writes; else it only reads.
+func (s *Steps[R, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
+	blind := s.Base.Kind().Router && !s.Base.Now().Fresh
+	if c.Want <= 0 && !blind {
+		return with.Look(ctx)
+	}
+	image, err := with.Word(ctx)
+	if err == nil && !image.Found() { // free by now, or gone, or somebody else's
+		return with.Look(ctx)
+	}
+	return image, err
+}
+
+// judge takes a key over if no holder is alive in the image of its document.
+func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
+	if answer, done := s.turnedAway(ctx, c, with, image.Record); done {
+		return store.Grant{}, answer
+	}
+	now := s.Base.Now()
+	if image.Record.Held(now.Earliest) && !now.Fresh {
+		var err error
+		if now, err = s.Base.ReadFresh(ctx); err != nil {
+			return store.Grant{}, c.Attempt.NotApplied(err)
+		}
+	}
+	if image.Record.Held(now.Earliest) {
+		return store.Grant{}, s.Refuse(ctx, c, with, image.Record)
+	}
+	reply, t, err := with.TakeOver(ctx, image.Record, now)
+	if err != nil {
+		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
+	}
+	if reply.Found() {
+		return s.Grant(ctx, c, reply, t)
+	}
+	c.Attempt.Answered(reply.Reply, true) // lost to somebody quicker
+	image, err = with.Look(ctx)
+	switch {
+	case err != nil:
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	case !image.Found():
+		return store.Grant{}, s.Settle(ctx, c, with, with.Absent(nil))
+	}
+	if answer, done := s.turnedAway(ctx, c, with, image.Record); done {
+		return store.Grant{}, answer
+	}
+	return store.Grant{}, s.Refuse(ctx, c, with, image.Record)
+}
+
+// turnedAway answers a claim whose document is a stranger's, or has the claim's twin.
+func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) (answer error, done bool) {
+	if foreign := seen.Foreign(); foreign != nil {
+		return s.Settle(ctx, c, with, foreign), true
+	}
+	if _, landed := seen.Holder(c.ID); landed {
+		return s.RefuseTwin(ctx, c, with), true
+	}
+	return nil, false
+}
+
+// Refuse answers that the key was held, with what is there now. If the claim's word is
+// not in it, nobody would wake the claimant: it is told that the key was free for a
+// moment, which is so, and asks again.
+func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
+	now := s.Base.Present()
+	if c.Want > 0 && !seen.Worded(c.Claim, now) {
+		var nothing R
+		seen = nothing
+	}
+	return s.Settle(ctx, c, with, &store.HeldError{Status: seen.Status(c.Key, now)})
+}
+
+// RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply,
+// and so its token, is lost.
+func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
+	c.Attempt.Twin = true
+	var nothing R
+	return s.Refuse(ctx, c, with, nothing)
+}
+
+// Settle answers a refusal once it is certain: if the refused command may have a twin on
+// its way, that is cleaned up first, in its own session, and inside this call. Where
+// that fails the outcome is unknown, and the engine's Undo goes on with it.
+func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
+	if !c.Attempt.Twin || knob.TwinIgnored {
+		return refusal
+	}
+	wanted, err := with.CleanUp(ctx)
+	if err != nil {
+		return err
+	}
+	c.Attempt.Twin = false
+	if wanted { // the engine does not learn that the twin held for a moment
+		_ = s.Feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
+	}
+	return refusal
+}
+
+// HandOver grants a claim that send has put in the place of a live holder. If send
+// found no such holder, the document tells why.
+func (s *Steps[R, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+	image, t, err := send(ctx)
+	if err != nil {
+		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
+	}
+	if image.Found() {
+		return s.Grant(ctx, c, image, t)
+	}
+	c.Attempt.Answered(image.Reply, true)
+	seen, err := with.Look(ctx)
+	if err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
+	}
+	if _, landed := seen.Record.Holder(c.ID); landed {
+		c.Attempt.Twin = true
+	}
+	return store.Grant{}, s.Settle(ctx, c, with, Why(seen, from.ID))
+}

@@ -1,0 +1,106 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+var errNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
+
+// Grant makes a grant of an applied claim. Any error here is of unknown outcome: the
+// claim is there and must be undone.
+func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
+	stamp, told := c.Attempt.OperationTime()
+	if !told || !image.Found() {
+		confirmed, err := s.confirm(ctx, c)
+		if err != nil {
+			return store.Grant{}, err
+		}
+		if !image.Found() {
+			image = confirmed
+		}
+		if stamp, told = c.Attempt.OperationTime(); !told {
+			_, stamp = confirmed.Record.Drawn()
+		}
+	}
+	at, _ := image.Record.Drawn()
+	if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
+		return store.Grant{}, errNoTrace
+	}
+	g := store.Grant{
+		Token:  mongobase.Token(stamp),
+		Left:   left(c.TTL, c.Sent, image.Sent, t.Until, at),
+		Since:  t.Since,
+		Wanted: image.Record.Wanted(at),
+	}
+	if s.Token != nil {
+		g.Token = s.Token(image)
+	}
+	if g.Left < c.TTL/2 {
+		s.correct(ctx, c, &g)
+	}
+	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
+	return g, nil
+}
+
+// confirm asks for a claim after it was applied, with one more command: for a token,
+// where the server does not tell its operationTime; or because the claim was answered
+// with no document. MongoDB answers an upsert with what it made of it or with E11000;
+// SecantusDB, if the filter began to match while it looked, applies it and answers with
+// nothing.
+func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
+	filter, err := s.Shape.Where(c.Ref, s.Shape.Holds(c.ID)...)
+	if err != nil {
+		return Image[R]{}, err
+	}
+	image, err := s.Shape.Send(ctx, Confirm, s.Base.Durable, filter, s.Shape.Touch(true), mongobase.After)
+	if err != nil {
+		return image, err
+	}
+	if _, stamp := image.Record.Drawn(); !image.Found() || stamp.IsZero() {
+		return image, errNoTrace
+	}
+	return image, nil
+}
+
+// correct writes a grant's expiry again that was written by a clock far behind the
+// server's: the machine was suspended since its last sample, or the trip took half the
+// TTL. The grant may have run out already; but while the document has the claim nobody
+// was granted the key since, so it can be given its time all the same. A fault here
+// changes nothing about the grant.
+func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
+	t := c.Tenure(s.Base.Now())
+	filter, err := s.Shape.Where(c.Ref, append(s.Shape.Holds(c.ID), s.Shape.Unbroken(c.ID)...)...)
+	if err != nil {
+		return
+	}
+	image, err := s.Shape.Send(mongobase.Bare(ctx), Correct, s.Base.Durable, filter, s.Shape.Extend(c.ID, t.Since, t.Until), mongobase.After)
+	if err != nil || !image.Found() {
+		return
+	}
+	at, _ := image.Record.Drawn()
+	if at.IsZero() {
+		return
+	}
+	if left := left(c.TTL, c.Sent, image.Sent, t.Until, at); left > g.Left {
+		g.Left = left
+	}
+	if h, ok := image.Record.Holder(c.ID); ok {
+		g.Since = h.Since
+	}
+}
+
+// left is how long after sent a holder may be trusted that was written with this expiry,
+// by a server time drawn after it was sent.
+func left(ttl time.Duration, sent, drawn mongoclock.Moment, until, server time.Time) time.Duration {
+	if knob.DeadlineFromSample {
+		return ttl
+	}
+	return mongoclock.Left(ttl, sent, drawn, until, server)
+}

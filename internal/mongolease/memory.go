@@ -1,0 +1,105 @@
+package mongolease
+
+import (
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// A Memory is what a store remembers of its leases, by their IDs. The zero value is
+// ready.
+type Memory[X any] struct {
+	// OnRenewed is told of a renewal that was sent then, and may change what is
+	// remembered. OnForgotten is told of an ID that is no longer remembered, and whether
+	// a renewal found the lease gone. Both may be nil; both run with the memory locked.
+	OnRenewed   func(l *Lease[X], sent mongoclock.Moment)
+	OnForgotten func(id string, l Lease[X], lost bool) (after func())
+
+	mu      sync.Mutex // protects the rest; never held across a command
+	leases  map[string]Lease[X]
+	sweepAt int
+}
+
+// A Lease is remembered from its grant to its end. What is not remembered is looked up,
+// or released with more care than needed.
+type Lease[X any] struct {
+	Since time.Time
+	Until mongoclock.Moment // may be trusted, and so is worth remembering
+	Own   X
+}
+
+// Granted remembers a lease.
+func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leases == nil {
+		m.leases = map[string]Lease[X]{}
+	}
+	m.leases[id] = l
+	if len(m.leases) < m.sweepAt {
+		return
+	}
+	for old, l := range m.leases { // those that nobody released
+		if l.Until < now {
+			m.forget(old, false)
+		}
+	}
+	m.sweepAt = max(64, 2*len(m.leases))
+}
+
+// Renewed remembers until when a lease is trusted by a renewal that was sent then.
+func (m *Memory[X]) Renewed(id string, sent, until mongoclock.Moment) {
+	m.Change(id, func(l *Lease[X]) {
+		l.Until = max(l.Until, until)
+		if m.OnRenewed != nil {
+			m.OnRenewed(l, sent)
+		}
+	})
+}
+
+// Change changes what is remembered of a lease, if anything is.
+func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l, ok := m.leases[id]; ok {
+		change(&l)
+		m.leases[id] = l
+	}
+}
+
+// Of is what is remembered of a lease.
+func (m *Memory[X]) Of(id string) (Lease[X], bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l, ok := m.leases[id]
+	return l, ok
+}
+
+// Forget forgets leases that have ended.
+func (m *Memory[X]) Forget(ids ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		m.forget(id, false)
+	}
+}
+
+// Lost forgets a lease that a renewal found gone.
+func (m *Memory[X]) Lost(id string) {
+	m.mu.Lock()
+	after := m.forget(id, true)
+	m.mu.Unlock()
+	if after != nil {
+		after()
+	}
+}
+
+func (m *Memory[X]) forget(id string, lost bool) (after func()) {
+	l := m.leases[id]
+	delete(m.leases, id)
+	if m.OnForgotten != nil {
+		return m.OnForgotten(id, l, lost)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+// Package mongolease has the steps of a store of leases on MongoDB that do not depend on
+// what its documents look like: those of store/mongostore, which keeps a document for
+// each key, and of package doclock, which keeps a lock inside a document of the
+// application. The protocol is that of docs/design.md §4.
+//
+//	mongolease.go what a store brings along: its shape, and its records
+//	acquire.go    acquire, what follows a refusal, hand over
+//	grant.go      from an applied claim to a grant: token, time left
+//	renew.go      renew, one and many
+//	release.go    what releases, breaks and clean-ups have alike
+//	memory.go     what is remembered of a lease
+//
+// A store has commands of its own. Here is decided which comes next, and what its
+// answer means.
+package mongolease
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Step names what a command is for: its row in the table of docs/design.md §4.4.
+type Step string
+
+// The steps.
+const (
+	Acquire  Step = "acquire"
+	TakeOver Step = "take over" // compare-and-swap where no holder is live
+	Join     Step = "join"
+	Word     Step = "word"
+	Confirm  Step = "confirm"
+	Correct  Step = "correct"
+	HandOver Step = "hand over"
+	Renew    Step = "renew"
+	Draw     Step = "draw" // the server's time from a held key
+	Release  Step = "release"
+	Leave    Step = "leave"
+	Last     Step = "last" // the last to leave deletes the document, or keeps it for a writer
+	Undo     Step = "undo"
+	Break    Step = "break"
+)
+
+// A Record is a document as its store has read it.
+type Record interface {
+	// Foreign is why the document is not a lock of ours: an error that matches
+	// store.ErrForeign, or nil.
+	Foreign() error
+	// Holder is the acquisition of that ID.
+	Holder(id string) (Holder, bool)
+	// Held reports whether some holder has not surely run out.
+	Held(earliest time.Time) bool
+	// Wanted reports whether the word of somebody who waits is still good.
+	Wanted(now time.Time) bool
+	// Worded reports whether the claim's own word stands in the document.
+	Worded(c store.Claim, now time.Time) bool
+	// Drawn is the server's time of the last write, and a timestamp of a confirm step.
+	Drawn() (at time.Time, stamp bson.Timestamp)
+	// Status is what people are told of it.
+	Status(key string, now time.Time) store.Status
+}
+
+// A Holder is one acquisition in a document.
+type Holder struct {
+	store.Holder
+	IsBroken bool
+	Released bool // given back for later, by MinHold
+}
+
+// An Image is the answer of one command about one document.
+type Image[R Record] struct {
+	mongobase.Reply
+	Record R // the zero value if nothing was found
+}
+
+// A Shape is how a store keeps a lock in a document.
+type Shape[R Record] interface {
+	// Where is the filter of the document that r is about, under further conditions.
+	Where(r store.Ref, more ...bson.E) (bson.D, error)
+	// Holds is the condition that the document has the holder, run out or not.
+	Holds(id string) []bson.E
+	// Unbroken is the condition that the holder was neither broken nor released.
+	Unbroken(id string) []bson.E
+	// Alive is the condition that the holder can be renewed and handed over.
+	Alive(id string, earliest time.Time) []bson.E
+	// Extend is the update that moves a holder's end, and its beginning unless that is
+	// zero. It never moves them back, so that a late one harms nobody.
+	Extend(id string, since, until time.Time) bson.D
+	// Touch is the update that writes nothing but the server's time; with a stamp also
+	// a timestamp, where the server tells no operationTime.
+	Touch(stamp bool) bson.D
+
+	// Send updates one document and answers its image.
+	Send(ctx context.Context, what Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error)
+	// Model is one such update of a bulk.
+	Model(what Step, filter, update bson.D) mongo.WriteModel
+	// Find reads one document.
+	Find(ctx context.Context, r store.Ref) (Image[R], error)
+	// FindMany reads the documents of some refs, in their order.
+	FindMany(ctx context.Context, refs []store.Ref) ([]Image[R], error)
+}
+
+// Steps are the steps of one store. X is what the store remembers of a lease besides.
+type Steps[R Record, X any] struct {
+	Base   *mongobase.Base
+	Shape  Shape[R]
+	Memory Memory[X]
+	Feed   interface {
+		Notify(ctx context.Context, n store.Notice) error
+	}
+
+	// Remembers is what the store remembers of a grant.
+	Remembers func(c *Claim, image Image[R], t Tenure) X
+	// Token replaces the token that is drawn from a grant's operationTime, in tests that
+	// show why it is drawn so. Usually nil.
+	Token func(image Image[R]) int64
+}
+
+// A Claim is one claim on its way through the commands of its attempt.
+type Claim struct {
+	store.Claim
+	Attempt *mongobase.Attempt
+	Sent    mongoclock.Moment // when the call began: trust counts from here
+}
+
+// A Tenure is what a claim writes: when it begins and ends, and the revision that its
+// document has then, where documents have one.
+type Tenure struct {
+	Since, Until time.Time
+	Rev          bson.ObjectID
+}
+
+// Begin opens the attempt of a claim. Nothing of the claim is sent yet.
+func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
+	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now()}
+	var err error
+	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
+	return claim, err
+}
+
+// Over ends the attempt of a claim that was answered with err.
+func (s *Steps[R, X]) Over(c *Claim, err error) {
+	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
+}
+
+// Tenure is when a holder begins that lasts ttl from now on, and when it ends.
+func (c *Claim) Tenure(now mongoclock.Reading) (t Tenure) {
+	t.Since, t.Until = now.Expiry(c.TTL)
+	return t
+}

@@ -1,0 +1,185 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A renewal is one round of renewals on its way.
+type renewal struct {
+	sent    mongoclock.Moment // when the call began: trust counts from here
+	batch   []store.Renewal
+	answers []store.Renewed
+}
+
+func (r renewal) fail(err error) {
+	for i := range r.answers {
+		r.answers[i] = store.Renewed{Err: err}
+	}
+}
+
+// Renew gives holders a new end: one alone with an update that answers the server's time
+// with it, many with one bulk and a hello after it. Either way a holder whose new end
+// was written by a clock far behind the server's is written once more at once.
+func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	r := renewal{s.Base.Clock.Now(), batch, make([]store.Renewed, len(batch))}
+	if len(batch) == 0 {
+		return r.answers
+	}
+	ctx = mongobase.Bare(ctx)
+	if _, err := s.Base.Read(ctx); err != nil {
+		r.fail(mongoerr.NotApplied(err))
+		return r.answers
+	}
+	s.renew(ctx, r)
+	s.renewAgain(ctx, r)
+	for i, a := range r.answers {
+		switch {
+		case a.Err == nil:
+			s.Memory.Renewed(batch[i].ID, r.sent, r.sent.Add(a.Left))
+		case errors.Is(a.Err, store.ErrGone):
+			s.Memory.Lost(batch[i].ID)
+		}
+	}
+	return r.answers
+}
+
+func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
+	if len(r.batch) == 1 {
+		left, err := s.renewOne(ctx, r.sent, r.batch[0])
+		r.answers[0] = store.Renewed{Left: left, Err: err}
+		return
+	}
+	s.renewMany(ctx, r)
+}
+
+// renewAgain repeats the renewals that left too little. What a holder has already it
+// keeps, unless it turns out to be gone.
+func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
+	var which []int
+	again := renewal{sent: r.sent}
+	for i, a := range r.answers {
+		if a.Err == nil && a.Left < r.batch[i].TTL/2 {
+			which, again.batch = append(which, i), append(again.batch, r.batch[i])
+		}
+	}
+	if len(which) == 0 {
+		return
+	}
+	again.answers = make([]store.Renewed, len(which))
+	s.renew(ctx, again)
+	for i, at := range which {
+		if a := again.answers[i]; a.Err != nil && store.IsVerdict(a.Err) || a.Left > r.answers[at].Left {
+			r.answers[at] = a
+		}
+	}
+}
+
+// command is the update that renews a holder, never creating nor shortening it.
+func (s *Steps[R, X]) command(r store.Renewal, now mongoclock.Reading) (filter, update bson.D, until time.Time, err error) {
+	_, until = now.Expiry(r.TTL)
+	filter, err = s.Shape.Where(r.Ref, s.Shape.Alive(r.ID, now.Earliest)...)
+	return filter, s.Shape.Extend(r.ID, time.Time{}, until), until, err
+}
+
+func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
+	filter, update, until, err := s.command(r, s.Base.Now())
+	if err != nil {
+		return 0, err
+	}
+	image, err := s.Shape.Send(ctx, Renew, s.Base.Durable, filter, update, mongobase.After)
+	switch {
+	case err != nil:
+		return 0, mongoerr.Mark(err)
+	case !image.Found():
+		return 0, s.Explain(ctx, r.Ref)
+	}
+	at, _ := image.Record.Drawn()
+	if at.IsZero() {
+		return 0, errNoTrace
+	}
+	return left(r.TTL, sent, image.Sent, until, at), nil
+}
+
+func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
+	now := s.Base.Now()
+	models := make([]mongo.WriteModel, len(r.batch))
+	until := make([]time.Time, len(r.batch))
+	for i, one := range r.batch {
+		filter, update, end, err := s.command(one, now)
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		models[i], until[i] = s.Shape.Model(Renew, filter, update), end
+	}
+	matched, failed, err := s.Base.Bulk(ctx, models)
+	if err != nil {
+		r.fail(mongoerr.Mark(err))
+		return
+	}
+	server, drawn, err := s.draw(ctx, r.batch)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	for i, one := range r.batch {
+		r.answers[i] = store.Renewed{Left: left(one.TTL, r.sent, drawn, until[i], server), Err: failed[i]}
+	}
+	if matched+len(failed) < len(r.batch) {
+		s.whichRenewed(ctx, r, until)
+	}
+}
+
+// draw asks for a server time after a bulk. Through a mongos hello would tell that of
+// another machine: there it is the at of a document that is held.
+func (s *Steps[R, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
+	if !s.Base.Kind().Router {
+		return s.Base.Hello(ctx)
+	}
+	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
+		filter, err := s.Shape.Where(r.Ref, s.Shape.Holds(r.ID)...)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		image, err := s.Shape.Send(ctx, Draw, s.Base.Soft, filter, s.Shape.Touch(false), mongobase.After)
+		if err != nil {
+			return time.Time{}, 0, err
+		}
+		if at, _ := image.Record.Drawn(); image.Found() && !at.IsZero() {
+			return at, image.Sent, nil
+		}
+	}
+	return time.Time{}, 0, errors.New("mongolock: no renewed document left to tell the server's time")
+}
+
+// whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
+// has the expiry that was written, or a later one.
+func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, until []time.Time) {
+	refs := make([]store.Ref, len(r.batch))
+	for i, one := range r.batch {
+		refs[i] = one.Ref
+	}
+	images, err := s.Shape.FindMany(ctx, refs)
+	for i, one := range r.batch {
+		switch {
+		case r.answers[i].Err != nil:
+		case err != nil:
+			r.answers[i] = store.Renewed{Err: err}
+		default:
+			h, holds := images[i].Record.Holder(one.ID)
+			if !holds || h.IsBroken || h.Released || h.ExpireAt.Before(until[i]) {
+				r.answers[i] = store.Renewed{Err: Why(images[i], one.ID)}
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package mongostore
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A layout tells the steps of internal/mongolease how the documents look.
+type layout struct{ *Store }
+
+func (layout) Where(r store.Ref, more ...bson.E) (bson.D, error) { return ours(r.Key, more...), nil }
+
+func (layout) Holds(id string) []bson.E { return []bson.E{exists(fieldHolders + "." + id)} }
+
+func (layout) Unbroken(id string) []bson.E {
+	return []bson.E{lacks(of(id, fieldBroken)), lacks(of(id, fieldReleased))}
+}
+
+func (layout) Alive(id string, earliest time.Time) []bson.E { return alive(id, earliest) }
+
+func (layout) Extend(id string, since, until time.Time) bson.D {
+	ends := make(bson.D, 0, 3)
+	if !since.IsZero() {
+		ends = append(ends, bson.E{Key: of(id, fieldSince), Value: mongobase.Date(since)})
+	}
+	ends = append(ends,
+		bson.E{Key: of(id, fieldExpireAt), Value: mongobase.Date(until)},
+		bson.E{Key: fieldExpireAt, Value: mongobase.Date(until)})
+	return bson.D{{Key: "$max", Value: ends}, stampAt}
+}
+
+func (layout) Touch(stamp bool) bson.D {
+	if !stamp {
+		return bson.D{stampAt}
+	}
+	return bson.D{{Key: "$currentDate", Value: bson.D{
+		{Key: fieldAt, Value: true},
+		{Key: fieldStamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+	}}}
+}
+
+func (l layout) Send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+	return l.modifyIn(ctx, what, coll, filter, update, opts)
+}
+
+func (layout) Model(what mongolease.Step, filter, update bson.D) mongo.WriteModel {
+	if knob.On {
+		filter, update, _ = tampered(what, filter, update, nil)
+	}
+	return &mongo.UpdateOneModel{Filter: filter, Update: update}
+}
+
+func (l layout) Find(ctx context.Context, r store.Ref) (reply, error) { return l.find(ctx, r.Key) }
+
+func (l layout) FindMany(ctx context.Context, refs []store.Ref) ([]reply, error) {
+	keys := make([]string, len(refs))
+	for i, r := range refs {
+		keys[i] = r.Key
+	}
+	found, err := l.findMany(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	images := make([]reply, len(refs))
+	for i, key := range keys {
+		images[i] = found[key]
+	}
+	return images, nil
+}
