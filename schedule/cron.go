@@ -16,6 +16,14 @@ import (
 // is named in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the same
 // time zone database.
 //
+// When such a zone changes to or from daylight saving time, Cron follows vixie cron. A
+// job with a * in its minute or hour (or second) is due whenever the local clock shows
+// such a time: twice in the hour that is repeated, not in the hour that is skipped. So
+// "*/10 * * * *" keeps its ten minutes. Any other job names its times, and each of them
+// is due once: "30 2 * * *" the first time if 2:30 comes twice, and right after the gap,
+// at 3:00, if 2:30 is skipped. (Times that fall together so are one fire.) A change of
+// three hours or more skips the times in its gap.
+//
 // For a wrong expression Add returns a *CronError.
 func Cron(expression string) Plan { return parseCron(expression) }
 
@@ -79,13 +87,14 @@ func parseCron(text string) Plan {
 		return c
 	}
 	fields := fieldsOf(text)
-	zone := "UTC"
+	zone := time.UTC
 	if len(fields) > 0 {
 		if _, name, is := strings.Cut(fields[0].text, "TZ="); is && (fields[0].text == "TZ="+name || fields[0].text == "CRON_TZ="+name) {
-			if _, err := time.LoadLocation(name); err != nil || name == "" || name == "Local" { // Local differs from host to host
+			loaded, err := time.LoadLocation(name)
+			if err != nil || name == "" || name == "Local" { // Local differs from host to host
 				return wrong(fields[0].at, fields[0].text, "no such time zone: %q", name)
 			}
-			zone, fields = name, fields[1:]
+			zone, fields = loaded, fields[1:]
 		}
 	}
 	if len(fields) == 0 {
@@ -115,7 +124,7 @@ func parseCron(text string) Plan {
 }
 
 // describe reads a descriptor, such as "@daily".
-func (c *cronPlan) describe(zone string, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
+func (c *cronPlan) describe(zone *time.Location, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
 	if fields[0].text == "@every" && len(fields) == 2 {
 		d, err := time.ParseDuration(fields[1].text)
 		if err == nil {
@@ -132,19 +141,30 @@ func (c *cronPlan) describe(zone string, fields []field, wrong func(int, string,
 	return c.parse(standard, zone, fields, wrong)
 }
 
-func (c *cronPlan) parse(options cron.ParseOption, zone string, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
+func (c *cronPlan) parse(options cron.ParseOption, zone *time.Location, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
 	words := make([]string, len(fields))
 	for i, f := range fields {
 		words[i] = f.text
 	}
-	next, err := cron.NewParser(options).Parse("CRON_TZ=" + zone + " " + strings.Join(words, " "))
+	next, err := cron.NewParser(options).Parse("CRON_TZ=UTC " + strings.Join(words, " "))
 	if err != nil {
 		return wrong(fields[0].at, fields[0].text, "%w", err)
 	}
-	if c.next = next; next.Next(time.Unix(0, 0).UTC()).IsZero() {
+	if next.Next(time.Unix(0, 0).UTC()).IsZero() {
 		return wrong(fields[0].at, "", "it is never due")
 	}
+	if c.next = next; zone != time.UTC {
+		c.next = zoned{zone: zone, wall: next, wild: isWild(words)}
+	}
 	return c
+}
+
+// isWild reports whether an expression has a * in its second, minute or hour.
+func isWild(words []string) bool {
+	if len(words) == 1 {
+		return words[0] == "@hourly" // the other descriptors name their time
+	}
+	return strings.ContainsAny(strings.Join(words[:len(words)-3], " "), "*?")
 }
 
 type field struct {
