@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Change is what a writer wants to do to a path.
+// A Change is one thing that a writer wants to do to a path.
 type Change struct {
 	Path string
 	Kind ChangeKind
@@ -18,27 +18,27 @@ type ChangeKind string
 
 // The kinds.
 const (
-	Modifying ChangeKind = "modify" // its content, its properties
-	AddingTo  ChangeKind = "add to" // or take from: its list of members
-	Deleting  ChangeKind = "delete" // it and all that is below it
+	Modifying ChangeKind = "modify" // its content or properties
+	AddingTo  ChangeKind = "add to" // its list of members, or remove from it
+	Deleting  ChangeKind = "delete" // the path and everything below it
 )
 
-// Modify is a change of the content of a path.
+// Modify changes the content of a path.
 func Modify(path string) Change { return Change{path, Modifying} }
 
-// AddTo is a change of the list of members of a path: one is added directly below
-// it, or removed.
+// AddTo changes the list of members of a path: a member directly below it is added or
+// removed.
 func AddTo(path string) Change { return Change{path, AddingTo} }
 
-// Delete is the end of a path and of all that is below it.
+// Delete removes a path and everything below it.
 func Delete(path string) Change { return Change{path, Deleting} }
 
 func (c Change) String() string { return fmt.Sprintf("%s %q", c.Kind, c.Path) }
 
-// Confirm says whether a writer who shows these tokens may do all of the changes: nil,
-// or a *LockedError for the first that he may not. Tokens of locks that are not there
-// or elsewhere neither help nor harm. All is judged by one state of the tree. To move a
-// file for instance:
+// Confirm returns nil if a writer with these tokens may make all of the changes, and
+// otherwise a *LockedError for the first that it may not make. Tokens of other locks, or
+// of none, neither help nor harm. All changes are judged by one state of the tree. To
+// move a file:
 //
 //	err := tree.Confirm(ctx, tokens, pathlock.Delete("/a/f"), pathlock.AddTo("/b"), pathlock.Modify("/b/f"))
 func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) error {
@@ -55,7 +55,7 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 	}
 	var locked *LockedError
 	err := t.view(ctx, func(doc *Document, now Clock) {
-		locked = nil // a storage may show it twice
+		locked = nil // a storage may call this twice
 		for _, c := range changes {
 			if locked = doc.confirm(c, tokens, now); locked != nil {
 				return
@@ -68,7 +68,7 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 	return err
 }
 
-// confirm follows "What a lock guards" of the package comment.
+// confirm implements "What a lock guards" of the package comment.
 func (d *Document) confirm(c Change, tokens []string, now Clock) *LockedError {
 	if above, ok := parent(c.Path); ok && c.Kind == Deleting {
 		if path, covering := d.uncovered(above, tokens, now, false); covering != nil {
@@ -81,7 +81,7 @@ func (d *Document) confirm(c Change, tokens []string, now Clock) *LockedError {
 	return nil
 }
 
-// uncovered finds a path whose locks are not among those shown: the given one or, if
+// uncovered finds a path that is locked by none of these tokens: the given one or, if
 // deep, the first below it.
 func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool) (at string, missing []Lock) {
 	here := d.affecting(path, now, scope{parents: true})
@@ -99,7 +99,8 @@ func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool)
 	return at, missing
 }
 
-// uncoveredBelow tells of the paths below a node whose locks are not shown.
+// uncoveredBelow calls tell for the paths below a node that are locked by none of these
+// tokens.
 func (n *node) uncoveredBelow(above string, tokens []string, now Clock, tell func(string, []Lock)) {
 	for _, child := range n.children {
 		path := strings.TrimSuffix(above, "/") + "/" + child.name
@@ -112,16 +113,16 @@ func (n *node) uncoveredBelow(above string, tokens []string, now Clock, tell fun
 		missing, done := wanting(locks, tokens, true)
 		switch {
 		case missing != nil:
-			tell(path, missing) // before any below it
+			tell(path, missing) // which is before those below it
 		case !done:
 			child.uncoveredBelow(path, tokens, now, tell)
 		}
 	}
 }
 
-// wanting are the locks covering a path of which one had to be shown and none is.
-// Whoever changes what is below as well needs one that reaches down, if there is any;
-// and with that he is done, as all below is covered by it.
+// wanting returns the locks that cover a path if none of them has one of the tokens. A
+// deep change needs a lock that reaches down, if there is one; that lock then covers
+// everything below, and the search is done.
 func wanting(covering []Lock, tokens []string, deep bool) (missing []Lock, done bool) {
 	if deep {
 		reaching := slices.DeleteFunc(slices.Clone(covering), func(l Lock) bool { return l.Depth != Infinity })

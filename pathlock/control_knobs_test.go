@@ -16,6 +16,6 @@ func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
 	disktest.PowerCutsAreNoticed(t, openOnDisk)
 }
 
-func TestControlTheLedgerShowsADirectoryWithoutLocks(t *testing.T) {
+func TestControlADirectoryWithoutFileLocksIsNoticed(t *testing.T) {
 	ledgerShows(t, place{Dir: disktest.InMemory(t)}, disktest.Fault+"=LockIgnored")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// onDisk is a tree whose locks crashes are tried on.
+// onDisk is a tree in a directory, for tests of crashes.
 type onDisk struct {
 	tree *pathlock.Tree
 	dir  *pathlock.Dir

@@ -17,9 +17,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// chat locks and releases in turn, lets one lock run out, and writes down what a listener
-// has to be told of it.
-func chat(ctx context.Context, p place) error {
+// lockAndRelease takes and releases locks, lets one run out, and prints the events that a
+// watcher has to be told of.
+func lockAndRelease(ctx context.Context, p place) error {
 	storage, err := p.open()
 	if err != nil {
 		return err
@@ -42,18 +42,19 @@ func chat(ctx context.Context, p place) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("added %s\nexpired %s\n", l.Token, l.Token) // the latter is for those who listen to find out
+	fmt.Printf("added %s\nexpired %s\n", l.Token, l.Token) // the watchers have to find the latter out
 	return tree.Close()
 }
 
-// told is what a listener in this process is told of what another does.
+// toldOfAnother returns what a watcher in this process is told of what another process
+// does, and what that process did.
 func toldOfAnother(t *testing.T, storage pathlock.Storage, where place) (heard, said []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	events, err := treeOn(t, storage).Watch(ctx)
 	require.NoError(t, err)
-	cmd := testchild.Command(t, "chats", where)
+	cmd := testchild.Command(t, "locksAndReleases", where)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -77,18 +78,17 @@ func toldOfAnother(t *testing.T, storage pathlock.Storage, where place) (heard, 
 func toldOnceInOrder(t *testing.T, storage pathlock.Storage, where place) {
 	t.Helper()
 	heard, said := toldOfAnother(t, storage, where)
-	if len(said) < 20 || fmt.Sprint(heard) != fmt.Sprint(said) {
-		t.Errorf("the other process did\n%s\nand this one was told\n%s", strings.Join(said, "\n"), strings.Join(heard, "\n"))
-	}
+	require.Greater(t, len(said), 20)
+	assert.Equal(t, said, heard, "what the other process did, and what this one was told")
 }
 
-func TestAnotherProcessesEventsComeOnceEachInOrderInADirectory(t *testing.T) {
+func TestEventsOfAnotherProcessComeOnceAndInOrderInADirectory(t *testing.T) {
 	dir := newDir(t)
 	toldOnceInOrder(t, dir.Open(t), place{Dir: dir.path})
 }
 
-// And with a feed as soon as they happen, under a topic of their own.
-func TestAnotherProcessesEventsComeOnceEachInOrderOnMongo(t *testing.T) {
+// With a feed they come as soon as they happen, under a topic of their own.
+func TestEventsOfAnotherProcessComeOnceAndInOrderOnMongo(t *testing.T) {
 	at := pathlock.NewPlaceOnMongo(t)
 	storage := at.Open(t)
 	ctx, cancel := context.WithCancel(t.Context())

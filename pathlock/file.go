@@ -12,20 +12,21 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// maxDocument is how large a tree's document may become by new locks: half of what
-// MongoDB takes, since what is added to one that is there must always find room.
+// maxDocument is the size up to which a tree's document takes new locks: half of MongoDB's
+// limit, because a refresh or a release must always find room.
 const maxDocument = 8 << 20
 
-// A Dir keeps trees as files in a directory of one host, for the processes of that
-// host. Their clock is the host's.
+// A Dir keeps trees as files in a directory, for the processes of one host. The host's
+// clock judges.
 type Dir struct {
 	files *hostfile.Dir
 	clock func() time.Time
-	most  int // how many bytes a file may grow to by new locks
+	most  int // the size up to which a file takes new locks
 }
 
-// InDir is a storage in a directory, which is made if need be. Give it a directory of
-// its own on a local file system: over a network neither locks nor syncs are sure.
+// InDir opens a directory of trees, and makes it if it does not exist. Give it a directory
+// of its own on a local file system: network file systems guarantee neither flock nor
+// fsync.
 func InDir(path string) (*Dir, error) {
 	files, err := hostfile.Open(path)
 	if err != nil {
@@ -34,14 +35,14 @@ func InDir(path string) (*Dir, error) {
 	return &Dir{files: files, clock: time.Now, most: maxDocument}, nil
 }
 
-// Close lets go of the directory. Close the trees first.
+// Close closes the directory. Close the trees first.
 func (d *Dir) Close() error { return d.files.Close() }
 
-// The text of a file: the document in JSON.
+// A fileTree is the content of a file, in JSON.
 type fileTree struct {
 	Pathlock int       `json:"pathlock"` // the version of this shape, and the mark that it is ours
 	Tree     string    `json:"tree"`
-	At       time.Time `json:"at"` // the host's clock when it was written
+	At       time.Time `json:"at"` // the host's clock at the write
 	Seq      int64     `json:"seq"`
 	Watched  time.Time `json:"watchedUntil,omitzero"`
 	Locks    []Lock    `json:"locks"`
@@ -53,7 +54,7 @@ func (d *Dir) View(ctx context.Context, tree string, look func(*Document, Clock)
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
-	// No lock: a file is replaced as a whole.
+	// This needs no file lock: a file is replaced as a whole.
 	doc, now, _, err := d.read(tree)
 	if err == nil {
 		look(doc, now)
@@ -99,9 +100,9 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	return now.Latest, nil
 }
 
-// read is the document of a file, and the time: the host's, but never before the one
-// at which the file was written. (A clock that was set back makes locks last longer,
-// not come back.)
+// read returns the document in a file, and the time: the host's, but never before the
+// time of the last write. (A clock that is set back makes locks last longer; it does not
+// revive them.)
 func (d *Dir) read(tree string) (doc *Document, now Clock, size int, err error) {
 	text, err := d.files.Read(hostfile.Name(tree))
 	shows := d.clock().Round(0).UTC()
@@ -126,7 +127,7 @@ func (d *Dir) read(tree string) (doc *Document, now Clock, size int, err error) 
 	return doc, now, len(text), nil
 }
 
-// readTree refuses what this version did not write.
+// readTree refuses a file that this version did not write.
 func readTree(text []byte, tree string, f *fileTree) error {
 	refuse := func(why string) error {
 		return fmt.Errorf("%w: the file of the tree %q: %s", ErrForeign, tree, why)

@@ -9,18 +9,18 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The notices of this package: that something in a tree changed which others may
-// wait for or watch. Their key is the name of the tree.
+// The notices of this package say that something changed in a tree. Their key is the name
+// of the tree.
 const (
 	TopicPaths  = "paths"
 	KindChanged = "changed"
 )
 
 const (
-	wordFor   = time.Minute           // how long a tree says that somebody watches or waits
+	wordFor   = time.Minute           // how long the word lasts that somebody watches or waits
 	pollLeast = 50 * time.Millisecond // without a feed
 	pollMost  = time.Second           // …
-	pollLive  = 30 * time.Second      // beside a feed that works: a notice may be lost
+	pollLive  = 30 * time.Second      // with a feed, whose notices may get lost
 )
 
 // A hub wakes the sleepers of a tree when something in it changes: after a write of
@@ -37,7 +37,7 @@ type hub struct {
 
 func newHub(t *Tree, feed store.Feed) *hub {
 	h := &hub{tree: t, feed: feed, sleepers: make(map[chan struct{}]bool), closed: make(chan struct{})}
-	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // to look by themselves
+	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // the sleepers then poll
 	h.follower.Linger = 0
 	return h
 }
@@ -75,8 +75,9 @@ func (h *hub) wake() {
 	}
 }
 
-// wrote tells of a change those in this process and, if somebody is known to listen,
-// other processes; off the caller's path where that takes a command.
+// wrote wakes the sleepers of this process after a change and, if somebody is known to
+// listen, those of other processes. A notice that takes a command is sent in the
+// background.
 func (h *hub) wrote(ctx context.Context, heard bool) {
 	h.wake()
 	if !heard || h.feed == nil {
@@ -94,7 +95,7 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 	})
 }
 
-// patience is how long to sleep if nothing wakes, given how long that was before.
+// patience returns how long to sleep if nothing wakes, given how long that was before.
 func (h *hub) patience(before time.Duration) time.Duration {
 	if h.follower.Live() {
 		return pollLive
@@ -108,8 +109,8 @@ func (h *hub) close() {
 	h.follower.Close()
 }
 
-// sleep waits until something wakes it or the time is over; no longer than the
-// context or the tree.
+// sleep waits until something wakes it or the time is over. It returns an error when the
+// context ends or the tree is closed.
 func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A Memory keeps trees in memory: for tests, and for what lives in one process. It
-// carries notices, so several trees on one Memory behave as several processes do.
+// A Memory keeps trees in memory: for tests, and for trees of one process. Several trees
+// with the same Memory and name behave like several processes.
 type Memory struct {
 	store.Feed
 	clock func() time.Time
@@ -20,19 +20,19 @@ type Memory struct {
 	trees map[string]*Document
 }
 
-// InMemory is a new, empty storage.
+// InMemory makes an empty storage.
 func InMemory() *Memory {
-	began := time.Now() // whose monotonic reading no stepped clock can mislead
+	began := time.Now() // its monotonic reading is not misled by a clock that is set
 	return InMemoryWithClock(func() time.Time { return began.Add(time.Since(began)).Round(0).UTC() })
 }
 
-// InMemoryWithClock is InMemory with a clock of its own, for tests of what happens
-// when it is not that of the callers. It is called with the storage locked.
+// InMemoryWithClock is InMemory with another clock, for tests. The clock is called with
+// the storage locked.
 func InMemoryWithClock(now func() time.Time) *Memory {
 	return &Memory{Feed: memstore.New(), clock: now, trees: make(map[string]*Document)}
 }
 
-// AnswersAtOnce marks the storage as one whose calls never block.
+// AnswersAtOnce marks a storage whose calls never block.
 func (m *Memory) AnswersAtOnce() {}
 
 // View shows a tree.
@@ -72,7 +72,7 @@ func (m *Memory) tree(name string) *Document {
 	return doc
 }
 
-// notStarted refuses a call whose context is over.
+// notStarted refuses a call whose context has ended.
 func notStarted(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("pathlock: %w (%w)", context.Cause(ctx), store.ErrNotApplied)

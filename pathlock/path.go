@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is how many bytes a path may have.
+// MaxPath is the largest size of a path, in bytes.
 const MaxPath = 4096
 
-// ErrPath matches the refusal of a path that breaks the rules of the package
-// comment. Nothing was asked or stored.
+// ErrPath answers a call with a path that breaks the rules of the package comment.
+// Nothing was sent.
 var ErrPath = errors.New("pathlock: not a path")
 
-// Clean is the one form of a path: segments, each after a slash; the root is "/".
-// It refuses what the rules of the package comment do, with ErrPath.
+// Clean returns the clean form of a path: each segment after one slash; the root is "/".
+// It returns ErrPath for a path that breaks the rules of the package comment.
 func Clean(path string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("%w: %.100q: %s", ErrPath, path, why)
@@ -49,12 +49,12 @@ func Clean(path string) (string, error) {
 	return b.String(), nil
 }
 
-// isClean spares the usual path a copy.
+// isClean saves the usual path a copy.
 func isClean(path string) bool {
 	return path == "/" || strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//")
 }
 
-// segments yields those of a clean path.
+// segments yields the segments of a clean path.
 func segments(path string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for rest := path[1:]; rest != ""; {
@@ -67,7 +67,7 @@ func segments(path string) func(yield func(string) bool) {
 	}
 }
 
-// parent is the path above a clean one; the root has none.
+// parent returns the path above a clean one. The root has none.
 func parent(path string) (above string, ok bool) {
 	if path == "/" {
 		return "", false
@@ -86,7 +86,7 @@ func below(path, ancestor string) bool {
 	return len(path) > len(ancestor) && path[len(ancestor)] == '/' && strings.HasPrefix(path, ancestor)
 }
 
-// resolve is the path that a caller means: by the rules, and by the alias hook.
+// resolve returns the clean path that a caller means, by the alias function too.
 func (t *Tree) resolve(path string) (string, error) {
 	clean, err := Clean(path)
 	if err != nil || t.alias == nil {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A Policy picks a timeout from what a client wishes for, the best liked first.
-// There may be no wish. What it answers is MinTimeout to MaxTimeout, or Infinite.
+// A Policy picks a lock's timeout from the wishes of a client, the preferred one first.
+// There may be none. It returns MinTimeout to MaxTimeout, or Infinite.
 type Policy func(wishes []time.Duration) time.Duration
 
-// Limits is a policy that takes the first wish it allows.
+// Limits is a policy that picks the first wish that it allows.
 type Limits struct {
-	Default  time.Duration // where nothing is wished for; 0: ten minutes, or the nearest allowed
+	Default  time.Duration // if there is no wish; 0: ten minutes, or the nearest that is allowed
 	Least    time.Duration // 0: MinTimeout
 	Most     time.Duration // 0: MaxTimeout
 	Infinite bool          // allow locks without end
 }
 
-// Pick is the first wish within the limits. If none is, the first is brought to the
-// nearest of them: a wish for Infinite to the most.
+// Pick returns the first wish within the limits. If there is none, it returns the limit
+// that is nearest to the first wish, which for Infinite is the most.
 func (l Limits) Pick(wishes []time.Duration) time.Duration {
 	l = l.filled()
 	for _, wish := range wishes {
@@ -66,7 +66,7 @@ func (l Limits) check() error {
 	return nil
 }
 
-// pick asks the policy, and does not trust it.
+// pick asks the policy, and checks its answer.
 func (t *Tree) pick(wishes []time.Duration) (time.Duration, error) {
 	timeout := t.policy(wishes)
 	if !isTimeout(timeout) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -27,20 +28,20 @@ import (
 const (
 	processes  = 3
 	goroutines = 16
-	patience   = 30 * time.Second // with a machine that has other work
+	patience   = 30 * time.Second // on a busy machine
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they work
+	_ = flag.Set("test.parallel", "4") // the claims of a contract wait more than they compute
 	testchild.Main(m, testchild.Roles{
-		disktest.Role: disktest.Dies(openOnDisk),
-		"roams":       testchild.As(roams),
-		"chats":       testchild.As(chat),
+		disktest.Role:      disktest.Dies(openOnDisk),
+		"works":            testchild.As(work),
+		"locksAndReleases": testchild.As(lockAndRelease),
 	})
 }
 
-// A place is where a child has its tree.
+// A place says where a child has its tree.
 type place struct {
 	Dir      string // or
 	DB, Coll string
@@ -67,11 +68,10 @@ func (p place) open() (pathlock.Storage, error) {
 	return m, err
 }
 
-// roams locks, refreshes and releases at random, in goroutines, until it is killed, and
-// writes down what it surely held: from when a grant was here until its time was
-// over, or its release about to be sent. All processes of a host share the clock that
-// these moments are told by.
-func roams(ctx context.Context, p place) error {
+// work locks, refreshes and releases at random, in goroutines, until it is killed. It
+// prints what it certainly held: from the answer to a grant until its time was over, or
+// until it sent the release. All processes of a host share the clock of these moments.
+func work(ctx context.Context, p place) error {
 	storage, err := p.open()
 	if err != nil {
 		return err
@@ -87,13 +87,13 @@ func roams(ctx context.Context, p place) error {
 		fmt.Printf(format+"\n", args...)
 	}
 	for range goroutines {
-		go roam(tree, say)
+		go workAtRandom(tree, say)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-func roam(tree *pathlock.Tree, say func(string, ...any)) {
+func workAtRandom(tree *pathlock.Tree, say func(string, ...any)) {
 	ctx := context.Background()
 	stamp := func(t time.Time) int64 { return t.Round(0).UnixNano() }
 	for {
@@ -118,7 +118,7 @@ func roam(tree *pathlock.Tree, say func(string, ...any)) {
 			}
 			say("refresh %s %d", l.Token, stamp(sent.Add(l.Left)))
 		}
-		if err == nil && rand.IntN(4) > 0 { // else it runs out
+		if err == nil && rand.IntN(4) > 0 { // otherwise it runs out
 			say("release %s %d", l.Token, stamp(time.Now()))
 			if err := tree.Release(ctx, l.Path, l.Token); err != nil && !errors.Is(err, pathlock.ErrUnknownToken) {
 				say("fault %v", err)
@@ -127,13 +127,13 @@ func roam(tree *pathlock.Tree, say func(string, ...any)) {
 	}
 }
 
-// A span is a lock, and from when to when it was surely held.
+// A span is a lock, and the time for which it was certainly held.
 type span struct {
 	held
 	from, until int64
 }
 
-// A ledger is what all processes wrote down.
+// A ledger is what all processes printed.
 type ledger struct {
 	spans                      map[string]*span
 	refreshes, releases, kills int
@@ -145,7 +145,7 @@ func (g *ledger) read(line string) {
 	var one, two int64
 	fields := strings.Fields(line)
 	if len(fields) < 3 {
-		return // cut off by a kill
+		return // a kill cut the line off
 	}
 	word, token = fields[0], fields[1]
 	number := func(i int) (n int64) {
@@ -175,7 +175,7 @@ func (g *ledger) read(line string) {
 	}
 }
 
-// replay finds locks that conflict and were held at once.
+// replay finds locks that conflict and were held at the same time.
 func (g *ledger) replay() (conflicts []string, beside int) {
 	var all []*span
 	for _, s := range g.spans {
@@ -198,15 +198,15 @@ func (g *ledger) replay() (conflicts []string, beside int) {
 	return conflicts, beside
 }
 
-// crowd has processes work on a place, and kills one after the other, until that is
-// enough.
+// crowd runs processes on a place, and kills and replaces one after the other, until
+// enough says so.
 func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) *ledger {
 	t.Helper()
 	g := &ledger{spans: make(map[string]*span)}
 	var mu sync.Mutex // protects g
 	var readers sync.WaitGroup
 	begin := func() *exec.Cmd {
-		cmd := testchild.Command(t, "roams", where, env...)
+		cmd := testchild.Command(t, "works", where, env...)
 		cmd.Stderr = os.Stderr
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
@@ -253,8 +253,8 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 	return g
 }
 
-// enoughToTell says whether what happened would show a storage that is not what it
-// should be. The controls' do so every 70 grants or so.
+// enoughToTell reports whether this much work would show a broken storage. The controls
+// show one every 70 grants or so.
 func enoughToTell(g *ledger) bool {
 	if len(g.spans) < 300 || g.refreshes < 100 || g.releases < 100 || g.kills < 8 {
 		return false
@@ -267,35 +267,28 @@ func noConflictAmong(t *testing.T, where place) {
 	t.Helper()
 	g := crowd(t, where, enoughToTell)
 	conflicts, beside := g.replay()
-	for _, c := range conflicts {
-		t.Errorf("held at once: %s", c)
-	}
-	for _, f := range g.faults {
-		t.Error(f)
-	}
-	if !enoughToTell(g) {
-		t.Error("too little happened for this to show anything")
-	}
+	assert.Empty(t, conflicts, "held at the same time")
+	assert.Empty(t, g.faults)
+	assert.True(t, enoughToTell(g), "too little happened for this to show anything")
 	t.Logf("%d grants, %d refreshes, %d releases, %d kills; %d pairs held at once, none in conflict", len(g.spans), g.refreshes, g.releases, g.kills, beside)
 }
 
-func TestProcessesThatAreKilledNeverHoldWhatConflictsOnMongo(t *testing.T) {
+func TestProcessesThatAreKilledNeverHoldConflictingLocksOnMongo(t *testing.T) {
 	noConflictAmong(t, onMongo(pathlock.NewPlaceOnMongo(t)))
 }
 
-func TestProcessesThatAreKilledNeverHoldWhatConflictsInADirectory(t *testing.T) {
+func TestProcessesThatAreKilledNeverHoldConflictingLocksInADirectory(t *testing.T) {
 	noConflictAmong(t, place{Dir: disktest.InMemory(t)})
 }
 
-// A control: without the compare in compare-and-swap the ledger shows it.
-func TestControlTheLedgerShowsABlindSwap(t *testing.T) {
+// The control: a swap that does not compare.
+func TestControlASwapThatDoesNotCompareIsNoticed(t *testing.T) {
 	where := onMongo(pathlock.NewPlaceOnMongo(t))
 	where.Blind = true
 	ledgerShows(t, where)
 }
 
-// ledgerShows has processes work, to which a safety is missing, until the ledger shows
-// it.
+// ledgerShows runs processes that lack a safety until the ledger shows it.
 func ledgerShows(t *testing.T, where place, env ...string) {
 	t.Helper()
 	shown := func(g *ledger) bool {
@@ -303,9 +296,7 @@ func ledgerShows(t *testing.T, where place, env ...string) {
 		return len(conflicts) > 0 || len(g.faults) > 0
 	}
 	g := crowd(t, where, shown, env...)
-	if !shown(g) {
-		t.Errorf("%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
-	}
+	assert.True(t, shown(g), "%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
 	conflicts, _ := g.replay()
 	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))
 }

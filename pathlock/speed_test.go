@@ -12,7 +12,7 @@ import (
 
 const many = 10_000
 
-// crowded is a tree in memory with many live locks: a hundred directories of a hundred
+// crowded makes a tree in memory with many locks: a hundred directories of a hundred
 // files, each file locked.
 func crowded(t testing.TB) *pathlock.Tree {
 	t.Helper()
@@ -25,8 +25,8 @@ func crowded(t testing.TB) *pathlock.Tree {
 	return tree
 }
 
-// requests are what is measured on it. None scans: the work of each is the depth of its
-// path, and as many locks as it has to tell of.
+// requests are the measured calls. None scans the tree: each costs the depth of its path,
+// and the locks that it returns.
 func requests(t testing.TB, tree *pathlock.Tree) map[string]func() {
 	t.Helper()
 	must := func(err error) {
@@ -73,7 +73,7 @@ func BenchmarkOn10000Locks(b *testing.B) {
 	}
 }
 
-// The best of many short runs, so that a busy machine does not make it fail.
+// It measures the best of many short runs, so that a busy machine does not make it fail.
 func TestARequestOn10000LocksTakesAtMost20Microseconds(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector's speed is not the library's: `make speed` runs it without")

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// LockWait asks for a lock and, while others are in the way, waits. When the context
-// ends it answers an error that matches both the context's and, as soon as it knows of
-// one, the conflict; nothing is left behind. A storage out of reach fails the first
-// attempt; who waits already, rides that out.
+// LockWait takes a lock, and waits while other locks conflict. When its context ends, the
+// error matches the context's and, if a conflict was seen, ErrConflict; nothing is left
+// behind. A failure of the storage fails the first attempt. A call that waits already
+// goes on trying.
 func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	r, timeout, err := t.prepare(r)
 	if err != nil {
 		return Lock{}, err
 	}
-	woken, leave := t.hub.join() // before the first look: what is released after it wakes
+	woken, leave := t.hub.join() // before the first attempt: a later release wakes
 	defer leave()
 	var last error
 	for poll := time.Duration(0); ; {
@@ -48,7 +48,7 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	}
 }
 
-// gaveUp joins why the wait ended with what it waited for.
+// gaveUp joins the reason why the wait ended with the conflict.
 func gaveUp(ctx context.Context, conflict, err error) error {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("pathlock: gave up waiting: %w", context.Cause(ctx))
@@ -62,7 +62,7 @@ func gaveUp(ctx context.Context, conflict, err error) error {
 	return fmt.Errorf("%w: %w", err, conflict)
 }
 
-// next is when the first of the locks in the way will have run out.
+// next returns the time until the first lock in the way has run out.
 func (e *ConflictError) next() time.Duration {
 	next := pollLive
 	for _, locks := range [][]Lock{e.Parents, e.Same, e.Children} {

@@ -20,9 +20,9 @@ type (
 	update = func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error)
 )
 
-// A broken storage is one in memory with one duty neglected.
+// A broken storage is one in memory that neglects one duty.
 type broken struct {
-	pathlock.Storage // not a feed, nor prompt: as one across a network
+	pathlock.Storage // without a feed, and not prompt: like a remote one
 
 	clock  func(pathlock.Clock) pathlock.Clock
 	edit   func(pathlock.Edit) pathlock.Edit
@@ -71,8 +71,8 @@ func (b broken) Update(ctx context.Context, tree string, c change) (time.Time, e
 
 func (b broken) Open(testing.TB) pathlock.Storage { return b }
 
-// The control of the suite: each neglected duty is seen, by the claim named.
-func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
+// The control of the suite: each neglected duty is noticed by the claim that names it.
+func TestControlTheSuiteNoticesEachNeglectedDuty(t *testing.T) {
 	for claimed, b := range map[string]broken{
 		"OfManyAtOnceOneIsGranted": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error) {
 			var edit pathlock.Edit
@@ -98,35 +98,35 @@ func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
 			})
 		}},
 		"ALockLastsAsLongAsItsAnswerSaysAndNotMuchLonger": {clock: func(c pathlock.Clock) pathlock.Clock {
-			c.Earliest = c.Earliest.Add(short / 2) // a judge whose clock is ahead
+			c.Earliest = c.Earliest.Add(short / 2) // judges by a clock that is ahead
 			return c
 		}},
-		"WhatHasRunOutCountsForNothingThoughItIsThere": {clock: func(c pathlock.Clock) pathlock.Clock {
+		"ALockThatHasRunOutCountsForNothingThoughItsRecordExists": {clock: func(c pathlock.Clock) pathlock.Clock {
 			c.Earliest = time.Time{} // waits for a janitor
 			return c
 		}},
-		"WhatIsLockedComesBackByteForByte": {edit: func(e pathlock.Edit) pathlock.Edit {
+		"PathsAndOwnersAreReturnedByteForByte": {edit: func(e pathlock.Edit) pathlock.Edit {
 			for i := range e.Put {
 				e.Put[i].Owner = []byte(strings.ToValidUTF8(string(e.Put[i].Owner), "?"))
 			}
 			return e
 		}},
-		"TimeoutsComeBackAsTheyAre": {edit: func(e pathlock.Edit) pathlock.Edit {
+		"TimeoutsAreReturnedUnchanged": {edit: func(e pathlock.Edit) pathlock.Edit {
 			for i := range e.Put {
 				e.Put[i].Timeout = e.Put[i].Timeout.Round(time.Second)
 			}
 			return e
 		}},
-		"AnErrorOfTheDecisionComesBackAndNothingIsWritten": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (at time.Time, err error) {
+		"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (at time.Time, err error) {
 			at, _ = s.Update(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) (e pathlock.Edit, _ error) {
 				e, err = c(d, now)
 				return e, nil
 			})
 			return at, err
 		}},
-		"AContextThatIsOverLeavesNothing": {ctx: context.WithoutCancel},
-		"TreesAreApart":                   {tree: func(string) string { return "the only one" }},
-		"EachWatcherSeesEachEventOnceInOrder": {edit: func(e pathlock.Edit) pathlock.Edit {
+		"ACallWithAnEndedContextStoresNothing": {ctx: context.WithoutCancel},
+		"TreesDoNotAffectEachOther":            {tree: func(string) string { return "the only one" }},
+		"EachWatcherIsToldOfEachEventOnceAndInOrder": {edit: func(e pathlock.Edit) pathlock.Edit {
 			if len(e.Events) > 0 {
 				e.Events = append(e.Events, e.Events[len(e.Events)-1]) // twice
 			}
@@ -139,15 +139,14 @@ func TestControlTheSuiteSeesEachNeglectedDuty(t *testing.T) {
 	} {
 		t.Run(claimed, func(t *testing.T) {
 			if show(t, claimed, b) == "" {
-				t.Error("the claim holds all the same")
+				t.Error("the claim holds in spite of the neglect")
 			}
 		})
 	}
 }
 
-// And with nothing neglected each of the claims holds, so that it is the neglect
-// which is seen.
-func TestControlTheSuiteIsContentWithWhatIsWhole(t *testing.T) {
+// With nothing neglected each claim holds: so it is the neglect that is noticed.
+func TestControlTheSuitePassesAStorageThatNeglectsNothing(t *testing.T) {
 	for _, c := range claimsOn(broken{}) {
 		t.Run(c.name, func(t *testing.T) {
 			if said := show(t, c.name, broken{}); said != "" {
@@ -157,7 +156,7 @@ func TestControlTheSuiteIsContentWithWhatIsWhole(t *testing.T) {
 	}
 }
 
-// show runs a claim against a place, in virtual time, and answers how it failed.
+// show runs a claim on a place, in virtual time, and returns how it failed.
 func show(t *testing.T, name string, b broken) (said string) {
 	t.Helper()
 	for _, c := range claimsOn(b) {
@@ -181,7 +180,7 @@ func show(t *testing.T, name string, b broken) (said string) {
 	return ""
 }
 
-// A recorder takes failures down instead of failing.
+// A recorder records failures instead of failing.
 type recorder struct {
 	testing.TB
 	mu   sync.Mutex // protects said

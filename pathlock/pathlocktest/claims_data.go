@@ -11,7 +11,7 @@ import (
 )
 
 var dataClaims = []claim{
-	{"ATreeThatNobodyWroteIsEmpty", func(e *env) {
+	{"ATreeThatNobodyHasWrittenToIsEmpty", func(e *env) {
 		if all := e.locks(); len(all) != 0 {
 			e.Errorf("it has %v", all)
 		}
@@ -19,7 +19,7 @@ var dataClaims = []claim{
 			e.Errorf("release in it: %v", err)
 		}
 	}},
-	{"WhatIsLockedComesBackByteForByte", func(e *env) {
+	{"PathsAndOwnersAreReturnedByteForByte", func(e *env) {
 		for _, path := range []string{"/", "/a", "/a.b/$c", "/f#1", "/f?1", "/f%20", "/ü/€/🔒", "/a b/ ", "/" + strings.Repeat("x", 4000), "/<&>\u2028\"\\"} {
 			r := ask(path)
 			r.Mode, r.Depth = pathlock.Shared, pathlock.Infinity
@@ -34,7 +34,7 @@ var dataClaims = []claim{
 			}
 		}
 	}},
-	{"TimeoutsComeBackAsTheyAre", func(e *env) {
+	{"TimeoutsAreReturnedUnchanged", func(e *env) {
 		for path, timeout := range map[string]time.Duration{"/least": pathlock.MinTimeout, "/most": pathlock.MaxTimeout, "/none": pathlock.Infinite, "/odd": 12345678901} {
 			r := ask(path)
 			r.Timeouts = []time.Duration{timeout}
@@ -50,26 +50,26 @@ var dataClaims = []claim{
 			}
 		}
 	}},
-	{"TreesAreApart", func(e *env) {
+	{"TreesDoNotAffectEachOther", func(e *env) {
 		e.lock(ask("/a"))
 		if _, err := e.called(e.name+"/other").Lock(e.ctx(), ask("/a")); err != nil {
 			e.Errorf("a lock in another tree is in the way: %v", err)
 		}
 	}},
-	{"WhatIsAnsweredBelongsToTheCaller", func(e *env) {
+	{"AnswersBelongToTheCaller", func(e *env) {
 		r := ask("/a")
 		r.Owner = []byte("mine")
 		l := e.lock(r)
 		r.Owner[0], l.Owner[0] = 'x', 'x'
 		e.find(l.Token).Owner[0] = 'x'
 		if got := string(e.find(l.Token).Owner); got != "mine" {
-			e.Errorf("the caller's hand on it made the owner %q", got)
+			e.Errorf("a change of the caller's copy made the owner %q", got)
 		}
 	}},
 }
 
 var strangerClaims = []claim{
-	{"WhatIsNotOursStaysAsItIs", func(e *env) {
+	{"ARecordOfAnotherProgramIsNeverChanged", func(e *env) {
 		for range 8 {
 			name := e.name + newSuffix()
 			intact, err := e.place.(Stranger).Foreign(name)
@@ -93,7 +93,7 @@ var strangerClaims = []claim{
 }
 
 var limitClaims = []claim{
-	{"ATreeThatGrowsTooLargeIsAClearError", func(e *env) {
+	{"ATreeThatGrowsTooLargeRefusesNewLocksOnly", func(e *env) {
 		r := ask("/a")
 		r.Mode, r.Owner = pathlock.Shared, make([]byte, pathlock.MaxOwner)
 		r.Timeouts = []time.Duration{pathlock.Infinite}
@@ -117,13 +117,13 @@ var limitClaims = []claim{
 		}
 		r.Owner = nil
 		if _, err := e.tree.Lock(e.ctx(), r); err != nil {
-			e.Errorf("and where it was there is no room: %v", err)
+			e.Errorf("and in its place there is no room: %v", err)
 		}
 	}},
 }
 
-// fill adds copies of a lock until not one more is taken: more at a time while there is
-// room, and then fewer.
+// fill adds copies of a lock until the tree takes no more: many at a time while there is
+// room, then fewer.
 func (e *env) fill(l pathlock.Lock) {
 	e.Helper()
 	full := false

@@ -9,7 +9,7 @@ import (
 )
 
 var eventClaims = []claim{
-	{"EachWatcherSeesEachEventOnceInOrder", func(e *env) {
+	{"EachWatcherIsToldOfEachEventOnceAndInOrder", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		defer cancel()
 		watchers := []<-chan pathlock.Event{e.follow(ctx, e.tree), e.follow(ctx, e.other)}
@@ -21,7 +21,7 @@ var eventClaims = []claim{
 		if err := e.other.Release(e.ctx(), "/a", one.Token); err != nil {
 			e.Fatal(err)
 		}
-		three := e.lock(brief("/c")) // nobody writes when it runs out: those who listen do
+		three := e.lock(brief("/c")) // nobody writes when it runs out: the watchers do
 		got, newest := make([][]string, len(watchers)), make([]pathlock.Event, len(watchers))
 		read := func(until string) {
 			for i, events := range watchers {
@@ -87,7 +87,7 @@ func (e *env) watch(ctx context.Context, tree *pathlock.Tree) iter.Seq2[pathlock
 	return events
 }
 
-// follow hands on what a tree tells, until the context ends.
+// follow sends a tree's events to a channel, until the context ends.
 func (e *env) follow(ctx context.Context, tree *pathlock.Tree) <-chan pathlock.Event {
 	e.Helper()
 	told := make(chan pathlock.Event, pathlock.LogLength)

@@ -15,7 +15,7 @@ import (
 
 func newSuffix() string { return " " + rand.Text()[:6] }
 
-// find is the lock of a token as another process sees it.
+// find returns the lock of a token as another process sees it.
 func (e *env) find(token string) pathlock.Lock {
 	e.Helper()
 	for _, l := range e.locks() {
@@ -28,7 +28,7 @@ func (e *env) find(token string) pathlock.Lock {
 }
 
 var stepClaims = []claim{
-	{"ALockIsThereForOtherProcesses", func(e *env) {
+	{"ALockCountsForOtherProcesses", func(e *env) {
 		l := e.lock(ask("/a"))
 		_, err := e.other.Lock(e.ctx(), ask("/a"))
 		c, ok := errors.AsType[*pathlock.ConflictError](err)
@@ -84,7 +84,7 @@ var stepClaims = []claim{
 			e.Errorf("%d locks are there of %d", len(all), writers*each/2)
 		}
 	}},
-	{"AContextThatIsOverLeavesNothing", func(e *env) {
+	{"ACallWithAnEndedContextStoresNothing", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		cancel()
 		_, err := e.storage.Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
@@ -103,7 +103,7 @@ var stepClaims = []claim{
 			e.Errorf("there are %+v", all)
 		}
 	}},
-	{"AnErrorOfTheDecisionComesBackAndNothingIsWritten", func(e *env) {
+	{"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten", func(e *env) {
 		l := e.lock(ask("/a"))
 		mine := errors.New("mine")
 		_, err := e.storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
@@ -132,14 +132,14 @@ var stepClaims = []claim{
 			e.Fatal(err)
 		}
 		released := time.Now()
-		soon := time.Second + slack + 5*released.Sub(sent) // where a trip takes long, some more
+		soon := time.Second + slack + 5*released.Sub(sent) // some more if a round trip takes long
 		if err := <-got; err != nil || time.Since(released) > soon {
 			e.Errorf("%v, %v after the release", err, time.Since(released))
 		}
 	}},
 }
 
-// crowd runs f in goroutines, each with a tree as another process has it, at once.
+// crowd runs f in goroutines at the same time, each with the tree of another process.
 func (e *env) crowd(n int, f func(tree *pathlock.Tree, i int)) {
 	var all sync.WaitGroup
 	start := make(chan struct{})

@@ -14,9 +14,9 @@ func brief(path string) pathlock.Request {
 	return r
 }
 
-// over is when a brief lock must have run out, given when it was asked for and granted. A
-// storage that knows its clock as an interval may be late by a trip to it, which is no
-// longer than that took.
+// over returns when a brief lock must have run out, given when it was requested and when
+// granted. A storage that knows its clock as an interval may be late by one round trip,
+// which takes no longer than the request did.
 func (e *env) over(sent, replied time.Time) time.Time {
 	return replied.Add(short + slack + replied.Sub(sent))
 }
@@ -47,7 +47,7 @@ var timeClaims = []claim{
 			return
 		}
 	}},
-	{"WhatHasRunOutCountsForNothingThoughItIsThere", func(e *env) {
+	{"ALockThatHasRunOutCountsForNothingThoughItsRecordExists", func(e *env) {
 		sent := time.Now()
 		l := e.lock(brief("/a"))
 		time.Sleep(time.Until(e.over(sent, time.Now())))
@@ -64,7 +64,7 @@ var timeClaims = []claim{
 			e.Errorf("it was released: %v", err)
 		}
 	}},
-	{"RefreshSetsANewTimerAndNothingElse", func(e *env) {
+	{"ARefreshChangesTheExpiryAndNothingElse", func(e *env) {
 		var l, fresh pathlock.Lock
 		var sent time.Time
 		for tries := 0; fresh.Token == ""; tries++ {
@@ -84,7 +84,7 @@ var timeClaims = []claim{
 		}
 		time.Sleep(time.Until(e.over(sent, time.Now())))
 		if _, err := e.other.Lock(e.ctx(), ask(l.Path)); !errors.Is(err, pathlock.ErrConflict) {
-			e.Errorf("it ran out all the same: %v", err)
+			e.Errorf("it ran out in spite of its refresh: %v", err)
 		}
 	}},
 	{"ARefreshMayShortenTheTime", func(e *env) {
@@ -98,7 +98,7 @@ var timeClaims = []claim{
 			e.Error(err)
 		}
 	}},
-	{"ReleasedIsNotRevived", func(e *env) {
+	{"AReleasedLockIsNotRevived", func(e *env) {
 		l := e.lock(ask("/a"))
 		if err := e.tree.Release(e.ctx(), "/a", l.Token); err != nil {
 			e.Fatal(err)

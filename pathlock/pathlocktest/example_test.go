@@ -7,12 +7,12 @@ import (
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 )
 
-// memory is a place that is there once.
+// memory is a place with one storage for all processes.
 type memory struct{ storage pathlock.Storage }
 
 func (m memory) Open(testing.TB) pathlock.Storage { return m.storage }
 
-// A storage of your own is proved by a test like this one.
+// Prove a storage of your own by a test like this one.
 func TestStorage(t *testing.T) {
 	pathlocktest.Run(t, func(testing.TB) pathlocktest.Place { return memory{pathlock.InMemory()} })
 }

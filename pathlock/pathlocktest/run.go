@@ -1,5 +1,5 @@
-// Package pathlocktest proves that a storage keeps the contract of package pathlock:
-// one subtest for each claim, made through trees, as a program's processes make them.
+// Package pathlocktest proves that a storage keeps the contract of package pathlock. It
+// has one subtest for each claim, and uses trees as the processes of a program do.
 package pathlocktest
 
 import (
@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	short = 300 * time.Millisecond // a timeout that a claim waits for
-	slack = 250 * time.Millisecond // by how much a storage may be late to free a path
-	bound = 20 * time.Second       // of what has to come about at all
+	short = 300 * time.Millisecond // the timeout of locks that run out during a claim
+	slack = 250 * time.Millisecond // how late a storage may free a path
+	bound = 20 * time.Second       // bounds each wait
 )
 
-// A Place is where trees are kept. Each Open is the storage of one more process on it;
-// in memory, where there are no others, it may be the same each time.
+// A Place is where trees are kept. Open returns the storage of one more process. In
+// memory, where there are no other processes, it may be the same one each time.
 type Place interface {
 	Open(t testing.TB) pathlock.Storage
 }
 
-// A Stranger is a place that can put something of another origin where a tree is
-// kept. It is optional. Called several times it may choose another shape each time.
-// Intact tells whether that is still there as it was put.
+// A Stranger is a Place that can put a record of another program where a tree is kept. It
+// is optional. Each call may choose another shape. intact fails if the record is not
+// there any more as it was.
 type Stranger interface {
 	Foreign(tree string) (intact func() error, err error)
 }
 
-// Limited is a place with a size limit, whose trees refuse locks with ErrTooLarge. It
+// Limited is a Place whose trees have a size limit, and refuse locks with ErrTooLarge. It
 // is optional.
 type Limited interface{ Limited() }
 
-// Run proves a storage. It runs in real time, with short timeouts and some slack; the
-// claims side by side, as most of them wait, but for those that write megabytes.
+// Run proves a storage. It runs in real time, with short timeouts and some slack. Claims
+// run in parallel, because most of them wait, except those that write megabytes.
 func Run(t *testing.T, newPlace func(t testing.TB) Place) {
 	place := newPlace(t)
 	for _, c := range limitsOf(place) {
@@ -50,7 +50,7 @@ func Run(t *testing.T, newPlace func(t testing.TB) Place) {
 	}
 }
 
-// A claim is one behaviour that a storage owes, and how to see it.
+// A claim is one behaviour of a storage, and its test.
 type claim struct {
 	name string
 	body func(*env)
@@ -71,14 +71,14 @@ func limitsOf(p Place) []claim {
 	return nil
 }
 
-// env is where a claim is shown: a place, and a tree of a name of its own.
+// env is what the test of a claim has: a place, and a tree with a name of its own.
 type env struct {
 	testing.TB
 	place   Place
-	storage pathlock.Storage // of this process
+	storage pathlock.Storage // that of this process
 	name    string
 	tree    *pathlock.Tree
-	other   *pathlock.Tree // the same one, as another process has it
+	other   *pathlock.Tree // the same tree in another process
 }
 
 func newEnv(t testing.TB, newPlace func(testing.TB) Place) *env {
@@ -88,10 +88,10 @@ func newEnv(t testing.TB, newPlace func(testing.TB) Place) *env {
 	return e
 }
 
-// another is the tree as one more process has it.
+// another returns the tree in one more process.
 func (e *env) another() *pathlock.Tree { return e.on(e.place.Open(e), e.name) }
 
-// called is another tree of this process.
+// called returns another tree of this process.
 func (e *env) called(name string) *pathlock.Tree { return e.on(e.storage, name) }
 
 func (e *env) on(storage pathlock.Storage, name string) *pathlock.Tree {
@@ -110,7 +110,7 @@ func (e *env) ctx() context.Context {
 	return ctx
 }
 
-// ask is an exclusive lock of one path for a minute.
+// ask requests an exclusive lock of one path for a minute.
 func ask(path string) pathlock.Request {
 	return pathlock.Request{
 		Path: path, Mode: pathlock.Exclusive, Depth: pathlock.Zero,
@@ -127,7 +127,7 @@ func (e *env) lock(r pathlock.Request) pathlock.Lock {
 	return l
 }
 
-// locks are those of the tree as another process sees them.
+// locks returns the locks of the tree as another process sees them.
 func (e *env) locks() []pathlock.Lock {
 	e.Helper()
 	all, err := e.other.Locks(e.ctx())
