@@ -2,13 +2,13 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -23,57 +23,45 @@ func TestAnAcquireReturnsTheDocumentAsItStood(t *testing.T) {
 	put(t, coll, bson.D{{Key: "_id", Value: "o-1"}, {Key: "state", Value: "new"}, {Key: "total", Value: 42}})
 	locks := locksOn[order](t, coll)
 	doc := must(locks.Acquire(t.Context(), ID("o-1")))(t)
-	if doc.Value != (order{"o-1", "new", 42}) {
-		t.Errorf("got %+v", doc.Value)
-	}
-	if doc.Lease().Token() <= 0 || doc.Lease().Err() != nil || doc.Lease().Remaining() <= 0 {
-		t.Errorf("the lease: token %d, %v, %v", doc.Lease().Token(), doc.Lease().Err(), doc.Lease().Remaining())
-	}
-	if lock := readLock(get(t, coll, "o-1"), "lock"); lock.id != doc.Lease().ID() || lock.expireAt.IsZero() {
-		t.Errorf("the document has %+v", lock)
-	}
+	assert.Equal(t, order{"o-1", "new", 42}, doc.Value)
+	assert.Positive(t, doc.Lease().Token())
+	assert.NoError(t, doc.Lease().Err())
+	assert.Positive(t, doc.Lease().Remaining())
+	lock := readLock(get(t, coll, "o-1"), "lock")
+	assert.Equal(t, doc.Lease().ID(), lock.id, "the holder in the document")
+	assert.NotZero(t, lock.expireAt)
+
 	_, err := locks.TryAcquire(t.Context(), ID("o-1"))
-	held, ok := errors.AsType[*mongolock.HeldError](err)
-	if !ok || held.Holders[0].ID != doc.Lease().ID() || held.Left() <= 0 {
-		t.Errorf("the second got %v", err)
-	}
-	if err := doc.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if raw := get(t, coll, "o-1"); !raw.Lookup("lock").IsZero() {
-		t.Errorf("after the release it is %v", raw)
-	}
+	var held *mongolock.HeldError
+	require.ErrorAs(t, err, &held)
+	assert.Equal(t, doc.Lease().ID(), held.Holders[0].ID)
+	assert.Positive(t, held.Left())
+
+	require.NoError(t, doc.Release())
+	assert.Zero(t, get(t, coll, "o-1").Lookup("lock"), "the lock after the release")
 }
 
 func TestEachStepIsOneCommand(t *testing.T) {
 	needs(t, "atomic") // the embedded server has no operationTime: a claim takes one more there
-	var p testserver.Tap
-	coll := collection(t, p.On)
+	var tap testserver.Tap
+	coll := collection(t, tap.On)
 	locks := locksOn[order](t, coll)
 	put(t, coll, order{ID: "o"})
-	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release() // and with it, hello
-	p.TakeNames()
+	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release() // the first one also sends a hello
+	tap.TakeNames()
 	expect := func(step string, want ...string) {
 		t.Helper()
-		if got := p.TakeNames(); !slices.Equal(got, want) {
-			t.Errorf("%s: sent %v", step, got)
-		}
+		assert.Equal(t, want, tap.TakeNames(), step)
 	}
 	doc := must(locks.Acquire(t.Context(), ID("o")))(t)
 	expect("acquire", "findAndModify")
 	doc.Value.State = "paid"
-	if err := doc.Save(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, doc.Save(t.Context()))
 	expect("save", "findAndModify")
-	if err := doc.Lease().Renew(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, doc.Lease().Renew(t.Context()))
 	expect("renew", "findAndModify")
 	doc.Value.State = "sent"
-	if err := doc.SaveAndRelease(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, doc.SaveAndRelease(t.Context()))
 	expect("save and release", "findAndModify")
 	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release()
 	expect("acquire, release", "findAndModify", "findAndModify")
@@ -81,10 +69,10 @@ func TestEachStepIsOneCommand(t *testing.T) {
 	expect("create, release", "findAndModify", "findAndModify")
 }
 
-// Not one by one: a worker that was away for long may have lost a thousand.
-func TestHoweverManyDocumentsAreGoneTwoFindsTellIt(t *testing.T) {
-	var p testserver.Tap
-	s := must(newDocStore(collection(t, p.On), "lock"))(t)
+// A process that was cut off for long may have lost a thousand documents.
+func TestTwoFindsTellThatAnyNumberOfDocumentsAreGone(t *testing.T) {
+	var tap testserver.Tap
+	s := must(newDocStore(collection(t, tap.On), "lock"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	batch := make([]store.Renewal, 50)
@@ -92,25 +80,21 @@ func TestHoweverManyDocumentsAreGoneTwoFindsTellIt(t *testing.T) {
 		batch[i] = store.Renewal{Ref: store.Ref{Key: toKey(fmt.Sprint("gone-", i)), ID: fmt.Sprint(i), Mode: store.Exclusive}, TTL: time.Minute}
 	}
 	for i, a := range s.Renew(ctx, batch) {
-		if !errors.Is(a.Err, store.ErrGone) {
-			t.Errorf("document %d: %v", i, a.Err)
-		}
+		assert.ErrorIs(t, a.Err, store.ErrGone, "document %d", i)
 	}
-	finds := slices.DeleteFunc(p.TakeNames(), func(name string) bool { return name != "find" })
-	if len(finds) != 2 {
-		t.Errorf("%d finds", len(finds))
-	}
+	finds := slices.DeleteFunc(tap.TakeNames(), func(name string) bool { return name != "find" })
+	assert.Len(t, finds, 2)
 }
 
-func TestWhatIsMissingIsNotFoundAndNotHeld(t *testing.T) {
+func TestAMissingDocumentIsNotFoundAndNotHeld(t *testing.T) {
 	locks := locksOn[order](t, collection(t))
 	for name, acquire := range map[string]func(context.Context, any, ...mongolock.AcquireOption) (*Document[order], error){
 		"Acquire": locks.Acquire, "TryAcquire": locks.TryAcquire,
 	} {
 		_, err := acquire(t.Context(), ID("nobody"))
-		if !errors.Is(err, ErrNotFound) || errors.Is(err, mongolock.ErrHeld) || !strings.Contains(err.Error(), "nobody") {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.ErrorIs(t, err, ErrNotFound, name)
+		assert.NotErrorIs(t, err, mongolock.ErrHeld, name)
+		assert.ErrorContains(t, err, "nobody", name)
 	}
 }
 
@@ -126,20 +110,15 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 	for readLock(get(t, coll, "o"), "lock").wanted.IsZero() {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if _, err := coll.DeleteOne(t.Context(), ID("o")); err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Release(); !errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("the holder's release: %v", err)
-	}
-	// Nobody woke it: it finds out by its next look.
+	_, err := coll.DeleteOne(t.Context(), ID("o"))
+	require.NoError(t, err)
+	assert.ErrorIs(t, doc.Release(), mongolock.ErrLost, "the holder's release")
+	// The release wakes nobody, as it found nothing: a wake-up brings the next look forward.
 	_ = locksOn[order](t, coll).store.Notify(t.Context(), freed(doc))
-	if err := <-failed; !errors.Is(err, ErrNotFound) {
-		t.Errorf("the waiter got %v", err)
-	}
+	assert.ErrorIs(t, <-failed, ErrNotFound, "the waiter")
 }
 
-func TestADocumentIsCreatedLockedAndOnce(t *testing.T) {
+func TestRivalsCreateADocumentOnceAndLocked(t *testing.T) {
 	needs(t, "atomic")
 	coll := collection(t)
 	const rivals = 8
@@ -158,21 +137,13 @@ func TestADocumentIsCreatedLockedAndOnce(t *testing.T) {
 	}
 	doc := <-granted
 	for range rivals - 1 {
-		if err := <-refused; !errors.Is(err, mongolock.ErrHeld) {
-			t.Errorf("a rival got %v", err)
-		}
+		assert.ErrorIs(t, <-refused, mongolock.ErrHeld, "a rival")
 	}
-	if doc.Value != (order{"o", "new", 7}) {
-		t.Errorf("created %+v", doc.Value)
-	}
+	assert.Equal(t, order{"o", "new", 7}, doc.Value)
 	doc.Value.State = "paid"
-	if err := doc.SaveAndRelease(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, doc.SaveAndRelease(t.Context()))
 	doc = must(locksOn[order](t, coll).TryAcquireOrCreate(t.Context(), ID("o"), order{State: "new"}))(t)
-	if doc.Value.State != "paid" {
-		t.Errorf("one that is there was overwritten: %+v", doc.Value)
-	}
+	assert.Equal(t, "paid", doc.Value.State, "a document that exists must not be overwritten")
 }
 
 type saga struct {
@@ -182,6 +153,7 @@ type saga struct {
 	Step   int    `bson:"step"`
 }
 
+// sagas is a collection with a unique index on two fields.
 func sagas(t *testing.T, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	coll := collection(t, opts...)
 	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{
@@ -199,15 +171,12 @@ func TestTheSameKeyOfAnotherTypeIsAnotherLock(t *testing.T) {
 	of := func(kind string) bson.M { return bson.M{"type": kind, "key": "17"} }
 	one := must(locks.TryAcquireOrCreate(t.Context(), of("order"), saga{Step: 1}))(t)
 	two := must(locks.TryAcquireOrCreate(t.Context(), of("invoice"), saga{Step: 2}))(t)
-	if one.Value.Step != 1 || two.Value.Step != 2 || one.Value.Type != "order" || two.Value.Key != "17" {
-		t.Errorf("got %+v and %+v", one.Value, two.Value)
-	}
-	if _, err := locks.TryAcquire(t.Context(), bson.D{{Key: "key", Value: "17"}, {Key: "type", Value: "order"}}); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("the fields in another order: %v", err)
-	}
-	if _, err := locks.TryAcquire(t.Context(), of("refund")); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a third type: %v", err)
-	}
+	assert.Equal(t, saga{Type: "order", Key: "17", Step: 1}, one.Value)
+	assert.Equal(t, saga{Type: "invoice", Key: "17", Step: 2}, two.Value)
+	_, err := locks.TryAcquire(t.Context(), bson.D{{Key: "key", Value: "17"}, {Key: "type", Value: "order"}})
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "the fields in another order")
+	_, err = locks.TryAcquire(t.Context(), of("refund"))
+	assert.ErrorIs(t, err, ErrNotFound, "a third type")
 }
 
 func TestTwoFieldsAreTwoLocksOnOneDocument(t *testing.T) {
@@ -217,68 +186,59 @@ func TestTwoFieldsAreTwoLocksOnOneDocument(t *testing.T) {
 	must(locksOn[bson.M](t, coll, Field("audit")).TryAcquire(t.Context(), ID("o")))(t)
 }
 
-func TestAFilterThatMatchesSeveralIsRefusedAndTheyAreUntouched(t *testing.T) {
+func TestAFilterThatMatchesSeveralDocumentsIsRefusedAndChangesNone(t *testing.T) {
 	coll := collection(t)
-	docs := []any{saga{Tenant: "a", Key: "17"}, saga{Tenant: "b", Key: "17"}, saga{Tenant: "b", Key: "18"}}
-	put(t, coll, docs...)
+	put(t, coll, saga{Tenant: "a", Key: "17"}, saga{Tenant: "b", Key: "17"}, saga{Tenant: "b", Key: "18"})
 	before := contents(t, coll)
 	locks := locksOn[saga](t, coll)
 	for _, acquire := range []func(context.Context, any, ...mongolock.AcquireOption) (*Document[saga], error){locks.Acquire, locks.TryAcquire} {
-		if _, err := acquire(t.Context(), bson.M{"key": "17"}); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "several") {
-			t.Errorf("got %v", err)
-		}
+		_, err := acquire(t.Context(), bson.M{"key": "17"})
+		require.ErrorIs(t, err, ErrAmbiguous)
+		assert.ErrorContains(t, err, "several")
 	}
-	if _, err := locks.TryAcquireOrCreate(t.Context(), bson.M{"key": "18"}, saga{}); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "unique index") {
-		t.Errorf("creating without a unique index: %v", err)
-	}
-	if after := contents(t, coll); after != before {
-		t.Errorf("the documents were\n%s\nand are\n%s", before, after)
-	}
-	// The one that there is can be locked all the same.
+	_, err := locks.TryAcquireOrCreate(t.Context(), bson.M{"key": "18"}, saga{})
+	require.ErrorIs(t, err, ErrAmbiguous, "creating without a unique index")
+	assert.ErrorContains(t, err, "unique index")
+	assert.Equal(t, before, contents(t, coll))
+
+	// A filter that matches one document now locks that one.
 	doc := must(locks.TryAcquire(t.Context(), bson.M{"key": "18"}))(t)
-	if _, err := locks.TryAcquire(t.Context(), ID(doc.ID())); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("by its _id: %v", err)
-	}
+	_, err = locks.TryAcquire(t.Context(), ID(doc.ID()))
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "by its _id")
 }
 
-func TestAValueThatDoesNotDecodeIsGivenBackAsItWas(t *testing.T) {
+func TestADocumentThatDoesNotDecodeIsReleasedUnchanged(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, bson.D{{Key: "_id", Value: "o"}, {Key: "state", Value: bson.A{1, 2}}})
 	before := contents(t, coll)
-	locks := locksOn[order](t, coll)
-	if _, err := locks.TryAcquire(t.Context(), ID("o")); !errors.Is(err, ErrDecode) || !strings.Contains(err.Error(), `"o"`) {
-		t.Errorf("got %v", err)
-	}
-	if after := contents(t, coll); after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
-	}
+	_, err := locksOn[order](t, coll).TryAcquire(t.Context(), ID("o"))
+	require.ErrorIs(t, err, ErrDecode)
+	assert.ErrorContains(t, err, `"o"`)
+	assert.Equal(t, before, contents(t, coll))
 	must(locksOn[bson.M](t, coll).TryAcquire(t.Context(), ID("o")))(t)
 }
 
-func TestAFieldOfTheApplicationsOwnIsNotTakenForALock(t *testing.T) {
+func TestAFieldOfTheApplicationIsNotTakenForALock(t *testing.T) {
 	coll := collection(t)
-	for i, s := range strangers {
-		put(t, coll, append(ID(i), s...))
+	for i, f := range foreignFields {
+		put(t, coll, append(ID(i), f...))
 	}
 	before := contents(t, coll)
 	locks := locksOn[bson.M](t, coll)
-	for i := range strangers {
-		for _, acquire := range []func() error{
-			func() error { _, err := locks.TryAcquire(t.Context(), ID(i)); return err },
-			func() error { _, err := locks.Acquire(t.Context(), ID(i)); return err },
-			func() error { _, err := locks.TryAcquireOrCreate(t.Context(), ID(i), bson.M{"x": 1}); return err },
+	for i, f := range foreignFields {
+		for name, acquire := range map[string]func() error{
+			"TryAcquire":         func() error { _, err := locks.TryAcquire(t.Context(), ID(i)); return err },
+			"Acquire":            func() error { _, err := locks.Acquire(t.Context(), ID(i)); return err },
+			"TryAcquireOrCreate": func() error { _, err := locks.TryAcquireOrCreate(t.Context(), ID(i), bson.M{"x": 1}); return err },
 		} {
-			if err := acquire(); !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), "field lock") {
-				t.Errorf("%v: %v", strangers[i], err)
-			}
+			err := acquire()
+			require.ErrorIs(t, err, mongolock.ErrForeign, "%s of %v", name, f)
+			assert.ErrorContains(t, err, "field lock", "%s of %v", name, f)
 		}
 	}
-	if _, err := locks.TryClaim(t.Context(), bson.M{}, nil); !errors.Is(err, mongolock.ErrForeign) {
-		t.Errorf("a claim: %v", err)
-	}
-	if after := contents(t, coll); after != before {
-		t.Errorf("the documents were\n%s\nand are\n%s", before, after)
-	}
+	_, err := locks.TryClaim(t.Context(), bson.M{}, nil)
+	assert.ErrorIs(t, err, mongolock.ErrForeign, "a claim")
+	assert.Equal(t, before, contents(t, coll))
 }
 
 // The control: a filter that does not ask what the field holds overwrites it.
@@ -289,24 +249,5 @@ func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
 	locks := locksOn[bson.M](t, coll)
 	locks.store.broken.anyLock = true
 	_, err := locks.TryAcquire(t.Context(), ID(1))
-	if contents(t, coll) == before {
-		t.Errorf("left alone all the same (%v): the mark is not what protects", err)
-	}
-}
-
-func contents(t testing.TB, coll *mongo.Collection) string {
-	t.Helper()
-	cursor, err := coll.Find(context.Background(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []bson.Raw
-	if err := cursor.All(context.Background(), &all); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, raw := range all {
-		lines = append(lines, raw.String())
-	}
-	return strings.Join(lines, "\n")
+	assert.NotEqual(t, before, contents(t, coll), "left alone all the same (%v): the mark is not what protects", err)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// A keyed store is a docStore under keys of any text, each of which is a document
-// that a claim creates: so the contract between engine and stores can be shown on it.
+// A keyed is a docStore that takes any text as a key: each key is a document, which a
+// claim creates. So the tests of all stores can run on it.
 type keyed struct {
 	*docStore
 	coll  *mongo.Collection
@@ -29,7 +29,7 @@ type keyed struct {
 }
 
 func toKey(key string) string {
-	text, err := textOf(ID(key)) // keyOf has a bound, within the engine's
+	text, err := textOf(ID(key)) // unlike keyOf it has no limit
 	if err != nil {
 		panic(err)
 	}
@@ -105,7 +105,7 @@ func (k *keyed) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	return all, err
 }
 
-// List has the order of the documents' JSON, which is not that of their keys.
+// List sorts by key: the store sorts by the JSON of the documents' _ids.
 func (k *keyed) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		var all []store.Status
@@ -132,8 +132,9 @@ func (k *keyed) Purge(key string) error {
 	return err
 }
 
-// strangers are documents whose field of the lock is not ours, or a newer version's.
-var strangers = []bson.D{
+// foreignFields are fields named like the lock that are the application's, or a newer
+// version's.
+var foreignFields = []bson.D{
 	{{Key: "lock", Value: "yale"}},
 	{{Key: "lock", Value: nil}},
 	{{Key: "lock", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}}}},
@@ -144,7 +145,7 @@ var strangers = []bson.D{
 
 func (k *keyed) Foreign(key string) (intact func() error, err error) {
 	ctx := context.Background()
-	doc := append(ID(key), strangers[int(k.shape.Add(1)-1)%len(strangers)]...)
+	doc := append(ID(key), foreignFields[int(k.shape.Add(1)-1)%len(foreignFields)]...)
 	if _, err := k.coll.ReplaceOne(ctx, ID(key), doc, options.Replace().SetUpsert(true)); err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (k *keyed) Foreign(key string) (intact func() error, err error) {
 	return func() error {
 		after, err := k.coll.FindOne(ctx, ID(key)).Raw()
 		if err == nil && !bytes.Equal(before, after) {
-			err = fmt.Errorf("the stranger's document was\n%v\nand is\n%v", before, after)
+			err = fmt.Errorf("the foreign document was\n%v\nand is\n%v", before, after)
 		}
 		return err
 	}, err
@@ -170,11 +171,11 @@ func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 	}
 	needs(t)
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
-		k := keyedOn(t) // each its own: FerretDB reads all of a collection for most filters
+		k := keyedOn(t) // each test has its own: FerretDB reads the whole collection for most filters
 		return struct {
 			store.Store
 			storetest.Purger
 			storetest.Stranger
-		}{k, k, k} // and no feed: FerretDB's wake-ups come, but one in 20 ms, too slow for the claims about crowds of them
+		}{k, k, k} // without a feed: FerretDB delivers a wake-up in 20 ms, too slow for the tests with many of them
 	})
 }

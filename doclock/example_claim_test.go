@@ -10,7 +10,8 @@ import (
 	"github.com/mongolock/mongolock/doclock"
 )
 
-// A Message is one of an outbox: written with what it tells of, sent afterwards.
+// A Message is one of an outbox: it is written together with the change that it reports,
+// and sent afterwards.
 type Message struct {
 	ID    int    `bson:"_id"`
 	State string `bson:"state"`
@@ -51,13 +52,13 @@ func ExampleLocks_TryClaim() {
 
 	msg, err := outbox.TryClaim(ctx, fresh, oldest)
 	check(err)
-	defer msg.Release() // puts it back, unless it was completed
+	defer msg.Release() // puts it back unless it was completed
 	_, err = outbox.TryClaim(ctx, fresh, oldest)
 	fmt.Println("got", msg.Value.ID, "and no more:", errors.Is(err, doclock.ErrNoWork))
 	// Output: got 1 and no more: true
 }
 
-// It is a deployment's business: claims work without, and read more.
+// A deployment creates the index once. Claims work without it, but read more.
 func ExampleLocks_EnsureClaimIndex() {
 	db := database()
 	defer db.Drop(ctx)
@@ -66,20 +67,20 @@ func ExampleLocks_EnsureClaimIndex() {
 	defer outbox.Close()
 
 	check(outbox.EnsureClaimIndex(ctx, fresh, oldest))
-	check(outbox.EnsureClaimIndex(ctx, fresh, oldest)) // it is there
+	check(outbox.EnsureClaimIndex(ctx, fresh, oldest)) // it exists: nothing happens
 	indexes, err := db.Collection("outbox").Indexes().ListSpecifications(ctx)
 	check(err)
 	fmt.Println(indexes[1].Name)
 	// Output: doclock_state_lock.done__id_lock.readyAt_lock.expireAt
 }
 
-// A producer needs no Locks to wake those who wait for its work.
+// A producer needs no Locks to wake the workers that wait.
 func ExampleAnnounce() {
 	db := database()
 	defer db.Drop(ctx)
 	insert(db.Collection("outbox"), Message{1, "new"})
 	if err := doclock.Announce(ctx, db.Collection("outbox")); err != nil {
-		fmt.Println("they will find it by themselves:", err)
+		fmt.Println("the workers will find it by themselves:", err)
 	}
 	fmt.Println("announced")
 	// Output: announced
@@ -98,7 +99,7 @@ func ExampleLocks_Announce() {
 	// Output: announced
 }
 
-// A message that keeps failing is put aside.
+// A message that fails again and again is put aside.
 func ExampleClaimed_Attempts() {
 	db := database()
 	defer db.Drop(ctx)
@@ -153,7 +154,7 @@ func ExampleClaimed_Requeue() {
 	msg, err := outbox.TryClaim(ctx, fresh, oldest)
 	check(err)
 	fmt.Println("attempt", msg.Attempts())
-	check(msg.Requeue(ctx, time.Minute)) // the receiver is away: not before a minute from now
+	check(msg.Requeue(ctx, time.Minute)) // the receiver is away: try again in a minute
 
 	_, err = outbox.TryClaim(ctx, fresh, oldest)
 	fmt.Println("nothing to do:", errors.Is(err, doclock.ErrNoWork))

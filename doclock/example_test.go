@@ -18,15 +18,14 @@ import (
 	"github.com/mongolock/mongolock/doclock"
 )
 
-// The examples run on the server of the tests; see TestMain. Those of claims stand in
-// example_claim_test.go.
+// The examples run on the server of the tests; see TestMain.
 var ctx = context.Background()
 
 var connect = sync.OnceValues(func() (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI(os.Getenv("MONGODB_URI")).SetServerSelectionTimeout(10 * time.Second))
 })
 
-// database is an empty one, which an application has of its own.
+// database returns an empty one, in place of the application's.
 func database() *mongo.Database {
 	client, err := connect()
 	check(err)
@@ -44,7 +43,7 @@ func insert(coll *mongo.Collection, docs ...any) {
 	check(err)
 }
 
-// An Order is a document of the application; it knows nothing of the lock in it.
+// An Order is a document of the application. Its type has no field for the lock.
 type Order struct {
 	ID    string `bson:"_id"`
 	State string `bson:"state"`
@@ -62,7 +61,7 @@ func Example() {
 
 	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
 	check(err)
-	defer doc.Release() // harmless once it was saved and released
+	defer doc.Release() // does nothing after SaveAndRelease
 
 	fmt.Println(doc.Value.State, doc.Value.Total)
 	doc.Value.State = "paid"
@@ -71,7 +70,7 @@ func Example() {
 }
 
 func ExampleNew() {
-	db := database() // as the application has it
+	db := database()
 	orders, err := doclock.New[Order](db.Collection("orders"))
 	check(err)
 	defer orders.Close() // before the connection
@@ -79,7 +78,7 @@ func ExampleNew() {
 	// Output: ready, and nothing is sent yet
 }
 
-// A lock of its own for each purpose: the two do not know of each other.
+// Two fields are two locks on the same documents, independent of each other.
 func ExampleField() {
 	db := database()
 	defer db.Drop(ctx)
@@ -101,7 +100,7 @@ func ExampleField() {
 	// Output: both have it
 }
 
-// What the application reads and writes with codecs of its own, the lock does too.
+// An application with codecs of its own gives their registry to the locks too.
 func ExampleRegistry() {
 	db := database()
 	defer db.Drop(ctx)
@@ -119,7 +118,7 @@ func ExampleRegistry() {
 	// Output: map[pen:2]
 }
 
-// The lease is mongolock's, and so are its options.
+// The lease engine is mongolock's, and so are its options.
 func ExampleWith() {
 	db := database()
 	defer db.Drop(ctx)
@@ -238,7 +237,7 @@ func ExampleLocks_TryAcquireOrCreate() {
 	// Output: held: true
 }
 
-// Close gives back what the process still has.
+// Close releases the leases that the process still has.
 func ExampleLocks_Close() {
 	db := database()
 	defer db.Drop(ctx)
@@ -257,7 +256,7 @@ func ExampleLocks_Close() {
 	// true
 }
 
-// Shutdown tells the holders to stop and lets them finish.
+// Shutdown tells the holders to stop, and lets them finish.
 func ExampleLocks_Shutdown() {
 	db := database()
 	defer db.Drop(ctx)
@@ -279,105 +278,4 @@ func ExampleLocks_Shutdown() {
 	check(err)
 	fmt.Println(order.Lookup("state").StringValue())
 	// Output: half done
-}
-
-func ExampleDocument_Lease() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-
-	work := doc.Lease().Context(ctx) // ends with the lease
-	fmt.Println(work.Err(), doc.Lease().Token() > 0)
-	// Output: <nil> true
-}
-
-func ExampleDocument_ID() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), bson.M{"_id": int32(17), "number": "A-1"})
-	orders, err := doclock.New[bson.M](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-
-	doc, err := orders.Acquire(ctx, bson.M{"number": "A-1"})
-	check(err)
-	defer doc.Release()
-	fmt.Println(doc.ID().Int32())
-	// Output: 17
-}
-
-func ExampleDocument_Save() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-
-	for _, state := range []string{"paid", "packed"} {
-		doc.Value.State = state
-		if err := doc.Save(ctx); errors.Is(err, mongolock.ErrLost) {
-			return // nothing was written: somebody else may be at it
-		}
-	}
-	fmt.Println("still locked:", doc.Lease().Err() == nil)
-	// Output: still locked: true
-}
-
-// In a transaction the document is saved and freed with the rest, or not at all.
-func ExampleDocument_SaveAndRelease() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-
-	doc, err := orders.Acquire(ctx, doclock.ID("order-17")) // before the transaction
-	check(err)
-	defer doc.Release() // after it
-
-	session, err := db.Client().StartSession()
-	check(err)
-	defer session.EndSession(ctx)
-	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
-		if _, err := db.Collection("invoices").InsertOne(ctx, bson.M{"order": "order-17"}); err != nil {
-			return nil, err
-		}
-		doc.Value.State = "invoiced"
-		return nil, doc.SaveAndRelease(ctx)
-	})
-	check(err)
-	fmt.Println("invoiced, and free")
-	// Output: invoiced, and free
-}
-
-// Release saves nothing.
-func ExampleDocument_Release() {
-	db := database()
-	defer db.Drop(ctx)
-	insert(db.Collection("orders"), Order{ID: "order-17", State: "new"})
-	orders, err := doclock.New[Order](db.Collection("orders"))
-	check(err)
-	defer orders.Close()
-
-	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
-	check(err)
-	doc.Value.State = "paid"
-	check(doc.Release())
-
-	doc, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	check(err)
-	defer doc.Release()
-	fmt.Println(doc.Value.State)
-	// Output: new
 }

@@ -2,20 +2,22 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 )
 
-// The commands of this package, as a proxy tells them apart: by what they set.
+// The commands of this package. A proxy tells them apart by what they set.
 var (
 	claims   = faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$set", "lock.id") })
 	saves    = faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$set", "state") })
@@ -29,50 +31,71 @@ func has(c bson.Raw, path ...string) bool {
 	return err == nil
 }
 
-// A room is a document behind a proxy, and a hand on it that is not.
-type room struct {
+// A faulty is Locks whose connection goes through a proxy that injects faults.
+type faulty struct {
 	*Locks[order]
 	proxy *faultproxy.Proxy
 }
 
-func newRoom(t *testing.T, retry bool, ttl time.Duration, opts ...Option) room {
+// behindProxy makes them, on a collection with the order "o" in the state "new". retry
+// says whether the driver retries writes.
+func behindProxy(t *testing.T, retry bool, ttl time.Duration, opts ...Option) faulty {
 	t.Helper()
 	coll := collection(t)
 	put(t, coll, order{ID: "o", State: "new"})
 	proxy := faultproxy.New(t, os.Getenv("MONGODB_URI"))
 	behind := again(t, coll, proxy.URI(), func(o *options.ClientOptions) { o.SetRetryWrites(retry) })
 	locks, err := New[order](behind, append(opts, With(mongolock.TTL(ttl), mongolock.WithLogger(slog.New(slog.DiscardHandler))))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
-	put(t, coll, order{ID: "first"}) // of it a server says where its clock can stand, in place of a command that is to be lost
+	put(t, coll, order{ID: "first"}) // its claim learns where the server's clock can write, so no faulty command has to
 	must(locks.TryAcquire(t.Context(), ID("first")))(t).Release()
-	return room{locks, proxy}
+	return faulty{locks, proxy}
 }
 
-// free waits until nobody holds the document, and answers its state.
-func (r room) free(t *testing.T, within time.Duration) string {
+// direct is the same collection, not through the proxy.
+func (f faulty) direct(t *testing.T) *mongo.Collection {
 	t.Helper()
-	coll := again(t, r.store.base.Soft, os.Getenv("MONGODB_URI"))
+	return again(t, f.store.base.Soft, os.Getenv("MONGODB_URI"))
+}
+
+// free waits until nobody holds the document, and returns its state.
+func (f faulty) free(t *testing.T, within time.Duration) string {
+	t.Helper()
+	coll := f.direct(t)
 	give := time.Now().Add(within)
 	for {
 		raw := get(t, coll, "o")
 		if readLock(raw, "lock").id == "" {
 			return raw.Lookup("state").StringValue()
 		}
-		if time.Now().After(give) {
-			t.Fatalf("still locked after %v: %v", within, raw)
-		}
+		require.True(t, time.Now().Before(give), "still locked after %v: %v", within, raw)
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
+// applied waits until a command that a rule holds back has been applied.
+func applied(t *testing.T, rule *faultproxy.Rule, within time.Duration) {
+	t.Helper()
+	select {
+	case <-rule.Applied():
+	case <-time.After(within):
+		require.FailNow(t, "the command that was held back did not arrive")
+	}
+}
+
+// unknown requires that err leaves the outcome open, and stands for nothing else.
 func unknown(t *testing.T, err error) {
 	t.Helper()
-	if !errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("got %v: neither done nor unknown", err)
-	}
+	require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+	assert.NotErrorIs(t, err, mongolock.ErrHeld)
+	assert.NotErrorIs(t, err, mongolock.ErrLost)
+}
+
+// oneHit requires that the fault happened: without it a test shows nothing.
+func oneHit(t *testing.T, rule *faultproxy.Rule) {
+	t.Helper()
+	require.EqualValues(t, 1, rule.Hits(), "faults injected")
 }
 
 var lost = map[string]func() faultproxy.Action{
@@ -89,21 +112,18 @@ func TestAfterAnUnknownAcquireTheDocumentIsFreeWithinASecond(t *testing.T) {
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, false, 5*time.Second)
-			rule := r.proxy.On(claims.Nth(1), fault())
-			doc, err := r.Acquire(t.Context(), ID("o"))
+			f := behindProxy(t, false, 5*time.Second)
+			rule := f.proxy.On(claims.Nth(1), fault())
+			doc, err := f.Acquire(t.Context(), ID("o"))
 			unknown(t, err)
-			if doc != nil || rule.Hits() != 1 {
-				t.Fatalf("got %v, %d hits", doc, rule.Hits())
-			}
-			if state := r.free(t, time.Second); state != "new" {
-				t.Errorf("its state is %q", state)
-			}
+			oneHit(t, rule)
+			require.Nil(t, doc)
+			assert.Equal(t, "new", f.free(t, time.Second))
 		})
 	}
 }
 
-func TestAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing.T) {
+func TestTheDriversRetryRecoversAGrantWhoseReplyWasLost(t *testing.T) {
 	t.Parallel()
 	needs(t, "retryable")
 	for name, fault := range lost {
@@ -112,38 +132,32 @@ func TestAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, true, 10*time.Second)
-			rule := r.proxy.On(claims.Nth(1), fault())
-			doc, err := r.Acquire(t.Context(), ID("o"))
-			if err != nil || rule.Hits() != 1 {
-				t.Fatalf("%v, %d hits", err, rule.Hits())
-			}
+			f := behindProxy(t, true, 10*time.Second)
+			rule := f.proxy.On(claims.Nth(1), fault())
+			doc, err := f.Acquire(t.Context(), ID("o"))
+			require.NoError(t, err)
+			oneHit(t, rule)
 			doc.Value.State = "paid"
-			if err := doc.SaveAndRelease(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, doc.SaveAndRelease(t.Context()))
 		})
 	}
 }
 
 func TestAnUnknownCreateLeavesAFreeDocument(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, false, 5*time.Second)
-	r.proxy.On(claims.Nth(1), faultproxy.DropReply())
-	_, err := r.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created"})
+	f := behindProxy(t, false, 5*time.Second)
+	f.proxy.On(claims.Nth(1), faultproxy.DropReply())
+	_, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created"})
 	unknown(t, err)
 	give := time.Now().Add(time.Second)
 	for {
-		doc, err := r.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created again"})
+		doc, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created again"})
 		if err == nil {
-			if doc.Value.State != "created" {
-				t.Errorf("made twice: %+v", doc.Value)
-			}
+			assert.Equal(t, "created", doc.Value.State, "the document was created twice")
 			return
 		}
-		if !errors.Is(err, mongolock.ErrHeld) || time.Now().After(give) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		require.True(t, time.Now().Before(give), "still locked after a second")
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -153,140 +167,111 @@ func TestAnUnknownSaveKeepsTheLockAndCanBeRepeated(t *testing.T) {
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, false, 10*time.Second)
-			doc := must(r.Acquire(t.Context(), ID("o")))(t)
-			rule := r.proxy.On(saves.Nth(1), fault())
+			f := behindProxy(t, false, 10*time.Second)
+			doc := must(f.Acquire(t.Context(), ID("o")))(t)
+			rule := f.proxy.On(saves.Nth(1), fault())
 			doc.Value.State = "paid"
 			unknown(t, doc.Save(t.Context()))
-			if rule.Hits() != 1 || doc.Lease().Err() != nil {
-				t.Fatalf("%d hits, %v", rule.Hits(), doc.Lease().Err())
-			}
-			if err := doc.Save(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			doc.Value.State = "new" // as it was loaded: all the same it must be written
-			if err := doc.SaveAndRelease(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if state := r.free(t, 0); state != "new" {
-				t.Errorf("its state is %q", state)
-			}
+			oneHit(t, rule)
+			require.NoError(t, doc.Lease().Err())
+			require.NoError(t, doc.Save(t.Context()))
+			doc.Value.State = "new" // as it was loaded: it must be written all the same
+			require.NoError(t, doc.SaveAndRelease(t.Context()))
+			assert.Equal(t, "new", f.free(t, 0))
 		})
 	}
 }
 
-// An unknown SaveAndRelease is carried through in the background: whoever gets the
-// document next sees the value saved, and nothing of it comes later.
-func TestAnUnknownSaveAndReleaseIsCarriedThrough(t *testing.T) {
+func TestASaveAndReleaseOfUnknownOutcomeIsFinishedInTheBackground(t *testing.T) {
 	t.Parallel()
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, false, 5*time.Second)
-			doc := must(r.Acquire(t.Context(), ID("o")))(t)
-			rule := r.proxy.On(releases.Nth(1), fault())
+			f := behindProxy(t, false, 5*time.Second)
+			doc := must(f.Acquire(t.Context(), ID("o")))(t)
+			rule := f.proxy.On(releases.Nth(1), fault())
 			doc.Value.State = "paid"
 			unknown(t, doc.SaveAndRelease(t.Context()))
-			if rule.Hits() != 1 {
-				t.Fatal("nothing was lost: the test shows nothing")
-			}
-			if state := r.free(t, 3*time.Second); state != "paid" {
-				t.Errorf("freed with state %q", state)
-			}
+			oneHit(t, rule)
+			assert.Equal(t, "paid", f.free(t, 3*time.Second), "the state when it was free")
 		})
 	}
 }
 
-func TestAnUnknownReleaseIsRepeatedUntilItIsThrough(t *testing.T) {
+func TestAReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, false, 5*time.Second)
-			doc := must(r.Acquire(t.Context(), ID("o")))(t)
-			r.proxy.On(releases.Next(2), fault())
+			f := behindProxy(t, false, 5*time.Second)
+			doc := must(f.Acquire(t.Context(), ID("o")))(t)
+			f.proxy.On(releases.Next(2), fault())
 			unknown(t, doc.Release())
-			r.free(t, 3*time.Second) // by its repetition, and not by the end of its 5 s
+			f.free(t, 3*time.Second) // by the repetition: its 5 s are not over
 		})
 	}
 }
 
-func TestARenewalThatFailsAndThenWorksLosesNothing(t *testing.T) {
+func TestARenewalThatFailsOnceLosesNoLease(t *testing.T) {
 	t.Parallel()
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t, false, 4500*time.Millisecond)
-			doc := must(r.Acquire(t.Context(), ID("o")))(t)
-			rule := r.proxy.On(renewals.Next(1), fault())
+			f := behindProxy(t, false, 4500*time.Millisecond)
+			doc := must(f.Acquire(t.Context(), ID("o")))(t)
+			rule := f.proxy.On(renewals.Next(1), fault())
 			time.Sleep(5 * time.Second)
-			if doc.Lease().Err() != nil || rule.Hits() != 1 {
-				t.Errorf("%v after %d hits", doc.Lease().Err(), rule.Hits())
-			}
+			assert.NoError(t, doc.Lease().Err())
+			oneHit(t, rule)
 		})
 	}
 }
 
-// late has a claim arrive after its caller gave it up, it was cleaned up, and a
-// rival had the document and gave it back.
-func late(t *testing.T, broken bool) (landed bool) {
+// lateClaim has a claim arrive after its caller gave it up, it was cleaned up, and
+// another process had the document and released it. It reports whether the claim locked
+// the document.
+func lateClaim(t *testing.T, undoElsewhere bool) (landed bool) {
 	needs(t, "retryable")
-	r := newRoom(t, true, 3*time.Second)
-	r.store.broken.undoElsewhere = broken
-	stuck := r.proxy.On(claims.Nth(1), faultproxy.Orphan())
-	rest := r.proxy.On(claims.After(1), faultproxy.DropCommand())
-	cleanUp := r.proxy.On(cleanUps.Nth(1), faultproxy.DelayReply(0))
-	_, err := r.TryAcquire(t.Context(), ID("o"))
+	f := behindProxy(t, true, 3*time.Second)
+	f.store.broken.undoElsewhere = undoElsewhere
+	stuck := f.proxy.On(claims.Nth(1), faultproxy.Orphan())
+	rest := f.proxy.On(claims.After(1), faultproxy.DropCommand())
+	cleanUp := f.proxy.On(cleanUps.Nth(1), faultproxy.DelayReply(0))
+	_, err := f.TryAcquire(t.Context(), ID("o"))
 	unknown(t, err)
 	rest.Remove()
-	select {
-	case <-cleanUp.Applied():
-	case <-time.After(20 * time.Second):
-		t.Fatal("the late claim was not cleaned up")
-	}
-	rival := locksOn[order](t, again(t, r.store.base.Soft, os.Getenv("MONGODB_URI")))
-	must(rival.TryAcquire(t.Context(), ID("o")))(t).Release()
+	applied(t, cleanUp, 20*time.Second)
+	other := locksOn[order](t, f.direct(t))
+	must(other.TryAcquire(t.Context(), ID("o")))(t).Release()
 	stuck.Release()
-	select {
-	case <-stuck.Applied():
-	case <-time.After(5 * time.Second):
-		t.Fatal("the late claim did not arrive")
-	}
-	return readLock(get(t, again(t, r.store.base.Soft, os.Getenv("MONGODB_URI")), "o"), "lock").id != ""
+	applied(t, stuck, 5*time.Second)
+	return readLock(get(t, f.direct(t), "o"), "lock").id != ""
 }
 
 func TestAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 	t.Parallel()
-	if late(t, false) {
-		t.Error("it locked the document")
-	}
+	assert.False(t, lateClaim(t, false), "it locked the document")
 }
 
-// The control: cleaned up in another session it lands.
+// The control: after a clean-up in another session the claim is accepted.
 func TestControlACleanUpInAnotherSessionLetsALateClaimIn(t *testing.T) {
 	t.Parallel()
-	if !late(t, true) {
-		t.Error("refused all the same: the session is not what protects")
-	}
+	assert.True(t, lateClaim(t, true), "refused all the same: the session is not what protects")
 }
 
 func TestAHolderThatIsCutOffSavesNothingLater(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1500*time.Millisecond)
-	doc := must(r.Acquire(t.Context(), ID("o")))(t)
+	f := behindProxy(t, true, 1500*time.Millisecond)
+	doc := must(f.Acquire(t.Context(), ID("o")))(t)
 	ctx := doc.Lease().Context(context.Background())
-	cut := r.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())
+	cut := f.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())
 	defer cut.Remove() // or Close would wait for the late release
 	select {
 	case <-ctx.Done():
 	case <-time.After(5 * time.Second):
-		t.Fatal("it never learnt")
+		require.FailNow(t, "the holder never learned that its lease is lost")
 	}
 	doc.Value.State = "late"
-	if err := doc.Save(t.Context()); !errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("the save: %v", err)
-	}
-	if err := doc.SaveAndRelease(t.Context()); !errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("save and release: %v", err)
-	}
+	assert.ErrorIs(t, doc.Save(t.Context()), mongolock.ErrLost)
+	assert.ErrorIs(t, doc.SaveAndRelease(t.Context()), mongolock.ErrLost)
 }

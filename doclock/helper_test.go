@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -23,7 +25,12 @@ func needs(t testing.TB, capabilities ...string) {
 
 func can(capability string) bool { return testserver.Has(capability) }
 
-// collection is a new one on the server of the tests, dropped after the test.
+func uriOf(t testing.TB) string {
+	t.Helper()
+	return testserver.URI(t)
+}
+
+// collection is a new collection on the server of the tests, dropped after the test.
 func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
 	coll := testserver.Connect(t, testserver.URI(t), opts...).Database("doclock_test").Collection("docs_" + rand.Text()[:10])
@@ -36,63 +43,66 @@ func collection(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Colle
 	return coll
 }
 
-// again is the same collection by another client.
+// again is the same collection through another client.
 func again(t testing.TB, coll *mongo.Collection, uri string, opts ...func(*options.ClientOptions)) *mongo.Collection {
 	t.Helper()
 	return testserver.Connect(t, uri, opts...).Database(coll.Database().Name()).Collection(coll.Name())
 }
 
-// An order is what most tests lock.
+// An order is the document that most tests lock.
 type order struct {
 	ID    string `bson:"_id"`
 	State string `bson:"state"`
 	Total int    `bson:"total,omitempty"`
 }
 
-// locksOn closes at the end of the test, and gives holders a short margin to stop then.
+// locksOn makes Locks that are closed at the end of the test, with a short margin so
+// that this takes no time.
 func locksOn[T any](t testing.TB, coll *mongo.Collection, opts ...Option) *Locks[T] {
 	t.Helper()
 	quiet := With(mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(50*time.Millisecond))
 	l, err := New[T](coll, append([]Option{quiet}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
 func put(t testing.TB, coll *mongo.Collection, docs ...any) {
 	t.Helper()
-	if _, err := coll.InsertMany(t.Context(), docs); err != nil {
-		t.Fatal(err)
-	}
+	_, err := coll.InsertMany(t.Context(), docs)
+	require.NoError(t, err)
 }
 
 func get(t testing.TB, coll *mongo.Collection, id any) bson.Raw {
 	t.Helper()
 	raw, err := coll.FindOne(context.Background(), ID(id)).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
+}
+
+// contents is all documents of a collection, a line each.
+func contents(t testing.TB, coll *mongo.Collection) string {
+	t.Helper()
+	cursor, err := coll.Find(context.Background(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+	require.NoError(t, err)
+	var all []bson.Raw
+	require.NoError(t, cursor.All(context.Background(), &all))
+	var lines []string
+	for _, raw := range all {
+		lines = append(lines, raw.String())
+	}
+	return strings.Join(lines, "\n")
 }
 
 func must[V any](v V, err error) func(testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return v
 	}
 }
 
-// freed is the wake-up that a document's release sends.
+// freed is the wake-up that the release of a document sends.
 func freed[T any](d *Document[T]) store.Notice {
 	return store.Notice{Topic: store.TopicLocks, Key: d.lease.Key(), Kind: store.KindFreed}
-}
-
-func uriOf(t testing.TB) string {
-	t.Helper()
-	return testserver.URI(t)
 }

@@ -1,10 +1,11 @@
 package doclock
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -22,24 +23,17 @@ func TestAKeyLeadsBackToItsDocument(t *testing.T) {
 		`{"a.b":true,"c":{"$date":{"$numberLong":"7"}}}`: bson.D{{Key: "c", Value: time.UnixMilli(7)}, {Key: "a.b", Value: true}},
 	} {
 		key, fields, err := keyOf(filter)
-		if err != nil || key != want {
-			t.Errorf("%v: the key is %s, %v, want %s", filter, key, err, want)
-			continue
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, key)
 		back, err := filterOf(key)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, err)
 		a, _ := bson.Marshal(fields)
 		b, _ := bson.Marshal(back)
-		if !slices.Equal(a, b) {
-			t.Errorf("%s leads back to %v, not %v", key, back, fields)
-		}
+		assert.Equal(t, a, b, "%s leads back to %v, not %v", key, back, fields)
 	}
 }
 
-func TestTheIndexOfAClaimHasEqualityFirstAndTheOrderNext(t *testing.T) {
+func TestTheIndexOfAClaimHasEqualityFirstAndTheSortNext(t *testing.T) {
 	s := &docStore{field: "lock"}
 	for want, in := range map[string]struct{ filter, sort any }{
 		"doclock_state_lock.done_created_lock.readyAt_lock.expireAt": {
@@ -50,68 +44,9 @@ func TestTheIndexOfAClaimHasEqualityFirstAndTheOrderNext(t *testing.T) {
 		"doclock_lock.done_lock.readyAt_lock.expireAt": {bson.D{}, nil},
 	} {
 		keys, err := s.claimIndex(in.filter, in.sort)
-		if err != nil || indexName(keys) != want {
-			t.Errorf("%v by %v: %s, %v", in.filter, in.sort, indexName(keys), err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, indexName(keys))
 	}
-	if _, err := s.claimIndex(bson.D{}, bson.D{{Key: "a", Value: "up"}}); err == nil {
-		t.Error("a sort by a word is accepted")
-	}
-}
-
-// A process that misses nothing keeps the order; one that does draws from further in,
-// and comes back when it no longer does.
-func TestAPoolSpreadsAsFarAsItMisses(t *testing.T) {
-	p := newPool(nil, nil, nil)
-	fill := func() {
-		p.ids = nil
-		for i := range window {
-			kind, value, _ := bson.MarshalValue(int32(i))
-			p.ids = append(p.ids, bson.RawValue{Type: kind, Value: value})
-		}
-		p.seen, p.tries, p.misses = time.Now(), 0, 0
-	}
-	draw := func(missed bool) int32 {
-		t.Helper()
-		id, ok := p.pick()
-		if !ok {
-			fill()
-			id, _ = p.pick()
-		}
-		p.done(id, missed)
-		return id.Int32()
-	}
-	fill()
-	for want := range int32(50) {
-		if got := draw(false); got != want {
-			t.Fatalf("drew %d, want %d: nobody else is about", got, want)
-		}
-	}
-	for range 6 {
-		draw(true)
-	}
-	if p.reach != window {
-		t.Errorf("after six misses it reaches %d", p.reach)
-	}
-	for range 1000 {
-		draw(false)
-	}
-	if p.reach != 1 {
-		t.Errorf("after a thousand hits it reaches %d", p.reach)
-	}
-}
-
-func TestALookIsWornOutByAgeAndByMisses(t *testing.T) {
-	p := newPool(nil, nil, nil)
-	p.seen, p.tries = time.Now(), 32
-	if p.misses = 3; p.stale() {
-		t.Error("stale after 3 misses of 32")
-	}
-	if p.misses = 4; !p.stale() {
-		t.Error("good after 4 misses of 32")
-	}
-	p.misses, p.seen = 0, time.Now().Add(-2*windowAge)
-	if !p.stale() {
-		t.Error("good though old")
-	}
+	_, err := s.claimIndex(bson.D{}, bson.D{{Key: "a", Value: "up"}})
+	assert.ErrorContains(t, err, "must be 1 or -1")
 }

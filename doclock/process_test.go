@@ -2,12 +2,13 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
@@ -17,12 +18,12 @@ import (
 
 const childTTL = 2 * time.Second // a busy machine renews late
 
-// A workplace is where a child works.
-type workplace struct{ DB, Coll string }
+// A target is the collection that a child process works on.
+type target struct{ DB, Coll string }
 
-// workUntilKilled claims a message, says which, and works at it until it is killed or
-// its parent is gone.
-func workUntilKilled(ctx context.Context, at workplace) error {
+// workUntilKilled claims a message, prints its _id and token, and works at it until it is
+// killed or its parent is gone.
+func workUntilKilled(ctx context.Context, at target) error {
 	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
 		return err
@@ -48,32 +49,28 @@ func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)
 	messages(t, coll, 2)
-	child := testchild.Start(t, "worker", workplace{coll.Database().Name(), coll.Name()})
+	child := testchild.Start(t, "worker", target{coll.Database().Name(), coll.Name()})
 	var id int
 	var token int64
-	if said := child.Says(); must(fmt.Sscan(said, &id, &token))(t) != 2 || id != 0 {
-		t.Fatalf("it says %q", said)
-	}
+	said := child.Says()
+	_, err := fmt.Sscan(said, &id, &token)
+	require.NoError(t, err, "it says %q", said)
+	require.Equal(t, 0, id)
 	locks := locksOn[message](t, coll)
-	_, err := locks.TryAcquire(t.Context(), ID(0))
-	held, ok := errors.AsType[*mongolock.HeldError](err)
-	if !ok || held.Holders[0].Owner != "child" {
-		t.Fatalf("got %v", err)
-	}
-	if other := must(locks.TryClaim(t.Context(), pending, oldest))(t); other.Value.ID != 1 {
-		t.Errorf("claimed %d while the other works at it", other.Value.ID)
-	}
-	time.Sleep(childTTL + childTTL/5) // it renews
-	if _, err := locks.TryClaim(t.Context(), pending, oldest); !errors.Is(err, ErrNoWork) {
-		t.Fatalf("claimed though it is alive: %v", err)
-	}
+	_, err = locks.TryAcquire(t.Context(), ID(0))
+	var held *mongolock.HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "child", held.Holders[0].Owner)
+	other := must(locks.TryClaim(t.Context(), pending, oldest))(t)
+	assert.Equal(t, 1, other.Value.ID, "while the child works at 0")
+	time.Sleep(childTTL + childTTL/5) // the child renews its lease
+	_, err = locks.TryClaim(t.Context(), pending, oldest)
+	require.ErrorIs(t, err, ErrNoWork, "claimed though the child is alive")
 	killed := time.Now()
 	child.Kill()
 	c := must(locks.Claim(t.Context(), pending, oldest))(t)
-	if took := time.Since(killed); took > childTTL+2*time.Second {
-		t.Errorf("claimed %v after the kill", took)
-	}
-	if c.Value.ID != 0 || c.Attempts() != 2 || c.Lease().Token() <= token {
-		t.Errorf("message %d, attempt %d, token %d after %d", c.Value.ID, c.Attempts(), c.Lease().Token(), token)
-	}
+	assert.LessOrEqual(t, time.Since(killed), childTTL+2*time.Second)
+	assert.Equal(t, 0, c.Value.ID)
+	assert.Equal(t, 2, c.Attempts())
+	assert.Greater(t, c.Lease().Token(), token)
 }

@@ -2,10 +2,11 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -16,15 +17,15 @@ import (
 
 const rightsDB = "rights"
 
-// guarded is a client of a server of its own that asks who its clients are. It may do
-// everything there.
+// guarded starts a server that authenticates its clients, and returns a client of it
+// that has all rights.
 func guarded(t *testing.T) (root *mongo.Client, uri string) {
 	t.Helper()
 	uri = testserver.Start(t, "auth=1", "roles").URI
 	return testserver.Connect(t, uri), uri
 }
 
-// as is the collection as somebody sees it who may do these things with it.
+// as is the collection through a client that has these rights on it.
 func as(t *testing.T, root *mongo.Client, uri, name string, actions ...string) *mongo.Collection {
 	t.Helper()
 	db := root.Database(rightsDB)
@@ -37,79 +38,64 @@ func as(t *testing.T, root *mongo.Client, uri, name string, actions ...string) *
 			bson.D{{Key: "role", Value: name}, {Key: "db", Value: rightsDB}},
 		}}},
 	} {
-		if err := db.RunCommand(t.Context(), command).Err(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.RunCommand(t.Context(), command).Err())
 	}
 	return testserver.Connect(t, uri, func(o *options.ClientOptions) {
 		o.SetAuth(options.Credential{AuthSource: rightsDB, Username: name, Password: "secret"})
 	}).Database(rightsDB).Collection("orders")
 }
 
-func refusedForWantOfRight(err error) bool {
+// lacksRight requires that the server refused a command because of a missing right.
+func lacksRight(t *testing.T, err error, what string) {
+	t.Helper()
 	const unauthorized = 13
-	refused, ok := errors.AsType[mongo.ServerError](err)
-	return ok && refused.HasErrorCode(unauthorized) && !errors.Is(err, mongolock.ErrOutcomeUnknown)
+	var refused mongo.ServerError
+	if assert.ErrorAs(t, err, &refused, what) {
+		assert.True(t, refused.HasErrorCode(unauthorized), "%s: %v", what, err)
+	}
+	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, what)
 }
 
-// What docs/operations.md §10 says of rights. It takes a server of its own.
-func TestFindAndUpdateAreEnoughForAllButMakingAndRemoving(t *testing.T) {
+// docs/operations.md §10 says which rights are needed. The test takes a server of its own.
+func TestOnlyCreateAndRemoveNeedMoreThanFindAndUpdate(t *testing.T) {
 	t.Parallel()
 	root, uri := guarded(t)
 	orders := root.Database(rightsDB).Collection("orders")
 	put(t, orders, order{ID: "o", State: "new"}, order{ID: "p", State: "other"})
 	coll := as(t, root, uri, "worker", "find", "update")
-	if _, err := coll.InsertOne(t.Context(), order{ID: "x"}); !refusedForWantOfRight(err) {
-		t.Fatalf("the server does not look at rights: %v", err)
-	}
+	_, err := coll.InsertOne(t.Context(), order{ID: "x"})
+	lacksRight(t, err, "an insert: the server must check rights")
 	locks := locksOn[order](t, coll)
 
-	doc := must(locks.Acquire(t.Context(), bson.M{"state": "new"}))(t) // which no listIndexes tells to be one
-	if _, err := locks.TryAcquire(t.Context(), ID("o")); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("held: %v", err)
-	}
+	doc := must(locks.Acquire(t.Context(), bson.M{"state": "new"}))(t) // looked up, as listIndexes is refused
+	_, err = locks.TryAcquire(t.Context(), ID("o"))
+	assert.ErrorIs(t, err, mongolock.ErrHeld)
 	doc.Value.State = "paid"
-	if err := errors.Join(doc.Save(t.Context()), doc.Lease().Renew(t.Context()), doc.SaveAndRelease(t.Context())); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, doc.Save(t.Context()))
+	assert.NoError(t, doc.Lease().Renew(t.Context()))
+	assert.NoError(t, doc.SaveAndRelease(t.Context()))
 	paid := bson.D{{Key: "state", Value: "paid"}}
 	c := must(locks.TryClaim(t.Context(), paid, oldest))(t)
-	if err := c.Requeue(t.Context(), 0); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Requeue(t.Context(), 0))
 	c = must(locks.Claim(t.Context(), paid, oldest))(t)
-	if err := c.Complete(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Complete(t.Context()))
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := locks.Claim(soon, paid, oldest); !errors.Is(err, ErrNoWork) { // and no right to the wake-ups
-		t.Errorf("waiting: %v", err)
-	}
+	_, err = locks.Claim(soon, paid, oldest)
+	assert.ErrorIs(t, err, ErrNoWork, "waiting, without a right to the wake-ups")
 
 	before := contents(t, orders)
-	if _, err := locks.TryAcquireOrCreate(t.Context(), ID("new"), order{}); !refusedForWantOfRight(err) {
-		t.Errorf("created: %v", err)
-	}
-	if err := locks.EnsureClaimIndex(t.Context(), paid, oldest); !refusedForWantOfRight(err) {
-		t.Errorf("the index: %v", err)
-	}
-	if after := contents(t, orders); after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
-	}
+	_, err = locks.TryAcquireOrCreate(t.Context(), ID("new"), order{})
+	lacksRight(t, err, "TryAcquireOrCreate")
+	lacksRight(t, locks.EnsureClaimIndex(t.Context(), paid, oldest), "EnsureClaimIndex")
+	assert.Equal(t, before, contents(t, orders))
 	c = must(locks.TryClaim(t.Context(), bson.D{{Key: "state", Value: "other"}}, nil, mongolock.TTL(2*time.Second)))(t)
-	if err := c.Remove(t.Context()); !refusedForWantOfRight(err) {
-		t.Errorf("removed: %v", err)
-	}
+	lacksRight(t, c.Remove(t.Context()), "Remove")
 
-	// And with the rights to these.
+	// With these rights too they succeed.
 	locks = locksOn[order](t, as(t, root, uri, "all", "find", "update", "insert", "remove", "createIndex", "listIndexes"))
 	must(locks.TryAcquireOrCreate(t.Context(), ID("new"), order{State: "made"}))(t).Release()
 	made := bson.D{{Key: "state", Value: "made"}}
-	if err := locks.EnsureClaimIndex(t.Context(), made, oldest); err != nil {
-		t.Error(err)
-	}
-	if err := must(locks.TryClaim(t.Context(), made, oldest))(t).Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, locks.EnsureClaimIndex(t.Context(), made, oldest))
+	assert.NoError(t, must(locks.TryClaim(t.Context(), made, oldest))(t).Remove(t.Context()))
 }
