@@ -68,7 +68,7 @@ func ofInterface(pkg, typ, method string) bool {
 	case (pkg == "memstore" || pkg == "filestore" || pkg == "mongostore") && typ == "Store":
 		return slices.Contains(contract, method)
 	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
-		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now", "AnswersAtOnce"}, method)
+		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
 	case pkg == "pathlock": // its storages, which trees call

@@ -123,6 +123,18 @@ func TestEveryTestThatThePagesNameExists(t *testing.T) {
 	}
 }
 
+// A table that says where things are is of use as long as they are there.
+func TestEveryFolderAndFileThatThePagesNameExists(t *testing.T) {
+	named := regexp.MustCompile("`((?:internal|store|adapters|examples|devmongo|bench|docs)/[\\w/.]+|(?:schedule|leader|doclock|pathlock|fence)/[\\w/.]+)`")
+	for page, text := range pages(t) {
+		for _, n := range named.FindAllStringSubmatch(text, -1) {
+			_, err := os.Stat(n[1])
+			_, inside := os.Stat(filepath.Join(filepath.Dir(page), n[1]))
+			assert.True(t, err == nil || inside == nil, "%s names %s", page, n[1])
+		}
+	}
+}
+
 func TestEveryMakeTargetThatThePagesNameExists(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	require.NoError(t, err)
