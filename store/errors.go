@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The verdicts of a store, and the one mark a fault can carry.
+// The verdicts of a store, and the marks that a fault can carry.
 var (
 	// ErrHeld matches every HeldError.
 	ErrHeld = errors.New("mongolock: held")
@@ -29,6 +29,10 @@ var (
 
 	// ErrNotApplied is joined to a fault that certainly left no trace.
 	ErrNotApplied = errors.New("mongolock: not applied")
+
+	// ErrDisconnected is joined to a fault after which no call of this store can
+	// succeed any more: the connection under it was closed for good.
+	ErrDisconnected = errors.New("mongolock: disconnected for good")
 )
 
 // IsVerdict reports whether err is a store's certain refusal (duty 8): a HeldError,

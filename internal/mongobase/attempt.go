@@ -86,7 +86,7 @@ func (a *Attempt) NotApplied(err error) error {
 // RefusedOrUnknown marks the error of a claim's own command. A refusal that took
 // long may be that of a retry, and is then no answer to the first send.
 func RefusedOrUnknown(r Reply, err error) error {
-	if r.Took > Slow && mongoerr.ClassOf(err) != mongoerr.NotSent {
+	if r.Took > Slow && mongoerr.ClassOf(err).Sent() {
 		return err
 	}
 	return mongoerr.Mark(err)

@@ -1,7 +1,8 @@
 // Package mongoerr sorts the driver's errors by what they say about a write
-// (docs/design.md §4, "What an error means"). Few say anything: the error that the
-// driver returns may be its second attempt's, and a mongos turns its own network
-// faults into ok: 0. So what is not listed here is unknown, and is cleaned up.
+// (docs/design.md §4, "What an error means"). Few say anything. The driver sends a
+// write again when its connection broke, and returns the error of the last attempt: the
+// first may have been applied. A mongos turns its own network faults into ok: 0. So
+// every error that is not listed here is unknown, and is cleaned up.
 package mongoerr
 
 import (
@@ -22,16 +23,29 @@ type Class int
 
 // The classes.
 const (
-	Unknown     Class = iota // it may have been applied, or may be yet
-	DuplicateID              // E11000 on _id: there is a document under the key
-	Refused                  // by the server, for what it asks or for who asks: not applied
-	NoJournal                // j: true where there is no journal: not applied
-	NoCommand                // the server does not know the command: not applied
-	TooLarge                 // the document would be too large: not applied
-	NotSent                  // no server could be found for it
+	Unknown      Class = iota // it may have been applied, or may be yet
+	DuplicateID               // E11000 on _id: there is a document under the key
+	Refused                   // by the server, for what it asks or for who asks: not applied
+	NoJournal                 // j: true where there is no journal: not applied
+	NoCommand                 // the server does not know the command: not applied
+	TooLarge                  // the document would be too large: not applied
+	NotSent                   // no server or no connection was found for it
+	Disconnected              // not sent, and nothing will be: the mongo.Client was disconnected
 )
 
-// What a server answers before it touches anything.
+// Sent reports whether the write of an error of this class may have left this process.
+func (c Class) Sent() bool { return c != NotSent && c != Disconnected }
+
+// refusals are the codes that a server answers before it writes anything, and that no
+// retry is answered with whose first attempt was applied: they depend on the command and
+// on its sender alone, or come after the server has looked for the transaction number.
+//
+// The refusals of an overloaded server are not among them: 433, 449, 450 and 462
+// (IngressRequestRateLimitExceeded). They come before the server looks for the
+// transaction number, and an overloaded server also drops connections, so the first
+// attempt may have been applied. Nothing in the error tells: for the label
+// NoWritesPerformed the driver returns the error of an earlier attempt, but not if that
+// was the network's.
 var refusals = []int{
 	2,     // BadValue
 	9,     // FailedToParse
@@ -49,10 +63,11 @@ var refusals = []int{
 	86,    // IndexKeySpecsConflict
 	121,   // DocumentValidationFailure
 	166,   // CommandNotSupportedOnView
-	303,   // FeatureNotSupported
+	303,   // FeatureNotSupported, of Amazon DocumentDB; MongoDB's 303 answers no write
 	322,   // APIVersionError
 	323,   // APIStrictError
 	324,   // APIDeprecationError
+	371,   // UserWritesBlocked: checked at the write itself, after the transaction number
 	40415, // unknown field
 	8000,  // Atlas: not allowed
 	13297, // DatabaseDifferCase
@@ -65,19 +80,22 @@ const (
 	objectTooLarge  = 10334
 )
 
-// ClassOf sorts an error of one command. Of several in one (a bulk's) it sorts
-// nothing: Unknown.
+// ClassOf sorts the error of one command. An error that is several, as a bulk's may be,
+// is Unknown.
 func ClassOf(err error) Class {
 	if err == nil {
 		return Unknown
 	}
+	// These three come of looking for a server and a connection, before the first
+	// attempt. Before a later one the driver returns the earlier attempt's error instead.
+	if errors.Is(err, mongo.ErrClientDisconnected) {
+		return Disconnected
+	}
 	if _, ok := errors.AsType[topology.ServerSelectionError](err); ok {
-		// Of the first attempt: for a later one the driver returns the earlier
-		// attempt's error instead.
 		return NotSent
 	}
-	if errors.Is(err, mongo.ErrClientDisconnected) {
-		return NotSent // it too comes of looking for a server
+	if _, ok := errors.AsType[topology.WaitQueueTimeoutError](err); ok {
+		return NotSent
 	}
 	code, message, raw, ok := single(err)
 	switch {
@@ -99,13 +117,20 @@ func ClassOf(err error) Class {
 	return Unknown
 }
 
-// NotApplied says of an error that nothing was applied.
-func NotApplied(err error) error { return fmt.Errorf("%w (%w)", err, store.ErrNotApplied) }
+// NotApplied joins err with store.ErrNotApplied, and with store.ErrDisconnected if it is
+// of that class.
+func NotApplied(err error) error {
+	if ClassOf(err) == Disconnected {
+		return fmt.Errorf("%w (%w; %w)", err, store.ErrDisconnected, store.ErrNotApplied)
+	}
+	return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
+}
 
-// Mark joins err with what it surely says: store.ErrNotApplied, or ErrTooLarge.
+// Mark joins err with what it surely says: store.ErrNotApplied, ErrDisconnected or
+// ErrTooLarge.
 func Mark(err error) error {
 	switch ClassOf(err) {
-	case Refused, NoJournal, NoCommand, NotSent:
+	case Refused, NoJournal, NoCommand, NotSent, Disconnected:
 		return NotApplied(err)
 	case TooLarge:
 		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
@@ -113,14 +138,14 @@ func Mark(err error) error {
 	return err
 }
 
-// HasCode reports whether err is a server's with that code.
+// HasCode reports whether err is a server's error with that code.
 func HasCode(err error, code int) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && server.HasErrorCode(code)
 }
 
-// single is the one verdict in err. A write concern error says that the write
-// *was* applied here, so an error with one in it is none.
+// single returns the one answer of a server that err is. A write concern error says
+// that the write was applied on this server, so an error that contains one is not single.
 func single(err error) (code int, message string, raw bson.Raw, ok bool) {
 	if e, is := errors.AsType[mongo.CommandError](err); is {
 		return int(e.Code), e.Message, e.Raw, len(e.Labels) == 0 || !e.HasErrorLabel("RetryableWriteError")
@@ -131,9 +156,9 @@ func single(err error) (code int, message string, raw bson.Raw, ok bool) {
 	return 0, "", nil, false
 }
 
-// onID reports whether a duplicate key error is about _id: by the fields that name
-// the index's keys (4.4 and later), by the message, or, where neither names an
-// index, because a collection of locks has no other unique one.
+// onID reports whether a duplicate key error is about _id. It goes by the fields that
+// name the index's keys (4.4 and later), or by the message. If neither names an index, it
+// is about _id, because a collection of locks has no other unique index.
 func onID(raw bson.Raw, message string) bool {
 	for _, field := range []string{"keyPattern", "keyValue"} {
 		if keys, ok := raw.Lookup(field).DocumentOK(); ok {
@@ -141,7 +166,7 @@ func onID(raw bson.Raw, message string) bool {
 			return err == nil && len(elements) == 1 && elements[0].Key() == "_id"
 		}
 	}
-	// Not further than to the index's name: what follows is the key, anybody's text.
+	// Only as far as the index's name: the key follows, which may be any text.
 	_, rest, named := strings.Cut(message, " index: ")
 	if !named {
 		return true

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
@@ -16,9 +18,7 @@ import (
 func raw(t *testing.T, d bson.D) bson.Raw {
 	t.Helper()
 	b, err := bson.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b
 }
 
@@ -48,17 +48,18 @@ func TestAnErrorSaysNoMoreThanItsClass(t *testing.T) {
 		"duplicate 11001":                  {mongo.CommandError{Code: 11001, Raw: onID}, Unknown},
 		"a capped collection's duplicate":  {mongo.CommandError{Code: 12582, Raw: onID}, Unknown},
 
-		"no right":          {mongo.CommandError{Code: 13, Name: "Unauthorized"}, Refused},
-		"no login":          {mongo.CommandError{Code: 18, Name: "AuthenticationFailed"}, Refused},
-		"a bad value":       {mongo.CommandError{Code: 2, Message: "unknown operator: $foo"}, Refused},
-		"no retries":        {mongo.CommandError{Code: 20, Message: "Transaction numbers are only allowed on a replica set member or mongos"}, Refused},
-		"a strict API":      {mongo.CommandError{Code: 323, Name: "APIStrictError"}, Refused},
-		"no shard key":      {mongo.CommandError{Code: 61, Name: "ShardKeyNotFound"}, Refused},
-		"a validator":       {mongo.CommandError{Code: 121, Name: "DocumentValidationFailure"}, Refused},
-		"an unknown op":     {mongo.CommandError{Code: 59, Name: "CommandNotFound"}, NoCommand},
-		"too large":         {mongo.CommandError{Code: 10334, Name: "BSONObjectTooLarge"}, TooLarge},
-		"no journal":        {mongo.CommandError{Code: 2, Message: "cannot use 'j' option when a host does not have journaling enabled"}, NoJournal},
-		"a note of journal": {mongo.CommandError{Code: 2, Message: "bad journal"}, Refused},
+		"no right":       {mongo.CommandError{Code: 13, Name: "Unauthorized"}, Refused},
+		"no login":       {mongo.CommandError{Code: 18, Name: "AuthenticationFailed"}, Refused},
+		"a bad value":    {mongo.CommandError{Code: 2, Message: "unknown operator: $foo"}, Refused},
+		"no retries":     {mongo.CommandError{Code: 20, Message: "Transaction numbers are only allowed on a replica set member or mongos"}, Refused},
+		"a strict API":   {mongo.CommandError{Code: 323, Name: "APIStrictError"}, Refused},
+		"no shard key":   {mongo.CommandError{Code: 61, Name: "ShardKeyNotFound"}, Refused},
+		"a validator":    {mongo.CommandError{Code: 121, Name: "DocumentValidationFailure"}, Refused},
+		"an unknown op":  {mongo.CommandError{Code: 59, Name: "CommandNotFound"}, NoCommand},
+		"too large":      {mongo.CommandError{Code: 10334, Name: "BSONObjectTooLarge"}, TooLarge},
+		"blocked writes": {mongo.CommandError{Code: 371, Name: "UserWritesBlocked"}, Refused},
+		"no journal":     {mongo.CommandError{Code: 2, Message: "cannot use 'j' option when a host does not have journaling enabled"}, NoJournal},
+		"a bad journal":  {mongo.CommandError{Code: 2, Message: "bad journal"}, Refused},
 
 		"a retry's refusal, to be retried": {mongo.CommandError{Code: 13, Labels: []string{"RetryableWriteError"}}, Unknown},
 		"not primary":                      {mongo.CommandError{Code: 10107, Name: "NotWritablePrimary"}, Unknown},
@@ -67,33 +68,39 @@ func TestAnErrorSaysNoMoreThanItsClass(t *testing.T) {
 		"a mongos's fault":                 {mongo.CommandError{Code: 6, Name: "HostUnreachable"}, Unknown},
 		"a write conflict":                 {mongo.CommandError{Code: 112, Name: "WriteConflict"}, Unknown},
 		"an unsatisfied concern":           {mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64, Name: "WriteConcernFailed"}}, Unknown},
-		"disconnected":                     {mongo.ErrClientDisconnected, NotSent},
-		"no server":                        {fmt.Errorf("x: %w", topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}), NotSent},
+		"an overload, after any first one": {mongo.CommandError{Code: 462, Name: "IngressRequestRateLimitExceeded"}, Unknown},
+		"a cleared pool":                   {mongo.CommandError{Labels: []string{"TransientTransactionError"}, Message: "connection pool for x was cleared"}, Unknown},
+
+		"disconnected":  {fmt.Errorf("x: %w", mongo.ErrClientDisconnected), Disconnected},
+		"no server":     {fmt.Errorf("x: %w", topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}), NotSent},
+		"no connection": {fmt.Errorf("x: %w", topology.WaitQueueTimeoutError{Wrapped: context.DeadlineExceeded}), NotSent},
 	} {
-		if got := ClassOf(c.err); got != c.want {
-			t.Errorf("%s: %d, not %d", name, got, c.want)
-		}
+		assert.Equal(t, c.want, ClassOf(c.err), name)
+		assert.Equal(t, c.want != NotSent && c.want != Disconnected, c.want.Sent(), name)
 		marked := Mark(c.err)
-		applied := map[Class]bool{Unknown: true, DuplicateID: true, TooLarge: true}
-		if errors.Is(marked, store.ErrNotApplied) == applied[c.want] {
-			t.Errorf("%s: marked as %v", name, marked)
-		}
-		if errors.Is(marked, store.ErrTooLarge) != (c.want == TooLarge) {
-			t.Errorf("%s: marked as %v", name, marked)
-		}
+		unmarked := map[Class]bool{Unknown: true, DuplicateID: true, TooLarge: true}
+		assert.Equal(t, !unmarked[c.want], errors.Is(marked, store.ErrNotApplied), "%s: not applied: %v", name, marked)
+		assert.Equal(t, c.want == TooLarge, errors.Is(marked, store.ErrTooLarge), "%s: too large: %v", name, marked)
+		assert.Equal(t, c.want == Disconnected, errors.Is(marked, store.ErrDisconnected), "%s: disconnected: %v", name, marked)
 	}
 }
 
-// The control: the driver's own test takes more than _id for a duplicate _id.
-func TestTheDriversDuplicateKeyTestIsTooWide(t *testing.T) {
+// Callers that know that nothing was applied still tell when the client is disconnected.
+func TestADisconnectedClientIsToldBesideNotApplied(t *testing.T) {
+	err := NotApplied(fmt.Errorf("hello: %w", mongo.ErrClientDisconnected))
+	assert.ErrorIs(t, err, store.ErrDisconnected)
+	assert.ErrorIs(t, err, store.ErrNotApplied)
+	assert.NotErrorIs(t, NotApplied(errors.New("x")), store.ErrDisconnected)
+}
+
+// The driver's own test takes more than _id for a duplicate _id.
+func TestControlTheDriversDuplicateKeyTestIsTooWide(t *testing.T) {
 	err := mongo.CommandError{Code: 11000, Raw: raw(t, bson.D{{Key: "keyPattern", Value: bson.D{{Key: "owner", Value: 1}}}})}
-	if !mongo.IsDuplicateKeyError(err) || ClassOf(err) == DuplicateID {
-		t.Error("the driver tells them apart by now: use its test")
-	}
+	assert.True(t, mongo.IsDuplicateKeyError(err), "the driver tells them apart by now: use its test")
+	assert.NotEqual(t, DuplicateID, ClassOf(err))
 }
 
 func TestACodeIsFoundInAnyServerError(t *testing.T) {
-	if !HasCode(fmt.Errorf("x: %w", mongo.CommandError{Code: 225}), 225) || HasCode(errors.New("225"), 225) {
-		t.Error("code not told")
-	}
+	assert.True(t, HasCode(fmt.Errorf("x: %w", mongo.CommandError{Code: 225}), 225))
+	assert.False(t, HasCode(errors.New("225"), 225))
 }
