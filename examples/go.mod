@@ -2,7 +2,10 @@ module github.com/mongolock/mongolock/examples
 
 go 1.26.0
 
-require github.com/mongolock/mongolock v0.1.0
+require (
+	github.com/mongolock/mongolock v0.1.0
+	github.com/stretchr/testify v1.12.1
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect
@@ -67,7 +70,6 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/shirou/gopsutil/v4 v4.26.6 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
-	github.com/stretchr/testify v1.12.1 // indirect
 	github.com/testcontainers/testcontainers-go v0.44.0 // indirect
 	github.com/testcontainers/testcontainers-go/modules/mongodb v0.44.0 // indirect
 	github.com/tklauser/go-sysconf v0.4.0 // indirect

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records the demo as docs/demo.txt: what `make demo` prints, as it came. The
-# README shows that file.
+# Records the output of `make demo`, unchanged, as docs/demo.txt. The README shows
+# that file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 recording=$(mktemp)
@@ -9,4 +9,4 @@ trap 'rm -f "$recording"' EXIT
 	echo '$ make demo'
 	make -s demo
 } >"$recording"
-cat "$recording" >docs/demo.txt # with the mode that it has
+cat "$recording" >docs/demo.txt # keeps the file's mode

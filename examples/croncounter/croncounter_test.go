@@ -3,8 +3,10 @@ package main
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/examples/internal/stagetest"
 )
@@ -15,26 +17,23 @@ var runs = regexp.MustCompile(`(?m)^tick  (\d) .* (worker-\d)  runs it$`)
 
 func TestEveryTickIsCountedOnceThoughAWorkerIsKilled(t *testing.T) {
 	printed, code := stagetest.Run(t, "-workers", "4", "-period", "500ms", "-ticks", "6")
-	if code != 0 || !strings.HasSuffix(printed, "\n6 ticks, counter 6: correct\n") {
-		t.Fatalf("exit code %d", code)
-	}
+	require.Zero(t, code, "exit code")
+	assert.Regexp(t, `\n6 ticks, counter 6: correct\n$`, printed)
+
 	var ran []string
 	for _, r := range runs.FindAllStringSubmatch(printed, -1) {
 		ran = append(ran, r[1])
 	}
-	// One tick may be there twice: that at which a worker was killed.
-	if ticks := slices.Compact(slices.Clone(ran)); !slices.Equal(ticks, []string{"1", "2", "3", "4", "5", "6"}) || len(ran) > 7 {
-		t.Errorf("it says that these ticks ran: %v", ran)
-	}
-	for _, want := range []string{"skips it: already counted by worker-", "is killed with -9 at work", "worker-5  is started"} {
-		if !strings.Contains(printed, want) {
-			t.Errorf("it does not say %q", want)
-		}
+	// Only the tick at which a worker was killed may be there twice.
+	assert.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, slices.Compact(slices.Clone(ran)), "the ticks that ran")
+	assert.LessOrEqual(t, len(ran), 7, "the ticks that ran: %v", ran)
+	for _, want := range []string{"skips it: already counted by worker-", "is killed with -9 during the job", "worker-5  is started"} {
+		assert.Contains(t, printed, want)
 	}
 }
 
-// The control: the lock alone counts too much, and the check at the end says so. On
-// a machine so busy that workers miss ticks that may not show, so it has three tries.
+// The lock alone counts too much, and the check at the end notices. That may not show if
+// the machine is so busy that workers miss ticks, so there are three attempts.
 func TestControlTheLockAloneCountsTooMuch(t *testing.T) {
 	for range 3 {
 		printed, code := stagetest.Run(t, "-workers", "5", "-period", "500ms", "-ticks", "10", "-unguarded")
@@ -47,16 +46,14 @@ func TestControlTheLockAloneCountsTooMuch(t *testing.T) {
 
 func TestOneWorkerIsEnough(t *testing.T) {
 	printed, code := stagetest.Run(t, "-workers", "1", "-period", "300ms", "-ticks", "3")
-	if code != 0 || !strings.HasSuffix(printed, "\n3 ticks, counter 3: correct\n") {
-		t.Fatalf("exit code %d", code)
-	}
+	require.Zero(t, code, "exit code")
+	assert.Regexp(t, `\n3 ticks, counter 3: correct\n$`, printed)
 }
 
-func TestWhatCannotBeAskedForIsRefused(t *testing.T) {
+func TestABadFlagIsRefused(t *testing.T) {
 	for _, args := range [][]string{{"-workers", "0"}, {"-ticks", "0"}, {"-period", "1ms"}} {
 		printed, code := stagetest.Run(t, args...)
-		if code != 1 || !strings.Contains(printed, "must be at least") {
-			t.Errorf("%v: exit code %d", args, code)
-		}
+		assert.Equal(t, 1, code, "exit code of %v", args)
+		assert.Contains(t, printed, "must be at least", "%v", args)
 	}
 }

@@ -1,13 +1,13 @@
-// Croncounter has several processes do one job once per period, however many they
-// are and however far apart their timers go off. The job is to add 1 to a counter,
-// and at the end the count is checked. Halfway the worker that is at the job is
-// killed with -9, and another one started.
+// Croncounter runs one job once per period in several processes, however many they are
+// and however far apart their timers fire. The job adds 1 to a counter, and at the end
+// the count is checked. Half-way, the worker that runs the job is killed with -9 and
+// another one is started.
 //
-// What a worker does stands in worker.go. A lock lets one worker at a time do the
-// job, but it cannot know that the job was done: if the job is shorter than the
-// timers are apart, a late worker finds the key free again. (With -unguarded that is
-// all there is, see unguarded.go: watch it fail.) So the workers have the job on a
-// schedule, of which each tick is claimed once.
+// What a worker does is in worker.go. A lock lets one worker at a time run the job, but
+// cannot know that the job was done: if the job takes less time than the timers are
+// apart, a late worker finds the key free again. (With -unguarded the workers have only
+// a lock, see unguarded.go: watch it fail.) So the job is on a schedule, whose ticks are
+// claimed once each.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
+	"os"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,12 +25,12 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// An order is what every worker is told.
+// An order is what every worker is given.
 type order struct {
-	URI, Database string
-	Period        time.Duration
-	First, Last   int64 // ticks, numbered from 1970 on
-	Unguarded     bool
+	stage.Place
+	Period      time.Duration
+	First, Last int64 // ticks, numbered from 1970 on
+	Unguarded   bool
 }
 
 func (o order) tickAt(t time.Time) int64   { return t.UnixNano() / int64(o.Period) }
@@ -38,27 +38,13 @@ func (o order) begin(tick int64) time.Time { return time.Unix(0, tick*int64(o.Pe
 func (o order) job() time.Duration         { return o.Period / 5 }
 func (o order) ttl() time.Duration         { return max(o.Period, 2*time.Second) }
 
-func main() { stage.Main("croncounter", run) }
-
-func run(ctx context.Context) error {
-	var told order
-	switch name, err := stage.Role(&told); {
-	case err != nil:
-		return err
-	case name != "":
-		return work(ctx, name, told)
-	}
-	d := demo{running: map[string]*exec.Cmd{}}
+func main() {
+	d := demo{running: stage.Crew{}}
 	flag.IntVar(&d.workers, "workers", 3, "how many processes")
 	flag.DurationVar(&d.Period, "period", 2*time.Second, "how often the job is due")
 	flag.Int64Var(&d.ticks, "ticks", 6, "how many times it is due")
-	uri := stage.URIFlag()
-	flag.BoolVar(&d.Unguarded, "unguarded", false, "trust the lock alone, and count too much")
-	flag.Parse()
-	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond || d.Period%time.Millisecond != 0 {
-		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms and whole milliseconds")
-	}
-	return d.run(ctx, *uri)
+	flag.BoolVar(&d.Unguarded, "unguarded", false, "use a lock alone, and count too much")
+	stage.Example[order]{Name: "croncounter", Check: d.checkFlags, Role: work, Story: d.story}.Main()
 }
 
 // starting is how long the workers have to start before the first tick that counts.
@@ -71,33 +57,35 @@ type demo struct {
 	ticks   int64
 
 	started int
-	running map[string]*exec.Cmd // by the worker's name
+	running stage.Crew
 }
 
-func (d *demo) run(ctx context.Context, uri string) (err error) {
-	scratch, err := stage.Start(ctx, "croncounter", uri)
+func (d *demo) checkFlags() error {
+	if d.workers < 1 || d.ticks < 1 || d.Period < 200*time.Millisecond || d.Period%time.Millisecond != 0 {
+		return errors.New("-workers and -ticks must be at least 1, and -period at least 200ms and whole milliseconds")
+	}
+	return nil
+}
+
+func (d *demo) story(ctx context.Context, scratch *stage.Scratch) error {
+	d.Place = scratch.Place
+	db, leave, err := d.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, scratch.Stop()) }()
-	d.URI, d.Database = scratch.URI, scratch.Name
-	db, err := stage.Connect(d.URI, d.Database)
-	if err != nil {
-		return err
-	}
-	defer db.Client().Disconnect(context.WithoutCancel(ctx))
+	defer leave()
 	jobs, err := schedule.New(db.Collection("jobs"))
 	if err != nil {
 		return err
 	}
 
-	fmt.Printf(`%d processes. Every %v one of them is to add 1 to a counter, though their timers go off
-up to %v apart. A lock alone cannot do that: the job takes %v, and whoever comes later
-finds the key free again. So the job is on a schedule, of which each tick is claimed once.
+	fmt.Printf(`%d processes. Every %v one of them adds 1 to a counter, though their timers fire up to
+%v apart. A lock alone cannot do that: the job takes %v, and a later process finds the
+key free again. So the job is on a schedule, whose ticks are claimed once each.
 The database: %s.
 
 `, d.workers, d.Period, d.Period*9/10, d.job(), scratch.Server)
-	if err := d.makeKnown(ctx, jobs); err != nil {
+	if err := d.claimOnce(ctx, jobs); err != nil {
 		return err
 	}
 	seen, err := jobs.Job(ctx, key)
@@ -116,10 +104,10 @@ The database: %s.
 	return d.check(ctx, counters)
 }
 
-// makeKnown has the job claimed once before it counts. From then on the database
-// knows which ticks were missed; of a job that was never claimed nobody does, and
-// workers that are slow to start would not know that they owe the first tick.
-func (d *demo) makeKnown(ctx context.Context, jobs *schedule.Scheduler) error {
+// claimOnce claims the job before the first tick that counts. From then on the database
+// knows which ticks were missed. Of a job that was never claimed nobody knows that, and
+// workers that are slow to start would not run the first tick.
+func (d *demo) claimOnce(ctx context.Context, jobs *schedule.Scheduler) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	nothing := func(context.Context, schedule.Run) error {
@@ -140,12 +128,7 @@ func (d *demo) runWorkers(ctx context.Context, jobs *schedule.Scheduler) error {
 	if err != nil {
 		cancel() // kills them
 	}
-	for name, cmd := range d.running {
-		if failed := cmd.Wait(); failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
-		}
-	}
-	return err
+	return errors.Join(err, d.running.Wait())
 }
 
 func (d *demo) startAndReplace(ctx context.Context, jobs *schedule.Scheduler) error {
@@ -155,18 +138,16 @@ func (d *demo) startAndReplace(ctx context.Context, jobs *schedule.Scheduler) er
 		}
 	}
 	if d.Unguarded {
-		return nil // that goes wrong without anybody's death
+		return nil // this fails without a kill
 	}
 	victim, err := d.awaitRunner(ctx, jobs, d.First+d.ticks/2)
 	if err != nil || victim == "" {
 		return err
 	}
-	if err := d.running[victim].Process.Kill(); err != nil {
+	if err := d.running.End(victim, os.Kill); err != nil {
 		return err
 	}
-	d.running[victim].Wait() //nolint:errcheck // it was killed
-	delete(d.running, victim)
-	fmt.Printf("%*s  is killed with -9 at work; its lease goes on for up to %v\n", column, victim, d.ttl())
+	fmt.Printf("%*s  is killed with -9 during the job; its lease lasts for up to %v\n", column, victim, d.ttl())
 	added, err := d.start(ctx)
 	if err == nil {
 		fmt.Printf("%*s  is started\n", column, added)
@@ -177,16 +158,11 @@ func (d *demo) startAndReplace(ctx context.Context, jobs *schedule.Scheduler) er
 func (d *demo) start(ctx context.Context) (name string, err error) {
 	d.started++
 	name = fmt.Sprintf("worker-%d", d.started)
-	cmd, err := stage.Process(ctx, name, d.order)
-	if err != nil {
-		return "", err
-	}
-	d.running[name] = cmd
-	return name, cmd.Start()
+	return name, d.running.Start(ctx, name, d.order)
 }
 
-// awaitRunner waits until a worker is in the middle of the job, from that tick on,
-// and returns its name; none if all of them are done.
+// awaitRunner waits until a worker is in the middle of the job, at the tick from or a
+// later one, and returns its name. The name is empty if the last tick has passed.
 func (d *demo) awaitRunner(ctx context.Context, jobs *schedule.Scheduler, from int64) (string, error) {
 	for {
 		seen, err := jobs.Job(ctx, key)

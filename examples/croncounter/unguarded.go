@@ -14,8 +14,8 @@ import (
 	"github.com/mongolock/mongolock/examples/internal/stage"
 )
 
-// trustTheLock is what a worker does with -unguarded, and what many programs do: its
-// timer goes off, it tries the lock, and if that is free it does the job.
+// trustTheLock is what a worker does with -unguarded, and what many programs do: when
+// its timer fires it tries the lock, and if that is free it runs the job.
 func (w *worker) trustTheLock(ctx context.Context, coll *mongo.Collection) error {
 	locks, err := mongolock.New(coll, mongolock.WithOwner(w.name), mongolock.TTL(w.ttl()), mongolock.WithoutIndex())
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-const key = "visits" // of the job, and the _id of the counter
+const key = "visits" // the name of the job, and the _id of the counter
 
 // A counter is the document that the job changes.
 type counter struct {
 	ID   string `bson:"_id"`
 	N    int64  `bson:"n"`
-	Tick int64  `bson:"tick"` // the last one that was counted
+	Tick int64  `bson:"tick"` // the last tick that was counted
 	By   string `bson:"by"`
 }
 
-// A worker is one of several processes that all have the same job to do.
+// A worker is one of several processes that have the same job.
 type worker struct {
 	order
 	name     string
@@ -36,19 +36,19 @@ type worker struct {
 }
 
 func work(ctx context.Context, name string, o order) error {
-	db, err := stage.Connect(o.URI, o.Database)
+	db, leave, err := o.Open()
 	if err != nil {
 		return err
 	}
-	defer db.Client().Disconnect(context.WithoutCancel(ctx))
+	defer leave()
 	w := &worker{order: o, name: name, counters: db.Collection("counters")}
 	ctx, w.stop = context.WithCancel(ctx)
 	defer w.stop()
 	if w.Unguarded {
 		return w.trustTheLock(ctx, db.Collection("locks"))
 	}
-	// The jitter is this host's timer: it goes off anywhere in the period's first
-	// 90 %, as if the host's clock were wrong by so much.
+	// The jitter stands for this host's timer: it fires anywhere in the first 90 % of the
+	// period, as if the host's clock were wrong by that much.
 	w.jobs, err = schedule.New(db.Collection("jobs"), schedule.WithOwner(name),
 		schedule.WithJitter(w.Period*9/10), schedule.WithObserver(w.observe),
 		schedule.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn}))))
@@ -61,11 +61,11 @@ func work(ctx context.Context, name string, o order) error {
 	return w.jobs.Run(ctx)
 }
 
-// rules are the job's, the same in every process. Every tick counts.
+// rules returns the rules of the job, the same in every process. Every tick counts:
 func (o order) rules() []schedule.JobOption {
 	return []schedule.JobOption{
-		schedule.OnMissed(schedule.All),       // also those that nobody was there for,
-		schedule.OnOverlap(schedule.QueueAll), // those that come while a late one is still being counted,
+		schedule.OnMissed(schedule.All),       // those when no process was up,
+		schedule.OnOverlap(schedule.QueueAll), // those during the run of an earlier one,
 		schedule.OnDeath(schedule.AtOnce),     // and those at which a worker died
 		schedule.Lease(mongolock.TTL(o.ttl())),
 	}
@@ -78,13 +78,13 @@ func (w *worker) run(ctx context.Context, run schedule.Run) error {
 		return nil
 	}
 	w.say(tick, run.Began, "runs it")
-	// A worker that died may have counted or not, nobody knows. So the tick, which is
-	// the same for whoever repeats it, is in the filter.
+	// A worker that died may or may not have counted. So the filter contains the tick,
+	// which is the same when another worker repeats the run.
 	return w.count(ctx, run.Token(), tick, bson.M{"_id": key, "tick": bson.M{"$lt": tick}})
 }
 
-// count is what it does. The token keeps out a worker that was paused for longer than
-// its lease lasts (see examples/guarded).
+// count does the work of the job. The token refuses the write of a worker that was
+// paused for longer than its lease lasts (see examples/guarded).
 func (w *worker) count(ctx context.Context, token, tick int64, filter bson.M) error {
 	if err := stage.Sleep(ctx, w.job()); err != nil { // hard work
 		return err
@@ -96,7 +96,7 @@ func (w *worker) count(ctx context.Context, token, tick int64, filter bson.M) er
 	return err
 }
 
-// observe prints why this worker did not do a tick, and ends it after the last.
+// observe prints why this worker did not run a tick, and ends it after the last one.
 func (w *worker) observe(e schedule.Event) {
 	tick := w.tickAt(e.Fire)
 	if e.Kind == schedule.Passed && tick >= w.First && tick <= w.Last {
@@ -111,7 +111,7 @@ func (w *worker) observe(e schedule.Event) {
 	}
 }
 
-// why asks the job's document, for the show: the claim itself only said no.
+// why reads the job's document to explain a refusal, because the claim was only refused.
 func (w *worker) why(fire time.Time) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -130,10 +130,10 @@ func (w *worker) why(fire time.Time) string {
 	return "not its turn"
 }
 
-// say prints which tick, how long after its beginning, who, and what.
+// say prints a line with the tick, the time since its beginning, and the worker.
 func (w *worker) say(tick int64, now time.Time, format string, args ...any) {
 	at := now.Sub(w.begin(tick)).Seconds()
 	fmt.Printf("tick %2d  %+.2f s  %s  %s\n", tick-w.First+1, at, w.name, fmt.Sprintf(format, args...))
 }
 
-const column = 26 // where the workers' names end
+const column = 26 // in which the workers' names end

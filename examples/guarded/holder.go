@@ -19,36 +19,29 @@ import (
 	"github.com/mongolock/mongolock/fence"
 )
 
-// A holder is a process that writes reports under the lock. A is told the exported
-// fields when it is started.
+// A holder is a process that writes reports under the lock. The exported fields are A's
+// order.
 type holder struct {
-	Name, URI, Database string
-	Began               time.Time
+	stage.Place
+	Name  string
+	Began time.Time
 
 	locks   *mongolock.Client
 	reports *mongo.Collection
 }
 
 func (h *holder) connect() (leave func(), err error) {
-	db, err := stage.Connect(h.URI, h.Database)
+	quiet := slog.New(slog.DiscardHandler) // the output shows the lost lease
+	locks, db, leave, err := h.Locks(h.Name, mongolock.TTL(ttl), mongolock.WithLogger(quiet))
 	if err != nil {
 		return nil, err
 	}
-	h.reports = db.Collection("reports")
-	h.locks, err = mongolock.New(db.Collection("locks"), mongolock.WithOwner(h.Name), mongolock.TTL(ttl),
-		mongolock.WithoutIndex(),                            // in a database that is dropped in a minute
-		mongolock.WithLogger(slog.New(slog.DiscardHandler))) // the story tells of the lost lease
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		h.locks.Close()
-		db.Client().Disconnect(context.Background())
-	}, nil
+	h.locks, h.reports = locks, db.Collection("reports")
+	return leave, nil
 }
 
-// comeTooLate is what A does.
-func (h *holder) comeTooLate(ctx context.Context) error {
+// writeTooLate is what A does.
+func (h *holder) writeTooLate(ctx context.Context) error {
 	leave, err := h.connect()
 	if err != nil {
 		return err
@@ -63,23 +56,23 @@ func (h *holder) comeTooLate(ctx context.Context) error {
 	if err := lease.Err(); err != nil {
 		return err
 	}
-	h.say("checks its lease before it writes that: good for another %.1f s", lease.Remaining().Seconds())
+	h.say("checks its lease before it writes that: valid for another %.1f s", lease.Remaining().Seconds())
 
 	h.say("is stopped, right here")
 	if err := stopHere(); err != nil {
 		return err
 	}
 
-	// The next thing to do was to write. The context is not the lease's, which would
-	// be over by now. But a context too is looked at before a command leaves, and
-	// after every look a process can be stopped.
+	// The next step is the write. It does not use the lease's context, which has ended
+	// by now. But a context, too, is checked before a command is sent, and a process can
+	// be stopped after every check.
 	h.say("goes on where it was, and writes that")
 	h.write(ctx, lease.Token(), 41)
 	h.say("checks its lease again: %v", lease.Err())
 	return nil
 }
 
-// stopHere stops this process until it is sent SIGCONT.
+// stopHere stops this process until it gets SIGCONT.
 func stopHere() error {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		return err

@@ -1,18 +1,17 @@
 //go:build unix
 
-// Guarded shows what a lease alone cannot do, and what it takes. A process checks
-// its lease, finds it good, and is stopped (SIGSTOP) before the write that it was
-// about to make. It goes on when another process has long had the lock: it writes
-// all the same, and no lock service in the world could have kept it from that.
+// Guarded shows what a lease alone cannot do, and what it takes. A process checks its
+// lease, finds it valid, and is stopped (SIGSTOP) before the write that it was about to
+// make. It goes on when another process has long had the lock, and writes nevertheless.
+// No lock service can prevent that.
 //
-// The document can. It remembers the newest token that has written, and package
-// fence makes a write with an older one fail.
+// The document can. It remembers the newest token that has written, and package fence
+// makes a write with an older token fail.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"syscall"
@@ -35,31 +34,16 @@ type report struct {
 	By     string `bson:"by"`
 }
 
-func main() { stage.Main("guarded", run) }
-
-func run(ctx context.Context) error {
-	var told holder
-	switch role, err := stage.Role(&told); {
-	case err != nil:
-		return err
-	case role != "":
-		return told.comeTooLate(ctx)
-	}
-	uri := stage.URIFlag()
-	flag.Parse()
-	return story(ctx, *uri)
+func main() {
+	late := func(ctx context.Context, _ string, a holder) error { return a.writeTooLate(ctx) }
+	stage.Example[holder]{Name: "guarded", Role: late, Story: story}.Main()
 }
 
-// story is told by B, the process that is in time. A is a child of it.
-func story(ctx context.Context, uri string) (err error) {
+// story is what B does, the process that is in time. It starts A.
+func story(ctx context.Context, scratch *stage.Scratch) error {
 	ctx, cancel := context.WithTimeout(ctx, 14*time.Second)
 	defer cancel()
-	scratch, err := stage.Start(ctx, "guarded", uri)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, scratch.Stop()) }()
-	a := holder{Name: "A", URI: scratch.URI, Database: scratch.Name, Began: time.Now()}
+	a := holder{Name: "A", Place: scratch.Place, Began: time.Now()}
 	b := a
 	b.Name = "B"
 	leave, err := b.connect()
@@ -85,11 +69,11 @@ func story(ctx context.Context, uri string) (err error) {
 	if err := errors.Join(err, child.Wait()); err != nil {
 		return err
 	}
-	return b.verdict(ctx)
+	return b.check(ctx)
 }
 
-// overtake gets the lock once A is stopped and its lease is over, writes, and lets
-// A go on.
+// overtake acquires the lock once A is stopped and its lease has expired, writes, and
+// lets A go on.
 func (h *holder) overtake(ctx context.Context, a *os.Process) error {
 	if err := awaitStop(a); err != nil {
 		return err
@@ -106,8 +90,8 @@ func (h *holder) overtake(ctx context.Context, a *os.Process) error {
 	return a.Signal(syscall.SIGCONT)
 }
 
-// verdict looks at what is left of B's report.
-func (h *holder) verdict(ctx context.Context) error {
+// check compares what is left of B's report.
+func (h *holder) check(ctx context.Context) error {
 	var unfenced, fenced report
 	err := errors.Join(
 		h.reports.FindOne(ctx, bson.M{"_id": "unfenced"}).Decode(&unfenced),
@@ -120,7 +104,7 @@ func (h *holder) verdict(ctx context.Context) error {
 	fmt.Printf("The unfenced document says %d orders, by %s: the late write went through.\n", unfenced.Orders, unfenced.By)
 	fmt.Printf("The fenced document says %d orders, by %s.\n", fenced.Orders, fenced.By)
 	if unfenced.By != "A" || fenced.By != "B" {
-		return errors.New("that is not how it should have come")
+		return errors.New("want the unfenced document by A and the fenced one by B")
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"regexp"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/examples/internal/stagetest"
 )
@@ -15,23 +17,20 @@ var (
 	late  = regexp.MustCompile(`(?m)^finisher-\d +pid \d+  comes too late`)
 )
 
-func TestOneOfTwoTakesUpTheTicketAndKeepsTheToken(t *testing.T) {
+func TestOneOfTwoResumesTheTicketAndKeepsTheToken(t *testing.T) {
 	printed, code := stagetest.Run(t)
-	if code != 0 || !strings.HasSuffix(printed, "\nTwo steps by two processes under one token: correct\n") {
-		t.Fatalf("exit code %d", code)
-	}
+	require.Zero(t, code, "exit code")
+	assert.Regexp(t, "\nTwo steps by two processes under one token: correct\n$", printed)
+
 	had := holds.FindAllStringSubmatch(printed, -1)
-	if len(had) != 2 {
-		t.Fatalf("%d had the lock", len(had))
-	}
+	require.Len(t, had, 2, "processes that had the lock")
 	before, after := had[0], had[1]
-	if before[1] != "receiver" || !strings.HasPrefix(after[1], "finisher-") || before[2] == after[2] || before[3] != after[3] {
-		t.Errorf("%q, then %q", before[0], after[0])
-	}
-	if n := len(late.FindAllString(printed, -1)); n != 1 {
-		t.Errorf("%d came too late", n)
-	}
-	if !strings.Contains(printed, "onlooker  ") || !strings.Contains(printed, "held by receiver, which is gone") {
-		t.Error("nobody tried the key in between")
-	}
+	assert.Equal(t, "receiver", before[1])
+	assert.Contains(t, after[1], "finisher-")
+	assert.NotEqual(t, before[2], after[2], "the process IDs")
+	assert.Equal(t, before[3], after[3], "the tokens")
+
+	assert.Len(t, late.FindAllString(printed, -1), 1, "processes that came too late")
+	assert.Contains(t, printed, "onlooker  ", "another process tries the key in between")
+	assert.Contains(t, printed, "held by receiver, which is gone")
 }

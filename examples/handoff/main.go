@@ -1,14 +1,13 @@
-// Handoff passes a lease from one process to another. The first receives an upload,
-// leaves a ticket (Detach) and exits; the key stays taken though no process has it.
-// Two others find the ticket and take it up (Resume): one of them wins, and works on
-// under the token of the first.
+// Handoff passes a lease from one process to another. The first process receives an
+// upload, leaves a ticket (Detach) and exits; the key stays held though no process has
+// the lease. Two others find the ticket and resume it (Resume): one of them succeeds, and
+// continues under the token of the first.
 package main
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,11 +23,11 @@ import (
 
 const (
 	key = "upload-17"
-	ttl = 10 * time.Second // how long a ticket is good
+	ttl = 10 * time.Second // for how long a ticket is valid
 )
 
-// An upload is what the processes work on. The ticket travels in it: whoever may
-// read this database could take the lock's place anyway. Elsewhere guard it like a
+// An upload is what the processes work on. It carries the ticket: anybody who may write
+// to this database could take the lock anyway. Elsewhere protect a ticket like a
 // password.
 type upload struct {
 	ID     string `bson:"_id"`
@@ -42,27 +41,19 @@ type step struct {
 	Token int64  `bson:"token"`
 }
 
-// A process is told the exported fields when it is started.
+// A process has a name and a place, which are its order.
 type process struct {
-	Name, URI, Database string
+	stage.Place
+	Name string
 
 	locks   *mongolock.Client
 	uploads *mongo.Collection
 }
 
-func main() { stage.Main("handoff", run) }
+func main() { stage.Example[process]{Name: "handoff", Role: play, Story: story}.Main() }
 
-func run(ctx context.Context) error {
-	var p process
-	role, err := stage.Role(&p)
-	if err != nil {
-		return err
-	}
-	if role == "" {
-		uri := stage.URIFlag()
-		flag.Parse()
-		return story(ctx, *uri)
-	}
+// play is what the processes do that the story starts.
+func play(ctx context.Context, role string, p process) error {
 	leave, err := p.connect()
 	if err != nil {
 		return err
@@ -75,20 +66,12 @@ func run(ctx context.Context) error {
 }
 
 func (p *process) connect() (leave func(), err error) {
-	db, err := stage.Connect(p.URI, p.Database)
+	locks, db, leave, err := p.Locks(p.Name, mongolock.TTL(ttl))
 	if err != nil {
 		return nil, err
 	}
-	p.uploads = db.Collection("uploads")
-	p.locks, err = mongolock.New(db.Collection("locks"), mongolock.WithOwner(p.Name), mongolock.TTL(ttl),
-		mongolock.WithoutIndex()) // in a database that is dropped in a minute
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		p.locks.Close()
-		db.Client().Disconnect(context.Background())
-	}, nil
+	p.locks, p.uploads = locks, db.Collection("uploads")
+	return leave, nil
 }
 
 // receive is what the first process does.
@@ -106,11 +89,11 @@ func (p *process) receive(ctx context.Context) error {
 		return errors.Join(err, lease.Release())
 	}
 	_, err = p.uploads.UpdateByID(ctx, key, bson.M{"$set": bson.M{"ticket": ticket}})
-	p.say("leaves a ticket, good for %v, and exits", ttl)
+	p.say("leaves a ticket, valid for %v, and exits", ttl)
 	return err
 }
 
-// finish is what the others do.
+// finish is what the other two do.
 func (p *process) finish(ctx context.Context) error {
 	var u upload
 	if err := p.uploads.FindOne(ctx, bson.M{"_id": key}).Decode(&u); err != nil {
@@ -118,18 +101,18 @@ func (p *process) finish(ctx context.Context) error {
 	}
 	lease, err := p.locks.Resume(ctx, u.Ticket)
 	if errors.Is(err, mongolock.ErrLost) {
-		p.say("comes too late: the ticket was taken up, or ran out")
+		p.say("comes too late: the ticket was used, or has expired")
 		return nil
 	}
 	if err != nil {
-		return err // if it matches ErrOutcomeUnknown, the ticket may be tried again
+		return err // after ErrOutcomeUnknown the ticket may be tried again
 	}
 	defer lease.Release()
 	p.say("has the lock, with token %d, and finishes the upload", lease.Token())
 	return p.do(lease.Context(ctx), lease, "finished")
 }
 
-// do takes a step of the work, and writes it down under the lease's token.
+// do makes a step of the work, and records it under the lease's token.
 func (p *process) do(ctx context.Context, lease *mongolock.Lease, what string) error {
 	done := step{What: what, PID: os.Getpid(), Token: lease.Token()}
 	_, err := fence.UpdateByID(ctx, p.uploads, lease.Token(), key, bson.M{"$push": bson.M{"steps": done}})
@@ -140,16 +123,11 @@ func (p *process) say(format string, args ...any) {
 	fmt.Printf("%-10s  pid %d  %s\n", p.Name, os.Getpid(), fmt.Sprintf(format, args...))
 }
 
-// story starts the processes, and looks at what they leave.
-func story(ctx context.Context, uri string) (err error) {
+// story starts the processes, and checks what they did.
+func story(ctx context.Context, scratch *stage.Scratch) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	scratch, err := stage.Start(ctx, "handoff", uri)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, scratch.Stop()) }()
-	onlooker := process{Name: "onlooker", URI: scratch.URI, Database: scratch.Name}
+	onlooker := process{Place: scratch.Place, Name: "onlooker"}
 	leave, err := onlooker.connect()
 	if err != nil {
 		return err
@@ -183,16 +161,16 @@ func story(ctx context.Context, uri string) (err error) {
 	return onlooker.check(ctx)
 }
 
-// start starts this program once more, in a role.
+// start starts another process of this program, in a role.
 func (p *process) start(ctx context.Context, role, name string) (*exec.Cmd, error) {
-	cmd, err := stage.Process(ctx, role, process{Name: name, URI: p.URI, Database: p.Database})
+	cmd, err := stage.Process(ctx, role, process{Place: p.Place, Name: name})
 	if err != nil {
 		return nil, err
 	}
 	return cmd, cmd.Start()
 }
 
-// tryTheKey shows that the key is held while nobody has it.
+// tryTheKey shows that the key is held though no process has the lease.
 func (p *process) tryTheKey(ctx context.Context) error {
 	_, err := p.locks.TryAcquire(ctx, key)
 	held, ok := errors.AsType[*mongolock.HeldError](err)
@@ -209,7 +187,7 @@ func (p *process) check(ctx context.Context) error {
 		return err
 	}
 	if len(u.Steps) != 2 || u.Steps[0].PID == u.Steps[1].PID || u.Steps[0].Token != u.Steps[1].Token {
-		return fmt.Errorf("that is not how it should have come: %+v", u.Steps)
+		return fmt.Errorf("want two steps of two processes under one token: %+v", u.Steps)
 	}
 	fmt.Println("\nTwo steps by two processes under one token: correct")
 	return nil

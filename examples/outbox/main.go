@@ -1,10 +1,10 @@
 // Outbox relays messages: four processes claim them one by one from a collection,
-// deliver each and mark it. In the middle the one that has just delivered a message,
-// and not yet marked it, is killed with -9. At the end it is checked that every
-// message was delivered, and none twice unless the kill made it so; those carry the
-// mark that they may have come before.
+// deliver each message and mark it. Half-way, a process that has just delivered a message
+// and not yet marked it is killed with -9. At the end the example checks that every
+// message was delivered, and none twice unless the kill was the reason; such a delivery
+// is marked as a possible repetition.
 //
-// What a worker does stands in worker.go.
+// What a worker does is in worker.go.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
+	"os"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -22,35 +22,21 @@ import (
 	"github.com/mongolock/mongolock/examples/internal/stage"
 )
 
-// An order is what every worker is told.
+// An order is what every worker is given.
 type order struct {
-	URI, Database string
-	TTL           time.Duration
-	Job           time.Duration // how long each way to the receiver takes
+	stage.Place
+	TTL time.Duration
+	Job time.Duration // how long each way to the receiver takes
 }
 
-func main() { stage.Main("outbox", run) }
-
-func run(ctx context.Context) error {
-	var told order
-	switch name, err := stage.Role(&told); {
-	case err != nil:
-		return err
-	case name != "":
-		return work(ctx, name, told)
-	}
-	d := demo{running: map[string]*exec.Cmd{}}
+func main() {
+	d := demo{running: stage.Crew{}}
 	flag.IntVar(&d.workers, "workers", 4, "how many processes")
 	flag.IntVar(&d.messages, "messages", 60, "how many messages")
-	flag.DurationVar(&d.TTL, "ttl", time.Second, "how long a dead worker's message is kept from the others")
-	flag.DurationVar(&d.Job, "job", 40*time.Millisecond, "how long a message is on its way, and the answer back")
-	uri := stage.URIFlag()
-	flag.BoolVar(&d.unmarked, "unmarked", false, "check as if no message could come twice, and see the check fail")
-	flag.Parse()
-	if d.workers < 2 || d.messages < 8 || d.TTL < 500*time.Millisecond || d.Job < time.Millisecond {
-		return errors.New("-workers must be at least 2, -messages at least 8, -ttl at least 500ms and -job at least 1ms")
-	}
-	return d.run(ctx, *uri)
+	flag.DurationVar(&d.TTL, "ttl", time.Second, "for how long a dead worker's message is kept from the others")
+	flag.DurationVar(&d.Job, "job", 40*time.Millisecond, "how long a message takes to the receiver, and the answer back")
+	flag.BoolVar(&d.unmarked, "unmarked", false, "check as if no message could be delivered twice, and see the check fail")
+	stage.Example[order]{Name: "outbox", Check: d.checkFlags, Role: work, Story: d.story}.Main()
 }
 
 // A demo is the parent of the workers.
@@ -60,22 +46,24 @@ type demo struct {
 	messages int
 	unmarked bool
 
-	running map[string]*exec.Cmd // by the worker's name
+	running stage.Crew
 }
 
-func (d *demo) run(ctx context.Context, uri string) (err error) {
-	scratch, err := stage.Start(ctx, "outbox", uri)
+func (d *demo) checkFlags() error {
+	if d.workers < 2 || d.messages < 8 || d.TTL < 500*time.Millisecond || d.Job < time.Millisecond {
+		return errors.New("-workers must be at least 2, -messages at least 8, -ttl at least 500ms and -job at least 1ms")
+	}
+	return nil
+}
+
+func (d *demo) story(ctx context.Context, scratch *stage.Scratch) error {
+	d.Place = scratch.Place
+	db, leave, err := d.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, scratch.Stop()) }()
-	d.URI, d.Database = scratch.URI, scratch.Name
-	db, err := stage.Connect(d.URI, d.Database)
-	if err != nil {
-		return err
-	}
-	defer db.Client().Disconnect(context.WithoutCancel(ctx))
-	fmt.Printf("%d processes relay %d messages. One of them is killed when it has delivered one and not marked it.\nThe database: %s.\n\n",
+	defer leave()
+	fmt.Printf("%d processes relay %d messages. One of them is killed when it has delivered a message and not marked it.\nThe database: %s.\n\n",
 		d.workers, d.messages, scratch.Server)
 	if err := d.prepare(ctx, db); err != nil {
 		return err
@@ -108,7 +96,7 @@ func (d *demo) write(ctx context.Context, db *mongo.Database, from, to int) erro
 	if _, err := outbox.InsertMany(ctx, docs); err != nil {
 		return err
 	}
-	return doclock.Announce(ctx, outbox) // or the workers find out within a second
+	return doclock.Announce(ctx, outbox) // without it the workers notice within a second
 }
 
 func (d *demo) runWorkers(ctx context.Context, db *mongo.Database) error {
@@ -118,41 +106,28 @@ func (d *demo) runWorkers(ctx context.Context, db *mongo.Database) error {
 	if err != nil {
 		cancel() // kills them
 	}
-	for name, cmd := range d.running {
-		if failed := cmd.Wait(); failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
-		}
-	}
-	return err
+	return errors.Join(err, d.running.Wait())
 }
 
 func (d *demo) startAndKill(ctx context.Context, db *mongo.Database) error {
 	for i := range d.workers {
-		name := fmt.Sprintf("worker-%d", i+1)
-		cmd, err := stage.Process(ctx, name, d.order)
-		if err != nil {
+		if err := d.running.Start(ctx, fmt.Sprintf("worker-%d", i+1), d.order); err != nil {
 			return err
 		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		d.running[name] = cmd
 	}
 	victim, err := d.awaitDelivery(ctx, db)
 	if err != nil {
 		return err
 	}
-	if err := d.running[victim.By].Process.Kill(); err != nil {
+	if err := d.running.End(victim.By, os.Kill); err != nil {
 		return err
 	}
-	d.running[victim.By].Wait() //nolint:errcheck // it was killed
-	delete(d.running, victim.By)
-	fmt.Printf("%s  is killed with -9 with message %d on its hands\n", victim.By, victim.Message)
+	fmt.Printf("%s  is killed with -9 after it has delivered message %d\n", victim.By, victim.Message)
 	return d.write(ctx, db, d.messages/2, d.messages)
 }
 
 // awaitDelivery waits until a worker has delivered one of the later messages of the
-// first half and has not marked it.
+// first half, and not yet marked it.
 func (d *demo) awaitDelivery(ctx context.Context, db *mongo.Database) (v delivery, err error) {
 	for {
 		err := db.Collection("deliveries").FindOne(ctx, bson.M{"message": bson.M{"$gte": d.messages / 4}}).Decode(&v)
@@ -168,7 +143,7 @@ func (d *demo) awaitDelivery(ctx context.Context, db *mongo.Database) (v deliver
 	}
 }
 
-// check counts what the receiver got.
+// check counts the deliveries.
 func (d *demo) check(ctx context.Context, db *mongo.Database) error {
 	cursor, err := db.Collection("deliveries").Find(ctx, bson.D{})
 	if err != nil {
@@ -183,7 +158,7 @@ func (d *demo) check(ctx context.Context, db *mongo.Database) error {
 		if one.Again && !d.unmarked {
 			marked++
 			if unmarked[one.Message] == 0 {
-				unmarked[one.Message] = 0 // delivered for the first time, by the second who tried
+				unmarked[one.Message] = 0 // its first delivery, by the second attempt
 			}
 			continue
 		}
@@ -199,12 +174,12 @@ func (d *demo) check(ctx context.Context, db *mongo.Database) error {
 	if err != nil {
 		return err
 	}
-	verdict := "correct" // however many are marked: a lease can be lost beside the killed worker's
+	verdict := "correct" // however many are marked: other leases than the killed worker's can be lost
 	if missing > 0 || twice > 0 || left > 0 {
 		verdict = "wrong"
 		err = errors.New("the relay is wrong")
 	}
-	fmt.Printf("\n%d messages: %d missing, %d twice without a mark, %d marked as maybe delivered before, %d left: %s\n",
+	fmt.Printf("\n%d messages: %d missing, %d twice without a mark, %d marked as possible repetitions, %d left: %s\n",
 		d.messages, missing, twice, marked, left, verdict)
 	return err
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/mongolock/mongolock/examples/internal/stage"
 )
 
-// A message stands in the outbox, written there together with what it is about, and
-// is to be sent to somebody who knows nothing of this database.
+// A message is written to the outbox together with the change that it reports, and has
+// to be sent to a receiver outside this database.
 type message struct {
 	ID      int    `bson:"_id"`
 	Text    string `bson:"text"`
 	State   string `bson:"state"`
-	Relayed string `bson:"relayed,omitempty"` // by whom
+	Relayed string `bson:"relayed,omitempty"` // the worker
 }
 
 var (
@@ -27,15 +27,15 @@ var (
 	inOrder = bson.D{{Key: "_id", Value: 1}}
 )
 
-// A delivery is what the receiver sees of a message. Here it is a collection; it may
-// be anything that cannot take part in a transaction with the outbox.
+// A delivery is what the receiver gets. Here the receiver is a collection; it may be
+// anything that cannot take part in a transaction with the outbox.
 type delivery struct {
 	Message int    `bson:"message"`
 	By      string `bson:"by"`
-	Again   bool   `bson:"again"` // somebody may have delivered it before
+	Again   bool   `bson:"again"` // it may have been delivered before
 }
 
-// A worker is one of several processes that relay what is in the outbox.
+// A worker is one of several processes that relay the messages.
 type worker struct {
 	order
 	name     string
@@ -44,11 +44,11 @@ type worker struct {
 }
 
 func work(ctx context.Context, name string, o order) error {
-	db, err := stage.Connect(o.URI, o.Database)
+	db, leave, err := o.Open()
 	if err != nil {
 		return err
 	}
-	defer db.Client().Disconnect(context.WithoutCancel(ctx))
+	defer leave()
 	outbox, err := doclock.New[message](db.Collection("outbox"),
 		doclock.With(mongolock.WithOwner(name), mongolock.TTL(o.TTL)))
 	if err != nil {
@@ -59,42 +59,42 @@ func work(ctx context.Context, name string, o order) error {
 	return w.run(ctx)
 }
 
-// run relays until all there is to relay is done. That the database is slow, or away
-// for a moment, is no reason to end: a claim that it did not answer is cleaned up.
+// run relays messages until none is left. A slow database, or one that is away for a
+// moment, does not end it: a claim that was not answered is cleaned up.
 func (w *worker) run(ctx context.Context) error {
 	for failures := 0; ; {
 		waiting, cancel := context.WithTimeout(ctx, 3*w.TTL)
 		msg, err := w.outbox.Claim(waiting, unsent, inOrder) // waits for work
 		cancel()
 		if errors.Is(err, doclock.ErrNoWork) && ctx.Err() == nil {
-			return nil // for longer than a dead one's lease: there is none left
+			return nil // no message for longer than a dead worker's lease lasts: none is left
 		}
 		if err != nil {
 			if failures++; failures == 5 || ctx.Err() != nil {
 				return err
 			}
-			fmt.Printf("%s  asks again: %v\n", w.name, err)
+			fmt.Printf("%s  claims again: %v\n", w.name, err)
 			continue
 		}
 		failures = 0
 		if err := w.relay(ctx, msg); err != nil {
-			fmt.Printf("%s  fails with message %d, and leaves it to the next: %v\n", w.name, msg.Value.ID, err)
+			fmt.Printf("%s  fails to relay message %d, and leaves it to another: %v\n", w.name, msg.Value.ID, err)
 		}
 	}
 }
 
-// relay delivers a message and marks it. Between the two a worker can die, and then
-// the next one cannot know whether it was delivered: so it says that this may be the
-// second time. More than that nobody can promise who talks to two systems.
+// relay delivers a message and marks it. A worker can die between the two. The next
+// worker cannot know whether the message was delivered, so it tells the receiver that
+// this may be a repetition. Between two systems nobody can promise more than that.
 func (w *worker) relay(ctx context.Context, msg *doclock.Claimed[message]) error {
-	defer msg.Release() // unless Complete has
+	defer msg.Release() // has no effect after Complete
 	ctx = msg.Lease().Context(ctx)
 
 	again := msg.Attempts() > 1
 	if again {
 		fmt.Printf("%s  relays message %d again: attempt %d\n", w.name, msg.Value.ID, msg.Attempts())
 	}
-	if err := stage.Sleep(ctx, w.Job); err != nil { // the network
+	if err := stage.Sleep(ctx, w.Job); err != nil { // the way to the receiver
 		return err
 	}
 	if _, err := w.receiver.InsertOne(ctx, delivery{msg.Value.ID, w.name, again}); err != nil {

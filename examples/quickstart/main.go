@@ -1,6 +1,6 @@
-// Quickstart shows the main job of the library: two processes, one key. The
-// processes are two clients on one store in memory, so that it runs anywhere; it
-// takes two seconds.
+// Quickstart shows the main job of the library: two processes, one key. The processes
+// are two clients on one store in memory, so that it runs anywhere. It takes two
+// seconds.
 package main
 
 import (
@@ -21,7 +21,7 @@ const key = "nightly-report"
 
 var began = time.Now()
 
-// say prints one line of the story.
+// say prints a line with the time and the host.
 func say(host, format string, args ...any) {
 	fmt.Printf("%6d ms  %-7s %s\n", time.Since(began).Milliseconds(), host, fmt.Sprintf(format, args...))
 }
@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 }
 
 func process(s store.Store, name string) (*mongolock.Client, error) {
-	quiet := slog.New(slog.DiscardHandler) // the story tells it all; by default a lost lease is a warning in the log
+	quiet := slog.New(slog.DiscardHandler) // the output shows the lost lease, which is a warning in the log by default
 	return mongolock.NewWithStore(s, mongolock.WithOwner(name), mongolock.TTL(time.Second), mongolock.WithLogger(quiet))
 }
 
@@ -71,7 +71,7 @@ func onlyOneRuns(ctx context.Context, hostA, hostB *mongolock.Client) error {
 		case !ran:
 			say(host, "finds it held, and skips this night")
 		default:
-			say(host, "is done, and gave the key back")
+			say(host, "is done, and has released the key")
 		}
 		return nil
 	}
@@ -84,7 +84,7 @@ func onlyOneRuns(ctx context.Context, hostA, hostB *mongolock.Client) error {
 }
 
 func theNextOneWaits(ctx context.Context, hostA, hostB *mongolock.Client) error {
-	title("A job that must run on every host, but never on two at once, waits its turn.")
+	title("A job that must run on every host, but never on two at once, waits for its turn.")
 	lease, err := hostA.Acquire(ctx, key, mongolock.Note("index rebuild"))
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func theNextOneWaits(ctx context.Context, hostA, hostB *mongolock.Client) error 
 	say("host-b", "sees that %s has it (%s), and waits", seen.Holders[0].Owner, seen.Holders[0].Note)
 	var releasedAt time.Time
 	time.AfterFunc(300*time.Millisecond, func() {
-		say("host-a", "gives it back")
+		say("host-a", "releases it")
 		releasedAt = time.Now()
 		if err := lease.Release(); err != nil {
 			say("host-a", "release: %v", err)
@@ -110,8 +110,8 @@ func theNextOneWaits(ctx context.Context, hostA, hostB *mongolock.Client) error 
 }
 
 func aCrashFreesTheKey(ctx context.Context, hostA, hostB *mongolock.Client) error {
-	title("A host that dies holds its key for one TTL, here a second, and no longer.")
-	// No renewals are what is left of a process that was killed.
+	title("The key of a host that dies is free again within one TTL, here a second.")
+	// A lease without renewals is what a killed process leaves behind.
 	dead, err := hostA.Acquire(ctx, key, mongolock.NoRenewal())
 	if err != nil {
 		return err
@@ -120,13 +120,13 @@ func aCrashFreesTheKey(ctx context.Context, hostA, hostB *mongolock.Client) erro
 	say("host-b", "waits")
 	return mongolock.Do(ctx, hostB, key, func(_ context.Context, lease *mongolock.Lease) error {
 		say("host-b", "has it, with token %d", lease.Token())
-		say("host-a", "comes back from the dead; its lease says: %v", dead.Err())
+		say("host-a", "runs again; its lease says: %v", dead.Err())
 		say("", "a database that checks tokens refuses its writes: %d < %d", dead.Token(), lease.Token())
 		return nil
 	})
 }
 
-// work stops when its context does.
+// work takes its time, and stops when its context ends.
 func work(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

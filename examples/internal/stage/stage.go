@@ -1,4 +1,4 @@
-// Package stage holds what the examples need around what they show: a database, and
+// Package stage has what the examples need besides what they show: a database, and
 // further processes of the same program.
 package stage
 
@@ -18,80 +18,129 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/devmongo"
 )
 
-// Main is the main of an example: it runs until it is done, fails or is interrupted.
-func Main(example string, run func(context.Context) error) {
+// An Example is a program that runs as several processes. A person starts the first,
+// which tells the story. It starts the others with Process and gives each a role and an
+// Order.
+type Example[Order any] struct {
+	Name  string
+	Check func() error // of the flags; nil: any are good
+	Story func(context.Context, *Scratch) error
+	Role  func(ctx context.Context, role string, o Order) error // what the other processes do
+}
+
+// Main is the main function of the example. It returns when the process has done its
+// part, and exits with 1 if that fails. Declare flags before.
+func (e Example[Order]) Main() {
 	log.SetFlags(0)
-	log.SetPrefix(example + ": ")
+	log.SetPrefix(e.Name + ": ")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
+	err := e.run(ctx)
 	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// URIFlag is the flag that all of them have, for Start.
-func URIFlag() *string {
-	return flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+func (e Example[Order]) run(ctx context.Context) (err error) {
+	if role := os.Getenv(envRole); role != "" {
+		var o Order
+		if err := json.Unmarshal([]byte(os.Getenv(envOrder)), &o); err != nil {
+			return err
+		}
+		return e.Role(ctx, role, o)
+	}
+	uri := flag.String("uri", "", "the MongoDB to run on (default: a server that is built in)")
+	flag.Parse()
+	if e.Check != nil {
+		if err := e.Check(); err != nil {
+			return err
+		}
+	}
+	scratch, err := start(ctx, e.Name, *uri)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.stop()) }()
+	return e.Story(ctx, scratch)
 }
 
-// A Scratch is a database made for one run of an example.
+// A Place is the database of one run, which all of its processes use.
+type Place struct{ URI, Database string }
+
+// Open connects to the place, and notices soon if the server is gone. Call leave at the
+// end.
+func (p Place) Open() (db *mongo.Database, leave func(), err error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(p.URI).SetServerSelectionTimeout(5 * time.Second))
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.Database(p.Database), func() { client.Disconnect(context.Background()) }, nil
+}
+
+// Locks opens the place and makes a client on its collection of locks. Call leave at
+// the end.
+func (p Place) Locks(owner string, opts ...mongolock.ClientOption) (locks *mongolock.Client, db *mongo.Database, leave func(), err error) {
+	db, disconnect, err := p.Open()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	opts = append(opts, mongolock.WithOwner(owner), mongolock.WithoutIndex()) // the database is dropped soon
+	locks, err = mongolock.New(db.Collection("locks"), opts...)
+	if err != nil {
+		disconnect()
+		return nil, nil, nil, err
+	}
+	return locks, db, func() { locks.Close(); disconnect() }, nil
+}
+
+// A Scratch is a Place that is made for one run of an example and removed after it.
 type Scratch struct {
-	URI    string
-	Name   string
-	Server string // for people
+	Place
+	Server string // a description for people
 
-	stop func() error
+	end func() error // ends the server if it is ours
 }
 
-// Start makes a scratch database on the server at uri or, if that is empty, on one
-// that runs inside this process.
-func Start(ctx context.Context, example, uri string) (*Scratch, error) {
-	s := &Scratch{URI: uri, Name: example + "_" + rand.Text()[:8], Server: "the one at -uri", stop: func() error { return nil }}
+// start makes a scratch database on the server at uri or, if that is empty, on one
+// inside this process.
+func start(ctx context.Context, example, uri string) (*Scratch, error) {
+	s := &Scratch{
+		Place: Place{URI: uri, Database: example + "_" + rand.Text()[:8]}, Server: "the one at -uri",
+		end: func() error { return nil },
+	}
 	if uri == "" {
 		embedded, err := devmongo.Start(ctx, devmongo.WithKind(devmongo.FerretDB))
 		if err != nil {
 			return nil, err
 		}
-		s.URI, s.Server, s.stop = embedded.URI(), "FerretDB, built in", embedded.Stop
+		s.URI, s.Server, s.end = embedded.URI(), "FerretDB, built in", embedded.Stop
 	}
 	return s, nil
 }
 
-// Stop removes the database, and ends the server if Start started it.
-func (s *Scratch) Stop() error {
-	return errors.Join(s.drop(), s.stop())
-}
+// stop removes the database, and ends the server if start started it.
+func (s *Scratch) stop() error { return errors.Join(s.drop(), s.end()) }
 
 func (s *Scratch) drop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	db, err := Connect(s.URI, s.Name)
+	db, leave, err := s.Open()
 	if err != nil {
 		return err
 	}
-	defer db.Client().Disconnect(ctx)
+	defer leave()
 	if err := db.Drop(ctx); err != nil {
-		return fmt.Errorf("the database %s is left behind: %w", s.Name, err)
+		return fmt.Errorf("the database %s is left behind: %w", s.Database, err)
 	}
 	return nil
 }
 
-// Connect is mongo.Connect for a process that should notice soon if the server is
-// gone.
-func Connect(uri, name string) (*mongo.Database, error) {
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(5 * time.Second))
-	if err != nil {
-		return nil, err
-	}
-	return client.Database(name), nil
-}
-
-// Process is this program once more, ready to be started, in a role and with an
-// order that it finds out by Role. It is killed when ctx ends.
+// Process prepares another process of this program, with a role and an order. It is
+// killed when ctx ends.
 func Process(ctx context.Context, role string, order any) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -107,20 +156,52 @@ func Process(ctx context.Context, role string, order any) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Role is what this process was started as, and fills in its order; in the process
-// that a person started it is empty.
-func Role(order any) (string, error) {
-	role := os.Getenv(envRole)
-	if role == "" {
-		return "", nil
-	}
-	return role, json.Unmarshal([]byte(os.Getenv(envOrder)), order)
-}
-
 const (
 	envRole  = "MONGOLOCK_EXAMPLE_ROLE"
 	envOrder = "MONGOLOCK_EXAMPLE_ORDER"
 )
+
+// A Crew is the set of processes that a story has started and that still run.
+type Crew map[string]*exec.Cmd // by name
+
+// Start starts a process in the role of its name.
+func (c Crew) Start(ctx context.Context, name string, order any) error {
+	cmd, err := Process(ctx, name, order)
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	c[name] = cmd
+	return nil
+}
+
+// End sends a process a signal that ends it, and waits until it has ended.
+func (c Crew) End(name string, how os.Signal) error {
+	cmd := c[name]
+	if cmd == nil {
+		return fmt.Errorf("%s does not run", name)
+	}
+	if err := cmd.Process.Signal(how); err != nil {
+		return err
+	}
+	cmd.Wait() //nolint:errcheck // the signal ended it
+	delete(c, name)
+	return nil
+}
+
+// Wait waits until all have ended, and reports those that failed.
+func (c Crew) Wait() error {
+	var errs []error
+	for name, cmd := range c {
+		if err := cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	clear(c)
+	return errors.Join(errs...)
+}
 
 // Sleep waits, unless ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {

@@ -1,4 +1,4 @@
-// Package stagetest runs an example as what it is, a program, from its test.
+// Package stagetest runs an example from its test as what it is, a program.
 package stagetest
 
 import (
@@ -7,11 +7,14 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 const env = "MONGOLOCK_EXAMPLE_TEST"
 
-// Main is for TestMain: the test's own binary is the example if Run starts it.
+// Main is for TestMain: in a process that Run starts, the test's own program is the
+// example.
 func Main(m *testing.M, main func()) {
 	if os.Getenv(env) != "" {
 		main()
@@ -20,8 +23,8 @@ func Main(m *testing.M, main func()) {
 	os.Exit(m.Run())
 }
 
-// Run runs the example and returns what it printed and its exit code. The server
-// is that of MONGODB_URI, else the one built in.
+// Run runs the example and returns its output and exit code. The server is that of
+// MONGODB_URI, or else the one that is built in.
 func Run(t *testing.T, args ...string) (printed string, code int) {
 	t.Helper()
 	if uri := os.Getenv("MONGODB_URI"); uri != "" {
@@ -31,8 +34,8 @@ func Run(t *testing.T, args ...string) (printed string, code int) {
 	cmd.Env = append(os.Environ(), env+"=1")
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
 	}
 	t.Logf("%s", out)
 	return string(out), cmd.ProcessState.ExitCode()
