@@ -17,7 +17,7 @@ import (
 // A cluster is a server and worker processes, each behind a proxy of its own.
 type cluster struct {
 	t       *testing.T
-	server  *testserver.Own
+	server  *testserver.Server
 	orders  orders
 	dir     string // of the workers' logs
 	members []*member

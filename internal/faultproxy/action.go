@@ -6,42 +6,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// An Action is what befalls a matched command or the reply to it.
+// An Action is what happens to a matched command or to its reply.
 type Action struct {
 	command step
 	reply   step
 
-	// late: the proxy wants the server's reply though the client may be gone.
+	// late makes the proxy wait for the server's reply even if the client is gone.
 	late bool
 }
 
-// A step does its work on one message, which it may replace, and says what
-// becomes of it.
-type step func(x *exchange, r *Rule, m *message) (*message, fate)
+// A step handles one message, which it may replace, and says what becomes of it.
+type step func(x *exchange, r *Rule, m *message) (*message, outcome)
 
-type fate int
+type outcome int
 
 const (
-	forward fate = iota // send it on
-	respond             // send it back to the client: the server never sees the command
-	silence             // swallow it and all that follows on this connection
-	hangUp              // close the connection instead
-	reset               // the same, by RST
+	forward outcome = iota // pass it on
+	respond                // send it to the client: the server never sees the command
+	silence                // drop it and all that follows on this connection
+	hangUp                 // close the connection instead
+	reset                  // close the connection by RST instead
 )
 
-func end(f fate) step {
-	return func(_ *exchange, _ *Rule, m *message) (*message, fate) { return m, f }
+func end(o outcome) step {
+	return func(_ *exchange, _ *Rule, m *message) (*message, outcome) { return m, o }
 }
 
-// DropReply lets the server apply the command, then closes the connection
-// instead of passing on the reply.
+// DropReply lets the server apply the command and closes the connection in place of the reply.
 func DropReply() Action { return Action{reply: end(hangUp), late: true} }
 
 // ResetReply is DropReply with a TCP reset.
 func ResetReply() Action { return Action{reply: end(reset), late: true} }
 
-// SwallowReply lets the server apply the command and then keeps the connection
-// open and silent for good.
+// SwallowReply lets the server apply the command and then keeps the connection open and
+// silent.
 func SwallowReply() Action { return Action{reply: end(silence), late: true} }
 
 // DropCommand closes the connection before the server sees the command.
@@ -50,33 +48,32 @@ func DropCommand() Action { return Action{command: end(hangUp)} }
 // Reset is DropCommand with a TCP reset.
 func Reset() Action { return Action{command: end(reset)} }
 
-// HalfOpen swallows the command and everything after it on its connection, which
-// stays open.
+// HalfOpen drops the command and everything after it on its connection, which stays open.
 func HalfOpen() Action { return Action{command: end(silence)} }
 
-// DelayCommand sends the command on after d, also when the client has given it up.
+// DelayCommand passes the command on after d, even if the client has given it up.
 func DelayCommand(d time.Duration) Action { return Action{command: pause(d), late: true} }
 
 // DelayReply passes the reply on after d.
 func DelayReply(d time.Duration) Action { return Action{reply: pause(d), late: true} }
 
-// Hold keeps the command until the rule's Release, and sends it on then, also when
-// the client has given it up: it is applied late.
+// Hold keeps the command until the rule's Release and passes it on then, even if the client
+// has given it up: the command is applied late.
 func Hold() Action { return Action{command: wait, late: true} }
 
-// HoldReply lets the server apply the command and keeps the reply until Release.
+// HoldReply lets the server apply the command and keeps the reply until the rule's Release.
 func HoldReply() Action { return Action{reply: wait, late: true} }
 
-// Orphan closes the client's side of the connection at once and keeps the command
-// until Release: the driver's retry overtakes it.
+// Orphan closes the client's side of the connection at once and keeps the command until the
+// rule's Release: the driver's retry overtakes it.
 func Orphan() Action {
-	return Action{late: true, command: func(x *exchange, r *Rule, m *message) (*message, fate) {
+	return Action{late: true, command: func(x *exchange, r *Rule, m *message) (*message, outcome) {
 		_ = x.conn.client.Close()
 		return wait(x, r, m)
 	}}
 }
 
-func wait(x *exchange, r *Rule, m *message) (*message, fate) {
+func wait(x *exchange, r *Rule, m *message) (*message, outcome) {
 	select {
 	case <-r.released.ch:
 		return m, forward
@@ -86,7 +83,7 @@ func wait(x *exchange, r *Rule, m *message) (*message, fate) {
 }
 
 func pause(d time.Duration) step {
-	return func(x *exchange, r *Rule, m *message) (*message, fate) {
+	return func(x *exchange, r *Rule, m *message) (*message, outcome) {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -100,19 +97,19 @@ func pause(d time.Duration) step {
 	}
 }
 
-// EditReply passes on what f makes of the reply. The values in it are of type
-// bson.RawValue, and what f puts in may be anything that bson.Marshal takes.
+// EditReply replaces the reply by f's result. The values that f gets are of type
+// bson.RawValue; those that it returns may be anything that bson.Marshal accepts.
 func EditReply(f func(reply bson.D) bson.D) Action {
-	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, fate) {
+	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, outcome) {
 		return m.edited(f), forward
 	}}
 }
 
-// ShiftReply moves all dates in the reply by d and nothing else. This lies: what
-// the client makes of such a date is not moved back on its way to the server. For
-// a server whose clock is off, see [Proxy.ShiftClock].
+// ShiftReply adds d to all dates in the reply. Dates that the client computes from them are
+// not shifted back on their way to the server; for a server whose clock is off, use
+// [Proxy.ShiftClock].
 func ShiftReply(d time.Duration) Action {
-	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, fate) {
+	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, outcome) {
 		if !(clockShift{dates: d}).apply(m) {
 			return m, reset
 		}
@@ -120,26 +117,26 @@ func ShiftReply(d time.Duration) Action {
 	}}
 }
 
-// RemoveOperationTime takes operationTime out of the reply.
+// RemoveOperationTime removes operationTime from the reply.
 func RemoveOperationTime() Action {
 	return EditReply(func(d bson.D) bson.D { return without(d, "operationTime") })
 }
 
-// RemoveClusterTime takes $clusterTime out of the reply, and out of the command:
-// a driver that learnt it elsewhere must not give it away.
+// RemoveClusterTime removes $clusterTime from the reply, and from the command, in case the
+// driver knows it from elsewhere.
 func RemoveClusterTime() Action {
 	a := EditReply(func(d bson.D) bson.D { return without(d, "$clusterTime") })
 	a.command = hideClusterTime
 	return a
 }
 
-// SetOperationTime gives the reply this operationTime.
+// SetOperationTime sets the reply's operationTime.
 func SetOperationTime(ts bson.Timestamp) Action {
 	return EditReply(func(d bson.D) bson.D { return with(d, "operationTime", ts) })
 }
 
-// SetClusterTime gives the reply this $clusterTime, unsigned, and takes
-// $clusterTime out of the command: the server never hears the forgery.
+// SetClusterTime sets the reply's $clusterTime, unsigned, and removes $clusterTime from the
+// command, so that the server never gets the forged one.
 func SetClusterTime(ts bson.Timestamp) Action {
 	a := EditReply(func(d bson.D) bson.D {
 		return with(d, "$clusterTime", bson.D{
@@ -154,7 +151,7 @@ func SetClusterTime(ts bson.Timestamp) Action {
 	return a
 }
 
-func hideClusterTime(_ *exchange, _ *Rule, m *message) (*message, fate) {
+func hideClusterTime(_ *exchange, _ *Rule, m *message) (*message, outcome) {
 	return m.edited(func(d bson.D) bson.D { return without(d, "$clusterTime") }), forward
 }
 
@@ -172,8 +169,7 @@ func without(d bson.D, key string) bson.D {
 	return kept
 }
 
-// edited returns m with f applied to its body, or m itself if there is nothing to
-// apply it to.
+// edited returns m with f applied to its body, or m itself if it has none.
 func (m *message) edited(f func(bson.D) bson.D) *message {
 	elements, err := m.body.Elements()
 	if m.body == nil || err != nil {
@@ -189,7 +185,7 @@ func (m *message) edited(f func(bson.D) bson.D) *message {
 	}
 	body, err := bson.Marshal(f(doc))
 	if err != nil {
-		panic("faultproxy: an edit made something that is not BSON: " + err.Error())
+		panic("faultproxy: the result of an edit is not BSON: " + err.Error())
 	}
 	return m.withBody(body)
 }

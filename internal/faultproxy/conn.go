@@ -11,31 +11,31 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A conn is one client's connection and the one to the server that belongs to it.
-// Two goroutines carry messages, one each way.
+// A conn is a client's connection together with its connection to the server. Two goroutines
+// carry messages, one in each direction.
 type conn struct {
 	proxy  *Proxy
 	client net.Conn
 	ctx    context.Context // ends with abort
 	cancel context.CancelFunc
-	silent atomic.Bool // swallow everything
+	silent atomic.Bool // drop everything
 
 	writing sync.Mutex // one message at a time to the client
 
 	mu         sync.Mutex // protects what follows; never held across I/O that can block
 	server     net.Conn
 	clientGone bool
-	pending    map[int32]*exchange // by the request that the reply will name
+	pending    map[int32]*exchange // by the request ID that the reply will name
 	late       int                 // how many of them are late
 }
 
-// An exchange is a command that is followed until its reply.
+// An exchange is a command that is tracked until its reply.
 type exchange struct {
 	conn    *conn
 	name    string
 	command bson.Raw // the whole command as the client sent it; nil if malformed or not asked for
 	hello   bool
-	late    bool // wants the reply though the client may be gone
+	late    bool // wait for the reply even if the client is gone
 	acts    []act
 }
 
@@ -99,7 +99,7 @@ func (c *conn) upstream(server net.Conn) {
 		}
 		m, err := parseMessage(buf)
 		if err != nil || m.body == nil {
-			m = &message{raw: buf} // let the server judge
+			m = &message{raw: buf} // the server decides
 		} else if m = c.command(m); m == nil {
 			if c.ctx.Err() != nil {
 				return
@@ -112,16 +112,16 @@ func (c *conn) upstream(server net.Conn) {
 	}
 }
 
-// command returns what is to be sent to the server in the place of m, if anything.
+// command returns what to send to the server in place of m, if anything.
 func (c *conn) command(m *message) *message {
 	x := c.proxy.match(c, m)
-	var what fate
+	var o outcome
 	if x != nil {
-		m, what = x.run(m, func(a Action) step { return a.command })
+		m, o = x.run(m, func(a Action) step { return a.command })
 	}
-	switch what {
+	switch o {
 	case forward:
-		// The shift is next to the server: rules live in the client's time.
+		// Rules see the client's times, so the shift comes after them.
 		if !c.proxy.shift.Load().back().apply(m) {
 			c.abort(true)
 			return nil
@@ -133,12 +133,12 @@ func (c *conn) command(m *message) *message {
 	case respond:
 		c.respond(m)
 	default:
-		c.end(what)
+		c.end(o)
 	}
 	return nil
 }
 
-// downstream carries replies until the server is done, or nobody wants any.
+// downstream carries replies until the server is done, or nobody waits for one.
 func (c *conn) downstream(server net.Conn) {
 	defer c.abort(false)
 	var (
@@ -165,7 +165,7 @@ func (c *conn) downstream(server net.Conn) {
 	}
 }
 
-// reply returns what is to be sent to the client in the place of m, if anything.
+// reply returns what to send to the client in place of m, if anything.
 func (c *conn) reply(m *message) *message {
 	x := c.answered(m)
 	if x != nil {
@@ -186,32 +186,32 @@ func (c *conn) reply(m *message) *message {
 	if x.hello {
 		m = c.proxy.readdressed(m)
 	}
-	m, what := x.run(m, func(a Action) step { return a.reply })
-	if what != forward {
-		c.end(what)
+	m, o := x.run(m, func(a Action) step { return a.reply })
+	if o != forward {
+		c.end(o)
 		return nil
 	}
 	return m
 }
 
-// run lets the actions befall m until one of them ends the exchange.
-func (x *exchange) run(m *message, part func(Action) step) (*message, fate) {
+// run applies the actions to m until one of them ends the exchange.
+func (x *exchange) run(m *message, part func(Action) step) (*message, outcome) {
 	for _, a := range x.acts {
 		do := part(a.Action)
 		if do == nil {
 			continue
 		}
 		a.rule.fired.open()
-		var what fate
-		if m, what = do(x, a.rule, m); what != forward {
-			return m, what
+		var o outcome
+		if m, o = do(x, a.rule, m); o != forward {
+			return m, o
 		}
 	}
 	return m, forward
 }
 
-func (c *conn) end(what fate) {
-	switch what {
+func (c *conn) end(o outcome) {
+	switch o {
 	case silence:
 		c.silent.Store(true)
 	case hangUp:
@@ -238,8 +238,8 @@ func (c *conn) expect(id int32, x *exchange) {
 	}
 }
 
-// answered returns the exchange that m is a reply to, nil if it was not followed.
-// A reply with more to come is what the next one names as its request.
+// answered returns the exchange that m is a reply to, or nil if it is not tracked. After a
+// reply with more to come, the next one names that reply as its request.
 func (c *conn) answered(m *message) *exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,8 +256,8 @@ func (c *conn) answered(m *message) *exchange {
 	return x
 }
 
-// leave is called when the client is gone. The server's side goes with it, unless
-// a rule wants to see how a command ends.
+// leave is called when the client is gone. The server's side is closed too, unless a rule waits
+// for the end of a command.
 func (c *conn) leave() {
 	c.mu.Lock()
 	c.clientGone = true
@@ -274,7 +274,7 @@ func (c *conn) over() bool {
 	return c.clientGone && c.late == 0
 }
 
-// abort ends both sides now, by RST if asked to. What is closed already stays as it was.
+// abort closes both sides now, by RST if hard.
 func (c *conn) abort(hard bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

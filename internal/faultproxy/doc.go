@@ -1,7 +1,7 @@
-// Package faultproxy is a TCP proxy for tests that understands MongoDB's wire
-// protocol and does harm to order.
+// Package faultproxy is a TCP proxy for tests that understands MongoDB's wire protocol and
+// injects faults by rules.
 //
-// It stands on the loopback interface between a driver and one server:
+// It listens on the loopback interface, between a driver and one server:
 //
 //	proxy := faultproxy.New(t, os.Getenv("MONGODB_URI"))
 //	client, err := mongo.Connect(options.Client().ApplyURI(proxy.URI()))
@@ -10,11 +10,11 @@
 //	…            // the caller gets a network error
 //	<-lost.Fired() // but the server has applied the command
 //
-// A [Rule] joins a [Matcher], which picks commands, with [Action]s, which befall
-// them. Rules are looked at in the order in which they were made, and all that
-// match act, in that order, until one of them ends the exchange.
+// A [Rule] joins a [Matcher], which selects commands, with [Action]s, which say what happens
+// to them. All rules that match act, in the order in which they were made, until one of them
+// ends the exchange.
 //
-// # What may be lost, and what that proves
+// # What can be lost
 //
 //	the caller sees    the server has       action
 //	network error      not seen it          DropCommand, Reset
@@ -27,31 +27,28 @@
 //	an error reply     not seen it          NotPrimary, Fail
 //	an error reply     applied it           NotPrimaryReply, FailReply, WriteConcernError
 //
-// Hold and Orphan make the stalled twin: a first send that waits in some socket
-// while its caller gives up or its retry overtakes it, and is applied late. What
-// a proxy holds stays on its own connection to the server, which is kept open for
-// it after the client's side is gone; only [Proxy.Cut], [Proxy.DropConnections]
-// and [Proxy.Close] end that too.
+// Hold and Orphan make a stalled twin: a first send that waits in some socket while its
+// caller gives up or its retry overtakes it, and that is applied late. A held command stays
+// on its own connection to the server. That connection is kept open after the client's side
+// is gone; only [Proxy.Cut], [Proxy.DropConnections] and [Proxy.Close] end it.
 //
-// # Finding the way back through the proxy
+// # How drivers stay behind the proxy
 //
-// A driver that discovers a replica set leaves the address it was given for the
-// ones in the reply to hello. The proxy therefore puts its own address in place
-// of this server's in me, primary, hosts, passives and arbiters, and both ways of
-// connecting stay behind it: discovery ([Proxy.URI]) and directConnection
-// ([Proxy.DirectURI]). The other members of a larger set keep their addresses; to
-// meet them as well use DirectURI.
+// A driver that discovers a replica set leaves the address that it was given for those in the
+// reply to hello. So the proxy replaces this server's address by its own in me, primary,
+// hosts, passives and arbiters. Both ways of connecting stay behind the proxy: discovery
+// ([Proxy.URI]) and directConnection ([Proxy.DirectURI]). The other members of a larger set
+// keep their addresses; in front of such a set use DirectURI.
 //
-// topologyVersion is taken out of hello, so that drivers poll the server instead of
-// listening to a stream: rules then apply to every hello, and a driver told "not
-// primary" looks again at once.
+// The proxy removes topologyVersion from replies to hello, so that drivers poll the server
+// and do not listen to a stream. Rules then apply to every hello, and a driver that is told
+// "not primary" looks again at once.
 //
 // # What it does not understand
 //
-// OP_MSG is understood with its document sequences, checksum, moreToCome and
-// exhaustAllowed, and OP_QUERY as far as the first hello of a connection needs
-// it. OP_COMPRESSED passes untouched and no rule sees it; it should not turn up,
-// since compression is taken out of every reply to hello, so that a driver never
-// agrees on a compressor. TLS would hide everything: a target that asks for it is
-// refused.
+// The proxy understands OP_MSG with document sequences, checksum, moreToCome and
+// exhaustAllowed, and OP_QUERY as far as the first hello of a connection needs it.
+// OP_COMPRESSED passes untouched, and no rule sees it. It should not occur, because the proxy
+// removes compression from every reply to hello. TLS would hide everything, so a target that
+// asks for it is refused.
 package faultproxy

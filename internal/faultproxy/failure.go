@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Codes of errors that tests ask for by name.
+// Error codes for tests.
 const (
 	CodeWriteConcernTimeout             int32 = 64
 	CodeShutdownInProgress              int32 = 91
@@ -28,39 +28,35 @@ var codeNames = map[int32]string{
 	CodeInterruptedDueToReplStateChange: "InterruptedDueToReplStateChange",
 }
 
-// retryable lists the codes that servers label, as the specification of retryable
-// writes has them.
+// retryable lists the codes that servers label, by the specification of retryable writes.
 var retryable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
-// NotPrimary answers in the server's stead that it is not the primary. The server
-// does not see the command; hello is not touched, so that the driver finds its
-// primary again at once.
+// NotPrimary answers for the server that it is not the primary. The server does not see the
+// command. Replies to hello stay as they are, so the driver finds its primary again at once.
 func NotPrimary() Action { return Fail(CodeNotWritablePrimary) }
 
-// NotPrimaryReply lets the server apply the command and then turns its reply into
-// "not primary", as when a step-down interrupts it after the write.
+// NotPrimaryReply lets the server apply the command and replaces its reply by "not primary",
+// as when a step-down interrupts the command after the write.
 func NotPrimaryReply() Action { return FailReply(CodeInterruptedDueToReplStateChange) }
 
-// Fail answers in the server's stead with this error. The server does not see the
-// command.
+// Fail answers for the server with an error. The server does not see the command.
 func Fail(code int32) Action {
-	return Action{command: func(x *exchange, _ *Rule, m *message) (*message, fate) {
+	return Action{command: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
 		return m.answer(x.conn.proxy.nextID(), marshal(x.failure(code, nil))), respond
 	}}
 }
 
-// FailReply lets the server apply the command and then turns its reply into this
-// error.
+// FailReply lets the server apply the command and replaces its reply by an error.
 func FailReply(code int32) Action {
-	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, fate) {
+	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
 		return m.edited(func(reply bson.D) bson.D { return x.failure(code, reply) }), forward
 	}}
 }
 
-// WriteConcernError lets the server apply the command and adds a
-// writeConcernError to its reply.
+// WriteConcernError lets the server apply the command and adds a writeConcernError to its
+// reply.
 func WriteConcernError(code int32) Action {
-	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, fate) {
+	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
 		return m.edited(func(reply bson.D) bson.D {
 			reply = with(reply, "writeConcernError", bson.D{
 				{Key: "code", Value: code},
@@ -82,8 +78,8 @@ func codeName(code int32) string {
 	return fmt.Sprintf("Location%d", code)
 }
 
-// failure makes the reply to a command that failed. It keeps the times of the
-// reply that the server sent, if it sent one.
+// failure returns the reply to a command that failed. It keeps the times of the server's
+// reply, if there is one.
 func (x *exchange) failure(code int32, reply bson.D) bson.D {
 	failed := bson.D{
 		{Key: "ok", Value: 0.0},
@@ -102,7 +98,7 @@ func (x *exchange) failure(code int32, reply bson.D) bson.D {
 	return failed
 }
 
-// label is what a server would put in errorLabels beside that code.
+// label returns what a server would put into errorLabels beside a code.
 func (x *exchange) label(code int32) string {
 	if !slices.Contains(retryable, code) {
 		return ""

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A fake is a server that knows just enough for a driver to trust it: hello, insert
-// and find by _id, and to take a retried write for what it is.
+// A fake is a server with just enough commands for a driver: hello, insert and find by _id.
+// It recognises a retried write.
 type fake struct {
 	listener net.Listener
 	ids      atomic.Int32
@@ -28,9 +29,7 @@ type fake struct {
 func startFake(t testing.TB) *fake {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f := &fake{listener: listener, docs: map[string]bson.Raw{}, written: map[string]bson.D{}}
 	f.running.Go(f.accept)
 	t.Cleanup(func() {
@@ -48,7 +47,7 @@ func startFake(t testing.TB) *fake {
 func (f *fake) addr() string { return f.listener.Addr().String() }
 func (f *fake) uri() string  { return "mongodb://" + f.addr() + "/?replicaSet=fake" }
 
-// commands returns what the fake has seen of that name.
+// commands returns the commands of one name that the fake has received.
 func (f *fake) commands(name string) (seen []bson.Raw) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,12 +11,11 @@ func isHello(name string) bool {
 	return name == "hello" || strings.EqualFold(name, "isMaster")
 }
 
-// readdressed returns the reply to a hello with the proxy in the place of the
-// server it stands for, so that discovery leads back here, without the
-// compressors on offer, so that every command can be read, and without
-// topologyVersion, so that the driver polls: one that listens to a stream of hellos
-// instead would learn from a made-up "not primary" that its primary is gone and wait
-// for news of another, which no real election follows with.
+// readdressed returns the reply to a hello with the proxy's address in place of the server's,
+// so that discovery leads back to the proxy. Without the compressors every command can be
+// read. Without topologyVersion the driver polls. A driver that listened to a stream of
+// hellos would wait for a new primary after an injected "not primary", and no election would
+// come.
 func (p *Proxy) readdressed(m *message) *message {
 	me, _ := m.body.Lookup("me").StringValueOK()
 	members := slices.Concat(addresses(m.body.Lookup("hosts")), addresses(m.body.Lookup("passives")))

@@ -15,7 +15,7 @@ import (
 const (
 	headerLen  = 16
 	maxMessage = 64 << 20 // servers announce 48,000,000
-	readStep   = 64 << 10 // what a length may claim before its bytes are there
+	readStep   = 64 << 10 // how much memory a length may claim before its bytes are there
 
 	opReply = 1
 	opQuery = 2004
@@ -40,7 +40,7 @@ type message struct {
 	opCode     int32
 	flags      uint32 // of OP_MSG
 
-	head      []byte // OP_QUERY, OP_REPLY: what stands between header and body
+	head      []byte // OP_QUERY, OP_REPLY: the bytes between header and body
 	body      bson.Raw
 	sequences []sequence // OP_MSG: documents that travel beside the body
 }
@@ -51,8 +51,8 @@ type sequence struct {
 	docs []byte // end to end, not looked into
 }
 
-// readMessage reads the bytes of one message into buf, growing it as needed. It
-// believes a length only as far as bytes arrive to bear it out.
+// readMessage reads the bytes of one message into buf, and grows it as bytes arrive: a wrong
+// length costs no memory.
 func readMessage(r io.Reader, buf []byte) ([]byte, error) {
 	buf = append(buf[:0], make([]byte, headerLen)...)
 	if _, err := io.ReadFull(r, buf); err != nil {
@@ -72,8 +72,8 @@ func readMessage(r io.Reader, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// parseMessage takes raw apart. A kind of message that is not understood comes
-// back without a body and is no error.
+// parseMessage parses raw. A message of another kind is returned without a body, and without
+// an error.
 func parseMessage(raw []byte) (*message, error) {
 	if len(raw) < headerLen || int(int32(order.Uint32(raw))) != len(raw) {
 		return nil, errMalformed
@@ -115,7 +115,7 @@ func (m *message) parseLegacy(rest []byte, headLen int) error {
 	if !ok || m.opCode == opReply && len(after) > 0 {
 		return errMalformed
 	}
-	m.body = body // a projection after a query is not kept: no handshake has one
+	m.body = body // a projection after a query is dropped: no handshake has one
 	return nil
 }
 
@@ -162,8 +162,8 @@ func (m *message) parseMsg(rest []byte) error {
 	return nil
 }
 
-// cutDocument splits off the document that b begins with. Only its frame is
-// checked: what is in it is the server's business until a rule asks.
+// cutDocument splits off the document that b begins with. It checks only the document's frame,
+// not its content.
 func cutDocument(b []byte) (doc bson.Raw, rest []byte, ok bool) {
 	d, rest, ok := cutSized(b, 5)
 	if !ok || d[len(d)-1] != 0 {
@@ -172,8 +172,8 @@ func cutDocument(b []byte) (doc bson.Raw, rest []byte, ok bool) {
 	return bson.Raw(d), rest, true
 }
 
-// cutSized splits off what b's first four bytes, an inclusive length of at least
-// least, say belongs together.
+// cutSized splits off the part that begins with its own length, four bytes. The length counts
+// itself and is not below least.
 func cutSized(b []byte, least int) (part, rest []byte, ok bool) {
 	if len(b) < 4 {
 		return nil, nil, false
@@ -185,10 +185,9 @@ func cutSized(b []byte, least int) (part, rest []byte, ok bool) {
 	return b[:n:n], b[n:], true
 }
 
-// command returns the name of the command that m carries, "" if none can be made out.
+// command returns the name of m's command, or "" if there is none.
 func (m *message) command() string {
-	// Element by element would do, but a malformed value must not hide the name:
-	// type byte, then the name, then the value.
+	// A type byte, the name, the value. The value may be malformed, so it is not parsed.
 	if len(m.body) < 7 || m.body[4] == 0 {
 		return ""
 	}
@@ -199,9 +198,8 @@ func (m *message) command() string {
 	return string(name)
 }
 
-// document returns the command or reply as one document, sequences folded in as
-// arrays: what a server makes of the message before it looks at it. It shares no
-// memory with m.
+// document returns the command or reply as one document, with sequences as arrays, as a server
+// reads it. The document shares no memory with m.
 func (m *message) document() (bson.Raw, error) {
 	if m.body == nil {
 		return nil, errMalformed
@@ -235,7 +233,7 @@ func (m *message) document() (bson.Raw, error) {
 	return doc, nil
 }
 
-// withBody returns m with another body and everything else as it was.
+// withBody returns m with another body.
 func (m *message) withBody(body bson.Raw) *message {
 	raw := make([]byte, headerLen, len(m.raw)-len(m.body)+len(body))
 	copy(raw, m.raw[:headerLen])
@@ -261,7 +259,7 @@ func (m *message) withBody(body bson.Raw) *message {
 	return reparsed(raw)
 }
 
-// answer returns a reply to the request m, in the form that m's sender expects.
+// answer returns a reply to the request m, in the format that m's sender expects.
 func (m *message) answer(id int32, body bson.Raw) *message {
 	raw := make([]byte, headerLen, headerLen+20+len(body))
 	order.PutUint32(raw[4:], uint32(id))
@@ -279,7 +277,7 @@ func (m *message) answer(id int32, body bson.Raw) *message {
 	return reparsed(raw)
 }
 
-// reparsed parses what this package has put together itself.
+// reparsed parses a message that this package has built itself.
 func reparsed(raw []byte) *message {
 	m, err := parseMessage(raw)
 	if err != nil {
@@ -289,7 +287,7 @@ func reparsed(raw []byte) *message {
 	return m
 }
 
-// seal brings the checksum up to date after m was changed.
+// seal updates the checksum after m was changed.
 func (m *message) seal() {
 	if m.opCode == opMsg && m.flags&flagChecksum != 0 {
 		end := len(m.raw) - 4

@@ -2,7 +2,6 @@ package faultproxy
 
 import (
 	"bytes"
-	"errors"
 	"hash/crc32"
 	"io"
 	"math"
@@ -11,16 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// msg puts an OP_MSG together by hand.
+// msg returns an OP_MSG.
 func msg(t testing.TB, flags uint32, body any, sequences ...sequence) []byte {
 	t.Helper()
 	doc, err := bson.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	raw := make([]byte, headerLen)
 	order.PutUint32(raw[4:], 7)
 	order.PutUint32(raw[12:], opMsg)
@@ -41,7 +40,7 @@ func msg(t testing.TB, flags uint32, body any, sequences ...sequence) []byte {
 	return raw
 }
 
-// query puts an OP_QUERY together, as a driver's first hello is one.
+// query returns an OP_QUERY, as a driver's first hello is one.
 func query(t testing.TB, body any) []byte {
 	t.Helper()
 	raw := make([]byte, headerLen+4)
@@ -57,9 +56,7 @@ func query(t testing.TB, body any) []byte {
 func marshalAny(t testing.TB, v any) bson.Raw {
 	t.Helper()
 	raw, err := bson.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
 }
 
@@ -69,55 +66,37 @@ func insertMsg(t testing.TB, flags uint32) []byte {
 	return msg(t, flags, bson.D{{Key: "insert", Value: "things"}, {Key: "$db", Value: "db"}}, sequence{"documents", docs})
 }
 
-func TestMessageKeepsSequencesChecksumAndFlagsWhenItsBodyIsReplaced(t *testing.T) {
+func TestAMessageWithANewBodyKeepsSequencesChecksumAndFlags(t *testing.T) {
 	raw := insertMsg(t, flagChecksum|flagExhaustAllowed)
 	m, err := parseMessage(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.command() != "insert" {
-		t.Errorf("command %q", m.command())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "insert", m.command())
 	changed := m.edited(func(d bson.D) bson.D { return with(d, "ordered", false) })
 	back, err := readMessage(bytes.NewReader(changed.raw), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err = parseMessage(back); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	m, err = parseMessage(back)
+	require.NoError(t, err)
 	doc, err := m.document()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := bson.D{
 		{Key: "insert", Value: "things"}, {Key: "$db", Value: "db"}, {Key: "ordered", Value: false},
 		{Key: "documents", Value: bson.A{bson.D{{Key: "_id", Value: "a"}, {Key: "at", Value: time.UnixMilli(1000)}}, bson.D{{Key: "_id", Value: "b"}}}},
 	}
-	if !bytes.Equal(doc, marshalAny(t, want)) {
-		t.Errorf("got %v", doc)
-	}
-	if m.flags != flagChecksum|flagExhaustAllowed || m.requestID != 7 {
-		t.Errorf("flags %#x, id %d", m.flags, m.requestID)
-	}
+	assert.Equal(t, marshalAny(t, want), doc)
+	assert.EqualValues(t, flagChecksum|flagExhaustAllowed, m.flags)
+	assert.EqualValues(t, 7, m.requestID)
 	end := len(back) - 4
-	if order.Uint32(back[end:]) != crc32.Checksum(back[:end], castagnoli) {
-		t.Error("checksum does not fit")
-	}
+	assert.Equal(t, crc32.Checksum(back[:end], castagnoli), order.Uint32(back[end:]))
 }
 
-func TestLegacyHelloIsUnderstoodAndAnsweredInKind(t *testing.T) {
+func TestALegacyHelloIsAnsweredByALegacyReply(t *testing.T) {
 	m, err := parseMessage(query(t, bson.D{{Key: "isMaster", Value: 1}, {Key: "helloOk", Value: true}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.command() != "isMaster" {
-		t.Errorf("command %q", m.command())
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "isMaster", m.command())
 	reply := m.answer(3, marshalAny(t, bson.D{{Key: "ok", Value: 1}}))
-	if reply.opCode != opReply || reply.responseTo != 8 || reply.body.Lookup("ok").Int32() != 1 {
-		t.Errorf("got %+v", reply)
-	}
+	assert.EqualValues(t, opReply, reply.opCode)
+	assert.EqualValues(t, 8, reply.responseTo)
+	assert.EqualValues(t, 1, reply.body.Lookup("ok").Int32())
 }
 
 func TestMalformedMessagesAreErrors(t *testing.T) {
@@ -132,7 +111,7 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"nothing":           nil,
 		"header cut":        good[:10],
-		"lying length":      append(slices.Clone(good), 0),
+		"wrong length":      append(slices.Clone(good), 0),
 		"no flags":          mutate(func(b []byte) []byte { return b[:headerLen+2] }),
 		"no section":        mutate(func(b []byte) []byte { return b[:headerLen+4] }),
 		"unknown section":   mutate(func(b []byte) []byte { b[headerLen+4] = 9; return b }),
@@ -143,33 +122,28 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 		"query, no name":    mutate(func(b []byte) []byte { order.PutUint32(b[12:], opQuery); return b[:headerLen+6] }),
 		"reply, short":      mutate(func(b []byte) []byte { order.PutUint32(b[12:], opReply); return b[:headerLen+6] }),
 	} {
-		if m, err := parseMessage(raw); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: got %+v, %v", name, m, err)
-		}
+		_, err := parseMessage(raw)
+		assert.ErrorIs(t, err, errMalformed, name)
 	}
 	for _, length := range []uint32{0, headerLen - 1, maxMessage + 1, math.MaxUint32} {
 		raw := order.AppendUint32(nil, length)
-		if _, err := readMessage(bytes.NewReader(append(raw, make([]byte, 64)...)), nil); !errors.Is(err, errMalformed) {
-			t.Errorf("length %d: %v", length, err)
-		}
+		_, err := readMessage(bytes.NewReader(append(raw, make([]byte, 64)...)), nil)
+		assert.ErrorIs(t, err, errMalformed, "length %d", length)
 	}
 }
 
-func TestALyingLengthCostsNoMemory(t *testing.T) {
+func TestALengthThatIsTooLargeCostsNoMemory(t *testing.T) {
 	raw := make([]byte, 100)
 	order.PutUint32(raw, maxMessage)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readMessage(bytes.NewReader(raw), nil); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Fatalf("got %v", err)
-	}
+	_, err := readMessage(bytes.NewReader(raw), nil)
 	runtime.ReadMemStats(&after)
-	if spent := after.TotalAlloc - before.TotalAlloc; spent > 1<<20 {
-		t.Errorf("%d bytes allocated for 100", spent)
-	}
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), "bytes allocated for 100 read")
 }
 
-func TestClockShiftMovesEveryDateAndComesBack(t *testing.T) {
+func TestAClockShiftMovesEveryDateAndCanBeUndone(t *testing.T) {
 	at := time.UnixMilli(1_600_000_000_000)
 	doc := func(at time.Time, ts uint32) bson.D {
 		return bson.D{
@@ -187,26 +161,21 @@ func TestClockShiftMovesEveryDateAndComesBack(t *testing.T) {
 	for _, flags := range []uint32{0, flagChecksum} {
 		raw := msg(t, flags, doc(at, 5000), sequence{"documents", marshalAny(t, doc(at, 5000))})
 		m, err := parseMessage(slices.Clone(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		shift := clockShift{-time.Hour, -time.Hour}
-		if !shift.apply(m) {
-			t.Fatal("not applied")
-		}
+		require.True(t, shift.apply(m), "not applied")
 		want := msg(t, flags, doc(at.Add(-time.Hour), 1400), sequence{"documents", marshalAny(t, doc(at.Add(-time.Hour), 1400))})
 		if !bytes.Equal(m.raw, want) {
 			t.Errorf("got  %v\nwant %v", m.body, bson.Raw(want[len(want)-len(m.body):]))
 		}
-		if !shift.back().apply(m) || !bytes.Equal(m.raw, raw) {
-			t.Error("it does not come back")
-		}
+		assert.True(t, shift.back().apply(m), "not applied back")
+		assert.Equal(t, raw, m.raw)
 	}
 }
 
-// FuzzMessage feeds the bytes of a connection to everything that looks into
-// messages: no panic, no memory beyond a multiple of the input, and what parses
-// keeps its meaning when put together again.
+// FuzzMessage feeds bytes to everything that looks into messages. Nothing panics or takes
+// more memory than a multiple of the input, and a message that parses keeps its meaning when
+// it is put together again.
 func FuzzMessage(f *testing.F) {
 	f.Add(insertMsg(f, flagChecksum))
 	f.Add(insertMsg(f, flagMoreToCome))
@@ -223,7 +192,7 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			buf = data
 		} else if !bytes.Equal(buf, data[:len(buf)]) {
-			t.Fatal("read other bytes than there were")
+			t.Fatal("other bytes were read than sent")
 		}
 		m, err := parseMessage(buf)
 		if err != nil || m.body == nil {
@@ -240,7 +209,7 @@ func FuzzMessage(f *testing.F) {
 		_ = proxy.readdressed(m)
 		same := m.withBody(m.body)
 		if same.command() != m.command() || len(same.sequences) != len(m.sequences) || !bytes.Equal(same.body, m.body) {
-			t.Fatal("changed by being put together again")
+			t.Fatal("the message changed when it was put together again")
 		}
 		m.seal()
 		before := slices.Clone(m.raw)
@@ -248,13 +217,13 @@ func FuzzMessage(f *testing.F) {
 		if shift.apply(m) && shift.back().apply(m) && !bytes.Equal(before, m.raw) {
 			// A timestamp of T = 2^32 - 3600, I = 0 becomes the request for the server's own.
 			if !bytes.Contains(before, []byte{0, 0, 0, 0, 0xf0, 0xf1, 0xff, 0xff}) {
-				t.Fatal("the shift does not come back")
+				t.Fatal("shifting back does not restore the message")
 			}
 		}
 	})
 }
 
-// proxyWithoutNetwork is enough of a proxy to rewrite replies to hello.
+// proxyWithoutNetwork returns a closed proxy, which can still rewrite replies to hello.
 func proxyWithoutNetwork(t testing.TB) *Proxy {
 	p := New(t, "127.0.0.1:1")
 	_ = p.Close()

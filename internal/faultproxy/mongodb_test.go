@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -16,9 +18,7 @@ import (
 func run(t *testing.T, db *mongo.Database, cmd bson.D) bson.Raw {
 	t.Helper()
 	reply, err := db.RunCommand(t.Context(), cmd).Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return reply
 }
 
@@ -27,96 +27,72 @@ var (
 	unacknowledged = writeconcern.Unacknowledged()
 )
 
-func TestAServerWithAClockAnHourOffIsCoherent(t *testing.T) {
+func TestAServerWhoseClockIsAnHourOffIsCoherent(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			uri := testserver.URI(t)
-			s := newStage(t, uri, retries)
+			s := newSetup(t, uri, retries)
 			s.proxy.ShiftClock(off)
 			near := func(what string, at time.Time, want time.Duration) {
 				t.Helper()
-				if d := time.Until(at) - want; d.Abs() > 5*time.Second {
-					t.Errorf("%s is %v from now, want %v", what, time.Until(at), want)
-				}
+				assert.InDelta(t, want, time.Until(at), float64(5*time.Second), "%s from now", what)
 			}
-			now := run(t, s.things.Database(), hello).Lookup("localTime").Time()
+			now := run(t, s.coll.Database(), hello).Lookup("localTime").Time()
 			near("localTime", now, off)
 
 			filter := bson.D{{Key: "_id", Value: "x"}}
 			var image struct{ At, ExpireAt time.Time }
-			err := s.things.FindOneAndUpdate(t.Context(), filter, bson.D{
+			err := s.coll.FindOneAndUpdate(t.Context(), filter, bson.D{
 				{Key: "$set", Value: bson.D{{Key: "expireat", Value: now.Add(time.Minute)}}},
 				{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
 			}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&image)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			near("$currentDate", image.At, off)
-			if !image.ExpireAt.Equal(now.Add(time.Minute)) {
-				t.Errorf("a date came back as %v, was %v", image.ExpireAt, now.Add(time.Minute))
-			}
+			assert.True(t, image.ExpireAt.Equal(now.Add(time.Minute)), "a date came back as %v, was %v", image.ExpireAt, now.Add(time.Minute))
 			count := func(op string, than time.Time) int64 {
 				t.Helper()
-				n, err := s.things.CountDocuments(t.Context(), bson.D{{Key: "expireat", Value: bson.D{{Key: op, Value: than}}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				n, err := s.coll.CountDocuments(t.Context(), bson.D{{Key: "expireat", Value: bson.D{{Key: op, Value: than}}}})
+				require.NoError(t, err)
 				return n
 			}
-			if count("$eq", image.ExpireAt) != 1 || count("$lte", now) != 0 || count("$gt", now) != 1 {
-				t.Error("filters and stored dates do not fit")
-			}
-			if n, err := s.things.CountDocuments(t.Context(), bson.D{{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$expireat", "$$NOW"}}}}}); err == nil && n != 1 {
-				t.Error("$$NOW and stored dates do not fit")
+			assert.Equal(t, []int64{1, 0, 1}, []int64{count("$eq", image.ExpireAt), count("$lte", now), count("$gt", now)}, "filters and stored dates do not fit")
+			if n, err := s.coll.CountDocuments(t.Context(), bson.D{{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$expireat", "$$NOW"}}}}}); err == nil {
+				assert.EqualValues(t, 1, n, "$$NOW and stored dates do not fit")
 			}
 
-			var beside struct{ At, ExpireAt time.Time }
-			if err := s.beside.FindOne(t.Context(), filter).Decode(&beside); err != nil {
-				t.Fatal(err)
-			}
-			near("at, past the proxy", beside.At, 0)
-			if !beside.ExpireAt.Equal(image.ExpireAt.Add(-off)) {
-				t.Errorf("stored as %v", beside.ExpireAt)
-			}
+			var stored struct{ At, ExpireAt time.Time }
+			require.NoError(t, s.direct.FindOne(t.Context(), filter).Decode(&stored))
+			near("at, past the proxy,", stored.At, 0)
+			assert.True(t, stored.ExpireAt.Equal(image.ExpireAt.Add(-off)), "stored as %v", stored.ExpireAt)
 		})
 	}
 }
 
-func TestShiftReplyLies(t *testing.T) {
-	s := newStage(t, testserver.URI(t), retries)
+func TestShiftReplyShiftsTheReplyAlone(t *testing.T) {
+	s := newSetup(t, testserver.URI(t), retries)
 	s.proxy.On(faultproxy.Command("hello").Where(func(cmd bson.Raw) bool {
 		mine, _ := cmd.Lookup("comment").StringValueOK()
 		return mine == "mine"
 	}), faultproxy.ShiftReply(time.Hour))
-	at := run(t, s.things.Database(), bson.D{{Key: "hello", Value: 1}, {Key: "comment", Value: "mine"}}).Lookup("localTime").Time()
-	if d := time.Until(at) - time.Hour; d.Abs() > 5*time.Second {
-		t.Errorf("it says %v from now", time.Until(at))
-	}
+	at := run(t, s.coll.Database(), bson.D{{Key: "hello", Value: 1}, {Key: "comment", Value: "mine"}}).Lookup("localTime").Time()
+	assert.InDelta(t, time.Hour, time.Until(at), float64(5*time.Second))
 }
 
 func TestTimestampsShiftOnlyWhenAsked(t *testing.T) {
-	s := newStage(t, testserver.URI(t, "operationtime"), noRetries)
+	s := newSetup(t, testserver.URI(t, "operationtime"), noRetries)
 	read := func() time.Duration {
-		seconds, _ := run(t, s.things.Database(), bson.D{{Key: "ping", Value: 1}}).Lookup("operationTime").Timestamp()
+		seconds, _ := run(t, s.coll.Database(), bson.D{{Key: "ping", Value: 1}}).Lookup("operationTime").Timestamp()
 		return time.Until(time.Unix(int64(seconds), 0))
 	}
-	if err := s.insert(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.insert(t.Context(), "a"))
 	s.proxy.ShiftClock(time.Hour)
-	if d := read(); d.Abs() > time.Minute {
-		t.Errorf("moved by %v", d)
-	}
+	assert.InDelta(t, 0, read(), float64(time.Minute))
 	s.proxy.ShiftClockAndTimestamps(time.Hour)
-	if d := read() - time.Hour; d.Abs() > time.Minute {
-		t.Errorf("off by %v", d)
-	}
-	if err := s.insert(t.Context(), "b"); err != nil { // gives the $clusterTime back
-		t.Error(err)
-	}
+	assert.InDelta(t, time.Hour, read(), float64(time.Minute))
+	assert.NoError(t, s.insert(t.Context(), "b"))
 }
 
-func TestOperationTimeAndClusterTimeComeAndGo(t *testing.T) {
+func TestOperationTimeAndClusterTimeAreSetAndRemoved(t *testing.T) {
 	uri := testserver.URI(t, "operationtime")
 	ping := bson.D{{Key: "ping", Value: 1}}
 	for name, c := range map[string]struct {
@@ -131,73 +107,59 @@ func TestOperationTimeAndClusterTimeComeAndGo(t *testing.T) {
 		"another $clusterTime":  {[]faultproxy.Action{faultproxy.SetClusterTime(bson.Timestamp{T: 8, I: 1})}, 1, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, uri, retries)
+			s := newSetup(t, uri, retries)
 			s.proxy.On(faultproxy.Command(), c.actions...)
 			for range 2 { // the second command would tell the server what the driver learnt
-				reply := run(t, s.things.Database(), ping)
+				reply := run(t, s.coll.Database(), ping)
 				check := func(what string, want uint32, path ...string) {
 					t.Helper()
 					got, _, there := reply.Lookup(path...).TimestampOK()
-					if there != (want > 0) || want > 1 && got != want {
-						t.Errorf("%s: %d, %v", what, got, there)
+					assert.Equal(t, want > 0, there, what)
+					if want > 1 {
+						assert.Equal(t, want, got, what)
 					}
 				}
 				check("operationTime", c.operation, "operationTime")
 				check("$clusterTime", c.cluster, "$clusterTime", "clusterTime")
 			}
-			if err := s.insert(t.Context(), "x"); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, s.insert(t.Context(), "x"))
 		})
 	}
 }
 
-func TestADriverThatConnectsDirectlyStaysToo(t *testing.T) {
+func TestADirectConnectionStaysOnTheProxyToo(t *testing.T) {
 	uri := testserver.URI(t)
 	proxy := faultproxy.New(t, uri)
 	client := connect(t, proxy.DirectURI(), noRetries)
 	reply := run(t, client.Database("admin"), bson.D{{Key: "hello", Value: 1}})
-	if me, ok := reply.Lookup("me").StringValueOK(); ok && me != proxy.Addr() {
-		t.Errorf("the server calls itself %s", me)
+	if me, ok := reply.Lookup("me").StringValueOK(); ok {
+		assert.Equal(t, proxy.Addr(), me)
 	}
-	if proxy.Count("hello") == 0 {
-		t.Error("the command went another way")
-	}
+	assert.NotZero(t, proxy.Count("hello"), "the command did not go through the proxy")
 }
 
-func TestAnUnacknowledgedWriteIsNotWaitedFor(t *testing.T) {
-	s := newStage(t, testserver.URI(t), noRetries)
+func TestAnUnacknowledgedWriteHasNoReplyToDrop(t *testing.T) {
+	s := newSetup(t, testserver.URI(t), noRetries)
 	dropped := s.proxy.On(faultproxy.Command("insert").Nth(1), faultproxy.DropReply())
-	coll := s.things.Clone(options.Collection().SetWriteConcern(unacknowledged))
-	if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "x"}}); err != nil {
-		t.Error(err)
-	}
-	for begin := time.Now(); !s.applied(t, "x"); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("never applied")
-		}
-	}
+	coll := s.coll.Clone(options.Collection().SetWriteConcern(unacknowledged))
+	_, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "x"}})
+	assert.NoError(t, err)
+	require.Eventually(t, func() bool { return s.direct.FindOne(t.Context(), bson.D{{Key: "_id", Value: "x"}}).Err() == nil },
+		5*time.Second, 10*time.Millisecond, "never applied")
 	select {
 	case <-dropped.Fired():
 		t.Error("there was no reply to drop")
 	default:
 	}
-	if dropped.Hits() != 1 {
-		t.Errorf("%d hits", dropped.Hits())
-	}
+	assert.Equal(t, 1, dropped.Hits())
 }
 
 func TestRetargetLeadsToAnotherServer(t *testing.T) {
 	proxy := faultproxy.New(t, "127.0.0.1:1") // where nothing listens
 	client := connect(t, proxy.DirectURI(), noRetries)
-	if err := client.Ping(soon(t, 300*time.Millisecond), nil); err == nil {
-		t.Fatal("something listens on port 1")
-	}
+	require.Error(t, client.Ping(soon(t, 300*time.Millisecond), nil), "something listens on port 1")
 	elsewhere := faultproxy.New(t, faultproxy.StartFake(t))
 	proxy.Retarget(elsewhere.Addr())
-	for begin := time.Now(); client.Ping(soon(t, time.Second), nil) != nil; {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("it does not get there")
-		}
-	}
+	require.Eventually(t, func() bool { return client.Ping(soon(t, time.Second), nil) == nil },
+		10*time.Second, 10*time.Millisecond, "the client does not reach the other server")
 }

@@ -21,7 +21,7 @@ type Proxy struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup // the accepting goroutine and those of connections
-	lastID   atomic.Int32   // of the proxy's own replies
+	lastID   atomic.Int32   // request ID of the proxy's own replies
 	shift    atomic.Pointer[clockShift]
 	rules    atomic.Pointer[[]*Rule] // replaced as a whole, under mu
 
@@ -41,8 +41,8 @@ const (
 	closed
 )
 
-// New starts a proxy for the server at target, which is a MongoDB URI or a plain
-// host:port, and closes it when the test ends.
+// New starts a proxy for the server at target, a MongoDB URI or a plain host:port. It is closed
+// when the test ends.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := Start(target)
@@ -57,7 +57,7 @@ func New(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Start starts a proxy that the caller has to close.
+// Start starts a proxy. The caller must close it.
 func Start(target string) (*Proxy, error) {
 	uri, err := parseTarget(target)
 	if err != nil {
@@ -83,17 +83,17 @@ func Start(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr returns the host:port at which the proxy listens.
+// Addr returns the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URI returns the target's URI with the proxy in the place of the server.
+// URI returns the target's URI with the proxy in place of the server.
 func (p *Proxy) URI() string {
 	uri := *p.uri
 	uri.Host = p.Addr()
 	return uri.String()
 }
 
-// DirectURI is URI with directConnection=true: no discovery, one server.
+// DirectURI returns URI with directConnection=true: the driver does not discover other members.
 func (p *Proxy) DirectURI() string {
 	uri := *p.uri
 	uri.Host = p.Addr()
@@ -110,15 +110,15 @@ func (p *Proxy) Target() string {
 	return p.target
 }
 
-// Retarget makes new connections lead to another host:port: that of a server which
-// was started again on another port. Those that are open stay.
+// Retarget sets the host:port of the server for new connections, as after a restart on another
+// port. Open connections stay.
 func (p *Proxy) Retarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
 }
 
-// On puts a rule into force.
+// On adds a rule.
 func (p *Proxy) On(m Matcher, actions ...Action) *Rule {
 	r := &Rule{
 		proxy:    p,
@@ -142,33 +142,32 @@ func (p *Proxy) forget(r *Rule) {
 	p.rules.Store(&rules)
 }
 
-// ShiftClock makes the server's clock appear to be off by d: every BSON date in
-// replies is moved by d, and every date in commands is moved back, so that what a
-// client computes from the time it saw means the same moment to the server, and
-// dates read back are the ones written. Dates that the server draws itself
-// ($currentDate, localTime, $$NOW, TTL deletion) come out shifted and fit. Dates
-// hidden in strings or ObjectIDs stay.
+// ShiftClock makes the server's clock appear to be off by d. Every BSON date in a reply is
+// shifted by d, and every date in a command is shifted back. So a date that the client
+// computes from what it saw means the same moment to the server, and dates read back are
+// those written. Dates that the server draws itself ($currentDate, localTime, $$NOW, TTL
+// deletion) appear shifted and agree with the others. Dates in strings and ObjectIDs stay.
 //
-// Set it before the first command. Changed later it moves all that is stored
-// together with the clock, which no real clock does.
+// Set it before the first command. A later change shifts all stored dates together with the
+// clock, which no real clock does.
 func (p *Proxy) ShiftClock(d time.Duration) { p.setShift(clockShift{dates: d}) }
 
-// ShiftClockAndTimestamps is ShiftClock for BSON timestamps as well: operationTime,
-// $clusterTime and those in documents, by whole seconds. The all-zero timestamp,
-// which asks the server for its own, stays as it is.
+// ShiftClockAndTimestamps is ShiftClock for BSON timestamps as well, by whole seconds:
+// operationTime, $clusterTime and those in documents. The zero timestamp, in whose place the
+// server writes its own, stays as it is.
 func (p *Proxy) ShiftClockAndTimestamps(d time.Duration) { p.setShift(clockShift{d, d}) }
 
 func (p *Proxy) setShift(s clockShift) { p.shift.Store(&s) }
 
-// Cut resets all connections and every new one, as if no server listened, until
-// Restore. What rules hold is lost.
+// Cut resets all connections, and every new one until Restore, as if no server listened. What
+// rules hold is lost.
 func (p *Proxy) Cut() {
 	p.enter(cut)
 	p.DropConnections()
 }
 
-// Silence makes all connections, new ones too, swallow everything until Restore:
-// a network that loses every packet.
+// Silence drops everything on all connections, new ones included, until Restore: a network that
+// loses every packet.
 func (p *Proxy) Silence() {
 	p.enter(silent)
 	for _, c := range p.connections() {
@@ -176,8 +175,7 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// Restore ends Cut and Silence. Connections that have gone silent, also by a rule,
-// are reset: bytes were lost on them.
+// Restore ends Cut and Silence. Connections on which bytes were lost, also by a rule, are reset.
 func (p *Proxy) Restore() {
 	p.enter(open)
 	for _, c := range p.connections() {
@@ -187,15 +185,15 @@ func (p *Proxy) Restore() {
 	}
 }
 
-// DropConnections resets all connections. New ones are accepted, unless Cut.
+// DropConnections resets all connections. New ones are accepted, unless after Cut.
 func (p *Proxy) DropConnections() {
 	for _, c := range p.connections() {
 		c.abort(true)
 	}
 }
 
-// Close ends the proxy and all connections through it, and waits for its
-// goroutines. What rules hold is lost.
+// Close ends the proxy and all its connections, and waits for its goroutines. What rules hold
+// is lost.
 func (p *Proxy) Close() error {
 	p.enter(closed)
 	p.cancel()
@@ -208,15 +206,14 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// Count returns how often the command was sent by clients, retries included, in
-// the spelling they used.
+// Count returns how often clients sent a command, retries included, in exactly this spelling.
 func (p *Proxy) Count(command string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counted[command]
 }
 
-// Counts returns Count for every command seen so far.
+// Counts returns Count for every command so far.
 func (p *Proxy) Counts() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +230,7 @@ func (p *Proxy) accept() {
 			if p.ctx.Err() != nil {
 				return
 			}
-			select { // out of file descriptors, perhaps
+			select { // perhaps out of file descriptors
 			case <-time.After(10 * time.Millisecond):
 			case <-p.ctx.Done():
 			}
@@ -249,7 +246,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// admit adds c to the connections if the proxy takes new ones.
+// admit adds c to the connections if the proxy accepts new ones.
 func (p *Proxy) admit(c *conn) state {
 	p.mu.Lock()
 	defer p.mu.Unlock()

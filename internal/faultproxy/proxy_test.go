@@ -2,50 +2,43 @@ package faultproxy
 
 import (
 	"bufio"
-	"bytes"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A wire is a client that speaks the protocol by hand.
-type wire struct {
+// A rawClient is a client that speaks the wire protocol itself.
+type rawClient struct {
 	net.Conn
 	r *bufio.Reader
 	t *testing.T
 }
 
-func dial(t *testing.T, p *Proxy) wire {
+func dial(t *testing.T, p *Proxy) rawClient {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-	return wire{c, bufio.NewReader(c), t}
+	return rawClient{c, bufio.NewReader(c), t}
 }
 
-func (w wire) send(raw []byte) {
-	w.t.Helper()
-	if _, err := w.Write(raw); err != nil {
-		w.t.Fatal(err)
-	}
+func (c rawClient) send(raw []byte) {
+	c.t.Helper()
+	_, err := c.Write(raw)
+	require.NoError(c.t, err)
 }
 
-func (w wire) receive() *message {
-	w.t.Helper()
-	raw, err := readMessage(w.r, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+func (c rawClient) receive() *message {
+	c.t.Helper()
+	raw, err := readMessage(c.r, nil)
+	require.NoError(c.t, err)
 	m, err := parseMessage(raw)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(c.t, err)
 	return m
 }
 
@@ -61,13 +54,9 @@ func TestHelloRepliesNameTheProxyAndNoCompressor(t *testing.T) {
 		w.send(raw)
 		reply := w.receive()
 		for _, path := range [][]string{{"me"}, {"primary"}, {"hosts", "0"}} {
-			if got := reply.body.Lookup(path...).StringValue(); got != p.Addr() {
-				t.Errorf("%v: %s", path, got)
-			}
+			assert.Equal(t, p.Addr(), reply.body.Lookup(path...).StringValue(), path)
 		}
-		if !reply.body.Lookup("compression").IsZero() {
-			t.Error("compression is on offer")
-		}
+		assert.True(t, reply.body.Lookup("compression").IsZero(), "compression is offered")
 	}
 }
 
@@ -81,19 +70,11 @@ func TestEveryReplyOfAStreamIsFollowed(t *testing.T) {
 	w.send(msg(t, flagExhaustAllowed, bson.D{{Key: "stream", Value: 1}}))
 	for i := 1; i <= 3; i++ {
 		reply := w.receive()
-		if got := reply.body.Lookup("n").Int32(); got != int32(i) {
-			t.Errorf("reply %d says %d", i, got)
-		}
-		if at := reply.body.Lookup("localTime").Time(); time.Until(at) < 50*time.Minute {
-			t.Errorf("reply %d: %v", i, at)
-		}
-		if more := reply.flags&flagMoreToCome != 0; more != (i < 3) {
-			t.Errorf("reply %d: more to come: %v", i, more)
-		}
+		assert.Equal(t, int32(i), reply.body.Lookup("n").Int32())
+		assert.Greater(t, time.Until(reply.body.Lookup("localTime").Time()), 50*time.Minute, "reply %d", i)
+		assert.Equal(t, i < 3, reply.flags&flagMoreToCome != 0, "reply %d: more to come", i)
 	}
-	if rule.Hits() != 1 {
-		t.Errorf("%d hits for one command", rule.Hits())
-	}
+	assert.Equal(t, 1, rule.Hits())
 }
 
 func TestDocumentSequencesAreSeenByRulesAndShifted(t *testing.T) {
@@ -106,15 +87,12 @@ func TestDocumentSequencesAreSeenByRulesAndShifted(t *testing.T) {
 	w := dial(t, p)
 	w.send(insertMsg(t, flagChecksum))
 	w.receive()
-	if rule.Hits() != 1 {
-		t.Error("the rule did not see the documents as the client sent them")
-	}
-	if at := f.commands("insert")[0].Lookup("documents", "0", "at").Time(); !at.Equal(time.UnixMilli(1000).Add(-time.Hour)) {
-		t.Errorf("the server got %v", at)
-	}
+	assert.Equal(t, 1, rule.Hits(), "the rule did not see the documents as the client sent them")
+	at := f.commands("insert")[0].Lookup("documents", "0", "at").Time()
+	assert.True(t, at.Equal(time.UnixMilli(1000).Add(-time.Hour)), "the server got %v", at)
 }
 
-func TestWhatIsNotUnderstoodPassesUntouched(t *testing.T) {
+func TestMessagesThatAreNotUnderstoodPassUntouched(t *testing.T) {
 	f := startFake(t)
 	p := New(t, f.addr())
 	p.ShiftClock(time.Hour)
@@ -128,14 +106,12 @@ func TestWhatIsNotUnderstoodPassesUntouched(t *testing.T) {
 	for _, raw := range [][]byte{compressed, torn} {
 		w.send(raw)
 		got, err := readMessage(w.r, nil)
-		if err != nil || !bytes.Equal(got, raw) {
-			t.Errorf("%x came back as %x, %v", raw, got, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, raw, got)
 	}
-	w.send([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // a length that cannot be
-	if _, err := readMessage(w.r, nil); err == nil {
-		t.Error("the connection is still good after a broken frame")
-	}
+	w.send([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // an impossible length
+	_, err := readMessage(w.r, nil)
+	assert.Error(t, err, "the connection is still open after a broken frame")
 }
 
 func TestAClientThatLeavesTakesItsConnectionWithIt(t *testing.T) {
@@ -144,15 +120,9 @@ func TestAClientThatLeavesTakesItsConnectionWithIt(t *testing.T) {
 	w := dial(t, p)
 	w.send(msg(t, 0, bson.D{{Key: "ping", Value: 1}}))
 	w.receive()
-	if n := p.Connections(); n != 1 {
-		t.Fatalf("%d connections", n)
-	}
+	require.Equal(t, 1, p.Connections())
 	_ = w.Close()
-	for begin := time.Now(); p.Connections() > 0; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("it stays")
-		}
-	}
+	require.Eventually(t, func() bool { return p.Connections() == 0 }, 5*time.Second, time.Millisecond)
 }
 
 func TestLabelsFollowTheCommand(t *testing.T) {
@@ -171,16 +141,12 @@ func TestLabelsFollowTheCommand(t *testing.T) {
 		{"commitTransaction", bson.D{number, open}, CodeNotWritablePrimary, "RetryableWriteError"},
 	} {
 		x := &exchange{name: c.name, command: marshal(c.cmd)}
-		if got := x.label(c.code); got != c.want {
-			t.Errorf("%s %v, %d: %q, want %q", c.name, c.cmd, c.code, got, c.want)
-		}
+		assert.Equal(t, c.want, x.label(c.code), "%s %v, %d", c.name, c.cmd, c.code)
 	}
-	if got := codeName(4711); got != "Location4711" {
-		t.Error(got)
-	}
+	assert.Equal(t, "Location4711", codeName(4711))
 }
 
-func TestTargetsThatCannotBe(t *testing.T) {
+func TestATargetThatIsNotOnePlainServerIsRefused(t *testing.T) {
 	for target, want := range map[string]string{
 		"mongodb+srv://example.net/": "scheme",
 		"mongodb://a:1,b:2/":         "one server",
@@ -190,28 +156,21 @@ func TestTargetsThatCannotBe(t *testing.T) {
 		"mongodb://u:secret@a:x%/":   "one host",
 	} {
 		p, err := Start(target)
-		if err == nil {
+		if !assert.Error(t, err, target) {
 			_ = p.Close()
-			t.Errorf("%q is taken", target)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: %v", target, err)
-		}
+		assert.ErrorContains(t, err, want, target)
+		assert.NotContains(t, err.Error(), "secret", target)
 	}
 }
 
 func TestURIKeepsAllButTheHost(t *testing.T) {
 	p := New(t, "mongodb://u:p%40@localhost/admin?replicaSet=r")
-	if got, want := p.URI(), "mongodb://u:p%40@"+p.Addr()+"/admin?replicaSet=r"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if got := p.DirectURI(); !strings.Contains(got, "directConnection=true") || !strings.Contains(got, "replicaSet=r") {
-		t.Error(got)
-	}
-	if p.Target() != "localhost:27017" {
-		t.Error(p.Target())
-	}
+	assert.Equal(t, "mongodb://u:p%40@"+p.Addr()+"/admin?replicaSet=r", p.URI())
+	assert.Contains(t, p.DirectURI(), "directConnection=true")
+	assert.Contains(t, p.DirectURI(), "replicaSet=r")
+	assert.Equal(t, "localhost:27017", p.Target())
 }
 
 // One round trip through the proxy, and the same without it.
@@ -222,19 +181,15 @@ func BenchmarkRoundTrip(b *testing.B) {
 	for name, addr := range map[string]string{"direct": f.addr(), "proxy": p.Addr()} {
 		b.Run(name, func(b *testing.B) {
 			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 			defer func() { _ = c.Close() }()
 			r := bufio.NewReader(c)
 			var buf []byte
 			for b.Loop() {
-				if _, err := c.Write(ping); err != nil {
-					b.Fatal(err)
-				}
-				if buf, err = readMessage(r, buf); err != nil {
-					b.Fatal(err)
-				}
+				_, err := c.Write(ping)
+				require.NoError(b, err)
+				buf, err = readMessage(r, buf)
+				require.NoError(b, err)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Matcher picks commands. It is a value: each method returns a narrower one.
+// A Matcher selects commands. It is a value: each method returns a narrower Matcher.
 type Matcher struct {
 	names []string
 	where []func(bson.Raw) bool
@@ -15,33 +15,32 @@ type Matcher struct {
 	take  int // 0: no end
 }
 
-// Command matches every command of one of these names, upper and lower case
-// alike. Without a name it matches every command, the driver's own hello included.
+// Command matches commands by name, in upper and lower case. Without a name it matches every
+// command, the driver's own hello included.
 func Command(names ...string) Matcher { return Matcher{names: names} }
 
-// Where also asks that f be true of the command: the whole of it as the client
-// sent it, with document sequences folded in ("documents" of an insert, "updates",
-// "deletes") and with lsid, txnNumber and $db. f may be called by several
-// goroutines at once and must not keep the command.
+// Where also requires that f returns true. f gets the whole command as the client sent it,
+// with document sequences as arrays ("documents" of an insert, "updates", "deletes") and with
+// lsid, txnNumber and $db. Several goroutines may call f at once. f must not keep the command.
 func (m Matcher) Where(f func(cmd bson.Raw) bool) Matcher {
 	m.where = append(m.where[:len(m.where):len(m.where)], f)
 	return m
 }
 
-// Nth matches only the nth command, counted from 1 and from the making of the
-// rule, that m would match otherwise.
+// Nth matches only the nth command that m matches, counted from 1 and from the making of the
+// rule.
 func (m Matcher) Nth(n int) Matcher {
 	m.skip, m.take = m.skip+n-1, 1
 	return m
 }
 
-// Next matches only the first n commands that m would match otherwise.
+// Next matches only the first n commands that m matches.
 func (m Matcher) Next(n int) Matcher {
 	m.take = n
 	return m
 }
 
-// After passes over the first n commands that m would match otherwise.
+// After skips the first n commands that m matches.
 func (m Matcher) After(n int) Matcher {
 	m.skip += n
 	return m
@@ -63,7 +62,7 @@ func (m Matcher) matches(name string, cmd func() bson.Raw) bool {
 	return true
 }
 
-// A Rule is a Matcher with its Actions, in force on a Proxy.
+// A Rule is a Matcher with its Actions, on a Proxy.
 type Rule struct {
 	proxy   *Proxy
 	matcher Matcher
@@ -78,15 +77,15 @@ type Rule struct {
 	hits int
 }
 
-// Fired returns a channel that is closed when the rule's first action first takes
-// effect: for what befalls commands, when the command has come; for what befalls
-// replies, when the server has applied the command and its reply has come. A
-// command that is held has been held when Fired is closed.
+// Fired returns a channel that is closed when the rule's first action first takes effect: for
+// an action on commands when the command has arrived; for an action on replies when the
+// server has applied the command and its reply has arrived. When Fired is closed, a command
+// to be held is held.
 func (r *Rule) Fired() <-chan struct{} { return r.fired.ch }
 
-// Applied returns a channel that is closed when the server has first answered a
-// command that the rule matched, whether or not the client hears of it. After
-// Release it tells when the late command has been dealt with.
+// Applied returns a channel that is closed when the server has first answered a command that
+// the rule matched, whether or not the client gets the reply. After Release it tells when the
+// late command has been answered.
 func (r *Rule) Applied() <-chan struct{} { return r.applied.ch }
 
 // Hits returns how many commands the rule has matched.
@@ -96,10 +95,10 @@ func (r *Rule) Hits() int {
 	return r.hits
 }
 
-// Release lets everything go on that the rule holds or delays, now and later.
+// Release passes on all that the rule holds or delays, now and later.
 func (r *Rule) Release() { r.released.open() }
 
-// Remove ends the rule: it matches nothing more, and what it holds goes on.
+// Remove ends the rule. It matches nothing more, and what it holds is passed on.
 func (r *Rule) Remove() {
 	r.proxy.forget(r)
 	r.Release()
@@ -121,8 +120,8 @@ func (r *Rule) take(name string, cmd func() bson.Raw) bool {
 	return true
 }
 
-// match counts the command in m and returns what it needs to be followed for, nil
-// if it may pass unheeded.
+// match counts the command in m. It returns an exchange if rules apply to the command or to its
+// reply, else nil.
 func (p *Proxy) match(c *conn, m *message) *exchange {
 	name := m.command()
 	p.mu.Lock()

@@ -2,22 +2,26 @@ package faultproxy_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A stage is a server, a proxy before it and a collection seen from both sides.
-type stage struct {
+// A setup is a proxy before a server, and one collection seen through it and past it.
+type setup struct {
 	proxy  *faultproxy.Proxy
-	things *mongo.Collection // through the proxy
-	beside *mongo.Collection // past it
+	coll   *mongo.Collection // through the proxy
+	direct *mongo.Collection // past the proxy
 }
 
 // retries and noRetries say whether the client retries its writes.
@@ -26,70 +30,54 @@ const (
 	noRetries = false
 )
 
-func newStage(t *testing.T, uri string, retryWrites bool) *stage {
+func newSetup(t *testing.T, uri string, retryWrites bool) *setup {
 	t.Helper()
-	beside := connect(t, uri, false)
+	direct := connect(t, uri, false)
 	proxy := faultproxy.New(t, uri)
 	through := connect(t, proxy.URI(), retryWrites)
 	name := "faultproxy_" + bson.NewObjectID().Hex()
 	if os.Getenv("MONGODB_URI") == uri {
-		t.Cleanup(func() {
-			if err := beside.Database(name).Drop(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
+		t.Cleanup(func() { assert.NoError(t, direct.Database(name).Drop(context.Background())) })
 	}
-	s := &stage{proxy, through.Database(name).Collection("things"), beside.Database(name).Collection("things")}
-	if err := through.Ping(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	s := &setup{proxy, through.Database(name).Collection("things"), direct.Database(name).Collection("things")}
+	require.NoError(t, through.Ping(t.Context(), nil))
 	return s
 }
 
 func connect(t *testing.T, uri string, retryWrites bool) *mongo.Client {
 	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryWrites(retryWrites).SetRetryReads(false).
-		SetServerSelectionTimeout(5 * time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = client.Disconnect(ctx)
+	return testserver.Connect(t, uri, func(o *options.ClientOptions) {
+		o.SetRetryWrites(retryWrites).SetRetryReads(false).SetServerSelectionTimeout(5 * time.Second)
 	})
-	return client
 }
 
-func (s *stage) insert(ctx context.Context, id string) error {
-	_, err := s.things.InsertOne(ctx, bson.D{{Key: "_id", Value: id}})
+func (s *setup) insert(ctx context.Context, id string) error {
+	_, err := s.coll.InsertOne(ctx, bson.D{{Key: "_id", Value: id}})
 	return err
 }
 
 // applied reports whether the server has the document, asked past the proxy.
-func (s *stage) applied(t *testing.T, id string) bool {
+func (s *setup) applied(t *testing.T, id string) bool {
 	t.Helper()
-	err := s.beside.FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Err()
-	if err != nil && err != mongo.ErrNoDocuments {
-		t.Fatal(err)
+	err := s.direct.FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false
 	}
-	return err == nil
+	require.NoError(t, err)
+	return true
 }
 
-// settle waits until the driver has got over the loss of its connections: while it
-// has not, a pool that is being cleared takes commands down that the server applied.
-func (s *stage) settle(t *testing.T) {
+// settle waits until the driver has recovered from the loss of its connections. Until then,
+// clearing its pool fails commands that the server applies.
+func (s *setup) settle(t *testing.T) {
 	t.Helper()
-	for good, begin := 0, time.Now(); good < 3; {
-		err := s.things.Database().Client().Ping(soon(t, time.Second), nil)
-		if good++; err != nil {
+	good := 0
+	require.Eventually(t, func() bool {
+		if good++; s.coll.Database().Client().Ping(soon(t, time.Second), nil) != nil {
 			good = 0
 		}
-		if time.Since(begin) > 20*time.Second {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return good == 3
+	}, 20*time.Second, 50*time.Millisecond, "the driver does not recover")
 }
 
 func soon(t *testing.T, d time.Duration) context.Context {
@@ -103,7 +91,7 @@ func await(t *testing.T, ch <-chan struct{}, what string) {
 	select {
 	case <-ch:
 	case <-time.After(10 * time.Second):
-		t.Fatalf("not within 10 s: %s", what)
+		require.FailNow(t, "not within 10 s: "+what)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// parseTarget understands a URI or a plain host:port that names one server.
+// parseTarget parses a URI or a plain host:port that names one server.
 func parseTarget(target string) (*url.URL, error) {
 	if !strings.Contains(target, "://") {
 		target = "mongodb://" + target
@@ -23,9 +23,9 @@ func parseTarget(target string) (*url.URL, error) {
 	case uri.Scheme != "mongodb":
 		return nil, fmt.Errorf("faultproxy: scheme %q: only mongodb:// names one server", uri.Scheme)
 	case uri.Hostname() == "" || strings.Contains(uri.Host, ","):
-		return nil, fmt.Errorf("faultproxy: host %q: a proxy stands for exactly one server", uri.Host)
+		return nil, fmt.Errorf("faultproxy: host %q: a proxy is for exactly one server", uri.Host)
 	case query.Get("tls") == "true" || query.Get("ssl") == "true":
-		return nil, errors.New("faultproxy: it cannot look into TLS")
+		return nil, errors.New("faultproxy: a proxy cannot read TLS")
 	}
 	if uri.Port() == "" {
 		uri.Host = net.JoinHostPort(uri.Hostname(), "27017")

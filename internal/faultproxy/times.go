@@ -7,10 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// maxDepth is more than any server accepts.
+// maxDepth of nested documents is more than any server accepts.
 const maxDepth = 250
 
-// A clockShift moves the points in time in a message: how much to add.
+// A clockShift is how much to add to the points in time in a message.
 type clockShift struct {
 	dates      time.Duration // BSON dates
 	timestamps time.Duration // BSON timestamps (operationTime, $clusterTime), in whole seconds
@@ -20,8 +20,8 @@ func (s clockShift) zero() bool { return s == clockShift{} }
 
 func (s clockShift) back() clockShift { return clockShift{-s.dates, -s.timestamps} }
 
-// apply moves every point in time in m, in place: both kinds of value have a
-// fixed size. Sums wrap around, so that back undoes apply even at the ends.
+// apply shifts every point in time in m, in place. Sums wrap around, so that back undoes apply
+// even at the ends of the range. It reports whether m was well-formed.
 func (s clockShift) apply(m *message) bool {
 	if s.zero() || m.body == nil {
 		return true
@@ -42,8 +42,8 @@ func (s clockShift) apply(m *message) bool {
 	return true
 }
 
-// document moves what is in doc and reports whether doc was well-formed so far
-// as it had to know.
+// document shifts the values in doc. It reports whether doc was well-formed, as far as it
+// looked.
 func (s clockShift) document(doc []byte, depth int) bool {
 	if depth > maxDepth {
 		return false
@@ -64,7 +64,7 @@ func (s clockShift) document(doc []byte, depth int) bool {
 		case bson.TypeDateTime:
 			order.PutUint64(value, order.Uint64(value)+uint64(s.dates.Milliseconds()))
 		case bson.TypeTimestamp: // increment, then seconds
-			// A zero timestamp is a request: the server puts its own time there.
+			// In place of a zero timestamp the server writes its own time.
 			if order.Uint64(value) != 0 {
 				seconds := value[4:8]
 				order.PutUint32(seconds, order.Uint32(seconds)+uint32(int64(s.timestamps/time.Second)))
@@ -136,8 +136,8 @@ func valueLen(kind bson.Type, b []byte) (n int, ok bool) {
 	return n, n <= len(b)
 }
 
-// counted is the length of a value that begins with the length of its content
-// and has extra bytes besides.
+// counted returns the length of a value that begins with the length of its content and has
+// extra bytes besides.
 func counted(b []byte, extra int) (int, bool) {
 	if len(b) < 4 {
 		return 0, false

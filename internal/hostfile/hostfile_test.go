@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
 )
@@ -15,94 +17,78 @@ import (
 func open(t *testing.T, path string) *hostfile.Dir {
 	t.Helper()
 	d, err := hostfile.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }
 
-func TestAFileIsReadAsItWasWrittenAndNilIfThereIsNone(t *testing.T) {
-	d := open(t, filepath.Join(t.TempDir(), "made", "if", "need", "be"))
-	if content, err := d.Read("f"); content != nil || err != nil {
-		t.Errorf("none: %q, %v", content, err)
-	}
+func TestAFileIsReadAsItWasWrittenAndIsNilIfMissing(t *testing.T) {
+	d := open(t, filepath.Join(t.TempDir(), "created", "if", "missing"))
+	content, err := d.Read("f")
+	require.NoError(t, err)
+	assert.Nil(t, content, "missing")
 	for _, want := range []string{"", "one", "2"} {
-		if _, err := d.Write("f", []byte(want)); err != nil {
-			t.Fatal(err)
-		}
-		if content, err := d.Read("f"); content == nil || string(content) != want || err != nil {
-			t.Errorf("%q: %q, %v", want, content, err)
-		}
+		_, err := d.Write("f", []byte(want))
+		require.NoError(t, err)
+		content, err := d.Read("f")
+		require.NoError(t, err)
+		assert.Equal(t, []byte(want), content)
 	}
-	if names, err := d.Names(); !slices.Equal(names, []string{"f"}) || err != nil {
-		t.Errorf("%q, %v", names, err)
+	names, err := d.Names()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"f"}, names)
+	for range 2 { // removing a missing file succeeds
+		applied, err := d.Remove("f")
+		require.NoError(t, err)
+		assert.True(t, applied)
 	}
-	for range 2 { // a file that is not there is as good as removed
-		if applied, err := d.Remove("f"); !applied || err != nil {
-			t.Error(err)
-		}
-	}
-	if content, err := d.Read("f"); content != nil || err != nil {
-		t.Errorf("removed: %q, %v", content, err)
-	}
+	content, err = d.Read("f")
+	require.NoError(t, err)
+	assert.Nil(t, content, "removed")
 }
 
 func TestALockIsHeldByOneOfAllProcessesAndGoroutines(t *testing.T) {
 	path := t.TempDir()
-	one, two := open(t, path), open(t, path) // to the kernel as two processes
+	one, two := open(t, path), open(t, path) // two processes, to the kernel
 	unlock, err := one.Lock(t.Context(), "l")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine := errors.New("enough waited")
+	require.NoError(t, err)
+	enough := errors.New("waited long enough")
 	for _, d := range []*hostfile.Dir{one, two} {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, mine)
-		if _, err := d.Lock(ctx, "l"); !errors.Is(err, mine) {
-			t.Errorf("%v", err)
-		}
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, enough)
+		_, err := d.Lock(ctx, "l")
+		require.ErrorIs(t, err, enough)
 		cancel()
 		free, err := d.Lock(t.Context(), "another")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		free()
 	}
 	time.AfterFunc(10*time.Millisecond, unlock)
-	if unlock, err = two.Lock(t.Context(), "l"); err != nil {
-		t.Fatal(err)
-	}
+	unlock, err = two.Lock(t.Context(), "l")
+	require.NoError(t, err)
 	unlock()
-	if names, err := one.Names(); len(names) != 0 || err != nil {
-		t.Errorf("locks are no files: %q, %v", names, err)
-	}
+	names, err := one.Names()
+	require.NoError(t, err)
+	assert.Empty(t, names, "a lock is not among the files")
 }
 
-// Whoever can put a link into the directory cannot have anything else written by that.
 func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
-	path, outside := t.TempDir(), filepath.Join(t.TempDir(), "precious")
-	if err := os.WriteFile(outside, []byte("as it was"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
+	require.NoError(t, os.WriteFile(outside, []byte("as it was"), 0o600))
 	d := open(t, path)
 	for _, name := range []string{"f", "g.tmp", "h.lock"} {
-		if err := os.Symlink(outside, filepath.Join(path, name)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(outside, filepath.Join(path, name)))
 	}
-	if content, err := d.Read("f"); err == nil {
-		t.Errorf("read by the link: %q", content)
-	}
-	if _, err := d.Lock(t.Context(), "h"); err == nil {
-		t.Error("locked by the link")
-	}
-	for _, name := range []string{"f", "g"} { // of these the first puts a file in the link's place
-		_, err := d.Write(name, []byte("spoilt"))
-		if name == "g" && err == nil {
-			t.Error("written by the link")
+	content, err := d.Read("f")
+	assert.Error(t, err, "read by the link: %q", content)
+	_, err = d.Lock(t.Context(), "h")
+	assert.Error(t, err, "locked by the link")
+	for _, name := range []string{"f", "g"} { // writing f replaces the link by a file
+		_, err := d.Write(name, []byte("new"))
+		if name == "g" {
+			assert.Error(t, err, "written by the link")
 		}
-		if content, err := os.ReadFile(outside); string(content) != "as it was" || err != nil {
-			t.Errorf("%s: it is %q, %v", name, content, err)
-		}
+		content, err := os.ReadFile(outside)
+		require.NoError(t, err)
+		assert.Equal(t, "as it was", string(content), name)
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Dialling are a client's options for a machine that is busy. There a new client's
-// first hello was seen to go unanswered for ten seconds and more, once in some thousand
-// clients: then it is given up for another.
+// Dialling returns a client's options for a busy machine. There a new connection's first
+// hello was seen to go unanswered for ten seconds and more, once in some thousand clients.
+// With these options the client soon tries another connection.
 func Dialling(uri string) *options.ClientOptions {
 	return options.Client().ApplyURI(uri).SetServerSelectionTimeout(30 * time.Second).SetConnectTimeout(4 * time.Second)
 }
 
-// Connect is a client until the test is over.
+// Connect returns a client that is disconnected when the test ends.
 func Connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
 	t.Helper()
 	o := Dialling(uri)
@@ -34,18 +34,18 @@ func Connect(t testing.TB, uri string, opts ...func(*options.ClientOptions)) *mo
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		_ = client.Disconnect(ctx) // of a server that may be gone
+		_ = client.Disconnect(ctx) // the server may be gone
 	})
 	return client
 }
 
-// A Tap keeps the commands that clients send, but for the driver's good-bye.
+// A Tap records the commands that clients send, except endSessions.
 type Tap struct {
 	mu   sync.Mutex // protects sent
 	sent []bson.Raw
 }
 
-// On taps a client that is to be.
+// On taps the client that is made with these options.
 func (p *Tap) On(o *options.ClientOptions) {
 	o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "endSessions" {
@@ -57,7 +57,7 @@ func (p *Tap) On(o *options.ClientOptions) {
 	}})
 }
 
-// Take answers what was sent since the last Take.
+// Take returns the commands that were sent since the last Take.
 func (p *Tap) Take() []bson.Raw {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Tap) Take() []bson.Raw {
 	return sent
 }
 
-// TakeNames is Take for who wants the commands' names alone.
+// TakeNames is Take for the names of the commands alone.
 func (p *Tap) TakeNames() (names []string) {
 	for _, command := range p.Take() {
 		names = append(names, command.Index(0).Key())

@@ -13,30 +13,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Line stands between the driver and the server, inside the process. It decides
-// what becomes of each command and its reply.
+// A Line is a connection between the driver and the server that decides what becomes of each
+// command and its reply. It works inside the process; package faultproxy is a real proxy.
 type Line struct {
 	mu    sync.Mutex // protects the rest
 	fate  func(command string, c bson.Raw) Fate
 	stuck []stuckCommand
 }
 
-// A Fate is what becomes of a command. With the zero Fate it is passed on.
+// A Fate is what becomes of a command. The zero Fate passes it on.
 type Fate struct {
 	Before  func()                // runs before the command is passed on
 	Stall   bool                  // not passed on until Deliver; the driver sees the connection break
 	Lose    bool                  // applied, but the connection breaks in place of the reply
-	Instead bson.D                // answered with this and not passed on
+	Instead bson.D                // answers the command, which is not passed on
 	Rewrite func(bson.Raw) bson.D // changes the reply
 }
 
-// A stuckCommand is a command in a socket whose other end was given up.
+// A stuckCommand is a command in a socket that the driver has given up.
 type stuckCommand struct {
 	server net.Conn
 	wire   []byte
 }
 
-// Set decides from now on what becomes of each command.
+// Set sets the function that decides what becomes of each command from now on.
 func (l *Line) Set(fate func(command string, c bson.Raw) Fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,7 @@ func (l *Line) decide(c bson.Raw) Fate {
 	return fate(first.Key(), c)
 }
 
-// Deliver passes on what was stalled, and answers what the server says to it.
+// Deliver passes the stalled commands on, and returns the server's replies.
 func (l *Line) Deliver(t testing.TB) []bson.Raw {
 	l.mu.Lock()
 	stuck := l.stuck
@@ -65,7 +65,7 @@ func (l *Line) Deliver(t testing.TB) []bson.Raw {
 	l.mu.Unlock()
 	var replies []bson.Raw
 	for _, s := range stuck {
-		_ = s.server.SetDeadline(time.Now().Add(5 * time.Second)) // not the driver's any more
+		_ = s.server.SetDeadline(time.Now().Add(5 * time.Second)) // in place of the driver's
 		if _, err := s.server.Write(s.wire); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +91,8 @@ func (l *Line) DialContext(ctx context.Context, network, address string) (net.Co
 	return &lineConn{Conn: c, line: l}, nil
 }
 
-// A lineConn is one connection of the line. The driver sends one message with one
-// Write, and then reads one.
+// A lineConn is one connection of a Line. The driver sends a message with one Write and then
+// reads one.
 type lineConn struct {
 	net.Conn
 	line    *Line
@@ -196,7 +196,7 @@ func answerTo(request []byte, reply bson.D) []byte {
 	return append(message, body...)
 }
 
-// Edit answers a document without some fields and with others at its end.
+// Edit returns a document without some fields, and with others at its end.
 func Edit(raw bson.Raw, without []string, with ...bson.E) bson.D {
 	var d bson.D
 	elements, _ := raw.Elements()

@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// An Own is a server of one test's own, of the kind that the others share. The test
-// may treat it roughly.
-type Own struct {
+// A Server is a server of one test's own, of the kind that the other tests share. The test may
+// stop, kill and break it.
+type Server struct {
 	t       testing.TB
 	ID, URI string
 }
 
-// Start asks whoever started the tests' server for another, which ends with the test:
-// "" for one like it, "auth=1" for one that asks who its clients are. Where it cannot
-// be had, or lacks what the test needs, URI says what happens.
-func Start(t testing.TB, options string, needs ...string) *Own {
+// Start asks the program that started the shared server for another one, which ends with the
+// test: with "" for one like it, with "auth=1" for one that authenticates its clients. If
+// there is none with all that the test needs, Start skips or fails as URI does.
+func Start(t testing.TB, options string, needs ...string) *Server {
 	t.Helper()
 	URI(t, needs...)
-	s := &Own{t: t}
+	s := &Server{t: t}
 	body, err := control(http.MethodPost, "/servers?"+options)
 	if err == nil {
 		err = json.Unmarshal(body, s)
 	}
 	if err != nil {
-		t.Fatalf("a server of the test's own, from MONGOLOCK_CONTROL: %v", err)
+		t.Fatalf("start a server of the test's own by MONGOLOCK_CONTROL: %v", err)
 	}
 	t.Cleanup(func() {
 		if _, err := control(http.MethodDelete, "/servers/"+s.ID); err != nil {
@@ -40,22 +40,22 @@ func Start(t testing.TB, options string, needs ...string) *Own {
 	return s
 }
 
-// Do does something to the server: "kill", "restart", "stepdown?seconds=1".
-func (s *Own) Do(what string) {
+// Do has something done to the server: "kill", "restart", "stepdown?seconds=1".
+func (s *Server) Do(what string) {
 	s.t.Helper()
 	if err := s.Try(what); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// Try is Do for what the server may refuse.
-func (s *Own) Try(what string) error {
+// Try is Do for a request that may be refused.
+func (s *Server) Try(what string) error {
 	_, err := control(http.MethodPost, "/servers/"+s.ID+"/"+what)
 	return err
 }
 
-// control sends a request to the `devmongo exec` that the tests run under. It does not
-// end with a test's context, as what it does outlives that.
+// control sends a request to the `devmongo exec` that the tests run under. The request does
+// not end with the test's context: clean-up comes after that.
 func control(method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

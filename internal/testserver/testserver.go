@@ -1,5 +1,6 @@
-// Package testserver tells a test which server it runs on. What it reads is set by
-// `devmongo exec`, which finds or starts a server and finds out what it can show.
+// Package testserver tells a test which server it runs on and what that server is capable of.
+// It reads variables that `devmongo exec` sets, which finds or starts a server and probes its
+// capabilities.
 package testserver
 
 import (
@@ -12,23 +13,23 @@ import (
 	"testing"
 )
 
-// URI is the server's, if it has all that the test needs. Else the test skips, and
-// names what it lacks; where MONGOLOCK_REQUIRE lists that, it fails.
+// URI returns the server's URI if the server has all capabilities that the test needs.
+// Otherwise the test skips and names what is missing, or fails if MONGOLOCK_REQUIRE lists it.
 func URI(t testing.TB, needs ...string) string {
 	t.Helper()
 	for _, need := range append([]string{"mongodb"}, needs...) {
 		switch {
 		case Has(need):
 		case listed("MONGOLOCK_REQUIRE", need):
-			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and the server here does not have", need)
+			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and this server does not have", need)
 		default:
-			t.Skipf("needs %s: `make test` finds or starts a server and tells what it has", need)
+			t.Skipf("needs %s: `make test` finds or starts a server and tells its capabilities", need)
 		}
 	}
 	return os.Getenv("MONGODB_URI")
 }
 
-// Has reports whether the server has a capability; "mongodb" is that there is one.
+// Has reports whether the server has a capability. "mongodb" means that there is a server.
 func Has(capability string) bool {
 	if capability == "mongodb" {
 		return os.Getenv("MONGODB_URI") != ""
@@ -40,15 +41,15 @@ func listed(variable, what string) bool {
 	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), what)
 }
 
-// SkipExamples is for TestMain. Examples have no Skip of their own: those that match are
-// left out where the server does not have what they need, and that is named. What
-// MONGOLOCK_REQUIRE lists the tests insist on.
+// SkipExamples is called by TestMain, because examples cannot skip themselves. It leaves out
+// the examples that match if the server lacks what they need, and says so. It never fails:
+// tests insist on what MONGOLOCK_REQUIRE lists.
 func SkipExamples(match, need string) {
 	if Has(need) {
 		return
 	}
 	fmt.Fprintf(os.Stderr, "%s: examples need %s: skipping %s\n", filepath.Base(os.Args[0]), need, match)
-	flag.Parse() // or what -skip says would come later
+	flag.Parse() // a later one would undo what is set here
 	skip := flag.Lookup("test.skip").Value
 	if skip.String() != "" {
 		match = skip.String() + "|" + match

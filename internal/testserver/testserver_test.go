@@ -5,20 +5,23 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A witness is a test that notes how it ended, and goes on.
-type witness struct {
+// A recorder is a test that records how it would have ended, and goes on.
+type recorder struct {
 	testing.TB
 	skipped, failed string
 }
 
-func (w *witness) Helper()                        {}
-func (w *witness) Skipf(format string, a ...any)  { w.skipped = fmt.Sprintf(format, a...) }
-func (w *witness) Fatalf(format string, a ...any) { w.failed = fmt.Sprintf(format, a...) }
+func (r *recorder) Helper()                        {}
+func (r *recorder) Skipf(format string, a ...any)  { r.skipped = fmt.Sprintf(format, a...) }
+func (r *recorder) Fatalf(format string, a ...any) { r.failed = fmt.Sprintf(format, a...) }
 
-func TestATestRunsSkipsByNameOrFailsAsTheServerAllows(t *testing.T) {
+func TestATestRunsOrSkipsByNameOrFailsIfTheCapabilityIsRequired(t *testing.T) {
 	for _, c := range []struct {
 		uri, has, require string
 		skips, fails      bool
@@ -34,11 +37,10 @@ func TestATestRunsSkipsByNameOrFailsAsTheServerAllows(t *testing.T) {
 		t.Setenv("MONGODB_URI", c.uri)
 		t.Setenv("MONGOLOCK_HAS", c.has)
 		t.Setenv("MONGOLOCK_REQUIRE", c.require)
-		var w witness
-		testserver.URI(&w, "atomic")
-		if c.skips != (w.skipped != "") || c.fails != (w.failed != "") {
-			t.Errorf("%+v: skipped %q, failed %q", c, w.skipped, w.failed)
-		}
+		var r recorder
+		testserver.URI(&r, "atomic")
+		assert.Equal(t, c.skips, r.skipped != "", "%+v: skipped %q", c, r.skipped)
+		assert.Equal(t, c.fails, r.failed != "", "%+v: failed %q", c, r.failed)
 	}
 }
 
@@ -46,15 +48,11 @@ func TestExamplesAreLeftOutWhereTheServerLacksWhatTheyNeed(t *testing.T) {
 	skip := flag.Lookup("test.skip").Value
 	before := skip.String()
 	t.Cleanup(func() { _ = skip.Set(before) })
-	if err := skip.Set("Asked"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, skip.Set("Asked"))
 	t.Setenv("MONGODB_URI", "mongodb://here")
 	t.Setenv("MONGOLOCK_HAS", "ttl")
 	testserver.SkipExamples("^ExampleHere$", "ttl")
 	testserver.SkipExamples("^ExampleThere$", "atomic")
 	testserver.SkipExamples("^ExampleAnywhere$", "mongodb")
-	if skip.String() != "Asked|^ExampleThere$" {
-		t.Errorf("skips %s", skip)
-	}
+	assert.Equal(t, "Asked|^ExampleThere$", skip.String())
 }
