@@ -41,6 +41,10 @@ var (
 	// done, or the TTL is over, the key may be taken by nobody.
 	ErrOutcomeUnknown = errors.New("mongolock: outcome unknown, being cleaned up")
 
+	// ErrDisconnected: the mongo.Client under this client was disconnected. No call
+	// will succeed any more; make new ones, and close this client.
+	ErrDisconnected = store.ErrDisconnected
+
 	// ErrReleased: the lease was released. From Err, and from calls on it.
 	ErrReleased = errors.New("mongolock: lease was released")
 

@@ -134,7 +134,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 		w.refused, w.fault = true, nil
 		c.refused(q, w, held.Status, want)
 		return nil, nil
-	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), store.IsVerdict(err), !w.refused:
+	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 // while this process leads, Run returns fn's error: the process has given up for good.
 //
 // Run waits for a database that is out of reach. It returns errors that will not pass:
-// mongolock.ErrForeign, ErrModeMismatch and ErrClosed.
+// mongolock.ErrForeign, ErrModeMismatch, ErrClosed and ErrDisconnected.
 func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	if fn == nil {
 		return errors.New("leader: Run: fn is nil")
@@ -129,7 +129,7 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 
 // passing reports whether an error may be gone the next time.
 func passing(err error) bool {
-	for _, lasting := range []error{mongolock.ErrForeign, mongolock.ErrModeMismatch, mongolock.ErrClosed} {
+	for _, lasting := range []error{mongolock.ErrForeign, mongolock.ErrModeMismatch, mongolock.ErrClosed, mongolock.ErrDisconnected} {
 		if errors.Is(err, lasting) {
 			return false
 		}

@@ -324,6 +324,25 @@ func TestWatchSeesThatALeaderDiedWhenItsLeaseRunsOut(t *testing.T) {
 	})
 }
 
+// disconnected is a store whose connection was closed for good.
+type disconnected struct{ store.Store }
+
+func (disconnected) Acquire(context.Context, store.Claim) (store.Grant, error) {
+	return store.Grant{}, fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
+}
+
+func TestRunReturnsWhenTheDatabaseClientIsDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := mongolock.NewWithStore(disconnected{memstore.New()})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err = leader.Run(ctx, client, "billing", func(context.Context, leader.Term) error { return nil })
+		assert.ErrorIs(t, err, mongolock.ErrDisconnected)
+		assert.NoError(t, client.Close())
+	})
+}
+
 // forgetful is a store that excludes nobody: each claim has a key of its own.
 type forgetful struct{ store.Store }
 

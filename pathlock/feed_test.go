@@ -2,6 +2,8 @@ package pathlock_test
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/follow/followtest"
 	"github.com/mongolock/mongolock/pathlock"
+	"github.com/mongolock/mongolock/store"
 )
 
 func TestWaitersTryAFlappingFeedEverMoreSlowly(t *testing.T) {
@@ -27,5 +30,32 @@ func TestWaitersTryAFlappingFeedEverMoreSlowly(t *testing.T) {
 		opened, tooOften := feed.TriedTooOften(10 * time.Minute)
 		assert.False(t, tooOften, "opened %d times in ten minutes", opened)
 		assert.Greater(t, opened, int64(50), "opened again")
+	})
+}
+
+// disconnecting is a storage that can be disconnected for good.
+type disconnecting struct {
+	*pathlock.Memory
+	gone atomic.Bool
+}
+
+func (s *disconnecting) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	if s.gone.Load() {
+		return time.Time{}, fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
+	}
+	return s.Memory.Update(ctx, tree, change)
+}
+
+func TestAWaitEndsWhenTheStorageIsDisconnectedForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := &disconnecting{Memory: pathlock.InMemory()}
+		tree := treeOn(t, storage)
+		_, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Minute, func() { storage.gone.Store(true) })
+		_, err = tree.LockWait(ctx, exclusive("/a", time.Hour))
+		assert.ErrorIs(t, err, store.ErrDisconnected)
 	})
 }

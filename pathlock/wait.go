@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/mongolock/mongolock/store"
 )
 
 // LockWait takes a lock, and waits while other locks conflict. When its context ends, the
@@ -34,7 +36,7 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 			return Lock{}, gaveUp(ctx, last, err)
 		case refused:
 			last = err
-		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge):
+		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
 			return Lock{}, err
 		}
 		poll = t.hub.patience(poll)
