@@ -3,6 +3,7 @@ package hostfile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 )
 
@@ -23,6 +24,7 @@ type Disk interface {
 // process.
 type Lock interface {
 	Try() (busy bool, err error)
+	Stale() (bool, error) // the file has lost its name: other processes lock another file
 	io.Closer
 }
 
@@ -55,7 +57,7 @@ type host struct{ *os.Root }
 
 func (h host) OpenLock(name string) (Lock, error) {
 	file, err := h.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	return hostLock{file}, err
+	return hostLock{file, h.Root, name}, err
 }
 
 func (h host) Create(name string) (File, error) {
@@ -82,6 +84,22 @@ func (h host) Sync() error {
 	return dir.Sync()
 }
 
-type hostLock struct{ *os.File }
+type hostLock struct {
+	*os.File
+	dir  *os.Root
+	name string
+}
 
 func (l hostLock) Try() (busy bool, err error) { return tryLock(l.File) }
+
+func (l hostLock) Stale() (bool, error) {
+	ours, err := l.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := l.dir.Lstat(l.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return err == nil && !os.SameFile(ours, named), err
+}

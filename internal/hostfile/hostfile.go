@@ -5,8 +5,11 @@
 // A write goes to a temporary file, which is synced and renamed over the old one. Then the
 // directory is synced, and only then is the write acknowledged. The lock is flock's, which
 // the kernel releases when a process dies. It is on a file of its own beside the others,
-// because a file that is replaced takes its lock along. Everything stays in one directory, by
-// os.Root: no link leads out of it.
+// because a file that is replaced takes its lock along. A lock file is never removed. If a
+// cleaner removes it all the same, waiting processes notice and lock the new one; only a
+// process that holds the lock at that moment can overlap with the next.
+//
+// Everything stays in one directory, by os.Root: no link leads out of it.
 package hostfile
 
 import (
@@ -73,27 +76,48 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	lock, err := d.disk.OpenLock(name + lockSuffix)
+	for {
+		lock, err := d.lockFile(ctx, name+lockSuffix)
+		if err != nil {
+			<-turn
+			return nil, err
+		}
+		if lock != nil {
+			return func() {
+				lock.Close() // releases flock
+				<-turn
+			}, nil
+		}
+	}
+}
+
+// lockFile opens and locks a file. It returns nil without an error if the file lost its name
+// before it was locked: a lock on it would exclude nobody who comes later.
+func (d *Dir) lockFile(ctx context.Context, name string) (Lock, error) {
+	lock, err := d.disk.OpenLock(name)
 	if err != nil {
-		<-turn
 		return nil, err
 	}
 	for pause := askLeast; ; pause = min(2*pause, askMost) {
 		busy, err := lock.Try()
 		if err == nil && (!busy || knob.LockIgnored) {
-			return func() {
-				lock.Close() // and with it flock
-				<-turn
-			}, nil
+			break
 		}
 		if err == nil {
 			err = sleep(ctx, pause)
 		}
 		if err != nil {
-			<-turn
 			return nil, errors.Join(err, lock.Close())
 		}
 	}
+	stale, err := lock.Stale()
+	switch {
+	case err != nil:
+		return nil, errors.Join(err, lock.Close())
+	case stale && !knob.StaleLockKept:
+		return nil, lock.Close()
+	}
+	return lock, nil
 }
 
 func (d *Dir) turn(name string) chan struct{} {

@@ -92,3 +92,56 @@ func TestNoLinkLeadsOutOfTheDirectory(t *testing.T) {
 		assert.Equal(t, "as it was", string(content), name)
 	}
 }
+
+// An openings disk tells when a lock file has been opened.
+type openings struct {
+	hostfile.Disk
+	opened chan<- struct{}
+}
+
+func (o openings) OpenLock(name string) (hostfile.Lock, error) {
+	lock, err := o.Disk.OpenLock(name)
+	o.opened <- struct{}{}
+	return lock, err
+}
+
+// lockWhileItsFileIsRemoved has a process wait for a lock whose file a cleaner removes, while
+// another process locks the new file. It returns the wait's outcome, and the other's unlock.
+func lockWhileItsFileIsRemoved(t *testing.T) (waiter <-chan error, unlock func()) {
+	t.Helper()
+	path := t.TempDir()
+	first, third := open(t, path), open(t, path)
+	release, err := first.Lock(t.Context(), "l")
+	require.NoError(t, err)
+
+	disk, err := hostfile.OpenDisk(path)
+	require.NoError(t, err)
+	opened, got := make(chan struct{}, 10), make(chan error, 1)
+	second := hostfile.On(openings{disk, opened})
+	t.Cleanup(func() { _ = second.Close() })
+	go func() {
+		free, err := second.Lock(t.Context(), "l")
+		if err == nil {
+			free()
+		}
+		got <- err
+	}()
+	<-opened
+
+	require.NoError(t, os.Remove(filepath.Join(path, "l.lock")))
+	unlock, err = third.Lock(t.Context(), "l")
+	require.NoError(t, err)
+	release()
+	return got, unlock
+}
+
+func TestALockWhoseFileIsRemovedIsStillHeldByOne(t *testing.T) {
+	waiter, unlock := lockWhileItsFileIsRemoved(t)
+	select {
+	case err := <-waiter:
+		t.Errorf("two hold the lock: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	unlock()
+	assert.NoError(t, <-waiter)
+}

@@ -39,6 +39,7 @@ var (
 	WriteInPlace       bool
 	FileUnsynced       bool
 	DirectoryUnsynced  bool
+	StaleLockKept      bool
 	LockIgnored        bool
 )
 

@@ -125,6 +125,7 @@ func (d *Disk) OpenLock(string) (hostfile.Lock, error) { return free{}, nil }
 type free struct{}
 
 func (free) Try() (busy bool, err error) { return false, nil }
+func (free) Stale() (bool, error)        { return false, nil }
 func (free) Close() error                { return nil }
 
 func (f *file) Write(text []byte) (int, error) {

@@ -1,0 +1,25 @@
+//go:build knobs
+
+package hostfile_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+func TestControlALockOnARemovedFileIsHeldByTwo(t *testing.T) {
+	knob.StaleLockKept = true
+	defer func() { knob.StaleLockKept = false }()
+	waiter, unlock := lockWhileItsFileIsRemoved(t)
+	defer unlock()
+	select {
+	case err := <-waiter:
+		assert.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the lock of the removed file was not taken")
+	}
+}
