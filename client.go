@@ -19,6 +19,7 @@ const (
 	releaseBound = 5 * time.Second  // of Release, and of Close beyond its margin
 	batchSize    = 1000             // entries in one call
 	closeWorkers = 16               // releases that Close has under way at once
+	sweepAt      = 64               // entries from which on a map of keys is swept before it grows
 )
 
 // A Client grants leases from one store. Make one per process and collection and
@@ -30,7 +31,7 @@ type Client struct {
 	prompt bool // the store answers at once: see send
 	clock  monotonic.Clock
 	keeper keeper
-	watch  watch
+	watch  *watch
 	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
 	// base is what store calls and background work run on; it ends when Close has
@@ -42,15 +43,15 @@ type Client struct {
 	drained    atomic.Bool   // it is; set with mu held
 	background sync.WaitGroup
 
-	mu      sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
-	closed  bool                        // no new background work
-	leases  *Lease                      // a list of those that are not settled
-	queues  map[string]*queue           // who of this process holds what, and who waits for it
-	waiting int                         // waiters in all queues
-	shy     map[string]monotonic.Moment // keys that the waiters here leave to others until then
-	turns   map[string]streak           // of keys whose permits were wanted by others as they were given back here
-	unknown map[store.Ref]struct{}
-	empty   chan struct{} // closed when leases is empty; made by noLeases
+	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
+	closed        bool                        // no new background work
+	leases        *Lease                      // a list of those that are not settled
+	queues        map[string]*queue           // who of this process holds what, and who waits for it
+	waiting       int                         // waiters in all queues
+	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
+	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
+	unknown       map[store.Ref]struct{}
+	empty         chan struct{} // closed when leases is empty; made by noLeases
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -72,22 +73,24 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 
 func newClient(s store.Store, conf config) *Client {
 	c := &Client{
-		config:   conf,
-		clock:    monotonic.New(),
-		store:    s,
-		draining: make(chan struct{}),
-		queues:   make(map[string]*queue),
-		shy:      make(map[string]monotonic.Moment),
-		turns:    make(map[string]streak),
-		unknown:  make(map[store.Ref]struct{}),
-		closeOK:  make(chan struct{}),
+		config:        conf,
+		clock:         monotonic.New(),
+		store:         s,
+		draining:      make(chan struct{}),
+		queues:        make(map[string]*queue),
+		leftToOthers:  make(map[string]monotonic.Moment),
+		permitStreaks: make(map[string]streak),
+		unknown:       make(map[store.Ref]struct{}),
+		closeOK:       make(chan struct{}),
 	}
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
-	c.watch.client, c.watch.linger = c, feedIdle
-	if c.feed = store.FeedOf(s); !conf.noFeed {
-		c.watch.feed = c.feed
+	c.feed = store.FeedOf(s)
+	if conf.noFeed {
+		c.watch = newWatch(c, nil)
+	} else {
+		c.watch = newWatch(c, c.feed)
 	}
 	return c
 }

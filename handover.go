@@ -2,10 +2,18 @@ package mongolock
 
 import (
 	"errors"
+	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
+)
+
+// What one client may keep for itself while waiters of other processes have left word.
+const (
+	streakMost  = 16                     // hand-overs in a row
+	streakTime  = 100 * time.Millisecond // and how long they may take
+	streakPause = time.Second            // after this long without one a new streak begins
 )
 
 // A streak is how often a key was handed over in a row since others left word. It

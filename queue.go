@@ -2,41 +2,22 @@ package mongolock
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
-// How long a waiter sleeps at most, and how long its word lasts at least.
-const (
-	lookMost  = time.Minute
-	wordLeast = 3 * time.Minute
-	lookAgain = 50 * time.Millisecond // after a word was left
-)
-
-// A queue is the waiters of one client for one key, in order of arrival, and this
-// client's own lease on it. Only the head talks to the store, and not even it
-// while the client itself holds the key. Protected by Client.mu.
+// A queue is the waiters of one client for one key, first come, first served, and
+// what this client itself holds of the key. Only the head talks to the store, and not
+// even the head while the client holds the key alone. Protected by Client.mu.
 type queue struct {
 	key        string
 	holder     *Lease // the newest lease of this client that has the key alone, until it is settled
-	sharers    int    // those of its leases that share the key
+	sharers    int    // leases of this client that share the key
 	head, tail *waiter
-	woken      bool             // look again; latched for the key, so that a head which leaves does not eat it
-	freed      bool             // and the key may be free, somebody said; with it woken is set
-	lookAt     monotonic.Moment // when the head asks again without a wake-up
-	again      monotonic.Moment // when the key is read once more, to be sure; zero: no need
-	pause      time.Duration    // before that
-	firm       int              // looks in a row that showed the holder our word was left with
-	seen       *store.Status    // what the last refusal showed
-	moved      monotonic.Moment // when a poll last saw it in other hands
-	freeSeen   int              // refusals in a row that showed a free key
-	faults     *backoff.Backoff
-	word       monotonic.Moment // until when our word stands, by our reckoning
-	reserved   time.Time        // the end of the writer's word that its own refusal showed
+	wakeUp     wakeUp // what the head was told and has not acted on
+	plan       plan   // what the head does otherwise; begins with the first waiter
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -49,15 +30,15 @@ type waiter struct {
 
 	queue      *queue
 	prev, next *waiter
-	nudge      chan struct{} // of capacity 1: look again at what to do
-	lease      *Lease        // handed over to it
-	gone       bool          // it left; what is handed to it must be given back
+	nudge      chan struct{} // of capacity 1: decide again what to do
+	lease      *Lease        // it was handed over
+	gone       bool          // it left: a lease that is handed to it must be given back
 	asking     bool          // a claim of its own is under way
-	refused    bool          // it was told, or can tell, that the key is held
-	fault      error         // the last one it rode out
+	refused    bool          // it knows that the key is held
+	fault      error         // of its last claim
 }
 
-// join puts a waiter at the end of the key's queue, and tells what to do there.
+// join puts a waiter at the end of the key's queue and decides its first move.
 func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move) {
 	var patience monotonic.Moment
 	if t.maxWait > 0 {
@@ -69,7 +50,7 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q}
 	c.waiting++
 	if q.head == nil {
-		q.head, q.tail, q.woken = w, w, true
+		q.head, q.tail = w, w // whose plan is to ask at once
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // behind others of this process
@@ -112,7 +93,7 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	q := w.queue
 	if lease != nil {
 		if lease.terms.shares() {
-			q.woken, q.freed = true, true // the next in line may share it
+			q.wakeUp = mayBeFree // the next in line may share it
 		}
 		c.unlink(w)
 		return lease, word, nil
@@ -129,15 +110,10 @@ func (q *queue) status() store.Status {
 	switch {
 	case q.holder != nil:
 		return q.holder.status()
-	case q.seen != nil:
-		return *q.seen
+	case q.plan.seen != nil:
+		return *q.plan.seen
 	}
 	return store.Status{Key: q.key, Mode: store.Exclusive}
-}
-
-// sees reports whether the holders are those that were seen last.
-func (q *queue) sees(s store.Status) bool {
-	return q.seen != nil && slices.EqualFunc(s.Holders, q.seen.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 }
 
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.
@@ -156,18 +132,18 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		*q = queue{key: q.key, holder: q.holder, sharers: q.sharers} // the next to wait begins anew
+		c.watch.end(&q.plan)
+		q.wakeUp, q.plan = noWakeUp, plan{}
 		c.tidy(q)
-		c.watch.idle()
 		return
 	}
 	q.head.poke()
 }
 
-// poke makes w look again at what to do. With Client.mu held.
+// poke makes w decide again what to do. With Client.mu held.
 func (w *waiter) poke() {
 	if w.nudge == nil {
-		return // it did not sleep yet, and looks before it does
+		return // it has not slept yet, and decides before it does
 	}
 	select {
 	case w.nudge <- struct{}{}:
@@ -175,7 +151,7 @@ func (w *waiter) poke() {
 	}
 }
 
-// deliver gives a lease to the waiter that it was claimed for.
+// deliver hands a lease to the waiter that it was claimed for.
 func (c *Client) deliver(w *waiter, lease *Lease) {
 	c.mu.Lock()
 	if !w.gone && !w.asking {
@@ -188,41 +164,26 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 	lease.giveBackUnseen(ErrReleased)
 }
 
-// wake makes the head ask for a key that may be free. With c.mu held.
+// wake makes the head of the key's queue ask: the key may be free. With c.mu held.
 func (c *Client) wake(key string) {
 	if q := c.queues[key]; q != nil {
 		q.wake()
 	}
 }
 
-// wake is Client.wake, with Client.mu held.
-func (q *queue) wake() {
-	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // else it cannot be
-		q.freed = true
-		q.look()
-	}
-}
-
-// look makes the head look at the key again. With Client.mu held.
-func (q *queue) look() {
-	if q.head != nil {
-		q.woken = true
-		q.head.poke()
-	}
-}
-
-// leaveToOthers keeps the waiters of this process from a key that others left
-// word for: being a round trip closer, they would win every time.
+// leaveToOthers keeps the waiters of this client from a key for a moment, because
+// waiters of other processes left word for it. Ours are a round trip closer and would
+// win every time.
 func (c *Client) leaveToOthers(key string) {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.shy) >= 64 { // swept as it grows, so that it does not
-		for k, until := range c.shy {
+	if len(c.leftToOthers) >= sweepAt {
+		for k, until := range c.leftToOthers {
 			if until < now {
-				delete(c.shy, k)
+				delete(c.leftToOthers, k)
 			}
 		}
 	}
-	c.shy[key] = now.Add(shyTime)
+	c.leftToOthers[key] = now.Add(leaveAlone)
 }

@@ -11,14 +11,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// What one process may do for itself while others wait for the key.
-const (
-	streakMost = 16                     // hand-overs in a row once others left word
-	streakTime = 100 * time.Millisecond // and how long they may take
-	shyTime    = 50 * time.Millisecond  // how long its waiters then leave the key alone
-	shyLook    = 10 * time.Millisecond  // how often they look whether another has it
-)
-
 // A release is how far giving a lease back has come. Protected by the lease's mu.
 type release struct {
 	trying   bool // an attempt is under way

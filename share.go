@@ -9,11 +9,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Who shares a key asks the store like everybody, one after the other as they
-// stand in line; what is different for them is when asking is worth while, and that
-// somebody who waits to have the key alone keeps them out by his word.
+// Sharers queue and ask the store like any other waiter. Two things differ: when
+// asking makes sense, and that the word of a waiting writer keeps them out. A writer
+// is a waiter that wants the key alone.
 
-// open reports whether a claim on these terms is worth making, by what was seen.
+// open reports whether a claim on these terms makes sense, by what was seen.
 func open(s *store.Status, t *terms) bool {
 	switch {
 	case !t.shares():
@@ -25,7 +25,7 @@ func open(s *store.Status, t *terms) bool {
 	case s.Mode == store.Exclusive:
 		return false
 	case s.Mode != t.mode || s.Limit != t.limit:
-		return true // to be told so
+		return true // the store then says what does not match
 	}
 	return s.Mode == store.Shared || live(s) < s.Limit
 }
@@ -39,7 +39,7 @@ func live(s *store.Status) (n int) {
 	return n
 }
 
-// opens is how long it takes until open, if nobody renews and nobody leaves.
+// opens is how long it takes until the key is open, if nobody renews or leaves.
 func opens(s *store.Status, t *terms) time.Duration {
 	switch {
 	case t.shares() && s.Reserved():
@@ -56,13 +56,14 @@ func opens(s *store.Status, t *terms) time.Duration {
 	return first
 }
 
-// amongSharers reports whether somebody wants alone what others share.
+// amongSharers reports whether these terms are those of a writer, for a key that
+// others share.
 func amongSharers(s *store.Status, t *terms) bool {
 	return !t.shares() && s.Mode != store.Exclusive && !s.Free()
 }
 
-// wordOf is how long a word does its work. That of a writer keeps readers out for
-// a part of it only, and has to be left anew within that time.
+// wordOf is how long a word that was left for want does its work. A writer's word
+// keeps sharers out for a part of that time only, and must be left again within it.
 func wordOf(s *store.Status, t *terms, want time.Duration) time.Duration {
 	if amongSharers(s, t) {
 		return reserve(t, want)
@@ -74,10 +75,11 @@ func reserve(t *terms, want time.Duration) time.Duration {
 	return store.Claim{Ref: store.Ref{Mode: t.mode}, TTL: t.ttl, Want: want}.Reserve()
 }
 
-// turnIsOver reports whether this process's waiters are to leave a key to others,
-// after a lease was given back that they wait for. Readers never: those others want
-// the key alone, and their word keeps readers out. Of permits a process may give
-// some to itself, or each would lie idle for a while because of its own waiters.
+// turnIsOver reports whether this client's waiters must leave the key to others, for
+// which those have left word, now that this lease is given back. Readers never must:
+// the others are writers, and their word keeps readers out. Of permits a client may
+// give some to itself; otherwise each would lie idle for a while because of its own
+// waiters.
 func (l *Lease) turnIsOver() bool {
 	if knob.Greedy {
 		return false
@@ -91,56 +93,57 @@ func (l *Lease) turnIsOver() bool {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.turns) >= 64 { // swept as it grows, so that it does not
-		for key, s := range c.turns {
-			if c.clock.Since(s.since) > time.Second {
-				delete(c.turns, key)
+	if len(c.permitStreaks) >= sweepAt {
+		for key, s := range c.permitStreaks {
+			if c.clock.Since(s.since) > streakPause {
+				delete(c.permitStreaks, key)
 			}
 		}
 	}
-	s := c.turns[l.key]
-	if c.clock.Since(s.since) > time.Second {
+	s := c.permitStreaks[l.key]
+	if c.clock.Since(s.since) > streakPause {
 		s = streak{}
 	}
 	s, on := s.on(c.clock.Now())
 	if on {
-		c.turns[l.key] = s
+		c.permitStreaks[l.key] = s
 	} else {
-		delete(c.turns, l.key)
+		delete(c.permitStreaks, l.key)
 	}
 	return !on
 }
 
-// wordLeft is the end of the word that w leaves behind as it goes without the key,
-// if that keeps others out for nothing. With c.mu held.
+// wordLeft is the end of the word that w leaves behind as it goes without the key.
+// It is zero unless that word keeps sharers out for nothing. With c.mu held.
 func (c *Client) wordLeft(w *waiter) (until time.Time) {
 	q := w.queue
-	if w.terms.shares() || w.asking || q.seen == nil { // its claim, under way, leaves another
+	seen := q.plan.seen
+	if w.terms.shares() || w.asking || seen == nil { // a claim that is under way leaves another word: see takeBackLate
 		return time.Time{}
 	}
 	for other := q.head; other != nil; other = other.next {
 		if other != w && !other.terms.shares() {
-			return time.Time{} // it is theirs as well
+			return time.Time{} // the word is that of the other writer too
 		}
 	}
-	if own := w.ownWord(q.seen); own.After(q.reserved) || q.seen.Mode == store.Exclusive {
+	if own := w.ownWord(seen); own.After(q.plan.reserved) || seen.Mode == store.Exclusive {
 		return own
 	}
-	return q.reserved // a look that was answered late may show the word before ours
+	return q.plan.reserved // a read that was answered late may show the word before ours
 }
 
-// ownWord is the end of the writer's word in s, unless it must be somebody else's
-// as it lasts too long, or stands in nobody's way.
+// ownWord is the end of the writer's word in s. It is zero if w is no writer, if the
+// word lasts too long to be that of w, or if it stands in nobody's way.
 func (w *waiter) ownWord(s *store.Status) time.Time {
 	most := reserve(w.terms, wordLeast) + time.Second
-	if s.Mode == store.Exclusive || s.ExclusiveWantedUntil.Sub(s.Now) > most {
+	if w.terms.shares() || s.Mode == store.Exclusive || s.ExclusiveWantedUntil.Sub(s.Now) > most {
 		return time.Time{}
 	}
 	return s.ExclusiveWantedUntil
 }
 
-// takeBack removes a word that nobody means any more, and wakes those it kept out.
-// If it stays it runs out by itself.
+// takeBack removes a word that no waiter needs any more, and wakes those that it kept
+// out. A word that cannot be removed runs out by itself.
 func (c *Client) takeBack(key string, until time.Time) {
 	if until.IsZero() {
 		return
@@ -163,7 +166,7 @@ func (c *Client) takeBack(key string, until time.Time) {
 // takeBackLate is takeBack for the word of a claim whose waiter left meanwhile.
 func (c *Client) takeBackLate(w *waiter, err error) {
 	var held *store.HeldError
-	if w.queue == nil || w.terms.shares() || !errors.As(err, &held) { // a try leaves none
+	if w.queue == nil || !errors.As(err, &held) { // a TryAcquire leaves no word
 		return
 	}
 	c.takeBack(w.key, w.ownWord(&held.Status))

@@ -6,24 +6,31 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A move is what a waiter has to do now.
+// A step is what a waiter does next.
+type step int
+
+const (
+	toSleep step = iota
+	toTake       // the lease that it was handed
+	toAsk        // for the key: the claim counts as background work from now on
+	toRead       // the key, beside its sleep
+	toQuit       // the client is closed
+)
+
+// A move is a step with what it needs.
 type move struct {
-	lease *Lease           // it has the key
-	ask   bool             // send a claim
-	held  bool             // it is expected to be refused: a look
-	read  bool             // read the key beside it, and sleep on
-	until monotonic.Moment // sleep; zero: until it is nudged
-	now   monotonic.Moment // when that was decided, with ask; the claim was entered as background work then
-	shut  bool             // the client is closed: leave
+	step  step
+	until monotonic.Moment // toSleep: no longer than this; zero: until it is nudged
+	lease *Lease           // toTake
+	held  bool             // toAsk: the claim will probably be refused
+	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
 
-// await is Acquire: it stands in the queue until it has the key, or leaves.
+// await is Acquire: the caller stands in the queue until it has the key, or gives up.
 func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease, err error) {
 	var endWait func(Outcome)
 	defer func() {
@@ -32,19 +39,19 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 		}
 	}()
 	for w, m := c.join(ctx, key, t); ; m = c.next(w) {
-		switch {
-		case m.shut:
+		switch m.step {
+		case toQuit:
 			return c.leave(w, nil, &abandoned{ErrClosed})
-		case m.lease != nil:
+		case toTake:
 			return m.lease, nil
-		case m.ask:
+		case toAsk:
 			lease, err := c.askForKey(w, m)
 			if lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
-		case m.read:
+		case toRead:
 			c.spawn(func() { c.read(key) })
-		default:
+		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key)
 			}
@@ -55,7 +62,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	}
 }
 
-// next tells what w is to do now.
+// next decides what w does now.
 func (c *Client) next(w *waiter) move {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +75,7 @@ func (c *Client) decide(w *waiter) move {
 	switch {
 	case w.lease != nil:
 		c.unlink(w)
-		return move{lease: w.lease}
+		return move{step: toTake, lease: w.lease}
 	case q.head != w:
 		return w.sleepUntil(0)
 	case q.holder != nil:
@@ -76,51 +83,49 @@ func (c *Client) decide(w *waiter) move {
 		return w.sleepUntil(0)
 	}
 	now := c.clock.Now()
-	if shy, ok := c.shy[w.key]; ok && now < shy {
-		w.refused = true // as good as: it is left to others
-		if q.again == 0 {
-			q.again = now.Add(backoff.Jitter(shyLook))
-		}
-		return q.sleepOrRead(w, now, shy)
+	if until, ok := c.leftToOthers[w.key]; ok && now < until {
+		w.refused = true // as good as
+		c.replan(q, keyLeftAlone, nil, 0)
+		return q.readOrSleep(now, until)
 	}
-	if q.woken || now >= q.lookAt {
-		held := q.seen != nil && !open(q.seen, w.terms) && (!q.freed || amongSharers(q.seen, w.terms))
-		if !c.enterLocked() {
-			return move{shut: true}
-		}
-		q.woken, q.freed, w.asking = false, false, true
-		return move{ask: true, held: held, now: now}
+	if q.wakeUp == noWakeUp && now < q.plan.askAt {
+		return q.readOrSleep(now, q.plan.askAt)
 	}
-	return q.sleepOrRead(w, now, q.lookAt)
+	held := q.expectsRefusal(w.terms)
+	if !c.enterLocked() {
+		return move{step: toQuit}
+	}
+	q.wakeUp, w.asking = noWakeUp, true
+	return move{step: toAsk, held: held, now: now}
 }
 
-// sleepOrRead lets the head sleep until t, but for a look that is due before.
-func (q *queue) sleepOrRead(w *waiter, now, t monotonic.Moment) move {
+// readOrSleep lets the head sleep until t, or read the key if that is due.
+func (q *queue) readOrSleep(now, t monotonic.Moment) move {
+	readAt := q.plan.readAt
 	switch {
-	case q.again == 0:
-	case now >= q.again:
-		q.again = 0
-		return move{read: true}
-	default:
-		t = min(t, q.again)
+	case readAt == 0:
+		return q.head.sleepUntil(t)
+	case now < readAt:
+		return q.head.sleepUntil(min(t, readAt))
 	}
-	return w.sleepUntil(t)
+	q.plan.readAt = 0
+	return move{step: toRead}
 }
 
 func (w *waiter) sleepUntil(t monotonic.Moment) move {
 	if w.nudge == nil { // most waiters are served at once and need none
 		w.nudge = make(chan struct{}, 1)
 	}
-	return move{until: t}
+	return move{step: toSleep, until: t}
 }
 
-// askForKey sends a claim for the head, and plans the next look if it is refused
-// or, once w is waiting, fails.
+// askForKey sends a claim for the head. Without a lease and an error the claim was
+// refused, or failed while the head was waiting already, and the plan is a new one.
 func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
 	lease, err := c.send(w, want, m.held, m.now)
 	if lease != nil {
-		return lease, nil // and w leaves, or has left
+		return lease, nil
 	}
 
 	c.mu.Lock()
@@ -130,67 +135,20 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	var held *store.HeldError
 	switch {
 	case errors.As(err, &held):
-		q.faults = nil
 		w.refused, w.fault = true, nil
-		c.refused(q, w, held.Status, want)
+		c.watch.begin(&q.plan)
+		c.replan(q, claimRefused, &held.Status, want)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
-		q.woken, q.freed = true, true // the next in line asks for himself: what woke this one may be news to him
+		q.wakeUp = mayBeFree // for the next in line: the wake-up that this claim consumed may have been meant for it
 		return nil, err
 	}
-	if q.faults == nil {
-		q.faults = backoff.New(50*time.Millisecond, time.Second)
-	}
 	w.fault = err
-	q.lookAt = c.clock.Now().Add(q.faults.Next())
+	c.replan(q, claimFailed, nil, 0)
 	return nil, nil
 }
 
-// refused plans when to look at a held key again. With c.mu held.
-func (c *Client) refused(q *queue, w *waiter, s store.Status, want time.Duration) {
-	now := c.clock.Now()
-	c.watch.begin(q.seen == nil)
-	if !q.sees(s) {
-		q.firm = 0
-	}
-	q.seen, q.reserved = &s, time.Time{}
-	if !w.terms.shares() {
-		q.reserved = w.ownWord(&s)
-	}
-	q.word = now.Add(wordOf(&s, w.terms, want) / 2)
-	q.pause = lookAgain
-	c.makeSure(q, now)
-	if open(&s, w.terms) {
-		// Freed while the refusal was on its way: ask once more at once, and if
-		// others are always faster, not in a tight loop.
-		q.lookAt = now
-		if q.freeSeen++; q.freeSeen > 1 {
-			q.lookAt = now.Add(backoff.Jitter(5 * time.Millisecond))
-		}
-	} else {
-		q.freeSeen = 0
-		q.lookAt = min(now.Add(drifted(opens(&s, w.terms))), q.word, now.Add(backoff.Jitter(lookMost*3/4)))
-	}
-}
-
-// makeSure plans to read the key once more, unless two looks showed the holder that
-// our word was left with, the second a moment after the first: then its release will
-// see the word. Until then the word may have gone with a holder whose release was
-// under way. With c.mu held.
-func (c *Client) makeSure(q *queue, now monotonic.Moment) {
-	q.again = 0
-	switch {
-	case q.firm > 1, !c.watch.live, knob.WordAfterLook: // in the second it polls
-		return
-	case q.firm == 1:
-		q.pause = pollMost
-	}
-	q.again = now.Add(backoff.Jitter(q.pause))
-	q.pause = min(2*q.pause, pollMost)
-	q.head.poke() // it may sleep for longer
-}
-
-// sleep waits for whatever comes first; an error ends the wait.
+// sleep waits for whatever comes first. An error ends the wait for the key.
 func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 	wake, stopWake := c.timerAt(until)
 	defer stopWake()
@@ -211,7 +169,8 @@ func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 
 var errPatience = errors.New("MaxWait is over")
 
-func (c *Client) timerAt(t monotonic.Moment) (<-chan time.Time, func() bool) {
+// timerAt is a timer that fires at t, or never if t is zero.
+func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func() bool) {
 	if t == 0 {
 		return nil, func() bool { return false }
 	}

@@ -2,34 +2,27 @@ package mongolock
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/follow"
 	"github.com/mongolock/mongolock/store"
 )
 
+// How often keys are polled: sooner at first, and while they change hands.
 const (
 	pollLeast = 50 * time.Millisecond
 	pollMost  = time.Second
-	feedIdle  = 30 * time.Second // a feed that nobody needs any more is closed after so long
-	feedFirm  = 10 * time.Second // one that yields for less is the same trouble as before
 )
 
-// A watch learns that keys became free: by the store's feed while somebody waits,
-// and by polling as long as there is none. All of it is protected by Client.mu.
+// A watch learns that keys which other processes hold became free: from the store's
+// feed, and by polling while the feed is not live. All but feed is protected by
+// Client.mu.
 type watch struct {
 	client *Client
-	feed   store.Feed    // nil: none, or refused for ever
-	linger time.Duration // how long a feed that nobody needs stays open
-
-	running bool // the feed's goroutine
-	live    bool // it yields
-	cancel  context.CancelFunc
-	closing *time.Timer // ends an idle feed
-	ending  bool        // closing is set
+	feed   *follow.Follower // a queue joins it with its first refusal, and leaves it with its last waiter
 
 	poll     *time.Timer
 	polling  bool // the timer is set, or a poll is under way
@@ -37,151 +30,84 @@ type watch struct {
 	stopped  bool
 }
 
-// begin sees to it that somebody tells the waiters, of which one may be new. With
-// c.mu held.
-func (w *watch) begin(anew bool) {
-	if w.stopped || w.client.drained.Load() {
+// newWatch makes the watch of c on feed, which may be nil.
+func newWatch(c *Client, feed store.Feed) *watch {
+	w := &watch{client: c}
+	w.feed = follow.New(c.base, feed, w.heard, w.lost)
+	return w
+}
+
+// begin makes sure that a head which was refused learns when its key is free, until
+// end. With c.mu held.
+func (w *watch) begin(p *plan) {
+	first := !p.watched
+	if first {
+		p.watched = true
+		w.feed.Join()
+	}
+	w.pollUntilLive(first)
+}
+
+// end says that the last waiter of a queue leaves. With c.mu held.
+func (w *watch) end(p *plan) {
+	if p.watched {
+		w.feed.Leave()
+	}
+}
+
+// pollUntilLive polls, unless the feed is live. With c.mu held.
+func (w *watch) pollUntilLive(often bool) {
+	if w.feed.Live() {
 		return
 	}
-	if w.ending {
-		w.closing.Stop()
-		w.ending = false
+	if often || w.interval == 0 {
+		w.interval = pollLeast
 	}
-	if w.feed != nil && !w.running && !w.client.closed {
-		var ctx context.Context
-		ctx, w.cancel = context.WithCancel(w.client.base)
-		w.running = true
-		w.client.background.Go(func() {
-			w.listen(ctx)
-		})
-	}
-	if !w.live {
-		if anew || w.interval == 0 {
-			w.interval = pollLeast
-		}
-		w.pollSoon()
-	}
+	w.pollSoon()
 }
 
-// idle plans the end of the feed when nobody waits any more. With c.mu held.
-func (w *watch) idle() {
-	if !w.running || w.client.waiting > 0 || w.stopped || w.ending {
-		return
-	}
-	w.ending = true
-	if w.closing == nil {
-		w.closing = time.AfterFunc(w.linger, w.endIfIdle)
-	} else {
-		w.closing.Reset(w.linger)
-	}
-}
-
-func (w *watch) endIfIdle() {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
-	switch {
-	case w.stopped, !w.running, !w.ending: // or somebody waits again
-	case w.needed():
-		w.closing.Reset(w.linger)
-	default:
-		w.cancel()
-		w.ending = false
-	}
-}
-
-// needed reports whether anybody waits for another process. With c.mu held.
-func (w *watch) needed() bool {
-	for _, q := range w.client.queues {
-		if q.head != nil && q.seen != nil {
-			return true
-		}
-	}
-	return false
-}
-
+// stop ends feed and polls. Without c.mu, which the feed's callbacks take.
 func (w *watch) stop() {
 	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
 	w.stopped = true
-	if w.cancel != nil {
-		w.cancel()
-	}
-	if w.closing != nil {
-		w.closing.Stop()
-	}
 	if w.poll != nil {
 		w.poll.Stop()
 	}
+	w.client.mu.Unlock()
+	w.feed.Close()
 }
 
-// listen keeps the feed open until ctx ends or the store says that it has none.
-func (w *watch) listen(ctx context.Context) {
+// heard takes in a notice of the feed.
+func (w *watch) heard(n store.Notice) {
 	c := w.client
-	pause, said := backoff.New(100*time.Millisecond, 5*time.Second), false
-	for {
-		begin := time.Now()
-		heard, err := w.follow(ctx)
-		if heard && time.Since(begin) >= feedFirm {
-			pause, said = backoff.New(100*time.Millisecond, 5*time.Second), false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before
+		for _, key := range slices.Sorted(maps.Keys(c.queues)) { // in order, so that a simulation can be repeated
+			c.queues[key].look()
 		}
-		c.mu.Lock()
-		w.live = false
-		switch {
-		case ctx.Err() != nil:
-			w.running = false
-			if w.needed() { // somebody came as it went
-				w.begin(true)
-			}
-			c.mu.Unlock()
-			return
-		case errors.Is(err, errors.ErrUnsupported):
-			w.running, w.feed = false, nil
-			w.begin(true)
-			c.mu.Unlock()
-			c.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", err)
-			return
-		}
-		w.begin(true) // poll until it is back
-		c.mu.Unlock()
-		if heard && !said {
-			said = true
-			c.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", err)
-		}
-		timer := time.NewTimer(pause.Next())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
+		c.wake(n.Key)
 	}
 }
 
-// follow reads the feed until it ends.
-func (w *watch) follow(ctx context.Context) (heard bool, err error) {
-	c := w.client
-	for n, err := range w.feed.Watch(ctx) {
-		if err != nil {
-			return heard, err
-		}
-		heard = true
-		c.mu.Lock()
-		switch {
-		case n == store.Notice{}:
-			w.live = true                                            // what was freed before went unheard: all look
-			for _, key := range slices.Sorted(maps.Keys(c.queues)) { // in order, as a simulation can be run again
-				c.queues[key].look()
-			}
-		case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
-			c.wake(n.Key)
-		}
-		c.mu.Unlock()
+// lost makes the waiters poll until the feed is back.
+func (w *watch) lost(loss follow.Loss) {
+	w.client.mu.Lock()
+	w.pollUntilLive(true)
+	w.client.mu.Unlock()
+	switch {
+	case loss.Final:
+		w.client.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", loss.Err)
+	case loss.News:
+		w.client.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", loss.Err)
 	}
-	return heard, nil
 }
 
-// pollSoon sets the poll's timer. With c.mu held.
+// pollSoon sets the timer of the next poll. With c.mu held.
 func (w *watch) pollSoon() {
-	if w.polling || w.stopped {
+	if w.polling || w.stopped || w.client.drained.Load() {
 		return
 	}
 	w.polling = true
@@ -193,7 +119,7 @@ func (w *watch) pollSoon() {
 	}
 }
 
-// look polls: one read for all keys that this process waits for.
+// look polls: one read for all keys that this client waits for.
 func (w *watch) look() {
 	c := w.client
 	if !c.enter() {
@@ -201,61 +127,76 @@ func (w *watch) look() {
 	}
 	defer c.background.Done()
 	c.mu.Lock()
-	if w.live { // since the timer was set
+	if w.feed.Live() { // since the timer was set
 		w.polling = false
 		c.mu.Unlock()
 		return
 	}
 	var keys []string
 	for key, q := range c.queues {
-		if q.holder == nil && q.head != nil && q.seen != nil && !q.head.asking {
+		if q.holder == nil && q.head != nil && q.plan.seen != nil && !q.head.asking {
 			keys = append(keys, key)
 		}
 	}
 	c.mu.Unlock()
 	slices.Sort(keys)
 
-	lively := false
-	for len(keys) > 0 {
-		n := min(len(keys), batchSize)
-		ctx := c.within(context.Background(), releaseBound)
-		all, _ := c.store.Look(ctx, keys[:n]) // a fault here is one less hint; the head's own look will tell
-		ctx.end()
-		lively = w.looked(all) || lively
-		keys = keys[n:]
+	often := false
+	for batch := range slices.Chunk(keys, batchSize) {
+		all, _ := w.readKeys(batch) // if it fails the head still asks when its plan says so
+		often = w.looked(all) || often
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.polling = false
-	if w.live || c.waiting == 0 {
+	if w.feed.Live() || c.waiting == 0 {
 		return
 	}
 	w.interval = min(2*w.interval, pollMost)
-	if lively {
+	if often {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
 }
 
-// looked wakes the heads of keys that are free, and moves the look of the others
-// to when their holders run out. A key that changed hands lately is looked at
-// often: its other waiters leave it alone for no more than shyTime. Where the
-// record was made anew the word of those who wait went with the old one, so the
-// head asks to leave it again.
-func (w *watch) looked(all []store.Status) (lively bool) {
+func (w *watch) readKeys(keys []string) ([]store.Status, error) {
+	ctx := w.client.within(context.Background(), releaseBound)
+	defer ctx.end()
+	return w.client.store.Look(ctx, keys)
+}
+
+// read reads one key for its head, beside the head's sleep.
+func (c *Client) read(key string) {
+	all, err := c.watch.readKeys([]string{key})
+	c.watch.looked(all)
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.queues[key]; q != nil && q.head != nil {
+		c.replan(q, readFailed, nil, 0)
+	}
+}
+
+// looked takes in what was read of several keys, and reports whether one of them is
+// worth polling often.
+func (w *watch) looked(all []store.Status) (often bool) {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range all {
-		lively = c.saw(&all[i]) || lively
+		often = c.saw(&all[i]) || often
 	}
-	return lively
+	return often
 }
 
-// saw is looked for one key, with c.mu held. And what is in another's hands was left
-// to others for long enough.
-func (c *Client) saw(s *store.Status) (lively bool) {
+// saw takes in what was read of one key. It wakes the head if the key is free, and
+// makes a new plan if it is not. A key that changed hands lately is worth polling
+// often: the waiters of its last holder's process leave it alone for a moment only.
+// With c.mu held.
+func (c *Client) saw(s *store.Status) (often bool) {
 	q := c.queues[s.Key]
 	switch {
 	case q == nil || q.head == nil || q.head.asking:
@@ -264,36 +205,16 @@ func (c *Client) saw(s *store.Status) (lively bool) {
 		c.wake(s.Key)
 		return true
 	}
+	wordIsGone := !q.plan.shows(s) && !s.Wanted // with the record in which it was left
+	if wordIsGone || amongSharers(s, q.head.terms) && !s.Reserved() {
+		q.look() // a claim leaves it again
+	}
 	now := c.clock.Now()
-	anew := !q.sees(*s)
-	if q.firm++; anew {
-		q.firm, q.moved = 0, now
+	if until, ok := c.leftToOthers[s.Key]; ok && now < until && q.sharers == 0 { // else this client may be the holder
+		delete(c.leftToOthers, s.Key) // another process has it now
+		q.wakeUp = lookAgain
+		q.head.poke()
 	}
-	if anew && !s.Wanted || amongSharers(s, q.head.terms) && !s.Reserved() {
-		q.look()
-	}
-	if until, shy := c.shy[s.Key]; shy && now < until && q.sharers == 0 { // else it may be our own
-		delete(c.shy, s.Key)
-		q.freed = false
-		q.look()
-	}
-	q.seen = s
-	c.makeSure(q, now)
-	q.lookAt = min(now.Add(drifted(opens(s, q.head.terms))), q.word)
-	return q.moved != 0 && now.Sub(q.moved) < pollMost
-}
-
-// read looks at one key, for its head.
-func (c *Client) read(key string) {
-	ctx := c.within(context.Background(), releaseBound)
-	all, err := c.store.Look(ctx, []string{key})
-	ctx.end()
-	c.watch.looked(all)
-	if err != nil { // one less hint
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if q := c.queues[key]; q != nil && q.head != nil {
-			c.makeSure(q, c.clock.Now())
-		}
-	}
+	c.replan(q, keyRead, s, 0)
+	return q.plan.moves(now)
 }

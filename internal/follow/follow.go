@@ -117,6 +117,13 @@ func (f *Follower) Live() bool {
 	return f.live
 }
 
+// Open reports whether the feed is live or being opened.
+func (f *Follower) Open() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reading
+}
+
 // End closes the feed for good, and does not wait for it. Later calls of Join do
 // nothing.
 func (f *Follower) End() {
