@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
-// byHand is what one would write with the driver alone, under the write concerns
-// that the library uses.
+// byHand has the commands that one would write with the driver alone, with the write
+// concerns of the library.
 type byHand struct {
 	durable, soft *mongo.Collection
-	unfiltered    bool // by _id alone, which keeps nobody out
+	unfiltered    bool // by _id alone, which excludes nobody
 }
 
 func handOn(coll *mongo.Collection) byHand {
@@ -33,7 +33,7 @@ func handOn(coll *mongo.Collection) byHand {
 
 const handTTL = time.Hour
 
-// filter is of the document under a key, on these conditions.
+// filter matches the document of a key under these conditions.
 func (h byHand) filter(key string, conditions ...bson.E) bson.D {
 	byID := bson.D{{Key: "_id", Value: key}}
 	if h.unfiltered {
@@ -44,11 +44,11 @@ func (h byHand) filter(key string, conditions ...bson.E) bson.D {
 
 var exclusive = bson.E{Key: "mode", Value: "exclusive"}
 
-// pair sends the same two commands as a lease of a free key.
+// pair sends the two commands of a lease of a free key.
 func (h byHand) pair(ctx context.Context, key string) error {
 	id, now := rand.Text(), time.Now()
 	update := handDocument(id, bson.NewObjectID(), now)
-	if h.unfiltered { // else the upsert takes it from the filter, and the index what has it
+	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
 		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
 	}
 	err := h.durable.FindOneAndUpdate(ctx,
@@ -61,7 +61,7 @@ func (h byHand) pair(ctx context.Context, key string) error {
 	return h.soft.FindOneAndDelete(ctx, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
 }
 
-// handDocument is the update that makes id the only holder.
+// handDocument returns the update that makes id the only holder.
 func handDocument(id string, rev bson.ObjectID, now time.Time) bson.D {
 	return bson.D{
 		{Key: "$set", Value: handFields(id, rev, now)},
@@ -80,12 +80,12 @@ func handFields(id string, rev bson.ObjectID, now time.Time) bson.D {
 	}
 }
 
-// handHeld is the document of a key that id holds.
+// handHeld returns the document of a key that id holds.
 func handHeld(key, id string, rev bson.ObjectID, now time.Time) bson.D {
 	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "at", Value: now}}, handFields(id, rev, now)...)
 }
 
-// alive asks for a holder as a renewal does.
+// alive has the conditions under which a renewal finds its holder.
 func alive(id string, now time.Time) bson.D {
 	holder := "holders." + id
 	return bson.D{
@@ -95,7 +95,7 @@ func alive(id string, now time.Time) bson.D {
 	}
 }
 
-// barest is the least that anybody could write and call a lock.
+// barest sends the smallest pair of commands that could be called a lock.
 func (h byHand) barest(ctx context.Context, key string) error {
 	err := h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: 1}}}}, options.FindOneAndUpdate().SetUpsert(true)).Err()
@@ -106,7 +106,7 @@ func (h byHand) barest(ctx context.Context, key string) error {
 	return err
 }
 
-// ping is a trip that writes nothing.
+// ping makes a round trip that writes nothing.
 func (h byHand) ping(ctx context.Context) error {
 	return h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
 }
@@ -124,8 +124,8 @@ func (h byHand) lock(ctx context.Context, key string) (*handLock, error) {
 	return l, err
 }
 
-// handOver puts a new holder in the place of the old one, with the same update as a
-// hand-over inside a process.
+// handOver replaces the holder with a new one, by the update of a hand-over inside a
+// process.
 func (l *handLock) handOver(ctx context.Context) error {
 	filter := l.filter(l.key, bson.E{Key: "rev", Value: l.rev})
 	l.id, l.rev = rand.Text(), bson.NewObjectID()
@@ -133,13 +133,13 @@ func (l *handLock) handOver(ctx context.Context) error {
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
 }
 
-// touch is one findOneAndUpdate of a document that is there, by its _id alone.
+// touch is one findOneAndUpdate of an existing document, by its _id alone.
 func (h byHand) touch(ctx context.Context, key string, n int) error {
 	return h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err()
 }
 
-// A handBulk is documents that byHand holds, and renews as a lease's keeper does.
+// A handBulk has documents that byHand holds, and renews them as the keeper renews leases.
 type handBulk struct {
 	byHand
 	keys, ids []string
@@ -157,7 +157,7 @@ func (h byHand) hold(ctx context.Context, n int) (*handBulk, error) {
 	return b, err
 }
 
-// renew gives the first n of them a new end, in one bulk.
+// renew extends the first n of them, in one bulk.
 func (b *handBulk) renew(ctx context.Context, n int) error {
 	models := make([]mongo.WriteModel, n)
 	now := time.Now()

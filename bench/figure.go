@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A figure is one line of the table: something measured, and what it may be.
+// A figure is one line of the table: a measurement and its target.
 type figure struct {
 	name     string
 	measured float64
 	form     string // of the number, "%.2f ×"
 	target   float64
 	bound    bound
-	than     string // what it is compared with, or counted over
+	than     string // what it is compared with, or how it was counted
 }
 
 type bound int
@@ -47,8 +47,8 @@ func (f figure) verdict() string {
 	return "met"
 }
 
-// together is the figures of several rounds: of each the median, and how far they were
-// apart.
+// together merges the figures of several rounds: each becomes the median, with the range
+// beside it.
 func together(rounds [][]figure) []figure {
 	if len(rounds) < 2 {
 		return slices.Concat(rounds...)
@@ -69,8 +69,8 @@ func together(rounds [][]figure) []figure {
 	return all
 }
 
-// A race times its contestants in turns: what slows the machine slows all of them,
-// and nobody always comes after the same one.
+// A race times its contestants in turns, in random order: whatever slows the machine slows
+// all of them, and none always follows the same other one.
 type race struct {
 	runs []func() error
 	took [][]float64 // seconds
@@ -80,30 +80,30 @@ func raceOf(runs ...func() error) *race {
 	return &race{runs: runs, took: make([][]float64, len(runs))}
 }
 
-// run goes round n times, after a few rounds that do not count.
+// run makes n turns, after some that do not count.
 func (r *race) run(warm, n int) error {
 	for i := range warm + n {
-		for _, who := range rand.Perm(len(r.runs)) {
+		for _, n := range rand.Perm(len(r.runs)) {
 			start := time.Now()
-			if err := r.runs[who](); err != nil {
+			if err := r.runs[n](); err != nil {
 				return err
 			}
 			if i >= warm {
-				r.took[who] = append(r.took[who], time.Since(start).Seconds())
+				r.took[n] = append(r.took[n], time.Since(start).Seconds())
 			}
 		}
 	}
 	return nil
 }
 
-// median is that of one contestant, in seconds.
-func (r *race) median(who int) float64 { return median(r.took[who]) }
+// median returns the median of one contestant, in seconds.
+func (r *race) median(n int) float64 { return median(r.took[n]) }
 
-// ratio is by how much the first's median is that of another.
+// ratio returns the first contestant's median, divided by that of another.
 func (r *race) ratio(other int) float64 { return r.median(0) / r.median(other) }
 
-// ratioByTurn is the median of the ratios of each turn. It is for turns that are
-// long enough to meet the same weather.
+// ratioByTurn returns the median of the ratios of each turn. It is for turns that are long
+// enough for both contestants to meet the same state of the machine.
 func (r *race) ratioByTurn(other int) float64 {
 	ratios := make([]float64, len(r.took[0]))
 	for i, first := range r.took[0] {

@@ -14,8 +14,8 @@ const (
 	pollPause     = 100 * time.Millisecond
 )
 
-// handOver measures how long a key that is released in one process takes to be
-// granted in another: by a waiting Acquire, and by a loop that asks every 100 ms.
+// handOver measures the time from a release in one process to the grant in another, which
+// waits in Acquire, or calls TryAcquire every 100 ms.
 func handOver(ctx context.Context, l *lab) (figures []figure, err error) {
 	client, _, err := l.locks("handover")
 	if err != nil {
@@ -50,7 +50,7 @@ func handOver(ctx context.Context, l *lab) (figures []figure, err error) {
 			return nil, err
 		}
 		polled = append(polled, took.Seconds())
-		if i == 2 { // that was to get warm
+		if i == 2 { // so far was the warm-up
 			free, waited, polled = nil, nil, nil
 		}
 	}
@@ -73,7 +73,7 @@ func handOverOnce(ctx context.Context, client *mongolock.Client, other *child, h
 	}
 	pause := 20 * time.Millisecond
 	if how == "poll" {
-		pause += pollPause // asked at least once, and is anywhere between two
+		pause += pollPause // so that it has asked at least once, and is anywhere between two calls
 	} else if err := untilWanted(ctx, client, how); err != nil {
 		return 0, err
 	}
@@ -89,7 +89,7 @@ func handOverOnce(ctx context.Context, client *mongolock.Client, other *child, h
 	return time.Unix(0, granted).Sub(released), other.expect("free")
 }
 
-// untilWanted returns when somebody has left word that it waits.
+// untilWanted returns when the word of a waiter stands in the record of key.
 func untilWanted(ctx context.Context, client *mongolock.Client, key string) error {
 	for {
 		status, err := client.Inspect(ctx, key)
@@ -100,7 +100,7 @@ func untilWanted(ctx context.Context, client *mongolock.Client, key string) erro
 	}
 }
 
-// runWaiter is the other process. Both read the same machine's clock.
+// runWaiter is the other process. Both processes read the clock of one machine.
 func runWaiter(ctx context.Context, uri string, hear *bufio.Scanner) error {
 	driver, err := connect(uri, nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/devmongo"
 )
 
-// A lab is the server that the figures are taken on.
+// A lab is the server on which figures are taken.
 type lab struct {
 	server *devmongo.Server
 	uri    string
@@ -42,7 +42,7 @@ func (l *lab) close() error {
 	return errors.Join(l.driver.Disconnect(ctx), l.server.Stop())
 }
 
-// connect counts the commands that are sent, if asked to.
+// connect connects to the server, and counts the commands that are sent unless sent is nil.
 func connect(uri string, sent *atomic.Int64) (*mongo.Client, error) {
 	opts := options.Client().ApplyURI(uri)
 	if sent != nil {
@@ -51,7 +51,7 @@ func connect(uri string, sent *atomic.Int64) (*mongo.Client, error) {
 	return mongo.Connect(opts)
 }
 
-// locks is a client on a collection of its own, and the same collection by hand.
+// locks returns a client on a collection of its own, and the same collection by hand.
 func (l *lab) locks(name string, opts ...mongolock.ClientOption) (*mongolock.Client, byHand, error) {
 	coll := locksOf(l.driver, name)
 	client, err := mongolock.New(coll, append(opts, quiet)...)
@@ -64,7 +64,7 @@ func locksOf(driver *mongo.Client, name string) *mongo.Collection {
 
 var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))
 
-// version is what the server calls itself.
+// version returns the version that the server reports.
 func (l *lab) version(ctx context.Context) string {
 	var info struct {
 		Version string `bson:"version"`

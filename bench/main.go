@@ -1,6 +1,6 @@
-// Command bench measures mongolock, and prints one table: what was measured, as a
-// ratio of two things that took turns in one run, beside what it may be. Ratios hold
-// on machines of any speed, and on one whose speed drifts.
+// Command bench measures mongolock and prints one table. Most figures are ratios of two
+// things that took turns in one run, with a target. Ratios hold on machines of any speed,
+// and on a machine whose speed drifts.
 //
 //	engine.go    the engine on a store in memory
 //	mongo.go     a free pair, a round of renewals, a hand-over inside a process
@@ -41,10 +41,10 @@ func main() {
 
 func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/performance.md")
-	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that can be had")
-	rounds := flag.Int("rounds", 3, "how often the ratios that follow the machine's moods are taken, spread over the run")
-	long := flag.Duration("long", 66*time.Second, "how long the waiters are counted; 0 leaves them out")
-	only := flag.String("only", "", "take the figures of this part alone, as it is named while it runs; it is not written")
+	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that this machine has")
+	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
+	long := flag.Duration("long", 66*time.Second, "for how long to count the commands of waiters; 0 leaves them out")
+	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -61,16 +61,16 @@ func runAll() error {
 	return nil
 }
 
-// A part is some figures that are taken together.
+// A part is a group of figures that are taken together.
 type part struct {
-	name  string
-	moody bool                                          // a faster disk or a busier neighbour tells: taken in several rounds
-	take  func(context.Context, *lab) ([]figure, error) // nil: engine
+	name   string
+	varies bool                                          // with the state of disk and machine: taken in several rounds
+	take   func(context.Context, *lab) ([]figure, error) // nil: engine
 }
 
 func parts(long time.Duration) []part {
 	return []part{
-		{"the engine", true, nil}, // on no server, and with none beside it
+		{"the engine", true, nil}, // without a server, and while none runs
 		{"free pairs", true, freePair},
 		{"renewals", false, renewals},
 		{"hand-overs in a process", true, localHandOver},
@@ -82,14 +82,15 @@ func parts(long time.Duration) []part {
 	}
 }
 
-// measure takes every figure. Those of the first round come first, and of the last
-// one last, so that one bad minute of the machine is not all there is to a figure.
+// measure takes every figure. Each round takes all parts in turn, so that the rounds of a
+// part are spread over the run, and one bad minute of the machine does not decide a
+// figure.
 func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Duration, only string) (all []figure, machine string, err error) {
 	which := parts(long)
 	taken := make([][][]figure, len(which))
 	for round := range max(rounds, 1) {
 		for i, p := range which {
-			if err != nil || only != "" && only != p.name || !p.moody && round > 0 {
+			if err != nil || only != "" && only != p.name || !p.varies && round > 0 {
 				continue
 			}
 			start := time.Now()
@@ -105,14 +106,14 @@ func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Dura
 			}
 		}
 	}
-	for _, rounds := range taken { // also what was taken before an error
+	for _, rounds := range taken { // including those taken before an error
 		all = append(all, together(rounds)...)
 	}
 	return all, machine, err
 }
 
-// onItsOwn takes a part on a new server, so that what others left there cannot tell: in
-// two runs on one server the same commands by hand took longer in later rounds.
+// onItsOwn takes a part on a new server, so that the data of other parts does not count:
+// in two runs on one server the same commands by hand took longer in later rounds.
 func onItsOwn(ctx context.Context, kind devmongo.Kind, p part) (figures []figure, machine string, err error) {
 	l, err := openLab(ctx, kind)
 	if err != nil {

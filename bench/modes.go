@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	readersIn     = 50  // in, while another comes and goes
-	readerPairs   = 400 // of that other
-	readers       = 100 // that join and leave from some goroutines, in a round
+	readersIn     = 50  // that hold the key while another acquires and releases it
+	readerPairs   = 400 // of that other reader
+	readers       = 100 // that join and leave in a round, from several goroutines
 	readerWorkers = 8
 	readerRounds  = 10
 	fewLocks      = 1000
 	manyLocks     = 10_000
 )
 
-// modes measures what sharing a key costs, and looking at many.
+// modes measures the cost of sharing a key and of looking at many keys.
 func modes(ctx context.Context, l *lab) ([]figure, error) {
 	var all []figure
 	for _, take := range []func(context.Context, *lab) ([]figure, error){readerPair, crowdedJoins, listing} {
@@ -40,8 +40,8 @@ func modes(ctx context.Context, l *lab) ([]figure, error) {
 	return all, nil
 }
 
-// readerPair races one more reader of a key that many share against a lease of a
-// free key.
+// readerPair compares one more reader of a key that many share with a lease of a free
+// key.
 func readerPair(ctx context.Context, l *lab) ([]figure, error) {
 	client, _, err := l.locks("readers")
 	if err != nil {
@@ -68,8 +68,8 @@ func readerPair(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// crowdedJoins is how often a join has to be repeated because somebody else was
-// quicker: from goroutines of one process, and from as many processes.
+// crowdedJoins measures how often a join has to be repeated because another was faster:
+// from goroutines of one process, and from as many processes.
 func crowdedJoins(ctx context.Context, l *lab) ([]figure, error) {
 	one, err := retriesPerJoin(ctx, l, "joins", 1)
 	if err != nil {
@@ -82,8 +82,8 @@ func crowdedJoins(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// retriesPerJoin has 8 goroutines let 100 readers in and out again, with a client for
-// all of them, or one each, which to the database is a process.
+// retriesPerJoin lets 100 readers join and leave from 8 goroutines. They have one client,
+// or one client each, which to the database is a process each.
 func retriesPerJoin(ctx context.Context, l *lab, name string, clients int) (float64, error) {
 	var sent, granted atomic.Int64
 	lockers := make([]*mongolock.Client, clients)
@@ -141,13 +141,13 @@ func retriesPerJoin(ctx context.Context, l *lab, name string, clients int) (floa
 	return float64(sent.Load())/float64(granted.Load()) - 1, nil
 }
 
-// isJoin tells the commands that can let a reader in.
+// isJoin reports whether a command can add a reader.
 func isJoin(command bson.Raw) bool {
 	holders, err := command.LookupErr("update", "$set", "rev")
 	return err == nil && holders.Type == bson.TypeObjectID
 }
 
-// listing is how much memory it takes to look at many locks, one after the other.
+// listing measures how much memory it takes to list many locks.
 func listing(ctx context.Context, l *lab) ([]figure, error) {
 	client, _, err := l.locks("listed")
 	if err != nil {
@@ -171,7 +171,7 @@ func listing(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// fill puts locks of holders that died into a collection.
+// fill writes locks of dead holders into a collection.
 func fill(ctx context.Context, coll *mongo.Collection, prefix string, n int) error {
 	until := time.Now().Add(time.Hour)
 	docs := make([]any, n)
@@ -189,7 +189,7 @@ func fill(ctx context.Context, coll *mongo.Collection, prefix string, n int) err
 	return err
 }
 
-// peak is by how much the live heap grows at most while locks are listed, in kB.
+// peak returns by how much the live heap grows at most while locks are listed, in kB.
 func peak(ctx context.Context, client *mongolock.Client, prefix string, n int) (float64, error) {
 	before, most, seen := live(), uint64(0), 0
 	for _, err := range client.List(ctx, prefix+"/") {

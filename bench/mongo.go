@@ -15,16 +15,15 @@ const (
 	freePairs     = 2000
 	renewedLeases = 1000
 	renewalRounds = 5
-	renewedTTL    = 17200 * time.Millisecond // just over 2^34 ns: a round then takes all that is due within half a period
+	renewedTTL    = 17200 * time.Millisecond // just over 2^34 ns: a round then renews all that is due within half a period
 	localRounds   = 600
 	localWarm     = 20
 )
 
-// freePair races a lease of a free key against the same two commands by hand, and
-// against the barest pair: all in one collection, so that all have the index that the
-// first grant made, but for the one that shows what the index costs. How those by hand
-// compare says what the server takes for the filters and the document, which no library
-// can save.
+// freePair compares a lease of a free key with the same two commands by hand and with the
+// barest pair. All run in one collection, so that all have the index that the first grant
+// made, except the one that shows the cost of the index. The pairs by hand show what the
+// server needs for the filters and the document, which no library can save.
 func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	client, hand, err := l.locks("pairs")
 	if err != nil {
@@ -37,7 +36,7 @@ func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer other.Close() //nolint:errcheck // never held anything
+	defer other.Close() //nolint:errcheck // it never held anything
 	unfiltered := hand
 	unfiltered.unfiltered = true
 	turns := raceOf(lease, byHand, func() error { return hand.barest(ctx, "barest") },
@@ -61,13 +60,13 @@ func freePair(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// A round of renewals is how many it renewed and how long it took.
+// A round is a round of renewals: how many leases it renewed, and how long it took.
 type round struct {
 	count int
 	took  time.Duration
 }
 
-// A rounds observer reports the large ones.
+// A rounds is an observer that reports the large rounds.
 type rounds struct{ done chan round }
 
 func (r rounds) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
@@ -82,8 +81,8 @@ func (r rounds) Begin(ctx context.Context, op mongolock.Op, _ string) (context.C
 	}
 }
 
-// renewals races a round of renewals, as the keeper sends it, against the same bulk
-// by hand, which is sent in the pauses. Both collections have the TTL index: a
+// renewals compares a round of renewals, as the keeper sends it, with the same bulk by
+// hand, which is sent in the pauses. Both collections have the TTL index, because a
 // renewal moves an entry of it.
 func renewals(ctx context.Context, l *lab) ([]figure, error) {
 	watch := rounds{make(chan round, 100)}
@@ -96,7 +95,7 @@ func renewals(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer other.Close() //nolint:errcheck // never held anything
+	defer other.Close() //nolint:errcheck // it never held anything
 	if err := other.EnsureIndex(ctx); err != nil {
 		return nil, err
 	}
@@ -148,24 +147,23 @@ func holdMany(ctx context.Context, client *mongolock.Client, n int) error {
 	return nil
 }
 
-// A local is what hand-overs between two goroutines are compared with, and how long
-// each took. All start after the same pause: a processor that has slept takes long
-// to answer anybody.
+// A local has the contestants of a hand-over between two goroutines. All start after the
+// same pause, because a processor that has slept takes longer.
 type local struct {
 	client *mongolock.Client
 	lease  *mongolock.Lease // held
 	hand   byHand
 	held   *handLock
-	loose  *handLock // by its _id alone
+	byID   *handLock // by its _id alone
 	count  int
 }
 
-// localPause is how long another goroutine has to take its place in the queue.
+// localPause is how long the other goroutine has to join the queue.
 const localPause = 2 * time.Millisecond
 
-// localHandOver measures a hand-over between two goroutines, from the call of
-// Release to the other's grant, beside one findOneAndUpdate of such a document, in
-// the same collection.
+// localHandOver measures a hand-over between two goroutines, from the call of Release to
+// the other's grant, beside one findOneAndUpdate of such a document in the same
+// collection.
 func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	client, hand, err := l.locks("local")
 	if err != nil {
@@ -181,7 +179,7 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	}
 	unfiltered := hand
 	unfiltered.unfiltered = true
-	if at.loose, err = unfiltered.lock(ctx, "loose"); err != nil {
+	if at.byID, err = unfiltered.lock(ctx, "by-id"); err != nil {
 		return nil, err
 	}
 	if _, err := hand.lock(ctx, "touched"); err != nil {
@@ -191,17 +189,17 @@ func localHandOver(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	over, byHand, loose, touch, ping := median(took[0]), median(took[1]), median(took[2]), median(took[3]), median(took[4])
+	over, byHand, byID, touch, ping := median(took[0]), median(took[1]), median(took[2]), median(took[3]), median(took[4])
 	return []figure{
 		{"hand-over inside a process", over / touch, "%.2f ×", 1.2, atMost, "one bare findOneAndUpdate of such a document"},
 		{"hand-over inside a process", over / byHand, "%.2f ×", 0, noTarget, "the same update by hand"},
 		{"the same update by hand", byHand / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: the server's share of it"},
-		{"the same, by `_id` alone", loose / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
+		{"the same, by `_id` alone", byID / touch, "%.2f ×", 0, noTarget, "that findOneAndUpdate: without the conditions that keep others out"},
 		{"one bare findOneAndUpdate", touch / ping, "%.1f ×", 0, noTarget, "a ping, which is a trip that writes nothing"},
 	}, at.lease.Release()
 }
 
-// run has each of the five take its turn.
+// run lets each of the five contestants take its turn.
 func (l *local) run(ctx context.Context) (took [5][]float64, err error) {
 	paused := func(f func() error) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
@@ -214,18 +212,18 @@ func (l *local) run(ctx context.Context) (took [5][]float64, err error) {
 	turns := [5]func() (time.Duration, error){
 		func() (time.Duration, error) { return l.handOver(ctx) },
 		paused(func() error { return l.held.handOver(ctx) }),
-		paused(func() error { return l.loose.handOver(ctx) }),
+		paused(func() error { return l.byID.handOver(ctx) }),
 		paused(func() error { l.count++; return l.hand.touch(ctx, "touched", l.count) }),
 		paused(func() error { return l.hand.ping(ctx) }),
 	}
 	for i := range localWarm + localRounds {
-		for _, who := range rand.Perm(len(turns)) {
-			d, err := turns[who]()
+		for _, n := range rand.Perm(len(turns)) {
+			d, err := turns[n]()
 			if err != nil {
 				return took, err
 			}
 			if i >= localWarm {
-				took[who] = append(took[who], d.Seconds())
+				took[n] = append(took[n], d.Seconds())
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func show(w io.Writer, all []figure) error {
 	return t.Flush()
 }
 
-// markdown is the same for the page, with what it was measured on.
+// markdown formats the table for the page, with the machine below it.
 func markdown(all []figure, machine string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "\n| figure | measured | target | against |")
@@ -64,7 +64,7 @@ func between(page, table []byte) ([]byte, error) {
 	return bytes.Join([][]byte{head, []byte(tableBegins), table, []byte(tableEnds), tail}, nil), nil
 }
 
-// machine says what the figures were taken on, and names nobody.
+// machine describes what the figures were taken on, without naming the host.
 func (l *lab) machine(ctx context.Context) string {
 	load := "unknown"
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {

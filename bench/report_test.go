@@ -1,9 +1,10 @@
 package main
 
 import (
-	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestATableReplacesTheOneBetweenTheMarkers(t *testing.T) {
@@ -13,9 +14,7 @@ func TestATableReplacesTheOneBetweenTheMarkers(t *testing.T) {
 		{"fast", 8, "%.0f", 6, atLeast, "slow"},
 		{"plain", 3, "%.0f", 0, noTarget, "counted"},
 	}, "a machine"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const want = "head\n" + tableBegins + `
 | figure | measured | target | against |
 |---|---:|---:|---|
@@ -26,18 +25,15 @@ func TestATableReplacesTheOneBetweenTheMarkers(t *testing.T) {
 a machine
 
 ` + tableEnds + "tail\n"
-	if string(got) != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, string(got))
 }
 
-func TestAPageWithoutMarkersIsLeftAlone(t *testing.T) {
-	if _, err := between([]byte("a page\n"), nil); err == nil || !strings.Contains(err.Error(), "markers") {
-		t.Errorf("answered %v", err)
-	}
+func TestAPageWithoutMarkersIsAnError(t *testing.T) {
+	_, err := between([]byte("a page\n"), nil)
+	assert.ErrorContains(t, err, "markers")
 }
 
-func TestRoundsAreToldByTheirMedianAndTheirRange(t *testing.T) {
+func TestSeveralRoundsBecomeTheirMedianAndRange(t *testing.T) {
 	of := func(ratio, count float64) []figure {
 		return []figure{{"ratio", ratio, "%.2f ×", 1, atMost, "by hand"}, {"count", count, "%.0f", 0, noTarget, "counted"}}
 	}
@@ -46,37 +42,23 @@ func TestRoundsAreToldByTheirMedianAndTheirRange(t *testing.T) {
 		{"ratio", 1.004, "%.2f ×", 1, atMost, "by hand; 3 rounds: 0.90 × to 1.50 ×"},
 		{"count", 7, "%.0f", 0, noTarget, "counted"}, // the same each time
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-	if got[0].verdict() != "missed" {
-		t.Error("met, though the median is over the target, if not by as much as is shown")
-	}
-	if one := together([][]figure{of(1, 2)}); !slices.Equal(one, of(1, 2)) {
-		t.Errorf("one round: %v", one)
-	}
-	if none := together(nil); len(none) != 0 {
-		t.Errorf("none: %v", none)
-	}
+	assert.Equal(t, want, got)
+	assert.Equal(t, "missed", got[0].verdict(), "the median is over the target, though the rounding hides it")
+	assert.Equal(t, of(1, 2), together([][]figure{of(1, 2)}), "one round")
+	assert.Empty(t, together(nil), "no round")
 }
 
-func TestMedian(t *testing.T) {
+func TestTheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo(t *testing.T) {
 	for _, c := range []struct {
 		of   []float64
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 9}, 3}} {
-		if got := median(c.of); got != c.want {
-			t.Errorf("median(%v) = %v, want %v", c.of, got, c.want)
-		}
+		assert.InDelta(t, c.want, median(c.of), 0, "median of %v", c.of)
 	}
 }
 
-func TestARaceIsToldByItsMedians(t *testing.T) {
+func TestARatioIsThatOfTheMediansOrTheMedianOfTheTurns(t *testing.T) {
 	r := &race{took: [][]float64{{2, 4, 100}, {1, 4, 4}}}
-	if got := r.ratio(1); got != 1 {
-		t.Errorf("of the medians: %v", got)
-	}
-	if got := r.ratioByTurn(1); got != 2 {
-		t.Errorf("by turn: %v", got)
-	}
+	assert.InDelta(t, 1, r.ratio(1), 0, "of the medians")
+	assert.InDelta(t, 2, r.ratioByTurn(1), 0, "by turn")
 }

@@ -17,11 +17,11 @@ const (
 	treeLocks = 10_000
 	treeBatch = 500
 	treeTurns = 8
-	treeMost  = 8 << 20 // of a tree's document; MongoDB takes twice that
+	treeMost  = 8 << 20 // the largest document of a tree; MongoDB's limit is twice that
 )
 
-// trees measures path locks on a tree with many: its document is read whole with each
-// request, and written in part.
+// trees measures path locks on a tree with many locks: each request reads its document
+// whole, and writes a part of it.
 func trees(ctx context.Context, l *lab) ([]figure, error) {
 	var sent atomic.Int64
 	driver, err := connect(l.uri, &sent)
@@ -42,7 +42,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent.Store(0) // the first edit asked for the time
+	sent.Store(0) // the first edit also asked for the time
 	if err := treePair(ctx, mine, "large"); err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	}, err
 }
 
-// largeTree has many locks put into a tree, some hundred at a time, and answers the size
-// that its document has then.
+// largeTree puts many locks into a tree, some hundred at a time, and returns the size of
+// its document.
 func largeTree(ctx context.Context, storage pathlock.Storage, coll *mongo.Collection) (size int, err error) {
 	for i := 0; i < treeLocks && err == nil; i += treeBatch {
 		_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {

@@ -77,7 +77,7 @@ func (m byMongolock) close() error {
 	return errors.Join(m.client.Close(), m.driver.Disconnect(context.Background()))
 }
 
-// byHand is the lock that most teams write first.
+// byHand is the lock that most teams would write first.
 type byHand struct {
 	driver *mongo.Client
 	coll   *mongo.Collection

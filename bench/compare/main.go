@@ -1,8 +1,7 @@
-// Command compare takes the figures of docs/comparison.md: the same three questions
-// to mongolock and to locks on other back ends, each with the server that it comes
-// with, on this machine, one after the other in turns.
+// Command compare takes the figures of docs/comparison.md. It measures mongolock and locks
+// on other servers in the same ways, in turns on one machine.
 //
-// `make compare` runs it. It wants MONGODB_URI, and redis-server on PATH; etcd is in
+// `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
 // the program.
 package main
 
@@ -16,29 +15,30 @@ import (
 	"time"
 )
 
-// A locks is one way to lock, as one process has it.
+// A locks is one process's access to one kind of lock.
 type locks interface {
-	// acquire waits for the key, and returns what gives it back.
+	// acquire waits for the key and returns a function that releases it.
 	acquire(ctx context.Context, key string) (release func() error, err error)
 	close() error
 }
 
-// A contender opens as many of them as are asked for, each with connections of its own.
+// A contender is one kind of lock on one server. Each call of open makes connections of
+// its own, as another process would.
 type contender struct {
 	name, server string
 	open         func(ctx context.Context) (locks, error)
 	close        func() error
 }
 
-// An answer is what one contender did.
+// An answer has the measurements of one contender.
 type answer struct {
 	contender
 	pair, handOver []time.Duration
 }
 
 const (
-	rounds    = 5  // so that a bad minute of the machine is everybody's
-	warmUps   = 20 // of each round, as the rest
+	rounds    = 5  // so that a bad minute of the machine affects all contenders
+	warmUps   = 20 // in each round, like the numbers below
 	pairs     = 100
 	handOvers = 12
 )
@@ -125,8 +125,8 @@ func (a *answer) measure(ctx context.Context) error {
 	return nil
 }
 
-// handOver is the time from the call that gives the key back to its grant to another
-// process that waits for it.
+// handOver returns the time from the call that releases the key to its grant to a waiting
+// process.
 func handOver(ctx context.Context, here, there locks) (time.Duration, error) {
 	release, err := here.acquire(ctx, "handed")
 	if err != nil {
@@ -142,7 +142,7 @@ func handOver(ctx context.Context, here, there locks) (time.Duration, error) {
 		release, err := there.acquire(ctx, "handed")
 		granted <- grant{time.Now(), release, err}
 	}()
-	<-time.After(150*time.Millisecond + jitter(100*time.Millisecond)) // until it waits, at any point of a poll
+	<-time.After(150*time.Millisecond + jitter(100*time.Millisecond)) // until it waits, at any point between two polls
 	start := time.Now()
 	if err := release(); err != nil {
 		return 0, err

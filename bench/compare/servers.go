@@ -20,7 +20,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// A daemon is a server process with a folder of its own.
+// A daemon is a server process with a directory of its own.
 type daemon struct {
 	cmd *exec.Cmd
 	dir string
@@ -41,7 +41,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// start runs a command until it answers at the address that it was given.
+// start starts a server and waits until it accepts connections at its address.
 func start(ctx context.Context, address, dir string, cmd *exec.Cmd) (daemon, error) {
 	d := daemon{cmd, dir}
 	if err := cmd.Start(); err != nil {
@@ -88,7 +88,7 @@ type byRedis struct {
 }
 
 func (r byRedis) acquire(ctx context.Context, key string) (func() error, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // its bound of a wait is the context's, else the TTL
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // without a deadline it would wait for no longer than the TTL
 	lock, err := r.locker.Obtain(ctx, key, 30*time.Second, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollPause)})
 	if err != nil {
 		cancel()
@@ -99,14 +99,14 @@ func (r byRedis) acquire(ctx context.Context, key string) (func() error, error) 
 
 func (r byRedis) close() error { return r.client.Close() }
 
-// What tells a child that it is the etcd, and where to.
+// The environment of a child that runs the etcd server.
 const (
 	etcdDir     = "MONGOLOCK_COMPARE_ETCD_DIR"
 	etcdAddress = "MONGOLOCK_COMPARE_ETCD_ADDRESS"
 	etcdPeers   = "MONGOLOCK_COMPARE_ETCD_PEERS"
 )
 
-// serveEtcd is one member with its defaults, in a process of its own.
+// serveEtcd runs one member with its default settings, in a process of its own.
 func serveEtcd() {
 	config := embed.NewConfig()
 	config.Dir = os.Getenv(etcdDir)

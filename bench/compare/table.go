@@ -38,7 +38,7 @@ func putTable(file, table string) error {
 	before, rest, begins := bytes.Cut(page, []byte(tableBegins))
 	_, after, ends := bytes.Cut(rest, []byte(tableEnds))
 	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the table", file)
+		return fmt.Errorf("%s: the markers of the table are missing", file)
 	}
 	page = fmt.Appendf(nil, "%s%s%s%s%s", before, tableBegins, table, tableEnds, after)
 	return os.WriteFile(file, page, 0o600)
