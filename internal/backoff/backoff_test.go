@@ -15,8 +15,9 @@ import (
 func TestPausesDoubleFromLeastToMost(t *testing.T) {
 	b := backoff.New(50*time.Millisecond, time.Second)
 	for round := range 3 {
-		for i, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000, 1000} {
-			assert.InDelta(t, want*time.Millisecond, b.Next(), float64(want*time.Millisecond)/5, "round %d, pause %d", round, i)
+		for i, ms := range []int64{50, 100, 200, 400, 800, 1000, 1000, 1000} {
+			want := time.Duration(ms) * time.Millisecond
+			assert.InDelta(t, want, b.Next(), float64(want)/5, "round %d, pause %d", round, i)
 		}
 		b.Reset()
 	}
@@ -52,6 +53,7 @@ func TestJitterDependsOnCryptoRandAlone(t *testing.T) {
 		assert.Zero(t, source.Len(), "bytes left: a draw takes fewer than JitterSize")
 		return pauses
 	}
-	assert.Equal(t, draw(1), draw(1))
-	assert.NotEqual(t, draw(1), draw(2), "control: other bytes make other pauses")
+	once := draw(1)
+	assert.Equal(t, once, draw(1))
+	assert.NotEqual(t, once, draw(2), "control: other bytes make other pauses")
 }

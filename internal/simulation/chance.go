@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 // An rng is a random source that depends on the seed and a name, and on nothing else. A
@@ -41,9 +43,6 @@ func (d *rng) chance(permille int) bool { return d.n(1000) < permille }
 
 // oneOf returns one of some values, each equally likely.
 func oneOf[T any](d *rng, some ...T) T { return some[d.n(len(some))] }
-
-// jitterSize is how many bytes the engine draws to jitter a pause.
-const jitterSize = 8
 
 // Seeded replaces crypto/rand's reader by one that depends on a seed, until restore. Two
 // goroutines that draw in one instant may do so in either order, so all jitter of one
@@ -85,7 +84,7 @@ func (s *seeded) instant(size int) uint64 {
 	}
 	d := rng{state: uint64(s.at)}
 	n := d.next()
-	if size == jitterSize {
+	if size == backoff.JitterSize {
 		return n
 	}
 	s.more++
