@@ -105,7 +105,7 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	defer c.end()
 	pauses := backoff.New(pauseLeast, pauseMost)
 	for {
-		lease, err := c.locker.Acquire(ctx, c.key, c.config.lease...)
+		lease, err := c.locker.Acquire(ctx, c.key, c.acquire...)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:

@@ -14,8 +14,8 @@ import (
 type Option interface{ apply(*config) error }
 
 type config struct {
-	lease  []mongolock.AcquireOption
-	logger *slog.Logger // nil: that of the locker
+	acquire []mongolock.AcquireOption
+	logger  *slog.Logger // nil: that of the locker
 }
 
 type option func(*config) error
@@ -27,7 +27,7 @@ func (o option) apply(c *config) error { return o(c) }
 // would lead at the same time, with the last the key would stay taken after a leader
 // resigned.
 func Lease(opts ...mongolock.AcquireOption) Option {
-	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
+	return option(func(c *config) error { c.acquire = append(c.acquire, opts...); return nil })
 }
 
 // WithLogger sets where the candidate logs, the client's logger by default.
@@ -51,7 +51,7 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 		}
 		errs = append(errs, o.apply(&c))
 	}
-	terms, err := inside.TermsOf(l, key, c.lease)
+	terms, err := inside.TermsOf(l, key, c.acquire)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("leader: Lease: %w", err)

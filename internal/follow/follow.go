@@ -3,7 +3,7 @@
 // A [Follower] opens the feed with the first waiter, opens it again when it breaks,
 // with growing pauses, and closes it once nobody has waited for a while. Notices are
 // hints, and the feed has gaps: [Follower.Live] says whether it is read at this
-// moment. While it is not, a waiter has to look for itself, ever and again.
+// moment. While it is not, a waiter has to poll.
 //
 // The order that loses no notice is: Join, look, wait. Whatever is announced before
 // the feed is open is made up for by the empty notice that follows.
