@@ -63,8 +63,8 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 		return &fault{op: "break", key: r.Key, err: ErrClosed}
 	}
 	defer c.background.Done()
-	call := c.within(ctx, releaseBound)
-	defer call.end()
+	call, cancel := c.within(ctx, releaseBound)
+	defer cancel()
 	if err := c.store.Break(call, r, reason, now); err != nil {
 		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: it may be said again
 	}

@@ -135,9 +135,9 @@ func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent monoto
 		claim.ID = c.unsettledID(claim.Ref)
 	}
 	l := c.newLease(w, claim.ID)
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	ctx, cancel := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
-	ctx.end()
+	cancel()
 	return c.settle(l, w, nil, sent, grant, err)
 }
 
@@ -208,9 +208,9 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until monotonic.Moment) 
 
 func (c *Client) undone(claim store.Ref, from *store.Ref, until monotonic.Moment) bool {
 	for pause := backoff.New(10*time.Millisecond, 5*time.Second); ; {
-		ctx := c.within(context.Background(), min(maxCall, max(c.clock.Until(until), time.Second)))
+		ctx, cancel := c.within(context.Background(), min(maxCall, max(c.clock.Until(until), time.Second)))
 		settled, err := c.store.Undo(ctx, claim, from)
-		ctx.end()
+		cancel()
 		if settled || store.IsVerdict(err) {
 			return true
 		}

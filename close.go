@@ -199,3 +199,16 @@ func (c *Client) delist(l *Lease) bool {
 	c.checkEmpty()
 	return true
 }
+
+// untilGiveBack is how long Close has to wait before it may give the lease back.
+func (l *Lease) untilGiveBack() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(l.err, ErrClosed) {
+		return l.margin
+	}
+	if l.release.loss == nil {
+		return 0
+	}
+	return l.client.clock.Until(l.release.loss.notBefore)
+}

@@ -62,8 +62,8 @@ func (c *Client) freed(key string) {
 // announce tells other processes that the key may be free. It does so also where
 // this one does not listen: others may.
 func (c *Client) announce(feed store.Feed, key string) {
-	ctx := c.within(context.Background(), releaseBound)
-	defer ctx.end()
+	ctx, cancel := c.within(context.Background(), releaseBound)
+	defer cancel()
 	err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
 	if err == nil {
 		return

@@ -16,14 +16,14 @@ const (
 	streakPause = time.Second            // after this long without one a new streak begins
 )
 
-// A streak is how often a key was handed over in a row since others left word. It
-// goes with the key from lease to lease.
+// A streak is how often a key was handed over in a row since waiters of other processes
+// left word. It goes with the key from lease to lease.
 type streak struct {
 	count int
 	since monotonic.Moment
 }
 
-// on is the streak after one more, false if that is one too many.
+// on is the streak with one hand-over more; false if that is too many.
 func (s streak) on(now monotonic.Moment) (streak, bool) {
 	if s.count == 0 {
 		s.since = now
@@ -35,8 +35,8 @@ func (s streak) on(now monotonic.Moment) (streak, bool) {
 	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
 }
 
-// successor is the waiter of this process that the lease may be handed to, and
-// the streak that this makes.
+// successor is the waiter of this client that the lease may be handed to, and the
+// streak with that hand-over. Nil if there is no such waiter.
 func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
 	if l.terms.shares() {
@@ -51,7 +51,7 @@ func (l *Lease) successor() (*waiter, streak) {
 	now := c.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	may := (l.err == nil || l.err == ErrReleased) && !l.release.tried && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
+	may := (l.err == nil || l.err == ErrReleased) && !l.release.inDoubt && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
 	var s streak
 	if l.wanted && may {
 		s, may = l.streak.on(now)
@@ -62,18 +62,18 @@ func (l *Lease) successor() (*waiter, streak) {
 	return q.head, s
 }
 
-// handOver puts w's claim in the place of this lease, in one step. Not done means
-// that nothing was changed: release as usual.
-func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (settled, done bool, err error) {
+// handOver puts w's claim in the place of this lease, in one step. done means that
+// this lease is settled. Unless it was handled, nothing was changed: release as usual.
+func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := l.client
 	values, end := c.observe(w.ctx, OpTransfer, l.key)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.clock.Now(), c.newLease(w, claim.ID)
 	next.streak = s
-	ctx := c.bound(values, min(until, sent.Add(claim.TTL)))
+	ctx, cancel := c.bound(values, min(until, sent.Add(claim.TTL)))
 	from := l.ref()
 	grant, err := c.store.Transfer(ctx, from, claim)
-	ctx.end()
+	cancel()
 	next, err = c.settle(next, w, &from, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
 	if knob.DoneAfterTransfer && (err == nil || errors.As(err, new(*unwanted))) {
@@ -90,8 +90,6 @@ func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (settled, 
 	case store.IsCertain(err):
 		return false, false, nil
 	}
-	l.mu.Lock()
-	l.release.tried = true
-	l.mu.Unlock()
+	l.doubt()
 	return false, true, failed("release", l.key, err)
 }

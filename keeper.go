@@ -158,9 +158,9 @@ func (k *keeper) renew(batch []*Lease) []error {
 	}
 	values, end := c.observe(values, OpRenew, key)
 	sent := c.clock.Now()
-	ctx := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
+	ctx, cancel := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
 	answers := c.store.Renew(ctx, request)
-	ctx.end()
+	cancel()
 
 	errs := make([]error, len(batch))
 	out := Outcome{}

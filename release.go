@@ -11,15 +11,32 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A release is how far giving a lease back has come. Protected by the lease's mu.
+// A releaseState is how far giving a lease back has come.
+type releaseState int
+
+const (
+	kept      releaseState = iota // no attempt was made
+	releasing                     // the first attempt is under way
+	unsettled                     // an attempt failed: the client repeats it in the background
+	repeating                     // another attempt is under way, of the background or of the user
+	settled                       // nothing of the lease is left in the store, and nothing ever will be
+)
+
+// A release is the giving back of one lease:
+//
+//	kept ──▶ releasing ──▶ settled ◀── repeating
+//	              │                      ▲ │
+//	              └──▶ unsettled ────────┘ │
+//	                       ▲───────────────┘
+//
+// begin, failed and settle are the only ways from one state to another. Any state may
+// become settled. Protected by the lease's mu.
 type release struct {
-	trying   bool // an attempt is under way
-	tried    bool // an earlier attempt may have been applied
-	retrying bool
-	settled  bool          // nothing of the lease is left in the store, or ever will be
-	flight   chan struct{} // closed when the attempt is over; made by whoever waits for it
-	err      error         // once settled the answer of Release; before, of the last attempt
-	loss     *loss         // nil for most
+	state   releaseState
+	inDoubt bool          // an attempt may have been applied though its reply was lost
+	attempt chan struct{} // closed when the attempt under way is over; made by the first that waits for it
+	err     error         // of the last attempt; once settled, what Release returns
+	loss    *loss         // nil for most
 }
 
 // A loss is the end of a lease that its holder did not bring about.
@@ -28,16 +45,61 @@ type loss struct {
 	timer     *time.Timer      // gives the lease back
 }
 
-// Release ends the lease and frees the key, for which it takes at most 5 s.
+// begin makes the caller the one to attempt the release, unless it is settled. If
+// another attempt is under way it returns a channel that closes with its end.
+func (r *release) begin() (other <-chan struct{}) {
+	switch r.state {
+	case kept:
+		r.state = releasing
+	case unsettled:
+		r.state = repeating
+	case releasing, repeating:
+		if r.attempt == nil {
+			r.attempt = make(chan struct{})
+		}
+		return r.attempt
+	case settled:
+	}
+	return nil
+}
+
+// failed ends an attempt that did not settle the release, and reports whether it was
+// the first one: then the caller makes sure that others follow.
+func (r *release) failed(err error) (first bool) {
+	if r.state == settled { // meanwhile
+		return false
+	}
+	first = r.state == releasing
+	r.state, r.err = unsettled, err
+	r.attemptIsOver()
+	return first
+}
+
+// settle ends the release. err is what Release returns from now on.
+func (r *release) settle(err error) {
+	r.state, r.err = settled, err
+	if r.loss != nil && r.loss.timer != nil {
+		r.loss.timer.Stop()
+	}
+	r.attemptIsOver()
+}
+
+func (r *release) attemptIsOver() {
+	if r.attempt != nil {
+		close(r.attempt)
+		r.attempt = nil
+	}
+}
+
+// Release ends the lease and frees the key. It takes at most 5 s.
 //
-// It returns nil if the key is freed, now or by an earlier Release; an error
-// matching ErrLost if the lease had ended on its own, in which case nobody else's
-// is touched; ErrDetached after Detach. Any other error is the store's: Release
-// may then be called again, and goes on in the background until it succeeds or
-// the TTL is over.
+// It returns nil if the key is freed, now or by an earlier Release; an error matching
+// ErrLost if the lease had ended on its own, and then no other lease is touched;
+// ErrDetached after Detach. Any other error is the store's: Release may be called
+// again, and goes on in the background until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
 	if !knob.DoneAfterTransfer {
-		l.end(ErrReleased) // first of all: whoever still trusts it must know before the next one can
+		l.end(ErrReleased) // first: whoever still trusts the lease must know before the next holder can
 	}
 	err := l.giveBack()
 	if knob.DoneAfterTransfer {
@@ -46,53 +108,44 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// giveBack makes one attempt to remove what the lease has in the store, or waits
-// for the one under way.
+// giveBack makes one attempt to remove what the lease has in the store, or waits for
+// the attempt under way.
 func (l *Lease) giveBack() error {
 	l.mu.Lock()
 	r := &l.release
 	switch {
-	case r.settled:
+	case r.state == settled:
 		defer l.mu.Unlock()
 		return r.err
 	case l.err == ErrDetached: //nolint:errorlint // the very cause
 		l.mu.Unlock()
 		return ErrDetached
-	case r.trying:
-		if r.flight == nil {
-			r.flight = make(chan struct{})
-		}
-		flight := r.flight
-		l.mu.Unlock()
-		<-flight
+	}
+	other := r.begin()
+	l.mu.Unlock()
+	if other != nil {
+		<-other
 		_, err := l.result()
 		return err
 	}
-	r.trying = true
-	l.mu.Unlock()
 
 	values, end := l.client.observe(l.values, OpRelease, l.key)
-	settled, err := l.attempt(values)
+	done, err := l.attempt(values)
 	end(Outcome{Err: err, Token: l.token, Count: 1})
-	if settled {
+	if done {
 		return err
 	}
-
 	l.mu.Lock()
-	r.land()
-	again := !r.settled && !r.retrying
-	if again {
-		r.err, r.retrying = err, true
-	}
+	first := r.failed(err)
 	l.mu.Unlock()
-	if again {
-		l.client.spawn(l.retry)
+	if first {
+		l.client.spawn(l.repeat)
 	}
 	return err
 }
 
 // giveBackUnseen ends a lease that nobody was given, and frees the key at once,
-// whatever its MinHold: who was told that he does not have it leaves nothing behind.
+// whatever its MinHold: a caller that was refused the key leaves nothing behind.
 func (l *Lease) giveBackUnseen(cause error) {
 	l.unseen.Store(true)
 	l.end(cause)
@@ -101,31 +154,31 @@ func (l *Lease) giveBackUnseen(cause error) {
 
 func (l *Lease) giveBackInBackground() {
 	if !l.client.spawn(func() { _ = l.giveBack() }) {
-		_ = l.giveBack() // the client is closing, and waits for whoever runs this
+		_ = l.giveBack() // the client is closing, and waits for the goroutine that runs this
 	}
 }
 
 // result is how giving back went so far.
-func (l *Lease) result() (settled bool, err error) {
+func (l *Lease) result() (done bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.release.settled, l.release.err
+	return l.release.state == settled, l.release.err
 }
 
-// retry goes on after an attempt that failed.
-func (l *Lease) retry() {
+// repeat makes further attempts after the first one failed.
+func (l *Lease) repeat() {
 	for pause := backoff.New(50*time.Millisecond, 5*time.Second); l.client.pause(pause.Next()); {
-		if settled, _ := l.result(); settled {
-			return
-		}
 		l.mu.Lock()
-		over := l.client.clock.Now() >= l.until
-		l.mu.Unlock()
-		if over {
-			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
-			l.mu.Lock()
+		done, ranOut := l.release.state == settled, l.client.clock.Now() >= l.until
+		if ranOut && !done {
 			l.release.settle(l.answered(nil))
-			l.mu.Unlock()
+		}
+		l.mu.Unlock()
+		switch {
+		case done:
+			return
+		case ranOut:
+			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
 			l.forget()
 			l.client.freed(l.key)
 			return
@@ -134,57 +187,62 @@ func (l *Lease) retry() {
 	}
 }
 
-// attempt hands the lease over to a waiter of this process, or removes it.
-func (l *Lease) attempt(values context.Context) (settled bool, err error) {
+// attempt hands the lease over to a waiter of this client, or removes it.
+func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	c := l.client
 	until := c.clock.Now().Add(releaseBound) // for both calls, if it takes both
 	if w, s := l.successor(); w != nil {
-		if settled, done, err := l.handOver(w, s, until); done {
-			return settled, err
+		if done, handled, err := l.handOver(w, s, until); handled {
+			return done, err
 		}
 	}
-	ctx := c.bound(values, until)
+	ctx, cancel := c.bound(values, until)
 	wanted, err := c.store.Release(ctx, l.ref(), l.keep())
-	ctx.end()
+	cancel()
 	if err != nil && !store.IsVerdict(err) {
-		if !store.IsCertain(err) { // it may have been applied, and then the word of those who wait is gone with it
-			l.mu.Lock()
-			l.release.tried = true
-			l.mu.Unlock()
+		if !store.IsCertain(err) { // it may have been applied: then the word of those who wait is gone with it
+			l.doubt()
 			c.freed(l.key)
 		}
 		return false, failed("release", l.key, err)
 	}
 	if wanted && l.turnIsOver() {
-		c.leaveToOthers(l.key) // before settle wakes our own
+		c.leaveToOthers(l.key) // before forget wakes our own
 	}
 	l.mu.Lock()
 	err = l.answered(err)
-	tried := l.release.tried
+	inDoubt := l.release.inDoubt
 	l.release.settle(err)
 	l.mu.Unlock()
 	l.forget()
-	if wanted || tried {
+	if wanted || inDoubt {
 		c.freed(l.key)
 	}
 	return true, err
 }
 
-// answered is what Release answers once the store said err, and nothing of the lease
-// is left: nil, or why it had ended before. With l.mu held.
+// doubt remembers that an attempt may have been applied.
+func (l *Lease) doubt() {
+	l.mu.Lock()
+	l.release.inDoubt = true
+	l.mu.Unlock()
+}
+
+// answered is what Release returns once the store has answered err and nothing of the
+// lease is left: nil, or why the lease had ended before. With l.mu held.
 func (l *Lease) answered(err error) error {
 	switch {
 	case err != nil && !errors.Is(err, store.ErrGone):
 		return &fault{op: "release", key: l.key, err: err}
 	case isLoss(l.err):
 		return &fault{op: "release", key: l.key, err: l.err}
-	case err != nil && !l.release.tried: // what is not there after our own lost removal was removed by it
+	case err != nil && !l.release.inDoubt: // else our own attempt removed it, and its reply was lost
 		return &fault{op: "release", key: l.key, err: errGone}
 	}
 	return nil
 }
 
-// settle ends the business of giving back, with what Release is to answer.
+// settle ends the release. err is what Release returns from now on.
 func (l *Lease) settle(err error) {
 	l.mu.Lock()
 	l.release.settle(err)
@@ -192,24 +250,7 @@ func (l *Lease) settle(err error) {
 	l.forget()
 }
 
-func (r *release) settle(err error) {
-	r.settled, r.err = true, err
-	if r.loss != nil && r.loss.timer != nil {
-		r.loss.timer.Stop()
-	}
-	r.land()
-}
-
-// land ends the attempt under way.
-func (r *release) land() {
-	r.trying = false
-	if r.flight != nil {
-		close(r.flight)
-		r.flight = nil
-	}
-}
-
-// forget takes a settled lease out of the client.
+// forget takes a settled lease out of its client.
 func (l *Lease) forget() {
 	c := l.client
 	c.mu.Lock()
@@ -226,21 +267,21 @@ func (l *Lease) forget() {
 	}
 }
 
-// afterLoss plans the giving back of a lease that ended on its own. Its holder
-// first gets one margin to stop, as it would if the lease had run out.
+// afterLoss plans the giving back of a lease that ended on its own. Its holder first
+// has one margin to stop, as if the lease had run out.
 func (l *Lease) afterLoss(cause error) {
 	if errors.Is(cause, errGone) {
 		l.settle(&fault{op: "release", key: l.key, err: cause})
 		return
 	}
 	l.mu.Lock()
-	if !l.release.settled {
+	if l.release.state != settled {
 		l.release.loss.timer = time.AfterFunc(l.client.clock.Until(l.release.loss.notBefore), l.giveBackInBackground)
 	}
 	l.mu.Unlock()
 }
 
-// timeToStop is what the holder of a lost lease gets before it is given back.
+// timeToStop is how long the holder of a lost lease has before it is given back.
 func (l *Lease) timeToStop() time.Duration {
 	if knob.GiveBackAtDeadline {
 		return 0
@@ -248,20 +289,7 @@ func (l *Lease) timeToStop() time.Duration {
 	return l.margin
 }
 
-// untilGiveBack is how long Close has to wait before it may give the lease back.
-func (l *Lease) untilGiveBack() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(l.err, ErrClosed) {
-		return l.margin
-	}
-	if l.release.loss == nil {
-		return 0
-	}
-	return l.client.clock.Until(l.release.loss.notBefore)
-}
-
-// keep is how long the key must stay taken, from its grant; 0 once that is over.
+// keep is how long after its grant the key must stay taken; 0 once that time is over.
 func (l *Lease) keep() time.Duration {
 	if l.terms.minHold == 0 || l.unseen.Load() || l.client.clock.Since(l.granted) >= drifted(l.terms.minHold) {
 		return 0

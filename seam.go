@@ -45,6 +45,6 @@ func init() {
 		l := lease.(*Lease)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.release.settled = true
+		l.release.state = settled
 	}
 }

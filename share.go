@@ -153,8 +153,8 @@ func (c *Client) takeBack(key string, until time.Time) {
 		return
 	}
 	c.spawn(func() {
-		ctx := c.within(context.Background(), releaseBound)
-		defer ctx.end()
+		ctx, cancel := c.within(context.Background(), releaseBound)
+		defer cancel()
 		if err := words.Withdraw(ctx, key, until); err != nil {
 			c.logger.Debug("mongolock: a word was not taken back; it runs out by itself", "key", key, "error", err)
 			return

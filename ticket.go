@@ -98,9 +98,9 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, l := c.clock.Now(), c.newLease(w, claim.ID)
-	ctx := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	ctx, cancel := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
-	ctx.end()
+	cancel()
 	grant.Token = t.Token // the work goes on under the token it began with; later grants are above both
 	return c.settle(l, w, nil, sent, grant, err)
 }

@@ -161,8 +161,8 @@ func (w *watch) look() {
 }
 
 func (w *watch) readKeys(keys []string) ([]store.Status, error) {
-	ctx := w.client.within(context.Background(), releaseBound)
-	defer ctx.end()
+	ctx, cancel := w.client.within(context.Background(), releaseBound)
+	defer cancel()
 	return w.client.store.Look(ctx, keys)
 }
 
