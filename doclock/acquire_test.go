@@ -247,7 +247,7 @@ func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
 	put(t, coll, bson.D{{Key: "_id", Value: 1}, {Key: "lock", Value: bson.D{{Key: "by", Value: "the application"}}}})
 	before := contents(t, coll)
 	locks := locksOn[bson.M](t, coll)
-	locks.store.broken.anyLock = true
+	locks.store.tamper = anyLock
 	_, err := locks.TryAcquire(t.Context(), ID(1))
 	assert.NotEqual(t, before, contents(t, coll), "left alone all the same (%v): the mark is not what protects", err)
 }

@@ -80,34 +80,26 @@ func (s *docStore) claimableOf(filter bson.Raw, earliest time.Time) bson.D {
 
 // named is the condition that the document names an acquisition, run out or not.
 func (s *docStore) named(id string) []bson.E {
-	if s.broken.byKeyAlone {
-		return nil
-	}
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// alive is the condition that an acquisition can still renew, save and hand over.
+// alive is the condition that an acquisition can still save.
 func (s *docStore) alive(id string) []bson.E {
-	if s.broken.byKeyAlone {
-		return nil
-	}
-	return append(s.named(id), s.living()...)
+	return append(s.named(id), s.living(s.base.Now().Earliest)...)
 }
 
 // living is the condition that the holder, whichever it is, has not run out, was not
 // broken and has not released.
-func (s *docStore) living() []bson.E {
-	return []bson.E{
-		{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(s.base.Now().Earliest)}}},
-		lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased)),
-	}
+func (s *docStore) living(earliest time.Time) []bson.E {
+	return append([]bson.E{{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(earliest)}}}}, s.unbroken()...)
+}
+
+func (s *docStore) unbroken() []bson.E {
+	return []bson.E{lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased))}
 }
 
 // newer is the condition that no later save of the same holder was written.
 func (s *docStore) newer(save int) []bson.E {
-	if s.broken.anyOrder {
-		return nil
-	}
 	return []bson.E{{Key: s.path(fieldSaves), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: save}}}}}}
 }
 

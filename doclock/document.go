@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -181,12 +182,9 @@ func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 // leftInTransaction notes that the caller's transaction releases the lease if it is
 // committed. A renewal that then finds nothing is no loss.
 func (s *docStore) leftInTransaction(lease *mongolock.Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g, ok := s.granted[lease.ID()]; ok {
-		g.gone, g.goneAt = func() { _ = lease.Release() }, s.base.Clock.Now()
-		s.granted[lease.ID()] = g
-	}
+	s.steps.Memory.Change(lease.ID(), func(l *mongolease.Lease[granted]) {
+		l.Own.gone, l.Own.goneAt = func() { _ = lease.Release() }, s.base.Clock.Now()
+	})
 }
 
 // A Claimed is a document that Claim or TryClaim has locked.

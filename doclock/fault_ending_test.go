@@ -130,7 +130,7 @@ func TestControlAnEndingByKeyAloneChangesAnotherClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := behindProxy(t, false, 30*time.Second)
-			f.store.broken.byKeyAlone = true
+			f.store.tamper = byKeyAlone
 			before, after := f.lateEnd(t, way)
 			assert.NotEqual(t, before, after, "it changed nothing all the same: naming the acquisition is not what protects")
 		})
@@ -141,7 +141,9 @@ func TestControlAnEndingByKeyAloneChangesAnotherClaim(t *testing.T) {
 // state that the document then has.
 func lateSave(t *testing.T, anyOrder bool) (state string) {
 	f := behindProxy(t, false, 30*time.Second)
-	f.store.broken.anyOrder = anyOrder
+	if anyOrder {
+		f.store.tamper = savesInAnyOrder
+	}
 	doc := must(f.Acquire(t.Context(), ID("o")))(t)
 	stuck := f.proxy.On(saves.Nth(1), faultproxy.Orphan())
 	doc.Value.State = "first"

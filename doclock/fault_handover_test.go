@@ -115,7 +115,7 @@ func TestAHandOverAppliedLateChangesNothing(t *testing.T) {
 func TestControlACleanUpOfAHandOverThatSavesNothingLosesTheValue(t *testing.T) {
 	t.Parallel()
 	f, waiting := observedBehindProxy(t)
-	f.store.broken.dropSave = true
+	f.store.tamper = dropSave
 	_, next := handedOver(t, f, waiting, faultproxy.DropCommand(), cleanUps, ends)
 	assert.Equal(t, "new", next.Value.State, "saved all the same: the clean-up is not what saves")
 }

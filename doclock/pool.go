@@ -218,8 +218,8 @@ func (p *pool) strangers(ctx context.Context) error {
 	if err != nil || !image.Found() {
 		return err
 	}
-	if rec := s.read(image); rec.foreign != "" {
-		return fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), s.foreign(rec))
+	if rec := s.read(image).Record; rec.foreign != "" {
+		return fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), rec.Foreign())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -112,22 +113,40 @@ func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
 
 func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }
 
-// held reports whether there is a holder that has not certainly run out.
-func (r record) held(earliest time.Time) bool { return r.id != "" && r.expireAt.After(earliest) }
+func (r record) Foreign() error {
+	if r.foreign == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s, but doclock keeps its lock in that field: name another (doclock.Field)", store.ErrForeign, r.foreign)
+}
 
-// wantedAt reports whether a waiter's word is still good at now.
-func (r record) wantedAt(now time.Time) bool { return r.wanted.After(now) }
+func (r record) Holder(id string) (mongolease.Holder, bool) {
+	if r.id == "" || r.id != id {
+		return mongolease.Holder{}, false
+	}
+	return mongolease.Holder{Holder: r.holder(), IsBroken: r.broken, Released: r.released}, true
+}
+
+func (r record) holder() store.Holder {
+	return store.Holder{ID: r.id, Owner: r.owner, Note: r.note, Since: r.since, ExpireAt: r.expireAt, Broken: r.reason}
+}
+
+func (r record) Held(earliest time.Time) bool { return r.id != "" && r.expireAt.After(earliest) }
+
+func (r record) Wanted(now time.Time) bool { return r.wanted.After(now) }
+
+// Worded asks for half of what the claim wanted.
+func (r record) Worded(c store.Claim, now time.Time) bool { return r.Wanted(now.Add(c.Want / 2)) }
+
+func (r record) Drawn() (at time.Time, stamp bson.Timestamp) { return r.at, r.stamp }
 
 // residue reports whether the lock has marks that outlast its holder.
 func (r record) residue() bool { return r.attempts > 0 || r.done || !r.readyAt.IsZero() }
 
-func (r record) status(key string, now time.Time) store.Status {
-	s := store.Status{Key: key, Wanted: r.wantedAt(now), Now: now}
+func (r record) Status(key string, now time.Time) store.Status {
+	s := store.Status{Key: key, Wanted: r.Wanted(now), Now: now}
 	if r.id != "" {
-		s.Mode, s.Limit = store.Exclusive, 1
-		s.Holders = []store.Holder{{
-			ID: r.id, Owner: r.owner, Note: r.note, Since: r.since, ExpireAt: r.expireAt, Broken: r.reason,
-		}}
+		s.Mode, s.Limit, s.Holders = store.Exclusive, 1, []store.Holder{r.holder()}
 	}
 	return s
 }

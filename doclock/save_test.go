@@ -144,7 +144,7 @@ func TestControlASaveByKeyAloneWritesAfterTheLoss(t *testing.T) {
 	doc := must(locks.Acquire(t.Context(), ID("o")))(t)
 	expire(t, coll, "o")
 	must(locksOn[order](t, coll).TryAcquire(t.Context(), ID("o")))(t)
-	locks.store.broken.byKeyAlone = true
+	locks.store.tamper = byKeyAlone
 	doc.Value.State = "late"
 	err := doc.Save(t.Context())
 	assert.Equal(t, "late", get(t, coll, "o").Lookup("state").StringValue(),

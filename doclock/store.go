@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -15,6 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
@@ -23,12 +23,10 @@ import (
 // document. The lease engine knows nothing else of this package. The package comment
 // lists its commands.
 //
-//	store_acquire.go  acquire, what follows a refusal, transfer
-//	store_grant.go    from an applied claim to a grant
-//	store_renew.go    renewing one and many
+//	store_acquire.go  acquire, transfer, clean-up
 //	store_release.go  release in all its forms, saves, break
-//	store_undo.go     clean-up after an unknown outcome
 //	store_look.go     reads
+//	layout.go         what the steps of internal/mongolease know of the lock
 //	record.go         the lock's sub-document
 //	conditions.go     the conditions in filters
 //	update.go         the updates
@@ -36,32 +34,21 @@ type docStore struct {
 	base  *mongobase.Base
 	field string
 	store.Feed
-	flat atomic.Bool // see stampPath
+	steps mongolease.Steps[record, *update, granted]
+	flat  atomic.Bool // see stampPath
 
-	mu      sync.Mutex // protects what follows; never held across a command
-	granted map[string]granted
+	mu      sync.Mutex // protects endings; never held across a command
 	endings map[string]*ending
-	sweepAt int
 
-	broken faults
+	// tamper takes a safety out of a filter, in the tests that show that it is needed.
+	tamper func(what mongolease.Step, filter bson.D) bson.D
 }
 
-// Each of the faults takes one safety out, for the test that shows that it is needed.
-type faults struct {
-	byKeyAlone    bool // commands do not name the acquisition
-	anyOrder      bool // saves do not ask whether a later one was written
-	dropSave      bool // the clean-up of a hand-over saves nothing
-	undoElsewhere bool // the clean-up uses a session of its own
-	anyLock       bool // a claim takes a field that the application keeps in the lock's place
-}
-
-// granted is what the store remembers of a lease from its grant on. A lease that it
-// does not remember is found by its key and released field by field.
+// granted is what the store remembers of a lease besides its time. A lease that it does
+// not remember is found by its key and released field by field.
 type granted struct {
 	key     string
 	doc     bson.RawValue // the document's _id
-	since   time.Time
-	until   mongoclock.Moment // how long the lease may be trusted, and is worth remembering
 	residue bool
 
 	// gone, if set, is called when a renewal finds that the lease's own transaction
@@ -109,41 +96,68 @@ func (r *request) take(id string) bson.Raw {
 
 func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	feed, err := mongostore.FeedOn(coll)
-	return &docStore{
-		base: mongobase.New(coll, nil), field: field, Feed: feed,
-		granted: map[string]granted{}, endings: map[string]*ending{},
-	}, err
+	s := &docStore{base: mongobase.New(coll, nil), field: field, Feed: feed, endings: map[string]*ending{}}
+	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s}, s
+	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
+		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
+	}
+	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost, s.steps.Memory.OnForgotten = renewed, releasedItself, s.dropEnding
+	return s, err
 }
 
-// modify updates one document durably and returns its after-image.
-func (s *docStore) modify(ctx context.Context, filter bson.D, u *update, upsert bool) (mongobase.Reply, error) {
-	opts := mongobase.After
-	if upsert {
-		opts = mongobase.Upsert
-	}
-	return s.send(ctx, s.base.Durable, filter, u, opts)
-}
+// A reply is the answer of one command, and the lock in it.
+type reply = mongolease.Image[record]
 
 // send sends an update of one document. The first one may learn from the server where
 // $currentDate can write.
-func (s *docStore) send(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (mongobase.Reply, error) {
+func (s *docStore) send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+	if s.tamper != nil {
+		filter = s.tamper(what, filter)
+	}
 	r, err := s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	if noPath(err) { // refused before it touched anything: this is no second attempt
 		s.flat.Store(true)
 		r, err = s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	}
-	return r, err
+	image := s.read(r)
+	if opts != mongobase.Before {
+		s.base.Timed(r, image.Record.at)
+	}
+	return image, err
 }
 
-func (s *docStore) document(u *update) bson.D { return u.document(s.stampPath(fieldAt)) }
+// modify is send of an update that must last. It answers the after-image.
+func (s *docStore) modify(ctx context.Context, what mongolease.Step, filter bson.D, u *update) (reply, error) {
+	return s.send(ctx, what, s.base.Durable, filter, u, mongobase.After)
+}
 
-func (s *docStore) read(r mongobase.Reply) record { return readLock(r.Image, s.field) }
+// remove deletes one document, lock and all.
+func (s *docStore) remove(ctx context.Context, what mongolease.Step, filter bson.D) (reply, error) {
+	if s.tamper != nil {
+		filter = s.tamper(what, filter)
+	}
+	r, err := s.base.Remove(ctx, s.base.Durable, filter)
+	return s.read(r), err
+}
+
+func (s *docStore) find(ctx context.Context, fields bson.D) (reply, error) {
+	r, err := s.base.Find(ctx, fields)
+	return s.read(r), err
+}
+
+func (s *docStore) document(u *update) bson.D {
+	return u.document(s.stampPath(fieldAt), s.stampPath(fieldStamp))
+}
+
+func (s *docStore) read(r mongobase.Reply) reply {
+	return reply{Reply: r, Record: readLock(r.Image, s.field)}
+}
 
 // where is the filter of the document that r is about: by its _id if this store granted
 // it, because the fields of the key may change under the lease.
 func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
-	if g, ok := s.lease(r.ID); ok && g.key == r.Key {
-		return append(bson.D{{Key: "_id", Value: g.doc}}, more...), nil
+	if l, ok := s.lease(r.ID); ok && l.Own.key == r.Key {
+		return append(bson.D{{Key: "_id", Value: l.Own.doc}}, more...), nil
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {
@@ -152,83 +166,31 @@ func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
 	return append(fields[:len(fields):len(fields)], more...), nil
 }
 
-func (s *docStore) lease(id string) (granted, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g, ok := s.granted[id]
-	return g, ok
-}
-
-func (s *docStore) remember(id string, g granted) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.granted[id] = g
-	if len(s.granted) < s.sweepAt {
-		return
-	}
-	now := s.base.Clock.Now()
-	for old, l := range s.granted { // leases that nobody released
-		if l.until < now {
-			delete(s.granted, old)
-			delete(s.endings, old)
-		}
-	}
-	s.sweepAt = max(64, 2*len(s.granted))
-}
+// lease is what is remembered of a lease.
+func (s *docStore) lease(id string) (mongolease.Lease[granted], bool) { return s.steps.Memory.Of(id) }
 
 // renewed notes that a command sent at sent renewed the lease. If the lease's own
 // transaction had released it before, that transaction was aborted: open, it would have
 // blocked the renewal; committed, the renewal would have found nothing.
-func (s *docStore) renewed(id string, sent, until mongoclock.Moment) {
+func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
+	if l.Own.gone != nil && sent > l.Own.goneAt {
+		l.Own.gone = nil
+	}
+}
+
+// releasedItself tells the holder of a lease that a renewal found gone, if the lease's own
+// transaction had released it: that is no loss.
+func releasedItself(l mongolease.Lease[granted]) {
+	if l.Own.gone != nil {
+		l.Own.gone()
+	}
+}
+
+// dropEnding forgets the ending of a lease that is over.
+func (s *docStore) dropEnding(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g, ok := s.granted[id]
-	if !ok {
-		return
-	}
-	if g.gone != nil && sent > g.goneAt {
-		g.gone = nil
-	}
-	g.until = max(g.until, until)
-	s.granted[id] = g
-}
-
-func (s *docStore) forget(ids ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		delete(s.granted, id)
-		delete(s.endings, id)
-	}
-}
-
-func (s *docStore) foreign(r record) error {
-	return fmt.Errorf("%w: %s, but doclock keeps its lock in that field: name another (doclock.Field)", store.ErrForeign, r.foreign)
-}
-
-// why explains why a command that names a holder matched nothing. The command itself
-// certainly changed nothing.
-func (s *docStore) why(image mongobase.Reply, id string) error {
-	rec := s.read(image)
-	switch {
-	case image.Found() && rec.foreign != "":
-		return s.foreign(rec)
-	case rec.id == id && rec.broken && !rec.released:
-		return &store.BrokenError{Reason: rec.reason}
-	}
-	return store.ErrGone
-}
-
-func (s *docStore) explain(ctx context.Context, r store.Ref) error {
-	fields, err := s.where(r)
-	if err != nil {
-		return err
-	}
-	image, err := s.base.Find(ctx, fields)
-	if err != nil {
-		return mongoerr.NotApplied(err)
-	}
-	return s.why(image, r.ID)
+	delete(s.endings, id)
 }
 
 func modeIs(m store.Mode) error {

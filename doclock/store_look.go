@@ -2,8 +2,6 @@ package doclock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -18,40 +16,14 @@ import (
 
 // Look reads documents with one find, whatever their number.
 func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	ctx = mongobase.Bare(ctx)
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	if _, err := s.base.ReadFresh(ctx); err != nil {
-		return nil, mongoerr.NotApplied(err)
-	}
-	refs := make([]store.Ref, len(keys))
-	for i, key := range keys {
-		refs[i].Key = key
-	}
-	images, err := s.images(ctx, refs)
-	if err != nil {
-		return nil, mongoerr.NotApplied(err)
-	}
-	now := s.base.Present()
-	seen := make([]store.Status, len(keys))
-	var strangers []error
-	for i, key := range keys {
-		rec := s.read(images[i])
-		if rec.foreign != "" {
-			strangers = append(strangers, fmt.Errorf("%q: %w", key, s.foreign(rec)))
-			rec = record{}
-		}
-		seen[i] = rec.status(key, now)
-	}
-	return seen, errors.Join(strangers...)
+	return s.steps.Look(ctx, keys)
 }
 
 // images reads the documents of some refs, in their order. The server takes 1 and 1.0
 // for one value, and bytes do not: a document that cannot be told by the values of its
 // filter is read alone.
-func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Reply, error) {
-	images := make([]mongobase.Reply, len(refs))
+func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]reply, error) {
+	images := make([]reply, len(refs))
 	wheres := make([]bson.D, len(refs))
 	either := make(bson.A, len(refs))
 	for i, r := range refs {
@@ -71,7 +43,7 @@ func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]mongobase.Re
 
 // imagesLeft reads the documents that are still missing, one by one. If none of them is
 // there, one find tells so.
-func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mongobase.Reply) error {
+func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []reply) error {
 	var left bson.A
 	for i := range images {
 		if !images[i].Found() {
@@ -87,7 +59,7 @@ func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mon
 		if images[i].Found() {
 			continue
 		}
-		image, err := s.base.Find(ctx, wheres[i])
+		image, err := s.find(ctx, wheres[i])
 		if err != nil {
 			return err
 		}
@@ -96,7 +68,7 @@ func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []mon
 	return nil
 }
 
-func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []mongobase.Reply) error {
+func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []reply) error {
 	fields := bson.D{{Key: s.field, Value: 1}} // and the fields that name the document
 	for _, w := range wheres {
 		for _, f := range w {
@@ -114,7 +86,7 @@ func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bso
 	for cursor.Next(ctx) {
 		for i, w := range wheres {
 			if !images[i].Found() && matches(cursor.Current, w) {
-				images[i].Image = slices.Clone(cursor.Current)
+				images[i] = s.read(mongobase.Reply{Image: slices.Clone(cursor.Current)})
 			}
 		}
 	}
@@ -156,7 +128,7 @@ func (s *docStore) list(ctx context.Context, prefix string) ([]store.Status, err
 		rec := readLock(cursor.Current, s.field)
 		key, err := textOf(ID(cursor.Current.Lookup("_id")))
 		if err == nil && rec.foreign == "" && strings.HasPrefix(key, prefix) {
-			held = append(held, rec.status(key, s.base.Present()))
+			held = append(held, rec.Status(key, s.base.Present()))
 		}
 	}
 	slices.SortFunc(held, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })

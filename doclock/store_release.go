@@ -11,13 +11,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
-
-// patient is the remaining time up to which one node alone acknowledges a release. A
-// failover can take such a release back, and the document then stays taken until its
-// expiry. With more time left a majority acknowledges it.
-const patient = time.Minute
 
 // An ending is what the release of a lease does to the document in the same step. Only
 // session and landed change once the engine may see it.
@@ -94,6 +90,11 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 	return true
 }
 
+// Renew gives holders a new end.
+func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return s.steps.Renew(ctx, batch)
+}
+
 // Release takes the holder out of the document and carries out the lease's ending in
 // the same step. After an error the ending is kept, and the engine calls again until a
 // reply comes. Both commands name the holder: if the lost release was applied, the retry
@@ -107,50 +108,49 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 		return false, mongoerr.NotApplied(err)
 	}
 	e := s.ending(r.ID)
-	reply, err := s.release(s.within(ctx, e), r, keep, e)
+	image, err := s.release(s.within(ctx, e), r, keep, e)
 	if err != nil {
 		return false, mongoerr.Mark(err)
 	}
-	if !reply.Found() {
-		g, _ := s.lease(r.ID)
-		if err = s.explain(ctx, r); store.IsVerdict(err) && !errors.Is(err, store.ErrForeign) {
-			err = store.ErrGone // also if the holder was broken: its ending was not written
-		}
-		if errors.Is(err, store.ErrGone) && g.gone != nil {
+	if !image.Found() {
+		l, _ := s.lease(r.ID)
+		err = mongolease.GoneIfBroken(s.steps.Explain(ctx, r)) // a broken holder's ending was not written
+		if errors.Is(err, store.ErrGone) && l.Own.gone != nil {
 			err = nil // the lease's own transaction has released it
 		}
-		s.forget(r.ID)
+		s.steps.Memory.Forget(r.ID)
 		return false, err
 	}
 	s.land(e)
-	s.forget(r.ID)
-	return s.read(reply).wantedAt(s.base.Present()), nil
+	s.steps.Memory.Forget(r.ID)
+	return image.Record.Wanted(s.base.Present()), nil
 }
 
-func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (mongobase.Reply, error) {
+func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
 	conditions := s.named(r.ID)
 	if !e.plain() { // it writes more than the lock: only a holder that is not broken may
 		conditions = s.alive(r.ID)
 	}
 	filter, err := s.where(r, conditions...)
 	if err != nil {
-		return mongobase.Reply{}, err
+		return reply{}, err
 	}
 	if e != nil && e.remove {
-		return s.base.Remove(ctx, s.base.Durable, filter)
+		return s.remove(ctx, mongolease.Release, filter)
 	}
-	g, known := s.lease(r.ID)
-	u := s.leavingAs(e, !known || g.residue)
+	l, known := s.lease(r.ID)
+	u := s.leavingAs(e, !known || l.Own.residue)
 	if keep > 0 && (e == nil || !e.alone()) {
 		if u, err = s.later(ctx, r, keep, u); err != nil {
-			return mongobase.Reply{}, err
+			return reply{}, err
 		}
 	}
 	e.join(u)
-	if e != nil || known && g.until.Sub(s.base.Clock.Now()) > patient {
-		return s.leave(ctx, s.base.Durable, filter, u)
+	coll := s.base.Durable
+	if e == nil {
+		coll = s.steps.Gently(r.ID)
 	}
-	return s.leave(ctx, s.base.Soft, filter, u)
+	return s.leave(ctx, coll, filter, u)
 }
 
 // leavingAs is leaving, and adds the marks that the ending of a claim of one of many
@@ -171,23 +171,13 @@ func (s *docStore) leavingAs(e *ending, residue bool) *update {
 // later is the release under MinHold: the holder stays until keep after its grant,
 // marked as released, so that nobody renews or hands over the lease.
 func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, now *update) (*update, error) {
-	g, known := s.lease(r.ID)
-	if !known {
-		fields, err := s.where(r)
-		if err != nil {
-			return nil, err
-		}
-		image, err := s.base.Find(ctx, fields)
-		if err != nil {
-			return nil, mongoerr.NotApplied(err)
-		}
-		if rec := s.read(image); rec.id == r.ID {
-			g.since = rec.since
-		}
+	since, err := s.steps.Since(ctx, r)
+	if err != nil {
+		return nil, err
 	}
-	until := g.since.Add(keep)
-	if g.since.IsZero() || !until.After(s.base.Present()) {
-		return now, nil // MinHold is over, or the holder is not there
+	until := since.Add(keep)
+	if since.IsZero() || !until.After(s.base.Present()) {
+		return now, nil // over already, or not there
 	}
 	u := &update{stamp: true}
 	u.set(s.path(fieldReleased), true)
@@ -197,8 +187,8 @@ func (s *docStore) later(ctx context.Context, r store.Ref, keep time.Duration, n
 
 // leave sends a release and returns the before-image, which still has the waiters'
 // word.
-func (s *docStore) leave(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update) (mongobase.Reply, error) {
-	return s.send(ctx, coll, filter, u, mongobase.Before)
+func (s *docStore) leave(ctx context.Context, coll *mongo.Collection, filter bson.D, u *update) (reply, error) {
+	return s.send(ctx, mongolease.Release, coll, filter, u, mongobase.Before)
 }
 
 // save writes a document's value under its lease, in the caller's session. With an
@@ -212,27 +202,27 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	if err != nil {
 		return err
 	}
-	var reply mongobase.Reply
+	var image reply
 	switch u := new(update); {
 	case e != nil && e.remove:
-		reply, err = s.base.Remove(ctx, s.base.Durable, filter)
+		image, err = s.remove(ctx, mongolease.Release, filter)
 	case e != nil:
-		g, known := s.lease(r.ID)
-		u = s.leavingAs(e, !known || g.residue)
+		l, known := s.lease(r.ID)
+		u = s.leavingAs(e, !known || l.Own.residue)
 		e.join(u)
-		reply, err = s.leave(ctx, s.base.Durable, filter, u)
+		image, err = s.leave(ctx, s.base.Durable, filter, u)
 	default:
 		// If the reply is lost, the caller saves again under the next number. If this
 		// save is applied after that one, it changes nothing.
 		(&ending{changes: c}).join(u)
 		u.set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
-		reply, err = s.leave(ctx, s.base.Durable, append(filter, s.newer(c.number)...), u)
+		image, err = s.leave(ctx, s.base.Durable, append(filter, s.newer(c.number)...), u)
 	}
 	switch {
 	case err != nil:
 		return mongoerr.Mark(err)
-	case !reply.Found():
-		return s.explain(ctx, r)
+	case !image.Found():
+		return s.steps.Explain(ctx, r)
 	}
 	return nil
 }
@@ -254,16 +244,12 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 		u = &update{stamp: true}
 		u.set(s.path(fieldBroken), reason)
 	}
-	reply, err := s.modify(ctx, filter, u, false)
+	image, err := s.modify(ctx, mongolease.Break, filter, u)
 	if err != nil {
 		return mongoerr.Mark(err)
 	}
-	if !reply.Found() {
-		if err = s.explain(ctx, r); err != nil && !errors.Is(err, store.ErrForeign) && !errors.Is(err, store.ErrNotApplied) {
-			err = store.ErrGone
-		}
-		return err
+	if !image.Found() {
+		return mongolease.GoneIfBroken(s.steps.Explain(ctx, r))
 	}
-	s.base.Timed(reply, s.read(reply).at)
 	return nil
 }

@@ -6,23 +6,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongolease"
 )
-
-// A term is the time of a lease as its claim writes it.
-type term struct{ since, until time.Time }
 
 // holding is the update that makes a claim the holder. It writes field by field: the
 // marks that outlast a holder (attempts, readyAt, done) stay.
-func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, term) {
-	var t term
-	t.since, t.until = now.Expiry(c.TTL)
+func (s *docStore) holding(c *claim, now mongoclock.Reading) (*update, mongolease.Tenure) {
+	t := c.Tenure(now)
 	u := new(update)
 	u.set(s.path(fieldMark), shape)
 	u.set(s.path(fieldID), c.ID)
 	u.set(s.path(fieldOwner), c.Owner)
 	u.set(s.path(fieldNote), c.Note)
-	u.set(s.path(fieldSince), date(t.since))
-	u.set(s.path(fieldExpireAt), date(t.until))
+	u.set(s.path(fieldSince), date(t.Since))
+	u.set(s.path(fieldExpireAt), date(t.Until))
 	u.unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
 	if c.one {
 		u.increments = bson.D{{Key: s.path(fieldAttempts), Value: 1}}
@@ -57,6 +54,7 @@ func (s *docStore) leaving(residue bool) *update {
 type update struct {
 	sets, unsets, maxima, increments, onInsert bson.D
 	stamp                                      bool // at gets the server's time
+	token                                      bool // stamp gets it too, as a timestamp
 }
 
 func (u *update) set(path string, value any) {
@@ -73,7 +71,7 @@ func (u *update) max(path string, t time.Time) {
 	u.maxima = append(u.maxima, bson.E{Key: path, Value: date(t)})
 }
 
-func (u *update) document(at string) bson.D {
+func (u *update) document(at, stamp string) bson.D {
 	var d bson.D
 	for _, op := range []bson.E{
 		{Key: "$set", Value: u.sets}, {Key: "$unset", Value: u.unsets}, {Key: "$max", Value: u.maxima},
@@ -83,8 +81,15 @@ func (u *update) document(at string) bson.D {
 			d = append(d, op)
 		}
 	}
+	var drawn bson.D
 	if u.stamp {
-		d = append(d, bson.E{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}})
+		drawn = append(drawn, bson.E{Key: at, Value: true})
+	}
+	if u.token {
+		drawn = append(drawn, bson.E{Key: stamp, Value: bson.D{{Key: "$type", Value: "timestamp"}}})
+	}
+	if len(drawn) > 0 {
+		d = append(d, bson.E{Key: "$currentDate", Value: drawn})
 	}
 	return d
 }

@@ -12,9 +12,10 @@ import (
 
 // A Contender is a claim with the commands that are its store's own.
 type Contender[R Record] interface {
-	// Claim sends the first command, which the server applies if the key is free. An
-	// error that refuses the claim for what is there is of class mongoerr.DuplicateID.
+	// Claim sends the first command, which the server applies if the key is free. Refused
+	// reports whether its answer refuses the claim for what is there.
 	Claim(ctx context.Context) (Image[R], Tenure, error)
+	Refused(image Image[R], err error) bool
 	// TakeOver sends the compare-and-swap on a document whose holders have all run out.
 	TakeOver(ctx context.Context, seen R, now mongoclock.Reading) (Image[R], Tenure, error)
 	// Word leaves word if the claim asks for it, and answers the document. It finds
@@ -35,7 +36,7 @@ type Contender[R Record] interface {
 
 // Acquire claims a key: a command that is applied if the key is free, and if it was
 // refused a look at what stands in the way.
-func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
+func (s *Steps[R, U, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
 	if c.Held && c.Want > 0 && !knob.WordAfterLook {
 		// A look, which the word alone is: nothing of the claim is sent if the key is held.
 		image, err := with.Word(ctx)
@@ -48,18 +49,18 @@ func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) 
 	}
 	image, t, err := with.Claim(ctx)
 	switch {
-	case err == nil:
-		return s.Grant(ctx, c, image, t)
-	case mongoerr.ClassOf(err) != mongoerr.DuplicateID:
+	case with.Refused(image, err):
+		c.Attempt.Answered(image.Reply, true)
+		return s.contest(ctx, c, with, err)
+	case err != nil:
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)
 	}
-	c.Attempt.Answered(image.Reply, true)
-	return s.contest(ctx, c, with, err)
+	return s.Grant(ctx, c, image, t)
 }
 
 // contest looks at what stands in the way, leaving word if the claim asks for it, and
 // takes the key over if no holder is alive any more.
-func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
+func (s *Steps[R, U, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
 	if missed := with.Missed(); missed != nil {
 		return store.Grant{}, s.Settle(ctx, c, with, mongoerr.NotApplied(missed))
 	}
@@ -75,7 +76,7 @@ func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], 
 
 // obstacle answers the document that refused the claim. To leave word, or where no
 // clock but a write's judges (through a mongos), it writes; else it only reads.
-func (s *Steps[R, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
+func (s *Steps[R, U, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
 	blind := s.Base.Kind().Router && !s.Base.Now().Fresh
 	if c.Want <= 0 && !blind {
 		return with.Look(ctx)
@@ -88,7 +89,7 @@ func (s *Steps[R, X]) obstacle(ctx context.Context, c *Claim, with Contender[R])
 }
 
 // judge takes a key over if no holder is alive in the image of its document.
-func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
+func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
 	if answer, done := s.turnedAway(ctx, c, with, image.Record); done {
 		return store.Grant{}, answer
 	}
@@ -124,7 +125,7 @@ func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], im
 }
 
 // turnedAway answers a claim whose document is a stranger's, or has the claim's twin.
-func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) (answer error, done bool) {
+func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) (answer error, done bool) {
 	if foreign := seen.Foreign(); foreign != nil {
 		return s.Settle(ctx, c, with, foreign), true
 	}
@@ -137,7 +138,7 @@ func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R
 // Refuse answers that the key was held, with what is there now. If the claim's word is
 // not in it, nobody would wake the claimant: it is told that the key was free for a
 // moment, which is so, and asks again.
-func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
+func (s *Steps[R, U, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	now := s.Base.Present()
 	if c.Want > 0 && !seen.Worded(c.Claim, now) {
 		var nothing R
@@ -148,7 +149,7 @@ func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], s
 
 // RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply,
 // and so its token, is lost.
-func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
+func (s *Steps[R, U, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
 	c.Attempt.Twin = true
 	var nothing R
 	return s.Refuse(ctx, c, with, nothing)
@@ -157,7 +158,7 @@ func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R
 // Settle answers a refusal once it is certain: if the refused command may have a twin on
 // its way, that is cleaned up first, in its own session, and inside this call. Where
 // that fails the outcome is unknown, and the engine's Undo goes on with it.
-func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
+func (s *Steps[R, U, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
 	if !c.Attempt.Twin || knob.TwinIgnored {
 		return refusal
 	}
@@ -174,7 +175,7 @@ func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], r
 
 // HandOver grants a claim that send has put in the place of a live holder. If send
 // found no such holder, the document tells why.
-func (s *Steps[R, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+func (s *Steps[R, U, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	image, t, err := send(ctx)
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)

@@ -15,7 +15,7 @@ var errNoTrace = errors.New("mongolock: the server's reply to a claim does not c
 
 // Grant makes a grant of an applied claim. Any error here is of unknown outcome: the
 // claim is there and must be undone.
-func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
+func (s *Steps[R, U, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
 	if !told || !image.Found() {
 		confirmed, err := s.confirm(ctx, c)
@@ -46,6 +46,9 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		s.correct(ctx, c, &g)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
+	if c.Got != nil {
+		c.Got(image.Image)
+	}
 	return g, nil
 }
 
@@ -54,7 +57,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 // with no document. MongoDB answers an upsert with what it made of it or with E11000;
 // SecantusDB, if the filter began to match while it looked, applies it and answers with
 // nothing.
-func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
+func (s *Steps[R, U, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 	filter, err := s.Shape.Where(c.Ref, s.Shape.Holds(c.ID)...)
 	if err != nil {
 		return Image[R]{}, err
@@ -74,7 +77,7 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 // TTL. The grant may have run out already; but while the document has the claim nobody
 // was granted the key since, so it can be given its time all the same. A fault here
 // changes nothing about the grant.
-func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
+func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
 	t := c.Tenure(s.Base.Now())
 	filter, err := s.Shape.Where(c.Ref, append(s.Shape.Holds(c.ID), s.Shape.Unbroken(c.ID)...)...)
 	if err != nil {

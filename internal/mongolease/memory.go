@@ -10,11 +10,12 @@ import (
 // A Memory is what a store remembers of its leases, by their IDs. The zero value is
 // ready.
 type Memory[X any] struct {
-	// OnRenewed is told of a renewal that was sent then, and may change what is
-	// remembered. OnForgotten is told of an ID that is no longer remembered, and whether
-	// a renewal found the lease gone. Both may be nil; both run with the memory locked.
+	// These may be nil. OnRenewed is told of a renewal that was sent then, and may change
+	// what is remembered; it runs with the memory locked, as OnForgotten does. OnLost is
+	// told of a lease that a renewal found gone, before it is forgotten.
 	OnRenewed   func(l *Lease[X], sent mongoclock.Moment)
-	OnForgotten func(id string, l Lease[X], lost bool) (after func())
+	OnForgotten func(id string)
+	OnLost      func(l Lease[X])
 
 	mu      sync.Mutex // protects the rest; never held across a command
 	leases  map[string]Lease[X]
@@ -42,7 +43,7 @@ func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
 	}
 	for old, l := range m.leases { // those that nobody released
 		if l.Until < now {
-			m.forget(old, false)
+			m.forget(old)
 		}
 	}
 	m.sweepAt = max(64, 2*len(m.leases))
@@ -81,25 +82,21 @@ func (m *Memory[X]) Forget(ids ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {
-		m.forget(id, false)
+		m.forget(id)
 	}
 }
 
 // Lost forgets a lease that a renewal found gone.
 func (m *Memory[X]) Lost(id string) {
-	m.mu.Lock()
-	after := m.forget(id, true)
-	m.mu.Unlock()
-	if after != nil {
-		after()
+	if l, ok := m.Of(id); ok && m.OnLost != nil {
+		m.OnLost(l)
 	}
+	m.Forget(id)
 }
 
-func (m *Memory[X]) forget(id string, lost bool) (after func()) {
-	l := m.leases[id]
+func (m *Memory[X]) forget(id string) {
 	delete(m.leases, id)
 	if m.OnForgotten != nil {
-		return m.OnForgotten(id, l, lost)
+		m.OnForgotten(id)
 	}
-	return nil
 }

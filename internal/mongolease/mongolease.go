@@ -80,8 +80,8 @@ type Image[R Record] struct {
 	Record R // the zero value if nothing was found
 }
 
-// A Shape is how a store keeps a lock in a document.
-type Shape[R Record] interface {
+// A Shape is how a store keeps a lock in a document. U is an update of its own making.
+type Shape[R Record, U any] interface {
 	// Where is the filter of the document that r is about, under further conditions.
 	Where(r store.Ref, more ...bson.E) (bson.D, error)
 	// Holds is the condition that the document has the holder, run out or not.
@@ -92,15 +92,15 @@ type Shape[R Record] interface {
 	Alive(id string, earliest time.Time) []bson.E
 	// Extend is the update that moves a holder's end, and its beginning unless that is
 	// zero. It never moves them back, so that a late one harms nobody.
-	Extend(id string, since, until time.Time) bson.D
+	Extend(id string, since, until time.Time) U
 	// Touch is the update that writes nothing but the server's time; with a stamp also
 	// a timestamp, where the server tells no operationTime.
-	Touch(stamp bool) bson.D
+	Touch(stamp bool) U
 
 	// Send updates one document and answers its image.
-	Send(ctx context.Context, what Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error)
+	Send(ctx context.Context, what Step, coll *mongo.Collection, filter bson.D, update U, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error)
 	// Model is one such update of a bulk.
-	Model(what Step, filter, update bson.D) mongo.WriteModel
+	Model(what Step, filter bson.D, update U) mongo.WriteModel
 	// Find reads one document.
 	Find(ctx context.Context, r store.Ref) (Image[R], error)
 	// FindMany reads the documents of some refs, in their order.
@@ -108,9 +108,9 @@ type Shape[R Record] interface {
 }
 
 // Steps are the steps of one store. X is what the store remembers of a lease besides.
-type Steps[R Record, X any] struct {
+type Steps[R Record, U, X any] struct {
 	Base   *mongobase.Base
-	Shape  Shape[R]
+	Shape  Shape[R, U]
 	Memory Memory[X]
 	Feed   interface {
 		Notify(ctx context.Context, n store.Notice) error
@@ -128,6 +128,9 @@ type Claim struct {
 	store.Claim
 	Attempt *mongobase.Attempt
 	Sent    mongoclock.Moment // when the call began: trust counts from here
+
+	// Got, if set, is told of the document as a grant left it.
+	Got func(document bson.Raw)
 }
 
 // A Tenure is what a claim writes: when it begins and ends, and the revision that its
@@ -138,7 +141,7 @@ type Tenure struct {
 }
 
 // Begin opens the attempt of a claim. Nothing of the claim is sent yet.
-func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
+func (s *Steps[R, U, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
 	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now()}
 	var err error
 	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
@@ -146,7 +149,7 @@ func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) 
 }
 
 // Over ends the attempt of a claim that was answered with err.
-func (s *Steps[R, X]) Over(c *Claim, err error) {
+func (s *Steps[R, U, X]) Over(c *Claim, err error) {
 	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
 }
 

@@ -30,7 +30,7 @@ func (r renewal) fail(err error) {
 // Renew gives holders a new end: one alone with an update that answers the server's time
 // with it, many with one bulk and a hello after it. Either way a holder whose new end
 // was written by a clock far behind the server's is written once more at once.
-func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (s *Steps[R, U, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	r := renewal{s.Base.Clock.Now(), batch, make([]store.Renewed, len(batch))}
 	if len(batch) == 0 {
 		return r.answers
@@ -53,7 +53,7 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return r.answers
 }
 
-func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
+func (s *Steps[R, U, X]) renew(ctx context.Context, r renewal) {
 	if len(r.batch) == 1 {
 		left, err := s.renewOne(ctx, r.sent, r.batch[0])
 		r.answers[0] = store.Renewed{Left: left, Err: err}
@@ -64,7 +64,7 @@ func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
 
 // renewAgain repeats the renewals that left too little. What a holder has already it
 // keeps, unless it turns out to be gone.
-func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
+func (s *Steps[R, U, X]) renewAgain(ctx context.Context, r renewal) {
 	var which []int
 	again := renewal{sent: r.sent}
 	for i, a := range r.answers {
@@ -85,13 +85,13 @@ func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
 }
 
 // command is the update that renews a holder, never creating nor shortening it.
-func (s *Steps[R, X]) command(r store.Renewal, now mongoclock.Reading) (filter, update bson.D, until time.Time, err error) {
+func (s *Steps[R, U, X]) command(r store.Renewal, now mongoclock.Reading) (filter bson.D, update U, until time.Time, err error) {
 	_, until = now.Expiry(r.TTL)
 	filter, err = s.Shape.Where(r.Ref, s.Shape.Alive(r.ID, now.Earliest)...)
 	return filter, s.Shape.Extend(r.ID, time.Time{}, until), until, err
 }
 
-func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
+func (s *Steps[R, U, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
 	filter, update, until, err := s.command(r, s.Base.Now())
 	if err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r st
 	return left(r.TTL, sent, image.Sent, until, at), nil
 }
 
-func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
+func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 	now := s.Base.Now()
 	models := make([]mongo.WriteModel, len(r.batch))
 	until := make([]time.Time, len(r.batch))
@@ -142,7 +142,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
 
 // draw asks for a server time after a bulk. Through a mongos hello would tell that of
 // another machine: there it is the at of a document that is held.
-func (s *Steps[R, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
+func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
 	if !s.Base.Kind().Router {
 		return s.Base.Hello(ctx)
 	}
@@ -164,7 +164,7 @@ func (s *Steps[R, X]) draw(ctx context.Context, batch []store.Renewal) (time.Tim
 
 // whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
 // has the expiry that was written, or a later one.
-func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, until []time.Time) {
+func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, until []time.Time) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -10,6 +9,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
@@ -62,6 +62,11 @@ func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) 
 	update, t := k.c.document(now)
 	image, err := k.write(ctx, mongolease.Acquire, k.c, ours(k.c.Key, runOut(fieldExpireAt, now.Earliest)), update, mongobase.Upsert)
 	return image, t, err
+}
+
+// Refused: the upsert met the unique index on _id.
+func (contender) Refused(_ reply, err error) bool {
+	return mongoerr.ClassOf(err) == mongoerr.DuplicateID
 }
 
 // TakeOver takes over a key whose holders have all run out. It names the revision that
@@ -178,20 +183,4 @@ func (s *Store) word(ctx context.Context, c *claim, writer bool) (reply, error) 
 	}
 	c.Attempt.Answered(image.Reply, false)
 	return image, nil
-}
-
-// findMany reads the documents under some keys, each once.
-func (s *Store) findMany(ctx context.Context, keys []string) (map[string]reply, error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	cursor, err := s.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}}, oneBatch(len(keys)))
-	if err != nil {
-		return nil, err
-	}
-	defer cursor.Close(ctx)
-	found := make(map[string]reply, len(keys))
-	for cursor.Next(ctx) {
-		image := slices.Clone(cursor.Current)
-		found[readRecord(image).key] = read(mongobase.Reply{Image: image}, readRecord)
-	}
-	return found, cursor.Err()
 }

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -62,17 +63,30 @@ func (layout) Model(what mongolease.Step, filter, update bson.D) mongo.WriteMode
 func (l layout) Find(ctx context.Context, r store.Ref) (reply, error) { return l.find(ctx, r.Key) }
 
 func (l layout) FindMany(ctx context.Context, refs []store.Ref) ([]reply, error) {
+	if len(refs) == 1 {
+		image, err := l.find(ctx, refs[0].Key)
+		return []reply{image}, err
+	}
 	keys := make([]string, len(refs))
 	for i, r := range refs {
 		keys[i] = r.Key
 	}
-	found, err := l.findMany(ctx, keys)
+	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
+	// In one batch; by default it would have 101 documents.
+	cursor, err := l.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}},
+		options.Find().SetBatchSize(int32(min(len(distinct)+1, 10_000))))
 	if err != nil {
 		return nil, err
+	}
+	defer cursor.Close(ctx)
+	found := make(map[string]reply, len(distinct))
+	for cursor.Next(ctx) {
+		image := read(mongobase.Reply{Image: slices.Clone(cursor.Current)}, readRecord)
+		found[image.Record.key] = image
 	}
 	images := make([]reply, len(refs))
 	for i, key := range keys {
 		images[i] = found[key]
 	}
-	return images, nil
+	return images, cursor.Err()
 }

@@ -2,8 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"unicode/utf8"
@@ -18,40 +16,7 @@ import (
 
 // Look reads keys with one find, whatever their number.
 func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	ctx = mongobase.Bare(ctx)
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	if _, err := s.base.ReadFresh(ctx); err != nil {
-		return nil, mongoerr.NotApplied(err)
-	}
-	found, err := s.look(ctx, keys)
-	if err != nil {
-		return nil, mongoerr.NotApplied(err)
-	}
-	now := s.base.Present()
-	seen := make([]store.Status, len(keys))
-	var strangers []error
-	for i, key := range keys {
-		r := found[key].Record
-		if foreign := r.Foreign(); foreign != nil {
-			strangers = append(strangers, fmt.Errorf("%q: %w", key, foreign))
-			r = record{}
-		}
-		seen[i] = r.Status(key, now)
-	}
-	return seen, errors.Join(strangers...)
-}
-
-func (s *Store) look(ctx context.Context, keys []string) (map[string]reply, error) {
-	if len(keys) > 1 {
-		return s.findMany(ctx, keys)
-	}
-	image, err := s.find(ctx, keys[0])
-	if err != nil || !image.Found() {
-		return nil, err
-	}
-	return map[string]reply{keys[0]: image}, nil
+	return s.steps.Look(ctx, keys)
 }
 
 // listBatch is how many documents of a list are in memory at a time. By default
@@ -108,9 +73,4 @@ func prefixRange(prefix string) bson.D {
 		return append(within, bson.E{Key: "$lt", Value: prefix + string(next)})
 	}
 	return within
-}
-
-// oneBatch makes a find answer in one batch; the default is 101 documents.
-func oneBatch(n int) *options.FindOptionsBuilder {
-	return options.Find().SetBatchSize(int32(min(n+1, 10_000)))
 }

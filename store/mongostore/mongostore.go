@@ -30,7 +30,7 @@ type Store struct {
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps mongolease.Steps[record, bson.ObjectID] // remembers the revision of an exclusive grant
+	steps mongolease.Steps[record, bson.D, bson.ObjectID] // remembers the revision of an exclusive grant
 	joins joinGates
 }
 

@@ -1,0 +1,43 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads keys with one find, whatever their number.
+func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	ctx = mongobase.Bare(ctx)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if _, err := s.Base.ReadFresh(ctx); err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	refs := make([]store.Ref, len(keys))
+	for i, key := range keys {
+		refs[i].Key = key
+	}
+	images, err := s.Shape.FindMany(ctx, refs)
+	if err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	now := s.Base.Present()
+	seen := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		record := images[i].Record
+		if foreign := record.Foreign(); foreign != nil {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, foreign))
+			var nothing R
+			record = nothing
+		}
+		seen[i] = record.Status(key, now)
+	}
+	return seen, errors.Join(strangers...)
+}
