@@ -27,10 +27,9 @@ type Document[T any] struct {
 	id       bson.RawValue
 	attempts int
 
-	mu     sync.Mutex        // protects what follows; held for the whole of a save
-	loaded []bson.RawElement // the fields as the document has them
-	doubt  bool              // the document may have other fields: a save's outcome is unknown, or its transaction open
-	saves  int               // saves that were sent
+	mu    sync.Mutex // protects what follows; held for the whole of a save
+	has   saved      // what the document may have of Value
+	saves int        // saves that were sent
 }
 
 // Lease returns the document's lease: its context ends when the lease does, and its token
@@ -41,9 +40,13 @@ func (d *Document[T]) Lease() *mongolock.Lease { return d.lease }
 // ID returns the document's _id as it is stored.
 func (d *Document[T]) ID() bson.RawValue { return d.id }
 
-// Save writes Value and keeps the lock. It writes the top-level fields that changed since
-// Value was loaded or last saved, in one command that requires the lease to be there. If
-// the lease is lost, nothing is written and the error matches mongolock.ErrLost.
+// Save writes Value and keeps the lock. It writes the fields that changed since Value was
+// loaded or last saved, in one command that requires the lease to be there. If the lease
+// is lost, nothing is written and the error matches mongolock.ErrLost.
+//
+// Within an embedded document, too, only the fields that changed are written: fields that
+// the type does not have, and those that somebody else has set, stay. An array is written
+// as a whole. Another order of the fields of an embedded document is not a change.
 //
 // A session or transaction in ctx takes part. If the transaction is aborted, the document
 // is as it was before, and still locked.
@@ -54,28 +57,28 @@ func (d *Document[T]) ID() bson.RawValue { return d.id }
 func (d *Document[T]) Save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c, elements, err := d.changes()
+	c, value, err := d.changes()
 	if err != nil {
 		return err
 	}
 	d.saves++
 	c.number = d.saves
 	err = d.send(ctx, c, nil)
-	d.saved(elements, err, inTransaction(ctx))
+	d.noteSaved(value, err, inTransaction(ctx))
 	if err != nil {
 		return d.failed(ctx, "save", err)
 	}
 	return nil
 }
 
-// saved notes which fields the document has after a save. If the save may yet be undone,
-// or its outcome is unknown, the next save writes all fields. With d.mu held.
-func (d *Document[T]) saved(elements []bson.RawElement, err error, undecided bool) {
+// noteSaved notes what the document has of Value after a save, or may have: the outcome of the
+// save may be unknown, or that of its transaction undecided. With d.mu held.
+func (d *Document[T]) noteSaved(value bson.Raw, err error, undecided bool) {
 	switch {
 	case err == nil && !undecided:
-		d.loaded, d.doubt = elements, false
+		d.has = saved{value}
 	case err == nil || !store.IsCertain(err):
-		d.loaded, d.doubt = append(d.loaded[:len(d.loaded):len(d.loaded)], elements...), true
+		d.has = d.has.with(value)
 	}
 }
 
@@ -107,11 +110,11 @@ func (d *Document[T]) ref() store.Ref {
 }
 
 // changes returns what there is to save, and an error if the lease is over.
-func (d *Document[T]) changes() (*change, []bson.RawElement, error) {
+func (d *Document[T]) changes() (*change, bson.Raw, error) {
 	if err := d.lease.Err(); err != nil {
 		return nil, nil, fmt.Errorf("doclock: save %s: %w", d.lease.Key(), err)
 	}
-	return d.locks.codec.changes(d.id, d.loaded, d.Value, d.doubt)
+	return d.locks.codec.changes(d.id, d.has, d.Value)
 }
 
 // send runs a save under the caller's context; the end of the lease cancels it too.
@@ -128,7 +131,7 @@ func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c, elements, err := d.changes()
+	c, value, err := d.changes()
 	if err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	s := d.locks.store
 	if inTransaction(ctx) {
 		err := d.send(ctx, nil, e)
-		d.saved(elements, err, true)
+		d.noteSaved(value, err, true)
 		if err != nil {
 			return d.failed(ctx, op, err)
 		}
@@ -153,7 +156,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	err = d.lease.Release() // if the reply is lost the engine repeats it, with e, until one comes
 	switch {
 	case s.hasLanded(e):
-		d.loaded = elements
+		d.has = saved{value}
 		return nil
 	case err == nil: // the lease is no longer there, after a command whose reply was lost
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown)

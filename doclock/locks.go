@@ -49,6 +49,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if err != nil {
 		return nil, err
 	}
+	c.flat = &s.flat
 	l := &Locks[T]{store: s, client: client, options: check, codec: c}
 	l.pools.begin(s)
 	return l, nil
@@ -119,7 +120,9 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 	}
 	d.Value = value
 	d.attempts = readLock(raw, l.store.field).attempts
-	d.loaded, _ = l.codec.encode(value) // a value that cannot be saved is refused when it is saved
+	if raw, err := l.codec.encode(value); err == nil { // otherwise a save will say so
+		d.has = saved{raw}
+	}
 	return d, nil
 }
 

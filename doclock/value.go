@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -14,13 +15,13 @@ import (
 type codec[T any] struct {
 	field    string
 	registry *bson.Registry // nil: the driver's own
+	flat     *atomic.Bool   // the store's: the server's clock writes beside the lock
 }
 
-// A change is what a save writes of a value.
-type change struct {
-	sets   bson.D
-	unsets []string // fields that the value had when it was loaded, and has no more
-	number int      // among the saves of its lease
+// locks reports whether a field is the lock's: the lock, or what stands beside it where
+// the server's clock cannot write into it.
+func (c codec[T]) locks(name string) bool {
+	return name == c.field || c.flat.Load() && (name == beside(c.field, fieldAt) || name == beside(c.field, fieldStamp))
 }
 
 func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
@@ -30,7 +31,7 @@ func (c codec[T]) decode(doc bson.Raw) (value T, err error) {
 	}
 	bare := make(bson.D, 0, len(elements))
 	for _, e := range elements {
-		if k := e.Key(); k != c.field && k != beside(c.field, fieldAt) && k != beside(c.field, fieldStamp) {
+		if !c.locks(e.Key()) {
 			bare = append(bare, bson.E{Key: e.Key(), Value: e.Value()})
 		}
 	}
@@ -61,9 +62,9 @@ func (c codec[T]) check() error {
 	return nil
 }
 
-// encode returns the value's top-level fields. It refuses the field of the lock, and
-// names that an update would misread.
-func (c codec[T]) encode(value T) ([]bson.RawElement, error) {
+// encode returns the value's fields. At the top level it refuses the field of the lock,
+// and names that an update would misread.
+func (c codec[T]) encode(value T) (bson.Raw, error) {
 	raw, err := c.marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("doclock: the value: %w", err)
@@ -74,13 +75,13 @@ func (c codec[T]) encode(value T) ([]bson.RawElement, error) {
 	}
 	for _, e := range elements {
 		switch key := e.Key(); {
-		case key == c.field:
+		case c.locks(key):
 			return nil, fmt.Errorf("doclock: the value has a field %s, which is the lock's: rename it, or the lock (doclock.Field)", key)
-		case key == "" || strings.HasPrefix(key, "$") || strings.Contains(key, "."):
+		case !addressable(key):
 			return nil, fmt.Errorf("doclock: the value has a field %q: a name that is empty, begins with $ or contains a point cannot be saved", key)
 		}
 	}
-	return elements, nil
+	return raw, nil
 }
 
 func (c codec[T]) marshal(value T) (bson.Raw, error) {
@@ -94,44 +95,14 @@ func (c codec[T]) marshal(value T) (bson.Raw, error) {
 	return buffer.Bytes(), err
 }
 
-// changes is what a save of the value writes: the top-level fields that differ from those
-// loaded, and the removal of those that the value has no more. Fields that the type does
-// not have stay as they are. In doubt whether the document has what was loaded, changes
-// writes everything.
-func (c codec[T]) changes(id bson.RawValue, loaded []bson.RawElement, value T, doubt bool) (*change, []bson.RawElement, error) {
-	elements, err := c.encode(value)
-	if err != nil {
-		return nil, nil, err
-	}
-	before := make(map[string]bson.RawElement, len(loaded))
-	for _, e := range loaded {
-		before[e.Key()] = e
-	}
-	ch := new(change)
-	for _, e := range elements {
-		old, had := before[e.Key()]
-		delete(before, e.Key())
-		switch {
-		case e.Key() == "_id" && !e.Value().Equal(id):
-			return nil, nil, fmt.Errorf("doclock: the value's _id is %s, that of the document %s: it cannot change", clip(e.Value()), clip(id))
-		case e.Key() == "_id", had && !doubt && bytes.Equal(old, e):
-		default:
-			ch.sets = append(ch.sets, bson.E{Key: e.Key(), Value: e.Value()})
-		}
-	}
-	for _, e := range loaded {
-		if _, gone := before[e.Key()]; gone && e.Key() != "_id" {
-			ch.unsets = append(ch.unsets, e.Key())
-			delete(before, e.Key())
-		}
-	}
-	return ch, elements, nil
-}
-
 // initial returns the fields that an insert gets from a value, besides those of the key.
 // The two must agree.
 func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
-	elements, err := c.encode(value)
+	raw, err := c.encode(value)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := raw.Elements()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +118,7 @@ func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
 			fields = append(fields, bson.E{Key: e.Key(), Value: e.Value()})
 		case key[at].Key != e.Key():
 			return nil, fmt.Errorf("doclock: the initial value has a field %s, and the filter names its part %s: a document cannot be made from both", e.Key(), key[at].Key)
-		case !e.Value().Equal(key[at].Value.(bson.RawValue)) && !isZero(e.Value()):
+		case !same(e.Value(), key[at].Value.(bson.RawValue)) && !isZero(e.Value()):
 			return nil, fmt.Errorf("doclock: the initial value's %s is %s, the filter's is %s", e.Key(), clip(e.Value()), clip(key[at].Value.(bson.RawValue)))
 		}
 	}
