@@ -8,9 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
 )
 
 // The driver says that this is final, and so does the wait.
@@ -48,4 +52,34 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 	require.NoError(t, lease.Release())
 	require.NoError(t, holder.Close())
 	_ = waiting.Close()
+}
+
+// The application uses the pool's only connection. A claim that finds none was never
+// sent: nothing is cleaned up, and nobody has to wait for what it might have left.
+func TestAClaimThatFindsNoFreeConnectionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	uri, name := testserver.URI(t, "atomic"), "locks_"+rand.Text()[:8]
+	proxy := faultproxy.New(t, uri)
+	mine := testserver.Connect(t, proxy.DirectURI(), func(o *options.ClientOptions) { o.SetMaxPoolSize(1) })
+	coll := mine.Database("mongolock_notsent").Collection(name)
+	t.Cleanup(func() { _ = coll.Drop(context.Background()) })
+	locks, err := mongolock.New(coll, mongolock.TTL(time.Second), mongolock.WithoutIndex())
+	require.NoError(t, err)
+	_, err = locks.Inspect(t.Context(), "k") // it knows the server's clock
+	require.NoError(t, err)
+
+	busy := proxy.On(faultproxy.Command("aggregate", "count").Next(1), faultproxy.Hold())
+	over := make(chan error)
+	go func() {
+		_, err := coll.CountDocuments(context.Background(), bson.D{})
+		over <- err
+	}()
+	<-busy.Fired()
+	_, err = locks.TryAcquire(t.Context(), "k")
+	assert.ErrorIs(t, err, store.ErrNotApplied)
+	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+	busy.Release()
+	require.NoError(t, <-over)
+	require.NoError(t, locks.Close(), "nothing is left to clean up")
+	assert.Zero(t, proxy.Count("findAndModify"))
 }
