@@ -10,12 +10,16 @@ import (
 )
 
 const (
-	// missedAfter is how old a fire may be and still run where missed ones do not.
+	// missedAfter is how old a fire may be and still run where missed ones do not. The
+	// jitter and the wait for a worker do not count.
 	missedAfter = time.Minute
 
-	// relook is how often, with All, a process that loses claims looks whether a process
-	// that died has left fires behind.
-	relook = time.Minute
+	// A process whose claim was refused looks later whether the fire was given back: after
+	// half of the time to the next fire, but at most lookAfter. If that time is shorter
+	// than often, it looks at most every relook.
+	lookAfter = 15 * time.Second
+	often     = 10 * time.Second
+	relook    = time.Minute
 )
 
 // never stands for the fire after the last one.
@@ -29,87 +33,19 @@ func (j *job) after(t time.Time) time.Time {
 	return never
 }
 
-// begin sets the fire to claim first.
-func (j *job) begin(seen State, now time.Time) {
-	j.fire, j.mark, j.sure, j.stale = j.after(now), time.Time{}, false, false
-	if !seen.Known {
-		return
-	}
-	switch j.missed {
-	case None:
-		if last, ok := latest(j.plan, now.Add(-missedAfter), now); ok && last.After(seen.Decided) {
-			j.fire = last // it is not late yet, and no process has claimed it
-		}
-	case One:
-		if last, ok := latest(j.plan, seen.Decided, now); ok {
-			j.fire = last
-		}
-	case All:
-		j.catchUp(seen)
-	}
-}
-
-// catchUp sets the fire to the first one that is not decided, according to the document.
-func (j *job) catchUp(seen State) {
-	if seen.Known {
-		j.fire, j.mark, j.sure = j.after(seen.Decided), seen.Decided, true
-	}
-}
-
-// aim sets the fire of a job that fell behind: to the one to claim now, or to the one to
-// wait for.
-func (s *Scheduler) aim(ctx context.Context, j *job, now time.Time) error {
-	behind := !j.queued && due(j.plan.Next(j.fire), now)
-	if stale := s.takeStale(j); stale || j.missed == All && behind && !j.sure {
-		state, err := s.Job(ctx, j.name)
-		switch {
-		case err != nil:
-			s.setStale(j)
-			return err
-		case j.overlap != Allow && state.live():
-			s.setStale(j)
-			return errAtWork
-		case j.missed == All && !j.queued:
-			j.catchUp(state)
-		}
-	}
-	if j.queued {
-		return nil // it runs however old it is
-	}
-	if behind && j.missed != All {
-		j.fire, _ = latest(j.plan, j.fire, now)
-	}
-	if j.missed == None && due(j.fire, now) && now.Sub(j.fire) > missedAfter {
-		j.fire = j.after(now)
-	}
-	return nil
-}
-
-func (s *Scheduler) setStale(j *job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	j.stale = true
-}
-
-func (s *Scheduler) takeStale(j *job) (was bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was, j.stale = j.stale, false
-	return was
-}
-
 // serve does what an item is for. It returns when nothing is left to do about it, and
 // its run has ended.
 func (s *Scheduler) serve(ctx, runs context.Context, it item) {
-	if it.watch {
-		s.mu.Lock()
-		it.job.watching = false
-		s.mu.Unlock()
-		s.look(ctx, runs, it.job)
+	j := it.job
+	switch it.task {
+	case lookAgain:
+		s.look(ctx, it.jobs)
+		return
+	case repeatRun:
+		s.takeOver(ctx, runs, j, it.dead, s.take(j))
 		return
 	}
-	j := it.job
-	if err := s.attempt(ctx, runs, j); err != nil && ctx.Err() == nil {
+	if err := s.attempt(ctx, runs, j, it.ready); err != nil && ctx.Err() == nil {
 		if !errors.Is(err, errAtWork) {
 			s.event(Event{Kind: Faulted, Job: j.name, Fire: j.fire, Err: err})
 			s.logger.Warn("schedule: a claim failed and will be repeated", "job", j.name, "fire", j.fire, "error", err)
@@ -122,35 +58,36 @@ func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 }
 
 // attempt claims the job's fire once, and runs it if the claim is granted. An error means
-// that nothing was decided.
-func (s *Scheduler) attempt(ctx, runs context.Context, j *job) error {
+// that nothing was decided. ready is when a free worker would have begun.
+func (s *Scheduler) attempt(ctx, runs context.Context, j *job, ready time.Time) error {
 	if len(j.doubts) > 0 {
 		if goOn, err := s.resolve(ctx, runs, j); err != nil || !goOn {
 			return err
 		}
 	}
-	if err := s.aim(ctx, j, s.store.Now()); err != nil {
+	if err := s.aim(ctx, j, ready); err != nil {
 		return err
 	}
 	if j.fire.After(s.store.Now()) {
 		j.pause = nil
-		s.put(item{at: s.later(j.fire), job: j})
+		s.put(item{at: s.jittered(j, j.fire), job: j})
 		return nil
 	}
-	claim := Claim{Fire: j.fire, Attempt: 1, Wait: j.death == AtOnce}
-	if j.missed == All {
+	claim := Claim{Fire: j.fire, Attempt: 1, Wait: j.death == AtOnce, Ahead: s.takeAhead(j)}
+	if j.missed == All && claim.Ahead.IsZero() {
 		claim.From = j.mark
 	}
 	lease, won, err := s.claim(ctx, j, claim)
 	switch {
 	case errors.Is(err, ErrNotDue):
 		j.pause = nil
-		s.lost(ctx, j, won)
+		s.lost(j, won)
 		return nil
 	case err != nil:
 		if errors.Is(err, mongolock.ErrOutcomeUnknown) && won.tracked != nil {
 			j.doubts = append(j.doubts, won.tracked.claim.ID)
 		}
+		s.setAhead(j, claim.Ahead)
 		return err
 	}
 	j.pause = nil
@@ -183,24 +120,24 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	j.mark, j.sure, j.queued = r.Fire, true, false
 	if j.overlap == Allow {
 		j.fire = j.after(r.Fire)
-		s.put(item{at: s.soon(j.fire), job: j})
+		s.put(item{at: s.soon(j), job: j})
 		s.execute(runs, j, a.tracked, r)
 		return
 	}
 	var skipped time.Time
 	defer func() {
 		j.goOn(r, skipped, s.store.Now())
-		s.put(item{at: s.soon(j.fire), job: j})
+		s.put(item{at: s.soon(j), job: j})
 	}()
 	skipped = s.execute(runs, j, a.tracked, r)
 }
 
-// soon returns when to claim a fire. One that is due already gets no jitter.
-func (s *Scheduler) soon(fire time.Time) time.Time {
-	if !fire.After(s.store.Now()) {
-		return fire
+// soon returns when to claim the job's fire. One that is due already gets no jitter.
+func (s *Scheduler) soon(j *job) time.Time {
+	if !j.fire.After(s.store.Now()) {
+		return j.fire
 	}
-	return s.later(fire)
+	return s.jittered(j, j.fire)
 }
 
 // goOn sets the next fire after the run r has ended. The fires up to skipped were skipped
@@ -218,28 +155,27 @@ func (j *job) goOn(r Run, skipped, now time.Time) {
 	}
 }
 
-// lost goes on with the next fire after another process has claimed this one.
-func (s *Scheduler) lost(ctx context.Context, j *job, a *ask) {
+// lost goes on with the next fire after the claim of this one was refused. Whoever has it
+// may give it back, so the process looks once more.
+func (s *Scheduler) lost(j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Fire: j.fire})
 	now := s.store.Now()
+	s.setPassed(j, j.fire)
 	j.mark, j.sure, j.queued = j.fire, false, false
 	j.fire = j.after(j.fire)
-	switch {
-	case j.missed != All:
-	case due(j.fire, now):
+	if j.missed == All && due(j.fire, now) {
 		s.setStale(j) // this process fell behind: the document says where to go on
+	}
+	switch gap := j.fire.Sub(now); {
+	case gap >= often:
+		s.lookAt(j, now.Add(min(lookAfter, gap/2)))
+	case j.death == AtOnce && a.tracked != nil:
+		s.lookAt(j, now.Add(a.tracked.claim.TTL))
 	case now.Sub(j.looked) >= relook:
-		if state, err := s.Job(ctx, j.name); err == nil {
-			j.looked = now
-			if state.Decided.Before(j.mark) && !state.live() {
-				j.catchUp(state)
-			}
-		}
+		j.looked = now
+		s.lookAt(j, now)
 	}
-	if j.death == AtOnce && a.tracked != nil {
-		s.watchAt(j, now.Add(a.tracked.claim.TTL))
-	}
-	s.put(item{at: s.soon(j.fire), job: j})
+	s.put(item{at: s.soon(j), job: j})
 }
 
 // live reports whether a run is under way and has not run out.
@@ -247,13 +183,16 @@ func (s State) live() bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.ExpireAt.After(s.Now) })
 }
 
+// busy reports whether a live run keeps the job's next fire from running.
+func (j *job) busy(s State) bool { return j.overlap != Allow && s.live() }
+
 // resolve finds out what became of claims whose outcome was unknown. One that is still in
 // the document is being undone. If that has failed until the claim ran out, its fire is
 // taken over: its run never began.
 //
 // It reports whether the fire may be claimed; if not, the job was put back in the queue.
 func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err error) {
-	state, err := s.Job(ctx, j.name)
+	state, err := s.read(ctx, j)
 	if err != nil {
 		return false, err
 	}
@@ -271,10 +210,19 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 	j.doubts = nil
 	if state.Known && !state.Decided.Before(j.fire) {
 		j.fire = j.after(j.fire) // another process has decided it
-		s.put(item{at: s.soon(j.fire), job: j})
+		s.put(item{at: s.soon(j), job: j})
 		return false, nil
 	}
 	return true, nil
+}
+
+// read reads the job's document, without its past.
+func (s *Scheduler) read(ctx context.Context, j *job) (State, error) {
+	all, err := s.store.Look(ctx, []string{j.name}, WithoutPast)
+	if err != nil {
+		return State{}, wrap("look at", j.name, err)
+	}
+	return all[0], nil
 }
 
 var (

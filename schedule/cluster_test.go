@@ -23,6 +23,7 @@ type link struct {
 
 	mu    sync.Mutex
 	calls map[string]int
+	reply time.Duration                           // how long the reply of a claim takes
 	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
 }
 
@@ -32,8 +33,11 @@ func (l *link) through(call string, send func() error) error {
 		l.calls = map[string]int{}
 	}
 	l.calls[call]++
-	fault := l.fault
+	fault, reply := l.fault, l.reply
 	l.mu.Unlock()
+	if call == "claim" {
+		defer time.Sleep(reply)
+	}
 	if fault == nil {
 		return send()
 	}
@@ -66,6 +70,13 @@ func (l *link) delay(d time.Duration) {
 	})
 }
 
+// delayReply makes the reply of a claim arrive that much after the claim was applied.
+func (l *link) delayReply(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reply = d
+}
+
 // counted returns the calls since it was last asked.
 func (l *link) counted() map[string]int {
 	l.mu.Lock()
@@ -94,8 +105,8 @@ func (l *link) Undo(ctx context.Context, c schedule.Claim) (settled bool, err er
 	return settled && err == nil, err
 }
 
-func (l *link) Look(ctx context.Context, names []string) (all []schedule.State, err error) {
-	err = l.through("look", func() (err error) { all, err = l.Store.Look(ctx, names); return err })
+func (l *link) Look(ctx context.Context, names []string, detail schedule.Detail) (all []schedule.State, err error) {
+	err = l.through("look", func() (err error) { all, err = l.Store.Look(ctx, names, detail); return err })
 	return all, err
 }
 
@@ -120,7 +131,7 @@ type ran struct {
 func inCluster(t *testing.T, body func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		body(&cluster{T: t, store: schedule.NewMemory(), begin: time.Now()})
+		body(&cluster{T: t, store: schedule.NewMemory(), begin: time.Now().UTC()})
 	})
 }
 
@@ -217,7 +228,7 @@ func (c *cluster) until(d time.Duration) { c.sleep(d - time.Since(c.begin)) }
 
 func (c *cluster) state(name string) schedule.State {
 	c.Helper()
-	all, err := c.store.Look(context.Background(), []string{name})
+	all, err := c.store.Look(context.Background(), []string{name}, schedule.WithPast)
 	require.NoError(c, err)
 	return all[0]
 }

@@ -93,7 +93,7 @@ func ExampleLease() {
 func ExampleKeep() {
 	database := schedule.NewMemory()
 	runs(3, database, func(context.Context, schedule.Run) error { return nil }, schedule.Keep(2))
-	jobs, err := database.Look(context.Background(), []string{"report"})
+	jobs, err := database.Look(context.Background(), []string{"report"}, schedule.WithPast)
 	fmt.Println(len(jobs[0].Past), err)
 	// Output: 2 <nil>
 }

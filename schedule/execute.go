@@ -10,12 +10,13 @@ import (
 
 // An Event says what became of a fire in this process.
 type Event struct {
-	Kind Kind
-	Job  string
-	Fire time.Time
-	At   time.Time // by the store's clock, as well as it is known
-	Run  *Run      // Began, Ended and Skipped: the run
-	Err  error     // Faulted: the claim's error; Ended: the function's
+	Kind  Kind
+	Job   string
+	Fire  time.Time // Skipped and MissedFires: the last of the fires
+	First time.Time // Skipped and MissedFires: the first of the fires
+	At    time.Time // by the store's clock, as well as it is known
+	Run   *Run      // Began, Ended and Skipped: the run
+	Err   error     // Faulted: the claim's error; Ended: the function's
 }
 
 // Kind says what happened to the fire of an Event.
@@ -23,11 +24,12 @@ type Kind string
 
 // The kinds of events.
 const (
-	Began   Kind = "began"   // this process claimed the fire, and runs it
-	Passed  Kind = "passed"  // another process has claimed it, or a run is under way
-	Ended   Kind = "ended"   // the run is over
-	Skipped Kind = "skipped" // the fires up to this one came due while the run was under way
-	Faulted Kind = "faulted" // the claim failed and will be repeated
+	Began       Kind = "began"   // this process claimed the fire, and runs it
+	Passed      Kind = "passed"  // another process has claimed it, or a run is under way
+	Ended       Kind = "ended"   // the run is over
+	Skipped     Kind = "skipped" // these fires came due while the run was under way, and will not run
+	MissedFires Kind = "missed"  // no process had claimed these fires in time, and they will not run
+	Faulted     Kind = "faulted" // the claim failed and will be repeated
 )
 
 func (s *Scheduler) event(e Event) {
@@ -98,13 +100,13 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	if outcome == Lost {
 		s.setStale(j)
 		if j.death == AtOnce {
-			s.watchAt(j, s.store.Now()) // perhaps no other process can repeat it
+			s.lookAt(j, s.store.Now()) // perhaps no other process can repeat it
 		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
 	if !end.Decided.IsZero() && outcome != Lost {
 		s.logger.Info("schedule: a run took longer than its job's period, so fires were skipped", "run", r, "took", took, "until", end.Decided)
-		s.event(Event{Kind: Skipped, Job: j.name, Fire: end.Decided, Run: &r})
+		s.event(Event{Kind: Skipped, Job: j.name, First: j.after(r.Fire), Fire: end.Decided, Run: &r})
 	}
 	return end.Decided
 }

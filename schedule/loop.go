@@ -32,7 +32,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	work.Wait()
 	stop()
 	s.stop()
-	return errors.Join(err, client.Close())
+	if left := client.Close(); left != nil {
+		s.logger.Warn("schedule: the database could not be told of everything that has ended, which runs out by itself", "error", left)
+	}
+	return err
 }
 
 // start has every job looked up again: what is known about it may be old.
@@ -45,7 +48,7 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	s.running, s.client = true, client
 	s.queue, s.fresh = nil, nil
 	for _, j := range s.jobs {
-		j.doubts, j.queued, j.watching = nil, false, false
+		j.forget()
 		s.fresh = append(s.fresh, j)
 	}
 	return nil
@@ -64,6 +67,7 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	pause := newBackoff()
+	var full time.Time // since when items wait for a worker; zero while none does
 	for first := true; ctx.Err() == nil; {
 		var wait time.Duration
 		err := s.meet(ctx)
@@ -76,19 +80,14 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 		default:
 			first = false
 			pause.Reset()
-			var it item
-			var is bool
-			if it, is, wait = s.pop(); is {
-				select {
-				case workers <- struct{}{}:
-					work.Go(func() {
-						defer func() { <-workers }()
-						s.serve(ctx, runs, it)
-					})
-				case <-ctx.Done():
-				}
-				continue
+			if wait = s.untilDue(); wait > 0 {
+				full = time.Time{}
+				break
 			}
+			if s.enter(ctx, workers, &full) {
+				s.begin(ctx, runs, work, workers, full)
+			}
+			continue
 		}
 		timer.Reset(wait)
 		select {
@@ -98,6 +97,44 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 		}
 	}
 	return nil
+}
+
+// enter waits for a free worker, and notes since when. It reports false if the loop has
+// to look around first.
+func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}, full *time.Time) bool {
+	select {
+	case workers <- struct{}{}:
+		return true
+	default:
+	}
+	if full.IsZero() {
+		*full = s.store.Now()
+	}
+	select {
+	case workers <- struct{}{}:
+		return true
+	case <-s.wake: // a job may be new
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// begin has a worker serve the first item that is due. The time for which the item waited
+// for a worker, since full, does not make it late.
+func (s *Scheduler) begin(ctx, runs context.Context, work *sync.WaitGroup, workers <-chan struct{}, full time.Time) {
+	it, due := s.pop()
+	if !due { // its job was removed
+		<-workers
+		return
+	}
+	it.ready = s.store.Now()
+	if !full.IsZero() {
+		it.ready = earlier(it.ready, later(it.at, full))
+	}
+	work.Go(func() {
+		defer func() { <-workers }()
+		s.serve(ctx, runs, it)
+	})
 }
 
 // outliving returns the context of runs, which ends the grace after that of Run.
@@ -122,11 +159,7 @@ func (s *Scheduler) meet(ctx context.Context) error {
 		if len(fresh) == 0 {
 			return nil
 		}
-		names := make([]string, len(fresh))
-		for i, j := range fresh {
-			names[i] = j.name
-		}
-		states, err := s.store.Look(ctx, names)
+		states, err := s.store.Look(ctx, names(fresh), WithoutPast)
 		if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(fresh) {
 			s.mu.Lock()
 			s.fresh = append(s.fresh, fresh...)
@@ -135,10 +168,10 @@ func (s *Scheduler) meet(ctx context.Context) error {
 		}
 		now := s.store.Now()
 		for i, j := range fresh {
-			j.begin(states[i], now)
-			s.put(item{at: s.later(j.fire), job: j})
+			s.aimFirst(ctx, j, states[i], now)
+			s.put(item{at: s.jittered(j, j.fire), job: j})
 			if j.death == AtOnce && len(states[i].Runs) > 0 {
-				s.watchAt(j, now)
+				s.lookAt(j, now)
 			}
 		}
 		if err != nil {
@@ -147,13 +180,37 @@ func (s *Scheduler) meet(ctx context.Context) error {
 	}
 }
 
-// later returns the fire's time with jitter added.
-func (s *Scheduler) later(fire time.Time) time.Time {
+func names(jobs []*job) []string {
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = j.name
+	}
+	return all
+}
+
+// jittered returns when to claim a fire: a random part of the jitter after it, but before
+// the next one.
+func (s *Scheduler) jittered(j *job, fire time.Time) time.Time {
 	if s.jitter <= 0 {
 		return fire
 	}
-	return fire.Add(rand.N(s.jitter))
+	most := min(s.jitter, j.after(fire).Sub(fire)/10*9)
+	return fire.Add(rand.N(max(1, most)))
 }
 
 // newBackoff makes the pauses after a failed claim or look.
 func newBackoff() *backoff.Backoff { return backoff.New(100*time.Millisecond, 10*time.Second) }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

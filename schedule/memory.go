@@ -71,7 +71,9 @@ func (m *Memory) Claim(ctx context.Context, c Claim) (Claimed, error) {
 
 func (j *memoryJob) refuses(c Claim, now time.Time) bool {
 	switch {
-	case !j.decided.Before(c.Fire), j.decided.Before(c.From):
+	case !c.Ahead.IsZero() && !j.decided.Equal(c.Ahead):
+		return true
+	case c.Ahead.IsZero() && !j.decided.Before(c.Fire), j.decided.Before(c.From):
 		return true
 	case c.Shared || j.busy == "":
 		return false
@@ -197,7 +199,7 @@ func (m *Memory) Undo(ctx context.Context, c Claim) (settled bool, err error) {
 }
 
 // Look reads all of the jobs at one moment.
-func (m *Memory) Look(ctx context.Context, names []string) ([]State, error) {
+func (m *Memory) Look(ctx context.Context, names []string, detail Detail) ([]State, error) {
 	if err := notSent(ctx); err != nil {
 		return nil, err
 	}
@@ -208,8 +210,11 @@ func (m *Memory) Look(ctx context.Context, names []string) ([]State, error) {
 		all[i] = State{Job: name, Now: m.Now()}
 		if j := m.jobs[name]; j != nil {
 			all[i] = State{Job: name, Known: true, Plan: j.plan, Decided: j.decided, Next: j.next, Busy: j.busy, Now: m.Now(),
-				Runs: slices.SortedFunc(maps.Values(j.runs), byFire), Past: slices.Clone(j.past)}
-			slices.Reverse(all[i].Past)
+				Runs: slices.SortedFunc(maps.Values(j.runs), byFire)}
+			if detail == WithPast {
+				all[i].Past = slices.Clone(j.past)
+				slices.Reverse(all[i].Past)
+			}
 		}
 	}
 	return all, nil

@@ -78,7 +78,7 @@ func (m *mongoStore) sample(ctx context.Context, job string) error {
 	if !m.base.Kind().Router {
 		return nil
 	}
-	_, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, mongobase.After)
+	_, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
 	return err
 }
 
@@ -87,6 +87,14 @@ type reply struct {
 	mongobase.Reply
 	doc document
 }
+
+// The shapes of an update. Its image leaves out the past, which may be large.
+var (
+	withoutPast = bson.D{{Key: "past", Value: 0}}
+
+	after  = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(withoutPast)
+	upsert = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(withoutPast).SetUpsert(true)
+)
 
 // modify sends one update.
 func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (r reply, err error) {
@@ -101,16 +109,21 @@ func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *op
 }
 
 // Look reads the jobs first and the clock after them. A run that has run out by that clock
-// has run out, unless it was renewed in between; the filter of a takeover sees that.
-func (m *mongoStore) Look(ctx context.Context, names []string) ([]State, error) {
+// has run out, unless it was renewed in between; the filter of a takeover sees that. The
+// clock is not asked if no run is under way, and nobody asked for the past: then a sample
+// of some minutes ago is good enough.
+func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([]State, error) {
 	ctx = mongobase.Bare(ctx)
 	all := make([]State, len(names))
 	at := make(map[string]int, len(names))
 	for i, name := range names {
 		all[i].Job, at[name] = name, i
 	}
-	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}},
-		options.Find().SetBatchSize(int32(min(len(names)+1, chunkSize+1))))
+	opts := options.Find().SetBatchSize(int32(min(len(names)+1, chunkSize+1)))
+	if detail == WithoutPast {
+		opts.SetProjection(withoutPast)
+	}
+	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}
@@ -130,10 +143,13 @@ func (m *mongoStore) Look(ctx context.Context, names []string) ([]State, error) 
 		return nil, err
 	}
 	busy := slices.IndexFunc(all, func(s State) bool { return len(s.Runs) > 0 })
-	if err := m.sample(ctx, all[max(0, busy)].Job); err != nil {
-		return nil, err
+	now, known := m.base.Clock.Read()
+	if detail == WithPast || busy >= 0 || !known || now.Age > stale {
+		if err := m.sample(ctx, all[max(0, busy)].Job); err != nil {
+			return nil, err
+		}
+		now = m.base.Now()
 	}
-	now := m.base.Now()
 	for i := range all {
 		all[i].Now = now.Lowest.UTC()
 		if now.Lowest.IsZero() {

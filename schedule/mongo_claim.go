@@ -25,9 +25,9 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	}
 	now := m.base.Now()
 	_, until := now.Expiry(c.TTL)
-	opts := mongobase.Upsert
+	opts := upsert
 	if c.Dead != nil {
-		opts = mongobase.After
+		opts = after
 	}
 	in := attempt.In(ctx)
 	r, err := m.modify(in, c.filter(now.Lowest), c.update(now.Likely, until), opts)
@@ -67,7 +67,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 // applied returns the document, and one that was not is E11000. But SecantusDB applies
 // the upsert and returns no document if the filter began to match during the command.
 func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
-	r, err := m.modify(in, c.there(), bson.D{stamp}, mongobase.After)
+	r, err := m.modify(in, c.there(), bson.D{stamp}, after)
 	if err == nil && !r.Found() {
 		err = errNoTrace
 	}
@@ -106,6 +106,9 @@ func (c Claim) filter(lowest time.Time) bson.D {
 		return f
 	}
 	decided := bson.D{{Key: "$lt", Value: date(c.Fire)}}
+	if !c.Ahead.IsZero() {
+		decided = bson.D{{Key: "$eq", Value: date(c.Ahead)}}
+	}
 	if !c.From.IsZero() {
 		decided = append(decided, bson.E{Key: "$gte", Value: date(c.From)})
 	}
@@ -165,7 +168,7 @@ func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 			mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
 			set = append(set, bson.E{Key: "busy.until", Value: past})
 		}
-		return m.modify(ctx, mine, bson.D{{Key: "$set", Value: set}, stamp}, mongobase.After)
+		return m.modify(ctx, mine, bson.D{{Key: "$set", Value: set}, stamp}, after)
 	}
 	if !c.Shared {
 		mine = append(mine, bson.E{Key: "busy.id", Value: c.ID})
@@ -173,9 +176,9 @@ func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 	}
 	back := bson.D{{Key: "decided", Value: date(c.Fire.Add(-time.Millisecond))}, {Key: "next", Value: date(c.Fire)}}
 	last := append(slices.Clone(mine), bson.E{Key: "decided", Value: date(c.Fire)})
-	r, err := m.modify(ctx, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, mongobase.After)
+	r, err := m.modify(ctx, last, bson.D{{Key: "$unset", Value: unset}, {Key: "$set", Value: back}, stamp}, after)
 	if err == nil && !r.Found() {
-		r, err = m.modify(ctx, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, mongobase.After)
+		r, err = m.modify(ctx, mine, bson.D{{Key: "$unset", Value: unset}, stamp}, after)
 	}
 	return r, err
 }

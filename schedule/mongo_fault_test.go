@@ -109,7 +109,7 @@ func (p *proxied) run(fires int, takes time.Duration, opts ...schedule.JobOption
 
 func (p *proxied) state() schedule.State {
 	p.Helper()
-	all, err := p.direct.Look(context.Background(), []string{"job"})
+	all, err := p.direct.Look(context.Background(), []string{"job"}, schedule.WithPast)
 	require.NoError(p, err)
 	return all[0]
 }
@@ -199,7 +199,7 @@ func TestMongoACopyOfAClaimThatWasRefusedLateIsRefusedToo(t *testing.T) {
 	theirs := rival.ask(1)
 	rival.won(theirs)
 	c := rival.ask(1)
-	_, err := p.behind.Look(t.Context(), []string{"job"}) // as Run begins
+	_, err := p.behind.Look(t.Context(), []string{"job"}, schedule.WithoutPast) // as Run begins
 	require.NoError(t, err)
 	stuck := p.proxy.On(claimed.Nth(1), faultproxy.Orphan())
 	p.proxy.On(claimed.Nth(2), faultproxy.DelayCommand(1200*time.Millisecond))

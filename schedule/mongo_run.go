@@ -36,7 +36,7 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 	if !r.Shared {
 		later = append(later, bson.E{Key: "busy.until", Value: date(until)})
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, stamp}, mongobase.After)
+	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, stamp}, after)
 	if err != nil {
 		return 0, mongoerr.Mark(err)
 	}
@@ -79,7 +79,7 @@ func (m *mongoStore) Finish(ctx context.Context, e End) error {
 	if !e.Decided.IsZero() {
 		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: "decided", Value: date(e.Decided)}}})
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), update, mongobase.After)
+	reply, err := m.modify(mongobase.Bare(ctx), e.mine(), update, after)
 	switch {
 	case err != nil:
 		return mongoerr.Mark(err)

@@ -51,7 +51,7 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 	winner, loser := schedule.NewMongo(collection(t, name, one.On)), schedule.NewMongo(collection(t, name, two.On))
 	f := newStoreFixture(t, winner, time.Second)
 	for _, s := range []schedule.Store{winner, loser} { // as Run begins
-		_, err := s.Look(f.ctx(), []string{f.job})
+		_, err := s.Look(f.ctx(), []string{f.job}, schedule.WithPast)
 		require.NoError(t, err)
 	}
 	one.TakeNames()

@@ -54,7 +54,7 @@ type printing struct{ *schedule.Memory }
 
 func (s printing) Finish(ctx context.Context, e schedule.End) error {
 	err := s.Memory.Finish(ctx, e)
-	all, _ := s.Look(ctx, []string{e.Job})
+	all, _ := s.Look(ctx, []string{e.Job}, schedule.WithPast)
 	fmt.Printf("busy %q, %d under way, past: %s %s\n", all[0].Busy, len(all[0].Runs), all[0].Past[0].Outcome, all[0].Past[0].Error)
 	return err
 }

@@ -5,12 +5,23 @@ import (
 	"time"
 )
 
-// An item is something to do for a job at some time: claim its fire, or look whether a
-// run has died.
+// A task is what an item asks for.
+type task int
+
+const (
+	claimFire task = iota // claim the job's next fire, and run it
+	lookAgain             // read the job's document: did a run die, was a fire given back?
+	repeatRun             // take the place of a run that died
+)
+
+// An item is something to do for a job at some time.
 type item struct {
 	at    time.Time // by the store's clock
 	job   *job
-	watch bool // look whether a run has died
+	task  task
+	dead  Run       // of repeatRun
+	jobs  []*job    // of lookAgain, once it is out of the queue: job and others
+	ready time.Time // when a free worker would have begun it
 }
 
 // A queue is a heap of items, the earliest first.
@@ -42,16 +53,74 @@ func (s *Scheduler) put(it item) {
 	}
 }
 
-// pop takes an item that is due. If none is, it returns the time until one will be.
-func (s *Scheduler) pop() (it item, is bool, wait time.Duration) {
+// untilDue returns how long nothing will be due; zero or less if something is.
+func (s *Scheduler) untilDue() time.Duration {
 	now := s.store.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
-		return item{}, false, time.Hour
+		return time.Hour
 	}
-	if wait := s.queue[0].at.Sub(now); wait > 0 {
-		return item{}, false, wait
+	return s.queue[0].at.Sub(now)
+}
+
+// pop takes the first item that is due, if there is one. A look takes along all others
+// that are due within a second: one command reads all of their jobs.
+func (s *Scheduler) pop() (it item, due bool) {
+	now := s.store.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 || s.queue[0].at.After(now) {
+		return item{}, false
 	}
-	return heap.Pop(&s.queue).(item), true, 0
+	it = heap.Pop(&s.queue).(item)
+	if it.task == lookAgain {
+		it.jobs = append([]*job{it.job}, s.takeLooks(now.Add(time.Second), chunkSize-1)...)
+		for _, j := range it.jobs {
+			j.looking = false
+		}
+	}
+	return it, true
+}
+
+// take takes the job's own item out of the queue, so that no other goroutine claims its
+// fires. It reports false if one does.
+func (s *Scheduler) take(j *job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, it := range s.queue {
+		if it.job == j && it.task == claimFire {
+			heap.Remove(&s.queue, i)
+			return true
+		}
+	}
+	return false
+}
+
+// lookAt schedules a look at the job's document, unless one is scheduled already.
+func (s *Scheduler) lookAt(j *job, at time.Time) {
+	s.mu.Lock()
+	scheduled := j.looking
+	j.looking = true
+	s.mu.Unlock()
+	if !scheduled {
+		s.put(item{at: at, job: j, task: lookAgain})
+	}
+}
+
+// takeLooks takes the looks out of the queue that are due by then, but at most so many. It
+// is called with s.mu held.
+func (s *Scheduler) takeLooks(by time.Time, most int) (jobs []*job) {
+	rest := s.queue[:0]
+	for _, it := range s.queue {
+		if it.task == lookAgain && !it.at.After(by) && len(jobs) < most {
+			jobs = append(jobs, it.job)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	clear(s.queue[len(rest):])
+	s.queue = rest
+	heap.Init(&s.queue)
+	return jobs
 }

@@ -43,17 +43,28 @@ type job struct {
 	fn   Func
 	jobConfig
 
-	// These are protected by Scheduler.mu, or belong to the one goroutine that serves the job.
-	fire     time.Time // the fire to claim next
-	mark     time.Time // with All: every fire up to it is decided, as far as is known
-	sure     bool      // mark comes from the document, or from this process's own last claim
-	queued   bool      // fire came due during a run, and runs however old it is
-	doubts   []string  // IDs of claims whose outcome is unknown
-	looked   time.Time // with All: the last look after a lost claim
-	pause    *backoff.Backoff
-	watching bool
-	stale    bool // the document must be read before the next claim
-	removed  bool
+	// These belong to the one goroutine that has the job's item of the queue.
+	fire   time.Time // the fire to claim next
+	mark   time.Time // with All: every fire up to it is decided, as far as is known
+	sure   bool      // mark comes from the document, or from this process's own last claim
+	queued bool      // fire came due during a run, and runs however old it is
+	doubts []string  // IDs of claims whose outcome is unknown
+	looked time.Time // the last look after a lost claim, of a job that is due often
+	pause  *backoff.Backoff
+
+	// These are protected by Scheduler.mu.
+	looking bool      // a look is scheduled
+	stale   bool      // the document must be read before the next claim
+	passed  time.Time // the last fire whose claim was refused, until it was looked at
+	ahead   time.Time // the next claim takes decided back from there; zero: it does not
+	told    time.Time // the decided of which a log line said that it lies in the future
+	removed bool
+}
+
+// forget drops what an earlier Run has left to do.
+func (j *job) forget() {
+	j.doubts, j.queued, j.looked, j.pause = nil, false, time.Time{}, nil
+	j.looking, j.stale, j.passed, j.ahead, j.told = false, false, time.Time{}, time.Time{}, time.Time{}
 }
 
 // NewWithStore makes a Scheduler on a Store, such as NewMemory() in tests.
@@ -128,7 +139,7 @@ func (s *Scheduler) Job(ctx context.Context, name string) (State, error) {
 	if err := checkName("Job", name); err != nil {
 		return State{}, err
 	}
-	all, err := s.store.Look(ctx, []string{name})
+	all, err := s.store.Look(ctx, []string{name}, WithPast)
 	if err != nil {
 		return State{}, wrap("look at", name, err)
 	}
@@ -145,7 +156,7 @@ func (s *Scheduler) Jobs(ctx context.Context) iter.Seq2[State, error] {
 			return
 		}
 		for chunk := range slices.Chunk(names, chunkSize) {
-			all, err := s.store.Look(ctx, chunk)
+			all, err := s.store.Look(ctx, chunk, WithPast)
 			if err != nil {
 				yield(State{}, wrap("list", "", err))
 				return

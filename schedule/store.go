@@ -33,8 +33,8 @@ type Store interface {
 
 	// Look reads jobs and answers one State each, in the order of the names. Known is false
 	// for a job that has no document. A document that is not of this package is an error
-	// that matches store.ErrForeign.
-	Look(ctx context.Context, names []string) ([]State, error)
+	// that matches store.ErrForeign; the other states are good.
+	Look(ctx context.Context, names []string, detail Detail) ([]State, error)
 
 	// Names lists all jobs, sorted.
 	Names(ctx context.Context) ([]string, error)
@@ -49,6 +49,16 @@ type Store interface {
 // ErrNotDue is the answer to a claim of a fire that is decided already, or whose job is
 // busy.
 var ErrNotDue = errors.New("schedule: the fire is taken, or a run is under way")
+
+// Detail says how much Look reads.
+type Detail bool
+
+// With the past, which may be large, come the store's clock as it is then. Without, Now is
+// only good for timers if no run is under way.
+const (
+	WithoutPast Detail = false
+	WithPast    Detail = true
+)
 
 // A Ref names a run.
 type Ref struct {
@@ -68,6 +78,10 @@ type Claim struct {
 
 	From time.Time // if not zero: only if the fires up to it are decided
 	Wait bool      // not while a run that died waits to be repeated
+
+	// Ahead is set if decided lies far in the future, which a wrong clock has done. The
+	// claim is then granted if decided is just that, and takes it back to Fire.
+	Ahead time.Time
 
 	// Dead is set if the claim repeats a run that ran out, and takes its place. The fire
 	// is that run's, and decided stays as it is.

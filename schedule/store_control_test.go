@@ -26,7 +26,7 @@ type (
 )
 
 func (s forgetsFires) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
-	all, err := s.Look(ctx, []string{c.Job})
+	all, err := s.Look(ctx, []string{c.Job}, schedule.WithoutPast)
 	if err == nil && all[0].Busy == "" {
 		err = s.Forget(ctx, c.Job)
 	}
@@ -37,7 +37,7 @@ func (s forgetsFires) Claim(ctx context.Context, c schedule.Claim) (schedule.Cla
 }
 
 func (s endsAnyRun) Finish(ctx context.Context, e schedule.End) error {
-	if all, err := s.Look(ctx, []string{e.Job}); err == nil && all[0].Busy != "" {
+	if all, err := s.Look(ctx, []string{e.Job}, schedule.WithoutPast); err == nil && all[0].Busy != "" {
 		e.ID = all[0].Busy
 	}
 	return s.Store.Finish(ctx, e)

@@ -92,7 +92,7 @@ func (f *storeFixture) undo(c schedule.Claim) {
 
 func (f *storeFixture) state() schedule.State {
 	f.Helper()
-	all, err := f.store.Look(f.ctx(), []string{f.job})
+	all, err := f.store.Look(f.ctx(), []string{f.job}, schedule.WithPast)
 	require.NoError(f, err)
 	return all[0]
 }

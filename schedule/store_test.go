@@ -245,7 +245,7 @@ var claims = map[string]func(*storeFixture){
 			f.won(c)
 		}
 		require.NoError(f, f.store.Forget(f.ctx(), f.job))
-		all, err := f.store.Look(f.ctx(), []string{f.job, other, "never heard of"})
+		all, err := f.store.Look(f.ctx(), []string{f.job, other, "never heard of"}, schedule.WithoutPast)
 		require.NoError(f, err)
 		require.Len(f, all, 3)
 		for i, known := range []bool{false, true, false} {

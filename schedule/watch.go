@@ -1,54 +1,80 @@
 package schedule
 
 import (
-	"container/heap"
 	"context"
+	"errors"
+	"slices"
 	"time"
+
+	"github.com/mongolock/mongolock/store"
 )
 
-// watchAt schedules a look at the job's runs, in case one of them dies. With AtOnce every
-// process that did not get the fire looks.
-func (s *Scheduler) watchAt(j *job, at time.Time) {
-	s.mu.Lock()
-	already := j.watching
-	j.watching = true
-	s.mu.Unlock()
-	if !already {
-		s.put(item{at: at, job: j, watch: true})
-	}
-}
-
-// look repeats runs that died, and schedules the next look for when another may have.
-func (s *Scheduler) look(ctx, runs context.Context, j *job) {
-	state, err := s.Job(ctx, j.name)
-	if err != nil {
+// look reads the documents of jobs whose claims were refused, with one command. See seen.
+func (s *Scheduler) look(ctx context.Context, jobs []*job) {
+	states, err := s.store.Look(ctx, names(jobs), WithoutPast)
+	if err != nil && !errors.Is(err, store.ErrForeign) || len(states) != len(jobs) {
 		if ctx.Err() == nil {
-			s.logger.Warn("schedule: cannot look whether a run has died", "job", j.name, "error", err)
-			s.watchAt(j, s.store.Now().Add(time.Second))
+			s.logger.Warn("schedule: cannot look at jobs again, trying later", "jobs", len(jobs), "error", err)
+			for _, j := range jobs {
+				s.lookAt(j, s.store.Now().Add(often))
+			}
 		}
 		return
 	}
-	var next time.Time
-	var dead []Run
-	for _, r := range state.Runs {
-		if _, ours := s.engine.find(r.ID); ours && r.ExpireAt.After(state.Now) {
-			continue
+	for i, j := range jobs {
+		if states[i].Known {
+			s.seen(ctx, j, states[i])
 		}
-		if !r.ExpireAt.After(state.Now) {
-			dead = append(dead, r)
-		} else if next.IsZero() || r.ExpireAt.Before(next) {
+	}
+}
+
+// seen heeds what a look has shown: runs that died are repeated (with AtOnce), and a fire
+// that another process claimed and gave back is claimed here.
+func (s *Scheduler) seen(ctx context.Context, j *job, state State) {
+	var next time.Time // when another run may have died
+	died := false
+	for _, r := range state.Runs {
+		_, ours := s.engine.find(r.ID)
+		switch {
+		case !r.ExpireAt.After(state.Now):
+			died = true
+			if j.death == AtOnce {
+				s.put(item{at: s.store.Now(), job: j, task: repeatRun, dead: r})
+			}
+		case !ours && (next.IsZero() || r.ExpireAt.Before(next)):
 			next = r.ExpireAt
 		}
 	}
-	if !next.IsZero() {
-		s.watchAt(j, next.Add(time.Millisecond))
+	if j.death == AtOnce {
+		if !next.IsZero() {
+			s.lookAt(j, next.Add(time.Millisecond))
+		}
+		if died {
+			return // what comes after is read when the run has been repeated
+		}
 	}
-	if len(state.Runs) == 0 && due(j.plan.Next(state.Decided), state.Now) {
-		s.setStale(j) // a process that died later has left a fire behind
+	passed := s.takePassed(j)
+	if passed.IsZero() || j.busy(state) || !s.wasGivenBack(ctx, j, passed, state) {
+		return
 	}
-	for _, r := range dead {
-		s.takeOver(ctx, runs, j, r, s.take(j))
+	if !s.take(j) {
+		s.setStale(j) // a claim is under way: the job is read before the next one
+		return
 	}
+	if j.fire = passed; j.missed == All {
+		j.catchUp(state)
+	}
+	s.put(item{at: s.store.Now(), job: j})
+}
+
+// wasGivenBack reports whether the fire was not decided after all.
+func (s *Scheduler) wasGivenBack(ctx context.Context, j *job, fire time.Time, state State) bool {
+	full, ahead := s.isAhead(ctx, j, state)
+	if !ahead {
+		return state.Decided.Before(fire)
+	}
+	// decided says nothing about this fire, but the runs do.
+	return full.Known && !slices.ContainsFunc(append(full.Runs, full.Past...), func(r Run) bool { return r.Fire.Equal(fire) })
 }
 
 // takeOver repeats a run that died, in its place. If its fire was tried often enough, the
@@ -72,7 +98,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine b
 	lease, a, err := s.claim(ctx, j, Claim{Fire: dead.Fire, Attempt: dead.Attempt + 1, Dead: &dead})
 	if err != nil {
 		if ctx.Err() == nil { // another process was quicker, or the claim failed
-			s.watchAt(j, s.store.Now().Add(time.Second))
+			s.lookAt(j, s.store.Now().Add(time.Second))
 		}
 		return
 	}
@@ -81,15 +107,44 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine b
 	s.execute(runs, j, a.tracked, r)
 }
 
-// take takes the job's item out of the queue, so that no other goroutine serves the job.
-func (s *Scheduler) take(j *job) bool {
+// What follows is shared by the goroutine that claims a job's fires and the one that looks
+// at its document.
+
+func (s *Scheduler) setStale(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, it := range s.queue {
-		if it.job == j && !it.watch {
-			heap.Remove(&s.queue, i)
-			return true
-		}
-	}
-	return false
+	j.stale = true
+}
+
+func (s *Scheduler) takeStale(j *job) (was bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, j.stale = j.stale, false
+	return was
+}
+
+func (s *Scheduler) setPassed(j *job, fire time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.passed = fire
+}
+
+func (s *Scheduler) takePassed(j *job) (fire time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fire, j.passed = j.passed, time.Time{}
+	return fire
+}
+
+func (s *Scheduler) setAhead(j *job, decided time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.ahead = decided
+}
+
+func (s *Scheduler) takeAhead(j *job) (decided time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	decided, j.ahead = j.ahead, time.Time{}
+	return decided
 }

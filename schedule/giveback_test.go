@@ -1,0 +1,128 @@
+package schedule_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// stoppedDuringItsClaim has two processes share a daily job. The claim of the first is
+// applied, that of the other is refused, and then the first is stopped before its reply
+// arrives: so its claim is undone. It returns the runs of the 12 hours after that.
+func stoppedDuringItsClaim(c *cluster, other func(l *link), opts ...schedule.JobOption) []string {
+	const midnight = 24 * time.Hour
+	first := c.process(1).add("nightly", schedule.Every(midnight), time.Second, opts...)
+	first.link.delayReply(4 * time.Millisecond)
+	first.start()
+	second := c.process(2).add("nightly", schedule.Every(midnight), time.Second, opts...)
+	second.link.delay(time.Millisecond)
+	second.start()
+	c.until(midnight - time.Minute)
+	other(second.link)
+	c.until(midnight + 2*time.Millisecond)
+	first.end()
+	assert.Equal(c, map[string]int{"look": 1, "claim": 1, "undo": 1}, first.link.counted(), "without the undo the test shows nothing")
+	c.until(midnight + 12*time.Hour)
+	second.end()
+	var runs []string
+	for _, run := range c.took() {
+		runs = append(runs, fmt.Sprintf("fire %v by process %d, %v after it", run.Fire.Sub(c.begin), run.by, (run.at-midnight).Truncate(time.Second)))
+	}
+	return runs
+}
+
+func TestAFireThatAStoppingProcessGivesBackRunsInAnother(t *testing.T) {
+	for _, missed := range []schedule.Missed{schedule.None, schedule.One, schedule.All} {
+		for _, overlap := range []schedule.Overlap{schedule.Skip, schedule.QueueOne, schedule.Allow} {
+			for _, death := range []schedule.Death{schedule.NextFire, schedule.AtOnce} {
+				t.Run(fmt.Sprint(missed, ", ", overlap, ", ", death), func(t *testing.T) {
+					inCluster(t, func(c *cluster) {
+						runs := stoppedDuringItsClaim(c, func(*link) {}, schedule.OnMissed(missed), schedule.OnOverlap(overlap), schedule.OnDeath(death))
+						assert.Equal(c, []string{"fire 24h0m0s by process 2, 15s after it"}, runs)
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestControlAProcessThatNeverLooksAgainLosesTheFireGivenBack(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		runs := stoppedDuringItsClaim(c, func(l *link) {
+			l.fail(func(call string) (error, error) {
+				switch call {
+				case "claim":
+					time.Sleep(time.Millisecond)
+				case "look":
+					return errCut, nil
+				}
+				return nil, nil
+			})
+		})
+		assert.Empty(c, runs, "the fire ran although nobody looked: the test shows nothing")
+	})
+}
+
+// Looks are shared by all jobs whose claims were refused at about the same time.
+func TestOneLookServesAllJobsWhoseClaimsWereRefused(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first, second := c.process(1, schedule.WithWorkers(500)), c.process(2, schedule.WithWorkers(500))
+		second.link.delay(time.Millisecond)
+		for i := range 500 {
+			name := fmt.Sprint("job-", i)
+			first.add(name, schedule.Every(time.Hour), time.Second)
+			second.add(name, schedule.Every(time.Hour), time.Second)
+		}
+		first.start()
+		second.start()
+		c.until(30 * time.Minute)
+		second.link.counted()
+		c.until(90 * time.Minute)
+		assert.Equal(c, map[string]int{"claim": 500, "look": 1}, second.link.counted())
+		first.end()
+		second.end()
+	})
+}
+
+// A job that is due every second costs a process that loses its fires a look a minute.
+func TestAJobThatIsDueOftenIsLookedAtOnceAMinute(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.process(1).add("job", schedule.Every(time.Second), time.Millisecond).start()
+		second := c.process(2).add("job", schedule.Every(time.Second), time.Millisecond)
+		second.link.delay(time.Millisecond)
+		second.start()
+		c.until(500 * time.Millisecond)
+		second.link.counted()
+		c.until(10*time.Minute + 500*time.Millisecond)
+		sent := second.link.counted()
+		assert.Equal(c, 600, sent["claim"])
+		assert.InDelta(c, 10, sent["look"], 1)
+		first.end()
+		second.end()
+	})
+}
+
+// Looks fail for half an hour; then there is one, and not one for each that failed.
+func TestLooksThatFailAreRepeatedRarely(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.process(1).add("job", schedule.Every(24*time.Hour), time.Second).start()
+		second := c.process(2).add("job", schedule.Every(24*time.Hour), time.Second)
+		second.link.delay(time.Millisecond)
+		second.start()
+		c.until(24*time.Hour + time.Second)
+		second.link.counted()
+		second.link.fail(func(call string) (error, error) { return errors.New("away"), nil })
+		c.sleep(30 * time.Minute)
+		assert.InDelta(c, 180, second.link.counted()["look"], 2)
+		second.link.fail(nil)
+		c.sleep(time.Hour)
+		assert.Equal(c, map[string]int{"look": 1}, second.link.counted())
+		first.end()
+		second.end()
+	})
+}
