@@ -14,14 +14,14 @@ import (
 // keys. They may be used one by one as well.
 type Leases []*Lease
 
-// AcquireAll acquires several keys, all or none. They are asked for one after the
-// other in byte order, whatever order they are given in, so that callers with keys
-// in common cannot wait for each other in a circle. While it waits for one key it
-// holds those before: ask for few keys, and hold them for a short time.
+// AcquireAll acquires several keys: all of them or none. It asks for one after the
+// other in byte order, whatever their order in keys, so that callers with keys in
+// common cannot wait for each other in a circle. While it waits for one key it holds
+// those before: ask for few keys, and hold them for a short time.
 //
-// If one is not granted, or one that was granted is lost meanwhile, those granted
-// so far are given back and the error says which and why. The options hold for each
-// key; a MaxWait among them is for all keys together.
+// If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back what was
+// granted so far, and the error says which key and why. The options apply to each key;
+// a MaxWait applies to all keys together.
 func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOption) (Leases, error) {
 	sorted, err := usableKeys(l, keys)
 	if err != nil {
@@ -48,7 +48,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	return leases, nil
 }
 
-// usableKeys is the keys in order, each of them once and good for a lock.
+// usableKeys is keys in order, or an error if one is bad or given twice.
 func usableKeys(l Locker, keys []string) ([]string, error) {
 	switch {
 	case l == nil:
@@ -78,13 +78,13 @@ func patienceIn(opts []AcquireOption) patience {
 	t := terms{mode: store.Exclusive}
 	for _, o := range opts {
 		if o == nil || o.applyAcquire(&t) != nil {
-			return patience{} // the first Acquire says what is wrong
+			return patience{} // the first call of Acquire reports the bad option
 		}
 	}
 	return patience{t.maxWait > 0, time.Now().Add(t.maxWait)}
 }
 
-// options are opts with what is left of the patience, at least enough for one try.
+// options are opts with the rest of the patience, which is enough for one try at least.
 func (p patience) options(opts []AcquireOption) []AcquireOption {
 	if !p.limited {
 		return opts
@@ -92,8 +92,8 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 	return append(slices.Clip(opts), MaxWait(max(time.Until(p.until), time.Millisecond)))
 }
 
-// giveUp releases what was granted in vain. That somebody had lost a part of it is
-// no news; a release that fails goes on in the background.
+// giveUp releases what was granted. A lost lease among them is already in the caller's
+// error; a release that fails goes on in the background.
 func (all Leases) giveUp() error {
 	err := all.Release()
 	if errors.Is(err, ErrLost) {
@@ -102,8 +102,9 @@ func (all Leases) giveUp() error {
 	return err
 }
 
-// Context is parent, also cancelled when any of the leases ends; context.Cause
-// tells why. Its Err looks at the clock first, like that of a single lease.
+// Context returns a context that ends with parent or with any of the leases, whichever
+// is first; context.Cause tells why. Its Err looks at the clock first, like that of a
+// single lease's context.
 func (all Leases) Context(parent context.Context) context.Context {
 	for _, l := range all {
 		parent = l.Context(parent)
@@ -111,14 +112,13 @@ func (all Leases) Context(parent context.Context) context.Context {
 	return &leasesContext{Context: parent, leases: all}
 }
 
-// A leasesContext hangs on several leases, one in the other.
+// A leasesContext is a context that ends with any of several leases.
 type leasesContext struct {
 	context.Context
 	leases Leases
 }
 
-// Err looks at the clock of every lease: one that ran out cancels the context as it
-// notices.
+// Err looks at the clock for every lease: one that ran out cancels the context.
 func (lc *leasesContext) Err() error {
 	for _, l := range lc.leases {
 		_ = l.Err()
@@ -126,7 +126,7 @@ func (lc *leasesContext) Err() error {
 	return lc.Context.Err()
 }
 
-// Err is nil while all leases are held, then why they ended, joined.
+// Err is nil while all leases are held. Afterwards it joins the reasons why leases ended.
 func (all Leases) Err() error {
 	var errs []error
 	for _, l := range all {
@@ -137,8 +137,8 @@ func (all Leases) Err() error {
 	return errors.Join(errs...)
 }
 
-// Release ends all the leases and then frees their keys, side by side. It returns
-// the errors of the single releases, joined, and may be called again.
+// Release ends all leases and then frees their keys concurrently. It joins the errors of
+// the single releases, and may be called again.
 func (all Leases) Release() error {
 	for _, l := range all {
 		l.end(ErrReleased)

@@ -10,15 +10,15 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Break takes a key from its holders, for an operator who knows better. It marks
-// them, so that their next renewal ends their leases with ErrBroken and the
-// reason; then it waits until they gave up, ran out, or grace is over, and removes
-// what is left. Only a grace of a third of their TTL and a margin, or more, makes
-// sure that they are told before the key is free. With a negative grace nothing is
-// removed: the key stays taken until the holders give up or run out.
+// Break takes a key away from its holders, on an operator's order. It marks them, so
+// that their next renewal ends their leases with ErrBroken and the reason. Then it
+// waits until they have given up or run out, or until grace is over, and removes those
+// that are left. Only a grace of at least a third of their TTL and a margin makes sure
+// that they are told before the key is free. With a negative grace nothing is removed:
+// the key stays taken until the holders give up or run out.
 //
-// It returns the holders that it marked. When ctx ends before grace is over they
-// stay marked and the error says so.
+// Break returns the holders that it marked. If ctx ends before grace is over they stay
+// marked, and the error says so.
 func (c *Client) Break(ctx context.Context, key, reason string, grace time.Duration) ([]Holder, error) {
 	if err := checkText("reason", reason, 1, maxNote); err != nil {
 		return nil, err
@@ -58,6 +58,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 
 func refTo(s Status, h Holder) store.Ref { return store.Ref{Key: s.Key, ID: h.ID, Mode: s.Mode} }
 
+// mark marks a holder as broken; with now it also removes it.
 func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if !c.enter() {
 		return &fault{op: "break", key: r.Key, err: ErrClosed}
@@ -66,12 +67,12 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	call, cancel := c.within(ctx, releaseBound)
 	defer cancel()
 	if err := c.store.Break(call, r, reason, now); err != nil {
-		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: it may be said again
+		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: a break may be repeated
 	}
 	return nil
 }
 
-// awaitGone waits until none of the holders is live, or grace is over.
+// awaitGone waits until no marked holder is live, or until grace is over.
 func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, grace time.Duration) error {
 	over := time.NewTimer(grace)
 	defer over.Stop()
@@ -89,7 +90,7 @@ func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, gra
 		}
 		status, err := c.look(ctx, "break", key)
 		if err == nil && !anyLive(status, marked) {
-			return nil // a fault is no answer: go on until grace is over
+			return nil // after a fault it goes on until grace is over
 		}
 	}
 }

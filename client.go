@@ -13,18 +13,18 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The bounds of what the client does on its own.
+// The limits of what a client does on its own.
 const (
-	maxCall      = 10 * time.Second // of one store call
-	releaseBound = 5 * time.Second  // of Release, and of Close beyond its margin
+	maxCall      = 10 * time.Second // for one store call
+	releaseBound = 5 * time.Second  // for Release, and for Close beyond its margin
 	batchSize    = 1000             // entries in one call
 	closeWorkers = 16               // releases that Close has under way at once
 	sweepAt      = 64               // entries from which on a map of keys is swept before it grows
 )
 
-// A Client grants leases from one store. Make one per process and collection and
-// share it: it is safe for concurrent use, and its waiters stand in one queue per
-// key instead of fighting each other.
+// A Client grants leases from one store. It is safe for concurrent use: make one per
+// process and collection, and share it. Its waiters for a key stand in one queue
+// instead of competing with each other.
 type Client struct {
 	config
 	store  store.Store
@@ -34,19 +34,19 @@ type Client struct {
 	watch  *watch
 	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
 
-	// base is what store calls and background work run on; it ends when Close has
+	// base is the context of store calls and background work. It ends when Close has
 	// waited long enough.
 	base     context.Context
 	teardown context.CancelFunc
 
-	draining   chan struct{} // closed when no new acquires are taken
-	drained    atomic.Bool   // it is; set with mu held
+	draining   chan struct{} // closed when no new calls of Acquire are accepted
+	drained    atomic.Bool   // draining is closed; set with mu held
 	background sync.WaitGroup
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
-	closed        bool                        // no new background work
-	leases        *Lease                      // a list of those that are not settled
-	queues        map[string]*queue           // who of this process holds what, and who waits for it
+	closed        bool                        // no new background work begins
+	leases        *Lease                      // a list of the leases that are not settled
+	queues        map[string]*queue           // by key: the leases of this client, and its waiters
 	waiting       int                         // waiters in all queues
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
@@ -55,11 +55,11 @@ type Client struct {
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
-	closeIs error // set before closeOK is closed
+	closeIs error // what Close returns; set before closeOK is closed
 }
 
-// NewWithStore makes a client on a store of your own. It sends nothing yet. All
-// options are checked together.
+// NewWithStore makes a client on any store. It sends nothing yet. An error names every
+// bad option.
 func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	conf, err := newConfig(opts)
 	if s == nil {
@@ -95,20 +95,20 @@ func newClient(s store.Store, conf config) *Client {
 	return c
 }
 
-// Acquire waits until the key is granted: until ctx ends (an error matching the
-// context's and ErrHeld) or MaxWait is over (ErrHeld). Neither bounds the lease.
-// It is not re-entrant: a second Acquire of a key that this process holds waits
-// for the first to be released. Waiters of one client are served in order of
-// arrival. A store out of reach fails its first step; once waiting it rides out
-// faults.
+// Acquire waits until the key is granted. It gives up when ctx ends (with an error that
+// matches the context's and ErrHeld) or when MaxWait is over (ErrHeld). Neither limits
+// the lease. It is not re-entrant: a second Acquire of a key that this process holds
+// waits until the first is released. Waiters of one client are served in order of
+// arrival. If the store cannot be reached the first claim fails; a caller that waits
+// already keeps waiting through faults.
 //
-// When ctx ends, Acquire returns at once. A claim that is on its way is not torn
-// off: if it is granted after all, it is given back.
+// When ctx ends, Acquire returns at once. A claim that is under way is not cut off: if
+// it is granted after all, it is given back.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, key, opts, (*Client).await)
 }
 
-// TryAcquire asks once, and answers a *HeldError if others hold the key.
+// TryAcquire asks once. If others hold the key it returns a *HeldError.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, key, opts, (*Client).try)
 }
@@ -131,7 +131,8 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	return lease, err
 }
 
-// ready refuses what must not be begun: nothing is sent for a context already done.
+// ready refuses a call whose context is done already, or whose client is closed:
+// nothing is sent for it.
 func (c *Client) ready(ctx context.Context, op, key string) error {
 	if ctx.Err() != nil {
 		return &fault{op: op, key: key, err: contextError(ctx)}
@@ -142,7 +143,7 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 	return nil
 }
 
-// contextError is why ctx is over: its Err, with the cause if that says more.
+// contextError is why ctx is over: its Err, and its cause if that says more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
@@ -151,7 +152,8 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Inspect shows who holds a key. A free key has no live holders and is no error.
+// Inspect shows who holds a key. For a free key it returns a Status without live
+// holders, and no error.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	return c.look(ctx, "inspect", key)
 }
@@ -172,9 +174,9 @@ func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	return all[0], nil
 }
 
-// List yields the keys that begin with prefix, in order, with their holders;
-// those that ran out and were not cleaned up yet are among them (Status.Live
-// tells). An error ends it.
+// List yields the keys that begin with prefix, in order, with their holders. Holders
+// that ran out and were not removed yet are among them: Status.Live tells. An error
+// ends the list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := c.ready(ctx, "list", prefix); err != nil {

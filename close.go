@@ -10,10 +10,11 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 )
 
-// Shutdown ends the client gently: waits end with ErrClosed, the contexts of all
-// leases are cancelled, and it waits for their holders to release them until ctx
-// ends. Then it closes the client and returns what Close returns, joined with the
-// context's error if leases were left.
+// Shutdown closes the client after giving holders time to finish. Calls that wait for
+// a key end with ErrClosed, and the contexts of all leases are cancelled. Shutdown then
+// waits until their holders have released them, or until ctx ends, and closes the
+// client. It returns what Close returns, joined with the context's error if leases were
+// left.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.drain()
 	leases := c.unsettledLeases()
@@ -29,15 +30,15 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-// Close ends every lease (ErrClosed), leaves their holders one margin to stop,
-// releases what is left and waits for all background work: at most the margin and
-// 5 s. What is unsettled then is named in the error and runs out by itself. No
-// goroutine is left. Later calls return ErrClosed; closing twice is harmless.
+// Close ends every lease (ErrClosed), gives their holders one margin to stop, releases
+// what is left and waits for all background work. That takes at most the margin and
+// 5 s. The error names what is unsettled then, which runs out by itself. No goroutine
+// is left. Later calls return ErrClosed; closing twice is harmless.
 //
-// Close the client before the database connection it works on.
+// Close the client before its database connection.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	first := !c.closing // a sync.Once would do, were it not for those who wait in a bubble of virtual time
+	first := !c.closing // no sync.Once: a goroutine that waits for one is not durably blocked in a bubble of virtual time
 	c.closing = true
 	c.mu.Unlock()
 	if first {
@@ -66,15 +67,15 @@ func (c *Client) shut() error {
 	c.keeper.stop()
 	c.watch.stop()
 	c.mu.Lock()
-	c.closed = true // from here nothing new is begun, and Wait may be called
+	c.closed = true // from here on nothing new begins, and Wait may be called
 	c.mu.Unlock()
 	c.background.Wait()
 	c.teardown()
 	return c.unsettled(leases)
 }
 
-// unsettled is what Close has to report: leases it ended that were lost, and what
-// is left to run out by itself.
+// unsettled is the error of Close: what the releases of leases answered that it ended,
+// and which leases and claims are left to run out by themselves.
 func (c *Client) unsettled(leases []*Lease) error {
 	var errs []error
 	for _, l := range leases {
@@ -113,7 +114,7 @@ func init() {
 	}
 }
 
-// letHoldersStop waits for the margin, or until every lease is given back.
+// letHoldersStop waits for the margin, or until every lease has been given back.
 func (c *Client) letHoldersStop(margin time.Duration) {
 	timer := time.NewTimer(margin)
 	defer timer.Stop()
@@ -123,7 +124,8 @@ func (c *Client) letHoldersStop(margin time.Duration) {
 	}
 }
 
-// noLeases is closed once every lease is given back; for use after drain.
+// noLeases returns a channel that is closed once every lease has been given back. Use
+// it after drain.
 func (c *Client) noLeases() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +136,7 @@ func (c *Client) noLeases() <-chan struct{} {
 	return c.empty
 }
 
-// checkEmpty closes the channel of noLeases when it is time. With c.mu held.
+// checkEmpty closes the channel of noLeases if no lease is left. With c.mu held.
 func (c *Client) checkEmpty() {
 	if c.empty == nil || c.leases != nil {
 		return
@@ -146,8 +148,8 @@ func (c *Client) checkEmpty() {
 	}
 }
 
-// giveBackAll gives back what is not yet, some at a time. What fails goes on in
-// the background.
+// giveBackAll gives leases back, some at a time. Those that fail are tried again in the
+// background.
 func giveBackAll(leases []*Lease) {
 	todo := make(chan *Lease, len(leases))
 	for _, l := range leases {
@@ -158,14 +160,14 @@ func giveBackAll(leases []*Lease) {
 	for range min(closeWorkers, len(leases)) {
 		wg.Go(func() {
 			for l := range todo {
-				_ = l.giveBack() // kept by the lease; see unsettled
+				_ = l.giveBack() // the lease keeps the error
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// drain refuses new acquires and ends the waits.
+// drain ends the waits, and refuses new calls of Acquire.
 func (c *Client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +176,7 @@ func (c *Client) drain() {
 	}
 }
 
-// enlist remembers l until it is settled. With c.mu held.
+// enlist adds l to the client's list, until it is settled. With c.mu held.
 func (c *Client) enlist(l *Lease) {
 	if l.next = c.leases; l.next != nil {
 		l.next.prev = l
@@ -182,7 +184,7 @@ func (c *Client) enlist(l *Lease) {
 	c.leases = l
 }
 
-// delist forgets it, and reports whether it was remembered. With c.mu held.
+// delist removes l from the list, and reports whether it was there. With c.mu held.
 func (c *Client) delist(l *Lease) bool {
 	switch {
 	case l.prev != nil:
@@ -200,7 +202,7 @@ func (c *Client) delist(l *Lease) bool {
 	return true
 }
 
-// untilGiveBack is how long Close has to wait before it may give the lease back.
+// untilGiveBack is how long Close must wait before it gives the lease back.
 func (l *Lease) untilGiveBack() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

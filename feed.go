@@ -9,9 +9,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Feed is the store's way to carry notices between processes; nil if it has none.
-// Wake-ups go over it by themselves: it is for packages like leader, with topics of
-// their own. Under WithoutFeed it notifies and does not listen.
+// Feed returns the store's feed, which carries notices between processes; nil if the
+// store has none. The client sends and hears its wake-ups by itself: Feed is for
+// packages with topics of their own, such as leader. Under WithoutFeed it sends notices
+// and hears none.
 func (c *Client) Feed() store.Feed {
 	feed := store.FeedOf(c.store)
 	if feed != nil && c.noFeed {
@@ -20,6 +21,7 @@ func (c *Client) Feed() store.Feed {
 	return feed
 }
 
+// A mute feed sends and does not listen.
 type mute struct{ store.Feed }
 
 func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
@@ -46,8 +48,8 @@ func init() {
 	}
 }
 
-// freed tells those who wait that the key may be free: here, and in other
-// processes by the feed.
+// freed tells waiters that the key may be free: those of this client, and by the feed
+// those of other processes.
 func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
@@ -59,8 +61,8 @@ func (c *Client) freed(key string) {
 	c.spawn(func() { c.announce(feed, key) })
 }
 
-// announce tells other processes that the key may be free. It does so also where
-// this one does not listen: others may.
+// announce tells other processes that the key may be free. It does so under
+// WithoutFeed too, as others may listen.
 func (c *Client) announce(feed store.Feed, key string) {
 	ctx, cancel := c.within(context.Background(), releaseBound)
 	defer cancel()

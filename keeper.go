@@ -14,10 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The keeper renews what is due. Leases whose TTLs lie within a factor of two
-// make a group with a schedule and a timer of its own: a slow call on behalf of
-// long leases must not cost the short ones theirs. Between renewals there is no
-// goroutine at all.
+// A keeper renews the leases of a client. Leases whose TTLs lie within a factor of two
+// form a group with its own schedule and timer: a slow call for long leases must not
+// cost the short ones theirs. Between renewals there is no goroutine.
 type keeper struct {
 	client *Client
 
@@ -28,13 +27,13 @@ type keeper struct {
 
 type group struct {
 	keeper *keeper
-	least  time.Duration // the shortest TTL the group may have
+	least  time.Duration // the shortest TTL that belongs to the group
 	due    schedule
 	timer  *time.Timer
 	armed  monotonic.Moment // when the timer fires; zero if it does not
 }
 
-// A slot is a lease's place in its group's schedule.
+// A slot is the place of a lease in its group's schedule.
 type slot struct {
 	due   monotonic.Moment
 	index int
@@ -42,7 +41,7 @@ type slot struct {
 
 const unscheduled = -1
 
-func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) } // of a year it is 55
+func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) } // 55 for a year
 
 // add plans a renewal of l at due.
 func (k *keeper) add(l *Lease, due monotonic.Moment) {
@@ -62,7 +61,7 @@ func (k *keeper) add(l *Lease, due monotonic.Moment) {
 	g.arm()
 }
 
-// remove forgets l. The timer is left alone: if it finds nothing due it sleeps on.
+// remove forgets l. The timer stays as it is and may find nothing due.
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	if l.slot.index != unscheduled {
@@ -71,7 +70,7 @@ func (k *keeper) remove(l *Lease) {
 	k.mu.Unlock()
 }
 
-// stop plans nothing more.
+// stop ends all timers for good.
 func (k *keeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,8 +82,7 @@ func (k *keeper) stop() {
 	}
 }
 
-// arm sets the timer to the first renewal due, unless it fires sooner already.
-// With keeper.mu held.
+// arm sets the timer to the first renewal due, or leaves a sooner one. With keeper.mu held.
 func (g *group) arm() {
 	if len(g.due) == 0 || g.keeper.stopped {
 		return
@@ -101,8 +99,8 @@ func (g *group) arm() {
 	}
 }
 
-// round renews all that is due within a sixth of the TTL, so that leases granted
-// around the same time come to be renewed together.
+// round renews all that is due within a sixth of the TTL, so that leases which were
+// granted at about the same time are renewed together.
 func (g *group) round() {
 	c := g.keeper.client
 	if !c.enter() {
@@ -120,6 +118,7 @@ func (g *group) round() {
 	g.keeper.renew(due)
 }
 
+// take removes from the schedule what is to be renewed now.
 func (g *group) take(now monotonic.Moment) []*Lease {
 	k := g.keeper
 	k.mu.Lock()
@@ -131,15 +130,15 @@ func (g *group) take(now monotonic.Moment) []*Lease {
 			l := heap.Pop(&g.due).(*Lease)
 			if mine, _ := l.beginRenewal(); mine {
 				due = append(due, l)
-			} // else it ended, or plans its next renewal when the one under way is answered
+			} // else it has ended, or another renewal is under way and will plan the next one
 		}
 	}
 	g.arm()
 	return due
 }
 
-// renew sends one renewal for all of batch, each of which beginRenewal gave to
-// the caller, and takes in the answers. Nil is an answer in time.
+// renew sends one renewal for all of batch and takes in the answers, after beginRenewal
+// for each of them. A nil error is a renewal in time.
 func (k *keeper) renew(batch []*Lease) []error {
 	if len(batch) == 0 {
 		return nil
@@ -180,8 +179,8 @@ func (l *Lease) trustedUntil() monotonic.Moment {
 	return l.deadline
 }
 
-// beginRenewal makes the caller the one to renew the lease. Otherwise it returns
-// a channel that closes when the renewal under way is over, or nil if the lease is.
+// beginRenewal makes the caller the one to renew the lease. Otherwise it returns a
+// channel that closes when the renewal under way is over, or nil if the lease has ended.
 func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,14 +195,14 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	return true, nil
 }
 
-// renewed takes in the answer to a renewal sent at sent. A reply after the
-// deadline moves nothing: the holder was told, or is about to be.
+// renewed takes in the answer to a renewal sent at sent. An answer after the deadline
+// moves nothing: the holder was told that the lease is over, or is about to be.
 func (l *Lease) renewed(sent monotonic.Moment, answer store.Renewed) error {
 	now := l.client.clock.Now()
 	l.mu.Lock()
 	close(l.renewing)
 	l.renewing = nil
-	l.until = now.Add(drifted(l.terms.ttl)) // it may have been applied, whatever the answer
+	l.until = now.Add(drifted(l.terms.ttl)) // the renewal may have been applied, whatever the answer
 	over := l.err == nil && l.over(now)
 	if l.err == nil && !over && answer.Err == nil {
 		l.extend(sent.Add(answer.Left - l.margin))
@@ -220,7 +219,7 @@ func (l *Lease) renewed(sent monotonic.Moment, answer store.Renewed) error {
 	return l.heed(answer, first, sent, now)
 }
 
-// extend moves the deadline, never back. With l.mu held.
+// extend moves the deadline forward, and never back. With l.mu held.
 func (l *Lease) extend(deadline monotonic.Moment) {
 	if l.maxEnd != 0 {
 		deadline = min(deadline, l.maxEnd)
@@ -228,7 +227,7 @@ func (l *Lease) extend(deadline monotonic.Moment) {
 	l.deadline = max(l.deadline, deadline)
 }
 
-// heed ends the lease if the answer says so, or plans its next renewal.
+// heed ends the lease if the answer says so. Otherwise it plans the next renewal.
 func (l *Lease) heed(answer store.Renewed, first bool, sent, now monotonic.Moment) error {
 	var broken *store.BrokenError
 	switch {
@@ -251,9 +250,8 @@ func (l *Lease) heed(answer store.Renewed, first bool, sent, now monotonic.Momen
 	return &fault{op: "renew", key: l.key, err: l.Err()}
 }
 
-// nextRenewal is a third of the TTL after the last one was sent, so that answers
-// as slow as a renewal may take do not add up. It is sooner if the store promised
-// less than half of the TTL.
+// nextRenewal is a third of the TTL after the last renewal was sent, so that slow
+// answers do not add up. It is sooner if the store promised less than half of the TTL.
 func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) monotonic.Moment {
 	if left < l.terms.ttl/2 {
 		pause, trusted := l.retryPause(), sent.Add(left-l.margin).Sub(now)
@@ -264,18 +262,19 @@ func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) mono
 
 func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }
 
+// renewAt plans the next renewal, unless the lease has ended or NoRenewal is set.
 func (l *Lease) renewAt(due monotonic.Moment) {
 	if l.terms.noRenewal {
 		return
 	}
-	l.client.keeper.remove(l) // a call of Renew came between: count from here
+	l.client.keeper.remove(l) // a call of Renew came between: plan from here
 	l.client.keeper.add(l, due)
 	if l.Err() != nil {
 		l.client.keeper.remove(l)
 	}
 }
 
-// schedule is a heap of leases, the first due on top.
+// A schedule is a heap of leases, with the first that is due on top.
 type schedule []*Lease
 
 func (s schedule) Len() int           { return len(s) }

@@ -2,8 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,9 +12,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Lease is one acquisition of a key. It is renewed in the background until it
-// is released, detached or lost, or until MaxHold. All methods are safe for
-// concurrent use. The protocol stands in the package comment.
+// A Lease is one acquisition of a key. It is renewed in the background until it is
+// released, detached or lost, or until MaxHold. All methods are safe for concurrent
+// use. The package comment explains the protocol.
 type Lease struct {
 	client  *Client
 	key, id string
@@ -24,22 +22,22 @@ type Lease struct {
 	margin  time.Duration
 	token   int64
 	since   time.Time        // by the store's clock, for display
-	granted monotonic.Moment // when we knew
-	maxEnd  monotonic.Moment // MaxHold after it was asked for; zero without
-	values  context.Context  // of the acquire: for observers and stores, never its end
+	granted monotonic.Moment // when the grant was known here
+	maxEnd  monotonic.Moment // MaxHold after the claim was sent; zero: none
+	values  context.Context  // the context of the call: for its values, never for its end
 	endHold func(Outcome)
-	queue   *queue // protected by Client.mu, and the lease's own as long as it is in there
+	queue   *queue // protected by Client.mu; does not change while the lease is in it
 
 	mu       sync.Mutex       // protects what follows; never held across a store call
-	deadline monotonic.Moment // trusted until then
+	deadline monotonic.Moment // the lease is trusted until then
 	until    monotonic.Moment // the store may honour it until then
-	err      error            // why it ended; nil while held
+	err      error            // why the lease ended; nil while it is held
 	timer    *time.Timer
 	done     chan struct{} // made when asked for
 	contexts *contexts     // made when asked for
-	wanted   bool          // the record carried somebody's word at the grant
+	wanted   bool          // the record carried a word at the grant: somebody waits
 	failing  bool          // the last renewal failed
-	unseen   atomic.Bool   // nobody was given it: there is nothing that MinHold could protect
+	unseen   atomic.Bool   // no caller was given the lease: MinHold has nothing to protect
 	streak   streak
 	renewing chan struct{}
 	release  release
@@ -49,12 +47,12 @@ type Lease struct {
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
 
-// newLease is a lease that is yet to be granted.
+// newLease makes a lease that is not granted yet.
 func (c *Client) newLease(w *waiter, id string) *Lease {
 	return &Lease{client: c, key: w.key, id: id, terms: w.terms, values: w.ctx, slot: slot{index: unscheduled}}
 }
 
-// grant takes in the answer to the claim that was sent then, and came now.
+// grant takes in the answer, which came now, to the claim sent at sent.
 func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.margin = l.client.marginFor(l.terms.ttl)
 	l.token, l.since, l.wanted = g.Token, g.Since, g.Wanted
@@ -68,8 +66,8 @@ func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.slot.due = l.firstRenewal(sent, g.Left)
 }
 
-// start begins the lease's life, unless it is over already or the client is
-// closed; then it is given back, without a margin as nobody ever saw it.
+// start begins the lease's life. If the lease has run out already, or the client is
+// closed, it is given back; without a margin, as no caller ever saw it.
 func (l *Lease) start(w *waiter) error {
 	c := l.client
 	left := l.deadline.Sub(l.granted)
@@ -100,22 +98,22 @@ func (l *Lease) start(w *waiter) error {
 		l.mu.Lock()
 		l.watchDeadline(left)
 		l.mu.Unlock()
-	} // else the first renewal does, which comes before the deadline
+	} // else the first renewal sets it, before the deadline
 	if !l.terms.noRenewal {
 		c.keeper.add(l, l.slot.due)
 	}
 	return nil
 }
 
-// watchDeadline sets the timer that ends the lease. With l.mu held.
+// watchDeadline sets the timer that ends the lease, unless it is set. With l.mu held.
 func (l *Lease) watchDeadline(left time.Duration) {
 	if l.timer == nil {
 		l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
 	}
 }
 
-// firstRenewal is a third of the TTL after the claim was sent, or now if that is
-// past, or if the store promised less than half of it.
+// firstRenewal is a third of the TTL after the claim was sent. It is now if that has
+// passed, or if the store promised less than half of the TTL.
 func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotonic.Moment {
 	due := sent.Add(l.terms.ttl / 3)
 	if left < l.terms.ttl/2 || due < l.granted {
@@ -126,19 +124,19 @@ func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotoni
 
 func (l *Lease) ref() store.Ref { return store.Ref{Key: l.key, ID: l.id, Mode: l.terms.mode} }
 
-// Key is what the lease is of.
+// Key is the key that the lease holds.
 func (l *Lease) Key() string { return l.key }
 
-// Token is greater than that of every earlier lease of the key, and does not
-// change. Give it to the resource you write to (see package fence): it alone can
-// refuse a holder that was paused past its lease.
+// Token is the lease's fencing token: greater than that of every earlier lease of the
+// key, and never changing. Send it with every write to the resource (see package
+// fence): only the resource can refuse a holder that was paused past its lease.
 func (l *Lease) Token() int64 { return l.token }
 
-// ID names this acquisition and no other. It is as good as the lease: do not log it.
+// ID names this acquisition and no other. Whoever knows it can end the lease: do not log it.
 func (l *Lease) ID() string { return l.id }
 
-// Done is closed when the lease ends, one margin before anybody else can be
-// granted the key.
+// Done returns a channel that is closed when the lease ends. A lease that is not
+// renewed ends one margin before anybody else can be granted the key.
 func (l *Lease) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,9 +149,9 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err is nil while the lease is held, then why it ended: ErrReleased, ErrDetached,
-// ErrClosed, or an error matching ErrLost. It looks at the clock itself, so that a
-// process that was stopped learns at once.
+// Err is nil while the lease is held. Afterwards it says why the lease ended:
+// ErrReleased, ErrDetached, ErrClosed, or an error matching ErrLost. It looks at the
+// clock itself, so that a process which was stopped learns at once.
 func (l *Lease) Err() error {
 	now := l.client.clock.Now()
 	l.mu.Lock()
@@ -168,13 +166,13 @@ func (l *Lease) Err() error {
 	return err
 }
 
-// over reports whether the clock has ended the lease. With l.mu held.
+// over reports whether the deadline has passed. With l.mu held.
 func (l *Lease) over(now monotonic.Moment) bool {
 	return now >= l.deadline.Add(knob.LateTimer)
 }
 
-// Remaining is how long the lease may be trusted without another renewal; zero
-// once it ended.
+// Remaining is how long the lease may be trusted without another renewal; zero once it
+// has ended.
 func (l *Lease) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
@@ -184,8 +182,8 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, l.client.clock.Until(l.deadline))
 }
 
-// Renew renews the lease now. With NoRenewal it is the only thing that does. When
-// ctx ends first, the renewal goes on without it.
+// Renew renews the lease now. With NoRenewal nothing else renews it. If ctx ends first,
+// Renew returns and the renewal goes on.
 func (l *Lease) Renew(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
@@ -205,8 +203,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 	}
 }
 
-// renewNow waits for a renewal under way and then sends one of its own: what the
-// caller did before must come before it.
+// renewNow waits for a renewal under way and then sends another one, so that it comes
+// after all that the caller did before.
 func (l *Lease) renewNow() error {
 	for {
 		mine, other := l.beginRenewal()
@@ -221,25 +219,7 @@ func (l *Lease) renewNow() error {
 	return l.client.keeper.renew([]*Lease{l})[0]
 }
 
-// Detach renews once and ends the lease here without freeing the key. The ticket
-// lets any process Resume it within the TTL, and is as good as the lease: guard it
-// like one. On an error the lease goes on as before, unless Err says otherwise. A
-// lease that shares its key cannot be detached (errors.ErrUnsupported).
-func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
-	if l.terms.shares() {
-		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode)}
-	}
-	if err := l.Renew(ctx); err != nil {
-		return "", fmt.Errorf("mongolock: detach: %w", err)
-	}
-	if !l.end(ErrDetached) {
-		return "", &fault{op: "detach", key: l.key, err: l.Err()}
-	}
-	l.settle(ErrDetached)
-	return l.ticket(), nil
-}
-
-// LogValue shows key, token and state, never the ID.
+// LogValue shows the lease's key, token and state, and never its ID.
 func (l *Lease) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("key", l.key), slog.Int64("token", l.token)}
 	if err := l.Err(); err != nil {
@@ -250,8 +230,8 @@ func (l *Lease) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// expire is the deadline's timer, which is not moved when a renewal moves the
-// deadline: it looks, and comes again.
+// expire runs when the deadline's timer fires. A renewal moves the deadline but not the
+// timer, so expire looks at the deadline and sets the timer again.
 func (l *Lease) expire() {
 	now := l.client.clock.Now()
 	l.mu.Lock()
@@ -272,9 +252,9 @@ func (l *Lease) expire() {
 	l.end(cause)
 }
 
-// end ends the lease once; the first cause stays. Done is closed and the contexts
-// are cancelled when it returns. It does not touch the store: if the lease was
-// lost, what may be left there is given back no earlier than one margin from now.
+// end ends the lease, once; the first cause stays. When it returns, Done is closed and
+// the contexts are cancelled. It does not touch the store. If the lease was lost, what
+// may be left in the store is given back no earlier than one margin from now.
 func (l *Lease) end(cause error) bool {
 	l.mu.Lock()
 	if l.err != nil {
@@ -284,7 +264,7 @@ func (l *Lease) end(cause error) bool {
 	l.err = cause
 	lost := isLoss(cause)
 	if lost {
-		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // Close looks at it from now on
+		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close looks at it
 	}
 	if l.timer != nil {
 		l.timer.Stop()
@@ -306,17 +286,4 @@ func (l *Lease) end(cause error) bool {
 		l.afterLoss(cause)
 	}
 	return true
-}
-
-// status is this lease as a store would show it, reckoned from its grant.
-func (l *Lease) status() store.Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return store.Status{
-		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
-		Holders: []store.Holder{{
-			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: l.since.Add(l.deadline.Sub(l.granted) + l.margin),
-		}},
-	}
 }

@@ -2,25 +2,26 @@ package mongolock
 
 import "context"
 
-// A leaseContext is a parent's context that the lease's end cancels too.
+// A leaseContext is a context that ends with its parent or with its lease.
 type leaseContext struct {
 	context.Context
 	lease  *Lease
 	cancel context.CancelCauseFunc
 }
 
-// contexts are those of one lease that end with it. Protected by the lease's mu.
+// contexts are the contexts that end with one lease. Protected by the lease's mu.
 type contexts struct {
 	open    map[*leaseContext]struct{}
-	endless *leaseContext // for all parents without an end
-	revoked error         // why those made from now on begin cancelled
+	endless *leaseContext // shared by all parents that never end
+	revoked error         // why contexts that are made from now on begin cancelled
 }
 
-// Context is parent, also cancelled when the lease ends; context.Cause tells why.
-// Its own Err looks at the clock first, so that a process that was stopped past
-// its lease learns at once; contexts derived from it learn when the timer fires.
+// Context returns a context that ends with parent or with the lease, whichever is
+// first; context.Cause tells why. Its own Err looks at the clock first, so that a
+// process which was stopped past its lease learns at once. Contexts derived from it
+// learn when the timer fires.
 func (l *Lease) Context(parent context.Context) context.Context {
-	_ = l.Err() // a lease that ran out ends now, not when its timer fires
+	_ = l.Err() // ends a lease that ran out, even if its timer has not fired yet
 	if parent.Done() == nil {
 		return l.endlessContext(parent)
 	}
@@ -29,7 +30,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	l.mu.Lock()
 	l.adopt(lc)
 	l.mu.Unlock()
-	context.AfterFunc(ctx, func() { // a context per job must not pile up on a long lease
+	context.AfterFunc(ctx, func() { // contexts of finished jobs must not pile up on a long lease
 		l.mu.Lock()
 		delete(l.contexts.open, lc)
 		l.mu.Unlock()
@@ -37,8 +38,8 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return lc
 }
 
-// endlessContext is for parents that nothing ends. Their contexts end with the
-// lease alone, so that one serves for all of them.
+// endlessContext is Context for a parent that never ends. Such contexts end with the
+// lease alone, so they share one.
 func (l *Lease) endlessContext(parent context.Context) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *Lease) endlessContext(parent context.Context) context.Context {
 	return &lc
 }
 
-// adopt makes the lease's end cancel lc. With l.mu held.
+// adopt makes the end of the lease cancel lc. With l.mu held.
 func (l *Lease) adopt(lc *leaseContext) {
 	if l.contexts == nil {
 		l.contexts = &contexts{open: make(map[*leaseContext]struct{}), revoked: l.err}
@@ -65,14 +66,14 @@ func (l *Lease) adopt(lc *leaseContext) {
 	l.contexts.open[lc] = struct{}{}
 }
 
-// A valued context has the values of another.
+// A valued context also has the values of another one.
 type valued struct {
 	context.Context
 	values context.Context
 }
 
 func (v valued) Value(key any) any {
-	if found := v.Context.Value(key); found != nil { // package context's own come first
+	if found := v.Context.Value(key); found != nil { // first, as package context finds a parent to cancel this way
 		return found
 	}
 	return v.values.Value(key)
@@ -81,12 +82,12 @@ func (v valued) Value(key any) any {
 // Err looks at the lease's clock before it answers.
 func (lc *leaseContext) Err() error {
 	if err := lc.lease.Err(); err != nil {
-		lc.cancel(err) // whoever ended it may be on the way here only now
+		lc.cancel(err) // the goroutine that ended the lease may not have come to this context yet
 	}
 	return lc.Context.Err()
 }
 
-// cancelContexts ends the contexts made so far and, at birth, those yet to come.
+// cancelContexts cancels the contexts made so far; later ones begin cancelled.
 func (l *Lease) cancelContexts(cause error) {
 	l.mu.Lock()
 	if l.contexts == nil {
@@ -99,11 +100,11 @@ func (l *Lease) cancelContexts(cause error) {
 	}
 }
 
-// revoke takes the contexts that are to be cancelled. With l.mu held; they are
-// cancelled without it, as that runs what others hung on them.
+// revoke returns the contexts that are to be cancelled. It is called with l.mu held,
+// and they are cancelled without it, as that runs other people's callbacks.
 func (l *Lease) revoke(cause error) map[*leaseContext]struct{} {
 	if l.contexts == nil {
-		return nil // what is made from now on asks why the lease ended
+		return nil // contexts that are made from now on ask why the lease ended
 	}
 	if l.contexts.revoked == nil {
 		l.contexts.revoked = cause

@@ -10,20 +10,20 @@ import (
 // fail. Fakes for tests delegate to a client on memstore (see mongolocktest) or
 // return errors.
 type Locker interface {
-	// Acquire waits until the key is granted, ctx ends or MaxWait is over. None of
-	// them bounds the lease. It is not re-entrant.
+	// Acquire waits until the key is granted, ctx ends or MaxWait is over. Neither ctx
+	// nor MaxWait limits the lease. It is not re-entrant.
 	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 
-	// TryAcquire asks once: a *HeldError if others hold the key.
+	// TryAcquire asks once. If others hold the key it returns a *HeldError.
 	TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 }
 
 // Do acquires key, runs fn with a context that ends with the lease, and releases.
 //
-// It returns the error of acquiring, or fn's own, joined with why the lease ended
-// if it ended under fn (matching ErrLost, or ErrClosed). A failed release is not
-// among them: a finished job must not look failed; it is logged and retried. A
-// panic in fn releases too.
+// It returns the error of Acquire, or that of fn. If the lease ended while fn ran, the
+// reason is joined to it (matching ErrLost, or ErrClosed). A failed release is not: it
+// is logged and retried, as a finished job must not look failed. If fn panics the lease
+// is released too.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	if err := usable("Do", l, fn); err != nil {
 		return err
@@ -35,7 +35,7 @@ func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lea
 	return lease.run(ctx, fn)
 }
 
-// TryDo is Do without waiting: a held key is (false, nil).
+// TryDo is Do without waiting: if others hold the key it returns false and no error.
 func TryDo(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) (ran bool, err error) {
 	if err := usable("TryDo", l, fn); err != nil {
 		return false, err
@@ -63,11 +63,11 @@ func usable(caller string, l Locker, fn func(context.Context, *Lease) error) err
 // run calls fn under the lease and gives the lease back, whatever fn does.
 func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error) (err error) {
 	defer func() {
-		ended := l.Err() // before Release ends it
+		ended := l.Err() // asked before Release ends it
 		switch releaseErr := l.Release(); {
 		case ended != nil || releaseErr == nil:
 		case errors.Is(releaseErr, ErrLost):
-			ended = releaseErr // and only now comes to light
+			ended = releaseErr // which was not known before
 		default:
 			l.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
 		}

@@ -116,6 +116,19 @@ func (q *queue) status() store.Status {
 	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
 
+// status shows this lease as a store would, reckoned from its grant.
+func (l *Lease) status() store.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return store.Status{
+		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
+		Holders: []store.Holder{{
+			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
+			ExpireAt: l.since.Add(l.deadline.Sub(l.granted) + l.margin),
+		}},
+	}
+}
+
 // unlink removes w, and passes the turn on if it was the head's. With c.mu held.
 func (c *Client) unlink(w *waiter) {
 	q := w.queue

@@ -15,7 +15,7 @@ import (
 // ticketMark begins every ticket; its digit is the version of what follows.
 const ticketMark = "mongolock1."
 
-// A ticket is what Detach gives out, as JSON under base64.
+// A ticket is what Detach returns, encoded as JSON and then as base64.
 type ticket struct {
 	Key   string        `json:"k"`
 	ID    string        `json:"i"`
@@ -27,7 +27,7 @@ type ticket struct {
 func (l *Lease) ticket() string {
 	text, err := json.Marshal(ticket{Key: l.key, ID: l.id, Token: l.token, TTL: l.terms.ttl, Note: l.terms.note})
 	if err != nil {
-		panic(err) // strings and numbers: cannot be
+		panic(err) // cannot happen: strings and numbers
 	}
 	return ticketMark + base64.RawURLEncoding.EncodeToString(text)
 }
@@ -36,7 +36,7 @@ func parseTicket(s string) (ticket, error) {
 	var t ticket
 	body, ok := strings.CutPrefix(s, ticketMark)
 	if !ok {
-		return t, errors.New("mongolock: resume: not a ticket of Detach, or of a newer version of this library")
+		return t, errors.New("mongolock: resume: not a ticket from Detach, or from a newer version of this library")
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(body)
 	if err == nil {
@@ -54,11 +54,29 @@ func parseTicket(s string) (ticket, error) {
 	return t, nil
 }
 
-// Resume takes up what Detach left, in any process: the same key and token, under
-// an ID of its own. Of two that resume one ticket one wins; the other, and whoever
-// comes after the TTL is over, gets ErrLost. The TTL is the old lease's unless an
-// option says otherwise; a client's other defaults hold. When the outcome is
-// unknown the ticket may be tried again.
+// Detach renews the lease once and ends it here without freeing the key. With the
+// ticket any process can Resume it within the TTL: keep the ticket as safe as the lease
+// itself. On an error the lease goes on as before, unless Err says otherwise. A lease
+// that shares its key cannot be detached (errors.ErrUnsupported).
+func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
+	if l.terms.shares() {
+		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode)}
+	}
+	if err := l.Renew(ctx); err != nil {
+		return "", fmt.Errorf("mongolock: detach: %w", err)
+	}
+	if !l.end(ErrDetached) {
+		return "", &fault{op: "detach", key: l.key, err: l.Err()}
+	}
+	l.settle(ErrDetached)
+	return l.ticket(), nil
+}
+
+// Resume takes over the lease that Detach left, in any process. The new lease has the
+// same key and token, and an ID of its own. If two calls resume one ticket one of them
+// wins; the other gets ErrLost, as does a call that comes after the TTL is over. The
+// TTL is that of the old lease unless an option sets it; the client's other defaults
+// apply. If the outcome is unknown the ticket may be tried again.
 func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Lease, error) {
 	ticket, err := parseTicket(text)
 	if err != nil {
@@ -85,7 +103,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	if !c.enter() {
 		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}
 	}
-	lease, err := c.apart(w, func() (*Lease, error) { return c.resume(w, ticket) })
+	lease, err := c.claimDetached(w, func() (*Lease, error) { return c.resume(w, ticket) })
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
 	} else if err != nil {
@@ -101,6 +119,6 @@ func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
 	ctx, cancel := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
 	cancel()
-	grant.Token = t.Token // the work goes on under the token it began with; later grants are above both
+	grant.Token = t.Token // the work goes on under its first token; later grants have greater ones than both
 	return c.settle(l, w, nil, sent, grant, err)
 }
