@@ -59,8 +59,7 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 func (s *docStore) freely(c *claim) bson.D {
 	now := s.base.Now()
 	filter := slices.Clone(c.fields)
-	switch {
-	case c.one:
+	if c.one {
 		return append(filter, bson.E{Key: "$and", Value: bson.A{c.filter, s.claimable(now.Earliest)}})
 	}
 	return append(filter, s.free(now.Earliest))

@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// runs runs a job n times, in a process of its own.
+// runs has a job run n times, in a process of its own.
 func runs(n int, database schedule.Store, fn schedule.Func, opts ...schedule.JobOption) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

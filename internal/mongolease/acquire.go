@@ -90,8 +90,8 @@ func (s *Steps[R, U, X]) obstacle(ctx context.Context, c *Claim, with Contender[
 
 // judge takes a key over if no holder is alive in the image of its document.
 func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
-	if answer, done := s.turnedAway(ctx, c, with, image.Record); done {
-		return store.Grant{}, answer
+	if err := s.turnedAway(ctx, c, with, image.Record); err != nil {
+		return store.Grant{}, err
 	}
 	now := s.Base.Now()
 	if image.Record.Held(now.Earliest) && !now.Fresh {
@@ -118,21 +118,22 @@ func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R],
 	case !image.Found():
 		return store.Grant{}, s.Settle(ctx, c, with, with.Absent(nil))
 	}
-	if answer, done := s.turnedAway(ctx, c, with, image.Record); done {
-		return store.Grant{}, answer
+	if err := s.turnedAway(ctx, c, with, image.Record); err != nil {
+		return store.Grant{}, err
 	}
 	return store.Grant{}, s.Refuse(ctx, c, with, image.Record)
 }
 
-// turnedAway answers a claim whose document is a stranger's, or has the claim's twin.
-func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) (answer error, done bool) {
+// turnedAway answers a claim whose document is a stranger's, or has the claim's twin;
+// nil if it is neither.
+func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	if foreign := seen.Foreign(); foreign != nil {
-		return s.Settle(ctx, c, with, foreign), true
+		return s.Settle(ctx, c, with, foreign)
 	}
 	if _, landed := seen.Holder(c.ID); landed {
-		return s.RefuseTwin(ctx, c, with), true
+		return s.RefuseTwin(ctx, c, with)
 	}
-	return nil, false
+	return nil
 }
 
 // Refuse answers that the key was held, with what is there now. If the claim's word is

@@ -437,7 +437,7 @@ func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 		after = readLock(r.document("k"))
 		time.Sleep(5 * time.Millisecond)
 	}
-	if l.Token() != token || after.Rev != before.Rev || after.only().Since != before.only().Since || after.only().Note != "note" {
+	if l.Token() != token || after.Rev != before.Rev || !after.only().Since.Equal(before.only().Since) || after.only().Note != "note" {
 		t.Errorf("it was %+v and is %+v", before, after)
 	}
 	r.release(l)

@@ -331,15 +331,6 @@ func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
 	}
 }
 
-func (b *mongoBench) eventually(what string, is func() bool) {
-	b.t.Helper()
-	for give := time.Now().Add(3 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(give) {
-			b.t.Fatalf("not so after 3 s: %s", what)
-		}
-	}
-}
-
 // indexes is the TTL index as the server has it.
 func (b *mongoBench) indexes() []bson.Raw {
 	b.t.Helper()
