@@ -7,12 +7,12 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// HeldError is the answer to a claim of a key that others hold. It embeds the
-// Status seen after the refusal (who holds it, for how long) and matches ErrHeld.
+// HeldError says that others hold the key. It embeds the Status seen after the refusal,
+// which tells who holds the key and for how long, and matches ErrHeld.
 type HeldError = store.HeldError
 
-// MismatchError is the answer to a claim in another mode than that of the key's
-// live holders. It matches ErrModeMismatch.
+// MismatchError says that the key's live holders have it in another mode than the one
+// asked for. It matches ErrModeMismatch.
 type MismatchError = store.MismatchError
 
 // A Status is a key as the store saw it, by its own clock.
@@ -29,33 +29,34 @@ var (
 	// ErrModeMismatch: the key is in use in another mode or with another limit.
 	ErrModeMismatch = store.ErrModeMismatch
 
-	// ErrForeign: what is stored under the key is not this library's, or a newer
-	// version's. It is never changed; choose another key, or another collection.
+	// ErrForeign: the record stored under the key is not this library's, or is that of a
+	// newer version. It is never changed: choose another key, or another collection.
 	ErrForeign = store.ErrForeign
 
 	// ErrTooLarge: the key has as many holders as its record can keep.
 	ErrTooLarge = store.ErrTooLarge
 
-	// ErrOutcomeUnknown is joined to a fault after which the database may have
-	// done what was asked. The client cleans up in the background; until that is
-	// done, or the TTL is over, the key may be taken by nobody.
+	// ErrOutcomeUnknown: the call failed, and the database may have done what was asked.
+	// The client cleans up in the background. Until that is done, or the TTL is over, the
+	// key may be taken though nobody has a lease. It is joined to the store's error.
 	ErrOutcomeUnknown = errors.New("mongolock: outcome unknown, being cleaned up")
 
 	// ErrDisconnected: the mongo.Client under this client was disconnected. No call
 	// will succeed any more; make new ones, and close this client.
 	ErrDisconnected = store.ErrDisconnected
 
-	// ErrReleased: the lease was released. From Err, and from calls on it.
+	// ErrReleased: the lease was released. Returned by Lease.Err, and by calls on a
+	// released lease.
 	ErrReleased = errors.New("mongolock: lease was released")
 
-	// ErrDetached: the lease was detached, and may live on in another process.
+	// ErrDetached: the lease was detached, and may go on in another process.
 	ErrDetached = errors.New("mongolock: lease was detached")
 
 	// ErrClosed: the client was closed or is shutting down.
 	ErrClosed = errors.New("mongolock: client is closed")
 
-	// ErrLost: the lease ended without its holder's doing. Stop the work, and let
-	// the resource check the token: somebody else may be at it already.
+	// ErrLost: the lease ended, and its holder did not end it. Stop the work, and let the
+	// resource check the token: somebody else may hold the key already.
 	ErrLost = errors.New("mongolock: lease is lost")
 
 	// ErrMaxHold: the lease was held for as long as MaxHold allows. Matches ErrLost.
@@ -65,23 +66,23 @@ var (
 	ErrBroken = fmt.Errorf("%w: broken", ErrLost)
 )
 
-// What a lost lease died of, for the message; all match ErrLost.
+// Why a lease was lost; all match ErrLost.
 var (
 	errNotRenewed = fmt.Errorf("%w: not renewed in time", ErrLost)
 	errGone       = fmt.Errorf("%w: no longer in the store", ErrLost)
 )
 
-// isLoss reports whether a lease that ended of cause was lost.
+// isLoss reports whether a lease that ended with cause was lost.
 func isLoss(cause error) bool {
-	return cause != ErrReleased && errors.Is(cause, ErrLost) //nolint:errorlint // the very cause, which nearly always it is
+	return cause != ErrReleased && errors.Is(cause, ErrLost) //nolint:errorlint // the very cause, as it nearly always is
 }
 
-// A fault is a store's error, wrapped once with operation and key, and with what
-// it means for the outcome.
+// A fault is a store's error, wrapped once, with the operation, the key and what the
+// error means for the outcome.
 type fault struct {
 	op, key string
 	err     error
-	unknown bool // the store may have done what was asked, or may do it yet
+	unknown bool // the store may have done what was asked, or may still do it
 }
 
 func (f *fault) Error() string {
@@ -102,7 +103,7 @@ func (f *fault) Unwrap() []error {
 	return []error{f.err}
 }
 
-// failed wraps what a store answered: a verdict speaks for itself.
+// failed wraps a store's error. A refusal stays as it is: it names the key.
 func failed(op, key string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrHeld), errors.Is(err, store.ErrModeMismatch):

@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The limits of what can be asked for.
+// The limits of options and arguments.
 const (
 	minTTL     = 100 * time.Millisecond
 	maxTTL     = 365 * 24 * time.Hour
@@ -31,15 +31,15 @@ type AcquireOption interface{ applyAcquire(*terms) error }
 // A ClientOption changes a Client.
 type ClientOption interface{ applyClient(*config) error }
 
-// An Option is both: given to New it is the default of every Acquire, given to
-// Acquire it holds for that one.
+// An Option is both: given to New it is the default for every Acquire, given to Acquire
+// it applies to that call.
 type Option interface {
 	AcquireOption
 	ClientOption
 }
 
-// terms are what one acquisition asks for. Once made they do not change: what asks
-// for nothing of its own shares the client's.
+// terms are what one acquisition asks for. They never change: an acquisition without
+// options shares those of its client.
 type terms struct {
 	ttl       time.Duration
 	maxHold   time.Duration // 0: none
@@ -51,13 +51,13 @@ type terms struct {
 	limit     int // of permits; 1 for exclusive, 0 for shared
 }
 
-// config is what a client was made with.
+// A config is the options of a client.
 type config struct {
 	terms
 	owner    string
 	logger   *slog.Logger
 	observer Observer
-	margin   time.Duration // negative: by the TTL
+	margin   time.Duration // negative: the default, which depends on the TTL
 	noFeed   bool
 	noIndex  bool
 }
@@ -73,9 +73,9 @@ func (o option) applyClient(c *config) error        { return o(&c.terms) }
 func (o acquireOption) applyAcquire(t *terms) error { return o(t) }
 func (o clientOption) applyClient(c *config) error  { return o(c) }
 
-// TTL is how long a lease outlives its last renewal: 100 ms to a year, 30 s by
-// default. It is renewed every third of it. A crashed holder's key is free again
-// after at most so long.
+// TTL is how long a lease lasts after its last renewal: 100 ms to a year, 30 s by
+// default. A lease is renewed every third of its TTL. After a crash, the key is free
+// again within one TTL.
 func TTL(d time.Duration) Option {
 	return option(func(t *terms) error {
 		if d < minTTL || d > maxTTL {
@@ -86,35 +86,35 @@ func TTL(d time.Duration) Option {
 	})
 }
 
-// MaxHold ends the lease (ErrMaxHold) so long after it was asked for, however
-// healthy it is. By default a lease is renewed until it is released.
+// MaxHold ends the lease (ErrMaxHold) when it has been held for d, counted from the
+// claim that was granted. By default a lease is renewed until it is released.
 func MaxHold(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
 }
 
-// MaxWait makes Acquire give up with ErrHeld after waiting so long. By default
-// only its context ends the wait.
+// MaxWait makes Acquire give up with ErrHeld after waiting for d. By default only its
+// context ends the wait.
 func MaxWait(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
 }
 
-// NoRenewal lets the lease run out one TTL after its grant, or after the last
-// call of Renew.
+// NoRenewal turns off renewal in the background: the lease runs out one TTL after its
+// grant, or after the last call of Renew.
 func NoRenewal() Option {
 	return option(func(t *terms) error { t.noRenewal = true; return nil })
 }
 
-// Shared asks for the key as one of any number of readers: together with others
-// that ask for it Shared, and with nobody who asks for it alone. Once somebody
-// waits to have it alone no further readers are let in.
+// Shared asks for the key as a reader. Any number of readers hold a key together, and
+// none of them together with a writer, which asks without this option. While a writer
+// waits no further readers are let in.
 func Shared() AcquireOption {
 	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
 }
 
-// OneOf asks for one of n permits of the key, 1 to 10,000: at most so many hold it
-// at a time. All that use a key must agree on n; who does not gets
-// ErrModeMismatch. Somebody who asks for the key alone waits until all permits are
-// free, and meanwhile no more of them are given out.
+// OneOf asks for one of the n permits of the key: at most n leases hold it at a time. n
+// is from 1 to 10,000, and the same wherever the key is used: another n is answered with
+// ErrModeMismatch. A call of Acquire without OneOf waits until all permits are free, and
+// meanwhile no more of them are granted.
 func OneOf(n int) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if n < 1 || n > maxPermits {
@@ -126,15 +126,15 @@ func OneOf(n int) AcquireOption {
 
 func (t *terms) share(mode store.Mode, limit int) error {
 	if t.mode != store.Exclusive && (t.mode != mode || t.limit != limit) {
-		return errors.New("mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits")
+		return errors.New("mongolock: Shared and OneOf: only one of them can be given, and only one number of permits")
 	}
 	t.mode, t.limit = mode, limit
 	return nil
 }
 
-// MinHold keeps the key taken until d after its grant, even if it is released
-// sooner: for a job that is shorter than the timers that start it are apart. A
-// holder that crashes frees the key at the TTL all the same.
+// MinHold keeps the key taken until d after its grant, even if it is released sooner. It
+// is for a short job that the timers of several processes start at slightly different
+// times. After a crash the key is free at the TTL all the same.
 func MinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if d > maxTTL {
@@ -145,33 +145,34 @@ func MinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// Note is shown with the holder wherever the lock is looked at: at most 1,024
-// bytes of UTF-8.
+// Note is a text that is shown with the holder wherever the lock is looked at: at most
+// 1,024 bytes of UTF-8.
 func Note(text string) AcquireOption {
 	return acquireOption(func(t *terms) error { t.note = text; return checkText("Note", text, 0, maxNote) })
 }
 
-// WithOwner names this process to people: 1 to 256 bytes of UTF-8, by default
-// host/pid. It plays no part in who may do what.
+// WithOwner names this process for people who look at its locks: 1 to 256 bytes of
+// UTF-8, by default host/pid. It has no influence on who may do what.
 func WithOwner(name string) ClientOption {
 	return clientOption(func(c *config) error { c.owner = name; return checkText("WithOwner", name, 1, maxOwner) })
 }
 
-// WithLogger takes the client's log lines; slog.Default() by default. A lost
-// lease is a warning; slog.DiscardHandler silences it.
+// WithLogger sets where the client logs, by default slog.Default(). A lost lease is a
+// warning. slog.DiscardHandler turns logging off.
 func WithLogger(l *slog.Logger) ClientOption {
 	return clientOption(func(c *config) error { c.logger = l; return notNil("WithLogger", l == nil) })
 }
 
-// WithObserver sees every operation begin and end. Metrics and traces hang on it.
+// WithObserver sets an observer, which sees every operation begin and end. Use it for
+// metrics and traces.
 func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *config) error { c.observer = o; return notNil("WithObserver", o == nil) })
 }
 
-// WithMargin is how long before the store may give a key to somebody else its
-// holder is told that the lease is over: from 0 to half the TTL, by default the
-// smaller of 1 s and a tenth of the TTL. It pays for timers that fire late and
-// for the time that work needs to stop.
+// WithMargin sets the margin: how long a lease ends for its holder before the store may
+// give the key to somebody else. It is from 0 to half the TTL, by default the smaller of
+// 1 s and a tenth of the TTL. It allows for timers that fire late and for the time that
+// work needs to stop.
 func WithMargin(d time.Duration) ClientOption {
 	return clientOption(func(c *config) error {
 		if d < 0 {
@@ -182,11 +183,11 @@ func WithMargin(d time.Duration) ClientOption {
 	})
 }
 
-// WithoutFeed makes waiters poll instead of listening for wake-ups: one read for all
-// keys of the process, every 50 ms at first and every second in the end. That spares
-// the connection that listening keeps busy. What this client frees it still announces,
-// for those who listen. (On FerretDB clients always poll: its tailable cursors do not
-// bear it.)
+// WithoutFeed makes waiters poll instead of listening for wake-ups: with one read for
+// all keys of the client, every 50 ms at first and every second in the end. That saves
+// the connection that listening keeps busy. The client still announces the keys that it
+// frees, for others that listen. (On FerretDB clients always poll: its tailable cursors
+// are not reliable enough.)
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }
@@ -231,7 +232,7 @@ func newConfig(opts []ClientOption) (config, error) {
 	return c, errors.Join(errs...)
 }
 
-// ask is the terms of one acquisition: the client's, changed by its options.
+// ask returns the terms of one acquisition: those of the client, changed by opts.
 func (c *config) ask(key string, opts []AcquireOption) (*terms, error) {
 	if err := checkText("key", key, 1, maxKey); err != nil {
 		return nil, err
@@ -270,7 +271,7 @@ func (c *config) marginFor(ttl time.Duration) time.Duration {
 	return min(maxMargin, ttl/10)
 }
 
-// shares reports whether others may hold the key as well.
+// shares reports whether others may hold the key at the same time.
 func (t *terms) shares() bool { return t.mode != store.Exclusive }
 
 func (t *terms) claim(key, id, owner string) store.Claim {

@@ -287,8 +287,8 @@ func TestModesOfBadTermsAreRefused(t *testing.T) {
 		"mongolock: OneOf(0): must be between 1 and 10000":                                            {mongolock.OneOf(0)},
 		"mongolock: OneOf(-1): must be between 1 and 10000":                                           {mongolock.OneOf(-1)},
 		"mongolock: OneOf(10001): must be between 1 and 10000":                                        {mongolock.OneOf(10_001)},
-		"mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits":  {mongolock.Shared(), mongolock.OneOf(2)},
-		"mongolock: Shared and OneOf: a key is asked for in one way, and with one number of permits ": {mongolock.OneOf(3), mongolock.OneOf(2)},
+		"mongolock: Shared and OneOf: only one of them can be given, and only one number of permits":  {mongolock.Shared(), mongolock.OneOf(2)},
+		"mongolock: Shared and OneOf: only one of them can be given, and only one number of permits ": {mongolock.OneOf(3), mongolock.OneOf(2)},
 	} {
 		l, err := c.Acquire(t.Context(), "k", opts...)
 		if l != nil || err == nil || err.Error() != says[:len(err.Error())] {
