@@ -1,0 +1,83 @@
+// Package suspend tells how long this machine has slept.
+//
+// Go's monotonic clock stands still while a Linux machine or a Mac is suspended, and the
+// timers of a process with it. The database's clock goes on. So a lease that is counted on
+// the monotonic clock alone is trusted after its TTL has ended. A [Meter] measures what the
+// monotonic clock missed.
+//
+// Read the Meter first and the monotonic clock after it. The sum is then never behind a clock
+// that counts sleep, as it was when the Meter was read: what was true then is at most late.
+//
+// Not measured: a virtual machine that is paused and hides it from its guest, a process that
+// is stopped (its monotonic clock goes on), and systems other than those below.
+//
+//	Linux    CLOCK_BOOTTIME less CLOCK_MONOTONIC
+//	macOS    CLOCK_MONOTONIC_RAW less CLOCK_UPTIME_RAW
+//	Windows  zero: Go's monotonic clock is the interrupt time, which counts sleep
+//
+// In a bubble of testing/synctest a Meter shows zero, as virtual time has no sleep.
+package suspend
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+// A Meter measures how long the machine has slept since the Meter was made. The zero Meter
+// shows zero. It is safe for concurrent use.
+type Meter struct {
+	read func() time.Duration // since any moment; nil: nothing is measured
+	base time.Duration
+}
+
+// New makes a Meter that shows zero now. A switch of package knob may replace its source.
+func New() Meter {
+	if pretended := knob.Sleeper(); pretended != nil {
+		return From(pretended)
+	}
+	if inBubble() {
+		return Meter{}
+	}
+	return From(total())
+}
+
+// From makes a Meter of a source that a test controls. A nil source measures nothing.
+func From(read func() time.Duration) Meter {
+	if read == nil {
+		return Meter{}
+	}
+	return Meter{read: read, base: read()}
+}
+
+// Asleep returns how long the machine has slept since the Meter was made. The value is exact
+// but for the time that passes between the readings of two clocks, by which it may be lower.
+func (m Meter) Asleep() time.Duration {
+	if m.read == nil {
+		return 0
+	}
+	return max(m.read()-m.base, 0)
+}
+
+// inBubble reports whether the caller is in a bubble. There time.Now has no monotonic reading
+// that Round could strip.
+func inBubble() bool {
+	now := time.Now()
+	return now == now.Round(0)
+}
+
+// origin is any moment: only differences to it are used.
+var origin = time.Now()
+
+// lessAwake returns the difference of two clocks: one that counts sleep, and Go's monotonic
+// clock, which does not. The latter is read last, so a pause in between makes the difference
+// smaller, not larger.
+func lessAwake(counting func() (time.Duration, error)) func() time.Duration {
+	if _, err := counting(); err != nil {
+		return nil
+	}
+	return func() time.Duration {
+		since, _ := counting() // it has answered before
+		return since - time.Since(origin)
+	}
+}
