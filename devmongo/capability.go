@@ -3,6 +3,7 @@ package devmongo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,23 @@ const (
 	Roles Capability = "roles"
 	// APIStrict: apiStrict refuses a command outside the Stable API.
 	APIStrict Capability = "apistrict"
+	// TimeSeries: time-series collections can be made.
+	TimeSeries Capability = "timeseries"
+	// Router: the server is a mongos. It has no data of its own: the reply to a write comes
+	// from a shard, and its hello shows its own clock.
+	Router Capability = "router"
+
+	// V44 and the others: the server is, or claims to be, MongoDB of this version or a later one.
+	// FerretDB has none of them, whatever it claims.
+	V44 Capability = "v44"
+	V50 Capability = "v50"
+	V60 Capability = "v60"
+	V70 Capability = "v70"
+	V80 Capability = "v80"
 )
+
+// versions has the version of each capability that stands for one.
+var versions = map[Capability][2]int{V44: {4, 4}, V50: {5, 0}, V60: {6, 0}, V70: {7, 0}, V80: {8, 0}}
 
 // capabilities tries on the server what can be tried, in a scratch database that it drops again, and
 // adds what follows from the kind.
@@ -77,13 +94,18 @@ func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, err
 		Capped:        p.capped,
 		Expressions:   p.expressions,
 		APIStrict:     p.apiStrict,
+		TimeSeries:    p.timeSeries,
+		Router:        p.router,
 	} {
 		if shows(ctx) {
 			has = append(has, c)
 		}
 	}
-	if kind == External && !p.isFerret(ctx) {
-		has = append(has, Atomic)
+	if version, ferret := p.version(ctx); !ferret {
+		has = append(has, since(version)...)
+		if kind == External {
+			has = append(has, Atomic)
+		}
 	}
 	slices.Sort(has)
 	return has, ctx.Err()
@@ -198,9 +220,43 @@ func (p *probe) apiStrict(ctx context.Context) bool {
 
 const apiStrictError = 323
 
-func (p *probe) isFerret(ctx context.Context) bool {
+func (p *probe) timeSeries(ctx context.Context) bool {
+	series := options.CreateCollection().SetTimeSeriesOptions(options.TimeSeries().SetTimeField("at"))
+	if err := p.scratch.CreateCollection(ctx, "timeseries", series); err != nil {
+		return false
+	}
+	// A server may accept the option and make an ordinary collection.
+	specs, err := p.scratch.ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: "timeseries"}})
+	return err == nil && len(specs) == 1 && specs[0].Type == "timeseries"
+}
+
+func (p *probe) router(context.Context) bool {
+	what, ok := p.hello.Lookup("msg").StringValueOK()
+	return ok && what == "isdbgrid"
+}
+
+// version returns the version that the server reports, and whether it is FerretDB.
+func (p *probe) version(ctx context.Context) (version string, ferret bool) {
 	info, err := p.admin.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
-	return err == nil && strings.Contains(strings.ToLower(info.String()), "ferretdb")
+	if err != nil {
+		return "", false
+	}
+	version, _ = info.Lookup("version").StringValueOK()
+	return version, strings.Contains(strings.ToLower(info.String()), "ferretdb")
+}
+
+// since returns the capabilities that stand for this version and earlier ones.
+func since(version string) (has []Capability) {
+	var is [2]int
+	if n, err := fmt.Sscanf(version, "%d.%d", &is[0], &is[1]); err != nil || n != 2 {
+		return nil
+	}
+	for c, v := range versions {
+		if slices.Compare(is[:], v[:]) >= 0 {
+			has = append(has, c)
+		}
+	}
+	return has
 }
 
 // limits completes the sentence "this is a server which …".
@@ -218,7 +274,7 @@ func limits(kind Kind, has []Capability) string {
 	}
 	sentence := "cannot show a crash or a step-down, because it is not ours"
 	var missing []string
-	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, Expressions, APIStrict} {
+	for _, c := range []Capability{Atomic, OperationTime, Retryable, TTL, Transactions, Capped, Expressions, APIStrict, TimeSeries} {
 		if !slices.Contains(has, c) {
 			missing = append(missing, string(c))
 		}

@@ -45,20 +45,27 @@ func TestAStartedServerAcceptsWritesUntilItIsStopped(t *testing.T) {
 }
 
 func TestEachKindHasItsKnownCapabilities(t *testing.T) {
-	whole := []Capability{
-		APIStrict, Atomic, Capped, Crash, Expressions, OperationTime, Process, Retryable, Roles, StepDown, Transactions, TTL,
-	}
+	ofMongoDB := []Capability{Atomic, Capped, Expressions, OperationTime, Retryable, Roles, StepDown, Transactions, TTL}
 	known := map[Kind][]Capability{
-		Mongod:   whole,
-		Secantus: whole,
-		Docker:   {APIStrict, Atomic, Capped, Expressions, OperationTime, Retryable, Roles, StepDown, Transactions, TTL},
+		Mongod:   append([]Capability{Crash, Process}, ofMongoDB...),
+		Secantus: append([]Capability{Crash, Process}, ofMongoDB...),
+		Docker:   ofMongoDB,
 		FerretDB: {Capped},
 	}
 	forEachKind(t, func(t *testing.T, kind Kind) {
 		server := start(t, WithKind(kind))
-		if has := server.Capabilities(); !slices.Equal(has, known[kind]) {
-			t.Errorf("it has %v, want %v", has, known[kind])
+		want := slices.Clone(known[kind])
+		for v := range versions {
+			if server.Has(v) {
+				want = append(want, v)
+			}
 		}
+		if server.Has(V50) { // which has these since
+			want = append(want, APIStrict, TimeSeries)
+		}
+		assert.ElementsMatch(t, want, server.Capabilities())
+		assert.Equal(t, kind != FerretDB, server.Has(V44), "the oldest version that is supported")
+		assert.IsIncreasing(t, server.Capabilities())
 		if !strings.HasPrefix(server.Limits(), "cannot show ") {
 			t.Errorf("its limits are not the end of a sentence: %s", server.Limits())
 		}

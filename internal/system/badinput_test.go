@@ -457,6 +457,9 @@ func TestACollectionThatCannotCarryLocksIsAClearError(t *testing.T) {
 		"time-series": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}}},
 	} {
 		t.Run(kind, func(t *testing.T) {
+			if kind == "time-series" {
+				mongoNeeds(t, "timeseries") // since MongoDB 5.0
+			}
 			coll := mongoColl(t, mongoClient(t))
 			if err := coll.Database().RunCommand(t.Context(), append(bson.D{{Key: "create", Value: coll.Name()}}, opts...)).Err(); err != nil {
 				t.Fatal(err)
