@@ -15,6 +15,7 @@ import (
 
 // URI returns the server's URI if the server has all capabilities that the test needs.
 // Otherwise the test skips and names what is missing, or fails if MONGOLOCK_REQUIRE lists it.
+// A need that begins with "!" is the lack of a capability: "!router" skips on a mongos.
 func URI(t testing.TB, needs ...string) string {
 	t.Helper()
 	for _, need := range append([]string{"mongodb"}, needs...) {
@@ -29,8 +30,13 @@ func URI(t testing.TB, needs ...string) string {
 	return os.Getenv("MONGODB_URI")
 }
 
-// Has reports whether the server has a capability. "mongodb" means that there is a server.
+// Has reports whether the server has a capability, or lacks one that begins with "!".
+// "mongodb" means that there is a server. `devmongo exec` tells the others; its README lists
+// them: "v60" is a MongoDB 6.0 or later, "router" a mongos.
 func Has(capability string) bool {
+	if lacked, ok := strings.CutPrefix(capability, "!"); ok {
+		return !Has(lacked)
+	}
 	if capability == "mongodb" {
 		return os.Getenv("MONGODB_URI") != ""
 	}

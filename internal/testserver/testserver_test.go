@@ -44,6 +44,20 @@ func TestATestRunsOrSkipsByNameOrFailsIfTheCapabilityIsRequired(t *testing.T) {
 	}
 }
 
+func TestATestMayNeedThatTheServerLacksACapability(t *testing.T) {
+	t.Setenv("MONGODB_URI", "mongodb://here")
+	for has, need := range map[string]string{"ttl,router": "!router", "router": "!mongodb", "ttl": "router"} {
+		t.Setenv("MONGOLOCK_HAS", has)
+		var r recorder
+		testserver.URI(&r, need)
+		assert.Contains(t, r.skipped, "needs "+need+":", "the server has %s", has)
+	}
+	t.Setenv("MONGOLOCK_HAS", "ttl,routers")
+	var r recorder
+	assert.Equal(t, "mongodb://here", testserver.URI(&r, "!router", "ttl"))
+	assert.Empty(t, r.skipped)
+}
+
 func TestExamplesAreLeftOutWhereTheServerLacksWhatTheyNeed(t *testing.T) {
 	skip := flag.Lookup("test.skip").Value
 	before := skip.String()
