@@ -17,12 +17,12 @@ import (
 // A claim is one claim on its way through the commands of its attempt.
 type claim struct {
 	*mongolease.Claim
-	worded bool // it has left word
+	worded bool // it has left its word: the mark that somebody waits
 }
 
-// Acquire claims a key with one upsert, which inserts the document or takes over
-// one whose holders have all run out. Where there is another it meets the unique
-// index on _id, and that refusal is looked into.
+// Acquire claims a key with one upsert. It inserts the document, or takes over one whose
+// holders have all run out. Any other document refuses it, through the unique index on
+// _id; then the store looks at what stands there.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	claim, err := s.claim(ctx, c)
 	if err != nil {
@@ -69,9 +69,9 @@ func (contender) Refused(_ reply, err error) bool {
 	return mongoerr.ClassOf(err) == mongoerr.DuplicateID
 }
 
-// TakeOver takes over a key whose holders have all run out. It names the revision that
-// was seen and each of the holders it drops: a renewal does not change rev, so one that
-// was renewed since must not match; and a holder that left must not either, hence $lte
+// TakeOver takes over a key whose holders have all run out. Its filter names the revision
+// that was seen and the end of each holder that it drops. A renewal does not change rev,
+// so a holder that was renewed since must not match; nor must one that left, hence $lte
 // and never $not $gt.
 func (k contender) TakeOver(ctx context.Context, seen record, now mongoclock.Reading) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
@@ -107,13 +107,14 @@ func (k contender) Absent(error) error {
 	return &store.HeldError{Status: record{}.Status(k.c.Key, k.base.Present())}
 }
 
-// write sends the update that a claim is made of, and reads of the after-image what a
-// grant is made of.
+// write sends the update of a claim. It reads no more of the after-image than a grant
+// needs.
 func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	return s.modifyReading(ctx, what, s.base.Durable, filter, update, opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
 }
 
-// document is the update that makes the claim the key's only holder: the whole map.
+// document is the update that makes the claim the key's only holder. It writes the whole
+// map of holders.
 func (c *claim) document(now mongoclock.Reading) (bson.D, mongolease.Tenure) {
 	t := c.Tenure(now)
 	t.Rev = bson.NewObjectID()
@@ -138,9 +139,9 @@ func (c *claim) holder(t mongolease.Tenure) bson.D {
 	}
 }
 
-// leaveWord writes that somebody waits, if the claim says so, and the server's time.
-// The document's at is then a sample, and the claim's session has moved on. Who wants
-// alone what others share leaves a writer's word besides.
+// leaveWord writes that somebody waits, if the claim says so, and the server's time. The
+// document's at is then a sample, and the claim's session has moved on. A claim of an
+// exclusive lease on a key that others share also leaves a writer's word.
 func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 	if c.Reserve() <= 0 {
 		return s.word(ctx, c, false)
@@ -162,8 +163,8 @@ func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 	return image, nil
 }
 
-// word is the command of leaveWord. That of a writer finds only what others share:
-// among those who want the key alone it would keep readers out for nothing.
+// word is the command of leaveWord. A writer's word goes only into a document that others
+// share: among exclusive holders it would keep readers out for nothing.
 func (s *Store) word(ctx context.Context, c *claim, writer bool) (reply, error) {
 	filter, update := ours(c.Key), bson.D{stampAt}
 	if c.Want > 0 {

@@ -33,15 +33,16 @@ const (
 	fieldBroken   = "broken"
 	fieldReleased = "released"
 
-	// Where the server does not tell its operationTime: what the token is drawn from.
+	// What the token is drawn from where the server does not tell its operationTime.
 	fieldStamp = "stamp"
 )
 
-// shape is the version of the document's shape, and the mark that it is ours.
+// shape is the version of the document's shape. As the value of fieldMark it also marks
+// the document as ours.
 const shape = 1
 
-// A record is a document as read. One that is not ours, or that says it is and
-// does not look like it, has only a key and what gave it away.
+// A record is a document as read. A document that is not ours, or has our mark and not our
+// shape, has only its key and the reason.
 type record struct {
 	foreign string
 	key     string
@@ -58,8 +59,7 @@ type record struct {
 	stamp           bson.Timestamp
 }
 
-// readRecord reads a document of any shape, in one pass: it is on the way of every
-// grant.
+// readRecord reads a document of any shape, in one pass.
 func readRecord(raw bson.Raw) record {
 	r := record{size: len(raw)}
 	var mark, holders bson.RawValue
@@ -111,22 +111,21 @@ func readRecord(raw bson.Raw) record {
 	return r
 }
 
-// keyOf is an element's key without the copy that its Key makes: a grant reads a
-// dozen of them.
+// keyOf is an element's key, without the copy that its method Key makes.
 func keyOf(e bson.RawElement) []byte {
 	key, _, _ := bytes.Cut(e[1:], []byte{0})
 	return key
 }
 
-// readWords reads who waits, and no more, of a document that is ours.
+// readWords reads the words of a document that is ours, and nothing else.
 func readWords(raw bson.Raw) (r record) {
 	r.wanted, _ = mongobase.Time(raw.Lookup(fieldWanted))
 	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
 	return r
 }
 
-// readGrant reads the after-image of a claim's own update, and no more of it than the
-// claim did not write: that it is there, when, and who waits.
+// readGrant reads, of the after-image of a claim's own update, only what the claim did not
+// write itself: that the claim is there, the server's time, and the words.
 func readGrant(raw bson.Raw, id string) record {
 	r := readWords(raw)
 	r.at, _ = mongobase.Time(raw.Lookup(fieldAt))
@@ -159,8 +158,8 @@ func (r *record) readHolders(v bson.RawValue) bool {
 	return true
 }
 
-// malformed is a document with our mark that nobody of us wrote. Whom it grants
-// the key nobody can tell, so it is left alone like any stranger's.
+// malformed is a document with our mark and not our shape. Nobody can tell who holds its
+// key, so it is left alone like any stranger's document.
 func (r record) malformed(raw bson.Raw, field string) record {
 	return record{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40))}
 }
@@ -172,7 +171,7 @@ func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 		return h, false
 	}
 	elements, err := doc.Elements()
-	ends := false // or it would hold for ever, or never
+	ends := false // without an end it would hold for ever, or never
 	for _, e := range elements {
 		switch v := e.Value(); string(keyOf(e)) {
 		case fieldExpireAt:
@@ -217,8 +216,8 @@ func (r record) Wanted(now time.Time) bool {
 	return r.wanted.After(now) || r.exclusiveWanted.After(now)
 }
 
-// Worded asks for half of what the claim wanted; of a claim that wants alone what others
-// share, also for a writer's word.
+// Worded asks for at least half of the time that the claim wanted; under a claim of an
+// exclusive lease on a shared key, for a writer's word as well.
 func (r record) Worded(c store.Claim, now time.Time) bool {
 	writer := c.Mode != store.Exclusive || r.mode == store.Exclusive || r.exclusiveWanted.After(now.Add(c.Reserve()/2))
 	return r.Wanted(now.Add(c.Want/2)) && writer
@@ -241,8 +240,8 @@ func (r record) Status(key string, now time.Time) store.Status {
 	return s
 }
 
-// ours is the filter of a document of this library under a key. Without the mark in
-// it a stranger's document that has our fields would be overwritten.
+// ours is the filter of a document of this library under a key. It names the mark, or a
+// stranger's document that has our fields would be overwritten.
 func ours(key string, more ...bson.E) bson.D {
 	filter := make(bson.D, 0, 2+len(more))
 	filter = append(filter, bson.E{Key: "_id", Value: key}, bson.E{Key: fieldMark, Value: shape})
@@ -252,7 +251,7 @@ func ours(key string, more ...bson.E) bson.D {
 // of names a field of a holder.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
-// Made once: a filter is on the way of every grant.
+// Made once, not for every filter.
 var (
 	anything any = bson.D{{Key: "$exists", Value: true}}
 	nothing  any = bson.D{{Key: "$exists", Value: false}}
@@ -266,7 +265,7 @@ func runOut(path string, earliest time.Time) bson.E {
 	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongobase.Date(earliest)}}}
 }
 
-// alive asks for a holder that can still be renewed or transferred.
+// alive is the condition of a holder that can still be renewed or handed over.
 func alive(id string, earliest time.Time) []bson.E {
 	return []bson.E{
 		{Key: of(id, fieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongobase.Date(earliest)}}},
@@ -275,10 +274,10 @@ func alive(id string, earliest time.Time) []bson.E {
 	}
 }
 
-// newRev goes with whatever a compare-and-swap must not overlook.
+// newRev goes with every change that a compare-and-swap must not overlook.
 func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
 
-// exclusively asks for a document that somebody has alone.
+// exclusively is the condition of a document in exclusive mode.
 var exclusively = inMode(store.Exclusive)
 
 var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}

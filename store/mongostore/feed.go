@@ -19,17 +19,17 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The wake-ups go through a small capped collection beside the locks, read with a
-// tailable cursor (docs/design.md §4, "Waiting"). A wake-up is a hint: whatever is
-// lost here costs a waiter time and nothing else, so it is written with w: 1 and
-// read from wherever the cursor stands.
+// Wake-ups (hints that a key may be free) go through a small capped collection beside the
+// locks, which a tailable cursor reads (docs/design.md §4.8). A wake-up that is lost costs
+// a waiter time and nothing else. So it is written with w: 1, and read from wherever the
+// cursor stands.
 const (
 	feedSuffix = ".wake"
 	feedSize   = 64 << 10 // some 600 notices; a reader that falls behind looks at everything
 	feedAwait  = 30 * time.Second
 	feedSlack  = 10 * time.Second // what a call of that length gets beyond it
-	feedTrust  = time.Minute      // how long it is taken to be there and capped
-	feedTries  = 10               // how often in a row it may come out uncapped
+	feedTrust  = time.Minute      // how long the collection is taken to be there and capped
+	feedTries  = 10               // how often in a row it may turn out uncapped
 
 	fieldTopic = "topic"
 	fieldKey   = "key"
@@ -43,12 +43,12 @@ type feed struct {
 	coll  *mongo.Collection // w: 1
 	await time.Duration     // how long the server keeps a read that finds nothing
 
-	// Until when it is taken to be there and capped, as a mongoclock.Moment. Where it
-	// is not an insert makes one that is uncapped, and grows as long as nobody reads.
+	// Until when the collection is taken to be there and capped, as a mongoclock.Moment. If
+	// it is not there, an insert makes one that is uncapped and grows without bound.
 	capped atomic.Int64
 	now    func() mongoclock.Moment
 
-	uncapped atomic.Int32 // how often in a row it was made and is uncapped
+	uncapped atomic.Int32 // how often in a row it was made and turned out uncapped
 }
 
 // Notify inserts one notice, if there is a collection that somebody may be reading.
@@ -73,9 +73,9 @@ func noticeOf(n store.Notice) bson.D {
 	}
 }
 
-// Watch reads the collection from its end, making it if need be. The empty notice
-// comes when the cursor stands at the end: what was written before is covered by
-// the look that it asks for.
+// Watch reads the collection from its end, and makes it if it is not there. The empty
+// notice comes when the cursor stands at the end: the look that it asks for covers what
+// was written before.
 func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx := mongobase.Bare(ctx)
@@ -109,8 +109,8 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	}
 }
 
-// next is one step of the cursor, in a bound of its own: a client's shorter default
-// timeout would make the driver refuse to wait at all. A cursor that the server has
+// next is one step of the cursor, under a bound of its own: with a client's shorter
+// default timeout the driver would refuse to wait at all. A cursor that the server has
 // closed is an error.
 func next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -152,13 +152,13 @@ func (s *Store) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 	return s.feed.open(ctx)
 }
 
-// refuseFerret answers an error for FerretDB. Version 1 has tailable cursors, but
-// after some dozens of them it shows everybody its data as they were before, or has
-// its database locked for good.
+// refuseFerret answers an error for FerretDB. Its version 1 has tailable cursors, but they
+// are not reliable enough: after some dozens of them it shows old data to everybody, or
+// its database stays locked.
 func (s *Store) refuseFerret(ctx context.Context) error {
 	reply, err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
 	if err != nil {
-		return nil //nolint:nilerr // who does not tell is none
+		return nil //nolint:nilerr // a server that does not tell is taken for another
 	}
 	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
 		if !reply.Lookup(field).IsZero() {
@@ -243,9 +243,9 @@ func (f *feed) prepare(ctx context.Context) error {
 	return err
 }
 
-// create makes the collection. Another client may have been quicker: with one that is
-// capped, or with a notice, whose insert made it uncapped. Only where it always comes
-// out uncapped the server knows no others.
+// create makes the collection. Another client may have been quicker, with a capped one,
+// or with a notice whose insert made it uncapped. Only if it turns out uncapped every time
+// does the server have no capped collections.
 func (f *feed) create(ctx context.Context) error {
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(feedSize))
@@ -263,8 +263,8 @@ func (f *feed) create(ctx context.Context) error {
 	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
 }
 
-// replace drops a collection that an insert made, uncapped, after somebody dropped
-// the capped one: if all that is in it is ours.
+// replace drops an uncapped collection, which an insert made after somebody dropped the
+// capped one, if all documents in it are ours.
 func (f *feed) replace(ctx context.Context) error {
 	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
 	switch {
@@ -279,8 +279,8 @@ func (f *feed) replace(ctx context.Context) error {
 	return f.coll.Drop(ctx)
 }
 
-// noFeed marks an error that will not change: the server, or a right, refuses a
-// capped collection or a tailable cursor. Then waiters poll.
+// noFeed marks an error that will not change: the server refuses a capped collection or a
+// tailable cursor, or a right is missing. Waiters then poll.
 func noFeed(err error) error {
 	switch mongoerr.ClassOf(err) {
 	case mongoerr.Refused, mongoerr.NoCommand:

@@ -15,9 +15,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The TTL index collects the documents of holders that died. It decides nothing:
-// an expired document is taken over whether it is there or not, and the hour's
-// grace keeps the server's sweep far from anybody's clock.
+// The TTL index removes the documents of holders that crashed. It decides nothing: a key
+// is free once its holders have run out, whether its document is there or not. The grace
+// of an hour keeps the server's sweep far from anybody's clock.
 const (
 	indexName  = "mongolock_expireAt"
 	indexGrace = time.Hour
@@ -38,12 +38,12 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	return err
 }
 
-// errCapped is about a collection that forgets.
+// errCapped refuses a collection that drops documents by itself.
 var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
 
-// refuseCapped answers an error for a capped collection. A view or a time series
-// refuses the claim by itself, but this one would take it. Where nobody may ask,
-// the answer is taken to be no.
+// refuseCapped answers an error for a capped collection. A view or a time series refuses
+// a claim by itself, but a capped collection would take it. Without the right to ask, the
+// answer is taken to be no.
 func (s *Store) refuseCapped(ctx context.Context) error {
 	db, name := s.base.Soft.Database(), s.base.Soft.Name()
 	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
@@ -56,11 +56,10 @@ func (s *Store) refuseCapped(ctx context.Context) error {
 	return nil
 }
 
-// indexOnce makes the index at the first grant: the collection is there by then,
-// and nobody had to think of it. What hinders it, a right, an index of other
-// options, a server without TTL, is logged once and no concern of the lease's; of
-// whose time it may use up only a part. A capped collection is: there the claim is
-// taken back.
+// indexOnce makes the index at the first grant, when the collection is there. A failure
+// (missing right, conflicting index, no TTL support) is logged once and does not affect
+// the lease; at most a quarter of the lease's time is spent on it. On a capped collection
+// the claim is taken back.
 func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
 	if s.noIndex || s.indexed.Swap(true) {
 		return nil

@@ -9,54 +9,54 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// A joinGates lets the joins of this process into a key one at a time, and
-// remembers which keys were shared lately. The zero value is ready.
+// joinGates lets the joins of this process into a key one at a time, and remembers which
+// keys were shared lately. The zero value is ready.
 type joinGates struct {
-	mu     sync.Mutex // protects doors and shared; never held across a command
-	doors  map[string]*joinGate
+	mu     sync.Mutex // protects gates and shared; never held across a command
+	gates  map[string]*joinGate
 	shared map[string]mongoclock.Moment // keys found shared, and until when that is worth something
 
-	lost atomic.Int64 // joins that somebody else was quicker than, for the tests
+	lost atomic.Int64 // joins that lost a race, for the tests
 }
 
-// A joinGate is passed by who puts something into the channel.
+// A joinGate is a one-slot semaphore: sending into inside enters it.
 type joinGate struct {
 	inside chan struct{}
-	users  int // inside and before it; protected by joinGates.mu
+	users  int // inside it and waiting for it; protected by joinGates.mu
 }
 
-// sharedFor is for how long a key is taken to be shared that was found so. A wrong
-// guess costs a trip.
+// sharedFor is how long a key that was found shared is taken to be shared. A wrong guess
+// costs a trip.
 const sharedFor = 10 * time.Second
 
 // enter waits for its turn at a key, until ctx ends.
 func (q *joinGates) enter(ctx context.Context, key string) (leave func(), err error) {
 	q.mu.Lock()
-	d := q.doors[key]
-	if d == nil {
-		if q.doors == nil {
-			q.doors = map[string]*joinGate{}
+	g := q.gates[key]
+	if g == nil {
+		if q.gates == nil {
+			q.gates = map[string]*joinGate{}
 		}
-		d = &joinGate{inside: make(chan struct{}, 1)}
-		q.doors[key] = d
+		g = &joinGate{inside: make(chan struct{}, 1)}
+		q.gates[key] = g
 	}
-	d.users++
+	g.users++
 	q.mu.Unlock()
 	select {
-	case d.inside <- struct{}{}:
-		return func() { <-d.inside; q.pass(key, d) }, nil
+	case g.inside <- struct{}{}:
+		return func() { <-g.inside; q.leave(key, g) }, nil
 	case <-ctx.Done():
-		q.pass(key, d)
+		q.leave(key, g)
 		return nil, context.Cause(ctx)
 	}
 }
 
-// pass forgets the door if nobody is at it any more.
-func (q *joinGates) pass(key string, d *joinGate) {
+// leave forgets the gate if nobody is at it any more.
+func (q *joinGates) leave(key string, g *joinGate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if d.users--; d.users == 0 {
-		delete(q.doors, key)
+	if g.users--; g.users == 0 {
+		delete(q.gates, key)
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// leave removes a holder from among those it shares the key with, and with the last
-// one the document. It keeps rev: that somebody left makes no join wrong.
+// leave removes a holder of a shared key, and with the last one the document. It keeps
+// rev: a holder that left makes no join wrong.
 func (s *Store) leave(ctx context.Context, r store.Ref, coll *mongo.Collection) (reply, error) {
 	filter := ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 	update := bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}}, stampAt}
 	return s.drop(ctx, mongolease.Leave, r.Key, filter, update, coll)
 }
 
-// drop is the update that removes a holder, and what follows if nobody is left.
+// drop sends the update that removes a holder, and ends the document if nobody is left.
 func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filter, update bson.D, coll *mongo.Collection) (reply, error) {
 	reply, err := s.modifyIn(ctx, what, coll, filter, update, mongobase.After)
 	if err != nil || !reply.Found() {
@@ -32,14 +32,14 @@ func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filt
 	return reply, nil
 }
 
-// last deletes a document that nobody is in any more. Its before-image shows a word
-// that slipped in. If it is a writer's the document stays, for him alone: empty, and
-// ended at a time that is just over, so that the TTL index does not sweep the word
-// away with it.
+// last deletes a document that has no holders any more. The before-image shows a word
+// that was left meanwhile. If it is a writer's word the document stays for that writer:
+// empty, and with an end that has just passed, so that the TTL index does not sweep the
+// word away.
 //
-// Both commands name rev, which everybody changes who comes in. Said late or twice
-// they find another one, or nothing to do. And if they fail, the holder has left all
-// the same: an empty document is in nobody's way, and the next claim takes it over.
+// Both commands name rev, which every new holder changes. Sent late or twice they find
+// another revision, or nothing to do. If they fail, the holder has left all the same: an
+// empty document is in nobody's way, and the next claim takes it over.
 func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.Collection) {
 	if seen.Foreign() != nil || len(seen.holders) > 0 || seen.mode == store.Exclusive {
 		return
@@ -64,7 +64,7 @@ func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.
 	}
 }
 
-// finish is last, for a leave that was cut short after its first command.
+// finish ends the document after a leave that was cut short after its first command.
 func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection) (reply, error) {
 	image, err := s.find(ctx, r.Key)
 	if err != nil {
@@ -76,9 +76,9 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 	return image, nil
 }
 
-// undoJoin removes what a claim of who shares may have left, and by a new revision
-// bars it if it is still on its way as the join of the one that it named. In one
-// command: between two of them it could come in.
+// undoJoin removes what a claim in shared or permits mode may have left. If the claim may
+// still be on its way as a join that named joined, a new revision bars it. That is one
+// command: between two the join could land.
 func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined bson.ObjectID) (reply, error) {
 	holds := exists(fieldHolders + "." + r.ID)
 	if knob.UndoDeletes {
@@ -95,8 +95,8 @@ func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined bson.ObjectID)
 	return s.drop(ctx, mongolease.Undo, r.Key, ours(r.Key, holds), update, s.base.Durable)
 }
 
-// Withdraw takes back the word of a writer who gave up. It is a hint that is taken
-// back: a fault here costs time.
+// Withdraw takes back the word of a writer that gave up. A fault here costs others time,
+// nothing else.
 func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
 	ctx = mongobase.Bare(ctx)
 	filter := ours(key, bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})

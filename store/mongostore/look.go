@@ -19,8 +19,8 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	return s.steps.Look(ctx, keys)
 }
 
-// listBatch is how many documents of a list are in memory at a time. By default
-// the server sends 16 MB at once.
+// listBatch is how many documents of a list are in memory at a time. By default the server
+// sends 16 MB at once.
 const listBatch = 500
 
 // List reads the keys that begin with prefix in the order of _id, which for
@@ -55,9 +55,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 	}
 }
 
-// prefixRange holds the strings that begin with prefix: from itself up to the next
-// string that does not, which is the prefix with its last rune raised. (A regular
-// expression would have to be escaped, and reads the whole index if it is not.)
+// prefixRange holds the strings that begin with prefix: from the prefix up to the next
+// string that does not begin with it, which is the prefix with its last rune raised. (A
+// regular expression would have to be escaped, and reads the whole index if it is not.)
 func prefixRange(prefix string) bson.D {
 	within := bson.D{{Key: "$gte", Value: prefix}}
 	for prefix != "" {

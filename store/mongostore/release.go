@@ -18,8 +18,8 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return s.steps.Renew(ctx, batch)
 }
 
-// Release deletes the document of an exclusive holder, whose before-image says
-// whether somebody waits; one that shares leaves.
+// Release deletes the document of an exclusive holder; the before-image tells whether
+// somebody waits. A holder in another mode leaves the document.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := knownMode(r.Mode); err != nil {
 		return false, err
@@ -49,8 +49,8 @@ func (s *Store) releaseNow(ctx context.Context, r store.Ref) (reply, error) {
 	return s.remove(ctx, mongolease.Release, s.steps.Gently(r.ID), ours(r.Key, exclusively, exists(fieldHolders+"."+r.ID)))
 }
 
-// explainLeave is explain for a release that found nothing. Of one that shares its
-// key it may be the second try, and the first was cut short: then it ends it.
+// explainLeave tells why a release found no holder. In shared and permits mode it may be
+// the second try, after a first that was cut short: then it ends what the first began.
 func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 	image, err := s.finish(ctx, r, s.steps.Gently(r.ID))
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 	return mongolease.Why(image, r.ID)
 }
 
-// releaseLater is MinHold's: the holder stays until keep after its grant, marked,
-// so that nobody renews or hands over what was given back.
+// releaseLater is the release under MinHold: the holder stays until keep after its grant,
+// with a mark, so that nobody renews or hands over what was given back.
 func (s *Store) releaseLater(ctx context.Context, r store.Ref, keep time.Duration) (reply, error) {
 	since, err := s.steps.Since(ctx, r)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) releaseLater(ctx context.Context, r store.Ref, keep time.Duratio
 	}
 	until := since.Add(keep)
 	if now := s.base.Present(); since.IsZero() || !until.After(now) {
-		return s.releaseNow(ctx, r) // over already, or not there
+		return s.releaseNow(ctx, r) // that time is over, or there is no such holder
 	}
 	date := mongobase.Date(mongoclock.Ceil(until))
 	filter := ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
@@ -77,14 +77,14 @@ func (s *Store) releaseLater(ctx context.Context, r store.Ref, keep time.Duratio
 	if r.Mode == store.Exclusive {
 		set = append(set, bson.E{Key: fieldExpireAt, Value: date})
 		update[0].Value = set
-	} else { // others may be in; it may be later than theirs
+	} else { // others may hold the key too, and longer
 		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: date}}})
 	}
 	return s.modifyIn(ctx, mongolease.Release, s.steps.Gently(r.ID), filter, update, mongobase.After)
 }
 
-// Break marks a holder, whose next renewal then learns of it; with now it removes
-// it. Both outlast a failover: an operator must not find it undone.
+// Break marks a holder, which learns of it at its next renewal; with now it removes the
+// holder. Both outlast a failover: an operator must not find a break undone.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := knownMode(r.Mode); err != nil {
 		return err

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,17 +19,17 @@ const (
 	// fullAt is how large a document may grow: half of what the server takes.
 	fullAt = 8 << 20
 
-	// joinRaces is how many races a claim may lose before it is answered that the
-	// key is held, by a status that says it is welcome. The engine asks again.
+	// joinRaces is how many races a claim may lose before it is answered "held", with a
+	// status that shows no reason to wait. The engine then asks again.
 	joinRaces = 20
 )
 
-// share is acquire for who shares the key. Where nobody is in, it is the same upsert;
-// else the claim joins, by a compare-and-swap on what a find showed. Whether somebody
-// is in it guesses: by the claim's hint, or as it was so lately.
+// share acquires a key in shared or permits mode. If nobody holds it, the command is the
+// same upsert; otherwise the claim joins, with a compare-and-swap on what a find showed.
+// Whether somebody holds it is a guess: the claim's hint, or what was seen lately.
 //
-// The joins of one process on one key go one at a time: of several at once all but
-// one would lose, and read again.
+// The joins of one process on one key go one at a time: of several at once all but one
+// would lose, and read again.
 func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	leave, err := s.joins.enter(ctx, c.Key)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, contender{s, c}, image.Record)
 }
 
-// insert is row 1 of the protocol, for who shares.
+// insert is the upsert of a claim in shared or permits mode.
 func (s *Store) insert(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
 	now := s.base.Now()
 	update, term := c.alone(now)
@@ -75,8 +74,8 @@ func (s *Store) insert(ctx context.Context, c *claim) (reply, mongolease.Tenure,
 	return reply, term, err
 }
 
-// noWriter is what, and that no writer waits. In a document that somebody has alone,
-// or had, the word is that of one who was served.
+// noWriter adds to condition what that no writer is waiting. In a document of exclusive
+// mode the word counts for nothing: its writer was served.
 func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 	none := bson.D{{Key: fieldExclusiveWanted, Value: bson.D{
 		{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(now.Earliest)}}},
@@ -84,15 +83,15 @@ func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{exclusively}}}}
 }
 
-// alone is document, for who shares and finds nobody in: a word that was left for who
-// had the key alone goes.
+// alone is document for a claim in shared or permits mode that finds no live holder. It
+// removes a writer's word that was left under an exclusive holder.
 func (c *claim) alone(now mongoclock.Reading) (bson.D, mongolease.Tenure) {
 	update, term := c.document(now)
 	return append(update, bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}}), term
 }
 
-// join makes the claim a holder beside those in the image, or is refused for what
-// the image shows. Not done: the document is another by now.
+// join makes the claim a holder beside those in the image, or is refused for what the
+// image shows. It is not done if the document has changed since.
 func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant, done bool, err error) {
 	now, err := s.judging(ctx, c, &seen)
 	if err != nil {
@@ -100,14 +99,13 @@ func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant,
 	}
 	live := seen.live(now.Earliest)
 	s.joins.saw(c.Key, s.base.Clock.Now(), live > 0 && seen.mode != store.Exclusive)
-	if refusal := unwelcome(c, seen, live, now); refusal != nil {
-		held := errors.Is(refusal, errUnwelcome)
-		if held && c.Want > 0 && !c.worded {
-			return s.joinAfterWord(ctx, c)
-		}
-		if held {
-			return g, true, s.steps.Refuse(ctx, c.Claim, contender{s, c}, seen)
-		}
+	held, refusal := unwelcome(c, seen, live, now)
+	switch {
+	case held && c.Want > 0 && !c.worded:
+		return s.joinAfterWord(ctx, c)
+	case held:
+		return g, true, s.steps.Refuse(ctx, c.Claim, contender{s, c}, seen)
+	case refusal != nil:
 		return g, true, s.steps.Settle(ctx, c.Claim, contender{s, c}, refusal)
 	}
 	if _, landed := seen.Holder(c.ID); landed {
@@ -129,8 +127,8 @@ func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant,
 	return g, false, nil
 }
 
-// joinAfterWord leaves word and looks at what that showed: the key may have been
-// freed since it was found held, and then nobody would answer the word.
+// joinAfterWord leaves word, and tries again with the image that this showed: the key may
+// have been freed since it was found held, and then nobody would answer the word.
 func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, done bool, err error) {
 	c.worded = true
 	image, err := s.leaveWord(ctx, c)
@@ -143,9 +141,9 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 	return s.join(ctx, c, image.Record)
 }
 
-// judging is the server's time to judge the image by: by an old sample nobody may be
-// taken for live who has run out. Through a mongos only a write tells it, and the
-// image is then that of the write.
+// judging is the server's time by which the image is judged. If the sample at hand is
+// old, holders that have run out could look live, so a new one is drawn. Through a mongos
+// only a write tells the time, and the image becomes that of the write.
 func (s *Store) judging(ctx context.Context, c *claim, seen *record) (mongoclock.Reading, error) {
 	now := s.base.Now()
 	if now.Fresh || !seen.Held(now.Earliest) && !seen.exclusiveWanted.After(now.Earliest) {
@@ -169,31 +167,27 @@ func (s *Store) judging(ctx context.Context, c *claim, seen *record) (mongoclock
 	return now, nil
 }
 
-var errUnwelcome = fmt.Errorf("%w", store.ErrHeld) // told from a verdict by identity
-
-// unwelcome is why the claim may not join: nil if it may, errUnwelcome if it has to
-// wait.
-func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) error {
+// unwelcome is why the claim may not join: others hold the key, or another verdict.
+func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bool, refusal error) {
 	switch {
 	case seen.foreign != "":
-		return seen.Foreign()
+		return false, seen.Foreign()
 	case live > 0 && seen.mode != store.Exclusive && (seen.mode != c.Mode || seen.limit != c.Limit):
-		return &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim.Claim}
+		return false, &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim.Claim}
 	case seen.reserved(now.Earliest),
 		live > 0 && seen.mode == store.Exclusive,
 		live > 0 && seen.mode == store.Permits && live >= seen.limit:
-		return errUnwelcome
+		return true, nil
 	case seen.size+len(c.Owner)+len(c.Note) > fullAt:
-		return fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.holders))
+		return false, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.holders))
 	}
-	return nil
+	return false, nil
 }
 
-// joining is the compare-and-swap that lets the claim in. It names the revision that
-// was seen, which any holder that came or was dropped since has changed, and the end
-// of each that it drops: renewals do not change the revision. For the same reason it
-// writes field by field where others stay: in the whole map stood ends of theirs that
-// are over.
+// joining is the compare-and-swap of a join. Its filter names the revision that was seen,
+// which changes whenever a holder is added or dropped, and the end of each holder that it
+// drops, because renewals do not change the revision. For the same reason it writes field
+// by field where others stay: the whole map would put their old ends back.
 func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, update bson.D, term mongolease.Tenure) {
 	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
 	dropped := bson.D{}
@@ -224,7 +218,7 @@ func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, u
 	return filter, update, term
 }
 
-// live counts who has not surely run out.
+// live counts the holders that have not surely run out.
 func (r record) live(earliest time.Time) (n int) {
 	for _, h := range r.holders {
 		if h.ExpireAt.After(earliest) {

@@ -473,7 +473,7 @@ func TestAJoinWaitsForItsTurnNoLongerThanItsContext(t *testing.T) {
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
-	if len(b.store.joins.doors) != 0 {
+	if len(b.store.joins.gates) != 0 {
 		t.Error("a door is left where nobody is")
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Transfer puts a claim in the place of a live holder with one update: one trip
-// for a release and a grant, and no instant at which the key is free. Like any
-// claim it has an attempt of its own, named by the new ID.
+// Transfer puts a claim in the place of a live holder with one update: one trip for a
+// release and a grant, and no instant at which the key is free. Like any claim it has an
+// attempt of its own, named by the new ID.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
 		return store.Grant{}, mongoerr.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
@@ -39,10 +39,10 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	return g, err
 }
 
-// place asks for the document in which from has a place to give. Its own grant wrote
-// the revision, which whoever comes in after it changes, and whoever breaks it; and
-// while it may be trusted it has not run out. One that may have, or that this process
-// was not granted, is asked for itself.
+// place is the filter of the document in which from can hand over. It names the revision
+// that from's grant wrote: every later holder and every break changes it, and while the
+// lease may be trusted it has not run out. If it may have run out, or was not granted to
+// this process, the filter names the holder itself.
 func (s *Store) place(from store.Ref, now mongoclock.Reading) bson.D {
 	l, ok := s.steps.Memory.Of(from.ID)
 	if !ok || l.Own.IsZero() || l.Until <= now.At {

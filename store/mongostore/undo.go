@@ -11,9 +11,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Undo removes what a claim of unknown outcome left, by its ID and in its session:
-// the delete's higher transaction number makes the server refuse the claim if it
-// comes later, also if the delete found nothing.
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. The
+// higher transaction number of the removal makes the server refuse the claim if it comes
+// later, even if the removal found nothing.
 func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := knownMode(claim.Mode); err != nil {
 		return false, err
@@ -34,8 +34,8 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 	})
 }
 
-// cleanUp is the command that removes what a claim left, and what it was to take the
-// place of.
+// cleanUp sends the command that removes what a claim left. With from it also removes the
+// holder that the claim was to replace.
 func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined bson.ObjectID) (reply, error) {
 	if claim.Mode != store.Exclusive {
 		return s.undoJoin(ctx, claim, joined)
