@@ -103,8 +103,9 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 	put(t, coll, order{ID: "o"})
 	doc := must(locksOn[order](t, coll).Acquire(t.Context(), ID("o")))(t)
 	failed := make(chan error)
+	other := locksOn[order](t, coll)
 	go func() {
-		_, err := locksOn[order](t, coll).Acquire(t.Context(), ID("o"))
+		_, err := other.Acquire(t.Context(), ID("o"))
 		failed <- err
 	}()
 	for readLock(get(t, coll, "o"), "lock").wanted.IsZero() {

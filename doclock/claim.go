@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
 )
 
 // Claim locks one of the documents that filter matches, the first by sort (which may be
@@ -25,7 +26,8 @@ import (
 // share one look ahead.
 //
 // A waiting Claim looks every 50 ms at first, then less often, down to once a second. A
-// call of Announce wakes it.
+// call of Announce wakes it. If the database is out of reach, Claim fails at first; once
+// waiting it rides out faults.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
@@ -33,18 +35,48 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 	}
 	p.waiters.enter()
 	defer p.waiters.leave()
-	for {
+	var fault error // the last one that was ridden out
+	for waited := false; ; waited = true {
 		claimed, err := l.try(ctx, p, opts)
-		if !errors.Is(err, ErrNoWork) {
-			return claimed, err
+		switch {
+		case err == nil:
+			return claimed, nil
+		case errors.Is(err, ErrNoWork):
+			fault = nil
+		case !waited || !passes(err):
+			return nil, err
+		default:
+			fault = err
 		}
 		if err := l.pools.sleep(ctx, p); err != nil {
-			return nil, err
+			return nil, gaveUp(p, err, fault)
 		}
 	}
 }
 
+// passes reports whether a waiting claim rides out an error, as Acquire does: it is a
+// fault of the database, and neither a verdict nor final.
+func passes(err error) bool {
+	return !store.IsVerdict(err) && !errors.Is(err, ErrDecode) &&
+		!errors.Is(err, mongolock.ErrClosed) && !errors.Is(err, mongolock.ErrDisconnected)
+}
+
+// gaveUp is the error of a claim whose wait is over. It does not match ErrNoWork, which
+// is TryClaim's: it says why the wait ended.
+func gaveUp(p *pool, err, fault error) error {
+	foreign := p.passedOver()
+	switch {
+	case fault != nil:
+		return fmt.Errorf("doclock: claim: %w; last fault: %w", err, fault)
+	case foreign != nil:
+		return fmt.Errorf("doclock: claim: %w; nothing to claim: %w", err, foreign)
+	}
+	return fmt.Errorf("doclock: claim: %w; nothing to claim", err)
+}
+
 // TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim.
+// The error also matches mongolock.ErrForeign if a document is passed over because
+// something else stands in the lock's place.
 func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
@@ -70,7 +102,7 @@ func (l *Locks[T]) pool(ctx context.Context, filter, sort any, opts []mongolock.
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("doclock: claim: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("doclock: claim: %w", contextError(ctx))
 	}
 	return l.pools.pool(f, s)
 }
@@ -82,8 +114,8 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 			return nil, err
 		}
 		if !some {
-			if err := p.strangers(ctx); err != nil {
-				return nil, err
+			if foreign := p.lookForForeign(ctx); foreign != nil {
+				return nil, fmt.Errorf("%w: %w", ErrNoWork, foreign)
 			}
 			return nil, ErrNoWork
 		}

@@ -33,12 +33,18 @@ func (s *docStore) path(field string) string { return s.field + "." + field }
 // holder, or one whose holder has run out. A foreign field in the lock's place matches
 // none of these.
 func (s *docStore) free(earliest time.Time) bson.E {
-	ours := bson.E{Key: s.path(fieldMark), Value: shape}
 	return bson.E{Key: "$or", Value: bson.A{
 		bson.D{lacks(s.field)},
-		bson.D{ours, lacks(s.path(fieldID))},
-		bson.D{ours, {Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}}},
+		append(s.ours(), lacks(s.path(fieldID))),
+		append(s.ours(), bson.E{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}}),
 	}}
+}
+
+// ours is the condition that the document has a lock of this package. A path reaches
+// into the documents of an array too: an array in the lock's place is foreign, whatever
+// is in it.
+func (s *docStore) ours() bson.D {
+	return bson.D{{Key: s.path(fieldMark), Value: shape}, lacks(s.path("0"))}
 }
 
 // claimable is the condition that a document is free, not done and not put off. The
@@ -56,26 +62,43 @@ func (s *docStore) claimable(earliest time.Time) bson.D {
 			past(fieldExpireAt),
 			{Key: "$or", Value: bson.A{
 				bson.D{lacks(s.field)},
-				bson.D{
-					{Key: s.path(fieldMark), Value: shape},
-					{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}},
-				},
+				append(s.ours(), bson.E{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}}),
 			}},
 		}}},
 	}
 }
 
-// claimableOf adds claimable to a filter. If the two name different fields they stand
-// side by side, so that even a simple planner finds the index.
+// claimableOf adds claimable to a filter.
 func (s *docStore) claimableOf(filter bson.Raw, earliest time.Time) bson.D {
-	more := s.claimable(earliest)
-	var both bson.D
-	if err := bson.Unmarshal(filter, &both); err != nil || slices.ContainsFunc(both, func(f bson.E) bool {
-		return f.Key == more[0].Key || f.Key == more[1].Key
+	return both(filter, s.claimable(earliest))
+}
+
+// foreignOf is the filter of those of a filter's documents that claims pass over because
+// something foreign stands in the lock's place. It asks for the mark of completion first:
+// so the claim's index passes over all that is completed.
+func (s *docStore) foreignOf(filter bson.Raw) bson.D {
+	return both(filter, bson.D{
+		{Key: s.path(fieldDone), Value: nil},
+		{Key: "$and", Value: bson.A{bson.D{
+			{Key: s.field, Value: bson.D{{Key: "$exists", Value: true}}},
+			{Key: "$or", Value: bson.A{
+				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
+				bson.D{{Key: s.path("0"), Value: bson.D{{Key: "$exists", Value: true}}}},
+			}},
+		}}},
+	})
+}
+
+// both adds conditions to a filter. If the two name different fields they stand side by
+// side, so that even a simple planner finds the index.
+func both(filter bson.Raw, more bson.D) bson.D {
+	var fields bson.D
+	if err := bson.Unmarshal(filter, &fields); err != nil || slices.ContainsFunc(fields, func(f bson.E) bool {
+		return slices.ContainsFunc(more, func(m bson.E) bool { return m.Key == f.Key })
 	}) {
 		return bson.D{{Key: "$and", Value: bson.A{filter, more}}}
 	}
-	return append(both, more...)
+	return append(fields, more...)
 }
 
 // named is the condition that the document names an acquisition, run out or not.

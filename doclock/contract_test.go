@@ -141,6 +141,8 @@ var foreignFields = []bson.D{
 	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
 	{{Key: "lock", Value: bson.D{{Key: "doclock", Value: "1"}, {Key: "id", Value: "x"}, {Key: "expireAt", Value: time.UnixMilli(1)}}}},
 	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 2}}}}},
+	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 1}}}}},
+	{{Key: "lock", Value: bson.A{bson.D{{Key: "doclock", Value: 1}, {Key: "id", Value: "x"}, {Key: "expireAt", Value: time.UnixMilli(1)}}}}},
 }
 
 func (k *keyed) Foreign(key string) (intact func() error, err error) {

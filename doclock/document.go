@@ -120,7 +120,7 @@ func (d *Document[T]) changes() (*change, bson.Raw, error) {
 // send runs a save under the caller's context; the end of the lease cancels it too.
 func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	if ctx.Err() != nil {
-		return mongoerr.NotApplied(context.Cause(ctx))
+		return mongoerr.NotApplied(contextError(ctx))
 	}
 	ctx, cancel := context.WithTimeout(d.lease.Context(ctx), 10*time.Second)
 	defer cancel()
@@ -136,7 +136,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), context.Cause(ctx))
+		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), contextError(ctx))
 	}
 	e.changes = c
 	s := d.locks.store

@@ -1,6 +1,7 @@
 package doclock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -17,7 +18,8 @@ var (
 	// unique index.
 	ErrAmbiguous = errors.New("doclock: the filter does not name one document")
 
-	// ErrNoWork: TryClaim found nothing to claim.
+	// ErrNoWork: TryClaim found nothing to claim. (The error of a Claim whose context ended
+	// matches the context's.)
 	ErrNoWork = errors.New("doclock: nothing to claim")
 
 	// ErrDecode: the document does not decode into the value's type. It was released
@@ -33,4 +35,13 @@ func (n *notFoundError) Error() string { return fmt.Sprintf("%v: %s", ErrNotFoun
 
 func (n *notFoundError) Is(target error) bool {
 	return target == ErrNotFound || target == store.ErrGone
+}
+
+// contextError is why ctx is over: its error, with the cause if that says more.
+func contextError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }

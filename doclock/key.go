@@ -93,6 +93,7 @@ func isValue(v bson.RawValue) bool {
 	return true
 }
 
+// marshal encodes a filter or a sort, which must be a document.
 func marshal(v any) (bson.Raw, error) {
 	if v == nil {
 		return nil, errors.New("is nil")
@@ -100,8 +101,14 @@ func marshal(v any) (bson.Raw, error) {
 	if raw, ok := v.(bson.Raw); ok {
 		return raw, raw.Validate()
 	}
-	raw, err := bson.Marshal(v)
-	return raw, err
+	kind, raw, err := bson.MarshalValue(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != bson.TypeEmbeddedDocument:
+		return nil, fmt.Errorf("is a %T, not a document such as a bson.D", v)
+	}
+	return raw, nil
 }
 
 // matches reports whether a document has exactly these values.

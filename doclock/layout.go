@@ -106,9 +106,8 @@ func (k contender) Word(ctx context.Context) (reply, error) {
 		_, until := k.base.Now().Expiry(k.c.Want)
 		u.max(k.path(fieldWanted), until)
 	}
-	filter := append(slices.Clone(k.c.fields),
-		bson.E{Key: k.path(fieldMark), Value: shape},
-		bson.E{Key: k.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
+	filter := append(slices.Clone(k.c.fields), k.ours()...)
+	filter = append(filter, bson.E{Key: k.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}})
 	image, err := k.send(ctx, mongolease.Word, k.base.Soft, filter, u, mongobase.After)
 	if err == nil {
 		k.c.Attempt.Answered(image.Reply, false)

@@ -20,14 +20,17 @@ func TestBadFiltersAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
 	locks := locksOn[order](t, collection(t, tap.On))
 	tooLong := strings.Repeat("x", 1100)
 	for want, filter := range map[string]any{
-		"the filter: is nil":       nil,
-		"the filter is empty":      bson.D{},
-		"the filter's total":       bson.M{"total": bson.M{"$gt": 1}},
-		"the filter's $or":         bson.M{"$or": bson.A{}},
-		"the filter's state":       bson.M{"state": nil},
-		"the filter has":           ID(tooLong),
-		"the filter names a twice": bson.D{{Key: "a", Value: 1}, {Key: "a", Value: 2}},
-		"the filter: ":             make(chan int),
+		"the filter: is nil":                      nil,
+		"the filter is empty":                     bson.D{},
+		"the filter's total":                      bson.M{"total": bson.M{"$gt": 1}},
+		"the filter's $or":                        bson.M{"$or": bson.A{}},
+		"the filter's state":                      bson.M{"state": nil},
+		"the filter has":                          ID(tooLong),
+		"the filter names a twice":                bson.D{{Key: "a", Value: 1}, {Key: "a", Value: 2}},
+		"the filter: ":                            make(chan int),
+		"the filter: is a string, not a document": "o-17",
+		"the filter: is a int, not a document":    17,
+		"the filter: is a bson.A, not a document": bson.A{bson.D{{Key: "_id", Value: 17}}},
 	} {
 		_, err := locks.Acquire(t.Context(), filter)
 		assert.ErrorContains(t, err, want)
@@ -61,7 +64,10 @@ func TestBadArgumentsAreRefusedByNameBeforeAnythingIsSent(t *testing.T) {
 			_, err := anyFields.TryAcquireOrCreate(t.Context(), ID("a"), bson.M{"a.b": 1})
 			return err
 		},
-		"Announce: the collection is nil": func() error { return Announce(t.Context(), nil) },
+		"claim: the filter: is a string, not a document": func() error { _, err := locks.TryClaim(t.Context(), "state", nil); return err },
+		"claim: the sort: is a string, not a document":   func() error { _, err := locks.Claim(t.Context(), bson.D{}, "state"); return err },
+		"the sort: is a int, not a document":             func() error { return locks.EnsureClaimIndex(t.Context(), bson.D{}, 1) },
+		"Announce: the collection is nil":                func() error { return Announce(t.Context(), nil) },
 	} {
 		assert.ErrorContains(t, call(), want)
 	}

@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	window    = 1024             // documents that one look ahead finds at most
-	windowAge = time.Second      // how long a look is good for
-	badFor    = time.Minute      // how long a document that does not decode is left alone
-	lookFor   = 10 * time.Second // how often a look for foreign locks is due
-	maxPools  = 64               // pools that are remembered
+	windowLeast = 16          // documents that the first look ahead finds at most
+	windowMost  = 1024        // and any other
+	windowAge   = time.Second // how long a look is good for
+
+	badFor   = time.Minute      // how long a document that does not decode is left alone
+	lookFor  = 10 * time.Second // how often a look for foreign locks is due
+	maxPools = 64               // pools that are remembered
 )
 
 // A pool has the documents that may be claimed by one filter and sort, as one look saw
@@ -38,12 +40,15 @@ type pool struct {
 	seen     time.Time            // when the look was answered
 	tries    int                  // documents drawn from this look
 	misses   int                  // how many of them were gone
+	size     int                  // how many documents it found at most
+	full     bool                 // it found as many
 	reach    int                  // from how many of the first documents to draw
 	looking  chan struct{}        // closed when the look under way is over
 	looks    uint64               // looks that were begun
 	drawn    map[string]uint64    // by the _id of a drawn document: the last look that may still show it
 	bad      map[string]time.Time // by the _id of a document that does not decode: when it is tried again
 	lookedAt time.Time            // when foreign locks were last looked for
+	foreign  error                // the one that was found
 	used     time.Time            // when a claim last asked for the pool
 
 	waiters waiters
@@ -73,10 +78,12 @@ func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 		if under == nil {
 			p.looking = make(chan struct{})
 			p.looks++
+			p.resize()
 		}
+		size := p.size
 		p.mu.Unlock()
 		if under == nil {
-			if err := p.look(ctx); err != nil {
+			if err := p.look(ctx, size); err != nil {
 				return bson.RawValue{}, false, err
 			}
 			looked = true
@@ -85,7 +92,7 @@ func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return bson.RawValue{}, false, context.Cause(ctx)
+			return bson.RawValue{}, false, fmt.Errorf("doclock: looking for work: %w", contextError(ctx))
 		}
 		p.mu.Lock()
 		looked = len(p.ids) == 0 && !p.stale() // another worker has looked, and found nothing
@@ -96,7 +103,23 @@ func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 // stale reports whether it is time to look again: the look is old, or other processes
 // have taken too many of the documents that it saw. With p.mu held.
 func (p *pool) stale() bool {
-	return time.Since(p.seen) > windowAge || p.misses > 1+p.tries/16
+	return time.Since(p.seen) > windowAge || p.worn()
+}
+
+func (p *pool) worn() bool { return p.misses > 1+p.tries/16 }
+
+// resize says how many documents the next look finds at most: more if the last one was
+// used up before its time, and no more than twice as many as were drawn if it grew old.
+// So workers that are slow do not look at a thousand documents for each. With p.mu held.
+func (p *pool) resize() {
+	switch {
+	case p.seen.IsZero():
+		p.size = windowLeast
+	case p.worn() || len(p.ids) == 0 && p.full:
+		p.size = min(4*p.size, windowMost)
+	case time.Since(p.seen) > windowAge:
+		p.size = max(windowLeast, min(p.size, 2*p.tries))
+	}
 }
 
 // pick takes one of the first few documents out of the pool. With p.mu held.
@@ -120,7 +143,7 @@ func (p *pool) done(id bson.RawValue, missed bool) {
 	switch {
 	case missed:
 		p.misses++
-		p.reach = min(4*p.reach, window)
+		p.reach = min(4*p.reach, windowMost)
 	case p.reach > 1:
 		p.reach -= max(1, p.reach/64)
 	}
@@ -136,8 +159,8 @@ func (p *pool) spoil(id bson.RawValue) {
 func text(id bson.RawValue) string { return string(id.Type) + string(id.Value) }
 
 // look fills the pool, for all workers of this process.
-func (p *pool) look(ctx context.Context) error {
-	ids, err := p.find(ctx)
+func (p *pool) look(ctx context.Context, size int) error {
+	ids, err := p.find(ctx, size)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.looking)
@@ -164,21 +187,21 @@ func (p *pool) look(ctx context.Context) error {
 			delete(p.bad, key)
 		}
 	}
-	p.seen, p.tries, p.misses = now, 0, 0
+	p.seen, p.tries, p.misses, p.full = now, 0, 0, len(ids) == size
 	if len(p.ids) > 0 {
 		p.waiters.wake()
 	}
 	return nil
 }
 
-func (p *pool) find(ctx context.Context) ([]bson.RawValue, error) {
+func (p *pool) find(ctx context.Context, size int) ([]bson.RawValue, error) {
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
 	now, err := p.store.base.ReadFresh(ctx)
 	if err != nil {
 		return nil, err
 	}
-	opts := options.Find().SetLimit(window).SetBatchSize(window + 1).SetProjection(bson.D{{Key: "_id", Value: 1}})
+	opts := options.Find().SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: "_id", Value: 1}})
 	if p.sort != nil {
 		opts.SetSort(p.sort)
 	}
@@ -196,32 +219,37 @@ func (p *pool) find(ctx context.Context) ([]bson.RawValue, error) {
 	return ids, cursor.Err()
 }
 
-// strangers looks now and then for documents whose field of the lock holds something
-// foreign. Claims pass over them, so they would wait for ever unnoticed.
-func (p *pool) strangers(ctx context.Context) error {
+// passedOver is the error of a document that claims pass over, because something foreign
+// stands in the lock's place; nil if none was seen.
+func (p *pool) passedOver() error {
 	p.mu.Lock()
-	due := time.Since(p.lookedAt) > lookFor || p.lookedAt.IsZero()
-	if due {
-		p.lookedAt = time.Now()
+	defer p.mu.Unlock()
+	return p.foreign
+}
+
+// lookForForeign looks now and then for such a document, which would otherwise wait for
+// ever unnoticed. It is no part of the claim: a fault says nothing.
+func (p *pool) lookForForeign(ctx context.Context) error {
+	p.mu.Lock()
+	if time.Since(p.lookedAt) <= lookFor {
+		defer p.mu.Unlock()
+		return p.foreign
 	}
+	p.lookedAt = time.Now()
 	p.mu.Unlock()
-	if !due {
-		return nil
-	}
-	s := p.store
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	image, err := s.base.Find(ctx, bson.D{{Key: "$and", Value: bson.A{p.filter, bson.D{
-		{Key: s.field, Value: bson.D{{Key: "$exists", Value: true}}},
-		{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}},
-	}}}})
-	if err != nil || !image.Found() {
-		return err
+	image, err := p.store.find(ctx, p.store.foreignOf(p.filter))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+	case image.Found() && image.Record.foreign != "":
+		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Record.Foreign())
+	default:
+		p.foreign = nil
 	}
-	if rec := s.read(image).Record; rec.foreign != "" {
-		return fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), rec.Foreign())
-	}
-	return nil
+	return p.foreign
 }
 
 // keyOfID is the key of the document with this _id.

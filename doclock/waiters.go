@@ -158,22 +158,25 @@ func (s *pools) pool(filter, sort bson.Raw) (*pool, error) {
 	return p, nil
 }
 
-// evict forgets the pool that was used longest ago, of those without waiters, if there
-// are too many. With s.mu held.
+// evict makes room for a pool if there are too many: it forgets those without waiters,
+// the one first that was used longest ago. With s.mu held.
 func (s *pools) evict() {
-	if len(s.byQuery) < maxPools {
-		return
-	}
-	oldest := ""
-	for key, p := range s.byQuery {
-		if !p.waiters.waits() && (oldest == "" || p.used.Before(s.byQuery[oldest].used)) {
-			oldest = key
+	for len(s.byQuery) >= maxPools {
+		oldest, found := "", false
+		for key, p := range s.byQuery {
+			if !p.waiters.waits() && (!found || p.used.Before(s.byQuery[oldest].used)) {
+				oldest, found = key, true
+			}
 		}
+		if !found {
+			return
+		}
+		delete(s.byQuery, oldest)
 	}
-	delete(s.byQuery, oldest)
 }
 
-// sleep returns when there is work, or when it is the caller's turn to look for some.
+// sleep returns when there is work, or when it is the caller's turn to look for some. An
+// error ends the wait.
 func (s *pools) sleep(ctx context.Context, p *pool) error {
 	p.waiters.mu.Lock()
 	work := p.waiters.work
@@ -186,9 +189,9 @@ func (s *pools) sleep(ctx context.Context, p *pool) error {
 	case p.waiters.looker <- struct{}{}:
 		defer func() { <-p.waiters.looker }()
 	case <-ctx.Done():
-		return fmt.Errorf("doclock: claim: %w: %w", ErrNoWork, context.Cause(ctx))
+		return contextError(ctx)
 	case <-s.base.Done():
-		return fmt.Errorf("doclock: claim: %w", mongolock.ErrClosed)
+		return mongolock.ErrClosed
 	}
 	timer := time.NewTimer(p.waiters.pause())
 	defer timer.Stop()
@@ -197,9 +200,9 @@ func (s *pools) sleep(ctx context.Context, p *pool) error {
 	case <-p.waiters.now:
 	case <-work:
 	case <-ctx.Done():
-		return fmt.Errorf("doclock: claim: %w: %w", ErrNoWork, context.Cause(ctx))
+		return contextError(ctx)
 	case <-s.base.Done():
-		return fmt.Errorf("doclock: claim: %w", mongolock.ErrClosed)
+		return mongolock.ErrClosed
 	}
 	return nil
 }
