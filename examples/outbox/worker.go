@@ -66,7 +66,10 @@ func (w *worker) run(ctx context.Context) error {
 		waiting, cancel := context.WithTimeout(ctx, 3*w.TTL)
 		msg, err := w.outbox.Claim(waiting, unsent, inOrder) // waits for work
 		cancel()
-		if errors.Is(err, doclock.ErrNoWork) && ctx.Err() == nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			msg, err = w.outbox.TryClaim(ctx, unsent, inOrder) // was there none, or was the database away?
+		}
+		if errors.Is(err, doclock.ErrNoWork) {
 			return nil // no message for longer than a dead worker's lease lasts: none is left
 		}
 		if err != nil {
