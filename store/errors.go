@@ -51,7 +51,9 @@ func IsVerdict(err error) bool {
 func IsCertain(err error) bool { return IsVerdict(err) || errors.Is(err, ErrNotApplied) }
 
 // HeldError refuses a claim because others hold the key, or because a writer
-// waits for it. It embeds the Status seen after the refusal and matches ErrHeld.
+// waits for it. It embeds the Status seen after the refusal and matches ErrHeld. That
+// Status may have no holders: they may have left since, a writer may wait for a free
+// key, and a waiter that gives up may not have seen who holds the key.
 type HeldError struct{ Status }
 
 func (e *HeldError) Error() string {

@@ -11,10 +11,6 @@
 // synced, before the call answers. A process that is killed at any instant leaves the
 // old content or the new. What was acknowledged stays, even if the host goes down.
 //
-// The clock is the host's wall clock, the same for all processes. It may be slewed; it
-// must not be stepped forward by more than the margin of the leases. If it is set back,
-// leases last longer. After a reboot leases last to their TTL, as after a crash.
-//
 // There is no feed: waiters poll. The directory belongs to this package alone, and has
 // to be on a local file system: network file systems guarantee neither flock nor fsync.
 // Open makes the directory with mode 0700 and its files have mode 0600, so all
@@ -23,6 +19,26 @@
 //
 // A file in a key's place that was not written by this package answers
 // store.ErrForeign, and is never overwritten.
+//
+// # The clock
+//
+// Expiry is judged by the host's wall clock, which is the same for all processes and
+// survives a reboot: after it leases last to their TTL, as after a crash. What its changes
+// do:
+//
+//   - Slewed, by up to 0.1 %: nothing. Leases are trusted for that much less.
+//   - Set back: holders last longer, by up to the step. The time of a record never goes
+//     back, and tokens do not depend on the clock.
+//   - Stepped forward: holders expire in the store by the step too early. A step of more
+//     than a lease's margin lets another process have the key while the holder still
+//     trusts its lease, until its next renewal. Only a token that the resource checks
+//     (package fence) stops the holder's writes in that time. Let the clock slew.
+//   - A suspend of the machine is such a step, because the wall clock counts the time
+//     asleep. It does no harm as long as the lease's clock counts that time as well, as on
+//     Linux and macOS: holder and store then agree that the lease is over.
+//   - A virtual machine that is paused and hides it from its guest does not see the time
+//     go by, and its wall clock is stepped forward later, by a time daemon or the host's
+//     tools. Nothing in the guest can tell this from any other step.
 package filestore
 
 import (
