@@ -41,6 +41,10 @@ var (
 	// key may be taken though nobody has a lease. It is joined to the store's error.
 	ErrOutcomeUnknown = errors.New("mongolock: outcome unknown, being cleaned up")
 
+	// ErrNotApplied: the call failed, and the database certainly did nothing. It may be
+	// repeated. It is joined to the store's error.
+	ErrNotApplied = store.ErrNotApplied
+
 	// ErrDisconnected: the mongo.Client under this client was disconnected. No call
 	// will succeed any more; make new ones, and close this client.
 	ErrDisconnected = store.ErrDisconnected

@@ -140,6 +140,6 @@ func (l *Locker) Lose(key string) {
 
 // Fail makes every call of the store fail with err, as if the database could not be
 // reached, until Fail(nil). The client cannot know whether such a call was applied
-// (ErrOutcomeUnknown), unless err is joined with store.ErrNotApplied. Keys that Hold
+// (ErrOutcomeUnknown), unless err is joined with mongolock.ErrNotApplied. Keys that Hold
 // holds are not affected.
 func (l *Locker) Fail(err error) { l.store.fail(err) }

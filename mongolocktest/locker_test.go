@@ -240,9 +240,10 @@ func TestAFailedAcquireIsOfUnknownOutcomeUnlessTheErrorSaysOtherwise(t *testing.
 		require.ErrorIs(t, err, down)
 		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 
-		locks.Fail(errors.Join(down, store.ErrNotApplied))
+		locks.Fail(errors.Join(down, mongolock.ErrNotApplied))
 		_, err = locks.Acquire(t.Context(), "k")
 		require.ErrorIs(t, err, down)
+		require.ErrorIs(t, err, mongolock.ErrNotApplied)
 		require.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 	})
 }

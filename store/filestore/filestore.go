@@ -28,7 +28,7 @@
 //
 //   - Slewed, by up to 0.1 %: nothing. Leases are trusted for that much less.
 //   - Set back: holders last longer, by up to the step. The time of a record never goes
-//     back, and tokens do not depend on the clock.
+//     back, and of the tokens only the first in a directory depends on the clock.
 //   - Stepped forward: holders expire in the store by the step too early. A step of more
 //     than a lease's margin lets another process have the key while the holder still
 //     trusts its lease, until its next renewal. Only a token that the resource checks
