@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/inside"
 )
 
 // Shutdown closes the client after giving holders time to finish. Calls that wait for
@@ -103,15 +101,6 @@ func (c *Client) unsettledLeases() []*Lease {
 		all = append(all, l)
 	}
 	return all
-}
-
-func init() {
-	inside.Leases = func(client any) (leases []any) {
-		for _, l := range client.(*Client).unsettledLeases() {
-			leases = append(leases, l)
-		}
-		return leases
-	}
 }
 
 // letHoldersStop waits for the margin, or until every lease has been given back.

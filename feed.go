@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -26,26 +25,6 @@ type mute struct{ store.Feed }
 
 func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
-}
-
-// settings are those of a client, and of whatever embeds one.
-func (c *Client) settings() *config { return &c.config }
-
-func init() {
-	inside.TermsOf = func(locker any, key string, options any) (inside.Terms, error) {
-		conf, err := newConfig(nil)
-		if c, ok := locker.(interface{ settings() *config }); ok {
-			conf, err = *c.settings(), nil
-		}
-		if err != nil {
-			return inside.Terms{}, err
-		}
-		t, err := conf.ask(key, options.([]AcquireOption))
-		if err != nil {
-			return inside.Terms{}, err
-		}
-		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Logger: conf.logger}, nil
-	}
 }
 
 // freed tells waiters that the key may be free: those of this client, and by the feed

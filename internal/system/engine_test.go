@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -211,8 +211,8 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 	r := newAnyRoom(t)
 	one, two := r.client(), r.client()
 	l := r.acquire(one, "k", mongolock.TTL(1500*time.Millisecond), mongolock.NoRenewal())
-	seam.Abandon(l)
-	honoured := seam.Honoured(l)
+	inside.Abandon(l)
+	honoured := inside.Honoured(l)
 	var refused, granted time.Time
 	var taken *mongolock.Lease
 	for taken == nil {
@@ -740,7 +740,7 @@ func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 			r.release(l)
 		})
 		r.until(time.Now().Add(time.Second), "it stands in line", func() bool {
-			return seam.Look(c, "").Waiters == i+1
+			return inside.Look(c, "").Waiters == i+1
 		})
 	}
 	r.release(l)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/mongolock/mongolock/internal/seam"
 )
 
 // endOf is when a lease's Done was closed.
@@ -50,7 +50,7 @@ func TestMongoRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.
 			if ended := <-done; !ended.Before(a.when) {
 				t.Errorf("Done was closed %v after the rival's grant", ended.Sub(a.when))
 			}
-			if honoured := seam.Honoured(l); a.when.Before(honoured) {
+			if honoured := inside.Honoured(l); a.when.Before(honoured) {
 				t.Errorf("granted %v before the store's word ended", honoured.Sub(a.when))
 			}
 			if !errors.Is(l.Err(), mongolock.ErrLost) || !errors.Is(context.Cause(ctx), mongolock.ErrLost) || ctx.Err() == nil {
@@ -104,9 +104,9 @@ func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action
 	}
 	rule := r.on(proxy, renewal.Next(1), fault)
 	r.await(rule.Fired(), "a renewal")
-	first := seam.Honoured(all[0])
+	first := inside.Honoured(all[0])
 	r.until(time.Now().Add(5*time.Second), "renewed or lost", func() bool {
-		return all[0].Err() != nil || seam.Honoured(all[0]).After(first)
+		return all[0].Err() != nil || inside.Honoured(all[0]).After(first)
 	})
 	for _, l := range all {
 		r.mustHold(l)
@@ -119,13 +119,13 @@ func TestMongoAHelloLostAfterABulkCostsNothing(t *testing.T) {
 	r := newMongoRoom(t)
 	c, proxy := r.behind(noRetries, mongolock.TTL(3*time.Second))
 	one, two := r.acquire(c, "one"), r.acquire(c, "two")
-	first := seam.Honoured(one)
+	first := inside.Honoured(one)
 	rule := r.on(proxy, faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
 		db, _ := c.Lookup("$db").StringValueOK()
 		return db != "admin" // the driver's own
 	}).Next(1), faultproxy.DropReply())
 	r.await(rule.Fired(), "the hello of a bulk")
-	r.until(time.Now().Add(3*time.Second), "renewed", func() bool { return seam.Honoured(one).After(first) && seam.Honoured(two).After(first) })
+	r.until(time.Now().Add(3*time.Second), "renewed", func() bool { return inside.Honoured(one).After(first) && inside.Honoured(two).After(first) })
 	r.release(one)
 	r.release(two)
 }

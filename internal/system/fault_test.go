@@ -13,7 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/stretchr/testify/require"
@@ -458,7 +458,7 @@ func (r *mongoRoom) expiresInTime(one, two *mongolock.Client, ttl time.Duration)
 	l := r.acquire(one, "k", mongolock.NoRenewal())
 	done := make(chan time.Time, 1)
 	go func() { <-l.Done(); done <- time.Now() }()
-	honoured := seam.Honoured(l)
+	honoured := inside.Honoured(l)
 	a := r.granted(r.inBackground(r.ctx(), two, "k"))
 	ended := <-done
 	if a.when.Before(honoured) || a.when.Before(ended) {

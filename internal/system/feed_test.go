@@ -16,7 +16,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/stretchr/testify/require"
@@ -75,7 +75,7 @@ func (r *mongoRoom) wakesAre() feedState {
 func (r *mongoRoom) asleep(c *mongolock.Client, key string, feed bool) {
 	r.t.Helper()
 	r.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
-		w := seam.Look(c, key)
+		w := inside.Look(c, key)
 		return w.Listening == feed && w.Seen && !w.Asking && !w.Woken
 	})
 }
@@ -160,9 +160,9 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 	if sent := tap.Take(); tailing(sent) != 1 {
 		t.Errorf("%d cursors for six waiters of three keys", tailing(sent))
 	}
-	seam.EndLinger(c)
+	inside.EndLinger(c)
 	r.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
-		return !seam.Look(c, "").FeedOpen
+		return !inside.Look(c, "").FeedOpen
 	})
 	if sent := named(tap.Take()); sent["killCursors"] != 1 || len(sent) != 1 {
 		t.Errorf("closing it sent %v", sent)
@@ -220,11 +220,11 @@ func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
 			return testserver.Edit(reply, nil)
 		}}
 	})
-	seam.Freed(holder, "k") // for nothing
+	inside.Freed(holder, "k") // for nothing
 	r.await(asked, "the head looks")
 	r.release(l)
 	r.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
-		return seam.Look(c, "k").Woken
+		return inside.Look(c, "k").Woken
 	})
 	start := time.Now()
 	close(pass)
@@ -436,7 +436,7 @@ func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 		t.Error("made all the same: the test shows nothing")
 	}
 	r.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
-		return !seam.Look(two, "").Announces
+		return !inside.Look(two, "").Announces
 	})
 }
 
@@ -496,7 +496,7 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 		"close":          func(_ *mongoRoom, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
 		"end of MaxHold": func(*mongoRoom, *mongolock.Client, *mongolock.Lease) {},
 		"undo": func(r *mongoRoom, c *mongolock.Client, l *mongolock.Lease) {
-			seam.Undo(l, time.Minute)
+			inside.Undo(l, time.Minute)
 		},
 	}
 	for name, remove := range removals {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -445,7 +445,7 @@ func TestMongoATicketIsGoodForItsTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	honoured := seam.Honoured(l)
+	honoured := inside.Honoured(l)
 	c := r.client()
 	a := r.granted(r.inBackground(r.ctx(), c, "k"))
 	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "another was granted after its end")
@@ -493,9 +493,9 @@ func TestMongoMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
 	r := newMongoRoom(t)
 	one := r.client()
 	l := r.acquire(one, "k", mongolock.TTL(800*time.Millisecond), mongolock.NoRenewal(), mongolock.MinHold(time.Minute))
-	seam.Abandon(l)
+	inside.Abandon(l)
 	a := r.granted(r.inBackground(r.ctx(), r.client(), "k"))
-	honoured := seam.Honoured(l)
+	honoured := inside.Honoured(l)
 	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "free after its end")
 	if a.when.Before(honoured) {
 		t.Errorf("free %v before its end", honoured.Sub(a.when))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store/mongostore"
 	"github.com/stretchr/testify/require"
@@ -196,10 +196,10 @@ func (r *mongoRoom) clientOfStore(coll *mongo.Collection, opts ...mongolock.Clie
 	}
 	s, err := mongostore.New(coll, mongostore.WithoutIndex(), mongostore.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(r.t, err)
-	seam.FeedAwait(s, mongoBriefly)
+	inside.FeedAwait(s, mongoBriefly)
 	c, err := mongolock.NewWithStore(s, opts...)
 	require.NoError(r.t, err)
-	seam.FeedLinger(c, mongoBriefly)
+	inside.FeedLinger(c, mongoBriefly)
 	return c
 }
 
@@ -307,7 +307,7 @@ func (r *mongoRoom) granted(answer <-chan mongoAnswer) mongoAnswer {
 func (r *mongoRoom) waits(c *mongolock.Client, key string) {
 	r.t.Helper()
 	r.until(time.Now().Add(5*time.Second), "it waits for "+key, func() bool {
-		w := seam.Look(c, key)
+		w := inside.Look(c, key)
 		return w.Refused && !w.Asking
 	})
 }
@@ -368,7 +368,7 @@ func (r *mongoRoom) until(by time.Time, what string, is func() bool) {
 func (r *mongoRoom) cleanedUp(c *mongolock.Client) {
 	r.t.Helper()
 	r.until(time.Now().Add(10*time.Second), "cleaned up", func() bool {
-		return seam.Look(c, "").Unsettled == 0
+		return inside.Look(c, "").Unsettled == 0
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -240,7 +240,7 @@ func TestMongoWhoWaitsIsWokenHoweverTheLastSharerGoes(t *testing.T) {
 		"release":  func(r *mongoRoom, holder *mongolock.Client, l *mongolock.Lease) { r.release(l) },
 		"break":    func(r *mongoRoom, holder *mongolock.Client, l *mongolock.Lease) { r.mustBreak(l.Key()) },
 		"Close":    func(r *mongoRoom, holder *mongolock.Client, l *mongolock.Lease) { _ = holder.Close() },
-		"clean-up": func(r *mongoRoom, holder *mongolock.Client, l *mongolock.Lease) { seam.Undo(l, time.Minute) },
+		"clean-up": func(r *mongoRoom, holder *mongolock.Client, l *mongolock.Lease) { inside.Undo(l, time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -251,7 +251,7 @@ func TestMongoWhoWaitsIsWokenHoweverTheLastSharerGoes(t *testing.T) {
 			wait := r.inBackground(r.ctx(), writer, "k")
 			r.waits(writer, "k")
 			r.until(time.Now().Add(5*time.Second), "it listens", func() bool {
-				return seam.Look(writer, "k").Listening
+				return inside.Look(writer, "k").Listening
 			})
 			start := time.Now()
 			leave(r, holder, l)

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/seam"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -305,5 +305,5 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 type feedOnly struct{ store.Feed }
 
 func init() {
-	seam.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.await = d }
+	inside.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.await = d }
 }

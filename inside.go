@@ -1,0 +1,73 @@
+package mongolock
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/internal/inside"
+)
+
+// settings are those of a client, and of whatever embeds one.
+func (c *Client) settings() *config { return &c.config }
+
+func init() {
+	inside.Leases = func(client any) (leases []any) {
+		for _, l := range client.(*Client).unsettledLeases() {
+			leases = append(leases, l)
+		}
+		return leases
+	}
+	inside.TermsOf = func(locker any, key string, options any) (inside.Terms, error) {
+		conf, err := newConfig(nil)
+		if c, ok := locker.(interface{ settings() *config }); ok {
+			conf, err = *c.settings(), nil
+		}
+		if err != nil {
+			return inside.Terms{}, err
+		}
+		t, err := conf.ask(key, options.([]AcquireOption))
+		if err != nil {
+			return inside.Terms{}, err
+		}
+		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Logger: conf.logger}, nil
+	}
+	inside.Look = func(client any, key string) inside.Waiting {
+		c := client.(*Client)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w := inside.Waiting{
+			Unsettled: len(c.unknown), Waiters: c.waiting,
+			Listening: c.watch.feed.Live(), Announces: c.feed != nil, FeedOpen: c.watch.feed.Open(),
+		}
+		if q := c.queues[key]; q != nil {
+			w.Woken, w.Seen = q.wakeUp != noWakeUp, q.plan.seen != nil
+			if h := q.head; h != nil {
+				w.Refused, w.Asking = h.refused, h.asking
+			}
+		}
+		return w
+	}
+	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.feed.Linger = d }
+	inside.EndLinger = func(client any) {
+		c := client.(*Client)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.watch.feed.Linger = 0 // read by Leave alone, which is called with c.mu held
+		c.watch.feed.Join()
+		c.watch.feed.Leave()
+	}
+	inside.Freed = func(client any, key string) { client.(*Client).freed(key) }
+	inside.Undo = func(lease any, within time.Duration) {
+		l := lease.(*Lease)
+		l.client.undo(l.ref(), nil, l.client.clock.Now().Add(within))
+	}
+	inside.Honoured = func(lease any) time.Time {
+		l := lease.(*Lease)
+		return l.client.clock.Time(l.trustedUntil().Add(l.margin))
+	}
+	inside.Abandon = func(lease any) {
+		l := lease.(*Lease)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.release.state = settled
+	}
+}
