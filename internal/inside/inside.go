@@ -29,7 +29,6 @@ type Terms struct {
 // client that the Locker is or embeds; if it has none, those of a client without options.
 var TermsOf func(locker any, key string, options any) (Terms, error)
 
-
 // A Waiting is what one client does about one key at the moment, and about its feed.
 type Waiting struct {
 	Unsettled int  // claims of unknown outcome that the client still cleans up
