@@ -15,27 +15,26 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// An Attempt is one claim in a session of its own, fresh and ended with it. What
-// is sent later in that session has a higher transaction number, and the server
-// then refuses what was sent before and is still on its way. An attempt of unknown
-// outcome keeps its session until it is settled, so that its clean-up does just
-// that.
+// An Attempt is one claim in a session of its own, which ends with it. A later write in
+// that session has a higher transaction number, so the server refuses an earlier one that
+// is still on its way. An attempt of unknown outcome keeps its session until it is settled:
+// its clean-up is that later write.
 type Attempt struct {
 	id      string
 	session *mongo.Session // nil where the server has none
 	expires mongoclock.Moment
 
-	// Twin: a refused command may have one that the driver gave up and that is still
-	// in a socket. It is harmless once a later write in the session was answered. If
-	// the refusal came quickly there is hardly one; if not, this is set.
+	// Twin says that a refused command may have a twin: an earlier send that the driver
+	// gave up and that is still in a socket. It is harmless once a later write in the
+	// session was answered. A quick refusal has hardly one; after a slow one this is set.
 	Twin bool
 
-	// Rev is what the store's clean-up wants to know of the claim: the revision that
-	// it named last. Zero if it named none.
+	// Rev is the revision that the claim named last, for the store's clean-up. Zero if it
+	// named none.
 	Rev bson.ObjectID
 }
 
-// Slow is how long a refusal takes that may have left a twin behind.
+// Slow is the time from which on a refusal may have left a twin behind.
 const Slow = time.Second
 
 var (
@@ -43,8 +42,8 @@ var (
 	fresh     = options.Session().SetCausalConsistency(false)
 )
 
-// Begin opens the attempt of the claim of that ID. Nothing of the claim is sent
-// yet, and an error says so.
+// Begin opens the attempt of the claim of that ID. Nothing of the claim is sent yet; an
+// error matches store.ErrNotApplied.
 func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
 	if b.memory.wasUndone(id) {
 		return nil, mongoerr.NotApplied(errUndone)
@@ -64,18 +63,17 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 	return a, nil
 }
 
-// In puts the attempt's session in the place of the caller's.
+// In is ctx with the attempt's session in place of the caller's.
 func (a *Attempt) In(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, a.session)
 }
 
-// Answered notes that the server answered a write of the session: what was sent
-// before it is refused from now on. If this one was itself refused, slowly, it
-// leaves a twin of its own.
+// Answered notes that the server answered a write of the session: it refuses from now on
+// what was sent before. A write that was itself refused, slowly, may leave a twin.
 func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow }
 
-// NotApplied marks a fault of a command beside the claim's own. What came before it
-// in the attempt was refused, so nothing was applied, unless it left a twin.
+// NotApplied marks a fault of a command beside the claim's own. The claim's own command was
+// refused before, so nothing was applied, unless it left a twin.
 func (a *Attempt) NotApplied(err error) error {
 	if a.Twin {
 		return err
@@ -83,8 +81,8 @@ func (a *Attempt) NotApplied(err error) error {
 	return mongoerr.NotApplied(err)
 }
 
-// RefusedOrUnknown marks the error of a claim's own command. A refusal that took
-// long may be that of a retry, and is then no answer to the first send.
+// RefusedOrUnknown marks the error of a claim's own command. A slow refusal may be that of
+// a retry, and is then no answer to the first send.
 func RefusedOrUnknown(r Reply, err error) error {
 	if r.Took > Slow && mongoerr.ClassOf(err).Sent() {
 		return err
@@ -92,9 +90,8 @@ func RefusedOrUnknown(r Reply, err error) error {
 	return mongoerr.Mark(err)
 }
 
-// OperationTime is that of the latest reply, where the server tells it with the
-// cluster's time. A server that tells one without the other has it of somewhere
-// else than its log.
+// OperationTime is that of the latest reply, if the server tells it together with the
+// cluster's time. A server that tells one without the other does not take it from its log.
 func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 	if a.session == nil || a.session.ClusterTime() == nil || a.session.OperationTime() == nil {
 		return bson.Timestamp{}, false
@@ -102,8 +99,8 @@ func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 	return *a.session.OperationTime(), true
 }
 
-// Over ends an attempt that is answered for certain, and keeps one that is not
-// until it is undone, or has run out.
+// Over ends an attempt whose answer is certain. It keeps any other until that is undone, or
+// has run out.
 func (b *Base) Over(a *Attempt, certain bool) {
 	if certain {
 		a.end()
@@ -118,15 +115,14 @@ func (a *Attempt) end() {
 	}
 }
 
-// Undo runs the clean-up of the claim of that ID, in its session: the newer
-// transaction number makes the server refuse the claim if it comes later, also if
-// the clean-up found nothing. Where writes have no numbers, having found nothing
-// proves nothing, and it is to be repeated; having found the claim settles it, as
-// that was sent but once.
+// Undo runs the clean-up of the claim of that ID, in its session. The newer transaction
+// number makes the server refuse the claim if it comes later, even if the clean-up found
+// nothing. Where writes have no numbers, finding nothing proves nothing, and the clean-up
+// is repeated; removing the claim settles it, because it was sent only once.
 //
-// A claim without an unsettled attempt was answered for certain, or has run out, or
-// was never made, and then it is not made any more. Its clean-up has an attempt
-// without a session.
+// A claim without an unsettled attempt was answered for certain, has run out, or was never
+// made; in the last case it is refused from then on. Its clean-up has an attempt without a
+// session.
 func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context, *Attempt) (found bool, err error)) (settled bool, err error) {
 	a, pending := b.memory.take(id)
 	if !pending {
@@ -143,8 +139,8 @@ func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context
 	return settled, mongoerr.Mark(err)
 }
 
-// A memory is the attempts whose outcome is unknown, by the IDs of their claims,
-// and the claims that were undone before they were sent.
+// A memory holds the attempts of unknown outcome, by the IDs of their claims, and the IDs
+// of claims that were undone before they were sent.
 type memory struct {
 	mu      sync.Mutex // protects the rest; never held across a command
 	pending map[string]*Attempt
@@ -152,8 +148,8 @@ type memory struct {
 	undone, undoneBefore map[string]struct{}
 }
 
-// undoneMost bounds the memory of claims undone before they were sent. None ever
-// is, but in tests that put a network between engine and store.
+// undoneMost bounds the memory of claims undone before they were sent. That happens only in
+// tests that put a network between engine and store.
 const undoneMost = 2048
 
 func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
@@ -162,7 +158,7 @@ func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
 	if m.pending == nil {
 		m.pending = map[string]*Attempt{}
 	}
-	for old, p := range m.pending { // few at any time; those nobody settled have run out
+	for old, p := range m.pending { // few at any time; the rest was never settled, and has run out
 		if p.expires < now {
 			p.end()
 			delete(m.pending, old)
@@ -171,8 +167,8 @@ func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
 	m.pending[a.id] = a
 }
 
-// take hands out the attempt of that ID, which is the caller's until he keeps it
-// again: a session is not safe for concurrent use.
+// take hands out the attempt of that ID. It belongs to the caller until it is kept again:
+// a session is not safe for concurrent use.
 func (m *memory) take(id string) (*Attempt, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +177,7 @@ func (m *memory) take(id string) (*Attempt, bool) {
 	return a, ok
 }
 
-// undo remembers a claim that must not be made any more.
+// undo remembers a claim that must not be made any more: see Undo.
 func (m *memory) undo(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

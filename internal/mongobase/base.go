@@ -1,5 +1,5 @@
-// Package mongobase is what a store on MongoDB stands on, whatever its documents
-// look like. The stores of the root, of doclock, schedule and pathlock do.
+// Package mongobase is what every store on MongoDB stands on, whatever its documents look
+// like: store/mongostore and those of doclock, schedule and pathlock.
 //
 //	base.go     the collection under the library's own concerns, one command on it
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
@@ -29,8 +29,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// A Base is a collection under each of our write concerns, whatever it says itself;
-// the server that it is on; and that server's clock.
+// A Base is a collection under each of our write concerns, whatever its own is, with the
+// server that it is on and that server's clock.
 type Base struct {
 	Durable *mongo.Collection // majority, journaled; see Modify
 	Voted   *mongo.Collection // majority
@@ -79,31 +79,31 @@ func retries(c *mongo.Client) bool {
 	return field.IsValid() && field.Kind() == reflect.Bool && field.Bool()
 }
 
-// Bare takes the caller's session out of a context: a lock asked for inside a
-// transaction must neither wait for its commit nor go with its abort.
+// Bare is ctx without the caller's session: a lock that is asked for inside a transaction
+// must neither wait for its commit nor vanish with its abort.
 func Bare(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, nil) }
 
-// A Reply is the answer of one command that is about one document.
+// A Reply is the answer of a command about one document.
 type Reply struct {
 	Image bson.Raw // nil: nothing matched
 	Sent  mongoclock.Moment
 	Took  time.Duration
 }
 
-// Found reports whether the command matched a document, or made one.
+// Found reports whether the command matched a document, or inserted one.
 func (r Reply) Found() bool { return r.Image != nil }
 
-// The shapes that a Modify has.
+// The options of a Modify.
 var (
 	After  = options.FindOneAndUpdate().SetReturnDocument(options.After)
 	Before = options.FindOneAndUpdate().SetReturnDocument(options.Before)
 	Upsert = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
 )
 
-// Modify updates one document of one of the collections and answers its image. So do
-// the others here. On Durable, where j is refused for want of a journal, it is sent
-// once more and from then on without: the server refuses that before it touches
-// anything, so it is no second attempt.
+// Modify updates one document of one of the collections and answers its image. If a server
+// without a journal refuses j, a command on Durable is sent once more without it, and so
+// are all later ones: the server refused it before it touched anything, so this is no
+// second attempt.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
 	change := encoded(update)
 	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
@@ -141,7 +141,7 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mon
 	return r, err
 }
 
-// lacksJournal reports whether that is what an error says, and remembers it.
+// lacksJournal reports whether an error says that there is no journal, and remembers it.
 func (b *Base) lacksJournal(err error) bool {
 	lacks := mongoerr.ClassOf(err) == mongoerr.NoJournal
 	if lacks {
@@ -152,8 +152,8 @@ func (b *Base) lacksJournal(err error) bool {
 
 var unordered = options.BulkWrite().SetOrdered(false)
 
-// Bulk sends updates to Durable, unordered: one that fails does not stop the others.
-// It has one total of what it matched for all of them.
+// Bulk sends updates to Durable, unordered: one that fails does not stop the others. The
+// number matched is a total over all of them.
 func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
 	coll := b.Durable
 	if b.noJ.Load() {

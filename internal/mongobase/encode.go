@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// encoded is an update as it is sent, made without the driver's encoder, which looks
-// up how to write each value: that would be a good part of what this process computes
-// for a grant. What is not of the few types that our commands are made of, or is
-// wrong, is left to the driver. (A filter the driver writes anew in any case.)
+// encoded is an update in BSON, made without the driver's encoder, whose look-ups by
+// reflection would be a good part of what this process computes for a grant. An update with
+// other types than the few of our commands, or with a fault, is left to the driver. (The
+// driver encodes filters again in any case.)
 func encoded(update bson.D) any {
 	if b, ok := appendDocument(make([]byte, 0, 512), update); ok {
 		return bson.Raw(b)

@@ -13,7 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// A Kind is what the first hello said, as far as it does not change.
+// A Kind is the part of the first hello that does not change.
 type Kind struct {
 	Router   bool // a mongos: its clock is not that of the documents
 	Set      bool // a member of a replica set, or in front of some
@@ -48,8 +48,8 @@ func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
 	return b.Now(), nil
 }
 
-// ReadFresh is Read, with a new sample if the one at hand is too old to judge who
-// has run out.
+// ReadFresh is Read, with a new sample if the one at hand is too old to judge whether a
+// holder has run out.
 func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
 	r, err := b.Read(ctx)
 	if err != nil || r.Fresh || b.Kind().Router {
@@ -79,16 +79,16 @@ func (b *Base) Present() time.Time {
 	return now.Earliest
 }
 
-// Timed takes the time in an after-image for a sample: the command that answers with
-// it drew it.
+// Timed takes the time in an after-image as a sample: it was drawn by the command that
+// answers with it.
 func (b *Base) Timed(r Reply, at time.Time) {
 	if !at.IsZero() {
 		b.Clock.Observe(at, r.Sent)
 	}
 }
 
-// Hello asks the server who it is and what its clock shows, and takes the answer
-// for a sample. It tells when it was sent.
+// Hello asks the server for its kind and its time, which it takes as a sample. It tells
+// when it was sent.
 func (b *Base) Hello(ctx context.Context) (server time.Time, sent mongoclock.Moment, err error) {
 	ctx = Bare(ctx)
 	db := b.Soft.Database()
@@ -121,7 +121,8 @@ func isRouter(hello bson.Raw) bool {
 	return kind == "isdbgrid"
 }
 
-// meet keeps what a first hello says of the server, unless it is none for us.
+// meet records the server's kind from the first hello, or refuses a server that cannot
+// hold locks.
 func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
 	_, member := hello.Lookup("setName").StringValueOK()
 	k := &Kind{Router: isRouter(hello)}
@@ -137,10 +138,9 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
 	return nil
 }
 
-// refuseSharded answers an error for a sharded collection: each shard has a clock
-// of its own, and one that judged by another's would judge wrong. Whether it is
-// one, collStats tells, or under a strict API the number of shards that answer
-// $collStats.
+// refuseSharded answers an error for a sharded collection: each shard has a clock of its
+// own, and a client would judge one shard's holders by another's clock. collStats tells
+// whether it is sharded; under a strict API the number of shards that answer $collStats.
 func (b *Base) refuseSharded(ctx context.Context) error {
 	db, name := b.Soft.Database(), b.Soft.Name()
 	sharded := func() error {
