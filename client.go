@@ -47,6 +47,7 @@ type Client struct {
 	closed        bool                        // no new background work begins
 	leases        *Lease                      // a list of the leases that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
+	sweepQueuesAt int                         // queues that nobody is in are dropped when there are this many
 	waiting       int                         // waiters in all queues
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited

@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
@@ -61,18 +62,16 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 // queueOf is the key's queue, a new one if need be. With c.mu held.
 func (c *Client) queueOf(key string) *queue {
 	q := c.queues[key]
-	if q == nil {
-		q = &queue{key: key}
-		c.queues[key] = q
+	if q != nil {
+		return q
 	}
+	if len(c.queues) >= c.sweepQueuesAt { // those that nobody is in, before the map grows
+		maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.head == nil && q.holder == nil && q.sharers == 0 })
+		c.sweepQueuesAt = max(sweepAt, 2*len(c.queues))
+	}
+	q = &queue{key: key}
+	c.queues[key] = q
 	return q
-}
-
-// tidy drops a queue that nobody is in. With c.mu held.
-func (c *Client) tidy(q *queue) {
-	if q.head == nil && q.holder == nil && q.sharers == 0 {
-		delete(c.queues, q.key)
-	}
 }
 
 // leave takes w out of the queue. A lease handed over in the last moment is not
@@ -147,7 +146,6 @@ func (c *Client) unlink(w *waiter) {
 	if q.head == nil {
 		c.watch.end(&q.plan)
 		q.wakeUp, q.plan = noWakeUp, plan{}
-		c.tidy(q)
 		return
 	}
 	q.head.poke()

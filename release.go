@@ -259,11 +259,9 @@ func (l *Lease) forget() {
 	case q.holder == l:
 		q.holder = nil
 		q.wake()
-		c.tidy(q)
 	case listed && l.terms.shares():
 		q.sharers--
 		q.wake()
-		c.tidy(q)
 	}
 }
 
