@@ -67,11 +67,11 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	if err := notStarted(ctx); err != nil {
 		return time.Time{}, err
 	}
-	unlock, err := d.files.Lock(ctx, hostfile.Name(tree))
+	lock, err := d.files.Lock(ctx, hostfile.Name(tree))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
-	defer unlock()
+	defer lock.Unlock()
 	doc, now, size, err := d.read(tree)
 	if err != nil {
 		return time.Time{}, err
@@ -91,7 +91,7 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	if added && len(text) > max(d.most, size) {
 		return time.Time{}, fmt.Errorf("%w: %q would have %d bytes, more than %d", ErrTooLarge, tree, len(text), d.most)
 	}
-	if applied, err := d.files.Write(hostfile.Name(tree), text); err != nil {
+	if applied, err := lock.Write(hostfile.Name(tree), text); err != nil {
 		if !applied {
 			err = fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
 		}

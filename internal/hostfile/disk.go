@@ -11,7 +11,7 @@ import (
 // disktest has one that loses power.
 type Disk interface {
 	OpenLock(name string) (Lock, error) // created if missing
-	Create(name string) (File, error)   // for writing; truncated if it exists
+	Create(name string) (File, error)   // for writing; fs.ErrExist if it exists
 	Read(name string) ([]byte, error)   // fs.ErrNotExist if it is missing
 	Rename(from, to string) error       // replaces the target, atomically
 	Remove(name string) error           // fs.ErrNotExist if it is missing
@@ -61,7 +61,7 @@ func (h host) OpenLock(name string) (Lock, error) {
 }
 
 func (h host) Create(name string) (File, error) {
-	return h.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	return h.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 func (h host) Read(name string) ([]byte, error) { return h.ReadFile(name) }

@@ -5,9 +5,12 @@
 // A write goes to a temporary file, which is synced and renamed over the old one. Then the
 // directory is synced, and only then is the write acknowledged. The lock is flock's, which
 // the kernel releases when a process dies. It is on a file of its own beside the others,
-// because a file that is replaced takes its lock along. A lock file is never removed. If a
-// cleaner removes it all the same, waiting processes notice and lock the new one; only a
-// process that holds the lock at that moment can overlap with the next.
+// because a file that is replaced takes its lock along.
+//
+// A lock file is never removed, but a cleaner of old files may do so all the same. A process
+// that waits for the lock notices and locks the new file. A process that holds the lock cannot
+// keep others from the new one, so its writes fail, with [ErrLockRemoved]. The check comes
+// just before the rename; only a removal between these two is not noticed.
 //
 // Everything stays in one directory, by os.Root: no link leads out of it.
 package hostfile
@@ -39,6 +42,10 @@ const (
 	askMost  = 10 * time.Millisecond
 )
 
+// ErrLockRemoved reports that a lock's file was removed while the lock was held. Nothing was
+// written.
+var ErrLockRemoved = errors.New("the lock file was removed while the lock was held")
+
 // A Dir is a directory of files. It is safe for concurrent use.
 type Dir struct {
 	disk Disk
@@ -68,8 +75,15 @@ func Name(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Lock takes a lock among this process's goroutines and all processes, until unlock.
-func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
+// A Held is a lock that is held. It is for one goroutine.
+type Held struct {
+	dir  *Dir
+	lock Lock
+	turn chan struct{}
+}
+
+// Lock takes a lock among this process's goroutines and all processes, until Unlock.
+func (d *Dir) Lock(ctx context.Context, name string) (*Held, error) {
 	turn := d.turn(name)
 	select {
 	case turn <- struct{}{}:
@@ -83,12 +97,24 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 			return nil, err
 		}
 		if lock != nil {
-			return func() {
-				lock.Close() // releases flock
-				<-turn
-			}, nil
+			return &Held{d, lock, turn}, nil
 		}
 	}
+}
+
+// Unlock gives the lock up.
+func (h *Held) Unlock() {
+	h.lock.Close() // releases flock
+	<-h.turn
+}
+
+// valid reports whether the lock still excludes others.
+func (h *Held) valid() error {
+	stale, err := h.lock.Stale()
+	if err == nil && stale && !knob.StaleLockKept {
+		err = ErrLockRemoved
+	}
+	return err
 }
 
 // lockFile opens and locks a file. It returns nil without an error if the file lost its name
@@ -154,16 +180,23 @@ func (d *Dir) Read(name string) ([]byte, error) {
 	return content, err
 }
 
-// Write replaces a file. If applied is set, an error means that the new content is in place,
-// but may not outlive the host's next crash.
-func (d *Dir) Write(name string, content []byte) (applied bool, err error) {
-	// The name is the same each time. The writer holds the lock, so a file of that name was
-	// left behind by a process that was killed.
+// Write replaces a file that the lock guards. If applied is set, an error means that the new
+// content is in place, but may not outlive the host's next crash.
+func (h *Held) Write(name string, content []byte) (applied bool, err error) {
+	d := h.dir
 	temp := name + tempSuffix
 	if knob.WriteInPlace {
 		temp = name
 	}
 	file, err := d.disk.Create(temp)
+	if errors.Is(err, fs.ErrExist) {
+		// The name is the same each time. The writer holds the lock, so the file was left behind
+		// by a process that was killed, or belongs to one whose lock file was removed. Neither
+		// must write to ours, so it is not reused.
+		if err = d.disk.Remove(temp); err == nil || errors.Is(err, fs.ErrNotExist) {
+			file, err = d.disk.Create(temp)
+		}
+	}
 	if err != nil {
 		return false, err
 	}
@@ -171,23 +204,32 @@ func (d *Dir) Write(name string, content []byte) (applied bool, err error) {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
+		err = h.valid()
+	}
+	if err == nil {
 		err = d.disk.Rename(temp, name)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrLockRemoved):
+		return false, err // by now the temporary file may be another holder's
+	case err != nil:
 		return false, errors.Join(err, d.disk.Remove(temp))
 	}
 	return true, d.sync()
 }
 
-// Remove removes a file, if it is there.
-func (d *Dir) Remove(name string) (applied bool, err error) {
-	if err := d.disk.Remove(name); err != nil {
+// Remove removes a file that the lock guards, if it is there.
+func (h *Held) Remove(name string) (applied bool, err error) {
+	if err := h.valid(); err != nil {
+		return false, err
+	}
+	if err := h.dir.disk.Remove(name); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return true, nil
 		}
 		return false, err
 	}
-	return true, d.sync()
+	return true, h.dir.sync()
 }
 
 // Names returns the names of all files, in no order.

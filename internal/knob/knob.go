@@ -70,7 +70,7 @@ const (
 	FileUnsynced = false
 	// DirectoryUnsynced acknowledges a write before the directory is synced.
 	DirectoryUnsynced = false
-	// StaleLockKept keeps the lock of a file that was removed while it was waited for.
+	// StaleLockKept goes on with the lock of a file that was removed.
 	StaleLockKept = false
 	// LockIgnored enters a file's lock though another process holds it.
 	LockIgnored = false

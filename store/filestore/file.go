@@ -38,11 +38,11 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	name := hostfile.Name(key)
 	// All files whose names begin alike share a lock: lock files are never removed, and
 	// there may be many keys over time.
-	unlock, err := s.files.Lock(ctx, "keys-"+name[:2])
+	lock, err := s.files.Lock(ctx, "keys-"+name[:2])
 	if err != nil {
 		return fault(err, false)
 	}
-	defer unlock()
+	defer lock.Unlock()
 	rec, now, size, err := s.read(key)
 	if err != nil {
 		return err
@@ -61,9 +61,9 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 		if len(text) > maxRecord && len(text) > size && answer == nil {
 			return fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, key, len(text))
 		}
-		applied, err = s.files.Write(name, text)
+		applied, err = lock.Write(name, text)
 	case what == remove:
-		applied, err = s.files.Remove(name)
+		applied, err = lock.Remove(name)
 	}
 	if err != nil {
 		return fault(err, applied)
@@ -131,11 +131,11 @@ type tokens struct {
 
 // draw returns a token greater than all before it, of all keys.
 func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
-	unlock, err := s.files.Lock(ctx, tokenFile)
+	lock, err := s.files.Lock(ctx, tokenFile)
 	if err != nil {
 		return 0, fault(err, false)
 	}
-	defer unlock()
+	defer lock.Unlock()
 	text, err := s.files.Read(tokenFile)
 	if err != nil {
 		return 0, fault(err, false)
@@ -153,7 +153,7 @@ func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 		return 0, fault(err, false)
 	}
 	// A failed write may have been applied; then one token is left out.
-	if _, err := s.files.Write(tokenFile, text); err != nil {
+	if _, err := lock.Write(tokenFile, text); err != nil {
 		return 0, fault(err, false)
 	}
 	return token, nil

@@ -65,14 +65,13 @@ func (d *Disk) name(do func(map[string]*file)) {
 	d.since = append(d.since, do)
 }
 
-// Create creates or truncates a file.
+// Create creates an empty file.
 func (d *Disk) Create(name string) (hostfile.File, error) {
-	f := d.files[name]
-	if f == nil {
-		f = &file{}
-		d.name(func(names map[string]*file) { names[name] = f })
+	if d.files[name] != nil {
+		return nil, fs.ErrExist
 	}
-	f.text = nil
+	f := &file{}
+	d.name(func(names map[string]*file) { names[name] = f })
 	return f, nil
 }
 
