@@ -19,32 +19,33 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // A logbook takes log lines from several goroutines.
-type logbook struct {
+type logBuffer struct {
 	mu   sync.Mutex // protects text
 	text bytes.Buffer
 }
 
-func (l *logbook) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // option makes a client log here.
-func (l *logbook) option() mongolock.ClientOption { return mongolock.WithLogger(l.logger()) }
+func (l *logBuffer) option() mongolock.ClientOption { return mongolock.WithLogger(l.logger()) }
 
-func (l *logbook) count(what string) int {
+func (l *logBuffer) count(what string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), what)
 }
 
-func (l *logbook) lines() []string {
+func (l *logBuffer) lines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.FieldsFunc(l.text.String(), func(r rune) bool { return r == '\n' })
@@ -52,7 +53,7 @@ func (l *logbook) lines() []string {
 
 // locksIn is a client on a collection, silent and with a small margin (Close waits for
 // that) unless an option says otherwise.
-func locksIn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
+func newClientOn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
 	t.Helper()
 	quiet := []mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(10 * time.Millisecond)}
 	client, err := mongolock.New(coll, append(quiet, opts...)...)
@@ -64,21 +65,21 @@ func locksIn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientOptio
 }
 
 // newLocks is a client on a collection of its own.
-func newLocks(t testing.TB, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
+func newClient(t testing.TB, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
 	t.Helper()
-	coll := mongoColl(t, mongoClient(t))
-	return locksIn(t, coll, opts...), coll
+	coll := testserver.Collection(t, testserver.Client(t))
+	return newClientOn(t, coll, opts...), coll
 }
 
-func soon(t testing.TB, d time.Duration) context.Context {
+func contextFor(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func take(t testing.TB, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
+func tryAcquire(t testing.TB, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	t.Helper()
-	lease, err := c.TryAcquire(soon(t, 10*time.Second), key, opts...)
+	lease, err := c.TryAcquire(contextFor(t, 10*time.Second), key, opts...)
 	if err != nil {
 		t.Fatalf("take %q: %v", key, err)
 	}
@@ -86,9 +87,9 @@ func take(t testing.TB, c *mongolock.Client, key string, opts ...mongolock.Acqui
 }
 
 // stored is the document under a key, whatever it is; nil if there is none.
-func stored(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
+func storedDocument(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
 	t.Helper()
-	raw, err := coll.FindOne(soon(t, 10*time.Second), bson.D{{Key: "_id", Value: key}}).Raw()
+	raw, err := coll.FindOne(contextFor(t, 10*time.Second), bson.D{{Key: "_id", Value: key}}).Raw()
 	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestNewNamesANilCollectionAndEveryBadOptionAtOnce(t *testing.T) {
 }
 
 // nowhere are servers that do not answer, each in another way.
-func nowhere(t *testing.T) map[string]string {
+func unreachableServers(t *testing.T) map[string]string {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func nowhere(t *testing.T) map[string]string {
 
 func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 	t.Parallel()
-	for name, uri := range nowhere(t) {
+	for name, uri := range unreachableServers(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connected, err := mongo.Connect(options.Client().ApplyURI(uri))
@@ -150,7 +151,7 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 				defer cancel()
 				_ = connected.Disconnect(ctx)
 			})
-			client := locksIn(t, connected.Database("x").Collection("locks"))
+			client := newClientOn(t, connected.Database("x").Collection("locks"))
 			var calls sync.WaitGroup
 			for call, do := range map[string]func(context.Context) error{
 				"Acquire":     func(ctx context.Context) error { _, err := client.Acquire(ctx, "nightly"); return err },
@@ -167,7 +168,7 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 			} {
 				calls.Go(func() {
 					began := time.Now()
-					err := do(soon(t, time.Second))
+					err := do(contextFor(t, time.Second))
 					if took := time.Since(began); took < 900*time.Millisecond || took > 1500*time.Millisecond {
 						t.Errorf("%s took %v of a second", call, took)
 					}
@@ -194,14 +195,14 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 	}
 }
 
-func TestAnUnreachableServerIsNamedWhereNobodyIsInAHurry(t *testing.T) {
+func TestAnUnreachableServerIsNamedToACallerWithoutADeadline(t *testing.T) {
 	t.Parallel()
 	connected, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetServerSelectionTimeout(300 * time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connected.Disconnect(context.Background()) })
-	client := locksIn(t, connected.Database("x").Collection("locks"))
+	client := newClientOn(t, connected.Database("x").Collection("locks"))
 	_, err = client.Acquire(t.Context(), "nightly")
 	if err == nil {
 		t.Fatal("granted by nobody")
@@ -217,13 +218,13 @@ func TestAnUnreachableServerIsNamedWhereNobodyIsInAHurry(t *testing.T) {
 }
 
 // A stranger is a document that somebody else put into the collection.
-type stranger struct {
+type foreignDocument struct {
 	name string
 	doc  bson.D // without its _id
 	says string // what the error names
 }
 
-func strangers() []stranger {
+func foreignDocuments() []foreignDocument {
 	past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	ours := func(mark any, expireAt any) bson.D {
 		return bson.D{
@@ -231,7 +232,7 @@ func strangers() []stranger {
 			{Key: "holders", Value: bson.D{}}, {Key: "expireAt", Value: expireAt}, {Key: "rev", Value: bson.NewObjectID()},
 		}
 	}
-	all := []stranger{
+	all := []foreignDocument{
 		{"nothing but a key", bson.D{}, "no field mongolock"},
 		{"an order", bson.D{{Key: "total", Value: 12.5}, {Key: "lines", Value: bson.A{"a", "b"}}}, "no field mongolock"},
 		{"our fields, no mark", ours(nil, past)[1:], "no field mongolock"},
@@ -244,18 +245,18 @@ func strangers() []stranger {
 		"a date": future, "an ObjectID": bson.NewObjectID(), "binary": []byte{1}, "a regex": bson.Regex{Pattern: "1"},
 	} {
 		all = append(all,
-			stranger{"marked with " + name + ", run out", ours(mark, past), "mongolock: "},
-			stranger{"marked with " + name + ", in the future", ours(mark, future), "mongolock: "},
-			stranger{"marked with " + name + ", without end", bson.D{{Key: "mongolock", Value: mark}}, "mongolock: "})
+			foreignDocument{"marked with " + name + ", run out", ours(mark, past), "mongolock: "},
+			foreignDocument{"marked with " + name + ", in the future", ours(mark, future), "mongolock: "},
+			foreignDocument{"marked with " + name + ", without end", bson.D{{Key: "mongolock", Value: mark}}, "mongolock: "})
 	}
 	return all
 }
 
-// everyMongoCall makes each call of the API that names a key, and one that does not.
-func everyMongoCall(t *testing.T, client *mongolock.Client, key string) map[string]error {
+// everyCall makes each call of the API that names a key, and one that does not.
+func everyCall(t *testing.T, client *mongolock.Client, key string) map[string]error {
 	t.Helper()
 	answers := map[string]error{}
-	ctx := soon(t, 10*time.Second)
+	ctx := contextFor(t, 10*time.Second)
 	_, answers["TryAcquire"] = client.TryAcquire(ctx, key)
 	_, answers["Acquire"] = client.Acquire(ctx, key)
 	_, answers["Acquire with MinHold and Note"] = client.Acquire(ctx, key, mongolock.MinHold(time.Second), mongolock.Note("n"))
@@ -279,19 +280,19 @@ func everyMongoCall(t *testing.T, client *mongolock.Client, key string) map[stri
 
 func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 	t.Parallel()
-	client, coll := newLocks(t)
-	for i, s := range strangers() {
+	client, coll := newClient(t)
+	for i, s := range foreignDocuments() {
 		key := fmt.Sprint("k", i)
 		if _, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}}, s.doc...)); err != nil {
 			t.Fatal(err)
 		}
-		before := stored(t, coll, key)
-		for call, err := range everyMongoCall(t, client, key) {
+		before := storedDocument(t, coll, key)
+		for call, err := range everyCall(t, client, key) {
 			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), s.says) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 				t.Errorf("%s: %s: %v", s.name, call, err)
 			}
 		}
-		if after := stored(t, coll, key); !bytes.Equal(before, after) {
+		if after := storedDocument(t, coll, key); !bytes.Equal(before, after) {
 			t.Errorf("%s: changed to %v", s.name, after)
 		}
 	}
@@ -299,9 +300,9 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 
 // What has the mark and not the shape nobody of us wrote, but it says it is ours:
 // it is never granted while it might be somebody's, nor removed.
-func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
+func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	t.Parallel()
-	client, coll := newLocks(t)
+	client, coll := newClient(t)
 	future := time.Now().Add(time.Hour)
 	for field, doc := range map[string]bson.D{
 		"mode":     {{Key: "expireAt", Value: future}},
@@ -313,12 +314,12 @@ func TestADocumentOfOursInDisorderIsNamedAndKept(t *testing.T) {
 		if _, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, doc...)); err != nil {
 			t.Fatal(err)
 		}
-		for call, err := range everyMongoCall(t, client, key) {
+		for call, err := range everyCall(t, client, key) {
 			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), "but "+field+" is") {
 				t.Errorf("%s: %s: %v", field, call, err)
 			}
 		}
-		after := stored(t, coll, key)
+		after := storedDocument(t, coll, key)
 		for _, e := range doc {
 			want, err := bson.Marshal(bson.D{e})
 			if err != nil {
@@ -338,19 +339,19 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 		"{\"$gt\":\"\"}", "__proto__", "_id", "null", "0", "\u202e", "\ufeff", "\U0010ffff", "A", "a", "mongolock", "';--", `\`, "%00", "*", ".*",
 		strings.Repeat("k", 256),
 	}
-	coll := mongoColl(t, mongoClient(t))
+	coll := testserver.Collection(t, testserver.Client(t))
 	for i, text := range texts {
-		client := locksIn(t, coll, mongolock.WithOwner(text), mongolock.WithoutIndex(), mongolock.WithMargin(time.Millisecond))
-		lease := take(t, client, text, mongolock.Note(text))
+		client := newClientOn(t, coll, mongolock.WithOwner(text), mongolock.WithoutIndex(), mongolock.WithMargin(time.Millisecond))
+		lease := tryAcquire(t, client, text, mongolock.Note(text))
 		if lease.Key() != text {
 			t.Errorf("%q: a lease of %q", text, lease.Key())
 		}
-		_, err := client.TryAcquire(soon(t, 10*time.Second), text)
+		_, err := client.TryAcquire(contextFor(t, 10*time.Second), text)
 		var held *mongolock.HeldError
 		if !errors.As(err, &held) || len(held.Holders) != 1 || held.Key != text {
 			t.Fatalf("%q: %v", text, err)
 		}
-		status, err := client.Inspect(soon(t, 10*time.Second), text)
+		status, err := client.Inspect(contextFor(t, 10*time.Second), text)
 		if err != nil || len(status.Holders) != 1 {
 			t.Fatalf("%q: %+v, %v", text, status, err)
 		}
@@ -360,7 +361,7 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 			}
 		}
 		listed := 0
-		for s, err := range client.List(soon(t, 10*time.Second), text) {
+		for s, err := range client.List(contextFor(t, 10*time.Second), text) {
 			if err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
@@ -372,7 +373,7 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 			t.Errorf("%q: listed %d times", text, listed)
 		}
 		all := 0
-		for _, err := range client.List(soon(t, 10*time.Second), "") {
+		for _, err := range client.List(contextFor(t, 10*time.Second), "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -386,7 +387,7 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 
 func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
 	t.Parallel()
-	client, coll := newLocks(t, mongolock.WithoutIndex())
+	client, coll := newClient(t, mongolock.WithoutIndex())
 	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("k", 1025), "not UTF-8": "a\xff"} {
 		_, err := client.TryAcquire(t.Context(), key)
 		if err == nil || !strings.Contains(err.Error(), "key") {
@@ -399,23 +400,23 @@ func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
 }
 
 // An index in the way: which it is, and what EnsureIndex says. A lock does without.
-func TestAnIndexInTheWayIsLoggedOnceAndBreaksNothing(t *testing.T) {
+func TestAConflictingIndexIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "ttl")
+	testserver.Need(t, "ttl")
 	for name, index := range map[string]mongo.IndexModel{
 		"the same name, no TTL":       {Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName("mongolock_expireAt")},
 		"the same name, another TTL":  {Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName("mongolock_expireAt").SetExpireAfterSeconds(60).SetPartialFilterExpression(bson.D{{Key: "mongolock", Value: 1}})},
 		"the same name, other fields": {Keys: bson.D{{Key: "owner", Value: 1}}, Options: options.Index().SetName("mongolock_expireAt")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log := &logbook{}
-			coll := mongoColl(t, mongoClient(t))
+			log := &logBuffer{}
+			coll := testserver.Collection(t, testserver.Client(t))
 			if _, err := coll.Indexes().CreateOne(t.Context(), index); err != nil {
 				t.Fatal(err)
 			}
-			client := locksIn(t, coll, mongolock.WithLogger(log.logger()))
-			take(t, client, "k")
-			take(t, client, "j")
+			client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
+			tryAcquire(t, client, "k")
+			tryAcquire(t, client, "j")
 			if lines := log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "no TTL index") || !strings.Contains(lines[0], "level=WARN") {
 				t.Errorf("logged %q", lines)
 			}
@@ -428,14 +429,14 @@ func TestAnIndexInTheWayIsLoggedOnceAndBreaksNothing(t *testing.T) {
 
 func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "ttl")
-	log := &logbook{}
-	coll := mongoColl(t, mongoClient(t))
+	testserver.Need(t, "ttl")
+	log := &logBuffer{}
+	coll := testserver.Collection(t, testserver.Client(t))
 	if _, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}}); err != nil {
 		t.Fatal(err)
 	}
-	client := locksIn(t, coll, mongolock.WithLogger(log.logger()))
-	take(t, client, "k")
+	client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
+	tryAcquire(t, client, "k")
 	err := client.EnsureIndex(t.Context()) // before 5.0 a server has but one index on a field
 	if failed, logged := err != nil, len(log.lines()) > 0; failed != logged {
 		t.Errorf("EnsureIndex: %v; logged %q", err, log.lines())
@@ -449,29 +450,29 @@ func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestACollectionThatCannotCarryLocksIsAClearError(t *testing.T) {
+func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "ttl") // the servers that have none do not know such collections either
+	testserver.Need(t, "ttl") // the servers that have none do not know such collections either
 	for kind, opts := range map[string]bson.D{
 		"view":        {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
 		"time-series": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "time-series" {
-				mongoNeeds(t, "timeseries") // since MongoDB 5.0
+				testserver.Need(t, "timeseries") // since MongoDB 5.0
 			}
-			coll := mongoColl(t, mongoClient(t))
+			coll := testserver.Collection(t, testserver.Client(t))
 			if err := coll.Database().RunCommand(t.Context(), append(bson.D{{Key: "create", Value: coll.Name()}}, opts...)).Err(); err != nil {
 				t.Fatal(err)
 			}
-			client := locksIn(t, coll)
+			client := newClientOn(t, coll)
 			for range 2 {
-				lease, err := client.TryAcquire(soon(t, 10*time.Second), "k")
+				lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
 				if lease != nil || err == nil || !strings.Contains(err.Error(), kind) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 					t.Errorf("%v, %v", lease, err)
 				}
 			}
-			if err := client.EnsureIndex(soon(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), kind) {
+			if err := client.EnsureIndex(contextFor(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), kind) {
 				t.Errorf("EnsureIndex: %v", err)
 			}
 		})
@@ -480,10 +481,10 @@ func TestACollectionThatCannotCarryLocksIsAClearError(t *testing.T) {
 
 func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	connected := mongoClient(t)
-	coll := mongoColl(t, mongoClient(t))
-	client := locksIn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()), mongolock.WithMargin(100*time.Millisecond))
-	lease := take(t, client, "left", mongolock.TTL(10*time.Second))
+	connected := testserver.Client(t)
+	coll := testserver.Collection(t, testserver.Client(t))
+	client := newClientOn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()), mongolock.WithMargin(100*time.Millisecond))
+	lease := tryAcquire(t, client, "left", mongolock.TTL(10*time.Second))
 	if err := connected.Disconnect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -498,17 +499,17 @@ func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 	if !errors.Is(lease.Err(), mongolock.ErrClosed) {
 		t.Errorf("the lease: %v", lease.Err())
 	}
-	if stored(t, coll, "left") == nil {
+	if storedDocument(t, coll, "left") == nil {
 		t.Error("gone: then the advice to close first is needless")
 	}
 }
 
-func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
+func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
 	t.Parallel()
-	connected := mongoClient(t)
-	coll := mongoColl(t, mongoClient(t)) // to drop it
-	client := locksIn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()))
-	if err := take(t, client, "used").Release(); err != nil {
+	connected := testserver.Client(t)
+	coll := testserver.Collection(t, testserver.Client(t)) // to drop it
+	client := newClientOn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()))
+	if err := tryAcquire(t, client, "used").Release(); err != nil {
 		t.Fatal(err)
 	}
 	if err := connected.Disconnect(t.Context()); err != nil {
@@ -535,26 +536,26 @@ func TestAClientOfADisconnectedConnectionSaysSo(t *testing.T) {
 // A capped collection would take the claim, and drop it when it is full.
 func TestACappedCollectionIsRefused(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "capped")
-	coll := mongoColl(t, mongoClient(t))
+	testserver.Need(t, "capped")
+	coll := testserver.Collection(t, testserver.Client(t))
 	if err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	client := locksIn(t, coll)
+	client := newClientOn(t, coll)
 	for range 2 {
-		lease, err := client.TryAcquire(soon(t, 10*time.Second), "k")
+		lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
 		if lease != nil || err == nil || !strings.Contains(err.Error(), coll.Name()+" is capped") || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 			t.Errorf("%v, %v", lease, err)
 		}
-		if left := stored(t, coll, "k"); left != nil {
+		if left := storedDocument(t, coll, "k"); left != nil {
 			t.Errorf("left behind: %v", left)
 		}
 	}
-	if err := client.EnsureIndex(soon(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "is capped") {
+	if err := client.EnsureIndex(contextFor(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "is capped") {
 		t.Errorf("EnsureIndex: %v", err)
 	}
 	if err := coll.Drop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	take(t, client, "k") // mended
+	tryAcquire(t, client, "k") // mended
 }

@@ -16,11 +16,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
-	"github.com/stretchr/testify/require"
 )
 
 // byHand is what one would write with the driver alone, under the same concerns.
@@ -64,77 +66,77 @@ func (h byHand) barest(ctx context.Context, key string) error {
 
 // A race runs its contestants in turn, so that what slows the machine slows all of
 // them, and compares their medians.
-type race struct {
+type comparison struct {
 	names []string
 	runs  []func() error
 	took  [][]time.Duration
 }
 
-func (r *race) add(name string, run func() error) {
-	r.names, r.runs, r.took = append(r.names, name), append(r.runs, run), append(r.took, nil)
+func (c *comparison) add(name string, run func() error) {
+	c.names, c.runs, c.took = append(c.names, name), append(c.runs, run), append(c.took, nil)
 }
 
-func (r *race) lap(b *testing.B) {
-	for _, who := range mathrand.Perm(len(r.runs)) { // nobody always comes after the same one
+func (c *comparison) lap(b *testing.B) {
+	for _, who := range mathrand.Perm(len(c.runs)) { // nobody always comes after the same one
 		start := time.Now()
-		if err := r.runs[who](); err != nil {
-			b.Fatalf("%s: %v", r.names[who], err)
+		if err := c.runs[who](); err != nil {
+			b.Fatalf("%s: %v", c.names[who], err)
 		}
-		r.took[who] = append(r.took[who], time.Since(start))
+		c.took[who] = append(c.took[who], time.Since(start))
 	}
 }
 
 // judge reports the first contestant's ratio to each of the others, and fails if it
 // is over its limit in a run long enough to tell.
-func (r *race) judge(b *testing.B, enough int, limits ...float64) {
+func (c *comparison) judge(b *testing.B, enough int, limits ...float64) {
 	var medians []float64
-	for _, took := range r.took {
+	for _, took := range c.took {
 		slices.Sort(took)
 		medians = append(medians, float64(took[len(took)/2]))
 	}
 	for i, m := range medians {
-		b.ReportMetric(m/1e3, "µs/"+r.names[i])
+		b.ReportMetric(m/1e3, "µs/"+c.names[i])
 		if i == 0 {
 			continue
 		}
 		ratio := medians[0] / m
-		b.ReportMetric(ratio, "×"+r.names[i])
-		if len(r.took[i]) >= enough && ratio > limits[i-1] {
-			b.Errorf("%s takes %.3f times %s, more than %.2f", r.names[0], ratio, r.names[i], limits[i-1])
+		b.ReportMetric(ratio, "×"+c.names[i])
+		if len(c.took[i]) >= enough && ratio > limits[i-1] {
+			b.Errorf("%s takes %.3f times %s, more than %.2f", c.names[0], ratio, c.names[i], limits[i-1])
 		}
 	}
 }
 
 // A racecourse is a collection for contestants that have a connection each.
-type racecourse struct {
+type pairFixture struct {
 	t    testing.TB
 	coll *mongo.Collection
 }
 
-func newRacecourse(t testing.TB) racecourse {
-	mongoNeeds(t, "atomic")
-	return racecourse{t, mongoColl(t, mongoClient(t))}
+func newPairFixture(t testing.TB) pairFixture {
+	testserver.Need(t, "atomic")
+	return pairFixture{t, testserver.Collection(t, testserver.Client(t))}
 }
 
-func (b racecourse) another() *mongo.Collection {
-	return mongoClient(b.t).Database(b.coll.Database().Name()).Collection(b.coll.Name())
+func (f pairFixture) another() *mongo.Collection {
+	return testserver.Client(f.t).Database(f.coll.Database().Name()).Collection(f.coll.Name())
 }
 
-func (b racecourse) store() *mongostore.Store {
-	s, err := mongostore.New(b.another(), mongostore.WithoutIndex(), mongostore.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(b.t, err)
+func (f pairFixture) store() *mongostore.Store {
+	s, err := mongostore.New(f.another(), mongostore.WithoutIndex(), mongostore.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(f.t, err)
 	return s
 }
 
-func (b racecourse) client() *mongolock.Client {
-	c, err := mongolock.NewWithStore(b.store(), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { _ = c.Close() })
+func (f pairFixture) client() *mongolock.Client {
+	c, err := mongolock.NewWithStore(f.store(), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-func (b racecourse) byHand() byHand {
-	coll, journaled := b.another(), true
+func (f pairFixture) byHand() byHand {
+	coll, journaled := f.another(), true
 	return byHand{
 		durable: mongobase.Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
 		soft:    mongobase.Under(coll, writeconcern.W1()),
@@ -154,7 +156,7 @@ func pairOf(c *mongolock.Client, key string) error {
 }
 
 // pair is a pair on the store alone, under a bound like the engine's.
-func (b racecourse) pair(s *mongostore.Store, key string) error {
+func (f pairFixture) pair(s *mongostore.Store, key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c := exclusive(key, 30*time.Second)
@@ -168,29 +170,29 @@ func (b racecourse) pair(s *mongostore.Store, key string) error {
 // BenchmarkFreePairs races a lease of a free key against the same two commands by
 // hand and against the barest pair. Run it with -benchtime 2000x.
 func BenchmarkFreePairs(b *testing.B) {
-	bench := newRacecourse(b)
+	bench := newPairFixture(b)
 	client, hand, alone := bench.client(), bench.byHand(), bench.store()
 	ctx := context.Background()
-	var r race
-	r.add("lease", func() error { return pairOf(client, "lease") })
-	r.add("by-hand", func() error { return hand.pair(ctx, "hand") })
-	r.add("barest", func() error { return hand.barest(ctx, "barest") })
-	r.add("store", func() error { return bench.pair(alone, "store") }) // shows the engine's part
+	var c comparison
+	c.add("lease", func() error { return pairOf(client, "lease") })
+	c.add("by-hand", func() error { return hand.pair(ctx, "hand") })
+	c.add("barest", func() error { return hand.barest(ctx, "barest") })
+	c.add("store", func() error { return bench.pair(alone, "store") }) // shows the engine's part
 	for range 50 {
-		r.lap(b)
+		c.lap(b)
 	}
-	r.took = make([][]time.Duration, len(r.runs))
+	c.took = make([][]time.Duration, len(c.runs))
 	b.ResetTimer()
 	for range b.N {
-		r.lap(b)
+		c.lap(b)
 	}
-	r.judge(b, 2000, 1.10, 1.25, math.Inf(1))
+	c.judge(b, 2000, 1.10, 1.25, math.Inf(1))
 }
 
 // BenchmarkRenewalRounds races a round of 1,000 renewals against the same bulk by
 // hand.
 func BenchmarkRenewalRounds(b *testing.B) {
-	bench := newRacecourse(b)
+	bench := newPairFixture(b)
 	s, hand := bench.store(), bench.byHand()
 	batch := make([]store.Renewal, 1000)
 	for i := range batch {
@@ -201,8 +203,8 @@ func BenchmarkRenewalRounds(b *testing.B) {
 		_, err := s.Acquire(b.Context(), store.Claim{Ref: one.Ref, Limit: 1, TTL: 10 * time.Minute})
 		require.NoError(b, err, "lock %d", i)
 	}
-	var r race
-	r.add("round", func() error {
+	var c comparison
+	c.add("round", func() error {
 		for _, answer := range s.Renew(b.Context(), batch) {
 			if answer.Err != nil {
 				return answer.Err
@@ -210,7 +212,7 @@ func BenchmarkRenewalRounds(b *testing.B) {
 		}
 		return nil
 	})
-	r.add("by-hand", func() error {
+	c.add("by-hand", func() error {
 		models := make([]mongo.WriteModel, len(batch))
 		now := time.Now()
 		until := now.Add(30 * time.Second)
@@ -232,19 +234,19 @@ func BenchmarkRenewalRounds(b *testing.B) {
 		return err
 	})
 	for range 4 {
-		r.lap(b)
+		c.lap(b)
 	}
-	r.took = make([][]time.Duration, len(r.runs))
+	c.took = make([][]time.Duration, len(c.runs))
 	b.ResetTimer()
 	for range b.N {
-		r.lap(b)
+		c.lap(b)
 	}
-	r.judge(b, 20, 1.2)
+	c.judge(b, 20, 1.2)
 }
 
 // The allocations of a pair, beside those of the driver alone.
 func BenchmarkLeasePair(b *testing.B) {
-	client := newRacecourse(b).client()
+	client := newPairFixture(b).client()
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := pairOf(client, "k"); err != nil {
@@ -254,7 +256,7 @@ func BenchmarkLeasePair(b *testing.B) {
 }
 
 func BenchmarkHandPair(b *testing.B) {
-	hand := newRacecourse(b).byHand()
+	hand := newPairFixture(b).byHand()
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := hand.pair(context.Background(), "k"); err != nil {

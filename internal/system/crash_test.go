@@ -19,33 +19,33 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A mongoTrial is several workers on a few keys while something goes wrong.
-type mongoTrial struct {
-	*mongoRoom
+// A trial is several workers on a few keys while something goes wrong.
+type trial struct {
+	*fixture
 	clients []*mongolock.Client
 	keys    []string
 	longest time.Duration // that a worker holds a key
 
 	mu     sync.Mutex // protects what follows
-	holds  map[string][]mongoHold
+	holds  map[string][]heldSpan
 	faults int
 	odd    []error
 }
 
-// A mongoHold is a time in which a lease said that it is held: from the first to the
+// A heldSpan is a time in which a lease said that it is held: from the first to the
 // last look at it, by the one clock of this machine. Two of one key that overlap
 // break the promise, however late anybody looked.
-type mongoHold struct {
+type heldSpan struct {
 	from, to time.Time
 	token    int64
 }
 
-func newMongoTrial(r *mongoRoom, clients []*mongolock.Client, longest time.Duration) *mongoTrial {
-	return &mongoTrial{mongoRoom: r, clients: clients, keys: []string{"one", "two"}, longest: longest, holds: make(map[string][]mongoHold)}
+func newTrial(f *fixture, clients []*mongolock.Client, longest time.Duration) *trial {
+	return &trial{fixture: f, clients: clients, keys: []string{"one", "two"}, longest: longest, holds: make(map[string][]heldSpan)}
 }
 
 // run lets the workers work until the trouble is over.
-func (m *mongoTrial) run(trouble func()) {
+func (m *trial) run(trouble func()) {
 	m.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -64,7 +64,7 @@ func (m *mongoTrial) run(trouble func()) {
 }
 
 // work is one acquisition, held for a while.
-func (m *mongoTrial) work(ctx context.Context, c *mongolock.Client, key string) {
+func (m *trial) work(ctx context.Context, c *mongolock.Client, key string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	acquire := c.Acquire
@@ -77,7 +77,7 @@ func (m *mongoTrial) work(ctx context.Context, c *mongolock.Client, key string) 
 		time.Sleep(5 * time.Millisecond)
 		return
 	}
-	hold := mongoHold{from: time.Now(), token: l.Token()}
+	hold := heldSpan{from: time.Now(), token: l.Token()}
 	for until := hold.from.Add(rand.N(m.longest)); ; time.Sleep(time.Millisecond) {
 		now := time.Now()
 		if l.Err() != nil || now.After(until) {
@@ -96,7 +96,7 @@ func (m *mongoTrial) work(ctx context.Context, c *mongolock.Client, key string) 
 }
 
 // failed takes in an error and looks whether it is a clean one.
-func (m *mongoTrial) failed(l *mongolock.Lease, err error) {
+func (m *trial) failed(l *mongolock.Lease, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults++
@@ -110,11 +110,11 @@ func (m *mongoTrial) failed(l *mongolock.Lease, err error) {
 
 // overlaps counts the pairs of holds of one key that overlap, or whose tokens are
 // out of order.
-func (m *mongoTrial) overlaps() (overlaps, disorder, holds int) {
+func (m *trial) overlaps() (overlaps, disorder, holds int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, all := range m.holds {
-		slices.SortFunc(all, func(a, b mongoHold) int { return a.from.Compare(b.from) })
+		slices.SortFunc(all, func(a, b heldSpan) int { return a.from.Compare(b.from) })
 		for i := 1; i < len(all); i++ {
 			if !all[i-1].to.Before(all[i].from) {
 				overlaps++
@@ -130,7 +130,7 @@ func (m *mongoTrial) overlaps() (overlaps, disorder, holds int) {
 
 // mustHaveKeptThePromise judges the trial, and then asks that everything work again
 // with the same clients, and that nothing stay behind.
-func (m *mongoTrial) mustHaveKeptThePromise() {
+func (m *trial) mustHaveKeptThePromise() {
 	m.t.Helper()
 	overlaps, disorder, holds := m.overlaps()
 	m.t.Logf("%d holds, %d failures", holds, m.faults)
@@ -158,14 +158,14 @@ func (m *mongoTrial) mustHaveKeptThePromise() {
 			m.t.Errorf("client %d: %v", i, err)
 		}
 	}
-	m.mustBeEmpty()
+	m.mustHoldNothing()
 }
 
-func TestMongoKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
+func TestKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
 	t.Parallel()
 	s := testserver.Start(t, "", "crash", "stepdown", "operationtime")
-	r := newMongoRoomAt(t, s.URI)
-	m := newMongoTrial(r, r.clients(3, mongolock.TTL(1500*time.Millisecond)), 150*time.Millisecond)
+	f := newFixtureAt(t, s.URI)
+	m := newTrial(f, f.clients(3, mongolock.TTL(1500*time.Millisecond)), 150*time.Millisecond)
 	m.run(func() {
 		for i, begin := 0, time.Now(); i < 6 && (i < 3 || time.Since(begin) < 25*time.Second); i++ {
 			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
@@ -182,16 +182,16 @@ func TestMongoKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
 
 // cutOff lets one client after the other lose its connection, for longer than its
 // leases last.
-func cutOff(t *testing.T) *mongoTrial {
+func cutOff(t *testing.T) *trial {
 	t.Helper()
-	r := newMongoRoom(t)
+	f := newFixture(t)
 	var clients []*mongolock.Client
 	var proxies []*faultproxy.Proxy
 	for range 3 {
-		c, proxy := r.behind(withRetries, mongolock.TTL(500*time.Millisecond))
+		c, proxy := f.behind(withRetries, mongolock.TTL(500*time.Millisecond))
 		clients, proxies = append(clients, c), append(proxies, proxy)
 	}
-	m := newMongoTrial(r, clients, 500*time.Millisecond)
+	m := newTrial(f, clients, 500*time.Millisecond)
 	m.run(func() {
 		for i := range 9 {
 			p := proxies[i%len(proxies)]
@@ -211,7 +211,7 @@ func cutOff(t *testing.T) *mongoTrial {
 	return m
 }
 
-func TestMongoClientsThatAreCutOffBreakNoPromise(t *testing.T) {
+func TestClientsThatAreCutOffBreakNoPromise(t *testing.T) {
 	t.Parallel()
 	cutOff(t).mustHaveKeptThePromise()
 }

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/inside"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // writes counts the commands that change something.
@@ -28,18 +30,18 @@ func writes(commands []bson.Raw) (n int) {
 	return n
 }
 
-func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
+func TestAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c, tap := r.tapped(mongolock.WithOwner("me"))
-	r.release(r.acquire(c, "warm"))
+	f := newFixtureOnAny(t)
+	c, tap := f.tapped(mongolock.WithOwner("me"))
+	f.release(f.acquire(c, "warm"))
 	tap.Take()
-	l := r.acquire(c, "k", mongolock.Note("why"))
+	l := f.acquire(c, "k", mongolock.Note("why"))
 	sent := tap.Take()
-	if len(sent) != 1 && mongoCan("operationtime") {
+	if len(sent) != 1 && testserver.Has("operationtime") {
 		t.Errorf("%d commands", len(sent))
 	}
-	d := readLock(r.document("k"))
+	d := readLock(f.document("k"))
 	h, ok := d.Holders[l.ID()]
 	if len(d.Holders) != 1 || !ok || h.Owner != "me" || h.Note != "why" {
 		t.Errorf("holders %+v", d.Holders)
@@ -47,18 +49,18 @@ func TestMongoAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 	if ahead := d.ExpireAt.Sub(d.At); ahead < 29*time.Second || ahead > 32*time.Second || h.ExpireAt.After(d.ExpireAt) {
 		t.Errorf("ends %v after it was written", ahead)
 	}
-	r.release(l)
+	f.release(l)
 }
 
-func TestMongoASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
+func TestASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c := r.client(mongolock.WithOwner("first"))
-	l := r.acquire(c, "k", mongolock.Note("a note"))
-	for name, rival := range map[string]*mongolock.Client{"the same client": c, "another": r.client()} {
+	f := newFixtureOnAny(t)
+	c := f.client(mongolock.WithOwner("first"))
+	l := f.acquire(c, "k", mongolock.Note("a note"))
+	for name, rival := range map[string]*mongolock.Client{"the same client": c, "another": f.client()} {
 		for _, elsewhere := range []bool{false, true} {
 			answer := make(chan error, 1)
-			try := func() { _, err := rival.TryAcquire(r.ctx(), "k"); answer <- err }
+			try := func() { _, err := rival.TryAcquire(f.ctx(), "k"); answer <- err }
 			begin := time.Now()
 			if elsewhere {
 				go try()
@@ -69,135 +71,135 @@ func TestMongoASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
 			if err := <-answer; !errors.As(err, &held) || !errors.Is(err, mongolock.ErrHeld) {
 				t.Fatalf("%s: %v", name, err)
 			}
-			r.within(mongoSlack, time.Since(begin), fmt.Sprintf("%s: refused", name))
+			f.within(slack, time.Since(begin), fmt.Sprintf("%s: refused", name))
 			if h := held.Holders; held.Key != "k" || len(h) != 1 || h[0].Owner != "first" || h[0].Note != "a note" || held.Left() < 25*time.Second || held.Left() > 31*time.Second {
 				t.Errorf("%s: told %+v, %v left", name, held.Status, held.Left())
 			}
 		}
 	}
-	r.mustHold(l)
-	r.release(l)
+	f.mustHold(l)
+	f.release(l)
 }
 
-func TestMongoKeysDoNotAffectEachOther(t *testing.T) {
+func TestKeysDoNotAffectEachOther(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c := r.client()
+	f := newFixtureOnAny(t)
+	c := f.client()
 	var all []*mongolock.Lease
 	for _, key := range []string{"a", "A", "a ", " a", "ab", "a.b", "á", "a\u0301"} {
-		l, err := c.TryAcquire(r.ctx(), key)
+		l, err := c.TryAcquire(f.ctx(), key)
 		if err != nil {
 			t.Fatalf("%q: %v", key, err)
 		}
 		all = append(all, l)
 	}
-	r.release(all[0])
+	f.release(all[0])
 	for _, l := range all[1:] {
-		r.mustHold(l)
-		r.release(l)
+		f.mustHold(l)
+		f.release(l)
 	}
 }
 
-func TestMongoReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T) {
+func TestReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	clients := []*mongolock.Client{r.client(), r.client()}
+	f := newFixtureOnAny(t)
+	clients := []*mongolock.Client{f.client(), f.client()}
 	for i := range 10 {
-		l, err := clients[i%2].TryAcquire(r.ctx(), "k")
+		l, err := clients[i%2].TryAcquire(f.ctx(), "k")
 		if err != nil {
 			t.Fatalf("the %d. time: %v", i, err)
 		}
-		r.release(l)
-		if r.document("k") != nil {
+		f.release(l)
+		if f.document("k") != nil {
 			t.Error("released, and the document is there")
 		}
 	}
 }
 
-func TestMongoReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
+func TestReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(), r.client()
-	l := r.acquire(one, "k")
-	r.release(l)
-	next := r.acquire(two, "k")
-	r.release(l)
-	r.mustHold(next)
-	r.release(next)
+	f := newFixtureOnAny(t)
+	one, two := f.client(), f.client()
+	l := f.acquire(one, "k")
+	f.release(l)
+	next := f.acquire(two, "k")
+	f.release(l)
+	f.mustHold(next)
+	f.release(next)
 
-	lost := r.acquire(one, "k", mongolock.TTL(700*time.Millisecond), mongolock.NoRenewal())
-	r.await(lost.Done(), "the end of the lease")
-	next = r.acquire(two, "k")
+	lost := f.acquire(one, "k", mongolock.TTL(700*time.Millisecond), mongolock.NoRenewal())
+	f.await(lost.Done(), "the end of the lease")
+	next = f.acquire(two, "k")
 	for range 3 {
 		if err := lost.Release(); !errors.Is(err, mongolock.ErrLost) {
 			t.Errorf("Release of what was lost answers %v", err)
 		}
 	}
-	r.mustHold(next)
-	r.release(next)
+	f.mustHold(next)
+	f.release(next)
 }
 
-func TestMongoKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
+func TestKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(mongolock.WithOwner("$owner.$$ROOT")), r.client()
+	f := newFixtureOnAny(t)
+	one, two := f.client(mongolock.WithOwner("$owner.$$ROOT")), f.client()
 	for _, key := range []string{
 		"$x", "a.b", "..", ".", "$", "$set", " ", "\t\n", "a\x00b", "\x00", "🔒", "/", "/a//b/", "_id", "mongolock", "{}", `"'\`,
 		strings.Repeat("k", 1024), strings.Repeat("é", 512),
 	} {
-		l, err := one.TryAcquire(r.ctx(), key, mongolock.Note("$note \x00 ."))
+		l, err := one.TryAcquire(f.ctx(), key, mongolock.Note("$note \x00 ."))
 		if err != nil {
 			t.Fatalf("%.20q: %v", key, err)
 		}
-		if _, err := two.TryAcquire(r.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
+		if _, err := two.TryAcquire(f.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
 			t.Errorf("%.20q: another got %v", key, err)
 		}
-		status, err := two.Inspect(r.ctx(), key)
+		status, err := two.Inspect(f.ctx(), key)
 		if err != nil || status.Key != key || len(status.Holders) != 1 || status.Holders[0].Owner != "$owner.$$ROOT" || status.Holders[0].Note != "$note \x00 ." {
 			t.Errorf("%.20q: shown %+v, %v", key, status, err)
 		}
-		r.release(l)
+		f.release(l)
 	}
-	before := r.count()
+	before := f.count()
 	for _, key := range []string{"", strings.Repeat("k", 1025), strings.Repeat("é", 513), "a\xffb", "\xed\xa0\x80"} {
-		if l, err := one.Acquire(r.ctx(), key); err == nil || l != nil || errors.Is(err, mongolock.ErrHeld) {
+		if l, err := one.Acquire(f.ctx(), key); err == nil || l != nil || errors.Is(err, mongolock.ErrHeld) {
 			t.Errorf("%.20q: %v, %v", key, l, err)
 		}
 	}
-	if r.count() != before {
+	if f.count() != before {
 		t.Error("something was written under a key that was refused")
 	}
 }
 
 // count is the number of documents in the collection.
-func (r *mongoRoom) count() int64 {
-	r.t.Helper()
-	n, err := r.coll.CountDocuments(r.ctx(), bson.D{})
+func (f *fixture) count() int64 {
+	f.t.Helper()
+	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return n
 }
 
-func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
+func TestOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c, tap := r.tapped()
+	f := newFixtureOnAny(t)
+	c, tap := f.tapped()
 	for want, opt := range map[string]mongolock.AcquireOption{
 		"TTL(-1s)": mongolock.TTL(-time.Second), "TTL(0s)": mongolock.TTL(0), "TTL(99ms)": mongolock.TTL(99 * time.Millisecond), "TTL(8784h0m0s)": mongolock.TTL(366 * 24 * time.Hour),
 		"MaxHold(0s)": mongolock.MaxHold(0), "MaxWait(-1ns)": mongolock.MaxWait(-1), "MinHold(0s)": mongolock.MinHold(0),
 	} {
-		if l, err := c.Acquire(r.ctx(), "k", opt); l != nil || err == nil || !strings.Contains(err.Error(), want) {
+		if l, err := c.Acquire(f.ctx(), "k", opt); l != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", want, l, err)
 		}
 		if both, ok := opt.(mongolock.ClientOption); ok {
-			if _, err := mongolock.New(r.coll, both); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := mongolock.New(f.coll, both); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("New with %s: %v", want, err)
 			}
 		}
 	}
 	for want, opt := range map[string]mongolock.ClientOption{"WithMargin(-1ms)": mongolock.WithMargin(-time.Millisecond), "WithMargin(16s)": mongolock.WithMargin(16 * time.Second)} {
-		if _, err := mongolock.New(r.coll, opt); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := mongolock.New(f.coll, opt); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -206,24 +208,24 @@ func TestMongoOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing.T) {
+func TestALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(), r.client()
-	l := r.acquire(one, "k", mongolock.TTL(1500*time.Millisecond), mongolock.NoRenewal())
+	f := newFixtureOnAny(t)
+	one, two := f.client(), f.client()
+	l := f.acquire(one, "k", mongolock.TTL(1500*time.Millisecond), mongolock.NoRenewal())
 	inside.Abandon(l)
 	honoured := inside.Honoured(l)
 	var refused, granted time.Time
 	var taken *mongolock.Lease
 	for taken == nil {
 		asked := time.Now()
-		next, err := two.TryAcquire(r.ctx(), "k")
+		next, err := two.TryAcquire(f.ctx(), "k")
 		switch {
 		case err == nil:
 			taken, granted = next, time.Now()
 		case errors.Is(err, mongolock.ErrHeld):
 			refused = asked
-			if l := r.document("k"); l == nil {
+			if l := f.document("k"); l == nil {
 				t.Fatal("the old document is gone")
 			}
 		default:
@@ -233,16 +235,16 @@ func TestMongoALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *te
 	if granted.Before(honoured) {
 		t.Errorf("granted %v before the end", honoured.Sub(granted))
 	}
-	r.within(100*time.Millisecond, honoured.Sub(refused), "from the last refusal to the end")
-	r.within(mongoSlack, granted.Sub(honoured), "granted after the end")
-	r.mustHold(taken)
-	r.release(taken)
+	f.within(100*time.Millisecond, honoured.Sub(refused), "from the last refusal to the end")
+	f.within(slack, granted.Sub(honoured), "granted after the end")
+	f.mustHold(taken)
+	f.release(taken)
 }
 
-func TestMongoADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
+func TestADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c := r.client(mongolock.TTL(500 * time.Millisecond))
+	f := newFixtureOnAny(t)
+	c := f.client(mongolock.TTL(500 * time.Millisecond))
 	for i, shape := range []bson.D{
 		{{Key: "name", Value: "somebody's"}},
 		{{Key: "expireAt", Value: time.UnixMilli(1)}},
@@ -250,55 +252,55 @@ func TestMongoADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 		{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	} {
 		key := fmt.Sprint("k", i)
-		if _, err := r.coll.InsertOne(r.ctx(), append(bson.D{{Key: "_id", Value: key}}, shape...)); err != nil {
+		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, shape...)); err != nil {
 			t.Fatal(err)
 		}
-		before := r.document(key)
-		_, tryErr := c.TryAcquire(r.ctx(), key)
-		ctx, cancel := context.WithTimeout(r.ctx(), 2*time.Second)
+		before := f.document(key)
+		_, tryErr := c.TryAcquire(f.ctx(), key)
+		ctx, cancel := context.WithTimeout(f.ctx(), 2*time.Second)
 		_, waitErr := c.Acquire(ctx, key)
 		cancel()
-		_, inspectErr := c.Inspect(r.ctx(), key)
-		_, breakErr := c.Break(r.ctx(), key, "why", 0)
+		_, inspectErr := c.Inspect(f.ctx(), key)
+		_, breakErr := c.Break(f.ctx(), key, "why", 0)
 		for what, err := range map[string]error{"TryAcquire": tryErr, "Acquire": waitErr, "Inspect": inspectErr, "Break": breakErr} {
 			if !errors.Is(err, mongolock.ErrForeign) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s of %v answers %v", what, shape, err)
 			}
 		}
-		if after := r.document(key); !bytes.Equal(before, after) {
+		if after := f.document(key); !bytes.Equal(before, after) {
 			t.Errorf("it was\n%v\nand is\n%v", before, after)
 		}
 	}
-	for s, err := range c.List(r.ctx(), "") {
+	for s, err := range c.List(f.ctx(), "") {
 		t.Errorf("List shows %+v, %v", s, err)
 	}
 }
 
-func TestMongoAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testing.T) {
+func TestAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(), r.client()
-	l := r.acquire(one, "k", mongolock.TTL(1500*time.Millisecond))
-	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+	f := newFixtureOnAny(t)
+	one, two := f.client(), f.client()
+	l := f.acquire(one, "k", mongolock.TTL(1500*time.Millisecond))
+	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 		t.Fatal(err)
 	}
 	deleted := time.Now()
-	next, err := two.TryAcquire(r.ctx(), "k")
+	next, err := two.TryAcquire(f.ctx(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.within(500*time.Millisecond+mongoSlack, r.await(l.Done(), "the holder learns").Sub(deleted), "its holder learnt of it")
+	f.within(500*time.Millisecond+slack, f.await(l.Done(), "the holder learns").Sub(deleted), "its holder learnt of it")
 	if !errors.Is(l.Err(), mongolock.ErrLost) || next.Token() <= l.Token() {
 		t.Errorf("it ended with %v; token %d after %d", l.Err(), next.Token(), l.Token())
 	}
-	r.mustHold(next)
-	r.release(next)
+	f.mustHold(next)
+	f.release(next)
 }
 
-func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
+func TestAHeldLockIsNeverSeenWithoutItsExpiry(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(mongolock.TTL(5*time.Second)), r.client(mongolock.TTL(5*time.Second))
+	f := newFixtureOnAny(t)
+	one, two := f.client(mongolock.TTL(5*time.Second)), f.client(mongolock.TTL(5*time.Second))
 	stop := make(chan struct{})
 	var looks, seen int
 	var wg sync.WaitGroup
@@ -309,7 +311,7 @@ func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
 				return
 			default:
 			}
-			raw, err := r.coll.FindOne(context.Background(), bson.D{{Key: "_id", Value: "k"}}).Raw()
+			raw, err := f.coll.FindOne(context.Background(), bson.D{{Key: "_id", Value: "k"}}).Raw()
 			looks++
 			if err != nil {
 				continue
@@ -323,13 +325,13 @@ func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
 	})
 	for i := range 60 {
 		c := []*mongolock.Client{one, two}[i%2]
-		l := r.acquire(c, "k")
+		l := f.acquire(c, "k")
 		if i%3 == 0 {
-			if err := l.Renew(r.ctx()); err != nil {
+			if err := l.Renew(f.ctx()); err != nil {
 				t.Error(err)
 			}
 		}
-		r.release(l)
+		f.release(l)
 	}
 	close(stop)
 	wg.Wait()
@@ -338,41 +340,41 @@ func TestMongoNoInstantShowsAHeldLockWithoutAnEnd(t *testing.T) {
 	}
 }
 
-func TestMongoStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
+func TestStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	l := r.acquire(r.client(), "k")
-	before := r.document("k")
+	f := newFixtureOnAny(t)
+	l := f.acquire(f.client(), "k")
+	before := f.document("k")
 	for range 5 {
-		c, tap := r.tapped()
+		c, tap := f.tapped()
 		if n := len(tap.Take()); n != 0 {
 			t.Errorf("New sent %d commands", n)
 		}
-		r.release(r.acquire(c, "another"))
+		f.release(f.acquire(c, "another"))
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if !bytes.Equal(before, r.document("k")) {
+	if !bytes.Equal(before, f.document("k")) {
 		t.Error("somebody's lock was touched")
 	}
-	r.mustHold(l)
-	r.release(l)
+	f.mustHold(l)
+	f.release(l)
 }
 
-func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
+func TestTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t, "ttl")
+	f := newFixture(t, "ttl")
 	var wg sync.WaitGroup
 	for i := range 10 {
-		coll := r.connect(r.uri).Database(r.coll.Database().Name()).Collection(r.coll.Name())
+		coll := f.connect(f.uri).Database(f.coll.Database().Name()).Collection(f.coll.Name())
 		c, err := mongolock.New(coll)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
 			defer c.Close()
-			l, err := c.Acquire(r.ctx(), fmt.Sprint("k", i))
+			l, err := c.Acquire(f.ctx(), fmt.Sprint("k", i))
 			if err != nil {
 				t.Error(err)
 				return
@@ -383,7 +385,7 @@ func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	specs, err := r.coll.Indexes().ListSpecifications(r.ctx())
+	specs, err := f.coll.Indexes().ListSpecifications(f.ctx())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,17 +400,17 @@ func TestMongoTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 	}
 }
 
-func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
+func TestALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
+	f := newFixtureOnAny(t)
 	const ttl = 2 * time.Second
-	c, rival := r.client(mongolock.TTL(ttl)), r.client()
-	one, two := r.acquire(c, "one"), r.acquire(c, "two") // renewed together
+	c, rival := f.client(mongolock.TTL(ttl)), f.client()
+	one, two := f.acquire(c, "one"), f.acquire(c, "two") // renewed together
 	token := one.Token()
 	for range 6 {
 		time.Sleep(ttl / 2)
 		for _, key := range []string{"one", "two"} {
-			if _, err := rival.TryAcquire(r.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
+			if _, err := rival.TryAcquire(f.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
 				t.Fatalf("another got %v", err)
 			}
 		}
@@ -416,43 +418,43 @@ func TestMongoALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 	if one.Token() != token || one.Err() != nil || one.Remaining() > ttl {
 		t.Errorf("token %d, was %d; %v, %v left", one.Token(), token, one.Err(), one.Remaining())
 	}
-	r.release(one)
-	r.release(two)
+	f.release(one)
+	f.release(two)
 }
 
-func TestMongoARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
+func TestARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	l := r.acquire(r.client(), "k", mongolock.Note("note"))
-	before := readLock(r.document("k"))
+	f := newFixtureOnAny(t)
+	l := f.acquire(f.client(), "k", mongolock.Note("note"))
+	before := readLock(f.document("k"))
 	token := l.Token()
 	after := before
 	for renewals := 0; renewals < 3 || !after.ExpireAt.After(before.ExpireAt); renewals++ {
 		if renewals > 200 { // each writes an end by a sample better or worse than the first; time goes on meanwhile
 			t.Fatal("not renewed")
 		}
-		if err := l.Renew(r.ctx()); err != nil {
+		if err := l.Renew(f.ctx()); err != nil {
 			t.Fatal(err)
 		}
-		after = readLock(r.document("k"))
+		after = readLock(f.document("k"))
 		time.Sleep(5 * time.Millisecond)
 	}
 	if l.Token() != token || after.Rev != before.Rev || !after.only().Since.Equal(before.only().Since) || after.only().Note != "note" {
 		t.Errorf("it was %+v and is %+v", before, after)
 	}
-	r.release(l)
+	f.release(l)
 }
 
-func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
+func TestAReleaseIsNoLossAndStopsTheRenewals(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c, tap := r.tapped(mongolock.TTL(1800 * time.Millisecond))
-	r.release(r.acquire(c, "warm"))
+	f := newFixtureOnAny(t)
+	c, tap := f.tapped(mongolock.TTL(1800 * time.Millisecond))
+	f.release(f.acquire(c, "warm"))
 	tap.Take()
-	l := r.acquire(c, "k")
-	ctx := l.Context(r.ctx())
+	l := f.acquire(c, "k")
+	ctx := l.Context(f.ctx())
 	time.Sleep(1500 * time.Millisecond)
-	r.release(l)
+	f.release(l)
 	if err := l.Err(); !errors.Is(err, mongolock.ErrReleased) || errors.Is(err, mongolock.ErrLost) || !errors.Is(context.Cause(ctx), mongolock.ErrReleased) {
 		t.Errorf("it ended with %v, its context with %v", err, context.Cause(ctx))
 	}
@@ -465,16 +467,16 @@ func TestMongoAReleaseIsNoLossAndRenewalsStopWithIt(t *testing.T) {
 	}
 }
 
-func TestMongoARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
+func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(), r.client()
+	f := newFixtureOnAny(t)
+	one, two := f.client(), f.client()
 	for i := range 25 {
-		l := r.acquire(one, "k")
+		l := f.acquire(one, "k")
 		renewed := make(chan error, 1)
-		go func() { renewed <- l.Renew(r.ctx()) }()
-		r.release(l)
-		next, err := two.TryAcquire(r.ctx(), "k")
+		go func() { renewed <- l.Renew(f.ctx()) }()
+		f.release(l)
+		next, err := two.TryAcquire(f.ctx(), "k")
 		if err != nil {
 			t.Fatalf("round %d: released, and %v", i, err)
 		}
@@ -484,57 +486,57 @@ func TestMongoARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 		if !errors.Is(l.Err(), mongolock.ErrReleased) {
 			t.Errorf("re-reported as %v", l.Err())
 		}
-		r.mustHold(next)
-		r.release(next)
+		f.mustHold(next)
+		f.release(next)
 	}
 }
 
-func TestMongoMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
+func TestMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
+	f := newFixtureOnAny(t)
 	begin := time.Now()
-	l := r.acquire(r.client(), "k", mongolock.TTL(1500*time.Millisecond), mongolock.MaxHold(2500*time.Millisecond))
-	ended := r.await(l.Done(), "MaxHold")
-	r.within(2500*time.Millisecond+mongoSlack, ended.Sub(begin), "the lease")
+	l := f.acquire(f.client(), "k", mongolock.TTL(1500*time.Millisecond), mongolock.MaxHold(2500*time.Millisecond))
+	ended := f.await(l.Done(), "MaxHold")
+	f.within(2500*time.Millisecond+slack, ended.Sub(begin), "the lease")
 	if ended.Sub(begin) < 2300*time.Millisecond || !errors.Is(l.Err(), mongolock.ErrMaxHold) || !errors.Is(l.Err(), mongolock.ErrLost) {
 		t.Errorf("it ended after %v with %v", ended.Sub(begin), l.Err())
 	}
-	r.mustBeGone("k", ended.Add(time.Second))
+	f.mustBeGone("k", ended.Add(time.Second))
 }
 
-func TestMongoAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
+func TestAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	one, two := r.client(), r.client()
+	f := newFixtureOnAny(t)
+	one, two := f.client(), f.client()
 	for name, rival := range map[string]*mongolock.Client{"the same client": one, "another": two} {
-		l := r.acquire(one, "k")
-		wait := r.inBackground(r.ctx(), rival, "k")
+		l := f.acquire(one, "k")
+		wait := f.inBackground(f.ctx(), rival, "k")
 		time.Sleep(400 * time.Millisecond)
 		if len(wait) != 0 {
 			t.Errorf("%s: granted while held", name)
 		}
 		released := time.Now()
-		r.release(l)
-		a := r.granted(wait)
-		r.within(mongoSlack+mongoPoll, a.when.Sub(released), fmt.Sprintf("%s: granted", name))
+		f.release(l)
+		a := f.granted(wait)
+		f.within(slack+pollPause, a.when.Sub(released), fmt.Sprintf("%s: granted", name))
 		if a.lease.Token() <= l.Token() {
 			t.Errorf("%s: token %d after %d", name, a.lease.Token(), l.Token())
 		}
-		r.release(a.lease)
+		f.release(a.lease)
 	}
 }
 
-func TestMongoALeaseThatIsNotRenewedIsAWaitersSoonAfterItsEndAndNeverBefore(t *testing.T) {
+func TestAWaiterGetsAnExpiredKeySoonAfterItsEndAndNeverBefore(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	r.expiresInTime(r.client(mongolock.TTL(700*time.Millisecond)), r.client(), 700*time.Millisecond)
+	f := newFixtureOnAny(t)
+	f.expiresInTime(f.client(mongolock.TTL(700*time.Millisecond)), f.client(), 700*time.Millisecond)
 }
 
-func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T) {
+func TestTheEndOfAWaitMatchesItsContextAndErrHeld(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	l := r.acquire(r.client(mongolock.WithOwner("holder")), "k")
-	c := r.client()
+	f := newFixtureOnAny(t)
+	l := f.acquire(f.client(mongolock.WithOwner("holder")), "k")
+	c := f.client()
 	cause := errors.New("enough")
 	for name, row := range map[string]struct {
 		ctx    func() (context.Context, context.CancelFunc)
@@ -542,20 +544,20 @@ func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T
 		within error
 	}{
 		"deadline": {func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(r.ctx(), 300*time.Millisecond)
+			return context.WithTimeout(f.ctx(), 300*time.Millisecond)
 		}, nil, context.DeadlineExceeded},
 		"cancel": {func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(r.ctx())
+			ctx, cancel := context.WithCancelCause(f.ctx())
 			timer := time.AfterFunc(300*time.Millisecond, func() { cancel(cause) })
 			return ctx, func() { timer.Stop() }
 		}, nil, cause},
-		"MaxWait": {func() (context.Context, context.CancelFunc) { return r.ctx(), func() {} }, []mongolock.AcquireOption{mongolock.MaxWait(300 * time.Millisecond)}, mongolock.ErrHeld},
+		"MaxWait": {func() (context.Context, context.CancelFunc) { return f.ctx(), func() {} }, []mongolock.AcquireOption{mongolock.MaxWait(300 * time.Millisecond)}, mongolock.ErrHeld},
 	} {
 		ctx, cancel := row.ctx()
 		begin := time.Now()
 		got, err := c.Acquire(ctx, "k", row.opts...)
 		cancel()
-		r.within(300*time.Millisecond+mongoSlack, time.Since(begin), name)
+		f.within(300*time.Millisecond+slack, time.Since(begin), name)
 		var held *mongolock.HeldError
 		if got != nil || !errors.Is(err, row.within) || !errors.As(err, &held) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 			t.Fatalf("%s: answered %v, %v", name, got, err)
@@ -567,15 +569,15 @@ func TestMongoTheEndOfAWaitMatchesItsContextAndHeldAndLeavesNothing(t *testing.T
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	r.mustHold(l)
-	r.release(l)
+	f.mustHold(l)
+	f.release(l)
 }
 
-func TestMongoAContextAlreadyDoneSendsNothing(t *testing.T) {
+func TestAContextAlreadyDoneSendsNothing(t *testing.T) {
 	t.Parallel()
-	r := newAnyRoom(t)
-	c, tap := r.tapped()
-	ctx, cancel := context.WithCancel(r.ctx())
+	f := newFixtureOnAny(t)
+	c, tap := f.tapped()
+	ctx, cancel := context.WithCancel(f.ctx())
 	cancel()
 	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
 		if l, err := acquire(ctx, "k"); l != nil || !errors.Is(err, context.Canceled) || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
@@ -589,17 +591,17 @@ func TestMongoAContextAlreadyDoneSendsNothing(t *testing.T) {
 
 // contend lets contenders of several processes take the key in turn, each for a
 // moment. It answers how many were served and how many met another inside.
-func (r *mongoRoom) contend(clients []*mongolock.Client, n int, section time.Duration) (served, met int64) {
-	r.t.Helper()
+func (f *fixture) contend(clients []*mongolock.Client, n int, section time.Duration) (served, met int64) {
+	f.t.Helper()
 	var wg sync.WaitGroup
 	var inside, done, two atomic.Int64
 	var mu sync.Mutex // protects tokens
 	var tokens []int64
 	for i := range n {
 		wg.Go(func() {
-			l, err := clients[i%len(clients)].Acquire(r.ctx(), "k")
+			l, err := clients[i%len(clients)].Acquire(f.ctx(), "k")
 			if err != nil {
-				r.t.Error(err)
+				f.t.Error(err)
 				return
 			}
 			if inside.Add(1) != 1 {
@@ -612,40 +614,40 @@ func (r *mongoRoom) contend(clients []*mongolock.Client, n int, section time.Dur
 			inside.Add(-1)
 			done.Add(1)
 			if err := l.Release(); err != nil {
-				r.t.Error(err)
+				f.t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	if !slices.IsSorted(tokens) {
-		r.t.Error("the tokens are out of order")
+		f.t.Error("the tokens are out of order")
 	}
 	slices.Sort(tokens)
 	if len(slices.Compact(tokens)) != n {
-		r.t.Error("two grants have one token")
+		f.t.Error("two grants have one token")
 	}
 	return done.Load(), two.Load()
 }
 
-func TestMongoAHundredContendersAreAllServedOneAtATime(t *testing.T) {
+func TestAHundredContendersAreAllServedOneAtATime(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t, "atomic")
-	clients := []*mongolock.Client{r.client(), r.client(), r.client(), r.client()}
-	if served, met := r.contend(clients, 100, 10*time.Millisecond); served != 100 || met != 0 {
+	f := newFixture(t, "atomic")
+	clients := []*mongolock.Client{f.client(), f.client(), f.client(), f.client()}
+	if served, met := f.contend(clients, 100, 10*time.Millisecond); served != 100 || met != 0 {
 		t.Errorf("%d served, %d met another inside", served, met)
 	}
 }
 
 // tries are simultaneous, each by a client of its own. It answers who won.
-func (r *mongoRoom) tries(clients []*mongolock.Client, key string) (winners []*mongolock.Lease) {
-	r.t.Helper()
+func (f *fixture) tries(clients []*mongolock.Client, key string) (winners []*mongolock.Lease) {
+	f.t.Helper()
 	begin := make(chan struct{})
-	answers := make(chan mongoAnswer, len(clients))
+	answers := make(chan outcome, len(clients))
 	for _, c := range clients {
 		go func() {
 			<-begin
-			l, err := c.TryAcquire(r.ctx(), key)
-			answers <- mongoAnswer{lease: l, err: err}
+			l, err := c.TryAcquire(f.ctx(), key)
+			answers <- outcome{lease: l, err: err}
 		}()
 	}
 	close(begin)
@@ -656,46 +658,46 @@ func (r *mongoRoom) tries(clients []*mongolock.Client, key string) (winners []*m
 		case a.err == nil:
 			winners = append(winners, a.lease)
 		case !errors.As(a.err, &held):
-			r.t.Errorf("answered %v", a.err)
+			f.t.Errorf("answered %v", a.err)
 		case mongo.IsDuplicateKeyError(a.err):
-			r.t.Errorf("a raw error of the database: %v", a.err)
+			f.t.Errorf("a raw error of the database: %v", a.err)
 		}
 	}
 	return winners
 }
 
-func (r *mongoRoom) clients(n int, opts ...mongolock.ClientOption) (all []*mongolock.Client) {
-	r.t.Helper()
+func (f *fixture) clients(n int, opts ...mongolock.ClientOption) (all []*mongolock.Client) {
+	f.t.Helper()
 	for range n {
-		all = append(all, r.client(opts...))
+		all = append(all, f.client(opts...))
 	}
 	return all
 }
 
-func TestMongoOfManySimultaneousTriesOneWins(t *testing.T) {
+func TestOfManySimultaneousTriesOneWins(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t, "atomic")
-	clients := r.clients(20)
+	f := newFixture(t, "atomic")
+	clients := f.clients(20)
 	for round := range 5 {
 		fresh, late, odd := fmt.Sprint("new ", round), fmt.Sprint("expired ", round), fmt.Sprint("swapped ", round)
-		r.plantDead(late, -time.Second)
-		r.plantDead(odd, time.Minute)
+		f.insertExpired(late, -time.Second)
+		f.insertExpired(odd, time.Minute)
 		for _, key := range []string{fresh, late, odd} {
-			winners := r.tries(clients, key)
+			winners := f.tries(clients, key)
 			if len(winners) != 1 {
 				t.Fatalf("%s: %d winners", key, len(winners))
 			}
-			r.mustHold(winners[0])
-			r.release(winners[0])
+			f.mustHold(winners[0])
+			f.release(winners[0])
 		}
 	}
 }
 
-func TestMongoAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
+func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t, "atomic")
-	greedy, modest := r.client(), r.client()
-	ctx, stop := context.WithCancel(r.ctx())
+	f := newFixture(t, "atomic")
+	greedy, modest := f.client(), f.client()
+	ctx, stop := context.WithCancel(f.ctx())
 	var wg sync.WaitGroup
 	for range 2 { // one of them always stands in line
 		wg.Go(func() {
@@ -711,25 +713,25 @@ func TestMongoAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 	}
 	for range 3 {
 		begin := time.Now()
-		l := r.acquire(modest, "k")
-		r.within(5*time.Second, time.Since(begin), "served")
-		r.release(l)
+		l := f.acquire(modest, "k")
+		f.within(5*time.Second, time.Since(begin), "served")
+		f.release(l)
 	}
 	stop()
 	wg.Wait()
 }
 
-func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
+func TestWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t) // not on FerretDB, see mongoFerret
-	c := r.client()
-	l := r.acquire(c, "k")
+	f := newFixture(t) // not on FerretDB
+	c := f.client()
+	l := f.acquire(c, "k")
 	var mu sync.Mutex // protects order
 	var order []int
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
-			l, err := c.Acquire(r.ctx(), "k")
+			l, err := c.Acquire(f.ctx(), "k")
 			if err != nil {
 				t.Error(err)
 				return
@@ -737,25 +739,25 @@ func TestMongoWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 			mu.Lock()
 			order = append(order, i)
 			mu.Unlock()
-			r.release(l)
+			f.release(l)
 		})
-		r.until(time.Now().Add(time.Second), "it stands in line", func() bool {
+		f.until(time.Now().Add(time.Second), "it stands in line", func() bool {
 			return inside.Look(c, "").Waiters == i+1
 		})
 	}
-	r.release(l)
+	f.release(l)
 	wg.Wait()
 	if !slices.IsSorted(order) {
 		t.Errorf("served in the order %v", order)
 	}
 }
 
-func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
+func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	// Not parallel: it keeps the server busy.
-	r := newMongoRoom(t, "atomic")
-	clients := r.clients(3, mongolock.TTL(5*time.Second))
+	f := newFixture(t, "atomic")
+	clients := f.clients(3, mongolock.TTL(5*time.Second))
 	var last int64
-	take := func(l *mongolock.Lease) {
+	tryAcquire := func(l *mongolock.Lease) {
 		t.Helper()
 		if l.Token() <= last {
 			t.Fatalf("token %d after %d", l.Token(), last)
@@ -763,17 +765,17 @@ func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
 		last = l.Token()
 	}
 	remove := func(filter bson.D) {
-		if _, err := r.coll.DeleteMany(r.ctx(), filter); err != nil {
+		if _, err := f.coll.DeleteMany(f.ctx(), filter); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 200 {
 		c := clients[i%3]
-		l := r.acquire(c, "k")
-		take(l)
+		l := f.acquire(c, "k")
+		tryAcquire(l)
 		switch i % 7 {
 		case 0, 1: // release
-			r.release(l)
+			f.release(l)
 		case 2: // deletion by hand
 			remove(bson.D{{Key: "_id", Value: "k"}})
 			_ = l.Release()
@@ -781,31 +783,31 @@ func TestMongoTokensRiseWhateverEndsAHold(t *testing.T) {
 			remove(bson.D{})
 			_ = l.Release()
 		case 4: // hand-over
-			wait := r.inBackground(r.ctx(), c, "k")
-			r.waits(c, "k")
-			r.release(l)
-			next := r.granted(wait).lease
-			take(next)
-			r.release(next)
+			wait := f.inBackground(f.ctx(), c, "k")
+			f.waits(c, "k")
+			f.release(l)
+			next := f.granted(wait).lease
+			tryAcquire(next)
+			f.release(next)
 		case 5: // takeover of one that ran out
 			past := time.Now().Add(-time.Second)
-			if _, err := r.coll.UpdateOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
+			if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
 				{Key: fieldExpireAt, Value: past}, {Key: fieldHolders + "." + l.ID() + "." + fieldExpireAt, Value: past},
 			}}}); err != nil {
 				t.Fatal(err)
 			}
-			next := r.acquire(clients[(i+1)%3], "k")
-			take(next)
+			next := f.acquire(clients[(i+1)%3], "k")
+			tryAcquire(next)
 			_ = l.Release()
-			r.release(next)
+			f.release(next)
 		case 6: // every process starts anew
-			r.release(l)
+			f.release(l)
 			if i%49 == 6 {
 				for j := range clients {
 					if err := clients[j].Close(); err != nil {
 						t.Error(err)
 					}
-					clients[j] = r.client(mongolock.TTL(5 * time.Second))
+					clients[j] = f.client(mongolock.TTL(5 * time.Second))
 				}
 			}
 		}

@@ -23,27 +23,27 @@ func endOf(l *mongolock.Lease) <-chan time.Time {
 	return done
 }
 
-func TestMongoRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
+func TestRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]func(r *mongoRoom, p *faultproxy.Proxy){
-		"half-open":             func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals, faultproxy.HalfOpen()) },
-		"reply never comes":     func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals.After(1), faultproxy.SwallowReply()) },
-		"every packet is lost":  func(_ *mongoRoom, p *faultproxy.Proxy) { p.Silence() },
-		"the server is gone":    func(_ *mongoRoom, p *faultproxy.Proxy) { p.Cut() },
-		"not primary for ever":  func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals, faultproxy.NotPrimary()) },
-		"commands are dropped":  func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals, faultproxy.DropCommand()) },
-		"no right to any more":  func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals, faultproxy.Fail(13)) },
-		"write concern refused": func(r *mongoRoom, p *faultproxy.Proxy) { r.on(p, mongoRenewals, faultproxy.Fail(100)) },
+	for name, cause := range map[string]func(f *fixture, p *faultproxy.Proxy){
+		"half-open":             func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands, faultproxy.HalfOpen()) },
+		"reply never comes":     func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands.After(1), faultproxy.SwallowReply()) },
+		"every packet is lost":  func(_ *fixture, p *faultproxy.Proxy) { p.Silence() },
+		"the server is gone":    func(_ *fixture, p *faultproxy.Proxy) { p.Cut() },
+		"not primary for ever":  func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands, faultproxy.NotPrimary()) },
+		"commands are dropped":  func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands, faultproxy.DropCommand()) },
+		"no right to any more":  func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands, faultproxy.Fail(13)) },
+		"write concern refused": func(f *fixture, p *faultproxy.Proxy) { f.on(p, renewalCommands, faultproxy.Fail(100)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
-			l := r.acquire(c, "k")
-			ctx := l.Context(r.ctx())
+			f := newFixture(t)
+			c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+			l := f.acquire(c, "k")
+			ctx := l.Context(f.ctx())
 			done := endOf(l)
-			cause(r, proxy)
-			a := r.granted(r.inBackground(r.ctx(), r.client(mongolock.TTL(5*time.Second)), "k"))
+			cause(f, proxy)
+			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "k"))
 			if l.Err() == nil {
 				t.Fatal("two hold the key")
 			}
@@ -59,15 +59,15 @@ func TestMongoRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.
 			if a.lease.Token() <= l.Token() {
 				t.Errorf("token %d after %d", a.lease.Token(), l.Token())
 			}
-			r.calm()
-			r.until(time.Now().Add(3*time.Second), "Release reports the loss", func() bool { return errors.Is(l.Release(), mongolock.ErrLost) })
-			r.mustHold(a.lease)
-			r.release(a.lease)
+			f.endFaults()
+			f.until(time.Now().Add(3*time.Second), "Release reports the loss", func() bool { return errors.Is(l.Release(), mongolock.ErrLost) })
+			f.mustHold(a.lease)
+			f.release(a.lease)
 		})
 	}
 }
 
-func TestMongoRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
+func TestRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Action{
 		"command dropped":     faultproxy.DropCommand(),
@@ -83,11 +83,11 @@ func TestMongoRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 			t.Parallel()
 			t.Run("alone", func(t *testing.T) {
 				t.Parallel()
-				failsOnce(t, mongoRenewals, fault, "k")
+				failsOnce(t, renewalCommands, fault, "k")
 			})
 			t.Run("together", func(t *testing.T) {
 				t.Parallel()
-				failsOnce(t, mongoBulks, fault, "k", "j", "i")
+				failsOnce(t, bulkCommands, fault, "k", "j", "i")
 			})
 		})
 	}
@@ -96,47 +96,47 @@ func TestMongoRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 // failsOnce holds keys while one renewal of them, or one bulk, meets with a fault.
 func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action, keys ...string) {
 	t.Helper()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(5*time.Second))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
 	var all []*mongolock.Lease
 	for _, key := range keys {
-		all = append(all, r.acquire(c, key))
+		all = append(all, f.acquire(c, key))
 	}
-	rule := r.on(proxy, renewal.Next(1), fault)
-	r.await(rule.Fired(), "a renewal")
+	rule := f.on(proxy, renewal.Next(1), fault)
+	f.await(rule.Fired(), "a renewal")
 	first := inside.Honoured(all[0])
-	r.until(time.Now().Add(5*time.Second), "renewed or lost", func() bool {
+	f.until(time.Now().Add(5*time.Second), "renewed or lost", func() bool {
 		return all[0].Err() != nil || inside.Honoured(all[0]).After(first)
 	})
 	for _, l := range all {
-		r.mustHold(l)
-		r.release(l)
+		f.mustHold(l)
+		f.release(l)
 	}
 }
 
-func TestMongoAHelloLostAfterABulkCostsNothing(t *testing.T) {
+func TestAHelloLostAfterABulkOfRenewalsLosesNoLease(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(3*time.Second))
-	one, two := r.acquire(c, "one"), r.acquire(c, "two")
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
+	one, two := f.acquire(c, "one"), f.acquire(c, "two")
 	first := inside.Honoured(one)
-	rule := r.on(proxy, faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
+	rule := f.on(proxy, faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
 		db, _ := c.Lookup("$db").StringValueOK()
 		return db != "admin" // the driver's own
 	}).Next(1), faultproxy.DropReply())
-	r.await(rule.Fired(), "the hello of a bulk")
-	r.until(time.Now().Add(3*time.Second), "renewed", func() bool { return inside.Honoured(one).After(first) && inside.Honoured(two).After(first) })
-	r.release(one)
-	r.release(two)
+	f.await(rule.Fired(), "the hello of a bulk")
+	f.until(time.Now().Add(3*time.Second), "renewed", func() bool { return inside.Honoured(one).After(first) && inside.Honoured(two).After(first) })
+	f.release(one)
+	f.release(two)
 }
 
-func TestMongoARenewalAnsweredAfterTheDeadlineMovesNothing(t *testing.T) {
+func TestARenewalAnsweredAfterTheDeadlineRevivesNothing(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
-	l := r.acquire(c, "k")
-	rule := r.on(proxy, mongoRenewals, faultproxy.HoldReply()) // the server applied it
-	r.await(l.Done(), "the end of the lease")
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	l := f.acquire(c, "k")
+	rule := f.on(proxy, renewalCommands, faultproxy.HoldReply()) // the server applied it
+	f.await(l.Done(), "the end of the lease")
 	rule.Release()
 	time.Sleep(200 * time.Millisecond)
 	if !errors.Is(l.Err(), mongolock.ErrLost) || l.Remaining() != 0 {
@@ -144,28 +144,28 @@ func TestMongoARenewalAnsweredAfterTheDeadlineMovesNothing(t *testing.T) {
 	}
 }
 
-func TestMongoALateRenewalTouchesNobodyElses(t *testing.T) {
+func TestALateRenewalLeavesTheNextHolderAlone(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(time.Second))
-	l := r.acquire(c, "k")
-	rule := r.on(proxy, mongoRenewals, faultproxy.Orphan())
-	r.await(rule.Fired(), "a renewal")
-	r.on(proxy, mongoReleases.Next(1), faultproxy.DelayCommand(0))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(time.Second))
+	l := f.acquire(c, "k")
+	rule := f.on(proxy, renewalCommands, faultproxy.Orphan())
+	f.await(rule.Fired(), "a renewal")
+	f.on(proxy, releaseCommands.Next(1), faultproxy.DelayCommand(0))
 	if err := l.Release(); err != nil && !errors.Is(err, mongolock.ErrLost) && !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 		t.Error(err)
 	}
-	next := r.acquire(r.client(mongolock.TTL(20*time.Second)), "k")
-	before := r.document("k")
+	next := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
+	before := f.document("k")
 	rule.Release()
-	r.await(rule.Applied(), "the late renewal's arrival")
-	if after := r.document("k"); !bytes.Equal(before, after) {
+	f.await(rule.Applied(), "the late renewal's arrival")
+	if after := f.document("k"); !bytes.Equal(before, after) {
 		t.Errorf("the late renewal made\n%v\nof\n%v", after, before)
 	}
-	r.release(next)
+	f.release(next)
 }
 
-func TestMongoAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
+func TestAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped":       faultproxy.DropReply(),
@@ -178,13 +178,13 @@ func TestMongoAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, ttl := range []time.Duration{20 * time.Second, 2 * time.Minute} { // w: 1, and majority
-				r := newMongoRoom(t)
-				c, proxy := r.behind(noRetries, mongolock.TTL(ttl))
-				l := r.acquire(c, "k")
-				rival := r.client()
-				wait := r.inBackground(r.ctx(), rival, "k")
-				r.waits(rival, "k")
-				r.on(proxy, mongoReleases.Next(1), lost)
+				f := newFixture(t)
+				c, proxy := f.behind(noRetries, mongolock.TTL(ttl))
+				l := f.acquire(c, "k")
+				rival := f.client()
+				wait := f.inBackground(f.ctx(), rival, "k")
+				f.waits(rival, "k")
+				f.on(proxy, releaseCommands.Next(1), lost)
 				freed := time.Now()
 				err := l.Release()
 				if err == nil || errors.Is(err, mongolock.ErrLost) || !errors.Is(err, mongolock.ErrOutcomeUnknown) {
@@ -193,57 +193,57 @@ func TestMongoAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 				if err := l.Err(); !errors.Is(err, mongolock.ErrReleased) {
 					t.Errorf("the lease says %v", err)
 				}
-				a := r.granted(wait)
-				r.within(time.Second+mongoPoll, a.when.Sub(freed), "another was granted")
+				a := f.granted(wait)
+				f.within(time.Second+pollPause, a.when.Sub(freed), "another was granted")
 				if err := l.Release(); err != nil {
 					t.Errorf("repeated, it answers %v", err)
 				}
-				r.mustHold(a.lease)
-				r.release(a.lease)
+				f.mustHold(a.lease)
+				f.release(a.lease)
 			}
 		})
 	}
 }
 
-func TestMongoAReleaseIsRetriedByTheDriverUnseen(t *testing.T) {
+func TestTheDriversRetryOfAReleaseIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped": faultproxy.DropReply(), "interrupted": faultproxy.NotPrimaryReply(), "not primary": faultproxy.NotPrimary(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(withRetries)
-			l := r.acquire(c, "k")
-			r.on(proxy, mongoReleases.Next(1), lost)
-			r.release(l)
-			r.mustBeAbsent("k")
+			f := newFixture(t, "retryable")
+			c, proxy := f.behind(withRetries)
+			l := f.acquire(c, "k")
+			f.on(proxy, releaseCommands.Next(1), lost)
+			f.release(l)
+			f.mustBeAbsent("k")
 		})
 	}
 }
 
-func TestMongoAReleaseThatFailsGoesOnInTheBackground(t *testing.T) {
+func TestAReleaseThatFailsGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(20*time.Second))
-	l := r.acquire(c, "k")
-	r.on(proxy, mongoReleases.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(20*time.Second))
+	l := f.acquire(c, "k")
+	f.on(proxy, releaseCommands.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
 	if err := l.Release(); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 		t.Errorf("Release answers %v", err)
 	}
-	r.mustBeGone("k", time.Now().Add(3*time.Second))
-	r.until(time.Now().Add(time.Second), "settled", func() bool { return l.Release() == nil })
+	f.mustBeGone("k", time.Now().Add(3*time.Second))
+	f.until(time.Now().Add(time.Second), "settled", func() bool { return l.Release() == nil })
 }
 
-func TestMongoAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
+func TestAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(20*time.Second))
-	plain, handed := r.acquire(c, "plain"), r.acquire(c, "handed")
-	wait := r.inBackground(r.ctx(), c, "handed")
-	r.waits(c, "handed")
-	r.on(proxy, mongoReleases, faultproxy.HalfOpen())
-	r.on(proxy, mongoHandOver, faultproxy.HalfOpen())
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(20*time.Second))
+	plain, handed := f.acquire(c, "plain"), f.acquire(c, "handed")
+	wait := f.inBackground(f.ctx(), c, "handed")
+	f.waits(c, "handed")
+	f.on(proxy, releaseCommands, faultproxy.HalfOpen())
+	f.on(proxy, handOverCommands, faultproxy.HalfOpen())
 	begin := time.Now()
 	answers := make(chan error, 2)
 	go func() { answers <- plain.Release() }()
@@ -253,36 +253,36 @@ func TestMongoAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
 			t.Errorf("Release answers %v", err)
 		}
 	}
-	r.within(mongoReleaseMost+mongoSlack, time.Since(begin), "the call")
+	f.within(releaseMost+slack, time.Since(begin), "the call")
 	if plain.Err() == nil || handed.Err() == nil {
 		t.Error("the leases go on")
 	}
-	for _, rule := range r.rules {
+	for _, rule := range f.rules {
 		rule.Remove()
 	}
-	a := r.granted(wait)
-	r.mustHold(a.lease)
-	r.mustBeGone("plain", time.Now().Add(mongoReleaseMost+time.Second))
-	r.release(a.lease)
+	a := f.granted(wait)
+	f.mustHold(a.lease)
+	f.mustBeGone("plain", time.Now().Add(releaseMost+time.Second))
+	f.release(a.lease)
 }
 
 // handOver is a release with a waiter of the same client in line, whose transfer
 // something befalls. It answers the waiter's grant and Release's error.
-func handOver(t *testing.T, r *mongoRoom, c *mongolock.Client, proxy *faultproxy.Proxy, fault faultproxy.Action) (a mongoAnswer, old *mongolock.Lease, err error) {
+func handOver(t *testing.T, f *fixture, c *mongolock.Client, proxy *faultproxy.Proxy, fault faultproxy.Action) (a outcome, old *mongolock.Lease, err error) {
 	t.Helper()
-	old = r.acquire(c, "k")
-	wait := r.inBackground(r.ctx(), c, "k")
-	r.waits(c, "k")
-	rule := r.on(proxy, mongoHandOver.Next(1), fault)
+	old = f.acquire(c, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.waits(c, "k")
+	rule := f.on(proxy, handOverCommands.Next(1), fault)
 	err = old.Release()
 	if rule.Hits() != 1 {
 		t.Fatal("nothing was handed over: the test shows nothing")
 	}
-	a = r.granted(wait)
+	a = f.granted(wait)
 	return a, old, err
 }
 
-func TestMongoAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T) {
+func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped":       faultproxy.DropReply(),
@@ -294,84 +294,84 @@ func TestMongoAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			c, proxy := r.behind(noRetries, mongolock.TTL(5*time.Second))
+			f := newFixture(t)
+			c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
 			begin := time.Now()
-			a, old, err := handOver(t, r, c, proxy, lost)
+			a, old, err := handOver(t, f, c, proxy, lost)
 			if !errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrLost) {
 				t.Errorf("Release answers %v", err)
 			}
-			r.within(2*time.Second, a.when.Sub(begin), "the waiter was served")
+			f.within(2*time.Second, a.when.Sub(begin), "the waiter was served")
 			if a.lease.Token() <= old.Token() {
 				t.Errorf("token %d after %d", a.lease.Token(), old.Token())
 			}
 			if err := old.Release(); err != nil {
 				t.Errorf("repeated, Release answers %v", err)
 			}
-			if ids := strings.Join(r.holders("k"), " "); strings.Contains(ids, old.ID()) {
+			if ids := strings.Join(f.holders("k"), " "); strings.Contains(ids, old.ID()) {
 				t.Error("the old lease is still there")
 			}
-			for _, rule := range r.rules { // what was left in a socket comes
+			for _, rule := range f.rules { // what was left in a socket comes
 				rule.Release()
 			}
 			time.Sleep(50 * time.Millisecond)
-			r.mustHold(a.lease)
-			r.release(a.lease)
+			f.mustHold(a.lease)
+			f.release(a.lease)
 		})
 	}
 }
 
-func TestMongoAHandOverIsRetriedByTheDriverUnseen(t *testing.T) {
+func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped": faultproxy.DropReply(), "not primary": faultproxy.NotPrimary(), "left in a socket": faultproxy.Orphan(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(withRetries, mongolock.TTL(5*time.Second))
-			a, _, err := handOver(t, r, c, proxy, lost)
+			f := newFixture(t, "retryable")
+			c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+			a, _, err := handOver(t, f, c, proxy, lost)
 			if err != nil {
 				t.Errorf("Release answers %v", err)
 			}
-			r.rules[0].Release()
-			r.mustHold(a.lease)
-			r.release(a.lease)
+			f.rules[0].Release()
+			f.mustHold(a.lease)
+			f.release(a.lease)
 		})
 	}
 }
 
-func TestMongoAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
+func TestAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(5*time.Second))
-	a, _, err := handOver(t, r, c, proxy, faultproxy.Fail(13))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	a, _, err := handOver(t, f, c, proxy, faultproxy.Fail(13))
 	if err != nil {
 		t.Errorf("Release answers %v", err)
 	}
-	r.mustHold(a.lease)
-	r.release(a.lease)
+	f.mustHold(a.lease)
+	f.release(a.lease)
 }
 
-func TestMongoAHandOverOfAKeyThatIsGoneReportsTheLossAndTheWaiterIsServed(t *testing.T) {
+func TestAHandOverOfADeletedKeyReportsTheLossAndServesTheWaiter(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c := r.client(mongolock.TTL(20 * time.Second))
-	l := r.acquire(c, "k")
-	wait := r.inBackground(r.ctx(), c, "k")
+	f := newFixture(t)
+	c := f.client(mongolock.TTL(20 * time.Second))
+	l := f.acquire(c, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
 	time.Sleep(50 * time.Millisecond)
-	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Release(); !errors.Is(err, mongolock.ErrLost) {
 		t.Errorf("Release answers %v", err)
 	}
-	a := r.granted(wait)
-	r.mustHold(a.lease)
-	r.release(a.lease)
+	a := f.granted(wait)
+	f.mustHold(a.lease)
+	f.release(a.lease)
 }
 
-func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
+func TestATicketWhoseResumeFailedStaysGoodUnlessTheResumeWasApplied(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lost  faultproxy.Action
@@ -383,74 +383,74 @@ func TestMongoATicketWhoseResumeIsLostStaysGoodOrIsTakenUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			l := r.acquire(r.client(mongolock.TTL(6*time.Second)), "k")
-			ticket, err := l.Detach(r.ctx())
+			f := newFixture(t)
+			l := f.acquire(f.client(mongolock.TTL(6*time.Second)), "k")
+			ticket, err := l.Detach(f.ctx())
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, proxy := r.behind(noRetries)
-			r.on(proxy, mongoHandOver.Next(1), c.lost)
-			again, err := other.Resume(r.ctx(), ticket)
+			other, proxy := f.behind(noRetries)
+			f.on(proxy, handOverCommands.Next(1), c.lost)
+			again, err := other.Resume(f.ctx(), ticket)
 			mustBeUnknown(t, again, err)
 			if !c.stays {
-				r.mustBeGone("k", time.Now().Add(time.Second))
-				if again, err = other.Resume(r.ctx(), ticket); again != nil || !errors.Is(err, mongolock.ErrLost) {
+				f.mustBeGone("k", time.Now().Add(time.Second))
+				if again, err = other.Resume(f.ctx(), ticket); again != nil || !errors.Is(err, mongolock.ErrLost) {
 					t.Errorf("resumed once more: %v, %v", again, err)
 				}
 				return
 			}
-			r.until(time.Now().Add(3*time.Second), "resumed", func() bool {
-				again, err = other.Resume(r.ctx(), ticket)
+			f.until(time.Now().Add(3*time.Second), "resumed", func() bool {
+				again, err = other.Resume(f.ctx(), ticket)
 				return err == nil
 			})
 			if again.Token() != l.Token() {
 				t.Errorf("token %d, was %d", again.Token(), l.Token())
 			}
-			r.mustHold(again)
-			r.release(again)
+			f.mustHold(again)
+			f.release(again)
 		})
 	}
 }
 
-func TestMongoCloseIsBoundedAndNamesWhatItLeaves(t *testing.T) {
+func TestCloseWithoutTheServerIsBoundedAndNamesWhatItLeaves(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(6*time.Second))
-	l := r.acquire(c, "left behind")
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(6*time.Second))
+	l := f.acquire(c, "left behind")
 	proxy.Silence()
 	begin := time.Now()
 	err := c.Close()
-	r.within(600*time.Millisecond+mongoReleaseMost+mongoSlack, time.Since(begin), "Close")
+	f.within(600*time.Millisecond+releaseMost+slack, time.Since(begin), "Close")
 	if err == nil || !strings.Contains(err.Error(), "left behind") {
 		t.Errorf("Close answers %v", err)
 	}
 	if !errors.Is(l.Err(), mongolock.ErrClosed) {
 		t.Errorf("the lease says %v", l.Err())
 	}
-	if _, err := c.Acquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrClosed) {
+	if _, err := c.Acquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrClosed) {
 		t.Errorf("afterwards: %v", err)
 	}
-	r.granted(r.inBackground(r.ctx(), r.client(mongolock.TTL(5*time.Second)), "left behind"))
+	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "left behind"))
 }
 
 // lateRelease gives back a lease whose key was freed by hand and granted again.
 func lateRelease(t *testing.T) (stays bool) {
 	t.Helper()
-	r := newMongoRoom(t)
-	c := r.client(mongolock.NoRenewal())
-	l := r.acquire(c, "k")
-	if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil { // by hand
+	f := newFixture(t)
+	c := f.client(mongolock.NoRenewal())
+	l := f.acquire(c, "k")
+	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil { // by hand
 		t.Fatal(err)
 	}
-	next := r.acquire(r.client(mongolock.TTL(20*time.Second)), "k")
+	next := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
 	if err := l.Release(); !knob.ReleaseByKey && !errors.Is(err, mongolock.ErrLost) {
 		t.Errorf("Release answers %v", err)
 	}
-	return r.document("k") != nil && next.Err() == nil
+	return f.document("k") != nil && next.Err() == nil
 }
 
-func TestMongoAReleaseNeverFreesALaterHolder(t *testing.T) {
+func TestAReleaseNeverFreesALaterHolder(t *testing.T) {
 	t.Parallel()
 	if !lateRelease(t) {
 		t.Error("the later holder was freed")

@@ -11,12 +11,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
-	"github.com/stretchr/testify/require"
 )
 
 // mustBeUnknown fails unless err says that a claim's outcome is being cleaned up,
@@ -28,7 +29,7 @@ func mustBeUnknown(t *testing.T, l *mongolock.Lease, err error) {
 	}
 }
 
-func TestMongoAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing.T) {
+func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped":                 faultproxy.DropReply(),
@@ -42,28 +43,28 @@ func TestMongoAGrantWhoseReplyIsLostOnceIsTheCallersByTheDriversRetry(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t, "retryable")
-			c, proxy := r.behind(withRetries, mongolock.TTL(10*time.Second))
-			rule := r.on(proxy, mongoClaims.Nth(1), lost)
-			l := r.acquire(c, "k")
+			f := newFixture(t, "retryable")
+			c, proxy := f.behind(withRetries, mongolock.TTL(10*time.Second))
+			rule := f.on(proxy, claimCommands.Nth(1), lost)
+			l := f.acquire(c, "k")
 			if proxy.Count("findAndModify") < 2 {
 				t.Fatal("there was no retry: the test shows nothing")
 			}
-			r.mustHold(l)
+			f.mustHold(l)
 			rule.Release() // a twin left in a socket comes now
-			if err := l.Renew(r.ctx()); err != nil {
+			if err := l.Renew(f.ctx()); err != nil {
 				t.Error(err)
 			}
-			if _, err := r.client().TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+			if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 				t.Errorf("another got %v", err)
 			}
-			r.release(l)
-			r.mustBeAbsent("k")
+			f.release(l)
+			f.mustBeAbsent("k")
 		})
 	}
 }
 
-func TestMongoAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
+func TestAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped":                faultproxy.DropReply(),
@@ -78,47 +79,47 @@ func TestMongoAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, how := range []string{"Acquire", "TryAcquire"} {
-				r := newMongoRoom(t)
-				c, proxy := r.behind(noRetries, mongolock.TTL(2*time.Second))
-				rule := r.on(proxy, mongoClaims.Nth(1), lost)
+				f := newFixture(t)
+				c, proxy := f.behind(noRetries, mongolock.TTL(2*time.Second))
+				rule := f.on(proxy, claimCommands.Nth(1), lost)
 				l, err := map[string]func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){
 					"Acquire": c.Acquire, "TryAcquire": c.TryAcquire,
-				}[how](r.ctx(), "k")
+				}[how](f.ctx(), "k")
 				failed := time.Now()
 				mustBeUnknown(t, l, err)
 				if rule.Hits() != 1 {
 					t.Fatal("nothing was lost: the test shows nothing")
 				}
-				r.mustBeGone("k", failed.Add(time.Second))
-				r.release(r.acquire(r.client(), "k"))
+				f.mustBeGone("k", failed.Add(time.Second))
+				f.release(f.acquire(f.client(), "k"))
 			}
 		})
 	}
 }
 
-func TestMongoWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing.T) {
+func TestWhenEveryReplyIsLostTheKeyIsFreeWithinASecondOfTheError(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(1500*time.Millisecond))
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(1500*time.Millisecond))
 	// The driver repeats a numbered write until its time is up.
-	r.on(proxy, mongoClaims, faultproxy.DropReply())
+	f.on(proxy, claimCommands, faultproxy.DropReply())
 	begin := time.Now()
-	l, err := c.Acquire(r.ctx(), "k")
+	l, err := c.Acquire(f.ctx(), "k")
 	failed := time.Now()
 	mustBeUnknown(t, l, err)
-	r.within(1500*time.Millisecond+mongoSlack, failed.Sub(begin), "the call")
-	r.mustBeGone("k", failed.Add(time.Second))
+	f.within(1500*time.Millisecond+slack, failed.Sub(begin), "the call")
+	f.mustBeGone("k", failed.Add(time.Second))
 }
 
-func TestMongoACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
+func TestACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(5*time.Second))
-	r.on(proxy, mongoClaims.Nth(1), faultproxy.DropReply())
-	lost := r.on(proxy, mongoUndoes.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
-	l, err := c.TryAcquire(r.ctx(), "k")
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	f.on(proxy, claimCommands.Nth(1), faultproxy.DropReply())
+	lost := f.on(proxy, undoCommands.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
+	l, err := c.TryAcquire(f.ctx(), "k")
 	mustBeUnknown(t, l, err)
-	r.mustBeGone("k", time.Now().Add(2*time.Second))
+	f.mustBeGone("k", time.Now().Add(2*time.Second))
 	if lost.Hits() != 3 {
 		t.Errorf("%d clean-ups were refused", lost.Hits())
 	}
@@ -126,53 +127,53 @@ func TestMongoACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 
 // lateClaim leaves a claim in a socket until its caller gave up and it was cleaned
 // up; then a rival may do something, and the claim arrives.
-func lateClaim(t *testing.T, r *mongoRoom, c *mongolock.Client, proxy *faultproxy.Proxy, meanwhile func()) {
+func lateClaim(t *testing.T, f *fixture, c *mongolock.Client, proxy *faultproxy.Proxy, meanwhile func()) {
 	t.Helper()
-	stuck := r.on(proxy, mongoClaims.Nth(1), faultproxy.Orphan())
-	r.on(proxy, mongoClaims.After(1), faultproxy.DropCommand())
-	l, err := c.TryAcquire(r.ctx(), "k")
+	stuck := f.on(proxy, claimCommands.Nth(1), faultproxy.Orphan())
+	f.on(proxy, claimCommands.After(1), faultproxy.DropCommand())
+	l, err := c.TryAcquire(f.ctx(), "k")
 	mustBeUnknown(t, l, err)
 	if testserver.Has("retryable") {
-		r.cleanedUp(c)
+		f.cleanedUp(c)
 	}
 	meanwhile()
 	stuck.Release()
-	r.await(stuck.Applied(), "the late claim's arrival")
+	f.await(stuck.Applied(), "the late claim's arrival")
 }
 
-func TestMongoAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
+func TestAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t, "retryable")
-	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
-	lateClaim(t, r, c, proxy, func() {})
-	r.mustBeAbsent("k")
+	f := newFixture(t, "retryable")
+	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	lateClaim(t, f, c, proxy, func() {})
+	f.mustBeAbsent("k")
 }
 
-func TestMongoAClaimThatArrivesAfterItsCleanUpTouchesNobodyElses(t *testing.T) {
+func TestAClaimThatArrivesAfterItsCleanUpLeavesTheNextHolderAlone(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
-	rival := r.client(mongolock.TTL(20 * time.Second))
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	rival := f.client(mongolock.TTL(20 * time.Second))
 	var l *mongolock.Lease
 	var before bson.Raw
-	lateClaim(t, r, c, proxy, func() { l, before = r.acquire(rival, "k"), r.document("k") })
-	if after := r.document("k"); !bytes.Equal(before, after) {
+	lateClaim(t, f, c, proxy, func() { l, before = f.acquire(rival, "k"), f.document("k") })
+	if after := f.document("k"); !bytes.Equal(before, after) {
 		t.Errorf("the late claim made\n%v\nof\n%v", after, before)
 	}
-	r.mustHold(l)
+	f.mustHold(l)
 }
 
-func TestMongoWithoutNumbersALateClaimIsCleanedUpWhenItComes(t *testing.T) {
+func TestWithoutRetryableWritesALateClaimIsCleanedUpWhenItArrives(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(3*time.Second))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
 	begin := time.Now()
-	lateClaim(t, r, c, proxy, func() { time.Sleep(400 * time.Millisecond) })
+	lateClaim(t, f, c, proxy, func() { time.Sleep(400 * time.Millisecond) })
 	// The pauses between clean-ups double: the next comes after as long again.
-	r.mustBeGone("k", time.Now().Add(time.Since(begin)+mongoSlack))
+	f.mustBeGone("k", time.Now().Add(time.Since(begin)+slack))
 }
 
-func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
+func TestACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 	t.Parallel()
 	for name, held := range map[string]faultproxy.Action{
 		"not applied yet": faultproxy.Hold(),
@@ -181,53 +182,53 @@ func TestMongoACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 		for _, how := range []string{"Acquire", "TryAcquire"} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				t.Parallel()
-				r := newMongoRoom(t)
-				c, proxy := r.behind(withRetries, mongolock.TTL(10*time.Second))
-				rule := r.on(proxy, mongoClaims, held)
-				ctx, cancel := context.WithCancel(r.ctx())
-				answer := make(chan mongoAnswer, 1)
+				f := newFixture(t)
+				c, proxy := f.behind(withRetries, mongolock.TTL(10*time.Second))
+				rule := f.on(proxy, claimCommands, held)
+				ctx, cancel := context.WithCancel(f.ctx())
+				answer := make(chan outcome, 1)
 				go func() {
 					acquire := c.Acquire
 					if how == "TryAcquire" {
 						acquire = c.TryAcquire
 					}
 					l, err := acquire(ctx, "k")
-					answer <- mongoAnswer{l, err, time.Now()}
+					answer <- outcome{l, err, time.Now()}
 				}()
-				r.await(rule.Fired(), "the claim")
+				f.await(rule.Fired(), "the claim")
 				cancelled := time.Now()
 				cancel()
 				a := <-answer
-				r.within(100*time.Millisecond, a.when.Sub(cancelled), "the error came")
+				f.within(100*time.Millisecond, a.when.Sub(cancelled), "the error came")
 				if a.lease != nil || !errors.Is(a.err, context.Canceled) || errors.Is(a.err, mongolock.ErrOutcomeUnknown) {
 					t.Errorf("answered %v, %v", a.lease, a.err)
 				}
 				rule.Release()
-				r.await(rule.Applied(), "the claim's reply")
-				r.mustBeGone("k", time.Now().Add(mongoSlack))
-				r.release(r.acquire(r.client(), "k"))
+				f.await(rule.Applied(), "the claim's reply")
+				f.mustBeGone("k", time.Now().Add(slack))
+				f.release(f.acquire(f.client(), "k"))
 			})
 		}
 	}
 }
 
-func TestMongoACancelledClaimWhoseReplyIsLostIsCleanedUp(t *testing.T) {
+func TestACancelledClaimWhoseReplyIsLostIsCleanedUp(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(10*time.Second))
-	rule := r.on(proxy, mongoClaims, faultproxy.HoldReply(), faultproxy.DropReply())
-	ctx, cancel := context.WithCancel(r.ctx())
-	answer := r.inBackground(ctx, c, "k")
-	r.await(rule.Fired(), "the claim")
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(10*time.Second))
+	rule := f.on(proxy, claimCommands, faultproxy.HoldReply(), faultproxy.DropReply())
+	ctx, cancel := context.WithCancel(f.ctx())
+	answer := f.inBackground(ctx, c, "k")
+	f.await(rule.Fired(), "the claim")
 	cancel()
 	if a := <-answer; !errors.Is(a.err, context.Canceled) {
 		t.Error(a.err)
 	}
 	rule.Release()
-	r.mustBeGone("k", time.Now().Add(time.Second))
+	f.mustBeGone("k", time.Now().Add(time.Second))
 }
 
-func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
+func TestAClaimThatHangsFailsWithinItsTTL(t *testing.T) {
 	t.Parallel()
 	for name, hang := range map[string]faultproxy.Action{
 		"half-open": faultproxy.HalfOpen(),
@@ -235,69 +236,69 @@ func TestMongoAClaimThatHangsForEverIsOverWithItsTTL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, retries := range []mongoRetrying{withRetries, noRetries} {
-				r := newMongoRoom(t)
-				c, proxy := r.behind(retries, mongolock.TTL(time.Second))
-				r.on(proxy, mongoClaims, hang)
+			for _, retries := range []retrying{withRetries, noRetries} {
+				f := newFixture(t)
+				c, proxy := f.behind(retries, mongolock.TTL(time.Second))
+				f.on(proxy, claimCommands, hang)
 				begin := time.Now()
-				l, err := c.Acquire(r.ctx(), "k")
+				l, err := c.Acquire(f.ctx(), "k")
 				mustBeUnknown(t, l, err)
-				r.within(time.Second+mongoSlack, time.Since(begin), fmt.Sprint(retries))
-				r.mustBeGone("k", time.Now().Add(time.Second))
+				f.within(time.Second+slack, time.Since(begin), fmt.Sprint(retries))
+				f.mustBeGone("k", time.Now().Add(time.Second))
 			}
 		})
 	}
 }
 
-func TestMongoAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
+func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(600*time.Millisecond))
-	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(580*time.Millisecond)) // beyond the margin
-	l, err := c.TryAcquire(r.ctx(), "k")
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(600*time.Millisecond))
+	f.on(proxy, claimCommands.Nth(1), faultproxy.DelayReply(580*time.Millisecond)) // beyond the margin
+	l, err := c.TryAcquire(f.ctx(), "k")
 	mustBeUnknown(t, l, err)
-	r.mustBeGone("k", time.Now().Add(time.Second))
+	f.mustBeGone("k", time.Now().Add(time.Second))
 }
 
-func TestMongoASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
+func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(3*time.Second), mongolock.NoRenewal())
-	r.on(proxy, mongoClaims.Nth(1), faultproxy.DelayReply(time.Second))
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(3*time.Second), mongolock.NoRenewal())
+	f.on(proxy, claimCommands.Nth(1), faultproxy.DelayReply(time.Second))
 	sent := time.Now()
-	l := r.acquire(c, "k")
+	l := f.acquire(c, "k")
 	if end := time.Now().Add(l.Remaining()); end.After(sent.Add(3*time.Second + 50*time.Millisecond)) {
 		t.Errorf("trusted for %v after it was sent", end.Sub(sent))
 	}
-	r.release(l)
+	f.release(l)
 }
 
 // A takeover goes two ways. If the key's end has passed it is the upsert that
 // replaces the holder; if only the holders' ends have, compare-and-swap.
-func TestMongoATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
+func TestATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name    string
 		matcher faultproxy.Matcher
 		last    time.Duration // the key's end
 	}{
-		{"upsert", mongoClaims, -time.Second},
-		{"compare-and-swap", mongoSwaps, time.Minute},
+		{"upsert", claimCommands, -time.Second},
+		{"compare-and-swap", swapCommands, time.Minute},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			for _, retries := range []mongoRetrying{withRetries, noRetries} {
-				r := newMongoRoom(t)
-				c, proxy := r.behind(retries, mongolock.TTL(time.Second))
-				r.plantDead("k", row.last)
-				rule := r.on(proxy, row.matcher, faultproxy.DropReply())
-				l, err := c.Acquire(r.ctx(), "k")
+			for _, retries := range []retrying{withRetries, noRetries} {
+				f := newFixture(t)
+				c, proxy := f.behind(retries, mongolock.TTL(time.Second))
+				f.insertExpired("k", row.last)
+				rule := f.on(proxy, row.matcher, faultproxy.DropReply())
+				l, err := c.Acquire(f.ctx(), "k")
 				failed := time.Now()
 				mustBeUnknown(t, l, err)
 				if rule.Hits() == 0 {
 					t.Fatal("nothing was lost: the test shows nothing")
 				}
-				r.mustBeGone("k", failed.Add(time.Second))
+				f.mustBeGone("k", failed.Add(time.Second))
 			}
 		})
 	}
@@ -305,10 +306,10 @@ func TestMongoATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 
 // plantDead stores a key whose only holder has run out, with the key's own end
 // so far from now.
-func (r *mongoRoom) plantDead(key string, last time.Duration) {
-	r.t.Helper()
+func (f *fixture) insertExpired(key string, last time.Duration) {
+	f.t.Helper()
 	past := time.Now().Add(-time.Second)
-	_, err := r.coll.InsertOne(r.ctx(), bson.D{
+	_, err := f.coll.InsertOne(f.ctx(), bson.D{
 		{Key: "_id", Value: key}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: string(store.Exclusive)}, {Key: fieldLimit, Value: 1},
 		{Key: fieldHolders, Value: bson.D{{Key: "DEAD", Value: bson.D{
 			{Key: fieldOwner, Value: "nobody"}, {Key: fieldNote, Value: ""}, {Key: fieldSince, Value: past.Add(-time.Second)}, {Key: fieldExpireAt, Value: past},
@@ -316,50 +317,50 @@ func (r *mongoRoom) plantDead(key string, last time.Duration) {
 		{Key: fieldExpireAt, Value: time.Now().Add(last)}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldAt, Value: past},
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-func TestMongoAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
+func TestAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]faultproxy.Matcher{"word": mongoWords, "look": faultproxy.Command("find")} {
+	for name, m := range map[string]faultproxy.Matcher{"word": wordCommands, "look": faultproxy.Command("find")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			holder := r.acquire(r.client(mongolock.TTL(20*time.Second)), "k")
-			c, proxy := r.behind(noRetries, mongolock.TTL(time.Second))
+			f := newFixture(t)
+			holder := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
+			c, proxy := f.behind(noRetries, mongolock.TTL(time.Second))
 			acquire := c.Acquire
 			if name == "look" {
 				acquire = c.TryAcquire
 			}
-			r.on(proxy, m, faultproxy.DropReply())
-			l, err := acquire(r.ctx(), "k")
+			f.on(proxy, m, faultproxy.DropReply())
+			l, err := acquire(f.ctx(), "k")
 			if l != nil || err == nil || errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrHeld) {
 				t.Errorf("answered %v, %v", l, err)
 			}
-			r.mustHold(holder)
-			r.release(holder)
-			r.mustBeAbsent("k")
+			f.mustHold(holder)
+			f.release(holder)
+			f.mustBeAbsent("k")
 		})
 	}
 }
 
-func TestMongoAWaiterRidesOutFaultsAndIsServed(t *testing.T) {
+func TestAWaiterSurvivesAnOutageAndIsServed(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	holder := r.acquire(r.client(mongolock.TTL(20*time.Second)), "k")
-	c, proxy := r.behind(noRetries, mongolock.TTL(2*time.Second))
-	wait := r.inBackground(r.ctx(), c, "k")
-	r.waits(c, "k")
+	f := newFixture(t)
+	holder := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
+	c, proxy := f.behind(noRetries, mongolock.TTL(2*time.Second))
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.waits(c, "k")
 	proxy.Cut()
 	time.Sleep(500 * time.Millisecond)
-	r.release(holder)
+	f.release(holder)
 	proxy.Restore()
-	a := r.granted(wait)
-	r.mustHold(a.lease)
+	a := f.granted(wait)
+	f.mustHold(a.lease)
 }
 
-func TestMongoAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T) {
+func TestAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"reply dropped": faultproxy.DropReply(), "not primary": faultproxy.NotPrimary(),
@@ -367,63 +368,63 @@ func TestMongoAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			holder := r.acquire(r.client(mongolock.TTL(20*time.Second)), "k")
-			c, proxy := r.behind(noRetries, mongolock.TTL(3*time.Second))
-			wait := r.inBackground(r.ctx(), c, "k")
-			r.waits(c, "k")
-			rule := r.on(proxy, mongoClaims.Nth(1), lost)
-			r.release(holder)
+			f := newFixture(t)
+			holder := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
+			c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
+			wait := f.inBackground(f.ctx(), c, "k")
+			f.waits(c, "k")
+			rule := f.on(proxy, claimCommands.Nth(1), lost)
+			f.release(holder)
 			freed := time.Now()
-			a := r.granted(wait)
+			a := f.granted(wait)
 			if rule.Hits() != 1 {
 				t.Fatal("nothing was lost: the test shows nothing")
 			}
-			r.within(3*time.Second, a.when.Sub(freed), "served")
-			r.mustHold(a.lease)
+			f.within(3*time.Second, a.when.Sub(freed), "served")
+			f.mustHold(a.lease)
 		})
 	}
 }
 
-func TestMongoAServerOutOfReachIsACertainFailure(t *testing.T) {
+func TestAServerOutOfReachIsACertainFailure(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	proxy := faultproxy.New(t, r.uri)
+	f := newFixture(t)
+	proxy := faultproxy.New(t, f.uri)
 	proxy.Cut()
-	c := r.clientOn(r.connect(proxy.URI()), mongolock.TTL(500*time.Millisecond))
+	c := f.clientOn(f.connect(proxy.URI()), mongolock.TTL(500*time.Millisecond))
 	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
-		l, err := acquire(r.ctx(), "k")
+		l, err := acquire(f.ctx(), "k")
 		if l != nil || err == nil || errors.Is(err, mongolock.ErrOutcomeUnknown) {
 			t.Errorf("answered %v, %v", l, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.ctx(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(f.ctx(), 200*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
 	if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
-	r.within(200*time.Millisecond+mongoSlack, time.Since(begin), "the call")
+	f.within(200*time.Millisecond+slack, time.Since(begin), "the call")
 	proxy.Restore()
-	r.until(time.Now().Add(5*time.Second), "it works without a new client", func() bool {
-		l, err := c.TryAcquire(r.ctx(), "k")
+	f.until(time.Now().Add(5*time.Second), "it works without a new client", func() bool {
+		l, err := c.TryAcquire(f.ctx(), "k")
 		return err == nil && l.Release() == nil
 	})
 }
 
-func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
+func TestAServersClockThatIsAnHourOffChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
 			const ttl = 3 * time.Second
-			r := newMongoRoom(t)
-			proxy := faultproxy.New(t, r.uri)
-			r.proxies = append(r.proxies, proxy)
+			f := newFixture(t)
+			proxy := faultproxy.New(t, f.uri)
+			f.proxies = append(f.proxies, proxy)
 			proxy.ShiftClock(off)
-			one, two := r.through(proxy, withRetries, mongolock.TTL(ttl)), r.through(proxy, withRetries, mongolock.TTL(ttl))
-			l := r.acquire(one, "k")
-			seen, err := one.Inspect(r.ctx(), "k")
+			one, two := f.through(proxy, withRetries, mongolock.TTL(ttl)), f.through(proxy, withRetries, mongolock.TTL(ttl))
+			l := f.acquire(one, "k")
+			seen, err := one.Inspect(f.ctx(), "k")
 			require.NoError(t, err)
 			if at := time.Until(seen.Holders[0].Since); (at - off).Abs() > time.Minute {
 				t.Fatalf("the server's clock is %v off: the test shows nothing", at)
@@ -431,45 +432,45 @@ func TestMongoAServersClockAnHourOffChangesNothing(t *testing.T) {
 			if l.Remaining() > ttl {
 				t.Errorf("trusted for %v", l.Remaining())
 			}
-			wait := r.inBackground(r.ctx(), two, "k")
+			wait := f.inBackground(f.ctx(), two, "k")
 			time.Sleep(ttl + ttl/4) // renewed
 			if l.Err() != nil || len(wait) != 0 {
 				t.Errorf("held by %v, and by another: %v", l.Err(), len(wait) != 0)
 			}
-			if _, err := two.TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+			if _, err := two.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 				t.Errorf("another got %v", err)
 			}
-			r.release(l)
-			next := r.granted(wait).lease
+			f.release(l)
+			next := f.granted(wait).lease
 			if next.Token() <= l.Token() {
 				t.Errorf("token %d after %d", next.Token(), l.Token())
 			}
-			r.release(next)
-			r.expiresInTime(one, two, ttl)
+			f.release(next)
+			f.expiresInTime(one, two, ttl)
 		})
 	}
 }
 
 // expiresInTime fails unless a lease that is not renewed is another's soon after
 // its end, and not before.
-func (r *mongoRoom) expiresInTime(one, two *mongolock.Client, ttl time.Duration) {
-	r.t.Helper()
+func (f *fixture) expiresInTime(one, two *mongolock.Client, ttl time.Duration) {
+	f.t.Helper()
 	sent := time.Now()
-	l := r.acquire(one, "k", mongolock.NoRenewal())
+	l := f.acquire(one, "k", mongolock.NoRenewal())
 	done := make(chan time.Time, 1)
 	go func() { <-l.Done(); done <- time.Now() }()
 	honoured := inside.Honoured(l)
-	a := r.granted(r.inBackground(r.ctx(), two, "k"))
+	a := f.granted(f.inBackground(f.ctx(), two, "k"))
 	ended := <-done
 	if a.when.Before(honoured) || a.when.Before(ended) {
-		r.t.Errorf("granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
+		f.t.Errorf("granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
 	}
 	// The holder gives it back a margin after its end, at the latest it runs out.
-	r.within(ttl+mongoSlack+mongoPoll, a.when.Sub(sent), "granted")
+	f.within(ttl+slack+pollPause, a.when.Sub(sent), "granted")
 	if !errors.Is(l.Err(), mongolock.ErrLost) {
-		r.t.Errorf("it ended with %v", l.Err())
+		f.t.Errorf("it ended with %v", l.Err())
 	}
-	r.release(a.lease)
+	f.release(a.lease)
 }
 
 // asleep makes a client's machine be suspended for a while, which its clock does
@@ -477,17 +478,17 @@ func (r *mongoRoom) expiresInTime(one, two *mongolock.Client, ttl time.Duration)
 func asleep(t *testing.T, suspended time.Duration) (believed time.Duration, taken bool) {
 	t.Helper()
 	const ttl = 20 * time.Second
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(ttl), mongolock.NoRenewal())
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(ttl), mongolock.NoRenewal())
 	proxy.ShiftClock(suspended)
-	l, err := c.TryAcquire(r.ctx(), "k")
+	l, err := c.TryAcquire(f.ctx(), "k")
 	if err != nil { // by now it knows the time again
 		mustBeUnknown(t, l, err)
-		r.release(r.acquire(c, "k"))
+		f.release(f.acquire(c, "k"))
 		return 0, false
 	}
 	believed = l.Remaining()
-	status, err := r.client().Inspect(r.ctx(), "k")
+	status, err := f.client().Inspect(f.ctx(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -495,11 +496,11 @@ func asleep(t *testing.T, suspended time.Duration) (believed time.Duration, take
 		t.Logf("believed for %v, honoured for %v", believed, status.Left())
 		return believed, true
 	}
-	r.release(l)
+	f.release(l)
 	return believed, false
 }
 
-func TestMongoAMachineThatWasSuspendedTrustsNoLongerThanTheServerHonours(t *testing.T) {
+func TestASuspendedMachineTrustsItsLeaseNoLongerThanTheServerHonoursIt(t *testing.T) {
 	t.Parallel()
 	// Beyond its TTL its claim is over before it is answered, and given back.
 	for suspended, least := range map[time.Duration]time.Duration{15 * time.Second: 10 * time.Second, 10 * time.Minute: 0} {
@@ -509,7 +510,7 @@ func TestMongoAMachineThatWasSuspendedTrustsNoLongerThanTheServerHonours(t *test
 	}
 }
 
-func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
+func TestWithoutOperationTimeTokensStillRise(t *testing.T) {
 	t.Parallel()
 	for name, missing := range map[string][]faultproxy.Action{
 		"no operationTime": {faultproxy.RemoveOperationTime()},
@@ -518,21 +519,21 @@ func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			proxy := faultproxy.New(t, r.uri)
-			r.proxies = append(r.proxies, proxy)
-			r.on(proxy, faultproxy.Command(), missing...)
-			confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
-			clients := []*mongolock.Client{r.through(proxy, withRetries, mongolock.TTL(5*time.Second)), r.through(proxy, withRetries, mongolock.TTL(5*time.Second))}
+			f := newFixture(t)
+			proxy := faultproxy.New(t, f.uri)
+			f.proxies = append(f.proxies, proxy)
+			f.on(proxy, faultproxy.Command(), missing...)
+			confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))
+			clients := []*mongolock.Client{f.through(proxy, withRetries, mongolock.TTL(5*time.Second)), f.through(proxy, withRetries, mongolock.TTL(5*time.Second))}
 			var last int64
 			for i := range 3 {
-				l := r.acquire(clients[i%2], "k")
+				l := f.acquire(clients[i%2], "k")
 				if l.Token() <= last {
 					t.Errorf("token %d after %d", l.Token(), last)
 				}
 				last = l.Token()
 				if i == 1 { // by hand
-					if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+					if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -546,28 +547,28 @@ func TestMongoWithoutOperationTimeTokensStillRise(t *testing.T) {
 	}
 }
 
-func TestMongoAGrantThatCannotBeConfirmedIsCleanedUp(t *testing.T) {
+func TestAGrantThatCannotBeConfirmedIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]faultproxy.Action{
 		"command dropped": faultproxy.DropCommand(), "reply dropped": faultproxy.DropReply(), "refused": faultproxy.Fail(13),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newMongoRoom(t)
-			c, proxy := r.behind(noRetries, mongolock.TTL(3*time.Second))
-			r.on(proxy, faultproxy.Command(), faultproxy.RemoveOperationTime())
-			r.on(proxy, mongoConfirms, lost)
-			l, err := c.TryAcquire(r.ctx(), "k")
+			f := newFixture(t)
+			c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
+			f.on(proxy, faultproxy.Command(), faultproxy.RemoveOperationTime())
+			f.on(proxy, confirmCommands, lost)
+			l, err := c.TryAcquire(f.ctx(), "k")
 			mustBeUnknown(t, l, err)
-			r.mustBeGone("k", time.Now().Add(time.Second))
+			f.mustBeGone("k", time.Now().Add(time.Second))
 		})
 	}
 }
 
-func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
+func TestAnUnreadableReplyToAClaimIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries, mongolock.TTL(time.Second))
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries, mongolock.TTL(time.Second))
 	for i, odd := range []bson.D{
 		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{}}},
 		{{Key: "ok", Value: 1}, {Key: "value", Value: bson.D{{Key: fieldMark, Value: 1}}}},
@@ -575,16 +576,16 @@ func TestMongoNeverNilAndNilWhateverTheServerAnswers(t *testing.T) {
 		{},
 	} {
 		key := fmt.Sprint("k", i)
-		rule := r.on(proxy, mongoClaims, faultproxy.EditReply(func(bson.D) bson.D { return slices.Clone(odd) }))
-		l, err := c.TryAcquire(r.ctx(), key)
+		rule := f.on(proxy, claimCommands, faultproxy.EditReply(func(bson.D) bson.D { return slices.Clone(odd) }))
+		l, err := c.TryAcquire(f.ctx(), key)
 		mustBeUnknown(t, l, err)
 		rule.Remove()
-		r.mustBeGone(key, time.Now().Add(time.Second))
+		f.mustBeGone(key, time.Now().Add(time.Second))
 	}
 }
 
 // No document in the answer of an upsert says nothing of it.
-func TestMongoAClaimAnsweredWithNoDocumentIsAskedFor(t *testing.T) {
+func TestAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 	t.Parallel()
 	withoutValue := func(reply bson.D) bson.D { // the rest stays, its operationTime too
 		return slices.DeleteFunc(reply, func(e bson.E) bool { return e.Key == "value" })
@@ -597,38 +598,38 @@ func TestMongoAClaimAnsweredWithNoDocumentIsAskedFor(t *testing.T) {
 		for _, opts := range [][]mongolock.AcquireOption{nil, {mongolock.Shared()}} {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
 				t.Parallel()
-				r := newMongoRoom(t)
-				c, proxy := r.behind(withRetries, mongolock.TTL(5*time.Second))
-				first := r.acquire(c, "k")
-				r.release(first)
-				confirms := r.on(proxy, mongoConfirms, faultproxy.DelayCommand(0))
-				r.on(proxy, mongoClaims.Nth(1), faultproxy.EditReply(edit))
-				l := r.acquire(c, "k", opts...)
+				f := newFixture(t)
+				c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+				first := f.acquire(c, "k")
+				f.release(first)
+				confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))
+				f.on(proxy, claimCommands.Nth(1), faultproxy.EditReply(edit))
+				l := f.acquire(c, "k", opts...)
 				if confirms.Hits() != 1 {
 					t.Fatalf("%d confirmations", confirms.Hits())
 				}
 				if l.Token() <= first.Token() {
 					t.Errorf("token %d after %d", l.Token(), first.Token())
 				}
-				r.mustHold(l)
-				r.release(l)
-				r.mustBeAbsent("k")
+				f.mustHold(l)
+				f.release(l)
+				f.mustBeAbsent("k")
 			})
 		}
 	}
 }
 
-func TestMongoAClaimAnsweredWithNoDocumentThatHasLeftNoneIsUnknown(t *testing.T) {
+func TestAClaimAnsweredWithoutADocumentThatCannotBeConfirmedIsUnknown(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(noRetries)
-	r.on(proxy, mongoClaims, faultproxy.EditReply(func(bson.D) bson.D {
-		if _, err := r.coll.DeleteOne(r.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+	f := newFixture(t)
+	c, proxy := f.behind(noRetries)
+	f.on(proxy, claimCommands, faultproxy.EditReply(func(bson.D) bson.D {
+		if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 			t.Error(err)
 		}
 		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
 	}))
-	l, err := c.TryAcquire(r.ctx(), "k")
+	l, err := c.TryAcquire(f.ctx(), "k")
 	mustBeUnknown(t, l, err)
-	r.mustBeAbsent("k")
+	f.mustBeAbsent("k")
 }

@@ -12,39 +12,39 @@ import (
 
 // A crowd is several processes in each of which as many wait for a key that this one
 // holds.
-type crowd struct {
-	*mongoRoom
+type waitingProcesses struct {
+	*fixture
 	held    *mongolock.Lease
 	workers []worker
 	each    int
 }
 
-func newCrowd(r *mongoRoom, processes, each int) *crowd {
-	r.t.Helper()
-	c := &crowd{r, r.acquire(r.client(), "k"), r.workers(processes), each}
-	for _, w := range c.workers {
+func newWaitingProcesses(f *fixture, processes, each int) *waitingProcesses {
+	f.t.Helper()
+	p := &waitingProcesses{f, f.acquire(f.client(), "k"), f.workers(processes), each}
+	for _, w := range p.workers {
 		w.do(workerOrder{Do: "wait", Key: "k", Count: each})
 	}
-	c.settle()
-	return c
+	p.settle()
+	return p
 }
 
 // settle waits until all have been refused, have left word, have looked once more, and
 // listen.
-func (c *crowd) settle() {
-	c.t.Helper()
-	c.until(time.Now().Add(20*time.Second), "they ask no more", func() bool {
-		return total(c.quiet(4*mongoLookAgain)) == 0
+func (p *waitingProcesses) settle() {
+	p.t.Helper()
+	p.until(time.Now().Add(20*time.Second), "they ask no more", func() bool {
+		return total(p.quiet(4*lookAgain)) == 0
 	})
 }
 
 // quiet is how many commands the busiest process sent in so long, of which kinds.
-func (c *crowd) quiet(d time.Duration) (most map[string]int) {
-	c.t.Helper()
-	for _, w := range c.workers {
+func (p *waitingProcesses) quiet(d time.Duration) (most map[string]int) {
+	p.t.Helper()
+	for _, w := range p.workers {
 		w.begin(workerOrder{Do: "nothing", For: d})
 	}
-	for _, w := range c.workers {
+	for _, w := range p.workers {
 		if sent := w.end().Sent; total(sent) >= total(most) {
 			most = sent
 		}
@@ -53,98 +53,98 @@ func (c *crowd) quiet(d time.Duration) (most map[string]int) {
 }
 
 // mustBeServed gives the key back, and fails unless all have had it soon.
-func (c *crowd) mustBeServed(soon time.Duration) {
-	c.t.Helper()
-	c.release(c.held)
+func (p *waitingProcesses) mustBeServed(most time.Duration) {
+	p.t.Helper()
+	p.release(p.held)
 	released := time.Now()
-	for _, w := range c.workers {
+	for _, w := range p.workers {
 		w.begin(workerOrder{Do: "served"})
 	}
-	for i, w := range c.workers {
+	for i, w := range p.workers {
 		served := w.end()
-		if len(served.Each) != c.each {
-			c.t.Errorf("process %d: %d of %d were served", i, len(served.Each), c.each)
+		if len(served.Each) != p.each {
+			p.t.Errorf("process %d: %d of %d were served", i, len(served.Each), p.each)
 		}
-		if took := time.Unix(0, served.Moment).Sub(released); took > soon {
-			c.t.Errorf("process %d: the last was served after %v", i, took)
+		if took := time.Unix(0, served.Moment).Sub(released); took > most {
+			p.t.Errorf("process %d: the last was served after %v", i, took)
 		}
 	}
 }
 
 // In none of these a notice is lost for ever: those who wait sleep for 20 s at least
 // where nobody tells them.
-func TestFeedTroubleLosesNobodyInSeveralProcesses(t *testing.T) {
+func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 	// Not parallel: it keeps the server busy.
 	notice := freedNotice(strings.Repeat("x", 500))
-	for name, trouble := range map[string]func(r *mongoRoom){
-		"it is not capped": func(r *mongoRoom) {
-			if err := r.wakes().Drop(r.ctx()); err != nil {
-				r.t.Fatal(err)
+	for name, trouble := range map[string]func(f *fixture){
+		"it is not capped": func(f *fixture) {
+			if err := f.wakes().Drop(f.ctx()); err != nil {
+				f.t.Fatal(err)
 			}
-			if _, err := r.wakes().InsertOne(r.ctx(), notice); err != nil {
-				r.t.Fatal(err)
-			}
-		},
-		"it is dropped while in use": func(r *mongoRoom) {
-			if err := r.wakes().Drop(r.ctx()); err != nil {
-				r.t.Fatal(err)
+			if _, err := f.wakes().InsertOne(f.ctx(), notice); err != nil {
+				f.t.Fatal(err)
 			}
 		},
-		"it rolls over": func(r *mongoRoom) {
+		"it is dropped while in use": func(f *fixture) {
+			if err := f.wakes().Drop(f.ctx()); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"it rolls over": func(f *fixture) {
 			many := make([]any, 1000)
 			for i := range many {
 				many[i] = notice
 			}
-			if _, err := r.wakes().InsertMany(r.ctx(), many); err != nil {
-				r.t.Fatal(err)
+			if _, err := f.wakes().InsertMany(f.ctx(), many); err != nil {
+				f.t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newMongoRoomApart(t, "capped", "atomic")
-			c := newCrowd(r, 4, 5)
-			trouble(r)
-			if sent := c.quiet(time.Second); total(sent) > 40 {
+			f := newFixtureApart(t, "capped", "atomic")
+			w := newWaitingProcesses(f, 4, 5)
+			trouble(f)
+			if sent := w.quiet(time.Second); total(sent) > 40 {
 				t.Errorf("in a second a process sent %v", sent)
 			}
-			trouble(r)
-			c.mustBeServed(feedSoon)
-			if r.wakesAre() == feedUncapped {
-				r.handsOver(r.client(), r.client(), "k", true, feedSoon) // somebody waits, and it is mended
+			trouble(f)
+			w.mustBeServed(feedSoon)
+			if f.wakesAre() == feedUncapped {
+				f.handsOver(f.client(), f.client(), "k", true, feedSoon) // somebody waits, and it is mended
 			}
 		})
 	}
 }
 
-func TestFeedAndFiftyWaitersInFiveProcessesOutliveTheServer(t *testing.T) {
+func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
-	r := newMongoRoomAt(t, server.URI)
-	r.server = mongoApart
-	c := newCrowd(r, 5, 10)
+	f := newFixtureAt(t, server.URI)
+	f.server = ofItsOwn
+	w := newWaitingProcesses(f, 5, 10)
 	server.Do("kill")
-	if sent := c.quiet(time.Second); total(sent) > 40 {
+	if sent := w.quiet(time.Second); total(sent) > 40 {
 		t.Errorf("in a second without a server a process sent %v", sent)
 	}
 	server.Do("restart")
-	if sent := c.quiet(2 * time.Second); total(sent) > 60 {
+	if sent := w.quiet(2 * time.Second); total(sent) > 60 {
 		t.Errorf("in the two seconds after, a process sent %v", sent)
 	}
-	r.until(time.Now().Add(10*time.Second), "the server is back", func() bool {
-		ctx, cancel := context.WithTimeout(r.ctx(), time.Second)
+	f.until(time.Now().Add(10*time.Second), "the server is back", func() bool {
+		ctx, cancel := context.WithTimeout(f.ctx(), time.Second)
 		defer cancel()
-		return r.coll.Database().Client().Ping(ctx, nil) == nil
+		return f.coll.Database().Client().Ping(ctx, nil) == nil
 	})
-	c.mustBeServed(2 * feedSoon)
+	w.mustBeServed(2 * feedSoon)
 }
 
 // How little, over two minutes, make bench tells.
-func TestFeedAHundredWaitersInEachOfFourProcessesAskNextToNothing(t *testing.T) {
-	r := newMongoRoomApart(t, "capped", "atomic")
-	c := newCrowd(r, 4, 100)
-	c.quiet(2 * mongoPollMost) // and what each looks at once more after its word
-	if sent := c.quiet(5 * time.Second); total(sent) > 2 {
+func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
+	f := newFixtureApart(t, "capped", "atomic")
+	w := newWaitingProcesses(f, 4, 100)
+	w.quiet(2 * pollMost) // and what each looks at once more after its word
+	if sent := w.quiet(5 * time.Second); total(sent) > 2 {
 		t.Errorf("in five seconds a process sent %v", sent)
 	}
-	c.mustBeServed(20 * time.Second)
+	w.mustBeServed(20 * time.Second)
 }

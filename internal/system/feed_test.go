@@ -14,12 +14,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
-	"github.com/stretchr/testify/require"
 )
 
 // feedSoon is what a waiter is given that is told, or that polls, on a machine which
@@ -29,16 +30,16 @@ const feedSoon = 5 * time.Second
 
 // newFeedRoom is a room on a server with a feed. (FerretDB has capped collections, and
 // there is none on it: see refuseFerret. It is known by not being atomic.)
-func newFeedRoom(t testing.TB) *mongoRoom {
+func newFeedFixture(t testing.TB) *fixture {
 	t.Helper()
-	r := newMongoRoom(t, "capped", "atomic")
-	r.server = mongoAsFound // here a feed is as a program's
-	return r
+	f := newFixture(t, "capped", "atomic")
+	f.server = asFound // here a feed is as a program's
+	return f
 }
 
 // wakes is the collection of wake-ups of a room.
-func (r *mongoRoom) wakes() *mongo.Collection {
-	return r.coll.Database().Collection(r.coll.Name() + ".wake")
+func (f *fixture) wakes() *mongo.Collection {
+	return f.coll.Database().Collection(f.coll.Name() + ".wake")
 }
 
 // freedNotice is a wake-up as clients send it.
@@ -57,10 +58,10 @@ const (
 	feedUncapped
 )
 
-func (r *mongoRoom) wakesAre() feedState {
-	r.t.Helper()
-	specs, err := r.coll.Database().ListCollectionSpecifications(r.ctx(), bson.D{{Key: "name", Value: r.wakes().Name()}})
-	require.NoError(r.t, err)
+func (f *fixture) wakesAre() feedState {
+	f.t.Helper()
+	specs, err := f.coll.Database().ListCollectionSpecifications(f.ctx(), bson.D{{Key: "name", Value: f.wakes().Name()}})
+	require.NoError(f.t, err)
 	if len(specs) == 0 {
 		return feedMissing
 	}
@@ -72,9 +73,9 @@ func (r *mongoRoom) wakesAre() feedState {
 
 // asleep waits until the client's waiters of a key have done all that there is to
 // do, and so with an open feed if it is to have one.
-func (r *mongoRoom) asleep(c *mongolock.Client, key string, feed bool) {
-	r.t.Helper()
-	r.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
+func (f *fixture) asleep(c *mongolock.Client, key string, feed bool) {
+	f.t.Helper()
+	f.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
 		w := inside.Look(c, key)
 		return w.Listening == feed && w.Seen && !w.Asking && !w.Woken
 	})
@@ -82,30 +83,30 @@ func (r *mongoRoom) asleep(c *mongolock.Client, key string, feed bool) {
 
 // handsOver lets the key go from one client to another that waits for it, which
 // takes at most so long.
-func (r *mongoRoom) handsOver(from, to *mongolock.Client, key string, feed bool, most time.Duration) {
-	r.t.Helper()
-	l := r.acquire(from, key)
-	wait := r.inBackground(r.ctx(), to, key)
-	r.asleep(to, key, feed)
+func (f *fixture) handsOver(from, to *mongolock.Client, key string, feed bool, most time.Duration) {
+	f.t.Helper()
+	l := f.acquire(from, key)
+	wait := f.inBackground(f.ctx(), to, key)
+	f.asleep(to, key, feed)
 	start := time.Now()
-	r.release(l)
-	a := r.granted(wait)
+	f.release(l)
+	a := f.granted(wait)
 	if took := a.when.Sub(start); took > most {
-		r.t.Errorf("took %v to hand over, want at most %v", took, most)
+		f.t.Errorf("took %v to hand over, want at most %v", took, most)
 	}
-	r.release(a.lease)
+	f.release(a.lease)
 }
 
 // served waits until each of them had the key, in whatever order.
-func (r *mongoRoom) served(waits []<-chan mongoAnswer) {
-	r.t.Helper()
+func (f *fixture) served(waits []<-chan outcome) {
+	f.t.Helper()
 	var all sync.WaitGroup
 	for _, w := range waits {
 		all.Go(func() {
 			if a := <-w; a.err != nil {
-				r.t.Error(a.err)
+				f.t.Error(a.err)
 			} else {
-				r.release(a.lease)
+				f.release(a.lease)
 			}
 		})
 	}
@@ -130,29 +131,29 @@ func tailing(commands []bson.Raw) (n int) {
 	return n
 }
 
-func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
+func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	holder := r.client()
-	c, tap := r.tapped()
-	r.release(r.acquire(c, "free"))
+	f := newFeedFixture(t)
+	holder := f.client()
+	c, tap := f.tapped()
+	f.release(f.acquire(c, "free"))
 	if sent := tap.Take(); tailing(sent) != 0 {
 		t.Error("opened though nobody waits")
 	}
 	var held []*mongolock.Lease
-	var waits []<-chan mongoAnswer
+	var waits []<-chan outcome
 	for i := range 3 {
 		key := fmt.Sprint("k", i)
-		held = append(held, r.acquire(holder, key))
+		held = append(held, f.acquire(holder, key))
 		for range 2 {
-			waits = append(waits, r.inBackground(r.ctx(), c, key))
+			waits = append(waits, f.inBackground(f.ctx(), c, key))
 		}
 	}
 	for i, l := range held {
-		r.asleep(c, l.Key(), true)
+		f.asleep(c, l.Key(), true)
 		start := time.Now()
-		r.release(l)
-		r.served(waits[2*i : 2*i+2])
+		f.release(l)
+		f.served(waits[2*i : 2*i+2])
 		if took := time.Since(start); took > feedSoon {
 			t.Errorf("%v for a wake-up and a hand-over", took)
 		}
@@ -161,13 +162,13 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 		t.Errorf("%d cursors for six waiters of three keys", tailing(sent))
 	}
 	inside.EndLinger(c)
-	r.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
+	f.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
 		return !inside.Look(c, "").FeedOpen
 	})
 	if sent := named(tap.Take()); sent["killCursors"] != 1 || len(sent) != 1 {
 		t.Errorf("closing it sent %v", sent)
 	}
-	r.handsOver(holder, c, "k0", true, feedSoon)
+	f.handsOver(holder, c, "k0", true, feedSoon)
 	if sent := tap.Take(); tailing(sent) != 1 {
 		t.Errorf("%d cursors for the next waiter", tailing(sent))
 	}
@@ -175,15 +176,15 @@ func TestFeedIsOneCursorFromTheFirstWaiterToTheLast(t *testing.T) {
 
 // The driver refuses to wait for longer than a client's own timeout, unless told
 // otherwise call by call.
-func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
+func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
+	f := newFeedFixture(t)
 	tap := &testserver.Tap{}
-	c := r.clientOn(r.connect(r.uri, func(o *options.ClientOptions) { tap.On(o.SetTimeout(300 * time.Millisecond)) }))
-	holder := r.client()
-	l := r.acquire(holder, "k")
-	wait := r.inBackground(r.ctx(), c, "k")
-	r.asleep(c, "k", true)
+	c := f.clientOn(f.connect(f.uri, func(o *options.ClientOptions) { tap.On(o.SetTimeout(300 * time.Millisecond)) }))
+	holder := f.client()
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.asleep(c, "k", true)
 	tap.Take()
 	time.Sleep(time.Second)
 	// What it reads by itself is the key, a moment after its word and once more about
@@ -192,22 +193,22 @@ func TestFeedOutlastsAClientsShortTimeout(t *testing.T) {
 		t.Errorf("%v in a second of waiting", named(sent))
 	}
 	start := time.Now()
-	r.release(l)
-	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+	f.release(l)
+	if took := f.granted(wait).when.Sub(start); took > feedSoon {
 		t.Errorf("took %v", took)
 	}
 }
 
 // Not lost though the answer that it makes stale comes after it: the reply to the
 // head's look is held back until the key is free and the wake-up has come.
-func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
+func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	holder, line := r.client(), &testserver.Line{}
-	c := r.clientOn(r.connect(r.uri, line.Through))
-	l := r.acquire(holder, "k")
-	wait := r.inBackground(r.ctx(), c, "k")
-	r.asleep(c, "k", true)
+	f := newFeedFixture(t)
+	holder, line := f.client(), &testserver.Line{}
+	c := f.clientOn(f.connect(f.uri, line.Through))
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.asleep(c, "k", true)
 
 	asked, pass := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -221,39 +222,39 @@ func TestFeedWakeUpThatComesWhileTheHeadIsAskingIsNotLost(t *testing.T) {
 		}}
 	})
 	inside.Freed(holder, "k") // for nothing
-	r.await(asked, "the head looks")
-	r.release(l)
-	r.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
+	f.await(asked, "the head looks")
+	f.release(l)
+	f.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
 		return inside.Look(c, "k").Woken
 	})
 	start := time.Now()
 	close(pass)
-	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+	if took := f.granted(wait).when.Sub(start); took > feedSoon {
 		t.Errorf("took %v from the stale answer", took)
 	}
 }
 
-func TestFeedThatIsNotCappedIsReplacedIfAllInItIsOurs(t *testing.T) {
+func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
+	f := newFeedFixture(t)
 	for range 3 {
-		if _, err := r.wakes().InsertOne(r.ctx(), freedNotice("k")); err != nil {
+		if _, err := f.wakes().InsertOne(f.ctx(), freedNotice("k")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if r.wakesAre() != feedUncapped {
+	if f.wakesAre() != feedUncapped {
 		t.Fatal("capped all the same: the test shows nothing")
 	}
-	r.handsOver(r.client(), r.client(), "k", true, feedSoon)
-	if r.wakesAre() != feedCapped {
+	f.handsOver(f.client(), f.client(), "k", true, feedSoon)
+	if f.wakesAre() != feedCapped {
 		t.Error("not capped yet")
 	}
 }
 
 // What it does to FerretDB one does not do to it: see refuseFerret. There waiters poll.
-func TestFeedIsNotForFerretDB(t *testing.T) {
+func TestWaitersPollOnFerretDB(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	f := newFixture(t)
 	line := &testserver.Line{}
 	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
 		switch {
@@ -267,149 +268,149 @@ func TestFeedIsNotForFerretDB(t *testing.T) {
 		return testserver.Fate{}
 	})
 	tap := &testserver.Tap{}
-	c := r.clientOn(r.connect(r.uri, line.Through, tap.On))
+	c := f.clientOn(f.connect(f.uri, line.Through, tap.On))
 	for range 3 {
-		r.handsOver(r.client(mongolock.WithoutFeed()), c, "k", false, feedSoon)
+		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon)
 	}
 	if sent := tap.Take(); tailing(sent) != 0 || named(sent)["buildInfo"] > 1 {
 		t.Errorf("sent %v", named(sent))
 	}
 }
 
-func TestFeedWithAStrangersDocumentIsLeftAlone(t *testing.T) {
+func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	stranger := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
-	if _, err := r.wakes().InsertOne(r.ctx(), stranger); err != nil {
+	f := newFeedFixture(t)
+	foreignDocument := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
+	if _, err := f.wakes().InsertOne(f.ctx(), foreignDocument); err != nil {
 		t.Fatal(err)
 	}
-	var log logbook
-	holder, c := r.client(), r.client(log.option())
+	var log logBuffer
+	holder, c := f.client(), f.client(log.option())
 	for range 3 {
-		r.handsOver(holder, c, "k", false, feedSoon)
-		r.handsOver(c, holder, "k", false, feedSoon)
+		f.handsOver(holder, c, "k", false, feedSoon)
+		f.handsOver(c, holder, "k", false, feedSoon)
 	}
 	if n := log.count("waiters poll"); n != 1 {
 		t.Errorf("said %d times that it polls", n)
 	}
-	if n, err := r.wakes().CountDocuments(r.ctx(), bson.D{}); n != 1 || err != nil || r.wakesAre() != feedUncapped {
+	if n, err := f.wakes().CountDocuments(f.ctx(), bson.D{}); n != 1 || err != nil || f.wakesAre() != feedUncapped {
 		t.Errorf("%d documents beside a stranger's, %v", n-1, err)
 	}
 }
 
-func TestFeedDroppedWhileInUseIsMadeAnewAndLosesNobody(t *testing.T) {
+func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	holder := r.client()
-	waiters := []*mongolock.Client{r.client(), r.client(), r.client()}
+	f := newFeedFixture(t)
+	holder := f.client()
+	waiters := []*mongolock.Client{f.client(), f.client(), f.client()}
 	for round := range 4 {
-		l := r.acquire(holder, "k")
-		var waits []<-chan mongoAnswer
+		l := f.acquire(holder, "k")
+		var waits []<-chan outcome
 		for _, c := range waiters {
 			for range 3 {
-				waits = append(waits, r.inBackground(r.ctx(), c, "k"))
+				waits = append(waits, f.inBackground(f.ctx(), c, "k"))
 			}
 		}
 		for _, c := range waiters {
-			r.asleep(c, "k", true)
+			f.asleep(c, "k", true)
 		}
-		if err := r.wakes().Drop(r.ctx()); err != nil {
+		if err := f.wakes().Drop(f.ctx()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(round) * 20 * time.Millisecond)
 		start := time.Now()
-		r.release(l)
-		r.served(waits)
+		f.release(l)
+		f.served(waits)
 		if took := time.Since(start); took > feedSoon {
 			t.Errorf("round %d: the last was served after %v", round, took)
 		}
 	}
 	for _, c := range waiters {
-		r.handsOver(holder, c, "k", true, feedSoon)
+		f.handsOver(holder, c, "k", true, feedSoon)
 	}
-	if r.wakesAre() != feedCapped {
+	if f.wakesAre() != feedCapped {
 		t.Error("not capped")
 	}
 }
 
-func TestFeedThatRollsOverLosesNobody(t *testing.T) {
+func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	holder, c := r.client(), r.client()
+	f := newFeedFixture(t)
+	holder, c := f.client(), f.client()
 	var many []any
 	for range 2000 {
 		many = append(many, freedNotice(strings.Repeat("x", 500)))
 	}
 	for range 3 {
-		l := r.acquire(holder, "k")
-		wait := r.inBackground(r.ctx(), c, "k")
-		r.asleep(c, "k", true)
+		l := f.acquire(holder, "k")
+		wait := f.inBackground(f.ctx(), c, "k")
+		f.asleep(c, "k", true)
 		flood := make(chan error, 1)
 		go func() {
-			_, err := r.wakes().InsertMany(context.Background(), many)
+			_, err := f.wakes().InsertMany(context.Background(), many)
 			flood <- err
 		}()
 		time.Sleep(5 * time.Millisecond)
-		r.release(l)
+		f.release(l)
 		if err := <-flood; err != nil {
 			t.Fatal(err)
 		}
 		over := time.Now()
-		a := r.granted(wait)
+		a := f.granted(wait)
 		if took := a.when.Sub(over); took > feedSoon {
 			t.Errorf("granted %v after the flood", took)
 		}
-		r.release(a.lease)
+		f.release(a.lease)
 	}
-	if n, err := r.wakes().CountDocuments(r.ctx(), bson.D{}); err != nil || n > 1000 {
+	if n, err := f.wakes().CountDocuments(f.ctx(), bson.D{}); err != nil || n > 1000 {
 		t.Errorf("%d notices are kept, %v", n, err)
 	}
-	r.handsOver(holder, c, "k", true, feedSoon)
+	f.handsOver(holder, c, "k", true, feedSoon)
 }
 
-func TestFeedThatIsLostIsPolledForAndComesBack(t *testing.T) {
+func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	var log logbook
-	holder := r.client()
-	c, proxy := r.behind(withRetries, log.option())
+	f := newFeedFixture(t)
+	var log logBuffer
+	holder := f.client()
+	c, proxy := f.behind(withRetries, log.option())
 	for range 2 {
-		l := r.acquire(holder, "k")
-		wait := r.inBackground(r.ctx(), c, "k")
-		r.asleep(c, "k", true)
+		l := f.acquire(holder, "k")
+		wait := f.inBackground(f.ctx(), c, "k")
+		f.asleep(c, "k", true)
 		proxy.Cut()
 		time.Sleep(500 * time.Millisecond)
-		r.release(l) // and nobody hears it
+		f.release(l) // and nobody hears it
 		time.Sleep(500 * time.Millisecond)
 		proxy.Restore()
 		back := time.Now()
-		a := r.granted(wait)
+		a := f.granted(wait)
 		if took := a.when.Sub(back); took > feedSoon {
 			t.Errorf("granted %v after the way was open again", took)
 		}
-		r.release(a.lease)
-		r.handsOver(holder, c, "k", true, feedSoon)
+		f.release(a.lease)
+		f.handsOver(holder, c, "k", true, feedSoon)
 	}
 	if n := log.count("wake-ups are interrupted"); n != 1 {
 		t.Errorf("said %d times within seconds that they were interrupted", n)
 	}
 }
 
-func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
+func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t, "auth=1", "capped", "atomic", "roles")
-	r := newMongoRoomAt(t, server.URI)
-	db := r.coll.Database()
+	f := newFixtureAt(t, server.URI)
+	db := f.coll.Database()
 	role := bson.D{
 		{Key: "createRole", Value: "locker"}, {Key: "roles", Value: bson.A{}},
 		{Key: "privileges", Value: bson.A{bson.D{
-			{Key: "resource", Value: bson.D{{Key: "db", Value: db.Name()}, {Key: "collection", Value: r.coll.Name()}}},
+			{Key: "resource", Value: bson.D{{Key: "db", Value: db.Name()}, {Key: "collection", Value: f.coll.Name()}}},
 			{Key: "actions", Value: bson.A{"find", "insert", "update", "remove"}},
 		}}},
 	}
 	user := bson.D{{Key: "createUser", Value: "app"}, {Key: "pwd", Value: "app"}, {Key: "roles", Value: bson.A{"locker"}}}
 	for _, command := range []bson.D{role, user} {
-		if err := db.RunCommand(r.ctx(), command).Err(); err != nil {
+		if err := db.RunCommand(f.ctx(), command).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -421,45 +422,45 @@ func TestFeedThatMayNotBeMadeIsDoneWithout(t *testing.T) {
 	query := uri.Query()
 	query.Set("authSource", db.Name())
 	uri.RawQuery = query.Encode()
-	r.uri = uri.String()
+	f.uri = uri.String()
 
-	var log logbook
-	one, two := r.client(), r.client(log.option())
+	var log logBuffer
+	one, two := f.client(), f.client(log.option())
 	for range 3 {
-		r.handsOver(one, two, "k", false, feedSoon)
-		r.handsOver(two, one, "k", false, feedSoon)
+		f.handsOver(one, two, "k", false, feedSoon)
+		f.handsOver(two, one, "k", false, feedSoon)
 	}
 	if n := log.count("waiters poll"); n != 1 {
 		t.Errorf("said %d times that it polls", n)
 	}
-	if r.wakesAre() != feedMissing {
+	if f.wakesAre() != feedMissing {
 		t.Error("made all the same: the test shows nothing")
 	}
-	r.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
+	f.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
 		return !inside.Look(two, "").Announces
 	})
 }
 
-func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
+func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
-	r := newMongoRoomAt(t, server.URI)
-	holder := r.client()
-	l := r.acquire(holder, "k")
+	f := newFixtureAt(t, server.URI)
+	holder := f.client()
+	l := f.acquire(holder, "k")
 	var taps []*testserver.Tap
 	var clients []*mongolock.Client
-	var waits []<-chan mongoAnswer
+	var waits []<-chan outcome
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	for range 5 {
-		c, tap := r.tapped()
+		c, tap := f.tapped()
 		taps, clients = append(taps, tap), append(clients, c)
 		for range 10 {
-			waits = append(waits, r.inBackground(ctx, c, "k"))
+			waits = append(waits, f.inBackground(ctx, c, "k"))
 		}
 	}
 	for i, c := range clients {
-		r.asleep(c, "k", true)
+		f.asleep(c, "k", true)
 		taps[i].Take()
 	}
 	start := time.Now()
@@ -468,7 +469,7 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 	server.Do("restart")
 	back := time.Now()
 	for _, c := range clients {
-		r.asleep(c, "k", true)
+		f.asleep(c, "k", true)
 	}
 	t.Logf("down for %v, all listen again %v after", back.Sub(start), time.Since(back))
 	for i := range clients {
@@ -478,44 +479,44 @@ func TestFeedAndFiftyWaitersOutliveTheServer(t *testing.T) {
 			t.Logf("client %d sent %v meanwhile", i, named(sent))
 		}
 	}
-	r.release(l)
-	r.served(waits)
+	f.release(l)
+	f.served(waits)
 	t.Logf("all served %v after the server was back", time.Since(back))
 }
 
 // Every removal of a holder from a document that carries a word is announced: the
 // waiter sleeps until its holder should have run out, or hears of it.
-func TestFeedTellsOfEveryRemoval(t *testing.T) {
+func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	t.Parallel()
-	removals := map[string]func(r *mongoRoom, c *mongolock.Client, l *mongolock.Lease){
-		"break": func(r *mongoRoom, _ *mongolock.Client, _ *mongolock.Lease) {
-			if _, err := r.client().Break(r.ctx(), "k", "test", 0); err != nil {
-				r.t.Error(err)
+	removals := map[string]func(f *fixture, c *mongolock.Client, l *mongolock.Lease){
+		"break": func(f *fixture, _ *mongolock.Client, _ *mongolock.Lease) {
+			if _, err := f.client().Break(f.ctx(), "k", "test", 0); err != nil {
+				f.t.Error(err)
 			}
 		},
-		"close":          func(_ *mongoRoom, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
-		"end of MaxHold": func(*mongoRoom, *mongolock.Client, *mongolock.Lease) {},
-		"undo": func(r *mongoRoom, c *mongolock.Client, l *mongolock.Lease) {
+		"close":          func(_ *fixture, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
+		"end of MaxHold": func(*fixture, *mongolock.Client, *mongolock.Lease) {},
+		"undo": func(f *fixture, c *mongolock.Client, l *mongolock.Lease) {
 			inside.Undo(l, time.Minute)
 		},
 	}
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
-			r := newFeedRoom(t)
-			holder, waiter := r.client(mongolock.WithMargin(50*time.Millisecond)), r.client()
+			f := newFeedFixture(t)
+			holder, waiter := f.client(mongolock.WithMargin(50*time.Millisecond)), f.client()
 			var opts []mongolock.AcquireOption
 			if name == "end of MaxHold" {
 				opts = append(opts, mongolock.MaxHold(2*time.Second))
 			}
-			l := r.acquire(holder, "k", opts...)
-			wait := r.inBackground(r.ctx(), waiter, "k")
-			r.asleep(waiter, "k", true)
-			remove(r, holder, l)
+			l := f.acquire(holder, "k", opts...)
+			wait := f.inBackground(f.ctx(), waiter, "k")
+			f.asleep(waiter, "k", true)
+			remove(f, holder, l)
 			if name == "end of MaxHold" {
 				<-l.Done()
 			}
 			start := time.Now()
-			if took := r.granted(wait).when.Sub(start); took > feedSoon {
+			if took := f.granted(wait).when.Sub(start); took > feedSoon {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -523,20 +524,20 @@ func TestFeedTellsOfEveryRemoval(t *testing.T) {
 }
 
 // The image that says whether somebody waits went with the reply.
-func TestFeedTellsOfAReleaseWhoseReplyWasLost(t *testing.T) {
+func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
 	t.Parallel()
-	r := newFeedRoom(t)
-	waiter := r.client()
-	holder, proxy := r.behind(noRetries)
-	l := r.acquire(holder, "k")
-	wait := r.inBackground(r.ctx(), waiter, "k")
-	r.asleep(waiter, "k", true)
-	r.on(proxy, mongoReleases.Nth(1), faultproxy.DropReply())
+	f := newFeedFixture(t)
+	waiter := f.client()
+	holder, proxy := f.behind(noRetries)
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), waiter, "k")
+	f.asleep(waiter, "k", true)
+	f.on(proxy, releaseCommands.Nth(1), faultproxy.DropReply())
 	start := time.Now()
 	if err := l.Release(); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 		t.Errorf("the release whose reply was lost says %v", err)
 	}
-	if took := r.granted(wait).when.Sub(start); took > feedSoon {
+	if took := f.granted(wait).when.Sub(start); took > feedSoon {
 		t.Errorf("took %v", took)
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/stretchr/testify/assert"
 )
 
 func init() {
-	mongoChildren["greedy worker"] = func() {
+	childPrograms["greedy worker"] = func() {
 		knob.Greedy = true
 		workAsTold()
 	}
@@ -23,10 +24,10 @@ func init() {
 // The control of the test that a waiter is served beside a process that takes the
 // key again and again: where that one keeps no turns, it waits until the loop is over.
 func TestControlAGreedyProcessKeepsAWaiterOut(t *testing.T) {
-	r := newFeedRoom(t)
-	greedy := worker{r.child("greedy worker")}
+	f := newFeedFixture(t)
+	greedy := worker{f.child("greedy worker")}
 	greedy.do(workerOrder{Do: "pairs", Key: "warm", Count: 1})
-	waits, grants := besideALoop(r, greedy, 3)
+	waits, grants := besideALoop(f, greedy, 3)
 	if longest := slices.Max(waits); longest <= 2*time.Second {
 		t.Errorf("waited at most %v, while the other had it %d times: the test shows nothing", longest, grants)
 	}
@@ -34,13 +35,13 @@ func TestControlAGreedyProcessKeepsAWaiterOut(t *testing.T) {
 
 // The control: compare-and-swap that compares nothing.
 func TestControlWithoutTheRevisionSeveralTriesWin(t *testing.T) {
-	r := newMongoRoom(t, "operationtime") // else each confirms that it is in the document
-	clients := r.clients(20)
+	f := newFixture(t, "operationtime") // else each confirms that it is in the document
+	clients := f.clients(20)
 	faulty(t, &knob.SwapWithoutRev, &knob.SwapByRevAlone)
 	for round := range 10 {
 		key := fmt.Sprint("k", round)
-		r.plantDead(key, time.Minute)
-		winners := r.tries(clients, key)
+		f.insertExpired(key, time.Minute)
+		winners := f.tries(clients, key)
 		for _, l := range winners {
 			_ = l.Release()
 		}
@@ -70,11 +71,11 @@ func TestControlAReleaseByKeyAloneFreesALaterHolder(t *testing.T) {
 // The control: what is cleaned up in a session of its own is not safe from the claim
 // that comes later.
 func TestControlACleanUpInAnotherSessionDoesNotStopALateClaim(t *testing.T) {
-	r := newMongoRoom(t, "retryable")
-	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
+	f := newFixture(t, "retryable")
+	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
 	faulty(t, &knob.UndoElsewhere)
-	lateClaim(t, r, c, proxy, func() {})
-	assert.NotNil(t, r.document("k"), "refused all the same: it is not the session that protects")
+	lateClaim(t, f, c, proxy, func() {})
+	assert.NotNil(t, f.document("k"), "refused all the same: it is not the session that protects")
 	time.Sleep(1200 * time.Millisecond) // it runs out
 }
 

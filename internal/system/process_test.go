@@ -24,12 +24,12 @@ import (
 
 // The variables that make this program a child of a test.
 const (
-	mongoChildIs   = "MONGOLOCK_TEST_CHILD"
-	mongoChildColl = "MONGOLOCK_TEST_COLLECTION" // database.collection
-	mongoChildTTL  = 2 * time.Second
+	childVariable      = "MONGOLOCK_TEST_CHILD"
+	collectionVariable = "MONGOLOCK_TEST_COLLECTION" // database.collection
+	childTTL           = 2 * time.Second
 )
 
-var mongoChildren = map[string]func(){
+var childPrograms = map[string]func(){
 	"holder": func() { holdUntilKilled() },
 	"reader": func() { holdUntilKilled(mongolock.Shared()) },
 	"permit": func() { holdUntilKilled(mongolock.OneOf(2)) },
@@ -47,7 +47,7 @@ var mongoChildren = map[string]func(){
 // so, and whenever it finds that it was stopped for a while, for how long, and what
 // the first look at its lease's context then shows.
 func holdUntilKilled(opts ...mongolock.AcquireOption) {
-	c, _ := childClient(mongolock.TTL(mongoChildTTL))
+	c, _ := childClient(mongolock.TTL(childTTL))
 	l, err := c.Acquire(context.Background(), "k", opts...)
 	if err != nil {
 		panic(err)
@@ -57,7 +57,7 @@ func holdUntilKilled(opts ...mongolock.AcquireOption) {
 	fmt.Println("holds", l.Token())
 	for ; ; time.Sleep(time.Millisecond) {
 		now := time.Now()
-		if err := ctx.Err(); now.Sub(last) > mongoChildTTL/4 {
+		if err := ctx.Err(); now.Sub(last) > childTTL/4 {
 			fmt.Println(now.Sub(last), err != nil && errors.Is(context.Cause(ctx), mongolock.ErrLost))
 		}
 		last = now
@@ -70,7 +70,7 @@ func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Coll
 	if err != nil {
 		panic(err)
 	}
-	db, name, _ := strings.Cut(os.Getenv(mongoChildColl), ".")
+	db, name, _ := strings.Cut(os.Getenv(collectionVariable), ".")
 	coll := conn.Database(db).Collection(name)
 	c, err := mongolock.New(coll, append(opts, mongolock.WithOwner("child"), mongolock.WithoutIndex())...)
 	if err != nil {
@@ -84,33 +84,33 @@ func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Coll
 	return c, coll
 }
 
-// A mongoChild is a process of this program.
-type mongoChild struct {
+// A childProcess is a process of this program.
+type childProcess struct {
 	*exec.Cmd
 	t   testing.TB
 	in  io.WriteCloser // it ends when this is closed
 	out *bufio.Scanner
 }
 
-func (r *mongoRoom) child(what string) *mongoChild {
-	r.t.Helper()
+func (f *fixture) child(what string) *childProcess {
+	f.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), mongoChildIs+"="+what, "MONGODB_URI="+r.uri, mongoChildColl+"="+r.coll.Database().Name()+"."+r.coll.Name())
+	cmd.Env = append(os.Environ(), childVariable+"="+what, "MONGODB_URI="+f.uri, collectionVariable+"="+f.coll.Database().Name()+"."+f.coll.Name())
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		r.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	r.t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		_ = stdin.Close()
-		if r.server == mongoApart {
+		if f.server == ofItsOwn {
 			_ = cmd.Process.Kill()
 		}
 		late := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
@@ -118,12 +118,12 @@ func (r *mongoRoom) child(what string) *mongoChild {
 		late.Stop()
 	})
 	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // and then it says nothing more
-	r.t.Cleanup(func() { stuck.Stop() })
-	return &mongoChild{cmd, r.t, stdin, bufio.NewScanner(stdout)}
+	f.t.Cleanup(func() { stuck.Stop() })
+	return &childProcess{cmd, f.t, stdin, bufio.NewScanner(stdout)}
 }
 
 // says is the next line of the child.
-func (c *mongoChild) says() string {
+func (c *childProcess) says() string {
 	c.t.Helper()
 	if !c.out.Scan() {
 		c.t.Fatal("the child ended without a word")
@@ -131,20 +131,20 @@ func (c *mongoChild) says() string {
 	return c.out.Text()
 }
 
-func TestMongoAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
+func TestAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	child := r.child("holder")
+	f := newFixture(t)
+	child := f.child("holder")
 	var token int64
 	if _, err := fmt.Sscanf(child.says(), "holds %d", &token); err != nil {
 		t.Fatal(err)
 	}
-	c := r.client()
-	if _, err := c.TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+	c := f.client()
+	if _, err := c.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 		t.Fatalf("the child does not hold it: %v", err)
 	}
-	wait := r.inBackground(r.ctx(), c, "k")
-	time.Sleep(3 * mongoChildTTL / 2) // it renews
+	wait := f.inBackground(f.ctx(), c, "k")
+	time.Sleep(3 * childTTL / 2) // it renews
 	if len(wait) != 0 {
 		t.Error("granted while the child lives")
 	}
@@ -153,30 +153,30 @@ func TestMongoAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 	}
 	_ = child.Wait() // gone
 	killed := time.Now()
-	d := readLock(r.document("k"))
-	a := r.granted(wait)
-	r.within(mongoChildTTL+mongoSlack+mongoPoll, a.when.Sub(killed), "free")
-	if since := readLock(r.document("k")).only().Since; len(d.Holders) == 1 && since.Before(d.only().ExpireAt) {
+	d := readLock(f.document("k"))
+	a := f.granted(wait)
+	f.within(childTTL+slack+pollPause, a.when.Sub(killed), "free")
+	if since := readLock(f.document("k")).only().Since; len(d.Holders) == 1 && since.Before(d.only().ExpireAt) {
 		t.Errorf("granted at %v, before the end at %v", since, d.only().ExpireAt)
 	}
 	if a.lease.Token() <= token {
 		t.Errorf("token %d after %d", a.lease.Token(), token)
 	}
-	r.release(a.lease)
+	f.release(a.lease)
 }
 
-func TestMongoAServerDownForAWhileGivesCleanErrorsAndThenAllWorksAgain(t *testing.T) {
+func TestAnOutageGivesCleanErrorsAndEverythingWorksAfterIt(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	c, proxy := r.behind(withRetries, mongolock.TTL(time.Second))
-	held := r.acquire(c, "held")
-	waited := r.acquire(r.client(mongolock.TTL(20*time.Second)), "waited")
-	wait := r.inBackground(r.ctx(), c, "waited")
-	r.waits(c, "waited")
+	f := newFixture(t)
+	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	held := f.acquire(c, "held")
+	waited := f.acquire(f.client(mongolock.TTL(20*time.Second)), "waited")
+	wait := f.inBackground(f.ctx(), c, "waited")
+	f.waits(c, "waited")
 	proxy.Cut()
 	down := time.Now()
 	for time.Since(down) < 5*time.Second {
-		ctx, cancel := context.WithTimeout(r.ctx(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(f.ctx(), 300*time.Millisecond)
 		l, err := c.TryAcquire(ctx, "k")
 		cancel()
 		if l != nil || err == nil || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrClosed) {
@@ -191,33 +191,33 @@ func TestMongoAServerDownForAWhileGivesCleanErrorsAndThenAllWorksAgain(t *testin
 		t.Errorf("what could not be renewed says %v", held.Err())
 	}
 	proxy.Restore()
-	r.until(time.Now().Add(3*time.Second), "all works again", func() bool {
-		ctx, cancel := context.WithTimeout(r.ctx(), time.Second)
+	f.until(time.Now().Add(3*time.Second), "all works again", func() bool {
+		ctx, cancel := context.WithTimeout(f.ctx(), time.Second)
 		defer cancel()
 		l, err := c.Acquire(ctx, "k")
 		return err == nil && l.Release() == nil
 	})
-	r.release(r.acquire(c, "held"))
-	r.release(waited)
-	r.release(r.granted(wait).lease)
+	f.release(f.acquire(c, "held"))
+	f.release(waited)
+	f.release(f.granted(wait).lease)
 }
 
-func TestMongoCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
+func TestCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	// Not parallel: it counts goroutines.
-	r := newMongoRoom(t)
-	conn := r.connect(r.uri)
-	warm := r.clientOn(conn)
-	r.release(r.acquire(warm, "warm"))
+	f := newFixture(t)
+	conn := f.connect(f.uri)
+	warm := f.clientOn(conn)
+	f.release(f.acquire(warm, "warm"))
 	if err := warm.Close(); err != nil {
 		t.Fatal(err)
 	}
 	before := engineGoroutines()
-	c := r.clientOn(conn, mongolock.TTL(3*time.Second))
+	c := f.clientOn(conn, mongolock.TTL(3*time.Second))
 	var all []*mongolock.Lease
 	for i := range 20 {
-		all = append(all, r.acquire(c, fmt.Sprint("k", i)))
+		all = append(all, f.acquire(c, fmt.Sprint("k", i)))
 	}
-	wait := r.inBackground(r.ctx(), c, "k0")
+	wait := f.inBackground(f.ctx(), c, "k0")
 	time.Sleep(1200 * time.Millisecond) // renewed
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -225,7 +225,7 @@ func TestMongoCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	if a := <-wait; !errors.Is(a.err, mongolock.ErrClosed) {
 		t.Errorf("a waiter got %v, %v", a.lease, a.err)
 	}
-	if n := r.count(); n != 0 {
+	if n := f.count(); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
 	for _, l := range all {
@@ -233,14 +233,14 @@ func TestMongoCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 			t.Errorf("a lease ended with %v", l.Err())
 		}
 	}
-	_, tryErr := c.TryAcquire(r.ctx(), "k")
-	_, inspectErr := c.Inspect(r.ctx(), "k")
-	for _, err := range []error{tryErr, inspectErr, c.EnsureIndex(r.ctx()), all[0].Renew(r.ctx())} {
+	_, tryErr := c.TryAcquire(f.ctx(), "k")
+	_, inspectErr := c.Inspect(f.ctx(), "k")
+	for _, err := range []error{tryErr, inspectErr, c.EnsureIndex(f.ctx()), all[0].Renew(f.ctx())} {
 		if !errors.Is(err, mongolock.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	}
-	r.until(time.Now().Add(time.Second), "no goroutine is left", func() bool { return engineGoroutines() <= before })
+	f.until(time.Now().Add(time.Second), "no goroutine is left", func() bool { return engineGoroutines() <= before })
 }
 
 // engineGoroutines counts those with a frame of the engine or the store.
@@ -254,14 +254,14 @@ func engineGoroutines() (n int) {
 	return n
 }
 
-func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
+func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t, "transactions")
-	conn := r.connect(r.uri)
-	c, rival := r.clientOn(conn), r.client()
-	other := r.acquire(rival, "held")
-	data := mongoColl(t, r.connect(r.uri))
-	if _, err := data.InsertOne(r.ctx(), bson.D{{Key: "_id", Value: "seed"}}); err != nil {
+	f := newFixture(t, "transactions")
+	conn := f.connect(f.uri)
+	c, rival := f.clientOn(conn), f.client()
+	other := f.acquire(rival, "held")
+	data := testserver.Collection(t, f.connect(f.uri))
+	if _, err := data.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "seed"}}); err != nil {
 		t.Fatal(err)
 	}
 	things := conn.Database(data.Database().Name()).Collection(data.Name())
@@ -273,7 +273,7 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	if err := session.StartTransaction(); err != nil {
 		t.Fatal(err)
 	}
-	ctx := mongo.NewSessionContext(r.ctx(), session)
+	ctx := mongo.NewSessionContext(f.ctx(), session)
 	insert := func(id string) {
 		t.Helper()
 		if _, err := things.InsertOne(ctx, bson.D{{Key: "_id", Value: id}}); err != nil {
@@ -285,7 +285,7 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rival.TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+	if _, err := rival.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 		t.Errorf("granted, and another got %v", err)
 	}
 	insert("second")
@@ -308,11 +308,11 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(1200 * time.Millisecond) // renewed, with the values of an aborted transaction
-	r.mustHold(l)
-	r.release(l)
-	r.mustBeAbsent("k")
-	r.mustHold(other)
-	if n, err := data.CountDocuments(r.ctx(), bson.D{}); err != nil || n != 1 {
+	f.mustHold(l)
+	f.release(l)
+	f.mustBeAbsent("k")
+	f.mustHold(other)
+	if n, err := data.CountDocuments(f.ctx(), bson.D{}); err != nil || n != 1 {
 		t.Errorf("%d documents, %v", n, err)
 	}
 
@@ -325,27 +325,27 @@ func TestMongoALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.release(l) // its context is the transaction's
-	r.mustBeAbsent("k")
+	f.release(l) // its context is the transaction's
+	f.mustBeAbsent("k")
 	if err := session.CommitTransaction(ctx); err != nil {
 		t.Errorf("the caller's transaction is disturbed: %v", err)
 	}
 }
 
-func TestMongoABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
+func TestABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
+	f := newFixture(t)
 	const ttl = 2 * time.Second
-	holder, operator, next := r.client(mongolock.TTL(ttl)), r.client(), r.client()
-	l := r.acquire(holder, "k")
+	holder, operator, next := f.client(mongolock.TTL(ttl)), f.client(), f.client()
+	l := f.acquire(holder, "k")
 	done := endOf(l)
-	wait := r.inBackground(r.ctx(), next, "k")
-	r.waits(next, "k")
-	marked, err := operator.Break(r.ctx(), "k", "the operator's reason", ttl/3+ttl/10+mongoSlack+r.busy())
+	wait := f.inBackground(f.ctx(), next, "k")
+	f.waits(next, "k")
+	marked, err := operator.Break(f.ctx(), "k", "the operator's reason", ttl/3+ttl/10+slack+f.busy())
 	if err != nil || len(marked) != 1 || marked[0].ID != l.ID() {
 		t.Fatalf("marked %+v, %v", marked, err)
 	}
-	a := r.granted(wait)
+	a := f.granted(wait)
 	if told := <-done; told.After(a.when) {
 		t.Errorf("told %v after the next was granted", told.Sub(a.when))
 	}
@@ -356,59 +356,59 @@ func TestMongoABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
 		t.Errorf("Release answers %v", err)
 	}
 	time.Sleep(ttl / 2)
-	r.mustHold(a.lease)
-	r.release(a.lease)
+	f.mustHold(a.lease)
+	f.release(a.lease)
 
-	if marked, err := operator.Break(r.ctx(), "k", "nobody there", 0); err != nil || len(marked) != 0 {
+	if marked, err := operator.Break(f.ctx(), "k", "nobody there", 0); err != nil || len(marked) != 0 {
 		t.Errorf("of a free key: %+v, %v", marked, err)
 	}
 }
 
-func TestMongoABreakCannotHitTheNextHolder(t *testing.T) {
+func TestABreakCannotHitTheNextHolder(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	holder, next := r.client(), r.client()
-	operator, proxy := r.behind(withRetries)
-	l := r.acquire(holder, "k")
-	rule := r.on(proxy, mongoModify, faultproxy.Hold())
+	f := newFixture(t)
+	holder, next := f.client(), f.client()
+	operator, proxy := f.behind(withRetries)
+	l := f.acquire(holder, "k")
+	rule := f.on(proxy, modifyCommands, faultproxy.Hold())
 	answer := make(chan error, 1)
 	go func() {
-		_, err := operator.Break(r.ctx(), "k", "late", 0)
+		_, err := operator.Break(f.ctx(), "k", "late", 0)
 		answer <- err
 	}()
-	r.await(rule.Fired(), "the mark")
-	r.release(l)
-	after := r.acquire(next, "k")
+	f.await(rule.Fired(), "the mark")
+	f.release(l)
+	after := f.acquire(next, "k")
 	rule.Release()
 	if err := <-answer; err != nil {
 		t.Error(err)
 	}
-	if err := after.Renew(r.ctx()); err != nil {
+	if err := after.Renew(f.ctx()); err != nil {
 		t.Error(err)
 	}
-	r.mustHold(after)
-	r.release(after)
+	f.mustHold(after)
+	f.release(after)
 }
 
-func TestMongoDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
+func TestDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	l := r.acquire(r.client(mongolock.TTL(3*time.Second)), "k", mongolock.Note("note"))
-	ticket, err := l.Detach(r.ctx())
+	f := newFixture(t)
+	l := f.acquire(f.client(mongolock.TTL(3*time.Second)), "k", mongolock.Note("note"))
+	ticket, err := l.Detach(f.ctx())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(l.Err(), mongolock.ErrDetached) || !errors.Is(l.Release(), mongolock.ErrDetached) {
 		t.Errorf("it ended with %v, Release answers %v", l.Err(), l.Release())
 	}
-	if _, err := r.client().TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+	if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 		t.Errorf("detached, and another got %v", err)
 	}
-	answers := make(chan mongoAnswer, 4)
-	for _, c := range r.clients(cap(answers)) {
+	answers := make(chan outcome, 4)
+	for _, c := range f.clients(cap(answers)) {
 		go func() {
-			l, err := c.Resume(r.ctx(), ticket)
-			answers <- mongoAnswer{lease: l, err: err}
+			l, err := c.Resume(f.ctx(), ticket)
+			answers <- outcome{lease: l, err: err}
 		}()
 	}
 	var resumed *mongolock.Lease
@@ -428,51 +428,51 @@ func TestMongoDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
 	if resumed.Token() != l.Token() || resumed.ID() == l.ID() {
 		t.Errorf("token %d, was %d", resumed.Token(), l.Token())
 	}
-	r.mustHold(resumed)
-	r.release(resumed)
-	next := r.acquire(r.client(), "k")
+	f.mustHold(resumed)
+	f.release(resumed)
+	next := f.acquire(f.client(), "k")
 	if next.Token() <= l.Token() {
 		t.Errorf("token %d after %d", next.Token(), l.Token())
 	}
-	r.release(next)
+	f.release(next)
 }
 
-func TestMongoATicketIsGoodForItsTTL(t *testing.T) {
+func TestATicketIsGoodForItsTTL(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	l := r.acquire(r.client(mongolock.TTL(800*time.Millisecond)), "k")
-	ticket, err := l.Detach(r.ctx())
+	f := newFixture(t)
+	l := f.acquire(f.client(mongolock.TTL(800*time.Millisecond)), "k")
+	ticket, err := l.Detach(f.ctx())
 	if err != nil {
 		t.Fatal(err)
 	}
 	honoured := inside.Honoured(l)
-	c := r.client()
-	a := r.granted(r.inBackground(r.ctx(), c, "k"))
-	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "another was granted after its end")
+	c := f.client()
+	a := f.granted(f.inBackground(f.ctx(), c, "k"))
+	f.within(slack+pollPause, a.when.Sub(honoured), "another was granted after its end")
 	if a.when.Before(honoured) {
 		t.Errorf("another was granted %v before its end", honoured.Sub(a.when))
 	}
-	if l, err := r.client().Resume(r.ctx(), ticket); l != nil || !errors.Is(err, mongolock.ErrLost) {
+	if l, err := f.client().Resume(f.ctx(), ticket); l != nil || !errors.Is(err, mongolock.ErrLost) {
 		t.Errorf("resumed: %v, %v", l, err)
 	}
-	r.mustHold(a.lease)
-	r.release(a.lease)
+	f.mustHold(a.lease)
+	f.release(a.lease)
 }
 
-func TestMongoMinHoldKeepsTheKeyThoughReleased(t *testing.T) {
+func TestMinHoldKeepsTheKeyThoughReleased(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	one, two := r.client(), r.client()
+	f := newFixture(t)
+	one, two := f.client(), f.client()
 	begin := time.Now()
-	l := r.acquire(one, "k", mongolock.MinHold(800*time.Millisecond))
+	l := f.acquire(one, "k", mongolock.MinHold(800*time.Millisecond))
 	granted := time.Now()
-	same, other := r.inBackground(r.ctx(), one, "k"), r.inBackground(r.ctx(), two, "k")
-	r.release(l)
-	if _, err := r.client().TryAcquire(r.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
+	same, other := f.inBackground(f.ctx(), one, "k"), f.inBackground(f.ctx(), two, "k")
+	f.release(l)
+	if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
 		t.Errorf("released, and another got %v", err)
 	}
 	for range 2 {
-		var a mongoAnswer
+		var a outcome
 		select {
 		case a = <-same:
 		case a = <-other:
@@ -483,22 +483,22 @@ func TestMongoMinHoldKeepsTheKeyThoughReleased(t *testing.T) {
 		if took := a.when.Sub(begin); took < 800*time.Millisecond {
 			t.Errorf("granted %v after it was asked for", took)
 		}
-		r.within(800*time.Millisecond+mongoSlack+2*mongoPoll, a.when.Sub(granted), "granted")
-		r.release(a.lease)
+		f.within(800*time.Millisecond+slack+2*pollPause, a.when.Sub(granted), "granted")
+		f.release(a.lease)
 	}
 }
 
-func TestMongoMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
+func TestMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	one := r.client()
-	l := r.acquire(one, "k", mongolock.TTL(800*time.Millisecond), mongolock.NoRenewal(), mongolock.MinHold(time.Minute))
+	f := newFixture(t)
+	one := f.client()
+	l := f.acquire(one, "k", mongolock.TTL(800*time.Millisecond), mongolock.NoRenewal(), mongolock.MinHold(time.Minute))
 	inside.Abandon(l)
-	a := r.granted(r.inBackground(r.ctx(), r.client(), "k"))
+	a := f.granted(f.inBackground(f.ctx(), f.client(), "k"))
 	honoured := inside.Honoured(l)
-	r.within(mongoSlack+mongoPoll, a.when.Sub(honoured), "free after its end")
+	f.within(slack+pollPause, a.when.Sub(honoured), "free after its end")
 	if a.when.Before(honoured) {
 		t.Errorf("free %v before its end", honoured.Sub(a.when))
 	}
-	r.release(a.lease)
+	f.release(a.lease)
 }

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-func TestMongoAHolderThatWasStoppedLearnsItWhenItNextLooks(t *testing.T) {
+func TestAStoppedProcessFindsItsLeaseLostWhenItContinues(t *testing.T) {
 	t.Parallel()
-	r := newMongoRoom(t)
-	child := r.child("holder")
+	f := newFixture(t)
+	child := f.child("holder")
 	child.says()
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	c := r.client()
-	a := r.granted(r.inBackground(r.ctx(), c, "k"))
-	time.Sleep(2 * mongoChildTTL)
+	c := f.client()
+	a := f.granted(f.inBackground(f.ctx(), c, "k"))
+	time.Sleep(2 * childTTL)
 	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	for stopped := time.Duration(0); stopped < mongoChildTTL; { // shorter ones are the machine's own
+	for stopped := time.Duration(0); stopped < childTTL; { // shorter ones are the machine's own
 		said := strings.Fields(child.says())
 		stopped, _ = time.ParseDuration(said[0])
-		if over := said[1] == "true"; stopped >= mongoChildTTL && !over {
+		if over := said[1] == "true"; stopped >= childTTL && !over {
 			t.Errorf("it was stopped for %v, and its context is not over", stopped)
 		}
 	}
 	time.Sleep(100 * time.Millisecond) // what it may still send
-	r.mustHold(a.lease)
-	r.release(a.lease)
+	f.mustHold(a.lease)
+	f.release(a.lease)
 }

@@ -13,21 +13,21 @@ import (
 
 // The sweep is the server's, and comes once a minute; a server of the test's own can be
 // told to make it once a second.
-func TestTheIndexSweepsWhatRanOutLongAgoAndNothingElse(t *testing.T) {
+func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "ttl", "atomic")
+	testserver.Need(t, "ttl", "atomic")
 	uri := os.Getenv("MONGODB_URI")
-	if mongoCan("process") {
+	if testserver.Has("process") {
 		uri = testserver.Start(t, "").URI
 	}
-	r := newMongoRoomAt(t, uri)
-	if mongoCan("process") {
+	f := newFixtureAt(t, uri)
+	if testserver.Has("process") {
 		often := bson.D{{Key: "setParameter", Value: 1}, {Key: "ttlMonitorSleepSecs", Value: 1}}
-		if err := r.coll.Database().Client().Database("admin").RunCommand(r.ctx(), often).Err(); err != nil {
+		if err := f.coll.Database().Client().Database("admin").RunCommand(f.ctx(), often).Err(); err != nil {
 			t.Log("the sweep comes as often as it does:", err)
 		}
 	}
-	if err := r.client().EnsureIndex(r.ctx()); err != nil {
+	if err := f.client().EnsureIndex(f.ctx()); err != nil {
 		t.Fatal(err)
 	}
 	ago := func(d time.Duration) bson.E { return bson.E{Key: fieldExpireAt, Value: time.Now().Add(-d)} }
@@ -40,13 +40,13 @@ func TestTheIndexSweepsWhatRanOutLongAgoAndNothingElse(t *testing.T) {
 		"a stranger's, without an end":     {{Key: "name", Value: "settings"}},
 		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
 	} {
-		if _, err := r.coll.InsertOne(r.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...)); err != nil {
+		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	keys := func() []string {
 		var found []string
-		if err := r.coll.Distinct(r.ctx(), "_id", bson.D{}).Decode(&found); err != nil {
+		if err := f.coll.Distinct(f.ctx(), "_id", bson.D{}).Decode(&found); err != nil {
 			t.Fatal(err)
 		}
 		return found

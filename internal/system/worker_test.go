@@ -20,7 +20,7 @@ import (
 
 // A worker is a process that does what the test tells it: one order at a time, a JSON
 // document on a line of its input, answered by one on its output.
-type worker struct{ *mongoChild }
+type worker struct{ *childProcess }
 
 type workerOrder struct {
 	Do    string        // acquire, release, wait, served, poll, pairs, loop, nothing
@@ -37,17 +37,17 @@ type workerReport struct {
 	Each   []time.Duration // how long each grant took
 }
 
-func (r *mongoRoom) worker() worker {
-	r.t.Helper()
-	w := worker{r.child("worker")}
+func (f *fixture) worker() worker {
+	f.t.Helper()
+	w := worker{f.child("worker")}
 	w.do(workerOrder{Do: "pairs", Key: "warm", Count: 1})
 	return w
 }
 
-func (r *mongoRoom) workers(n int) (all []worker) {
-	r.t.Helper()
+func (f *fixture) workers(n int) (all []worker) {
+	f.t.Helper()
 	for range n {
-		all = append(all, r.worker())
+		all = append(all, f.worker())
 	}
 	return all
 }
@@ -86,7 +86,7 @@ func workAsTold() {
 	if err != nil {
 		panic(err)
 	}
-	db, name, _ := strings.Cut(os.Getenv(mongoChildColl), ".")
+	db, name, _ := strings.Cut(os.Getenv(collectionVariable), ".")
 	client, err := mongolock.New(conn.Database(db).Collection(name), mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithoutIndex())
 	if err != nil {
 		panic(err)
@@ -210,10 +210,10 @@ func middle(ds []time.Duration) time.Duration {
 }
 
 // worded waits until somebody left word under a key.
-func (r *mongoRoom) worded(key string) {
-	r.t.Helper()
-	r.until(time.Now().Add(10*time.Second), "word is left", func() bool {
-		d := readLock(r.document(key))
+func (f *fixture) worded(key string) {
+	f.t.Helper()
+	f.until(time.Now().Add(10*time.Second), "word is left", func() bool {
+		d := readLock(f.document(key))
 		return d.Wanted.After(time.Now()) || d.ExclusiveWanted.After(time.Now())
 	})
 }
@@ -227,17 +227,17 @@ func total(sent map[string]int) (n int) {
 
 // From the call of Release to the grant in another process; and beside it, turn by
 // turn, to one that asks every 100 ms.
-func TestFeedHandsOverBetweenProcessesInFewCommandsAndFasterThanAPoll(t *testing.T) {
-	r := newMongoRoomApart(t, "capped", "atomic")
-	from, to := r.worker(), r.worker()
+func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testing.T) {
+	f := newFixtureApart(t, "capped", "atomic")
+	from, to := f.worker(), f.worker()
 	const turns, pause = 9, 100 * time.Millisecond
 	var handed, polled []time.Duration
 	for turn := range turns {
 		from.do(workerOrder{Do: "acquire", Key: "k"})
 		begun := time.Now()
 		to.begin(workerOrder{Do: "acquire", Key: "k"})
-		r.worded("k")
-		time.Sleep(2 * mongoLookAgain) // and the feed is open
+		f.worded("k")
+		time.Sleep(2 * lookAgain) // and the feed is open
 		released := from.do(workerOrder{Do: "release", Key: "k"})
 		granted := to.end()
 		handed = append(handed, time.Duration(granted.Moment-released.Moment))
@@ -248,7 +248,7 @@ func TestFeedHandsOverBetweenProcessesInFewCommandsAndFasterThanAPoll(t *testing
 			// A claim that is refused, and its word; one look to be sure, and one more
 			// where the wait takes a second; the wake-up; the claim that is granted.
 			looks := 1
-			if time.Since(begun) > mongoPollMost*4/5 {
+			if time.Since(begun) > pollMost*4/5 {
 				looks++
 			}
 			if sent := granted.Sent; sent["findAndModify"] != 3 || sent["find"] > looks || sent["getMore"] > 2 || total(sent) > 5+looks {
@@ -271,10 +271,10 @@ func TestFeedHandsOverBetweenProcessesInFewCommandsAndFasterThanAPoll(t *testing
 	}
 }
 
-func TestFeedEightProcessesThatLoopShareTheKey(t *testing.T) {
+func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
 	// Not parallel, as none of these: each keeps the server busy.
-	r := newMongoRoomApart(t, "capped", "atomic")
-	all := r.workers(8)
+	f := newFixtureApart(t, "capped", "atomic")
+	all := f.workers(8)
 	grants := make([]int, len(all))
 	var longest time.Duration
 	sent, served, began := 0, 0, time.Now()
@@ -303,11 +303,11 @@ func TestFeedEightProcessesThatLoopShareTheKey(t *testing.T) {
 	}
 }
 
-func TestFeedAWaiterAgainstALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
+func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 	for name, beside := range map[string]int{"one goroutine": 0, "four that hand it to each other": 3} {
 		t.Run(name, func(t *testing.T) {
-			r := newMongoRoomApart(t, "capped", "atomic")
-			waits, grants := besideALoop(r, r.worker(), beside)
+			f := newFixtureApart(t, "capped", "atomic")
+			waits, grants := besideALoop(f, f.worker(), beside)
 			t.Logf("waited %v, while the other had it %d times", waits, grants)
 			if grants < 20 {
 				t.Errorf("the other had it %d times: the test shows little", grants)
@@ -324,8 +324,8 @@ const loopFor = 4 * time.Second
 
 // besideALoop is how long a process waits for a key, ten times, that goroutines of
 // another take again and again; and how often those had it.
-func besideALoop(r *mongoRoom, greedy worker, beside int) (waits []time.Duration, grants int) {
-	modest := r.worker()
+func besideALoop(f *fixture, greedy worker, beside int) (waits []time.Duration, grants int) {
+	modest := f.worker()
 	greedy.begin(workerOrder{Do: "loop", Key: "k", Count: beside, For: loopFor})
 	time.Sleep(300 * time.Millisecond)
 	for range 10 {

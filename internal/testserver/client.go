@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync"
 	"testing"
@@ -72,4 +73,24 @@ func (p *Tap) TakeNames() (names []string) {
 		names = append(names, command.Index(0).Key())
 	}
 	return names
+}
+
+// Client connects a test to the server that all tests share.
+func Client(t testing.TB, opts ...func(*options.ClientOptions)) *mongo.Client {
+	t.Helper()
+	return Connect(t, URI(t), opts...)
+}
+
+// Collection returns a new collection for locks. It is dropped after the test, together
+// with its wake-ups.
+func Collection(t testing.TB, client *mongo.Client) *mongo.Collection {
+	t.Helper()
+	coll := client.Database("mongolock_test").Collection("locks_" + rand.Text()[:10])
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = coll.Drop(ctx) // the server may be gone
+		_ = coll.Database().Collection(coll.Name() + ".wake").Drop(ctx)
+	})
+	return coll
 }

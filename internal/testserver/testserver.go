@@ -30,6 +30,12 @@ func URI(t testing.TB, needs ...string) string {
 	return os.Getenv("MONGODB_URI")
 }
 
+// Need is URI for a test that does not connect by itself.
+func Need(t testing.TB, capabilities ...string) {
+	t.Helper()
+	URI(t, capabilities...)
+}
+
 // Has reports whether the server has a capability, or lacks one that begins with "!".
 // "mongodb" means that there is a server. `devmongo exec` tells the others; its README lists
 // them: "v60" is a MongoDB 6.0 or later, "router" a mongos.

@@ -17,27 +17,28 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 	t.Parallel()
-	b := mongoBenchOnAny(t)
-	dead, other := mongoAsk("k", 2*time.Second), b.another()
-	g := b.acquire(b.store, dead)
-	if _, err := other.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
+	f := newFixtureOnAny(t)
+	dead, other := exclusiveClaim("k", 2*time.Second), f.another()
+	g := f.acquire(f.store, dead)
+	if _, err := other.Acquire(f.ctx(), exclusiveClaim("k", time.Second)); !errors.Is(err, store.ErrHeld) {
 		t.Fatalf("before its end: %v", err)
 	}
 	time.Sleep(g.Left + 30*time.Millisecond)
-	if b.absent("k") {
+	if f.absent("k") {
 		t.Fatal("the document is gone: the test shows nothing")
 	}
-	next := b.acquire(other, mongoAsk("k", time.Second))
+	next := f.acquire(other, exclusiveClaim("k", time.Second))
 	if next.Token <= g.Token {
 		t.Errorf("token %d after %d", next.Token, g.Token)
 	}
@@ -45,21 +46,21 @@ func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 
 func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "atomic")
-	b := mongoBenchFor(t)
-	stores := []*Store{b.another(), b.another(), b.another()}
+	testserver.Need(t, "atomic")
+	f := newFixture(t)
+	stores := []*Store{f.another(), f.another(), f.another()}
 	for name, prepare := range map[string]func(key string){
 		"new": func(string) {},
 		"expired": func(key string) {
-			dead := mongoAsk(key, time.Minute)
-			b.acquire(stores[0], dead)
-			b.expire(dead.Ref, time.Hour)
+			dead := exclusiveClaim(key, time.Minute)
+			f.acquire(stores[0], dead)
+			f.expire(dead.Ref, time.Hour)
 		},
 		"expired below the top": func(key string) {
-			dead := mongoAsk(key, time.Minute)
-			b.acquire(stores[0], dead)
-			b.expire(dead.Ref, time.Hour)
-			if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+			dead := exclusiveClaim(key, time.Minute)
+			f.acquire(stores[0], dead)
+			f.expire(dead.Ref, time.Hour)
+			if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
 				t.Error(err)
 			}
 		},
@@ -72,7 +73,7 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 20 {
 					all.Go(func() {
-						_, err := stores[i%len(stores)].Acquire(b.ctx(), mongoAsk(key, time.Minute))
+						_, err := stores[i%len(stores)].Acquire(f.ctx(), exclusiveClaim(key, time.Minute))
 						switch {
 						case err == nil:
 							won.Add(1)
@@ -95,13 +96,13 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through)
-	victim := mongoAsk("k", time.Minute)
-	b.acquire(b.another(), victim)
-	b.expire(victim.Ref, time.Hour)
+	f := newFixture(t, line.Through)
+	victim := exclusiveClaim("k", time.Minute)
+	f.acquire(f.another(), victim)
+	f.expire(victim.Ref, time.Hour)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	touch := func(field string) {
-		if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}}); err != nil {
+		if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -114,18 +115,18 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 		}
 		return testserver.Fate{}
 	})
-	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
+	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
 	if swaps == 0 {
 		t.Fatal("no swap: the test shows nothing")
 	}
 	if err != nil && !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	h, _ := b.document("k").Holder(victim.ID)
+	h, _ := f.document("k").Holder(victim.ID)
 	return h, err == nil
 }
 
-func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
+func TestATakeoverDoesNotDropAHolderRenewedMeanwhile(t *testing.T) {
 	t.Parallel()
 	if h, lost := renewedMeanwhile(t); lost || h.ID == "" {
 		t.Error("dropped a living holder")
@@ -137,28 +138,28 @@ func TestAHolderThatIsRenewedMeanwhileIsNotDropped(t *testing.T) {
 func replacedMeanwhile(t *testing.T) (lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through)
-	victim, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
-	other := b.another()
-	b.acquire(other, victim)
-	b.expire(victim.Ref, time.Hour)
-	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
+	f := newFixture(t, line.Through)
+	victim, next := exclusiveClaim("k", time.Minute), exclusiveClaim("k", time.Minute)
+	other := f.another()
+	f.acquire(other, victim)
+	f.expire(victim.Ref, time.Hour)
+	if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
 		t.Fatal(err)
 	}
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		if isModify(name) && !isUpsert(c) {
-			return testserver.Fate{Before: func() { b.acquire(other, next) }}
+			return testserver.Fate{Before: func() { f.acquire(other, next) }}
 		}
 		return testserver.Fate{}
 	})
-	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Minute))
-	_, there := b.document("k").Holder(next.ID)
+	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
+	_, there := f.document("k").Holder(next.ID)
 	return err == nil && !there
 }
 
-func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
+func TestATakeoverAppliesOnlyToTheRevisionItSaw(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "atomic")
+	testserver.Need(t, "atomic")
 	if replacedMeanwhile(t) {
 		t.Error("took the key from somebody granted meanwhile")
 	}
@@ -168,19 +169,19 @@ func TestASwapTakesOnlyTheRevisionItSaw(t *testing.T) {
 // document of his own.
 func handedOverLate(t *testing.T) (lost bool) {
 	t.Helper()
-	b := mongoBenchFor(t)
-	from, next := mongoAsk("k", time.Minute), mongoAsk("k", time.Minute)
-	b.acquire(b.store, from)
-	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
+	f := newFixture(t)
+	from, next := exclusiveClaim("k", time.Minute), exclusiveClaim("k", time.Minute)
+	f.acquire(f.store, from)
+	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
 		t.Fatal(err)
 	}
-	b.acquire(b.another(), next)
-	_, err := b.store.Transfer(b.ctx(), from.Ref, mongoAsk("k", time.Minute))
-	_, there := b.document("k").Holder(next.ID)
+	f.acquire(f.another(), next)
+	_, err := f.store.Transfer(f.ctx(), from.Ref, exclusiveClaim("k", time.Minute))
+	_, there := f.document("k").Holder(next.ID)
 	return err == nil && !there
 }
 
-func TestAHandOverTakesOnlyTheRevisionOfItsGrant(t *testing.T) {
+func TestAHandOverAppliesOnlyToTheRevisionOfItsGrant(t *testing.T) {
 	t.Parallel()
 	if handedOverLate(t) {
 		t.Error("took the key from somebody granted meanwhile")
@@ -190,30 +191,30 @@ func TestAHandOverTakesOnlyTheRevisionOfItsGrant(t *testing.T) {
 func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through, withoutRetries)
-	held := mongoAsk("k", 10*time.Second)
-	b.acquire(b.store, held)
+	f := newFixture(t, line.Through, withoutRetries)
+	held := exclusiveClaim("k", 10*time.Second)
+	f.acquire(f.store, held)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
-	if _, err := b.store.Release(b.ctx(), held.Ref, 5*time.Second); err == nil {
+	if _, err := f.store.Release(f.ctx(), held.Ref, 5*time.Second); err == nil {
 		t.Fatal("the reply was lost, and the release has an answer: the test shows nothing")
 	}
 	line.Set(nil)
-	if _, err := b.store.Transfer(b.ctx(), held.Ref, mongoAsk("k", time.Minute)); !errors.Is(err, store.ErrGone) {
+	if _, err := f.store.Transfer(f.ctx(), held.Ref, exclusiveClaim("k", time.Minute)); !errors.Is(err, store.ErrGone) {
 		t.Errorf("handed over what was given back: %v", err)
 	}
 }
 
-func TestTokensGrowWhateverEndsAHold(t *testing.T) {
+func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	stores := []*Store{b.another(), b.another()}
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	stores := []*Store{f.another(), f.another()}
 	ends := []func(s *Store, r store.Ref){
-		func(s *Store, r store.Ref) { _, _ = s.Release(b.ctx(), r, 0) },
-		func(_ *Store, r store.Ref) { b.expire(r, time.Minute) },
-		func(_ *Store, r store.Ref) { _, _ = b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: r.Key}}) },
-		func(s *Store, r store.Ref) { _ = s.Break(b.ctx(), r, "x", true) },
-		func(s *Store, r store.Ref) { _, _ = s.Undo(b.ctx(), r, nil) },
+		func(s *Store, r store.Ref) { _, _ = s.Release(f.ctx(), r, 0) },
+		func(_ *Store, r store.Ref) { f.expire(r, time.Minute) },
+		func(_ *Store, r store.Ref) { _, _ = f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}}) },
+		func(s *Store, r store.Ref) { _ = s.Break(f.ctx(), r, "x", true) },
+		func(s *Store, r store.Ref) { _, _ = s.Undo(f.ctx(), r, nil) },
 	}
 	last, cycles := int64(math.MinInt64), 1000
 	if testing.Short() {
@@ -221,18 +222,18 @@ func TestTokensGrowWhateverEndsAHold(t *testing.T) {
 	}
 	for i := range cycles {
 		if i%200 == 199 {
-			stores[1] = b.another() // a process that starts anew
+			stores[1] = f.another() // a process that starts anew
 		}
 		s := stores[i%len(stores)]
-		c := mongoAsk("k", time.Minute)
-		g := b.acquire(s, c)
+		c := exclusiveClaim("k", time.Minute)
+		g := f.acquire(s, c)
 		if g.Token <= last {
 			t.Fatalf("cycle %d: token %d after %d", i, g.Token, last)
 		}
 		last = g.Token
 		if i%7 == 0 {
-			to := mongoAsk("k", time.Minute)
-			g, err := s.Transfer(b.ctx(), c.Ref, to)
+			to := exclusiveClaim("k", time.Minute)
+			g, err := s.Transfer(f.ctx(), c.Ref, to)
 			if err != nil || g.Token <= last {
 				t.Fatalf("cycle %d: handed over with token %d after %d, %v", i, g.Token, last, err)
 			}
@@ -246,21 +247,21 @@ func TestTokensGrowWhateverEndsAHold(t *testing.T) {
 // than the server honours it: it believes that its sample is fresh.
 func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
 	t.Helper()
-	b := mongoBenchFor(t)
+	f := newFixture(t)
 	awake, slept := mongoclock.Monotonic(), atomic.Int64{}
-	s := open(b.coll, config{noIndex: true, now: func() mongoclock.Moment {
+	s := open(f.coll, config{noIndex: true, now: func() mongoclock.Moment {
 		return awake().Add(-time.Duration(slept.Load()))
 	}})
-	_, err := s.Look(b.ctx(), []string{"k"})
+	_, err := s.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
 	asleep := 1200 * time.Millisecond
 	time.Sleep(asleep)
 	slept.Add(int64(asleep)) // nothing passed, says its clock
 
-	c := mongoAsk("k", time.Second)
+	c := exclusiveClaim("k", time.Second)
 	sent := time.Now()
-	g := b.acquire(s, c)
-	honoured := b.document("k").expireAt // this machine's clock is the server's
+	g := f.acquire(s, c)
+	honoured := f.document("k").expireAt // this machine's clock is the server's
 	return sent.Add(g.Left).Sub(honoured), g.Left
 }
 
@@ -273,24 +274,24 @@ func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) 
 
 func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
 	t.Parallel()
-	b := mongoBenchOnAny(t)
+	f := newFixtureOnAny(t)
 	for _, text := range []string{"$x", "a.b", " ", "a\x00b", "🔒", "a/b", "$$NOW", "{}", "A", "a", strings.Repeat("é", 512)} {
-		c := mongoAsk(text, time.Minute)
+		c := exclusiveClaim(text, time.Minute)
 		c.Owner, c.Note = text, text
-		b.acquire(b.store, c)
-		seen, err := b.store.Look(b.ctx(), []string{text})
+		f.acquire(f.store, c)
+		seen, err := f.store.Look(f.ctx(), []string{text})
 		if err != nil || len(seen[0].Holders) != 1 {
 			t.Fatalf("%q: %v, %v", text, seen, err)
 		}
 		if h := seen[0].Holders[0]; seen[0].Key != text || h.Owner != text || h.Note != text {
 			t.Errorf("%q came back as %+v", text, seen[0])
 		}
-		if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}}); r[0].Err != nil {
+		if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}}); r[0].Err != nil {
 			t.Errorf("%q: %v", text, r[0].Err)
 		}
 	}
 	var listed []string
-	for s, err := range b.store.List(b.ctx(), "") {
+	for s, err := range f.store.List(f.ctx(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,31 +316,31 @@ func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
 	}
 }
 
-func TestAnAskInAModeThatNobodyKnowsIsNotApplied(t *testing.T) {
+func TestAClaimInAnUnknownModeIsNotApplied(t *testing.T) {
 	t.Parallel()
-	b := mongoBenchFor(t)
+	f := newFixture(t)
 	for _, mode := range []store.Mode{"", "read"} {
-		c := mongoAsk("k", time.Second)
+		c := exclusiveClaim("k", time.Second)
 		c.Mode = mode
-		_, err := b.store.Acquire(b.ctx(), c)
+		_, err := f.store.Acquire(f.ctx(), c)
 		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
 			t.Error(err)
 		}
 	}
-	if sent := b.tap.Take(); len(sent) != 0 {
-		t.Errorf("sent %s", mongoShow(sent))
+	if sent := f.tap.Take(); len(sent) != 0 {
+		t.Errorf("sent %s", rendered(sent))
 	}
 }
 
 // indexes is the TTL index as the server has it.
-func (b *mongoBench) indexes() []bson.Raw {
-	b.t.Helper()
-	cursor, err := b.coll.Indexes().List(b.ctx())
+func (f *fixture) indexes() []bson.Raw {
+	f.t.Helper()
+	cursor, err := f.coll.Indexes().List(f.ctx())
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	var all []bson.Raw
-	for cursor.Next(b.ctx()) {
+	for cursor.Next(f.ctx()) {
 		if name, _ := cursor.Current.Lookup("name").StringValueOK(); name != "_id_" {
 			all = append(all, slices.Clone(cursor.Current))
 		}
@@ -347,24 +348,24 @@ func (b *mongoBench) indexes() []bson.Raw {
 	return all
 }
 
-func (b *mongoBench) indexing(log *bytes.Buffer, opts ...func(*options.ClientOptions)) *Store {
-	s := b.another(opts...)
+func (f *fixture) indexing(log *bytes.Buffer, opts ...func(*options.ClientOptions)) *Store {
+	s := f.another(opts...)
 	s.noIndex = false
 	s.logger = slog.New(slog.NewTextHandler(log, nil))
 	return s
 }
 
-func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
+func TestTenClientsAtOnceMakeOneIndexOfOurDocumentsOnly(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "ttl")
-	b := mongoBenchFor(t)
+	testserver.Need(t, "ttl")
+	f := newFixture(t)
 	var logs [10]bytes.Buffer
 	var all sync.WaitGroup
 	for i := range logs {
 		all.Go(func() {
-			s := b.indexing(&logs[i])
-			b.acquire(s, mongoAsk(fmt.Sprint("k", i), time.Minute))
-			b.acquire(s, mongoAsk(fmt.Sprint("j", i), time.Minute))
+			s := f.indexing(&logs[i])
+			f.acquire(s, exclusiveClaim(fmt.Sprint("k", i), time.Minute))
+			f.acquire(s, exclusiveClaim(fmt.Sprint("j", i), time.Minute))
 		})
 	}
 	all.Wait()
@@ -373,19 +374,19 @@ func TestTheIndexIsMadeOnceAndTouchesNoStranger(t *testing.T) {
 			t.Error(logs[i].String())
 		}
 	}
-	found := b.indexes()
+	found := f.indexes()
 	if len(found) != 1 {
 		t.Fatalf("%d indexes: %v", len(found), found)
 	}
 	want := bson.D{{Key: "key", Value: "{expireAt: 1}"}, {Key: "expireAfterSeconds", Value: "3600"}, {Key: "partialFilterExpression", Value: "{mongolock: 1}"}}
 	for _, e := range want {
-		if got := mongoShowValue(found[0].Lookup(e.Key), nil); got != e.Value {
+		if got := renderedValue(found[0].Lookup(e.Key), nil); got != e.Value {
 			t.Errorf("%s: %s, not %s", e.Key, got, e.Value)
 		}
 	}
 }
 
-func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
+func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	t.Parallel()
 	for name, fate := range map[string]testserver.Fate{
 		"forbidden":   {Instead: refusal(13, "not authorized on locks to execute command createIndexes")},
@@ -394,26 +395,26 @@ func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := &testserver.Line{}
-			b := mongoBenchFor(t)
+			f := newFixture(t)
 			if name == "conflicting" {
-				if _, err := b.coll.Indexes().CreateOne(b.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(indexName)}); err != nil {
+				if _, err := f.coll.Indexes().CreateOne(f.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(indexName)}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var log bytes.Buffer
-			s := b.indexing(&log, line.Through)
+			s := f.indexing(&log, line.Through)
 			line.Set(func(command string, _ bson.Raw) testserver.Fate {
 				if command == "createIndexes" {
 					return fate
 				}
 				return testserver.Fate{}
 			})
-			b.acquire(s, mongoAsk("k", time.Minute))
-			b.acquire(s, mongoAsk("j", time.Minute))
+			f.acquire(s, exclusiveClaim("k", time.Minute))
+			f.acquire(s, exclusiveClaim("j", time.Minute))
 			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "TTL index") {
 				t.Errorf("logged %d lines: %s", n, log.String())
 			}
-			if err := s.EnsureIndex(b.ctx()); err == nil {
+			if err := s.EnsureIndex(f.ctx()); err == nil {
 				t.Error("EnsureIndex hides it")
 			}
 		})
@@ -423,14 +424,14 @@ func TestAnIndexThatCannotBeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 // A holder that lets go and takes the key again in a loop: the word finds no document,
 // and the look that follows finds the next one. A waiter that were told no more than
 // that it is held would sleep until its end, and nobody would know that it waits.
-func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
+func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through)
-	other := b.another()
-	first, next, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	f := newFixture(t, line.Through)
+	other := f.another()
+	first, next, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	mine.Want = time.Minute
-	b.acquire(other, first)
+	f.acquire(other, first)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		if name != "findAndModify" || c.Lookup("update", "$max", fieldWanted).IsZero() {
 			return testserver.Fate{}
@@ -438,22 +439,22 @@ func TestAWaiterIsNotRefusedWithoutItsWord(t *testing.T) {
 		line.Set(nil)
 		return testserver.Fate{
 			Before: func() {
-				if _, err := other.Release(b.ctx(), first.Ref, 0); err != nil {
+				if _, err := other.Release(f.ctx(), first.Ref, 0); err != nil {
 					t.Error(err)
 				}
 			},
 			Rewrite: func(reply bson.Raw) bson.D {
-				b.acquire(other, next)
+				f.acquire(other, next)
 				return testserver.Edit(reply, nil)
 			},
 		}
 	})
-	_, err := b.store.Acquire(b.ctx(), mine)
+	_, err := f.store.Acquire(f.ctx(), mine)
 	var held *store.HeldError
 	if !errors.As(err, &held) {
 		t.Fatalf("answered %v", err)
 	}
-	if word := b.document("k").Wanted(time.Now()); !word && !held.Free() {
+	if word := f.document("k").Wanted(time.Now()); !word && !held.Free() {
 		t.Error("refused, to sleep, and no word is left")
 	}
 }

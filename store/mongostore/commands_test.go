@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -48,188 +50,188 @@ func sentRelease(id, concern string) string {
 	return "findAndModify query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} remove: true " + concern
 }
 
-func (b *mongoBench) expect(what string, names []string, want ...string) {
-	b.t.Helper()
-	if got := mongoShow(b.tap.Take(), names...); got != strings.Join(want, "\n") {
-		b.t.Errorf("%s sent\n%s\nnot\n%s", what, got, strings.Join(want, "\n"))
+func (f *fixture) expect(what string, names []string, want ...string) {
+	f.t.Helper()
+	if got := rendered(f.tap.Take(), names...); got != strings.Join(want, "\n") {
+		f.t.Errorf("%s sent\n%s\nnot\n%s", what, got, strings.Join(want, "\n"))
 	}
 }
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	mine, other := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	mine, other := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	names := []string{mine.ID, other.ID}
 
-	b.acquire(b.store, mine)
-	b.expect("the first acquire of all", names, sentHello, sentUpsert("ID"))
+	f.acquire(f.store, mine)
+	f.expect("the first acquire of all", names, sentHello, sentUpsert("ID"))
 
-	if _, err := b.store.Acquire(b.ctx(), other); !errors.Is(err, store.ErrHeld) {
+	if _, err := f.store.Acquire(f.ctx(), other); !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	b.expect("a try on a held key", names, sentUpsert("ID2"), sentFind)
+	f.expect("a try on a held key", names, sentUpsert("ID2"), sentFind)
 
 	waiting := other
 	waiting.Want = time.Minute
-	if _, err := b.store.Acquire(b.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
+	if _, err := f.store.Acquire(f.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	b.expect("a waiter on a held key", names, sentUpsert("ID2"),
+	f.expect("a waiter on a held key", names, sentUpsert("ID2"),
 		sentWord)
-	waiting.ID = mongoAsk("k", 1).ID
+	waiting.ID = exclusiveClaim("k", 1).ID
 	waiting.Held = true
-	if _, err := b.store.Acquire(b.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
+	if _, err := f.store.Acquire(f.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
-	b.expect("a waiter's further looks", names, sentWord)
+	f.expect("a waiter's further looks", names, sentWord)
 
-	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}}); r[0].Err != nil {
+	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}}); r[0].Err != nil {
 		t.Fatal(r[0].Err)
 	}
-	b.expect("one renewal", names,
+	f.expect("one renewal", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, "+sentAlive("ID")+"} update: "+sentRenewal("ID")+" "+sentDurably)
 
-	if _, err := b.store.Transfer(b.ctx(), mine.Ref, other); err != nil {
+	if _, err := f.store.Transfer(f.ctx(), mine.Ref, other); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a hand-over", names,
+	f.expect("a hand-over", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID2")+" "+sentDurably)
 
-	if err := b.store.Break(b.ctx(), other.Ref, "because", false); err != nil {
+	if err := f.store.Break(f.ctx(), other.Ref, "because", false); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a break", names,
+	f.expect("a break", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because, rev: REV}, $currentDate: {at: true}} "+sentDurably)
-	if err := b.store.Break(b.ctx(), other.Ref, "because", true); err != nil {
+	if err := f.store.Break(f.ctx(), other.Ref, "because", true); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("the removal after a break", names,
+	f.expect("the removal after a break", names,
 		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive} remove: true "+sentDurably)
 
-	third := mongoAsk("k", 30*time.Second)
+	third := exclusiveClaim("k", 30*time.Second)
 	names = []string{third.ID}
-	b.acquire(b.store, third)
-	b.expect("an acquire once the clock is known", names, sentUpsert("ID"))
-	if _, err := b.store.Release(b.ctx(), third.Ref, 0); err != nil {
+	f.acquire(f.store, third)
+	f.expect("an acquire once the clock is known", names, sentUpsert("ID"))
+	if _, err := f.store.Release(f.ctx(), third.Ref, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a release", names, sentRelease("ID", sentSoftly))
-	if _, err := b.store.Release(b.ctx(), third.Ref, 0); !errors.Is(err, store.ErrGone) {
+	f.expect("a release", names, sentRelease("ID", sentSoftly))
+	if _, err := f.store.Release(f.ctx(), third.Ref, 0); !errors.Is(err, store.ErrGone) {
 		t.Fatal(err)
 	}
-	b.expect("a release that finds nothing", names, sentRelease("ID", sentSoftly), sentFind)
+	f.expect("a release that finds nothing", names, sentRelease("ID", sentSoftly), sentFind)
 
-	kept := mongoAsk("k", 30*time.Second)
+	kept := exclusiveClaim("k", 30*time.Second)
 	names = []string{kept.ID}
-	b.acquire(b.store, kept)
-	b.tap.Take()
-	if _, err := b.store.Release(b.ctx(), kept.Ref, 10*time.Second); err != nil {
+	f.acquire(f.store, kept)
+	f.tap.Take()
+	if _, err := f.store.Release(f.ctx(), kept.Ref, 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("MinHold's release", names,
+	f.expect("MinHold's release", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 
-	if settled, err := b.store.Undo(b.ctx(), kept.Ref, nil); !settled || err != nil {
+	if settled, err := f.store.Undo(f.ctx(), kept.Ref, nil); !settled || err != nil {
 		t.Fatal(settled, err)
 	}
-	b.expect("an undo", names, sentRelease("ID", sentDurably))
-	if settled, err := b.store.Undo(b.ctx(), kept.Ref, &third.Ref); !settled || err != nil {
+	f.expect("an undo", names, sentRelease("ID", sentDurably))
+	if settled, err := f.store.Undo(f.ctx(), kept.Ref, &third.Ref); !settled || err != nil {
 		t.Fatal(settled, err)
 	}
-	b.expect("the undo of a hand-over", []string{kept.ID, third.ID},
+	f.expect("the undo of a hand-over", []string{kept.ID, third.ID},
 		"findAndModify query: {_id: k, mongolock: 1, mode: exclusive, $or: [{holders.ID2: {$exists: true}}, {holders.ID: {$exists: true}}]} remove: true "+sentDurably)
 
-	if _, err := b.store.Look(b.ctx(), []string{"k"}); err != nil {
+	if _, err := f.store.Look(f.ctx(), []string{"k"}); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a look", nil, sentFind)
-	if _, err := b.store.Look(b.ctx(), []string{"k", "j", "k"}); err != nil {
+	f.expect("a look", nil, sentFind)
+	if _, err := f.store.Look(f.ctx(), []string{"k", "j", "k"}); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
-	for range b.store.List(b.ctx(), "a.") {
+	f.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
+	for range f.store.List(f.ctx(), "a.") {
 	}
-	b.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
+	f.expect("a list", nil, "find batchSize: 500 filter: {_id: {$gte: a., $lt: a/}, mongolock: 1} sort: {_id: 1} readConcern: {level: local}")
 }
 
 func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	theirs, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
-	b.acquire(b.another(), theirs)
-	b.tap.Take()
-	if _, err := b.store.Transfer(b.ctx(), theirs.Ref, mine); err != nil {
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	theirs, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.another(), theirs)
+	f.tap.Take()
+	if _, err := f.store.Transfer(f.ctx(), theirs.Ref, mine); err != nil {
 		t.Fatal(err)
 	}
-	b.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, sentHello,
+	f.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, sentHello,
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)
 }
 
 // The rest of an expired document's takeover: the top-level expireAt lags behind a
 // holder that left or ran out only where several can be in, but the row is there.
-func TestATakeoverNamesTheRevisionAndWhomItDrops(t *testing.T) {
+func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
-	b.acquire(b.store, dead)
-	b.expire(dead.Ref, time.Hour)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	dead, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.store, dead)
+	f.expire(dead.Ref, time.Hour)
 	later := time.Now().Add(time.Hour)
-	if _, err := b.coll.UpdateOne(b.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}}); err != nil {
+	if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}}); err != nil {
 		t.Fatal(err)
 	}
-	b.tap.Take()
-	b.acquire(b.store, mine)
-	b.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
+	f.tap.Take()
+	f.acquire(f.store, mine)
+	f.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
-	if r := b.document("k"); len(r.holders) != 1 || r.holders[0].ID != mine.ID {
+	if r := f.document("k"); len(r.holders) != 1 || r.holders[0].ID != mine.ID {
 		t.Errorf("the document has %+v", r.holders)
 	}
 }
 
-func TestAWaiterWhoseLookFindsNobodyAliveTakesOver(t *testing.T) {
+func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	dead, mine, next := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	dead, mine, next := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	mine.Want, mine.Held = time.Minute, true
 	next.Want, next.Held = time.Minute, true
-	b.acquire(b.store, dead)
-	b.expire(dead.Ref, time.Hour)
-	b.tap.Take()
-	b.acquire(b.store, mine)
-	b.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
+	f.acquire(f.store, dead)
+	f.expire(dead.Ref, time.Hour)
+	f.tap.Take()
+	f.acquire(f.store, mine)
+	f.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
-	if _, err := b.store.Release(b.ctx(), mine.Ref, 0); err != nil {
+	if _, err := f.store.Release(f.ctx(), mine.Ref, 0); err != nil {
 		t.Fatal(err)
 	}
-	b.tap.Take()
-	b.acquire(b.store, next)
-	b.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
+	f.tap.Take()
+	f.acquire(f.store, next)
+	f.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
 }
 
 func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
 	var batch []store.Renewal
 	for i := range 1000 {
-		c := mongoAsk(fmt.Sprintf("k%d", i), 30*time.Second)
+		c := exclusiveClaim(fmt.Sprintf("k%d", i), 30*time.Second)
 		if i%250 == 0 { // the others are put there by hand: it is the round that counts
-			b.acquire(b.store, c)
+			f.acquire(f.store, c)
 		}
 		batch = append(batch, store.Renewal{Ref: c.Ref, TTL: c.TTL})
 	}
-	b.plant(batch)
-	b.tap.Take()
-	for i, r := range b.store.Renew(b.ctx(), batch) {
+	f.plant(batch)
+	f.tap.Take()
+	for i, r := range f.store.Renew(f.ctx(), batch) {
 		if r.Err != nil || r.Left < 29*time.Second {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
 	}
-	sent := b.tap.Take()
+	sent := f.tap.Take()
 	if len(sent) != 2 || sent[0].Index(0).Key() != "update" || sent[1].Index(0).Key() != "hello" {
 		t.Fatalf("%d commands for a round that all matched", len(sent))
 	}
@@ -238,27 +240,27 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	}
 	first := bson.Raw(sent[0].Lookup("updates").Array()).Index(0).Value()
 	want := "{q: {_id: k0, mongolock: 1, " + sentAlive("ID") + "}, u: " + sentRenewal("ID") + "}"
-	if got := mongoShowValue(first, []string{batch[0].ID}); got != want {
+	if got := renderedValue(first, []string{batch[0].ID}); got != want {
 		t.Errorf("sent\n%s\nnot\n%s", got, want)
 	}
 
 	gone := batch[500]
-	if _, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: gone.Key}}); err != nil {
+	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: gone.Key}}); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range b.store.Renew(b.ctx(), batch) {
+	for i, r := range f.store.Renew(f.ctx(), batch) {
 		if want := i == 500; errors.Is(r.Err, store.ErrGone) != want || !want && r.Err != nil {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
 	}
-	if sent := b.tap.Take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
+	if sent := f.tap.Take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
 		t.Errorf("%d commands for a round that came short", len(sent))
 	}
 }
 
 // plant puts holders into the collection by hand where there are none yet.
-func (b *mongoBench) plant(batch []store.Renewal) {
-	b.t.Helper()
+func (f *fixture) plant(batch []store.Renewal) {
+	f.t.Helper()
 	var docs []any
 	end := time.Now().Add(30 * time.Second)
 	for _, r := range batch {
@@ -268,34 +270,34 @@ func (b *mongoBench) plant(batch []store.Renewal) {
 			{Key: "expireAt", Value: end}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: time.Now()},
 		})
 	}
-	_, err := b.coll.InsertMany(b.ctx(), docs, options.InsertMany().SetOrdered(false))
+	_, err := f.coll.InsertMany(f.ctx(), docs, options.InsertMany().SetOrdered(false))
 	if err != nil && len(batch) == 1 {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
 // Whatever the caller's client and collection say, ours are the concerns.
-func TestConcernsAreTheStoresOwn(t *testing.T) {
+func TestTheCallersConcernsAndReadPreferenceAreNotUsed(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
-	client := mongoClient(t, func(o *options.ClientOptions) {
-		b.tap.On(o)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	client := testserver.Client(t, func(o *options.ClientOptions) {
+		f.tap.On(o)
 		o.SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.SecondaryPreferred())
 	})
-	coll := client.Database(b.coll.Database().Name()).Collection(b.coll.Name(), options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
+	coll := client.Database(f.coll.Database().Name()).Collection(f.coll.Name(), options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
 	s := open(coll, config{noIndex: true})
-	c := mongoAsk("k", 30*time.Second)
-	b.acquire(s, c)
-	_, _ = s.Acquire(b.ctx(), mongoAsk("k", time.Second))
-	for _, cmd := range b.tap.Take() {
+	c := exclusiveClaim("k", 30*time.Second)
+	f.acquire(s, c)
+	_, _ = s.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+	for _, cmd := range f.tap.Take() {
 		switch cmd.Index(0).Key() {
 		case "findAndModify":
-			if got := mongoShowValue(cmd.Lookup("writeConcern"), nil); got != "{w: majority, j: true}" {
+			if got := renderedValue(cmd.Lookup("writeConcern"), nil); got != "{w: majority, j: true}" {
 				t.Errorf("write concern %s", got)
 			}
 		case "find":
-			if got := mongoShowValue(cmd.Lookup("readConcern"), nil); got != "{level: local}" {
+			if got := renderedValue(cmd.Lookup("readConcern"), nil); got != "{level: local}" {
 				t.Errorf("read concern %s", got)
 			}
 			if pref := cmd.Lookup("$readPreference"); !pref.IsZero() && !strings.Contains(pref.String(), `"primary"`) {
@@ -309,76 +311,76 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 // minute, not for an hour.
 func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "operationtime")
-	b := mongoBenchFor(t)
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
 	for ttl, want := range map[time.Duration]string{30 * time.Second: sentSoftly, time.Hour: sentVoted} {
-		c := mongoAsk("k", ttl)
-		b.acquire(b.store, c)
-		b.tap.Take()
-		if _, err := b.store.Release(b.ctx(), c.Ref, 0); err != nil {
+		c := exclusiveClaim("k", ttl)
+		f.acquire(f.store, c)
+		f.tap.Take()
+		if _, err := f.store.Release(f.ctx(), c.Ref, 0); err != nil {
 			t.Fatal(err)
 		}
-		b.expect("the release of "+ttl.String(), []string{c.ID}, sentRelease("ID", want))
+		f.expect("the release of "+ttl.String(), []string{c.ID}, sentRelease("ID", want))
 	}
 }
 
-func TestOnlyAttemptsAreInASessionOfTheirOwn(t *testing.T) {
+func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "retryable")
-	b := mongoBenchFor(t)
-	user, err := b.store.base.Soft.Database().Client().StartSession()
+	testserver.Need(t, "retryable")
+	f := newFixture(t)
+	user, err := f.store.base.Soft.Database().Client().StartSession()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer user.EndSession(b.ctx())
-	inUsers := mongoSessionContext(b.ctx(), user)
-	mine, next, late := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
+	defer user.EndSession(f.ctx())
+	inUsers := mongo.NewSessionContext(f.ctx(), user)
+	mine, next, late := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	late.Want = time.Minute
 
-	_, err = b.store.Acquire(inUsers, mine)
-	b.inNoSession("acquire", user, err, nil)
-	_, err = b.store.Acquire(inUsers, late)
-	sent := b.inNoSession("a waiter", user, err, store.ErrHeld)
+	_, err = f.store.Acquire(inUsers, mine)
+	f.inNoSession("acquire", user, err, nil)
+	_, err = f.store.Acquire(inUsers, late)
+	sent := f.inNoSession("a waiter", user, err, store.ErrHeld)
 	if a, w := sent[0].Lookup("lsid"), sent[1].Lookup("lsid"); !a.Equal(w) {
 		t.Error("the word was left in another session than the claim's: a late twin would not be refused")
 	}
 	if a, w := sent[0].Lookup("txnNumber").AsInt64(), sent[1].Lookup("txnNumber").AsInt64(); w <= a {
 		t.Errorf("the word's number %d is not above the claim's %d", w, a)
 	}
-	_, err = b.store.Transfer(inUsers, mine.Ref, next)
-	b.inNoSession("transfer", user, err, nil)
-	err = b.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}})[0].Err
-	b.inNoSession("renew", user, err, nil)
-	err = b.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}, {Ref: mongoAsk("j", 1).Ref, TTL: next.TTL}})[0].Err
-	b.inNoSession("renew many", user, err, nil)
-	_, err = b.store.Look(inUsers, []string{"k"})
-	b.inNoSession("look", user, err, nil)
-	for _, err = range b.store.List(inUsers, "") {
+	_, err = f.store.Transfer(inUsers, mine.Ref, next)
+	f.inNoSession("transfer", user, err, nil)
+	err = f.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}})[0].Err
+	f.inNoSession("renew", user, err, nil)
+	err = f.store.Renew(inUsers, []store.Renewal{{Ref: next.Ref, TTL: next.TTL}, {Ref: exclusiveClaim("j", 1).Ref, TTL: next.TTL}})[0].Err
+	f.inNoSession("renew many", user, err, nil)
+	_, err = f.store.Look(inUsers, []string{"k"})
+	f.inNoSession("look", user, err, nil)
+	for _, err = range f.store.List(inUsers, "") {
 		break
 	}
-	b.inNoSession("list", user, err, nil)
-	err = b.store.Break(inUsers, next.Ref, "x", false)
-	b.inNoSession("break", user, err, nil)
-	err = b.store.EnsureIndex(inUsers)
-	b.inNoSession("ensure index", user, err, nil)
-	_, err = b.store.Undo(inUsers, next.Ref, nil)
-	b.inNoSession("undo", user, err, nil)
-	_, err = b.store.Release(inUsers, next.Ref, 0)
-	b.inNoSession("release", user, err, store.ErrGone)
+	f.inNoSession("list", user, err, nil)
+	err = f.store.Break(inUsers, next.Ref, "x", false)
+	f.inNoSession("break", user, err, nil)
+	err = f.store.EnsureIndex(inUsers)
+	f.inNoSession("ensure index", user, err, nil)
+	_, err = f.store.Undo(inUsers, next.Ref, nil)
+	f.inNoSession("undo", user, err, nil)
+	_, err = f.store.Release(inUsers, next.Ref, 0)
+	f.inNoSession("release", user, err, store.ErrGone)
 }
 
-func (b *mongoBench) inNoSession(what string, user mongoSession, err, want error) []bson.Raw {
-	b.t.Helper()
+func (f *fixture) inNoSession(what string, user callerSession, err, want error) []bson.Raw {
+	f.t.Helper()
 	if !errors.Is(err, want) {
-		b.t.Fatalf("%s: %v", what, err)
+		f.t.Fatalf("%s: %v", what, err)
 	}
-	sent := b.tap.Take()
+	sent := f.tap.Take()
 	for _, cmd := range sent {
 		if string(cmd.Lookup("lsid").Value) == string(user.ID()) {
-			b.t.Errorf("%s sent %s in the caller's session", what, cmd.Index(0).Key())
+			f.t.Errorf("%s sent %s in the caller's session", what, cmd.Index(0).Key())
 		}
 		if !cmd.Lookup("readConcern", "afterClusterTime").IsZero() {
-			b.t.Errorf("%s is causally consistent", what)
+			f.t.Errorf("%s is causally consistent", what)
 		}
 	}
 	return sent

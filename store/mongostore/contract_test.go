@@ -14,25 +14,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// A mongoHand is a store with somebody at the shell beside it.
-type mongoHand struct {
+// A storeAndShell is a store with somebody at the shell beside it.
+type storeAndShell struct {
 	*Store
 	coll  *mongo.Collection
 	shape atomic.Int32
 }
 
-func (h *mongoHand) Purge(key string) error {
+func (h *storeAndShell) Purge(key string) error {
 	_, err := h.coll.DeleteOne(context.Background(), bson.D{{Key: "_id", Value: key}})
 	return err
 }
 
-// mongoStrangers are documents that nobody may touch: other people's, with our
+// foreignDocuments are documents that nobody may touch: other people's, with our
 // fields and without, run out and not, and what a newer version might write.
-var mongoStrangers = []bson.D{
+var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
 	{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: bson.NewObjectID()}},
 	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
@@ -41,8 +42,8 @@ var mongoStrangers = []bson.D{
 	{{Key: "mode", Value: "exclusive"}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: time.UnixMilli(1)}}}}}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 }
 
-func (h *mongoHand) Foreign(key string) (intact func() error, err error) {
-	shape := mongoStrangers[int(h.shape.Add(1)-1)%len(mongoStrangers)]
+func (h *storeAndShell) Foreign(key string) (intact func() error, err error) {
+	shape := foreignDocuments[int(h.shape.Add(1)-1)%len(foreignDocuments)]
 	doc := append(bson.D{{Key: "_id", Value: key}}, shape...)
 	ctx := context.Background()
 	if _, err := h.coll.ReplaceOne(ctx, bson.D{{Key: "_id", Value: key}}, doc, options.Replace().SetUpsert(true)); err != nil {
@@ -58,57 +59,57 @@ func (h *mongoHand) Foreign(key string) (intact func() error, err error) {
 	}, err
 }
 
-// A mongoFerret hands nothing over with the dates of the one who leaves: FerretDB takes
+// A ferretStore hands nothing over with the dates of the one who leaves: FerretDB takes
 // holders with the same dates for the same, and leaves them as they were. Two readings of
 // the clock may come to one date, also some time apart, but not to that of two TTLs.
 // And it has no feed: FerretDB's wake-ups come, but one in 20 ms, too slow for the claims
 // about crowds of them.
-type mongoFerret struct {
+type ferretStore struct {
 	store.Store
 	storetest.Purger
 	storetest.Stranger
 }
 
-func (f mongoFerret) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+func (f ferretStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	to.TTL -= 10 * time.Millisecond
 	return f.Store.Transfer(ctx, from, to)
 }
 
 func TestTheStoreKeepsItsContract(t *testing.T) {
 	// Not parallel: its claims are, with short TTLs, and want no others beside them.
-	hand := func(t testing.TB) *mongoHand {
-		b := mongoBenchOnAny(t)
-		if err := b.store.EnsureIndex(b.ctx()); err != nil {
+	hand := func(t testing.TB) *storeAndShell {
+		f := newFixtureOnAny(t)
+		if err := f.store.EnsureIndex(f.ctx()); err != nil {
 			t.Log(err) // no claim depends on it; where there is one, it is there from the start
 		}
-		return &mongoHand{Store: b.store, coll: b.coll}
+		return &storeAndShell{Store: f.store, coll: f.coll}
 	}
-	if mongoCan("atomic") {
+	if testserver.Has("atomic") {
 		h := hand(t)
 		storetest.Run(t, storetest.Real, func(testing.TB) store.Store { return h })
 		return
 	}
-	mongoNeeds(t)
+	testserver.Need(t)
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
 		h := hand(t) // each its own: FerretDB reads all of a collection for most filters
-		return mongoFerret{h, h, h}
+		return ferretStore{h, h, h}
 	})
 }
 
-func TestAStrangerIsNamedByWhatItShows(t *testing.T) {
+func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 	t.Parallel()
-	b := mongoBenchFor(t)
-	h := &mongoHand{Store: b.store, coll: b.coll}
-	for i, shape := range mongoStrangers {
+	f := newFixture(t)
+	h := &storeAndShell{Store: f.store, coll: f.coll}
+	for i, shape := range foreignDocuments {
 		key := fmt.Sprint("k", i)
 		intact, err := h.Foreign(key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := mongoAsk(key, time.Second)
+		c := exclusiveClaim(key, time.Second)
 		for want := range 2 {
 			c.Want = time.Duration(want) * time.Minute
-			_, err := b.store.Acquire(b.ctx(), c)
+			_, err := f.store.Acquire(f.ctx(), c)
 			if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), fieldMark) {
 				t.Errorf("%v: %v", shape, err)
 			}
@@ -121,9 +122,9 @@ func TestAStrangerIsNamedByWhatItShows(t *testing.T) {
 
 // What has our mark and not our shape nobody of us wrote. It is not taken over while
 // it might be somebody's, nor does it upset anybody.
-func TestADocumentOfOursInDisorderIsForeign(t *testing.T) {
+func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
-	b := mongoBenchFor(t)
+	f := newFixture(t)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	for i, shape := range []bson.D{
 		{{Key: "expireAt", Value: "soon"}},
@@ -134,17 +135,17 @@ func TestADocumentOfOursInDisorderIsForeign(t *testing.T) {
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
 	} {
 		key := fmt.Sprint("k", i)
-		if _, err := b.coll.InsertOne(b.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...)); err != nil {
+		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...)); err != nil {
 			t.Fatal(err)
 		}
-		c := mongoAsk(key, time.Second)
+		c := exclusiveClaim(key, time.Second)
 		for want := range 2 {
 			c.Want = time.Duration(want) * time.Minute
-			if _, err := b.store.Acquire(b.ctx(), c); !errors.Is(err, store.ErrForeign) {
+			if _, err := f.store.Acquire(f.ctx(), c); !errors.Is(err, store.ErrForeign) {
 				t.Errorf("%v: %v", shape, err)
 			}
 		}
-		if err := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err; !errors.Is(err, store.ErrForeign) {
+		if err := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err; !errors.Is(err, store.ErrForeign) {
 			t.Errorf("%v: %v", shape, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // Each control takes one safety out and shows that a test of this package notices. The
@@ -51,22 +52,22 @@ func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
 }
 
 func TestControlWithoutTheMarkAStrangersDocumentIsOverwritten(t *testing.T) {
-	b := mongoBenchFor(t)
+	f := newFixture(t)
 	faulty(t, &knob.MarkIgnored)
-	h := &mongoHand{Store: b.store, coll: b.coll}
+	h := &storeAndShell{Store: f.store, coll: f.coll}
 	h.shape.Store(1) // has our fields, run out
 	intact, err := h.Foreign("k")
 	require.NoError(t, err)
-	_, err = b.store.Acquire(b.ctx(), mongoAsk("k", time.Second))
+	_, err = f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
 	assert.Error(t, intact(), "left alone all the same (%v): the mark is not what protects", err)
 }
 
 func TestControlAnUndoInAnotherSessionLeavesAGhost(t *testing.T) {
-	mongoNeeds(t, "retryable")
-	b, line := onLine(t)
+	testserver.Need(t, "retryable")
+	f, line := newFixtureOnLine(t)
 	faulty(t, &knob.UndoElsewhere)
-	stalledClaim(t, b, line)
-	assert.False(t, b.absent("k"), "refused all the same: it is not the session that protects")
+	stalledClaim(t, f, line)
+	assert.False(t, f.absent("k"), "refused all the same: it is not the session that protects")
 }
 
 func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
@@ -74,11 +75,11 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "JoinIgnoresWord": &knob.JoinIgnoresWord,
 		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "DeleteWithoutRev": &knob.DeleteWithoutRev, "UndoDeletes": &knob.UndoDeletes,
 	}
-	for _, race := range mongoShareRaces {
+	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {
-			b, line := onLine(t)
+			f, line := newFixtureOnLine(t)
 			faulty(t, switches[race.safety])
-			wrong := race.run(b, line)
+			wrong := race.run(f, line)
 			assert.NotEmpty(t, wrong, "nobody noticed")
 			t.Log("noticed:", wrong)
 		})

@@ -10,36 +10,28 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-func mongoBytes(t testing.TB, d bson.D) []byte {
-	b, err := bson.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // Whatever lies under a key is read without a panic, and what does not look like a
 // document of ours from end to end is a stranger's.
-func FuzzReadRecord(f *testing.F) {
+func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 	now := time.UnixMilli(1_800_000_000_000)
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}
 	ours := bson.D{
 		{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
 		{Key: "holders", Value: bson.D{{Key: "ID", Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: now},
 	}
-	f.Add(mongoBytes(f, ours))
-	f.Add(mongoBytes(f, bson.D{{Key: "_id", Value: 7}}))
-	f.Add(mongoBytes(f, append(bson.D{{Key: "mongolock", Value: bson.A{1}}}, ours...)))
+	f.Add(marshalled(f, ours))
+	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 7}}))
+	f.Add(marshalled(f, append(bson.D{{Key: "mongolock", Value: bson.A{1}}}, ours...)))
 	for i := range ours {
-		f.Add(mongoBytes(f, append(append(bson.D{}, ours[:i]...), ours[i+1:]...)))
+		f.Add(marshalled(f, append(append(bson.D{}, ours[:i]...), ours[i+1:]...)))
 		broken := append(bson.D{}, ours...)
 		broken[i].Value = bson.D{{Key: "x", Value: bson.A{nil, 1}}}
-		f.Add(mongoBytes(f, broken))
+		f.Add(marshalled(f, broken))
 	}
-	for _, s := range mongoStrangers {
-		f.Add(mongoBytes(f, s))
+	for _, s := range foreignDocuments {
+		f.Add(marshalled(f, s))
 	}
-	whole := mongoBytes(f, ours)
+	whole := marshalled(f, ours)
 	for _, n := range []int{0, 1, 4, 5, 20, len(whole) / 2, len(whole) - 1} {
 		f.Add(whole[:n])
 		f.Add(append(bytes.Clone(whole[:n]), 0xff, 0xff, 0xff, 0x7f, 0))

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/mongostore"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // Notices of your own travel with the locks' wake-ups; here to a database that is not

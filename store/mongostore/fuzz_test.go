@@ -43,7 +43,7 @@ func marshalled(t testing.TB, d bson.D) []byte {
 
 // A document of any shape is read without a panic, and one that does not have our
 // mark is not touched by a claim, a release or a renewal, whatever else is in it.
-func FuzzADocumentOfAnyShapeIsReadAndAStrangersIsLeftAlone(f *testing.F) {
+func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	f.Add(lockDocument(f))
 	f.Add(lockDocument(f, bson.E{Key: fieldWanted, Value: bson.DateTime(1)}))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: "k"}, {Key: fieldExpireAt, Value: bson.DateTime(0)}}))
@@ -137,7 +137,7 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 }
 
 // What stands in the collection of wake-ups is a notice or is passed over.
-func FuzzNotice(f *testing.F) {
+func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 	for _, d := range []bson.D{
 		noticeOf(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
 		noticeOf(store.Notice{Kind: kindSeed}),

@@ -30,34 +30,34 @@ func refusal(code int, message string) bson.D {
 func TestAServerWithoutHelloIsAskedTheOldWay(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through)
+	f := newFixture(t, line.Through)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		if name == "hello" && ourHello(name, c) {
 			return testserver.Fate{Instead: refusal(59, "no such command: 'hello'")}
 		}
 		return testserver.Fate{}
 	})
-	c := mongoAsk("k", 30*time.Second)
-	b.acquire(b.store, c)
-	b.expect("acquire", []string{c.ID}, sentHello, "isMaster: 1", sentUpsert("ID"))
+	c := exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.store, c)
+	f.expect("acquire", []string{c.ID}, sentHello, "isMaster: 1", sentUpsert("ID"))
 }
 
-func TestWhereThereIsNoJournalItIsNotWaitedFor(t *testing.T) {
+func TestAServerWithoutAJournalIsNotAskedToWaitForOne(t *testing.T) {
 	t.Parallel()
-	b, line := onLine(t)
+	f, line := newFixtureOnLine(t)
 	line.Set(func(_ string, c bson.Raw) testserver.Fate {
 		if j, _ := c.Lookup("writeConcern", "j").BooleanOK(); j {
 			return testserver.Fate{Instead: refusal(2, "cannot use 'j' option when a host does not have journaling enabled")}
 		}
 		return testserver.Fate{}
 	})
-	c := mongoAsk("k", 30*time.Second)
-	b.acquire(b.store, c)
-	b.expect("the first acquire", []string{c.ID}, sentUpsert("ID"), strings.Replace(sentUpsert("ID"), sentDurably, sentVoted, 1))
-	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: mongoAsk("j", 1).Ref, TTL: c.TTL}}); r[0].Err != nil {
+	c := exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.store, c)
+	f.expect("the first acquire", []string{c.ID}, sentUpsert("ID"), strings.Replace(sentUpsert("ID"), sentDurably, sentVoted, 1))
+	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: exclusiveClaim("j", 1).Ref, TTL: c.TTL}}); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
-	for _, cmd := range b.tap.Take() {
+	for _, cmd := range f.tap.Take() {
 		if !cmd.Lookup("writeConcern", "j").IsZero() {
 			t.Error("still asks for a journal")
 		}
@@ -76,12 +76,12 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			line.Set(func(string, bson.Raw) testserver.Fate {
 				return testserver.Fate{Rewrite: func(r bson.Raw) bson.D { return testserver.Edit(r, missing) }}
 			})
-			b := mongoBenchFor(t, line.Through)
-			c := mongoAsk("k", 30*time.Second)
-			g := b.acquire(b.store, c)
-			b.expect("acquire", []string{c.ID}, sentHello, sentUpsert("ID"),
+			f := newFixture(t, line.Through)
+			c := exclusiveClaim("k", 30*time.Second)
+			g := f.acquire(f.store, c)
+			f.expect("acquire", []string{c.ID}, sentHello, sentUpsert("ID"),
 				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)
-			if r := b.document("k"); g.Token != mongobase.Token(r.stamp) || g.Token <= 0 {
+			if r := f.document("k"); g.Token != mongobase.Token(r.stamp) || g.Token <= 0 {
 				t.Errorf("token %d, stamp %v", g.Token, r.stamp)
 			}
 		})
@@ -89,9 +89,9 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 }
 
 // asRouter makes the store believe that it talks to a mongos.
-func asRouter(t testing.TB, collStats bson.D) (*mongoBench, *testserver.Line) {
+func asRouter(t testing.TB, collStats bson.D) (*fixture, *testserver.Line) {
 	line := &testserver.Line{}
-	b := mongoBenchFor(t, line.Through)
+	f := newFixture(t, line.Through)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		switch {
 		case ourHello(name, c):
@@ -105,108 +105,108 @@ func asRouter(t testing.TB, collStats bson.D) (*mongoBench, *testserver.Line) {
 		}
 		return testserver.Fate{}
 	})
-	return b, line
+	return f, line
 }
 
 var unsharded = bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: false}}
 
-func TestARoutersClockTakesNothingOver(t *testing.T) {
+func TestNothingIsTakenOverByARoutersClock(t *testing.T) {
 	t.Parallel()
-	b, _ := asRouter(t, unsharded)
-	holder := mongoAsk("k", 30*time.Second)
-	b.acquire(b.another(), holder)
-	if _, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Second)); !errors.Is(err, store.ErrHeld) {
+	f, _ := asRouter(t, unsharded)
+	holder := exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.another(), holder)
+	if _, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second)); !errors.Is(err, store.ErrHeld) {
 		t.Fatalf("by a clock an hour ahead: %v", err)
 	}
-	if r := b.document("k"); r.holders[0].ID != holder.ID {
+	if r := f.document("k"); r.holders[0].ID != holder.ID {
 		t.Error("taken from a live holder by the router's clock")
 	}
 }
 
-func TestThroughARouterTheDocumentsOwnClockJudges(t *testing.T) {
+func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
 	t.Parallel()
-	b, _ := asRouter(t, unsharded)
-	dead, mine := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
-	b.acquire(b.another(), dead)
-	b.expire(dead.Ref, time.Second)
-	b.acquire(b.store, mine)
-	b.expect("the takeover", []string{mine.ID, dead.ID}, sentHello, "collStats", sentUpsert("ID"),
+	f, _ := asRouter(t, unsharded)
+	dead, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.another(), dead)
+	f.expire(dead.Ref, time.Second)
+	f.acquire(f.store, mine)
+	f.expect("the takeover", []string{mine.ID, dead.ID}, sentHello, "collStats", sentUpsert("ID"),
 		"findAndModify new: true query: {_id: k, mongolock: 1} update: {$currentDate: {at: true}} "+sentSoftly,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
 }
 
 func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 	t.Parallel()
-	b, _ := asRouter(t, unsharded)
-	one, two := mongoAsk("k", 30*time.Second), mongoAsk("j", 30*time.Second)
-	b.acquire(b.store, one)
-	b.acquire(b.store, two)
-	b.tap.Take()
-	for _, r := range b.store.Renew(b.ctx(), []store.Renewal{{Ref: one.Ref, TTL: one.TTL}, {Ref: two.Ref, TTL: two.TTL}}) {
+	f, _ := asRouter(t, unsharded)
+	one, two := exclusiveClaim("k", 30*time.Second), exclusiveClaim("j", 30*time.Second)
+	f.acquire(f.store, one)
+	f.acquire(f.store, two)
+	f.tap.Take()
+	for _, r := range f.store.Renew(f.ctx(), []store.Renewal{{Ref: one.Ref, TTL: one.TTL}, {Ref: two.Ref, TTL: two.TTL}}) {
 		if r.Err != nil || r.Left > 30*time.Second || r.Left < 29*time.Second {
 			t.Errorf("%+v", r)
 		}
 	}
-	sent := b.tap.Take()
-	if len(sent) != 2 || mongoShow(sent[1:], one.ID) != "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly {
-		t.Errorf("sent\n%s", mongoShow(sent, one.ID, two.ID))
+	sent := f.tap.Take()
+	if len(sent) != 2 || rendered(sent[1:], one.ID) != "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly {
+		t.Errorf("sent\n%s", rendered(sent, one.ID, two.ID))
 	}
 }
 
 func TestAShardedCollectionIsRefused(t *testing.T) {
 	t.Parallel()
-	b, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
-	_, err := b.store.Acquire(b.ctx(), mongoAsk("k", time.Second))
-	if err == nil || !strings.Contains(err.Error(), "sharded") || !errors.Is(err, store.ErrNotApplied) || !b.absent("k") {
+	f, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
+	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+	if err == nil || !strings.Contains(err.Error(), "sharded") || !errors.Is(err, store.ErrNotApplied) || !f.absent("k") {
 		t.Errorf("answered %v", err)
 	}
 }
 
-func TestAStrictAPIIsEnough(t *testing.T) {
+func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "apistrict")
-	b := mongoBenchFor(t, func(o *options.ClientOptions) {
+	testserver.Need(t, "apistrict")
+	f := newFixture(t, func(o *options.ClientOptions) {
 		o.SetServerAPIOptions(options.ServerAPI(options.ServerAPIVersion1).SetStrict(true).SetDeprecationErrors(true))
 	})
-	b.store.noIndex = false
-	c, d := mongoAsk("k", 30*time.Second), mongoAsk("k", 30*time.Second)
-	b.acquire(b.store, c)
-	for _, cmd := range b.tap.Take() {
+	f.store.noIndex = false
+	c, d := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
+	f.acquire(f.store, c)
+	for _, cmd := range f.tap.Take() {
 		if strict, _ := cmd.Lookup("apiStrict").BooleanOK(); !strict {
 			t.Fatalf("%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
 		}
 	}
 	d.Want = time.Second
-	if _, err := b.store.Acquire(b.ctx(), d); !errors.Is(err, store.ErrHeld) {
+	if _, err := f.store.Acquire(f.ctx(), d); !errors.Is(err, store.ErrHeld) {
 		t.Error(err)
 	}
-	if r := b.store.Renew(b.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}}); r[0].Err != nil {
+	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}}); r[0].Err != nil {
 		t.Error(r[0].Err)
 	}
-	if _, err := b.store.Look(b.ctx(), []string{"k", "j"}); err != nil {
+	if _, err := f.store.Look(f.ctx(), []string{"k", "j"}); err != nil {
 		t.Error(err)
 	}
-	for _, err := range b.store.List(b.ctx(), "") {
+	for _, err := range f.store.List(f.ctx(), "") {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := b.store.Transfer(b.ctx(), c.Ref, d); err != nil {
+	if _, err := f.store.Transfer(f.ctx(), c.Ref, d); err != nil {
 		t.Error(err)
 	}
-	if err := b.store.Break(b.ctx(), d.Ref, "x", false); err != nil {
+	if err := f.store.Break(f.ctx(), d.Ref, "x", false); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.store.Release(b.ctx(), d.Ref, 0); err != nil {
+	if _, err := f.store.Release(f.ctx(), d.Ref, 0); err != nil {
 		t.Error(err)
 	}
-	if err := b.store.EnsureIndex(b.ctx()); err != nil {
+	if err := f.store.EnsureIndex(f.ctx()); err != nil {
 		t.Error(err)
 	}
 }
 
 // shifted is a store whose server's clock is off by so much, in every reply.
-func (b *mongoBench) shifted(by time.Duration) *Store {
+func (f *fixture) shifted(by time.Duration) *Store {
 	line := &testserver.Line{}
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
@@ -220,30 +220,30 @@ func (b *mongoBench) shifted(by time.Duration) *Store {
 			return testserver.Edit(r, nil)
 		}}
 	})
-	return b.another(line.Through)
+	return f.another(line.Through)
 }
 
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
-		b := mongoBenchFor(t)
-		one, two := b.shifted(by), b.shifted(by)
-		first, second := mongoAsk("k", 600*time.Millisecond), mongoAsk("k", 600*time.Millisecond)
-		g := b.acquire(one, first)
+		f := newFixture(t)
+		one, two := f.shifted(by), f.shifted(by)
+		first, second := exclusiveClaim("k", 600*time.Millisecond), exclusiveClaim("k", 600*time.Millisecond)
+		g := f.acquire(one, first)
 		granted := time.Now()
 		if g.Left < 500*time.Millisecond || g.Left > 600*time.Millisecond {
 			t.Errorf("%v apart: left %v of 600 ms", by, g.Left)
 		}
-		if off := time.Until(b.document("k").expireAt) - by; off < 0 || off > time.Second {
+		if off := time.Until(f.document("k").expireAt) - by; off < 0 || off > time.Second {
 			t.Errorf("%v apart: ends %v from now by the server's clock", by, off)
 		}
 		for {
-			if _, err := two.Acquire(b.ctx(), second); err == nil {
+			if _, err := two.Acquire(f.ctx(), second); err == nil {
 				break
 			} else if !errors.Is(err, store.ErrHeld) {
 				t.Fatal(err)
 			}
-			second = mongoAsk("k", 600*time.Millisecond)
+			second = exclusiveClaim("k", 600*time.Millisecond)
 			time.Sleep(5 * time.Millisecond)
 		}
 		if after := time.Since(granted); after < g.Left-20*time.Millisecond || after > time.Second {
@@ -263,11 +263,11 @@ func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
 	ctx, cancel := contextWithin(t, 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err = s.Acquire(ctx, mongoAsk("k", time.Second))
+	_, err = s.Acquire(ctx, exclusiveClaim("k", time.Second))
 	if err == nil || !errors.Is(err, store.ErrNotApplied) || time.Since(start) > time.Second {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
-	if _, err := s.Release(ctx, mongoAsk("k", time.Second).Ref, 0); err == nil {
+	if _, err := s.Release(ctx, exclusiveClaim("k", time.Second).Ref, 0); err == nil {
 		t.Error("released on a server that is not there")
 	}
 }

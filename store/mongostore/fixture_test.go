@@ -1,0 +1,169 @@
+package mongostore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A fixture is a store on a collection of its own, with a tap on its wire and a
+// second, untapped hand on its documents.
+type fixture struct {
+	t     testing.TB
+	store *Store
+	coll  *mongo.Collection // not tapped
+	tap   *testserver.Tap
+}
+
+// newFixture is for what is said of a server's answers in detail; the embedded
+// server, which answers one command at a time and without operationTime, has others.
+func newFixture(t testing.TB, opts ...func(*options.ClientOptions)) *fixture {
+	t.Helper()
+	testserver.Need(t, "atomic")
+	return newFixtureOnAny(t, opts...)
+}
+
+func newFixtureOnAny(t testing.TB, opts ...func(*options.ClientOptions)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, tap: &testserver.Tap{}}
+	f.coll = testserver.Collection(t, testserver.Client(t))
+	f.store = f.another(append(opts, f.tap.On)...)
+	return f
+}
+
+// another is a second process's store on the same collection.
+func (f *fixture) another(opts ...func(*options.ClientOptions)) *Store {
+	f.t.Helper()
+	client := testserver.Client(f.t, opts...)
+	return open(client.Database(f.coll.Database().Name()).Collection(f.coll.Name()),
+		config{noIndex: true, logger: slog.New(slog.DiscardHandler)})
+}
+
+func (f *fixture) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+func exclusiveClaim(key string, ttl time.Duration) store.Claim {
+	return store.Claim{
+		Ref:   store.Ref{Key: key, ID: rand.Text(), Mode: store.Exclusive},
+		Limit: 1, TTL: ttl, Owner: "owner", Note: "note",
+	}
+}
+
+// acquire takes the key, which must be free.
+func (f *fixture) acquire(s *Store, c store.Claim) store.Grant {
+	f.t.Helper()
+	g, err := s.Acquire(f.ctx(), c)
+	if err != nil {
+		f.t.Fatalf("acquire %q: %v", c.Key, err)
+	}
+	return g
+}
+
+func (f *fixture) document(key string) record {
+	f.t.Helper()
+	raw, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
+	if err != nil {
+		f.t.Fatalf("document %q: %v", key, err)
+	}
+	return readRecord(raw)
+}
+
+func (f *fixture) absent(key string) bool {
+	f.t.Helper()
+	n, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: "_id", Value: key}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n == 0
+}
+
+// expire sets a holder's end to the past, as if its TTL had run out.
+func (f *fixture) expire(r store.Ref, ago time.Duration) {
+	f.t.Helper()
+	past := time.Now().Add(-ago)
+	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: past}, {Key: "holders." + r.ID + ".expireAt", Value: past}}}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// rendered renders commands for comparison: what the store sent, without what the
+// driver adds, and with IDs, dates and revisions named by kind.
+func rendered(commands []bson.Raw, names ...string) string {
+	var lines []string
+	for _, c := range commands {
+		var b strings.Builder
+		elements, _ := c.Elements()
+		for i, e := range elements {
+			switch key := e.Key(); {
+			case i == 0 && e.Value().Type == bson.TypeString:
+				b.WriteString(key)
+			case strings.HasPrefix(key, "$"), key == "lsid", key == "txnNumber", key == "maxTimeMS", key == "ordered" && e.Value().Boolean():
+			case key == "apiVersion", key == "apiStrict":
+			default:
+				fmt.Fprintf(&b, " %s: %s", key, renderedValue(e.Value(), names))
+			}
+		}
+		lines = append(lines, strings.TrimSpace(b.String()))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func renderedValue(v bson.RawValue, names []string) string {
+	switch v.Type {
+	case bson.TypeDateTime:
+		return "DATE"
+	case bson.TypeObjectID:
+		return "REV"
+	case bson.TypeString:
+		return named(v.StringValue(), names)
+	case bson.TypeEmbeddedDocument, bson.TypeArray:
+		elements, _ := bson.Raw(v.Value).Elements()
+		var parts []string
+		for _, e := range elements {
+			part := renderedValue(e.Value(), names)
+			if v.Type == bson.TypeEmbeddedDocument {
+				part = named(e.Key(), names) + ": " + part
+			}
+			parts = append(parts, part)
+		}
+		if v.Type == bson.TypeArray {
+			return "[" + strings.Join(parts, ", ") + "]"
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	s := v.String()
+	for _, wrap := range []string{`{"$numberInt":"`, `{"$numberLong":"`} {
+		if rest, ok := strings.CutPrefix(s, wrap); ok {
+			return strings.TrimSuffix(rest, `"}`)
+		}
+	}
+	return s
+}
+
+// named puts ID, ID2, … in the place of the names.
+func named(s string, names []string) string {
+	for i, name := range names {
+		label := "ID"
+		if i > 0 {
+			label = fmt.Sprintf("ID%d", i+1)
+		}
+		s = strings.ReplaceAll(s, name, label)
+	}
+	return s
+}
