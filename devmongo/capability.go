@@ -18,6 +18,7 @@ import (
 // and MONGOLOCK_REQUIRE.
 type Capability string
 
+// What a server can show.
 const (
 	// Atomic: of several concurrent conditional updates of one document exactly one matches, and the
 	// server itself sees to it. (Behind the gate nothing is concurrent.)
@@ -49,9 +50,11 @@ const (
 	// Router: the server is a mongos. It has no data of its own: the reply to a write comes
 	// from a shard, and its hello shows its own clock.
 	Router Capability = "router"
+)
 
-	// V44 and the others: the server is, or claims to be, MongoDB of this version or a later one.
-	// FerretDB has none of them, whatever it claims.
+// The server is, or claims to be, MongoDB of this version or a later one. FerretDB has none of these,
+// whatever it claims.
+const (
 	V44 Capability = "v44"
 	V50 Capability = "v50"
 	V60 Capability = "v60"
