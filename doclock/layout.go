@@ -59,8 +59,8 @@ func (l layout) Find(ctx context.Context, r store.Ref) (reply, error) {
 	return l.s.find(ctx, fields)
 }
 
-func (l layout) FindMany(ctx context.Context, refs []store.Ref) ([]reply, error) {
-	return l.s.images(ctx, refs)
+func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
+	return l.s.images(ctx, coll, refs)
 }
 
 // A contender is a claim with the commands of this store.

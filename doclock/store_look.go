@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -22,7 +23,7 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 // images reads the documents of some refs, in their order. The server takes 1 and 1.0
 // for one value, and bytes do not: a document that cannot be told by the values of its
 // filter is read alone.
-func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]reply, error) {
+func (s *docStore) images(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
 	images := make([]reply, len(refs))
 	wheres := make([]bson.D, len(refs))
 	either := make(bson.A, len(refs))
@@ -33,10 +34,13 @@ func (s *docStore) images(ctx context.Context, refs []store.Ref) ([]reply, error
 		}
 		wheres[i], either[i] = fields, fields
 	}
-	if len(refs) > 1 {
-		if err := s.imagesAtOnce(ctx, wheres, either, images); err != nil {
+	if len(refs) > 1 || coll != s.base.Soft {
+		if err := s.imagesAtOnce(ctx, coll, wheres, either, images); err != nil {
 			return nil, err
 		}
+	}
+	if coll != s.base.Soft {
+		return images, nil // what cannot be told by its values is not found here
 	}
 	return images, s.imagesLeft(ctx, wheres, images)
 }
@@ -68,7 +72,7 @@ func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []rep
 	return nil
 }
 
-func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bson.A, images []reply) error {
+func (s *docStore) imagesAtOnce(ctx context.Context, coll *mongo.Collection, wheres []bson.D, either bson.A, images []reply) error {
 	fields := bson.D{{Key: s.field, Value: 1}} // and the fields that name the document
 	for _, w := range wheres {
 		for _, f := range w {
@@ -77,7 +81,7 @@ func (s *docStore) imagesAtOnce(ctx context.Context, wheres []bson.D, either bso
 			}
 		}
 	}
-	cursor, err := s.base.Soft.Find(ctx, bson.D{{Key: "$or", Value: either}},
+	cursor, err := coll.Find(ctx, bson.D{{Key: "$or", Value: either}},
 		options.Find().SetProjection(fields).SetBatchSize(int32(min(len(wheres)+1, 10_000))))
 	if err != nil {
 		return err

@@ -22,7 +22,8 @@ import (
 type Attempt struct {
 	id      string
 	session *mongo.Session // nil where the server has none
-	expires mongoclock.Moment
+	life    time.Duration     // from its end on, an attempt of unknown outcome is kept this long
+	expires mongoclock.Moment // that end; set by Over
 
 	// Twin says that a refused command may have a twin: an earlier send that the driver
 	// gave up and that is still in a socket. It is harmless once a later write in the
@@ -51,7 +52,7 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 	if _, err := b.Read(ctx); err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	a := &Attempt{id: id, expires: b.Clock.Now().Add(ttl + ttl/8 + time.Second)}
+	a := &Attempt{id: id, life: ttl + ttl/8 + time.Second}
 	if !b.Kind().Sessions {
 		return a, nil
 	}
@@ -106,7 +107,9 @@ func (b *Base) Over(a *Attempt, certain bool) {
 		a.end()
 		return
 	}
-	b.memory.keep(a, b.Clock.Now())
+	now := b.Clock.Now()
+	a.expires = now.Add(a.life)
+	b.memory.keep(a, now)
 }
 
 func (a *Attempt) end() {

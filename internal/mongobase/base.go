@@ -36,6 +36,8 @@ type Base struct {
 	Voted   *mongo.Collection // majority
 	Soft    *mongo.Collection // w: 1; reads too
 
+	Committed *mongo.Collection // reads only what a majority has
+
 	Clock   *mongoclock.Clock
 	kind    atomic.Pointer[Kind] // known once the clock is
 	noJ     atomic.Bool
@@ -52,11 +54,12 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 	}
 	journaled := true
 	return &Base{
-		Durable: Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
-		Voted:   Under(coll, writeconcern.Majority()),
-		Soft:    Under(coll, writeconcern.W1()),
-		Clock:   mongoclock.New(now),
-		retries: retries(coll.Database().Client()),
+		Durable:   Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
+		Voted:     Under(coll, writeconcern.Majority()),
+		Soft:      Under(coll, writeconcern.W1()),
+		Committed: Under(coll, writeconcern.W1()).Clone(options.Collection().SetReadConcern(readconcern.Majority())),
+		Clock:     mongoclock.New(now),
+		retries:   retries(coll.Database().Client()),
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Statu
 	for i, key := range keys {
 		refs[i].Key = key
 	}
-	images, err := s.Shape.FindMany(ctx, refs)
+	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}

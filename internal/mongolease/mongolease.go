@@ -103,8 +103,9 @@ type Shape[R Record, U any] interface {
 	Model(what Step, filter bson.D, update U) mongo.WriteModel
 	// Find reads one document.
 	Find(ctx context.Context, r store.Ref) (Image[R], error)
-	// FindMany reads the documents of some refs, in their order.
-	FindMany(ctx context.Context, refs []store.Ref) ([]Image[R], error)
+	// FindMany reads the documents of some refs, in their order, under the read concern of
+	// coll.
+	FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]Image[R], error)
 }
 
 // Steps are the steps of one store. X is what the store remembers of a lease besides.

@@ -14,6 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
+// errAllGone says that a bulk renewed nobody: no document is left to tell the time.
+var errAllGone = errors.New("mongolock: none of the holders is there any more")
+
 // A renewal is one round of renewals on its way.
 type renewal struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
@@ -122,13 +125,25 @@ func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 		}
 		models[i], until[i] = s.Shape.Model(Renew, filter, update), end
 	}
-	matched, failed, err := s.Base.Bulk(ctx, models)
+	within, cancel := partOf(ctx)
+	matched, failed, err := s.Base.Bulk(within, models)
+	cancel()
 	if err != nil {
 		r.fail(mongoerr.Mark(err))
+		if mongoerr.ClassOf(err) == mongoerr.Unknown {
+			s.afterAll(ctx, r, until)
+		}
 		return
 	}
 	server, drawn, err := s.draw(ctx, r.batch)
-	if err != nil {
+	switch {
+	case errors.Is(err, errAllGone) && matched == 0:
+		for i := range r.answers {
+			r.answers[i].Err = failed[i]
+		}
+		s.whichRenewed(ctx, r, until)
+		return
+	case err != nil:
 		r.fail(err)
 		return
 	}
@@ -140,6 +155,40 @@ func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 	}
 }
 
+// partOf is three fifths of the time that ctx has, for a bulk: one that is not answered
+// is then asked after.
+func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/5)
+}
+
+// afterAll asks which renewals of a bulk took effect though it was not answered. One
+// document that is blocked, by somebody's open transaction, holds up the whole bulk; the
+// renewals before it were applied. Only those count that a majority has, as an answer to
+// the bulk would say. For the others the error of the bulk stands.
+func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, until []time.Time) {
+	refs := make([]store.Ref, len(r.batch))
+	for i, one := range r.batch {
+		refs[i] = one.Ref
+	}
+	images, err := s.Shape.FindMany(ctx, s.Base.Committed, refs)
+	if err != nil {
+		return
+	}
+	server, drawn, err := s.draw(ctx, r.batch)
+	if err != nil {
+		return
+	}
+	for i, one := range r.batch {
+		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && !h.ExpireAt.Before(until[i]) {
+			r.answers[i] = store.Renewed{Left: left(one.TTL, r.sent, drawn, until[i], server)}
+		}
+	}
+}
+
 // draw asks for a server time after a bulk. Through a mongos hello would tell that of
 // another machine: there it is the at of a document that is held.
 func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
@@ -147,19 +196,41 @@ func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.
 		return s.Base.Hello(ctx)
 	}
 	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
-		filter, err := s.Shape.Where(r.Ref, s.Shape.Holds(r.ID)...)
-		if err != nil {
-			return time.Time{}, 0, err
-		}
-		image, err := s.Shape.Send(ctx, Draw, s.Base.Soft, filter, s.Shape.Touch(false), mongobase.After)
-		if err != nil {
-			return time.Time{}, 0, err
-		}
-		if at, _ := image.Record.Drawn(); image.Found() && !at.IsZero() {
-			return at, image.Sent, nil
+		if at, sent, err := s.drawFrom(ctx, r.Ref); err != nil || !at.IsZero() {
+			return at, sent, err
 		}
 	}
-	return time.Time{}, 0, errors.New("mongolock: no renewed document left to tell the server's time")
+	refs := make([]store.Ref, len(batch))
+	for i, r := range batch {
+		refs[i] = r.Ref
+	}
+	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs) // which are there at all
+	if err != nil {
+		return time.Time{}, 0, err
+	}
+	for i, r := range batch {
+		if _, holds := images[i].Record.Holder(r.ID); !holds {
+			continue
+		}
+		if at, sent, err := s.drawFrom(ctx, r.Ref); err != nil || !at.IsZero() {
+			return at, sent, err
+		}
+	}
+	return time.Time{}, 0, errAllGone
+}
+
+// drawFrom takes the server's time from one holder's document; zero if the document no
+// longer has the holder.
+func (s *Steps[R, U, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Time, sent mongoclock.Moment, err error) {
+	filter, err := s.Shape.Where(r, s.Shape.Holds(r.ID)...)
+	if err != nil {
+		return at, 0, err
+	}
+	image, err := s.Shape.Send(ctx, Draw, s.Base.Soft, filter, s.Shape.Touch(false), mongobase.After)
+	if err == nil {
+		at, _ = image.Record.Drawn()
+	}
+	return at, image.Sent, err
 }
 
 // whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
@@ -169,7 +240,7 @@ func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, until []ti
 	for i, one := range r.batch {
 		refs[i] = one.Ref
 	}
-	images, err := s.Shape.FindMany(ctx, refs)
+	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs)
 	for i, one := range r.batch {
 		switch {
 		case r.answers[i].Err != nil:

@@ -62,8 +62,8 @@ func (layout) Model(what mongolease.Step, filter, update bson.D) mongo.WriteMode
 
 func (l layout) Find(ctx context.Context, r store.Ref) (reply, error) { return l.find(ctx, r.Key) }
 
-func (l layout) FindMany(ctx context.Context, refs []store.Ref) ([]reply, error) {
-	if len(refs) == 1 {
+func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
+	if len(refs) == 1 && coll == l.base.Soft {
 		image, err := l.find(ctx, refs[0].Key)
 		return []reply{image}, err
 	}
@@ -73,7 +73,7 @@ func (l layout) FindMany(ctx context.Context, refs []store.Ref) ([]reply, error)
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
 	// In one batch; by default it would have 101 documents.
-	cursor, err := l.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}},
+	cursor, err := coll.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}},
 		options.Find().SetBatchSize(int32(min(len(distinct)+1, 10_000))))
 	if err != nil {
 		return nil, err
