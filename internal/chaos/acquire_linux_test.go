@@ -37,12 +37,17 @@ type held struct {
 	lease *mongolock.Lease
 	event history.Event
 	write func(context.Context) error // to what the lease guards; nil if the lease is shared
+	how   string                      // the write is done
 }
 
 // acquireSomething takes one key or two and holds them for a while.
 func (w *worker) acquireSomething() {
-	if rand.N(8) == 0 {
+	switch rand.N(16) {
+	case 0, 1:
 		w.useTwo()
+		return
+	case 2:
+		w.useAndClose()
 		return
 	}
 	switch key := w.Keys[rand.N(len(w.Keys))]; {
@@ -106,6 +111,30 @@ func (w *worker) useExclusive(key string) {
 	}
 }
 
+// useAndClose takes a key exclusively with a client of its own, and closes the client while it
+// holds the key.
+func (w *worker) useAndClose() {
+	client, err := mongolock.New(w.locks, w.options...)
+	if err != nil {
+		panic(err)
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			_ = client.Close()
+		}
+	}()
+	e, ctx, cancel := w.call(history.Event{Key: w.Keys[rand.N(2)], Note: closing})
+	defer cancel()
+	l, err := client.Acquire(ctx, e.Key)
+	if h := w.answer(e, l, err); h != nil {
+		h.write = w.writeRegister(h)
+		w.hold(*h)
+		closed = true
+		w.letGo(history.Closed, client.Close, *h)
+	}
+}
+
 // acquire calls Acquire or TryAcquire, with one option or another.
 func (w *worker) acquire(ctx context.Context, key string, how int, opts ...mongolock.AcquireOption) (*mongolock.Lease, error) {
 	switch {
@@ -145,14 +174,34 @@ func (w *worker) useDocument() {
 		return
 	}
 	doc.Value.Token = h.lease.Token()
-	h.write = doc.Save
 	end := doc.Release
-	if rand.N(2) == 0 {
-		h.write = nil
+	switch rand.N(4) {
+	case 0:
+		h.write = doc.Save
+	case 1:
+		h.write, h.how = w.saveInTransaction(doc.Save), inTransaction
+	default:
 		end = func() error { return doc.SaveAndRelease(context.Background()) }
 	}
 	w.hold(*h)
 	w.release(end, *h)
+}
+
+// saveInTransaction has save run in a transaction that stays open for a while after it.
+func (w *worker) saveInTransaction(save func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		session, err := w.locks.Database().Client().StartSession()
+		if err != nil {
+			return err
+		}
+		defer session.EndSession(context.WithoutCancel(ctx))
+		_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+			err := save(ctx)
+			pause(ctx, rand.N(w.TTL/4))
+			return nil, err
+		})
+		return err
+	}
 }
 
 // useTwo takes two keys exclusively and holds them together.
@@ -209,7 +258,12 @@ func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireO
 	return nil, errors.ErrUnsupported
 }
 
-const together = "together" // the note of a grant by AcquireAll
+// The notes of what a run must show.
+const (
+	together      = "together"       // a grant by AcquireAll
+	closing       = "closing"        // a grant to a client that is closed while it holds the key
+	inTransaction = "in transaction" // a write
+)
 
 // hold looks at the leases again and again, and notes each look that said that one is held.
 func (w *worker) hold(all ...held) {
@@ -254,7 +308,7 @@ func (w *worker) write(h held) {
 	w.note(e)
 	switch err := h.write(ctx); {
 	case err == nil:
-		e.Kind = history.Wrote
+		e.Kind, e.Note = history.Wrote, h.how
 		w.note(e)
 	case errors.Is(err, fence.ErrFenced):
 		e.Kind, e.At = history.Fenced, uptime()
@@ -286,9 +340,14 @@ func (w *worker) detachOrRelease(h *held) {
 }
 
 func (w *worker) release(free func() error, all ...held) {
+	w.letGo(history.Released, free, all...)
+}
+
+// letGo notes that leases are let go, in one way or another, and does so.
+func (w *worker) letGo(way string, free func() error, all ...held) {
 	for _, h := range all {
 		e := h.event
-		e.Kind, e.Note = history.LetGo, history.Released
+		e.Kind, e.Note = history.LetGo, way
 		w.note(e)
 	}
 	err := free()

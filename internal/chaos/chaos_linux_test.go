@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func defaultOrders() orders {
 }
 
 func TestNoChaosBreaksAPromise(t *testing.T) {
-	testserver.URI(t, "crash", "stepdown")
+	testserver.URI(t, "crash", "stepdown", "transactions")
 	h, faults := run(t, defaultOrders(), *chaosFor, (*cluster).nemesis)
 	grants := grantsByWay(h)
 	total := 0
@@ -55,10 +56,12 @@ func TestNoChaosBreaksAPromise(t *testing.T) {
 	for _, way := range ways {
 		assert.NotZero(t, grants[way], "no grant %s: that was not tried", way)
 	}
+	assert.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Kind == history.Wrote && e.Note == inTransaction }),
+		"no save in a transaction succeeded")
 }
 
 // The ways in which workers come by a lease.
-var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document"}
+var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed"}
 
 func grantsByWay(h *history.History) map[string]int {
 	n := map[string]int{}
@@ -67,6 +70,8 @@ func grantsByWay(h *history.History) map[string]int {
 		case e.Kind != history.Granted:
 		case e.Note == together:
 			n[ways[3]]++
+		case e.Note == closing:
+			n[ways[5]]++
 		case e.Key == document:
 			n[ways[4]]++
 		case e.Limit > 0:

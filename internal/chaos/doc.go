@@ -2,11 +2,12 @@
 // It has tests only; make chaos runs them.
 //
 // Several worker processes, which are the test binary itself, take and hold a few keys:
-// exclusively, as readers and writers, with permits, two keys at once, and a document that
-// is locked itself. Each process has a fault proxy of its own between it and the server. A
+// exclusively, as readers and writers, with permits, two keys at once, a document that is
+// locked itself and saved, now and then in a transaction, and a key whose client is closed
+// while it holds it. Each process has a fault proxy of its own between it and the server. A
 // nemesis kills processes with -9, stops and continues them, kills and restarts the server,
-// steps it down, cuts and slows links, loses and delays messages, and shifts the clock in
-// replies.
+// steps it down, cuts and slows links, loses and delays messages, shifts the clock in
+// replies, and blocks a record by an open transaction.
 //
 // Every process writes what it believes into a file, by the machine's one monotonic clock.
 // A belief is a look at the lease that said it is held, at the moment just before the look.

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -18,6 +22,7 @@ import (
 type cluster struct {
 	t       *testing.T
 	server  *testserver.Server
+	direct  *mongo.Client // past the proxies
 	orders  orders
 	dir     string // of the workers' logs
 	members []*member
@@ -32,6 +37,9 @@ type member struct {
 
 func startCluster(t *testing.T, o orders, n int) *cluster {
 	c := &cluster{t: t, server: testserver.Start(t, ""), orders: o, dir: t.TempDir(), faults: map[string]int{}}
+	c.direct = testserver.Connect(t, c.server.URI, func(o *options.ClientOptions) {
+		o.SetDirect(true).SetServerSelectionTimeout(time.Second)
+	})
 	for range n {
 		m := &member{proxy: faultproxy.New(t, c.server.URI)}
 		c.members = append(c.members, m)
@@ -61,7 +69,7 @@ func (c *cluster) nemesis(ctx context.Context) {
 	ttl := c.orders.TTL
 	for ctx.Err() == nil {
 		m := c.members[rand.N(len(c.members))]
-		switch rand.N(12) {
+		switch rand.N(13) {
 		case 0:
 			c.count("process killed with -9")
 			m.process.Kill()
@@ -112,9 +120,40 @@ func (c *cluster) nemesis(ctx context.Context) {
 		case 11:
 			c.count("clock shifted in replies")
 			m.proxy.ShiftClock(rand.N(ttl/40) - ttl/80)
+		case 12:
+			if c.block(ctx, rand.N(2*ttl)) {
+				c.count("document blocked by a transaction")
+			}
 		}
 		pause(ctx, 50*time.Millisecond+rand.N(500*time.Millisecond))
 	}
+}
+
+// block keeps one key's record, or the document that is locked itself, in an open transaction
+// for a while. The transaction is aborted, so it changes nothing. It reports whether there
+// was something to block.
+func (c *cluster) block(ctx context.Context, d time.Duration) bool {
+	key := c.orders.Keys[rand.N(len(c.orders.Keys))]
+	coll := c.direct.Database(c.orders.DB).Collection(lockColl)
+	if key == document {
+		coll = c.direct.Database(c.orders.DB).Collection(documentColl)
+	}
+	session, err := c.direct.StartSession()
+	if err != nil {
+		return false
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), d+5*time.Second)
+	defer cancel()
+	defer session.EndSession(bounded)
+	if err := session.StartTransaction(); err != nil {
+		return false
+	}
+	done, err := coll.UpdateByID(mongo.NewSessionContext(bounded, session), key, bson.D{{Key: "$set", Value: bson.D{{Key: "blocked", Value: true}}}})
+	if err == nil {
+		pause(ctx, d)
+	}
+	_ = session.AbortTransaction(bounded) // the server may have been killed
+	return err == nil && done.MatchedCount == 1
 }
 
 func (c *cluster) count(fault string) { c.faults[fault]++ }

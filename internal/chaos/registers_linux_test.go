@@ -12,17 +12,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongolock/mongolock/internal/history"
-	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // watchRegisters reads the fenced registers again and again until stop, which returns what
 // it read. All reads are majority reads of one causal session, so they never go back in
 // time. (A linearizable read would do as well, but can crash a MongoDB 4.4 that steps down.)
 func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
-	client := testserver.Connect(t, c.server.URI, func(o *options.ClientOptions) {
-		o.SetDirect(true).SetServerSelectionTimeout(time.Second)
-	})
-	db := client.Database(c.orders.DB)
+	db := c.direct.Database(c.orders.DB)
 	majority := options.Collection().SetReadConcern(readconcern.Majority())
 	registers := db.Collection(registerColl, majority)
 	colls := map[string]*mongo.Collection{document: db.Collection(documentColl, majority)}
@@ -34,7 +30,7 @@ func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
 		_, err := registers.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}})
 		require.NoError(t, err)
 	}
-	session, err := client.StartSession(options.Session().SetCausalConsistency(true))
+	session, err := c.direct.StartSession(options.Session().SetCausalConsistency(true))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(mongo.NewSessionContext(t.Context(), session))
 	seen := make(chan []history.Event)

@@ -39,6 +39,7 @@ type orders struct {
 const (
 	workerRole = "worker"
 
+	lockColl     = "locks"
 	registerColl = "registers"
 	documentColl = "documents"
 )
@@ -46,6 +47,8 @@ const (
 // A worker is one process that uses the library until it is killed.
 type worker struct {
 	orders
+	locks     *mongo.Collection
+	options   []mongolock.ClientOption
 	client    *mongolock.Client
 	documents *doclock.Locks[guarded]
 	registers *mongo.Collection
@@ -73,7 +76,8 @@ func work(_ context.Context, o orders) error {
 	if o.Margin >= 0 {
 		opts = append(opts, mongolock.WithMargin(o.Margin))
 	}
-	client, err := mongolock.New(db.Collection("locks"), opts...)
+	locks := db.Collection(lockColl)
+	client, err := mongolock.New(locks, opts...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func work(_ context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	w := &worker{orders: o, client: client, documents: documents, log: log, detached: make(chan ticket, 10)}
+	w := &worker{orders: o, locks: locks, options: opts, client: client, documents: documents, log: log, detached: make(chan ticket, 10)}
 	w.registers = db.Collection(registerColl, options.Collection().SetWriteConcern(writeconcern.Majority()))
 	w.ops.Store(int64(o.FirstOp))
 	var users sync.WaitGroup
