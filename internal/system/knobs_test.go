@@ -74,7 +74,7 @@ func TestControlACleanUpInAnotherSessionDoesNotStopALateClaim(t *testing.T) {
 	f := newFixture(t, "retryable")
 	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
 	faulty(t, &knob.UndoElsewhere)
-	lateClaim(t, f, c, proxy, func() {})
+	lateClaim(t, f, c, proxy, withRetries, func() {})
 	assert.NotNil(t, f.document("k"), "refused all the same: it is not the session that protects")
 	time.Sleep(1200 * time.Millisecond) // it runs out
 }
