@@ -14,11 +14,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// held takes n keys, and answers what a round of renewals of all of them is.
-func (b *mongoBench) round(n int, ttl time.Duration) (batch []store.Renewal) {
+// round takes n keys and returns the renewals of all of them.
+func (f *fixture) round(n int, ttl time.Duration) (batch []store.Renewal) {
 	for i := range n {
-		c := mongoAsk(fmt.Sprintf("k%d", i), ttl)
-		b.acquire(b.store, c)
+		c := exclusiveClaim(fmt.Sprintf("k%d", i), ttl)
+		f.acquire(f.store, c)
 		batch = append(batch, store.Renewal{Ref: c.Ref, TTL: c.TTL})
 	}
 	return batch
@@ -26,11 +26,11 @@ func (b *mongoBench) round(n int, ttl time.Duration) (batch []store.Renewal) {
 
 func TestABulkOfRenewalsWhoseReplyIsLostIsAskedAfter(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "retryable")
-	b, line := onLine(t)
-	batch := b.round(5, 30*time.Second)
+	testserver.Need(t, "retryable")
+	f, line := newFixtureOnLine(t)
+	batch := f.round(5, 30*time.Second)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: name == "update"} })
-	for i, r := range b.store.Renew(b.brief(), batch) {
+	for i, r := range f.store.Renew(f.brief(), batch) {
 		require.NoError(t, r.Err, "renewal %d was applied, though the reply of its bulk was lost", i)
 		assert.Greater(t, r.Left, 28*time.Second)
 	}
@@ -40,18 +40,18 @@ func TestABulkOfRenewalsWhoseReplyIsLostIsAskedAfter(t *testing.T) {
 // before it in the bulk is renewed.
 func TestABlockedDocumentCostsTheRenewalsBeforeItNothing(t *testing.T) {
 	t.Parallel()
-	mongoNeeds(t, "transactions")
-	b := mongoBenchFor(t)
-	batch := b.round(4, 30*time.Second)
-	session, err := b.coll.Database().Client().StartSession()
+	testserver.Need(t, "transactions")
+	f := newFixture(t)
+	batch := f.round(4, 30*time.Second)
+	session, err := f.coll.Database().Client().StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(t.Context())
 	require.NoError(t, session.StartTransaction())
 	within := mongo.NewSessionContext(t.Context(), session)
-	_, err = b.coll.UpdateOne(within, bson.D{{Key: "_id", Value: "k2"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "touched", Value: true}}}})
+	_, err = f.coll.UpdateOne(within, bson.D{{Key: "_id", Value: "k2"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "touched", Value: true}}}})
 	require.NoError(t, err)
 
-	answers := b.store.Renew(b.brief(), batch)
+	answers := f.store.Renew(f.brief(), batch)
 	require.NoError(t, session.AbortTransaction(t.Context()))
 	assert.NoError(t, answers[0].Err)
 	assert.NoError(t, answers[1].Err)
@@ -61,20 +61,20 @@ func TestABlockedDocumentCostsTheRenewalsBeforeItNothing(t *testing.T) {
 
 func TestThroughARouterABulkWhoseFirstDocumentsAreGoneRenewsTheOthers(t *testing.T) {
 	t.Parallel()
-	b, _ := asRouter(t, unsharded)
-	batch := b.round(6, 30*time.Second)
+	f, _ := asRouter(t, unsharded)
+	batch := f.round(6, 30*time.Second)
 	for _, r := range batch[:4] {
-		_, err := b.coll.DeleteOne(b.ctx(), bson.D{{Key: "_id", Value: r.Key}})
+		_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}})
 		require.NoError(t, err)
 	}
-	for i, r := range b.store.Renew(b.ctx(), batch) {
+	for i, r := range f.store.Renew(f.ctx(), batch) {
 		if i < 4 {
 			assert.ErrorIs(t, r.Err, store.ErrGone, "renewal %d", i)
 			continue
 		}
 		assert.NoError(t, r.Err, "renewal %d", i)
 	}
-	for i, r := range b.store.Renew(b.ctx(), batch[:2]) {
+	for i, r := range f.store.Renew(f.ctx(), batch[:2]) {
 		assert.ErrorIs(t, r.Err, store.ErrGone, "renewal %d, of a bulk of which nothing is left", i)
 	}
 }
