@@ -94,7 +94,7 @@ func changesOf(t *testing.T, value bson.D, has ...bson.D) (sets bson.M, unsets [
 		require.NoError(t, err)
 		known = known.with(raw)
 	}
-	ch, _, err := codec[bson.D]{field: "lock", flat: new(atomic.Bool)}.changes(rawValue("o"), known, value)
+	ch, _, err := codec[bson.D]{field: "lock", flat: new(atomic.Bool)}.changes(asValue("o"), known, value)
 	require.NoError(t, err)
 	sets = bson.M{}
 	for _, s := range ch.sets {
@@ -206,12 +206,12 @@ func TestNumbersThatTheServerTakesForOneAreTheSame(t *testing.T) {
 	} {
 		for _, v := range all {
 			for _, w := range all {
-				assert.True(t, same(rawValue(v), rawValue(w)), "%v (%T) and %v (%T)", v, v, w, w)
+				assert.True(t, same(asValue(v), asValue(w)), "%v (%T) and %v (%T)", v, v, w, w)
 			}
 		}
 	}
 	for _, two := range [][2]any{{17, 18}, {0.1, decimal("0.1")}, {17, "17"}, {math.MaxInt64, float64(math.MaxInt64)},
 		{bson.D{{Key: "a", Value: 1}, {Key: "b", Value: 1}}, bson.D{{Key: "b", Value: 1}, {Key: "a", Value: 1}}}} {
-		assert.False(t, same(rawValue(two[0]), rawValue(two[1])), "%v and %v", two[0], two[1])
+		assert.False(t, same(asValue(two[0]), asValue(two[1])), "%v and %v", two[0], two[1])
 	}
 }

@@ -34,7 +34,8 @@ type Document[T any] struct {
 
 // Lease returns the document's lease: its context ends when the lease does, and its token
 // is greater than those of all earlier leases of the document. Its Release is the
-// document's: it saves nothing.
+// document's: it saves nothing. A ticket of its Detach is for Locks.Resume, which gives
+// the document back.
 func (d *Document[T]) Lease() *mongolock.Lease { return d.lease }
 
 // ID returns the document's _id as it is stored.

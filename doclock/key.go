@@ -1,7 +1,6 @@
 package doclock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,25 +15,43 @@ func ID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
 // maxKey is the engine's limit on the length of a key.
 const maxKey = 1024
 
-// keyOf turns a filter into the engine's key: its fields and values in a fixed order, as
-// JSON that loses nothing. So leases, errors and log lines name the document in a
-// readable form, and the key leads back to the filter (filterOf).
+// keyOf turns a filter into the engine's key, and into its fields in a fixed order. A key
+// is the JSON of the fields that name the document: of _id alone if the filter has it, as
+// no two documents have the same. Numbers that the server takes for one are one in a key.
+// So everybody who names a document by its _id waits under the same key, and leases,
+// errors and log lines name it in a readable form.
 func keyOf(filter any) (key string, fields bson.D, err error) {
 	fields, err = fieldsOf(filter)
 	if err != nil {
 		return "", nil, err
 	}
-	if key, err = textOf(fields); err != nil {
-		return "", nil, err
+	if fields[0].Key == "_id" {
+		key, err = keyOfID(fields[0].Value.(bson.RawValue))
+	} else {
+		key, err = bounded(textOf(fields))
 	}
-	if len(key) > maxKey {
-		return "", nil, fmt.Errorf("doclock: the filter has %d bytes as JSON: at most %d", len(key), maxKey)
-	}
-	return key, fields, nil
+	return key, fields, err
 }
 
+// keyOfID is the key of the document with this _id.
+func keyOfID(id bson.RawValue) (string, error) { return bounded(textOf(ID(id))) }
+
+func bounded(key string, err error) (string, error) {
+	if err == nil && len(key) > maxKey {
+		err = fmt.Errorf("doclock: the filter has %d bytes as JSON: at most %d", len(key), maxKey)
+	}
+	return key, err
+}
+
+// isID reports whether a key is that of a document by its _id.
+func isID(key string) bool { return strings.HasPrefix(key, `{"_id":`) }
+
 func textOf(fields bson.D) (string, error) {
-	text, err := bson.MarshalExtJSON(fields, true, false)
+	normed := make(bson.D, len(fields))
+	for i, f := range fields {
+		normed[i] = bson.E{Key: f.Key, Value: normal(asValue(f.Value))}
+	}
+	text, err := bson.MarshalExtJSON(normed, true, false)
 	if err != nil {
 		return "", fmt.Errorf("doclock: the filter: %w", err)
 	}
@@ -111,12 +128,11 @@ func marshal(v any) (bson.Raw, error) {
 	return raw, nil
 }
 
-// matches reports whether a document has exactly these values.
+// matches reports whether the server takes a document's values for these.
 func matches(doc bson.Raw, fields bson.D) bool {
 	for _, f := range fields {
-		kind, want, err := bson.MarshalValue(f.Value)
-		got, lookup := doc.LookupErr(strings.Split(f.Key, ".")...)
-		if err != nil || lookup != nil || got.Type != kind || !bytes.Equal(got.Value, want) {
+		got, err := doc.LookupErr(strings.Split(f.Key, ".")...)
+		if err != nil || !same(got, asValue(f.Value)) {
 			return false
 		}
 	}

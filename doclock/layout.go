@@ -112,13 +112,19 @@ func (k contender) Word(ctx context.Context) (reply, error) {
 	if err == nil {
 		k.c.Attempt.Answered(image.Reply, false)
 	}
+	k.c.saw(image.Image)
 	return image, err
 }
 
-func (k contender) Look(ctx context.Context) (reply, error) { return k.find(ctx, k.c.fields) }
+func (k contender) Look(ctx context.Context) (reply, error) {
+	image, err := k.find(ctx, k.c.fields)
+	k.c.saw(image.Image)
+	return image, err
+}
 
 func (k contender) CleanUp(ctx context.Context) (wanted bool, err error) {
 	removed, err := k.modify(ctx, mongolease.Undo, append(slices.Clone(k.c.fields), k.named(k.c.ID)...), k.leaving(true))
+	k.freed.add(k.c.Key, removed.Image)
 	return removed.Found(), err
 }
 

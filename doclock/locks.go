@@ -65,49 +65,72 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 //
 // A transaction in ctx is left alone: the lock is granted outside of it.
 func (l *Locks[T]) Acquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, nil, l.client.Acquire, opts)
+	return l.acquire(ctx, filter, nil, true, opts)
 }
 
 // TryAcquire is Acquire without waiting: it returns a *mongolock.HeldError if somebody
 // else holds the document.
 func (l *Locks[T]) TryAcquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, nil, l.client.TryAcquire, opts)
+	return l.acquire(ctx, filter, nil, false, opts)
 }
 
 // AcquireOrCreate is Acquire, but creates the document, locked, if there is none: from
 // the fields of the filter and those of initial, in the same step. A filter without _id
 // must name the fields of a unique index; otherwise two documents might be created.
 func (l *Locks[T]) AcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, &initial, l.client.Acquire, opts)
+	return l.acquire(ctx, filter, &initial, true, opts)
 }
 
 // TryAcquireOrCreate is AcquireOrCreate without waiting.
 func (l *Locks[T]) TryAcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, &initial, l.client.TryAcquire, opts)
+	return l.acquire(ctx, filter, &initial, false, opts)
 }
 
-type acquirer func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error)
-
-func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, how acquirer, opts []mongolock.AcquireOption) (*Document[T], error) {
+func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait bool, opts []mongolock.AcquireOption) (*Document[T], error) {
 	key, fields, err := keyOf(filter)
 	if err := errors.Join(err, l.options.check(opts)); err != nil {
 		return nil, err
 	}
-	r := new(request)
+	var insert bson.D
 	if initial != nil {
-		r.create = true
-		if r.initial, err = l.codec.initial(*initial, fields); err != nil {
+		if insert, err = l.codec.initial(*initial, fields); err != nil {
 			return nil, err
 		}
 	}
-	if key, err = l.one(ctx, key, fields, r.create); err != nil {
+	if key, fields, err = l.one(ctx, key, fields, initial != nil); err != nil {
 		return nil, err
 	}
-	lease, err := how(context.WithValue(ctx, requestKey{}, r), key, opts...)
+	ask := l.client.TryAcquire
+	if wait && isID(key) {
+		ask = l.client.Acquire
+	}
+	for {
+		r := &request{fields: fields, create: initial != nil, initial: insert}
+		lease, err := ask(context.WithValue(ctx, requestKey{}, r), key, opts...)
+		if id := r.refusedBy(); wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && !id.IsZero() {
+			lease, r, err = l.await(ctx, id, fields, opts)
+			if errors.Is(err, ErrNotFound) && ctx.Err() == nil {
+				continue // another document has these values by now, or none has
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return l.document(lease, r)
+	}
+}
+
+// await waits for the document that refused a claim by the fields of a unique index. It
+// waits under the _id, as all do who wait for that document, and as long as the document
+// has the values of these fields.
+func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, opts []mongolock.AcquireOption) (*mongolock.Lease, *request, error) {
+	key, err := keyOfID(id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l.document(lease, r)
+	r := &request{fields: append(ID(id), fields...)}
+	lease, err := l.client.Acquire(context.WithValue(ctx, requestKey{}, r), key, opts...)
+	return lease, r, err
 }
 
 // document makes a Document of a grant, or releases a document that does not decode.
@@ -142,23 +165,23 @@ func (l *Locks[T]) Close() error {
 	return l.client.Close()
 }
 
-// one returns the key of the one document that the filter names. If the filter's fields
-// are _id or those of a unique index, that is the filter itself. Otherwise the document is
-// looked up, and the key has its _id.
-func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bool) (string, error) {
-	if fields[0].Key == "_id" || ctx.Err() != nil { // the engine's error for the latter says more
-		return key, nil
+// one returns the key of the one document that the filter names, and the fields to claim
+// it by. If the filter's fields are _id or those of a unique index, they are the filter's.
+// Otherwise the document is looked up, and named by its _id too.
+func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bool) (string, bson.D, error) {
+	if isID(key) || ctx.Err() != nil { // the engine's error for the latter says more
+		return key, fields, nil
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
 	proved, err := l.unique.proves(ctx, l.store.base.Soft, fields)
 	switch {
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case proved:
-		return key, nil
+		return key, fields, nil
 	case create:
-		return "", fmt.Errorf("%w: %s: without a unique index on them two documents might be created", ErrAmbiguous, names(fields))
+		return "", nil, fmt.Errorf("%w: %s: without a unique index on them two documents might be created", ErrAmbiguous, names(fields))
 	}
 	return only(ctx, l.store.base.Soft, fields)
 }

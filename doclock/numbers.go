@@ -47,11 +47,11 @@ func normalNumber(v bson.RawValue) bson.RawValue {
 	case r == nil:
 		return v // not finite
 	case r.IsInt() && r.Num().IsInt64() && fits32(r.Num().Int64()):
-		return rawValue(int32(r.Num().Int64()))
+		return asValue(int32(r.Num().Int64()))
 	case r.IsInt() && r.Num().IsInt64():
-		return rawValue(r.Num().Int64())
+		return asValue(r.Num().Int64())
 	case exact:
-		return rawValue(f)
+		return asValue(f)
 	}
 	return v
 }
@@ -84,12 +84,12 @@ func float(r *big.Rat) (f float64, exact bool) {
 
 func fits32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
 
-// rawValue is a plain value in BSON, which always has one.
-func rawValue(v any) bson.RawValue {
-	kind, raw, err := bson.MarshalValue(v)
-	if err != nil {
-		panic(err)
+// asValue is a value in BSON; the zero value if it has none there.
+func asValue(v any) bson.RawValue {
+	if raw, ok := v.(bson.RawValue); ok {
+		return raw
 	}
+	kind, raw, _ := bson.MarshalValue(v)
 	return bson.RawValue{Type: kind, Value: raw}
 }
 

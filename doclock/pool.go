@@ -251,9 +251,3 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	}
 	return p.foreign
 }
-
-// keyOfID is the key of the document with this _id.
-func keyOfID(id bson.RawValue) (string, error) {
-	key, _, err := keyOf(ID(id))
-	return key, err
-}

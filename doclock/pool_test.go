@@ -70,7 +70,7 @@ func claimsFrom(t *testing.T, n int, pause time.Duration, missed func(i int) boo
 			p.resize()
 			p.ids = p.ids[:0]
 			for range p.size {
-				p.ids = append(p.ids, rawValue(next))
+				p.ids = append(p.ids, asValue(next))
 				next++
 			}
 			found += p.size
@@ -105,7 +105,7 @@ func TestWorkersThatMissDocumentsLookAtMoreOfThem(t *testing.T) {
 		for range 4 {
 			p.resize()
 			p.seen, p.tries, p.misses = time.Now(), 2, 2
-			p.ids = []bson.RawValue{rawValue(1)}
+			p.ids = []bson.RawValue{asValue(1)}
 		}
 		p.resize()
 		assert.Equal(t, windowMost, p.size)
@@ -118,7 +118,7 @@ func TestClaimsThatEachHaveAFilterOfTheirOwnKeepFewPools(t *testing.T) {
 	s.begin(&docStore{})
 	defer s.close()
 	ask := func(i int) *pool {
-		p, err := s.pool(bson.Raw(rawValue(bson.D{{Key: "due", Value: bson.DateTime(i)}}).Value), nil)
+		p, err := s.pool(bson.Raw(asValue(bson.D{{Key: "due", Value: bson.DateTime(i)}}).Value), nil)
 		require.NoError(t, err)
 		return p
 	}

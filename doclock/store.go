@@ -36,6 +36,12 @@ type docStore struct {
 	store.Feed
 	steps mongolease.Steps[record, *update, granted]
 	flat  atomic.Bool // see stampPath
+	freed freedNames
+
+	// The shapes of commands that need of the document only its lock and its _id.
+	lockAfter, lockBefore *options.FindOneAndUpdateOptionsBuilder
+	lockRemoved           *options.FindOneAndDeleteOptionsBuilder
+	lockFound             *options.FindOneOptionsBuilder
 
 	mu      sync.Mutex // protects endings; never held across a command
 	endings map[string]*ending
@@ -60,13 +66,15 @@ type granted struct {
 // A request is the part of a call of Locks that a store.Claim has no field for. It
 // travels in the caller's context, whose values the engine hands to the store.
 type request struct {
+	fields  bson.D   // the caller's filter, by which the document is claimed; nil: that of the key
 	initial bson.D   // the fields to insert if there is no document; nil: none
 	create  bool     // insert the document if there is none
 	one     bool     // a claim of one of many: it counts attempts and passes over done documents
 	filter  bson.Raw // with one: the filter that the document must still match
 
-	mu   sync.Mutex          // protects docs
+	mu   sync.Mutex          // protects what follows
 	docs map[string]bson.Raw // as they stood when they were locked, by the claims' IDs
+	seen bson.RawValue       // the _id of the document that refused a claim
 }
 
 type requestKey struct{}
@@ -88,6 +96,21 @@ func (r *request) got(id string, doc bson.Raw) {
 	r.docs[id] = doc
 }
 
+// saw notes which document refused a claim.
+func (r *request) saw(image bson.Raw) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = image.Lookup("_id")
+}
+
+// refusedBy is the _id of the document that refused the last claim; the zero value if none
+// did.
+func (r *request) refusedBy() bson.RawValue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen
+}
+
 func (r *request) take(id string) bson.Raw {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,6 +120,11 @@ func (r *request) take(id string) bson.Raw {
 func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	feed, err := mongostore.FeedOn(coll)
 	s := &docStore{base: mongobase.New(coll, nil), field: field, Feed: feed, endings: map[string]*ending{}}
+	only := bson.D{{Key: field, Value: 1}, {Key: beside(field, fieldAt), Value: 1}, {Key: beside(field, fieldStamp), Value: 1}}
+	s.lockAfter = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(only)
+	s.lockBefore = options.FindOneAndUpdate().SetReturnDocument(options.Before).SetProjection(only)
+	s.lockRemoved = options.FindOneAndDelete().SetProjection(only)
+	s.lockFound = options.FindOne().SetProjection(only)
 	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s}, s
 	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
@@ -114,16 +142,29 @@ func (s *docStore) send(ctx context.Context, what mongolease.Step, coll *mongo.C
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
+	opts = s.replies(what, opts)
 	r, err := s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	if noPath(err) { // refused before it touched anything: this is no second attempt
 		s.flat.Store(true)
 		r, err = s.base.Modify(ctx, coll, filter, s.document(u), opts)
 	}
 	image := s.read(r)
-	if opts != mongobase.Before {
+	if opts != s.lockBefore {
 		s.base.Timed(r, image.Record.at)
 	}
 	return image, err
+}
+
+// replies asks for the document in the reply to a claim, and for its lock in any other.
+func (s *docStore) replies(what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder) *options.FindOneAndUpdateOptionsBuilder {
+	switch what {
+	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
+		return opts
+	}
+	if opts == mongobase.Before {
+		return s.lockBefore
+	}
+	return s.lockAfter
 }
 
 // modify is send of an update that must last. It answers the after-image.
@@ -136,12 +177,13 @@ func (s *docStore) remove(ctx context.Context, what mongolease.Step, filter bson
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
-	r, err := s.base.Remove(ctx, s.base.Durable, filter)
+	r, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
 	return s.read(r), err
 }
 
+// find reads the lock of a document.
 func (s *docStore) find(ctx context.Context, fields bson.D) (reply, error) {
-	r, err := s.base.Find(ctx, fields)
+	r, err := s.base.Find(ctx, fields, s.lockFound)
 	return s.read(r), err
 }
 

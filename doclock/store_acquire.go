@@ -18,7 +18,7 @@ import (
 type claim struct {
 	*mongolease.Claim
 	*request
-	fields bson.D // that name the document
+	fields bson.D // that name the document, and maybe more conditions
 }
 
 var errMissed = errors.New("doclock: somebody else was quicker") // of one of many
@@ -48,11 +48,20 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if cl.request == nil {
 		cl.request = new(request)
 	}
+	if cl.request.fields != nil {
+		cl.fields = cl.request.fields
+	}
 	if cl.Claim, err = s.steps.Begin(ctx, c); err != nil {
 		return nil, err
 	}
 	cl.Got = func(document bson.Raw) { cl.got(c.ID, document) }
 	return cl, nil
+}
+
+// others are the fields of the claim's filter besides _id. Waiters for one document may
+// ask for different values of them.
+func (c *claim) others() []bson.E {
+	return slices.DeleteFunc(slices.Clone(c.fields), func(f bson.E) bool { return f.Key == "_id" })
 }
 
 // freely is the filter of the claim: its document, if nobody holds it.
@@ -81,11 +90,15 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	if err != nil {
 		return store.Grant{}, err
 	}
+	if e.changesAny(c.others()) { // then it may not be the document that is asked for
+		s.steps.Over(c.Claim, store.ErrNotApplied)
+		return store.Grant{}, mongoerr.NotApplied(errAlone)
+	}
 	g, err := s.steps.HandOver(c.Attempt.In(ctx), from, c.Claim, contender{s, c}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 		now := s.base.Now()
 		u, t := s.holding(c, now)
 		e.join(u)
-		filter, err := s.where(from, layout{s}.Alive(from.ID, now.Earliest)...)
+		filter, err := s.where(from, append(c.others(), layout{s}.Alive(from.ID, now.Earliest)...)...)
 		if err != nil {
 			return reply{}, t, err
 		}
@@ -122,6 +135,7 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 		}
 		reply, err := s.takeOut(ctx, where, which)
 		if err == nil {
+			s.freed.add(where.Key, reply.Image)
 			s.steps.Memory.Forget(claim.ID, where.ID)
 		}
 		return reply.Found() || from != nil, err

@@ -20,9 +20,8 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	return s.steps.Look(ctx, keys)
 }
 
-// images reads the documents of some refs, in their order. The server takes 1 and 1.0
-// for one value, and bytes do not: a document that cannot be told by the values of its
-// filter is read alone.
+// images reads the documents of some refs, in their order. A document that the server
+// finds by other values than those of its filter (by a collation) is read alone.
 func (s *docStore) images(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
 	images := make([]reply, len(refs))
 	wheres := make([]bson.D, len(refs))
@@ -55,7 +54,7 @@ func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []rep
 		}
 	}
 	if len(left) > 1 {
-		if one, err := s.base.Find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
+		if one, err := s.find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
 			return err
 		}
 	}

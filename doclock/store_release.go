@@ -3,6 +3,8 @@ package doclock
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -43,6 +45,20 @@ func (e *ending) join(u *update) {
 		u.sets = append(u.sets, e.changes.sets...)
 		u.unset(e.changes.unsets...)
 	}
+}
+
+// changesAny reports whether the ending may change one of these fields.
+func (e *ending) changesAny(fields []bson.E) bool {
+	if e == nil || e.changes == nil {
+		return false
+	}
+	overlap := func(path string) bool {
+		return slices.ContainsFunc(fields, func(f bson.E) bool {
+			return path == f.Key || strings.HasPrefix(path, f.Key+".") || strings.HasPrefix(f.Key, path+".")
+		})
+	}
+	return slices.ContainsFunc(e.changes.sets, func(s bson.E) bool { return overlap(s.Key) }) ||
+		slices.ContainsFunc(e.changes.unsets, overlap)
 }
 
 // within puts the first attempt of an ending into its caller's session. A later attempt
@@ -122,6 +138,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 		return false, err
 	}
 	s.land(e)
+	s.freed.add(r.Key, image.Image)
 	s.steps.Memory.Forget(r.ID)
 	return image.Record.Wanted(s.base.Present()), nil
 }
@@ -251,5 +268,6 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	if !image.Found() {
 		return mongolease.GoneIfBroken(s.steps.Explain(ctx, r))
 	}
+	s.freed.add(r.Key, image.Image)
 	return nil
 }

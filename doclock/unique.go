@@ -82,12 +82,12 @@ func covers(index bson.Raw, fields bson.D) bool {
 	return err == nil && len(elements) > 0
 }
 
-// only returns the key of the one document that has these values now. The key has its
-// _id, so that another document that gets the values later is not locked instead.
-func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, error) {
+// only returns the key of the one document that has these values now, and the fields with
+// its _id: so another document that gets the values later is not locked instead.
+func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, bson.D, error) {
 	cursor, err := coll.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
-		return "", fmt.Errorf("doclock: looking for the document: %w", err)
+		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	}
 	defer cursor.Close(ctx)
 	var found []bson.RawValue
@@ -96,14 +96,17 @@ func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, e
 	}
 	switch err := cursor.Err(); {
 	case err != nil:
-		return "", fmt.Errorf("doclock: looking for the document: %w", err)
+		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	case len(found) == 0:
 		text, _ := bson.MarshalExtJSON(fields, true, false)
-		return "", &notFoundError{string(text)}
+		return "", nil, &notFoundError{string(text)}
 	case len(found) > 1:
-		return "", fmt.Errorf("%w: several documents have these %s, among them those with _id %s and %s",
+		return "", nil, fmt.Errorf("%w: several documents have these %s, among them those with _id %s and %s",
 			ErrAmbiguous, names(fields), clip(found[0]), clip(found[1]))
 	}
-	key, _, err := keyOf(append(bson.D{{Key: "_id", Value: found[0]}}, fields...))
-	return key, err
+	key, err := keyOfID(found[0])
+	if fields[0].Key != "_id" {
+		fields = append(ID(found[0]), fields...)
+	}
+	return key, fields, err
 }

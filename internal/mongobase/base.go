@@ -115,13 +115,13 @@ func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, updat
 }
 
 // Remove deletes one document and answers what it was.
-func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D) (Reply, error) {
-	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter) })
+func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
+	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter, opts...) })
 }
 
 // Find reads one document.
-func (b *Base) Find(ctx context.Context, filter bson.D) (Reply, error) {
-	return b.send(b.Soft, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOne(ctx, filter) })
+func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
+	return b.send(b.Soft, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOne(ctx, filter, opts...) })
 }
 
 // send runs a command on a collection and times it.

@@ -1,0 +1,74 @@
+package doclock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// freedNames are the documents that were freed lately under another name than their _id:
+// by the fields of a unique index. Waiters wait under the _id, which is where a claim that
+// is refused learns of it; so that is where a wake-up must go.
+type freedNames struct {
+	mu      sync.Mutex // protects what follows
+	keys    map[string]freedName
+	sweepAt int
+}
+
+type freedName struct {
+	key string // of the document's _id
+	at  time.Time
+}
+
+// freedFor is how long a name is remembered: the wake-up follows the release at once.
+const freedFor = time.Minute
+
+// add notes that the document in image was freed under this key.
+func (f *freedNames) add(key string, image bson.Raw) {
+	if isID(key) || image == nil {
+		return
+	}
+	id, err := keyOfID(image.Lookup("_id"))
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.keys == nil {
+		f.keys = map[string]freedName{}
+	}
+	now := time.Now()
+	f.keys[key] = freedName{id, now}
+	if len(f.keys) < f.sweepAt {
+		return
+	}
+	for old, name := range f.keys {
+		if now.Sub(name.at) > freedFor {
+			delete(f.keys, old)
+		}
+	}
+	f.sweepAt = max(64, 2*len(f.keys))
+}
+
+// of is the key under which waiters for the document wait.
+func (f *freedNames) of(key string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if name, ok := f.keys[key]; ok {
+		return name.key
+	}
+	return key
+}
+
+// Notify sends a notice, and one that a document was freed under the name that its waiters
+// know.
+func (s *docStore) Notify(ctx context.Context, n store.Notice) error {
+	if n.Topic == store.TopicLocks {
+		n.Key = s.freed.of(n.Key)
+	}
+	return s.Feed.Notify(ctx, n)
+}
