@@ -62,16 +62,16 @@ func passes(err error) bool {
 }
 
 // gaveUp is the error of a claim whose wait is over. It does not match ErrNoWork, which
-// is TryClaim's: it says why the wait ended.
+// is TryClaim's: it says why the wait ended, and what kept the claim waiting.
 func gaveUp(p *pool, err, fault error) error {
-	foreign := p.passedOver()
-	switch {
-	case fault != nil:
-		return fmt.Errorf("doclock: claim: %w; last fault: %w", err, fault)
-	case foreign != nil:
-		return fmt.Errorf("doclock: claim: %w; nothing to claim: %w", err, foreign)
+	err = fmt.Errorf("doclock: claim: %w", err)
+	if fault != nil {
+		err = fmt.Errorf("%w; last fault: %w", err, fault)
 	}
-	return fmt.Errorf("doclock: claim: %w; nothing to claim", err)
+	if foreign := p.passedOver(); foreign != nil {
+		err = fmt.Errorf("%w; passed over: %w", err, foreign)
+	}
+	return err
 }
 
 // TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim.
@@ -87,7 +87,7 @@ func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongo
 
 // pool checks the arguments of a claim together, and returns its pool.
 func (l *Locks[T]) pool(ctx context.Context, filter, sort any, opts []mongolock.AcquireOption) (*pool, error) {
-	errs := []error{l.options.check(opts)}
+	errs := []error{l.check(opts)}
 	f, err := marshal(filter)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("doclock: claim: the filter: %w", err))

@@ -17,12 +17,11 @@ import (
 // process and collection and share it: it is safe for concurrent use. Two with
 // different fields are different locks on the same documents.
 type Locks[T any] struct {
-	store   *docStore
-	client  *mongolock.Client
-	options optionCheck
-	codec   codec[T]
-	pools   pools
-	unique  unique
+	store  *docStore
+	client *mongolock.Client
+	codec  codec[T]
+	pools  pools
+	unique unique
 }
 
 // New makes Locks on the documents of coll. It sends nothing yet, and checks all options
@@ -31,26 +30,21 @@ type Locks[T any] struct {
 //
 // Close it before the database connection.
 func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
-	conf, check, err := newConfig(opts)
+	conf, err := newConfig(opts)
 	errs := []error{err}
+	s := new(docStore)
 	if coll == nil {
 		errs = append(errs, errors.New("doclock: New: the collection is nil"))
+	} else {
+		s, err = newDocStore(coll, conf.field)
+		errs = append(errs, err)
 	}
-	c := codec[T]{field: conf.field, registry: conf.registry}
-	errs = append(errs, c.check())
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	s, err := newDocStore(coll, conf.field)
-	if err != nil {
-		return nil, err
-	}
+	c := codec[T]{field: conf.field, registry: conf.registry, flat: &s.flat}
 	client, err := mongolock.NewWithStore(s, conf.engine...)
-	if err != nil {
+	if err := errors.Join(append(errs, c.check(), err)...); err != nil {
 		return nil, err
 	}
-	c.flat = &s.flat
-	l := &Locks[T]{store: s, client: client, options: check, codec: c}
+	l := &Locks[T]{store: s, client: client, codec: c}
 	l.pools.begin(s)
 	return l, nil
 }
@@ -88,7 +82,7 @@ func (l *Locks[T]) TryAcquireOrCreate(ctx context.Context, filter any, initial T
 
 func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait bool, opts []mongolock.AcquireOption) (*Document[T], error) {
 	key, fields, err := keyOf(filter)
-	if err := errors.Join(err, l.options.check(opts)); err != nil {
+	if err := errors.Join(err, l.check(opts)); err != nil {
 		return nil, err
 	}
 	var insert bson.D

@@ -1,7 +1,6 @@
 package doclock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -55,8 +55,8 @@ func With(opts ...mongolock.ClientOption) Option {
 	return option(func(c *config) error { c.engine = append(c.engine, opts...); return nil })
 }
 
-// newConfig applies the options, and checks them together with the engine's.
-func newConfig(opts []Option) (config, optionCheck, error) {
+// newConfig applies the options.
+func newConfig(opts []Option) (config, error) {
 	c := config{field: "lock"}
 	var errs []error
 	for _, o := range opts {
@@ -66,50 +66,21 @@ func newConfig(opts []Option) (config, optionCheck, error) {
 		}
 		errs = append(errs, o.apply(&c))
 	}
-	check, err := newOptionCheck(c.engine)
-	return c, check, errors.Join(append(errs, err)...)
+	return c, errors.Join(errs...)
 }
 
-// An optionCheck checks the options of a lease before anything is sent. The engine keeps
-// to itself what they ask for, but tells it to its store: so this is a client, on a
-// store that notes each claim and grants none.
-type optionCheck struct{ client *mongolock.Client }
-
-func newOptionCheck(opts []mongolock.ClientOption) (optionCheck, error) {
-	client, err := mongolock.NewWithStore(claimNoter{}, append(opts[:len(opts):len(opts)], mongolock.WithObserver(noObserver{}))...)
-	return optionCheck{client}, err
-}
-
-// check refuses bad options, and those that ask for more than one holder.
-func (o optionCheck) check(opts []mongolock.AcquireOption) error {
+// check refuses bad options of a lease, and those that ask for more than one holder,
+// before anything is sent.
+func (l *Locks[T]) check(opts []mongolock.AcquireOption) error {
 	if len(opts) == 0 {
 		return nil
 	}
-	var noted store.Claim
-	_, err := o.client.TryAcquire(context.WithValue(context.Background(), notedKey{}, &noted), "options", opts...)
+	terms, err := inside.TermsOf(l.client, "document", opts)
 	switch {
-	case noted.ID == "": // no claim was made of them
+	case err != nil:
 		return err
-	case noted.Mode != store.Exclusive:
+	case terms.Mode != store.Exclusive:
 		return fmt.Errorf("doclock: Shared and OneOf: a document has one holder at a time: %w", errors.ErrUnsupported)
 	}
 	return nil
-}
-
-// A claimNoter is the store of an optionCheck. Of a store's methods the engine calls
-// only Acquire, as nothing is ever granted nor left behind.
-type claimNoter struct{ store.Store }
-
-type notedKey struct{}
-
-func (claimNoter) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	*ctx.Value(notedKey{}).(*store.Claim) = c
-	return store.Grant{}, store.ErrNotApplied
-}
-
-// A noObserver keeps these claims from the caller's observer.
-type noObserver struct{}
-
-func (noObserver) Begin(ctx context.Context, _ mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
-	return ctx, func(mongolock.Outcome) {}
 }
