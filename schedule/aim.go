@@ -3,6 +3,7 @@ package schedule
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -17,13 +18,17 @@ func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen State, now time.T
 	if !seen.Known {
 		return
 	}
-	if _, ahead := s.isAhead(ctx, j, seen); ahead {
+	recent, isRecent := latest(j.plan, now.Add(-s.onTime()), now)
+	if full, ahead := s.isAhead(ctx, j, seen); ahead {
+		if isRecent && full.Known && !full.ran(recent) {
+			j.fire = recent
+		}
 		return
 	}
 	switch j.missed {
 	case None:
-		if last, ok := latest(j.plan, now.Add(-s.onTime()), now); ok && last.After(seen.Decided) {
-			j.fire = last // it is not late yet, and no process has claimed it
+		if isRecent && recent.After(seen.Decided) {
+			j.fire = recent // it is not late yet, and no process has claimed it
 		}
 	case One:
 		if last, ok := latest(j.plan, seen.Decided, now); ok {
@@ -41,6 +46,7 @@ func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen State, now time.T
 // wait for. ready is when a free worker would have begun.
 func (s *Scheduler) aim(ctx context.Context, j *job, ready time.Time) error {
 	now := s.store.Now()
+	ready = earlier(ready, now) // the clock may have stepped back since
 	behind := !j.queued && due(j.plan.Next(j.fire), now)
 	first, stale := j.fire, s.takeStale(j)
 	if !j.queued && j.missed != All { // a queued fire runs however old it is
@@ -138,4 +144,10 @@ func (s *Scheduler) isAhead(ctx context.Context, j *job, seen State) (full State
 		full = State{}
 	}
 	return full, true
+}
+
+// ran reports whether a run of the fire is known.
+func (s State) ran(fire time.Time) bool {
+	is := func(r Run) bool { return r.Fire.Equal(fire) }
+	return slices.ContainsFunc(s.Runs, is) || slices.ContainsFunc(s.Past, is)
 }

@@ -70,7 +70,7 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job, ready time.Time) 
 	}
 	if j.fire.After(s.store.Now()) {
 		j.pause = nil
-		s.put(item{at: s.jittered(j, j.fire), job: j})
+		s.await(j)
 		return nil
 	}
 	claim := Claim{Fire: j.fire, Attempt: 1, Wait: j.death == AtOnce, Ahead: s.takeAhead(j)}
@@ -91,8 +91,22 @@ func (s *Scheduler) attempt(ctx, runs context.Context, j *job, ready time.Time) 
 		return err
 	}
 	j.pause = nil
+	if won.tracked.claimed.Began.Before(j.fire.Add(-missedAfter)) {
+		s.tooEarly(j, lease)
+		return nil
+	}
 	s.won(runs, j, won, lease)
 	return nil
+}
+
+// tooEarly gives back a fire that is far in the future by the reply to its claim. The
+// store's clock has stepped back, and the loop looks up the job again.
+func (s *Scheduler) tooEarly(j *job, lease *mongolock.Lease) {
+	s.logger.Warn("schedule: the database's clock has stepped back: a fire was claimed too early, and is given back", "job", j.name, "fire", j.fire)
+	if err := lease.Release(); err != nil {
+		s.logger.Warn("schedule: giving back a fire goes on in the background", "job", j.name, "fire", j.fire, "error", err)
+	}
+	s.lookUp(j)
 }
 
 // claim sends one claim through the lease engine.
@@ -120,24 +134,39 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	j.mark, j.sure, j.queued = r.Fire, true, false
 	if j.overlap == Allow {
 		j.fire = j.after(r.Fire)
-		s.put(item{at: s.soon(j), job: j})
+		s.await(j)
 		s.execute(runs, j, a.tracked, r)
 		return
 	}
 	var skipped time.Time
 	defer func() {
 		j.goOn(r, skipped, s.store.Now())
-		s.put(item{at: s.soon(j), job: j})
+		s.await(j)
 	}()
 	skipped = s.execute(runs, j, a.tracked, r)
 }
 
-// soon returns when to claim the job's fire. One that is due already gets no jitter.
-func (s *Scheduler) soon(j *job) time.Time {
-	if !j.fire.After(s.store.Now()) {
-		return j.fire
+// await puts the job back in the queue, for its next fire. One that is due already gets no
+// jitter.
+func (s *Scheduler) await(j *job) {
+	switch now := s.store.Now(); {
+	case j.fire.After(j.after(now.Add(missedAfter))): // the clock has stepped back since the fire was chosen
+		s.lookUp(j)
+	case j.fire.After(now):
+		s.put(item{at: s.jittered(j, j.fire), job: j})
+	default:
+		s.put(item{at: j.fire, job: j})
 	}
-	return s.jittered(j, j.fire)
+}
+
+// lookUp has the loop look up the job as if it were new.
+func (s *Scheduler) lookUp(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !j.removed {
+		s.fresh = append(s.fresh, j)
+		s.nudge()
+	}
 }
 
 // goOn sets the next fire after the run r has ended. The fires up to skipped were skipped
@@ -175,7 +204,7 @@ func (s *Scheduler) lost(j *job, a *ask) {
 		j.looked = now
 		s.lookAt(j, now)
 	}
-	s.put(item{at: s.soon(j), job: j})
+	s.await(j)
 }
 
 // live reports whether a run is under way and has not run out.
@@ -210,7 +239,7 @@ func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err 
 	j.doubts = nil
 	if state.Known && !state.Decided.Before(j.fire) {
 		j.fire = j.after(j.fire) // another process has decided it
-		s.put(item{at: s.soon(j), job: j})
+		s.await(j)
 		return false, nil
 	}
 	return true, nil

@@ -24,6 +24,8 @@ type link struct {
 	mu    sync.Mutex
 	calls map[string]int
 	reply time.Duration                           // how long the reply of a claim takes
+	skew  time.Duration                           // how far the store's clock is ahead
+	old   time.Duration                           // how far the process's samples of it are behind
 	fault func(call string) (before, after error) // before: not applied; after: applied, reply lost
 }
 
@@ -88,6 +90,12 @@ func (l *link) counted() map[string]int {
 
 func (l *link) Claim(ctx context.Context, c schedule.Claim) (won schedule.Claimed, err error) {
 	err = l.through("claim", func() (err error) { won, err = l.Store.Claim(ctx, c); return err })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	won.Began = won.Began.Add(l.skew)
+	if err == nil {
+		l.old = 0 // the reply is a sample
+	}
 	return won, err
 }
 
@@ -107,7 +115,31 @@ func (l *link) Undo(ctx context.Context, c schedule.Claim) (settled bool, err er
 
 func (l *link) Look(ctx context.Context, names []string, detail schedule.Detail) (all []schedule.State, err error) {
 	err = l.through("look", func() (err error) { all, err = l.Store.Look(ctx, names, detail); return err })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range all {
+		if all[i].Now = all[i].Now.Add(l.skew); detail == schedule.WithoutPast {
+			all[i].Now = all[i].Now.Add(-l.old)
+		}
+		for n := range all[i].Runs {
+			all[i].Runs[n].ExpireAt = all[i].Runs[n].ExpireAt.Add(l.skew)
+		}
+	}
 	return all, err
+}
+
+func (l *link) Now() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Store.Now().Add(l.skew - l.old)
+}
+
+// setClock sets how far the store's clock is ahead of the real time, and how far behind it
+// this process's samples of it are.
+func (l *link) setClock(ahead, behind time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.skew, l.old = ahead, behind
 }
 
 // A cluster is a store and the processes on it, in virtual time.

@@ -28,15 +28,20 @@
 // before F and no run is busy, set decided to F, and busy and runs.ID to this run. The
 // server applies the command for one of the processes, whenever they send it. For all
 // others the filter matches nothing, and that is their answer, at the price of one
-// command too. decided only rises (but see "When a reply is lost"), so a fire that was
-// claimed cannot be claimed again: not by a timer that is minutes late, and not by a
-// command that is.
+// command too. decided only rises (but see "When a reply is lost" and "When the clock was
+// wrong"), so a fire that was claimed cannot be claimed again: not by a timer that is
+// minutes late, and not by a command that is.
 //
 // Timers only decide when a process sends its claim. They follow the server's clock,
 // of which every reply is a sample. A process that claims too early, because its
-// sample is old, waits after the reply until the server's clock shows F. Between fires
-// nothing is sent. (A process whose claims are all refused gets no samples. With a
-// claim it asks for the time when its last sample is ten minutes old.)
+// sample is old, waits after the reply until the server's clock shows F. (A process whose
+// claims are all refused gets no samples. With a claim it asks for the time when its last
+// sample is ten minutes old.)
+//
+// A process whose claim was refused looks once more, up to 15 s later. For the other
+// process may have given the fire back: it does if it is stopped before its claim was
+// answered. The look is one command for all jobs whose claims were refused then. Between
+// fires nothing else is sent.
 //
 // # A run
 //
@@ -51,7 +56,8 @@
 //
 // [Run.Token] is made of the fire in milliseconds and the attempt. It rises with every
 // run of a job, and does not start again if the document is deleted. Give it to a
-// resource that checks it (package fence).
+// resource that checks it (package fence). [mongolock.Lease.Detach] of a run's lease is
+// refused: nobody could resume it.
 //
 // Once per fire is what is promised for *claims*. A run whose process died may have
 // done its work or not, and nobody can know. By default its fire is not repeated. With
@@ -84,25 +90,49 @@
 // or dies just then, the fire is missed.) So a job that is shorter than its period runs
 // at every fire, as long as its timers are late by less than a period.
 //
-// Missed: a fire is missed if no process was there for it. It counts as missed once the
-// next one is due, or once it is a minute old. By default missed fires are forgotten.
-// With OnMissed([One]) the latest of them runs. With [All] each of them runs, in order:
-// then a claim also asks that the fire before it is decided, and a process whose claim
-// was refused looks, at most once a minute, whether a process that died has left fires
-// behind. A process that fell behind reads where to go on, and claims when no run is
-// under way.
+// Missed: a fire is missed if no process claims it in time. That is before the next one is
+// due, and with OnMissed([None]), the default, within a minute. Jitter does not count
+// towards the minute, nor does the time for which the fire waits for a worker. By default
+// missed fires are forgotten. With OnMissed([One]) the latest of them runs. With [All] each
+// of them runs, in order: then a claim also asks that the fire before it is decided, and
+// the look after a refused claim shows whether a process that died has left fires behind.
+// A process that fell behind reads where to go on, and claims when no run is under way.
+//
+// Fires that are skipped or missed are told of in the log and as events ([Skipped],
+// [MissedFires]).
+//
+// A process that stops before its claim was answered gives the fire back, and another one
+// runs it, up to 15 s later. This holds for jobs that are due no more often than every 10 s,
+// and with All for every job, up to a minute later. Otherwise the fire is missed.
+//
+// # When the clock was wrong
+//
+// If the server's clock is far ahead for a while, a fire in the future is claimed, and
+// decided lies there when the clock is right again. Every fire until then would be refused.
+// A process that sees this says so in the log. If decided is more than a day ahead, the
+// next claim takes it back, on the condition that it still has that value; so one process
+// does. The tokens of the job's runs are then lower than that of the run in the future,
+// until that time has come: a resource that has seen that token refuses them until its
+// memory of it is removed. If decided is less than a day ahead, the job waits, because
+// those fires may have run rightly, and the clock be wrong now. [Scheduler.Forget] ends
+// the wait.
+//
+// A process may learn from the reply to its claim that the clock has stepped back, so that
+// the fire is far in the future. It then gives the fire back and looks up all jobs again.
 //
 // # What is sent
 //
-// A claim is one command, won or lost. The end of a run is one. Between fires nothing is
-// sent. Beside that, on MongoDB:
+// A claim is one command, won or lost. The end of a run is one. No reply carries the past
+// but to Job and Jobs. Beside that, on MongoDB:
 //
 //	when Run begins           a find of up to 1,000 jobs, and a hello
 //	a run over TTL/3          a renewal each TTL/3
-//	a claim lost with All     a find and a hello, at most once a minute
-//	a claim lost with AtOnce  a find and a hello, one TTL later: did the run die?
-//	a process that is behind, a find and a hello before it claims again, and while a run
-//	or could not write an end is under way again, after 100 ms and then ever more rarely
+//	a claim lost              up to 15 s later a find, for up to 1,000 jobs, and a hello if
+//	                          one of them has a run under way; at most once a minute for a
+//	                          job that is due more often than every 10 s
+//	a claim lost with AtOnce  the same again when the run under way would run out
+//	a process that is behind, a find, and a hello if a run is under way, before it claims
+//	or could not write an end again; then again after 100 ms and ever more rarely
 //	an unknown outcome        the clean-up, one or two commands, and a find and a hello
 //	a claim refused late      (after a second or more) the clean-up
 //	a lost claim              a hello, if the clock's sample is over ten minutes old
@@ -113,5 +143,6 @@
 //
 // Run is one goroutine with one timer, for any number of jobs, and at most WithWorkers
 // further ones. Each of these claims one fire and runs it. While all of them are at
-// work, a fire that comes due waits, and another process may claim it.
+// work, a fire that comes due waits for one, however long, unless the next fire of its job
+// comes due as well. Another process may claim it meanwhile.
 package schedule

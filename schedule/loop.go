@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -54,6 +55,24 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	return nil
 }
 
+// startAgain has the jobs looked up again, after the store's clock has stepped back. A job
+// that a worker serves is not among them: its next claim shows the clock's step.
+func (s *Scheduler) startAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := s.queue[:0]
+	for _, it := range s.queue {
+		if it.task == claimFire {
+			s.fresh = append(s.fresh, it.job)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	clear(s.queue[len(rest):])
+	s.queue = rest
+	heap.Init(&s.queue)
+}
+
 func (s *Scheduler) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +87,14 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	defer timer.Stop()
 	pause := newBackoff()
 	var full time.Time // since when items wait for a worker; zero while none does
+	last := s.store.Now()
 	for first := true; ctx.Err() == nil; {
+		if now := s.store.Now(); now.Before(last.Add(-missedAfter)) {
+			s.startAgain()
+			last, full = now, time.Time{}
+		} else {
+			last = later(last, now)
+		}
 		var wait time.Duration
 		err := s.meet(ctx)
 		switch {
@@ -169,7 +195,7 @@ func (s *Scheduler) meet(ctx context.Context) error {
 		now := s.store.Now()
 		for i, j := range fresh {
 			s.aimFirst(ctx, j, states[i], now)
-			s.put(item{at: s.jittered(j, j.fire), job: j})
+			s.await(j)
 			if j.death == AtOnce && len(states[i].Runs) > 0 {
 				s.lookAt(j, now)
 			}

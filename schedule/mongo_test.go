@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -33,7 +35,7 @@ func fresh() string { return "jobs_" + rand.Text()[:10] }
 func TestMongoKeepsTheContract(t *testing.T) {
 	testserver.URI(t)
 	s := schedule.NewMongo(collection(t, fresh()))
-	for name, claim := range claims {
+	for name, claim := range claims() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of them wait for a TTL
 			if strings.Contains(name, "concurrent") {
@@ -66,6 +68,65 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 		f.finish(c, won)
 		assert.Equal(t, []string{"findAndModify"}, one.TakeNames(), "an end")
 	}
+}
+
+func TestMongoALookAfterALostClaimIsOneFind(t *testing.T) {
+	testserver.URI(t)
+	var sent testserver.Tap
+	f := newStoreFixture(t, schedule.NewMongo(collection(t, fresh(), sent.On)), time.Second)
+	c := f.ask(1)
+	won := f.won(c)
+	f.finish(c, won)
+	sent.TakeNames()
+	look := func(detail schedule.Detail) []string {
+		_, err := f.store.Look(f.ctx(), []string{f.job}, detail)
+		require.NoError(t, err)
+		return sent.TakeNames()
+	}
+	assert.Equal(t, []string{"find"}, look(schedule.WithoutPast))
+	assert.Equal(t, []string{"find", "hello"}, look(schedule.WithPast))
+	f.won(f.ask(2))
+	sent.TakeNames()
+	assert.Equal(t, []string{"find", "hello"}, look(schedule.WithoutPast), "while a run is under way")
+}
+
+// A job's past may be large: up to 1,000 runs, with errors. Only a caller that wants to see
+// it gets it.
+func TestMongoNoReplyCarriesThePastUnasked(t *testing.T) {
+	testserver.URI(t)
+	coll := collection(t, fresh())
+	f := newStoreFixture(t, schedule.NewMongo(coll), time.Second)
+	c := f.ask(1)
+	f.finish(c, f.won(c))
+	large := strings.Repeat("x", 1<<20)
+	_, err := coll.UpdateByID(t.Context(), f.job, bson.M{"$set": bson.M{"past.1.error": large}})
+	require.NoError(t, err)
+
+	var largest atomic.Int64
+	count := func(o *options.ClientOptions) {
+		o.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if n := int64(len(e.Reply)); n > largest.Load() {
+				largest.Store(n)
+			}
+		}})
+	}
+	f.store = schedule.NewMongo(collection(t, coll.Name(), count))
+	c = f.ask(2)
+	won := f.won(c)
+	_, err = f.store.Renew(f.ctx(), c.Ref, long)
+	require.NoError(t, err)
+	f.refused("while it is busy", f.ask(3))
+	_, err = f.store.Look(f.ctx(), []string{f.job}, schedule.WithoutPast)
+	require.NoError(t, err)
+	f.finish(c, won)
+	c = f.ask(3)
+	f.won(c)
+	f.undo(c)
+	assert.Less(t, largest.Load(), int64(10_000), "bytes in a reply")
+	past := f.state().Past
+	require.Len(t, past, 2)
+	assert.Equal(t, len(large), len(past[1].Error), "the control: a look at the past has it all") //nolint:testifylint // the text would fill a failure's message
+	assert.Greater(t, largest.Load(), int64(1<<20))
 }
 
 // onceAt is a plan that is due once.

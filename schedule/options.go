@@ -19,7 +19,7 @@ type Overlap string
 const (
 	Skip     Overlap = "skip"      // the fire does not run; the default
 	QueueOne Overlap = "queue one" // after the run, the last of these fires runs
-	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All)
+	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All) beside it
 	Allow    Overlap = "allow"     // the fire runs beside the other run
 )
 
@@ -80,6 +80,10 @@ func (o option) apply(c *config) error          { return o(c) }
 // OnOverlap says what happens to a fire that comes due while a run of the job is under
 // way: Skip by default. So OnMissed(All) alone does not run every fire. Together with
 // OnOverlap(QueueAll) it does, one after the other.
+//
+// QueueAll is refused without OnMissed(All). Queued fires run in any of the processes, so
+// each claim has to ask that the fire before is decided, and that is what All does. And if
+// all processes stop, the fires that they had queued are missed ones.
 func OnOverlap(o Overlap) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.overlap = o
@@ -88,8 +92,10 @@ func OnOverlap(o Overlap) JobOption {
 }
 
 // OnMissed says what happens to fires that came due while no process was up, or none
-// reached the database: None by default. A fire is missed if no process claims it
-// before the next one is due, or within a minute.
+// reached the database: None by default. A fire is missed if no process claims it before
+// the next one is due, and with None also if it is more than a minute old. Jitter and the
+// wait for a worker do not count towards the minute. An event (MissedFires) and a log line
+// tell of missed fires that will not run.
 func OnMissed(m Missed) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.missed = m
@@ -99,7 +105,7 @@ func OnMissed(m Missed) JobOption {
 
 // OnDeath says what happens to a fire whose run died: NextFire by default. AtOnce is for
 // jobs that may be done twice, because nobody knows how far the dead run came. It costs
-// each process a look at the job after a fire that it did not get.
+// each process a look at the job whenever the run under way would run out.
 func OnDeath(d Death) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.death = d
@@ -170,7 +176,8 @@ func WithObserver(f func(Event)) Option {
 }
 
 // WithWorkers bounds how many runs and claims this process has under way: 64 by default.
-// A fire that comes due beyond that waits, and another process may claim it.
+// A fire that comes due beyond that waits for a worker, and another process may claim it
+// meanwhile. If the next fire of the job comes due first, the one that waits is missed.
 func WithWorkers(n int) Option {
 	return option(func(c *config) error {
 		if c.workers = n; n < 1 {
@@ -181,8 +188,8 @@ func WithWorkers(n int) Option {
 }
 
 // WithJitter makes this process wait for a random time of up to d before it claims a
-// fire: many processes then do not all send their claims in the same millisecond, and
-// take turns. The default is no jitter. Keep it well below the period.
+// fire, but never until the next fire is due: many processes then do not all send their
+// claims in the same millisecond, and take turns. The default is no jitter.
 func WithJitter(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.jitter = d; d < 0 {
@@ -234,7 +241,7 @@ func newJobConfig(opts []JobOption) (jobConfig, error) {
 		errs = append(errs, o.applyJob(&c))
 	}
 	if c.overlap == QueueAll && c.missed != All {
-		errs = append(errs, fmt.Errorf("schedule: OnOverlap(%q): needs OnMissed(%q)", QueueAll, All))
+		errs = append(errs, fmt.Errorf("schedule: OnOverlap(%q): needs OnMissed(%q) beside it", QueueAll, All))
 	}
 	return c, errors.Join(errs...)
 }

@@ -41,6 +41,7 @@ type Run struct {
 
 // Token is a fencing token: it rises with every run of the job. A resource that refuses
 // a lower token than it has seen is safe from a process that was paused (package fence).
+// The package comment says what a wrong clock does to tokens.
 func (r Run) Token() int64 { return r.Fire.UnixMilli()<<8 | int64(r.Attempt&0xff) }
 
 // Took returns how long the run took, or zero if it has not ended.

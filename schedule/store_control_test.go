@@ -23,6 +23,8 @@ type (
 	resurrects     struct{ schedule.Store } // renews a run that ran out
 	undoesNothing  struct{ schedule.Store }
 	believesInLife struct{ schedule.Store } // believes every run alive for an hour
+	takesBackAny   struct{ schedule.Store } // takes decided back from wherever it is
+	neverTakesBack struct{ schedule.Store } // never takes decided back
 )
 
 func (s forgetsFires) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
@@ -58,6 +60,22 @@ func (s believesInLife) Claim(ctx context.Context, c schedule.Claim) (schedule.C
 	return s.Store.Claim(ctx, c)
 }
 
+func (s takesBackAny) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
+	if !c.Ahead.IsZero() {
+		all, err := s.Look(ctx, []string{c.Job}, schedule.WithoutPast)
+		if err != nil {
+			return schedule.Claimed{}, err
+		}
+		c.Ahead = all[0].Decided
+	}
+	return s.Store.Claim(ctx, c)
+}
+
+func (s neverTakesBack) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
+	c.Ahead = time.Time{}
+	return s.Store.Claim(ctx, c)
+}
+
 // A recorder takes notes of failures, and stops the goroutine as a test would.
 type recorder struct {
 	mu   sync.Mutex
@@ -83,12 +101,13 @@ func TestControlAStoreThatBreaksADutyIsCaught(t *testing.T) {
 		"ends whichever run":       {endsAnyRun{schedule.NewMemory()}, "a run that ran out gives way to the next fire"},
 		"renews what ran out":      {resurrects{schedule.NewMemory()}, "a run that ran out is not renewed, and its end is written"},
 		"undoes nothing":           {undoesNothing{schedule.NewMemory()}, "a claim undone gives its fire back"},
+		"takes back any decision":  {takesBackAny{schedule.NewMemory()}, "decided is taken back from far ahead, and once"},
 		"believes every run alive": {believesInLife{schedule.NewMemory()}, "a run that ran out gives way to the next fire"},
 	}
 	for name, b := range broken {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				claim, exists := claims[b.claim]
+				claim, exists := claims()[b.claim]
 				assert.True(t, exists, "no claim is called %q", b.claim)
 				r := &recorder{}
 				done := make(chan struct{})

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -73,8 +72,7 @@ func (s *Scheduler) wasGivenBack(ctx context.Context, j *job, fire time.Time, st
 	if !ahead {
 		return state.Decided.Before(fire)
 	}
-	// decided says nothing about this fire, but the runs do.
-	return full.Known && !slices.ContainsFunc(append(full.Runs, full.Past...), func(r Run) bool { return r.Fire.Equal(fire) })
+	return full.Known && !full.ran(fire) // decided says nothing about this fire
 }
 
 // takeOver repeats a run that died, in its place. If its fire was tried often enough, the
