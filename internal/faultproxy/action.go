@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // An Action is what happens to a matched command or to its reply.
@@ -16,7 +18,7 @@ type Action struct {
 }
 
 // A step handles one message, which it may replace, and says what becomes of it.
-type step func(x *exchange, r *Rule, m *message) (*message, outcome)
+type step func(x *exchange, r *Rule, m *wire.Message) (*wire.Message, outcome)
 
 type outcome int
 
@@ -29,7 +31,7 @@ const (
 )
 
 func end(o outcome) step {
-	return func(_ *exchange, _ *Rule, m *message) (*message, outcome) { return m, o }
+	return func(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) { return m, o }
 }
 
 // DropReply lets the server apply the command and closes the connection in place of the reply.
@@ -67,13 +69,13 @@ func HoldReply() Action { return Action{reply: wait, late: true} }
 // Orphan closes the client's side of the connection at once and keeps the command until the
 // rule's Release: the driver's retry overtakes it.
 func Orphan() Action {
-	return Action{late: true, command: func(x *exchange, r *Rule, m *message) (*message, outcome) {
+	return Action{late: true, command: func(x *exchange, r *Rule, m *wire.Message) (*wire.Message, outcome) {
 		_ = x.conn.client.Close()
 		return wait(x, r, m)
 	}}
 }
 
-func wait(x *exchange, r *Rule, m *message) (*message, outcome) {
+func wait(x *exchange, r *Rule, m *wire.Message) (*wire.Message, outcome) {
 	select {
 	case <-r.released.ch:
 		return m, forward
@@ -83,7 +85,7 @@ func wait(x *exchange, r *Rule, m *message) (*message, outcome) {
 }
 
 func pause(d time.Duration) step {
-	return func(x *exchange, r *Rule, m *message) (*message, outcome) {
+	return func(x *exchange, r *Rule, m *wire.Message) (*wire.Message, outcome) {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -100,8 +102,8 @@ func pause(d time.Duration) step {
 // EditReply replaces the reply by f's result. The values that f gets are of type
 // bson.RawValue; those that it returns may be anything that bson.Marshal accepts.
 func EditReply(f func(reply bson.D) bson.D) Action {
-	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, outcome) {
-		return m.edited(f), forward
+	return Action{reply: func(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
+		return edited(m, f), forward
 	}}
 }
 
@@ -109,7 +111,7 @@ func EditReply(f func(reply bson.D) bson.D) Action {
 // not shifted back on their way to the server; for a server whose clock is off, use
 // [Proxy.ShiftClock].
 func ShiftReply(d time.Duration) Action {
-	return Action{reply: func(_ *exchange, _ *Rule, m *message) (*message, outcome) {
+	return Action{reply: func(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
 		if !(clockShift{dates: d}).apply(m) {
 			return m, reset
 		}
@@ -151,8 +153,8 @@ func SetClusterTime(ts bson.Timestamp) Action {
 	return a
 }
 
-func hideClusterTime(_ *exchange, _ *Rule, m *message) (*message, outcome) {
-	return m.edited(func(d bson.D) bson.D { return without(d, "$clusterTime") }), forward
+func hideClusterTime(_ *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
+	return edited(m, func(d bson.D) bson.D { return without(d, "$clusterTime") }), forward
 }
 
 func with(d bson.D, key string, value any) bson.D {
@@ -170,9 +172,9 @@ func without(d bson.D, key string) bson.D {
 }
 
 // edited returns m with f applied to its body, or m itself if it has none.
-func (m *message) edited(f func(bson.D) bson.D) *message {
-	elements, err := m.body.Elements()
-	if m.body == nil || err != nil {
+func edited(m *wire.Message, f func(bson.D) bson.D) *wire.Message {
+	elements, err := m.Body.Elements()
+	if m.Body == nil || err != nil {
 		return m
 	}
 	doc := make(bson.D, 0, len(elements)+1)
@@ -187,5 +189,5 @@ func (m *message) edited(f func(bson.D) bson.D) *message {
 	if err != nil {
 		panic("faultproxy: the result of an edit is not BSON: " + err.Error())
 	}
-	return m.withBody(body)
+	return m.WithBody(body)
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // A conn is a client's connection together with its connection to the server. Two goroutines
@@ -91,29 +93,29 @@ func (c *conn) upstream(server net.Conn) {
 		err error
 	)
 	for {
-		if buf, err = readMessage(r, buf); err != nil {
+		if buf, err = wire.Read(r, buf); err != nil {
 			return
 		}
 		if c.silent.Load() {
 			continue
 		}
-		m, err := parseMessage(buf)
-		if err != nil || m.body == nil {
-			m = &message{raw: buf} // the server decides
+		m, err := wire.Parse(buf)
+		if err != nil || m.Body == nil {
+			m = &wire.Message{Raw: buf} // the server decides
 		} else if m = c.command(m); m == nil {
 			if c.ctx.Err() != nil {
 				return
 			}
 			continue
 		}
-		if _, err := server.Write(m.raw); err != nil {
+		if _, err := server.Write(m.Raw); err != nil {
 			return
 		}
 	}
 }
 
 // command returns what to send to the server in place of m, if anything.
-func (c *conn) command(m *message) *message {
+func (c *conn) command(m *wire.Message) *wire.Message {
 	x := c.proxy.match(c, m)
 	var o outcome
 	if x != nil {
@@ -126,8 +128,8 @@ func (c *conn) command(m *message) *message {
 			c.abort(true)
 			return nil
 		}
-		if x != nil && m.flags&flagMoreToCome == 0 {
-			c.expect(m.requestID, x)
+		if x != nil && m.Flags&wire.FlagMoreToCome == 0 {
+			c.expect(m.RequestID, x)
 		}
 		return m
 	case respond:
@@ -147,12 +149,12 @@ func (c *conn) downstream(server net.Conn) {
 		err error
 	)
 	for {
-		if buf, err = readMessage(r, buf); err != nil {
+		if buf, err = wire.Read(r, buf); err != nil {
 			return
 		}
-		m, err := parseMessage(buf)
-		if err != nil || m.body == nil {
-			m = &message{raw: buf}
+		m, err := wire.Parse(buf)
+		if err != nil || m.Body == nil {
+			m = &wire.Message{Raw: buf}
 		} else {
 			m = c.reply(m)
 		}
@@ -166,7 +168,7 @@ func (c *conn) downstream(server net.Conn) {
 }
 
 // reply returns what to send to the client in place of m, if anything.
-func (c *conn) reply(m *message) *message {
+func (c *conn) reply(m *wire.Message) *wire.Message {
 	x := c.answered(m)
 	if x != nil {
 		for _, a := range x.acts {
@@ -195,7 +197,7 @@ func (c *conn) reply(m *message) *message {
 }
 
 // run applies the actions to m until one of them ends the exchange.
-func (x *exchange) run(m *message, part func(Action) step) (*message, outcome) {
+func (x *exchange) run(m *wire.Message, part func(Action) step) (*wire.Message, outcome) {
 	for _, a := range x.acts {
 		do := part(a.Action)
 		if do == nil {
@@ -221,10 +223,10 @@ func (c *conn) end(o outcome) {
 	}
 }
 
-func (c *conn) respond(m *message) {
+func (c *conn) respond(m *wire.Message) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if _, err := c.client.Write(m.raw); err != nil {
+	if _, err := c.client.Write(m.Raw); err != nil {
 		c.leave()
 	}
 }
@@ -240,16 +242,16 @@ func (c *conn) expect(id int32, x *exchange) {
 
 // answered returns the exchange that m is a reply to, or nil if it is not tracked. After a
 // reply with more to come, the next one names that reply as its request.
-func (c *conn) answered(m *message) *exchange {
+func (c *conn) answered(m *wire.Message) *exchange {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.pending[m.responseTo]
+	x := c.pending[m.ResponseTo]
 	if x == nil {
 		return nil
 	}
-	delete(c.pending, m.responseTo)
-	if m.flags&flagMoreToCome != 0 {
-		c.pending[m.requestID] = x
+	delete(c.pending, m.ResponseTo)
+	if m.Flags&wire.FlagMoreToCome != 0 {
+		c.pending[m.RequestID] = x
 	} else if x.late {
 		c.late--
 	}

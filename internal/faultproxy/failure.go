@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // Error codes for tests.
@@ -41,23 +43,23 @@ func NotPrimaryReply() Action { return FailReply(CodeInterruptedDueToReplStateCh
 
 // Fail answers for the server with an error. The server does not see the command.
 func Fail(code int32) Action {
-	return Action{command: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
-		return m.answer(x.conn.proxy.nextID(), marshal(x.failure(code, nil))), respond
+	return Action{command: func(x *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
+		return m.Answer(x.conn.proxy.nextID(), marshal(x.failure(code, nil))), respond
 	}}
 }
 
 // FailReply lets the server apply the command and replaces its reply by an error.
 func FailReply(code int32) Action {
-	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
-		return m.edited(func(reply bson.D) bson.D { return x.failure(code, reply) }), forward
+	return Action{late: true, reply: func(x *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
+		return edited(m, func(reply bson.D) bson.D { return x.failure(code, reply) }), forward
 	}}
 }
 
 // WriteConcernError lets the server apply the command and adds a writeConcernError to its
 // reply.
 func WriteConcernError(code int32) Action {
-	return Action{late: true, reply: func(x *exchange, _ *Rule, m *message) (*message, outcome) {
-		return m.edited(func(reply bson.D) bson.D {
+	return Action{late: true, reply: func(x *exchange, _ *Rule, m *wire.Message) (*wire.Message, outcome) {
+		return edited(m, func(reply bson.D) bson.D {
 			reply = with(reply, "writeConcernError", bson.D{
 				{Key: "code", Value: code},
 				{Key: "codeName", Value: codeName(code)},

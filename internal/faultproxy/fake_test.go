@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // A fake is a server with just enough commands for a driver: hello, insert and find by _id.
@@ -78,33 +80,32 @@ func (f *fake) accept() {
 func (f *fake) serve(c net.Conn) {
 	r := bufio.NewReader(c)
 	for {
-		raw, err := readMessage(r, nil)
+		raw, err := wire.Read(r, nil)
 		if err != nil {
 			return
 		}
-		m, err := parseMessage(raw)
-		if err != nil || m.body == nil {
+		m, err := wire.Parse(raw)
+		if err != nil || m.Body == nil {
 			if _, err := c.Write(raw); err != nil { // an echo shows what came through
 				return
 			}
 			continue
 		}
-		cmd, err := m.document()
+		cmd, err := m.Document()
 		if err != nil {
 			return
 		}
-		replies := f.handle(m.command(), cmd)
-		if m.flags&flagMoreToCome != 0 {
+		replies := f.handle(m.Command(), cmd)
+		if m.Flags&wire.FlagMoreToCome != 0 {
 			continue
 		}
 		to := m
 		for i, reply := range replies {
-			answer := to.answer(f.ids.Add(1)+1000, marshal(reply))
+			answer := to.Answer(f.ids.Add(1)+1000, marshal(reply))
 			if i < len(replies)-1 {
-				answer.flags |= flagMoreToCome
-				order.PutUint32(answer.raw[headerLen:], answer.flags)
+				answer.SetFlags(answer.Flags | wire.FlagMoreToCome)
 			}
-			if _, err := c.Write(answer.raw); err != nil {
+			if _, err := c.Write(answer.Raw); err != nil {
 				return
 			}
 			to = answer

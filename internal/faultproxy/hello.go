@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 func isHello(name string) bool {
@@ -16,9 +18,9 @@ func isHello(name string) bool {
 // read. Without topologyVersion the driver polls. A driver that listened to a stream of
 // hellos would wait for a new primary after an injected "not primary", and no election would
 // come.
-func (p *Proxy) readdressed(m *message) *message {
-	me, _ := m.body.Lookup("me").StringValueOK()
-	members := slices.Concat(addresses(m.body.Lookup("hosts")), addresses(m.body.Lookup("passives")))
+func (p *Proxy) readdressed(m *wire.Message) *wire.Message {
+	me, _ := m.Body.Lookup("me").StringValueOK()
+	members := slices.Concat(addresses(m.Body.Lookup("hosts")), addresses(m.Body.Lookup("passives")))
 	ours := func(address string) bool {
 		return address == me || address == p.Target() || len(members) == 1 && members[0] == address
 	}
@@ -28,7 +30,7 @@ func (p *Proxy) readdressed(m *message) *message {
 		}
 		return address
 	}
-	return m.edited(func(reply bson.D) bson.D {
+	return edited(m, func(reply bson.D) bson.D {
 		for i, e := range reply {
 			value := e.Value.(bson.RawValue)
 			switch e.Key {

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // A rawClient is a client that speaks the wire protocol itself.
@@ -33,11 +35,11 @@ func (c rawClient) send(raw []byte) {
 	require.NoError(c.t, err)
 }
 
-func (c rawClient) receive() *message {
+func (c rawClient) receive() *wire.Message {
 	c.t.Helper()
-	raw, err := readMessage(c.r, nil)
+	raw, err := wire.Read(c.r, nil)
 	require.NoError(c.t, err)
-	m, err := parseMessage(raw)
+	m, err := wire.Parse(raw)
 	require.NoError(c.t, err)
 	return m
 }
@@ -49,14 +51,14 @@ func TestHelloRepliesNameTheProxyAndNoCompressor(t *testing.T) {
 	for _, raw := range [][]byte{
 		query(t, bson.D{{Key: "isMaster", Value: 1}}),
 		msg(t, 0, bson.D{{Key: "hello", Value: 1}}),
-		msg(t, flagChecksum, bson.D{{Key: "ismaster", Value: 1}}),
+		msg(t, wire.FlagChecksum, bson.D{{Key: "ismaster", Value: 1}}),
 	} {
 		w.send(raw)
 		reply := w.receive()
 		for _, path := range [][]string{{"me"}, {"primary"}, {"hosts", "0"}} {
-			assert.Equal(t, p.Addr(), reply.body.Lookup(path...).StringValue(), path)
+			assert.Equal(t, p.Addr(), reply.Body.Lookup(path...).StringValue(), path)
 		}
-		assert.True(t, reply.body.Lookup("compression").IsZero(), "compression is offered")
+		assert.True(t, reply.Body.Lookup("compression").IsZero(), "compression is offered")
 	}
 }
 
@@ -67,12 +69,12 @@ func TestEveryReplyOfAStreamIsFollowed(t *testing.T) {
 	n := 0
 	rule := p.On(Command("stream"), EditReply(func(d bson.D) bson.D { n++; return with(d, "n", n) }))
 	w := dial(t, p)
-	w.send(msg(t, flagExhaustAllowed, bson.D{{Key: "stream", Value: 1}}))
+	w.send(msg(t, wire.FlagExhaustAllowed, bson.D{{Key: "stream", Value: 1}}))
 	for i := 1; i <= 3; i++ {
 		reply := w.receive()
-		assert.Equal(t, int32(i), reply.body.Lookup("n").Int32())
-		assert.Greater(t, time.Until(reply.body.Lookup("localTime").Time()), 50*time.Minute, "reply %d", i)
-		assert.Equal(t, i < 3, reply.flags&flagMoreToCome != 0, "reply %d: more to come", i)
+		assert.Equal(t, int32(i), reply.Body.Lookup("n").Int32())
+		assert.Greater(t, time.Until(reply.Body.Lookup("localTime").Time()), 50*time.Minute, "reply %d", i)
+		assert.Equal(t, i < 3, reply.Flags&wire.FlagMoreToCome != 0, "reply %d: more to come", i)
 	}
 	assert.Equal(t, 1, rule.Hits())
 }
@@ -85,7 +87,7 @@ func TestDocumentSequencesAreSeenByRulesAndShifted(t *testing.T) {
 		return cmd.Lookup("documents", "1", "_id").StringValue() == "b" && cmd.Lookup("documents", "0", "at").Time().Equal(time.UnixMilli(1000))
 	}), DelayReply(0))
 	w := dial(t, p)
-	w.send(insertMsg(t, flagChecksum))
+	w.send(insertMsg(t, wire.FlagChecksum))
 	w.receive()
 	assert.Equal(t, 1, rule.Hits(), "the rule did not see the documents as the client sent them")
 	at := f.commands("insert")[0].Lookup("documents", "0", "at").Time()
@@ -98,19 +100,19 @@ func TestMessagesThatAreNotUnderstoodPassUntouched(t *testing.T) {
 	p.ShiftClock(time.Hour)
 	p.On(Command(), DropReply())
 	w := dial(t, p)
-	compressed := make([]byte, headerLen+40)
+	compressed := make([]byte, wire.HeaderLen+40)
 	order.PutUint32(compressed, uint32(len(compressed)))
 	order.PutUint32(compressed[12:], 2012)
 	torn := msg(t, 0, bson.D{{Key: "insert", Value: 1}})
-	torn[headerLen+4] = 9 // a section of no known kind
+	torn[wire.HeaderLen+4] = 9 // a section of no known kind
 	for _, raw := range [][]byte{compressed, torn} {
 		w.send(raw)
-		got, err := readMessage(w.r, nil)
+		got, err := wire.Read(w.r, nil)
 		require.NoError(t, err)
 		assert.Equal(t, raw, got)
 	}
 	w.send([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // an impossible length
-	_, err := readMessage(w.r, nil)
+	_, err := wire.Read(w.r, nil)
 	assert.Error(t, err, "the connection is still open after a broken frame")
 }
 
@@ -188,7 +190,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			for b.Loop() {
 				_, err := c.Write(ping)
 				require.NoError(b, err)
-				buf, err = readMessage(r, buf)
+				buf, err = wire.Read(r, buf)
 				require.NoError(b, err)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // A Matcher selects commands. It is a value: each method returns a narrower Matcher.
@@ -122,8 +124,8 @@ func (r *Rule) take(name string, cmd func() bson.Raw) bool {
 
 // match counts the command in m. It returns an exchange if rules apply to the command or to its
 // reply, else nil.
-func (p *Proxy) match(c *conn, m *message) *exchange {
-	name := m.command()
+func (p *Proxy) match(c *conn, m *wire.Message) *exchange {
+	name := m.Command()
 	p.mu.Lock()
 	p.counted[name]++
 	p.mu.Unlock()
@@ -131,7 +133,7 @@ func (p *Proxy) match(c *conn, m *message) *exchange {
 	x := &exchange{conn: c, name: name, hello: isHello(name)}
 	command := func() bson.Raw {
 		if x.command == nil {
-			x.command, _ = m.document()
+			x.command, _ = m.Document()
 		}
 		return x.command
 	}
@@ -148,7 +150,7 @@ func (p *Proxy) match(c *conn, m *message) *exchange {
 	if !x.hello && len(x.acts) == 0 {
 		return nil
 	}
-	x.late = x.late && m.flags&flagExhaustAllowed == 0
+	x.late = x.late && m.Flags&wire.FlagExhaustAllowed == 0
 	return x
 }
 

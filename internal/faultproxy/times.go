@@ -2,10 +2,15 @@ package faultproxy
 
 import (
 	"bytes"
+	"encoding/binary"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
+
+var order = binary.LittleEndian
 
 // maxDepth of nested documents is more than any server accepts.
 const maxDepth = 250
@@ -22,23 +27,23 @@ func (s clockShift) back() clockShift { return clockShift{-s.dates, -s.timestamp
 
 // apply shifts every point in time in m, in place. Sums wrap around, so that back undoes apply
 // even at the ends of the range. It reports whether m was well-formed.
-func (s clockShift) apply(m *message) bool {
-	if s.zero() || m.body == nil {
+func (s clockShift) apply(m *wire.Message) bool {
+	if s.zero() || m.Body == nil {
 		return true
 	}
-	if !s.document(m.body, 0) {
+	if !s.document(m.Body, 0) {
 		return false
 	}
-	for _, q := range m.sequences {
-		for rest := q.docs; len(rest) > 0; {
-			doc, after, ok := cutDocument(rest)
+	for _, q := range m.Sequences {
+		for rest := q.Docs; len(rest) > 0; {
+			doc, after, ok := wire.CutDocument(rest)
 			if !ok || !s.document(doc, 0) {
 				return false
 			}
 			rest = after
 		}
 	}
-	m.seal()
+	m.Seal()
 	return true
 }
 
@@ -91,7 +96,7 @@ func (s clockShift) scope(value []byte, depth int) bool {
 	if code < 1 || code > len(value)-8 {
 		return false
 	}
-	doc, rest, ok := cutDocument(value[8+code:])
+	doc, rest, ok := wire.CutDocument(value[8+code:])
 	return ok && len(rest) == 0 && s.document(doc, depth+1)
 }
 
@@ -117,10 +122,10 @@ func valueLen(kind bson.Type, b []byte) (n int, ok bool) {
 	case bson.TypeDBPointer:
 		return counted(b, 4+12)
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
-		doc, _, ok := cutDocument(b)
+		doc, _, ok := wire.CutDocument(b)
 		return len(doc), ok
 	case bson.TypeCodeWithScope:
-		part, _, ok := cutSized(b, 4)
+		part, _, ok := wire.CutSized(b, 4)
 		return len(part), ok
 	case bson.TypeRegex:
 		for range 2 {

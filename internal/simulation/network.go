@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/history"
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 var errReset = errors.New("connection reset by peer")
@@ -29,7 +29,7 @@ type request struct {
 	epoch      int
 	delivery   delivery
 	obeysLimit bool // the server ends it when its time limit is over
-	conn       *conn
+	message    *wire.Message
 	answer     chan []byte // of capacity 1
 	broken     chan error  // of capacity 1
 }
@@ -46,11 +46,15 @@ type actorKey struct{}
 
 // Write sends a command.
 func (c *conn) Write(ctx context.Context, wm []byte) error {
-	raw, err := body(wm)
+	message, err := wire.Parse(wm)
 	if err != nil {
 		return err
 	}
-	cmd, err := docdb.Parse(raw)
+	body, err := message.Document()
+	if err != nil {
+		return err
+	}
+	cmd, err := docdb.Parse(body)
 	if err != nil {
 		return err
 	}
@@ -60,7 +64,7 @@ func (c *conn) Write(ctx context.Context, wm []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &request{
-		client: c.client, actor: actor, op: op, cmd: cmd, member: c.member, epoch: c.epoch, conn: c,
+		client: c.client, actor: actor, op: op, cmd: cmd, member: c.member, epoch: c.epoch, message: message,
 		answer: make(chan []byte, 1), broken: make(chan error, 1),
 	}
 	c.flight = r
@@ -177,7 +181,7 @@ func (c *conn) Read(ctx context.Context) ([]byte, error) {
 	r := c.flight
 	select {
 	case raw := <-r.answer:
-		return message(raw), nil
+		return r.message.Answer(1, raw).Raw, nil
 	case err := <-r.broken:
 		return nil, err
 	case <-ctx.Done():
@@ -194,58 +198,6 @@ func (c *conn) Stale() bool                     { return false }
 func (c *conn) OIDCTokenGenID() uint64          { return 0 }
 func (c *conn) SetOIDCTokenGenID(uint64)        {}
 func (c *conn) Description() description.Server { return c.member.description() }
-
-// body returns the command in an OP_MSG, with its document sequences as arrays.
-func body(wm []byte) (bson.Raw, error) {
-	const head = 16 + 4
-	if len(wm) < head+1 || binary.LittleEndian.Uint32(wm[12:]) != 2013 {
-		return nil, errors.New("not an OP_MSG")
-	}
-	var doc bson.Raw
-	var sequences bson.D
-	for rest := wm[head:]; len(rest) > 0; {
-		kind := rest[0]
-		size := int(binary.LittleEndian.Uint32(rest[1:]))
-		part := rest[1 : 1+size]
-		rest = rest[1+size:]
-		if kind == 0 {
-			doc = bson.Raw(part)
-			continue
-		}
-		end := 4
-		for part[end] != 0 {
-			end++
-		}
-		docs := bson.A{}
-		for list := part[end+1:]; len(list) > 0; {
-			n := binary.LittleEndian.Uint32(list)
-			docs = append(docs, bson.Raw(list[:n]))
-			list = list[n:]
-		}
-		sequences = append(sequences, bson.E{Key: string(part[4:end]), Value: docs})
-	}
-	if len(sequences) == 0 {
-		return append(bson.Raw{}, doc...), nil
-	}
-	elements, err := doc.Elements()
-	if err != nil {
-		return nil, err
-	}
-	var whole bson.D
-	for _, e := range elements {
-		whole = append(whole, bson.E{Key: e.Key(), Value: e.Value()})
-	}
-	return bson.Marshal(append(whole, sequences...))
-}
-
-// message returns a reply as an OP_MSG.
-func message(doc bson.Raw) []byte {
-	wm := make([]byte, 16+4+1, 16+4+1+len(doc))
-	wm = append(wm, doc...)
-	binary.LittleEndian.PutUint32(wm, uint32(len(wm)))
-	binary.LittleEndian.PutUint32(wm[12:], 2013)
-	return wm
-}
 
 // lookAgain is how long a driver waits before it looks for a primary again.
 func lookAgain(d *rng) time.Duration { return d.between(5*time.Millisecond, 500*time.Millisecond) }

@@ -1,8 +1,8 @@
 package testserver
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"io"
 	"net"
 	"sync"
@@ -11,6 +11,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/wire"
 )
 
 // A Line is a connection between the driver and the server that decides what becomes of each
@@ -32,8 +34,8 @@ type Fate struct {
 
 // A stuckCommand is a command in a socket that the driver has given up.
 type stuckCommand struct {
-	server net.Conn
-	wire   []byte
+	server  net.Conn
+	command *wire.Message
 }
 
 // Set sets the function that decides what becomes of each command from now on.
@@ -66,14 +68,14 @@ func (l *Line) Deliver(t testing.TB) []bson.Raw {
 	var replies []bson.Raw
 	for _, s := range stuck {
 		_ = s.server.SetDeadline(time.Now().Add(5 * time.Second)) // in place of the driver's
-		if _, err := s.server.Write(s.wire); err != nil {
+		if _, err := s.server.Write(s.command.Raw); err != nil {
 			t.Fatal(err)
 		}
-		reply, err := readMessage(s.server)
+		reply, err := receive(s.server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		replies = append(replies, bson.Raw(reply[messageBody:]))
+		replies = append(replies, reply.Body)
 		_ = s.server.Close()
 	}
 	return replies
@@ -98,22 +100,15 @@ type lineConn struct {
 	line    *Line
 	pending []byte // of the reply being read
 	next    Fate
-	request []byte
+	request *wire.Message
 	broken  bool
 	handed  bool // the socket is kept for a stalled command
 }
 
-const (
-	opMsg       = 2013
-	messageBody = 16 + 4 + 1 // header, flags, the kind of the first section
-)
-
 func (c *lineConn) Write(p []byte) (int, error) {
 	c.next, c.request = Fate{}, nil
-	if len(p) > messageBody && binary.LittleEndian.Uint32(p[12:]) == opMsg {
-		size := binary.LittleEndian.Uint32(p[messageBody:])
-		c.next = c.line.decide(bson.Raw(p[messageBody : messageBody+int(size)]))
-		c.request = append([]byte(nil), p...)
+	if m, err := wire.Parse(bytes.Clone(p)); err == nil && m.OpCode == wire.OpMsg {
+		c.next, c.request = c.line.decide(m.Body), m
 	}
 	if c.next.Before != nil {
 		c.next.Before()
@@ -148,10 +143,9 @@ func (c *lineConn) Read(p []byte) (int, error) {
 func (c *lineConn) fill() error {
 	fate := c.next
 	if fate.Instead != nil {
-		c.pending = answerTo(c.request, fate.Instead)
-		return nil
+		return c.answer(fate.Instead)
 	}
-	reply, err := readMessage(c.Conn)
+	reply, err := receive(c.Conn)
 	if err != nil {
 		return err
 	}
@@ -160,10 +154,28 @@ func (c *lineConn) fill() error {
 		return io.ErrUnexpectedEOF
 	}
 	if fate.Rewrite != nil {
-		reply = answerTo(c.request, fate.Rewrite(bson.Raw(reply[messageBody:])))
+		return c.answer(fate.Rewrite(reply.Body))
 	}
-	c.pending = reply
+	c.pending = reply.Raw
 	return nil
+}
+
+// answer has the driver read a reply to its command.
+func (c *lineConn) answer(reply bson.D) error {
+	body, err := bson.Marshal(reply)
+	if err != nil {
+		panic(err)
+	}
+	c.pending = c.request.Answer(1, body).Raw
+	return nil
+}
+
+func receive(from io.Reader) (*wire.Message, error) {
+	raw, err := wire.Read(from, nil)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Parse(raw)
 }
 
 func (c *lineConn) Close() error {
@@ -171,29 +183,6 @@ func (c *lineConn) Close() error {
 		return nil
 	}
 	return c.Conn.Close()
-}
-
-func readMessage(r io.Reader) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	message := make([]byte, binary.LittleEndian.Uint32(head[:]))
-	copy(message, head[:])
-	_, err := io.ReadFull(r, message[4:])
-	return message, err
-}
-
-func answerTo(request []byte, reply bson.D) []byte {
-	body, err := bson.Marshal(reply)
-	if err != nil {
-		panic(err)
-	}
-	message := make([]byte, messageBody, messageBody+len(body))
-	binary.LittleEndian.PutUint32(message, uint32(messageBody+len(body)))
-	copy(message[8:12], request[4:8]) // responseTo
-	binary.LittleEndian.PutUint32(message[12:], opMsg)
-	return append(message, body...)
 }
 
 // Edit returns a document without some fields, and with others at its end.
