@@ -18,6 +18,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
@@ -57,9 +60,7 @@ func newClientOn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientO
 	t.Helper()
 	quiet := []mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(10 * time.Millisecond)}
 	client, err := mongolock.New(coll, append(quiet, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -79,10 +80,8 @@ func contextFor(t testing.TB, d time.Duration) context.Context {
 
 func tryAcquire(t testing.TB, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	t.Helper()
-	lease, err := c.TryAcquire(contextFor(t, 10*time.Second), key, opts...)
-	if err != nil {
-		t.Fatalf("take %q: %v", key, err)
-	}
+	lease, err := c.TryAcquire(contextFor(t, 30*time.Second), key, opts...)
+	require.NoError(t, err, "acquire %q", key)
 	return lease
 }
 
@@ -99,22 +98,17 @@ func storedDocument(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
 func TestNewNamesANilCollectionAndEveryBadOptionAtOnce(t *testing.T) {
 	t.Parallel()
 	client, err := mongolock.New(nil, mongolock.TTL(-time.Second), mongolock.WithOwner(""))
-	if client != nil || err == nil {
-		t.Fatalf("New answered %v, %v", client, err)
-	}
+	require.Nil(t, client, "New answered %v, %v", client, err)
+	require.Error(t, err, "New")
 	for _, want := range []string{"collection is nil", "TTL(-1s)", "WithOwner"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
-		}
+		assert.ErrorContains(t, err, want)
 	}
 }
 
 // nowhere are servers that do not answer, each in another way.
 func unreachableServers(t *testing.T) map[string]string {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { silent.Close() })
 	var held sync.WaitGroup
 	t.Cleanup(held.Wait) // after Close, as clean-ups run backwards
@@ -143,9 +137,7 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connected, err := mongo.Connect(options.Client().ApplyURI(uri))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
@@ -169,9 +161,9 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 				calls.Go(func() {
 					began := time.Now()
 					err := do(contextFor(t, time.Second))
-					if took := time.Since(began); took < 900*time.Millisecond || took > 1500*time.Millisecond {
-						t.Errorf("%s took %v of a second", call, took)
-					}
+					took := time.Since(began)
+					assert.GreaterOrEqual(t, took, 900*time.Millisecond, "%s: of a second", call)
+					assert.LessOrEqual(t, took, 1500*time.Millisecond, "%s: of a second", call)
 					if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, mongolock.ErrHeld) {
 						t.Errorf("%s: %v", call, err)
 						return
@@ -184,9 +176,8 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 						says[1] = "ensure index"
 					}
 					for _, want := range says {
-						if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-							t.Errorf("%s: %q does not say %q in one line", call, err, want)
-						}
+						assert.ErrorContains(t, err, want, "%s does not say in one line", call)
+						assert.NotContains(t, err.Error(), "\n", "%s: %q does not say %q in one line", call, err, want)
 					}
 				})
 			}
@@ -198,23 +189,15 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 func TestAnUnreachableServerIsNamedToACallerWithoutADeadline(t *testing.T) {
 	t.Parallel()
 	connected, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetServerSelectionTimeout(300 * time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = connected.Disconnect(context.Background()) })
 	client := newClientOn(t, connected.Database("x").Collection("locks"))
 	_, err = client.Acquire(t.Context(), "nightly")
-	if err == nil {
-		t.Fatal("granted by nobody")
-	}
+	require.Error(t, err, "granted by nobody")
 	for _, want := range []string{"acquire", `"nightly"`, "server selection", "127.0.0.1:1"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
-		}
+		assert.ErrorContains(t, err, want)
 	}
-	if errors.Is(err, mongolock.ErrOutcomeUnknown) {
-		t.Errorf("unknown, though nothing was sent: %v", err)
-	}
+	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "unknown, though nothing was sent")
 }
 
 // A stranger is a document that somebody else put into the collection.
@@ -268,12 +251,8 @@ func everyCall(t *testing.T, client *mongolock.Client, key string) map[string]er
 	_, answers["Break"] = client.Break(ctx, key, "why", 0)
 	_, answers["Break with a grace"] = client.Break(ctx, key, "why", 10*time.Millisecond)
 	for s, err := range client.List(ctx, "") {
-		if err != nil {
-			t.Error("List:", err)
-		}
-		if s.Key == key {
-			t.Errorf("List shows %+v", s)
-		}
+		assert.NoError(t, err, "List")
+		assert.NotEqual(t, key, s.Key, "List shows %+v", s)
 	}
 	return answers
 }
@@ -283,18 +262,16 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 	client, coll := newClient(t)
 	for i, s := range foreignDocuments() {
 		key := fmt.Sprint("k", i)
-		if _, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}}, s.doc...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}}, s.doc...))
+		require.NoError(t, err)
 		before := storedDocument(t, coll, key)
 		for call, err := range everyCall(t, client, key) {
-			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), s.says) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-				t.Errorf("%s: %s: %v", s.name, call, err)
-			}
+			assert.ErrorIs(t, err, mongolock.ErrForeign, "%s: %s", s.name, call)
+			assert.ErrorContains(t, err, s.says, "%s: %s", s.name, call)
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "%s: %s", s.name, call)
 		}
-		if after := storedDocument(t, coll, key); !bytes.Equal(before, after) {
-			t.Errorf("%s: changed to %v", s.name, after)
-		}
+		after := storedDocument(t, coll, key)
+		assert.True(t, bytes.Equal(before, after), "%s: changed to %v", s.name, after)
 	}
 }
 
@@ -311,23 +288,17 @@ func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 		"holders":  {{Key: "expireAt", Value: future}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "holders", Value: bson.A{}}},
 	} {
 		key := "k-" + field
-		if _, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, doc...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, doc...))
+		require.NoError(t, err)
 		for call, err := range everyCall(t, client, key) {
-			if !errors.Is(err, mongolock.ErrForeign) || !strings.Contains(err.Error(), "but "+field+" is") {
-				t.Errorf("%s: %s: %v", field, call, err)
-			}
+			assert.ErrorIs(t, err, mongolock.ErrForeign, "%s: %s", field, call)
+			assert.ErrorContains(t, err, "but "+field+" is", "%s: %s", field, call)
 		}
 		after := storedDocument(t, coll, key)
 		for _, e := range doc {
 			want, err := bson.Marshal(bson.D{e})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !after.Lookup(e.Key).Equal(bson.Raw(want).Lookup(e.Key)) {
-				t.Errorf("%s: %s became %v", field, e.Key, after.Lookup(e.Key))
-			}
+			require.NoError(t, err)
+			assert.True(t, after.Lookup(e.Key).Equal(bson.Raw(want).Lookup(e.Key)), "%s: %s became %v", field, e.Key, after.Lookup(e.Key))
 		}
 	}
 }
@@ -343,45 +314,33 @@ func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
 	for i, text := range texts {
 		client := newClientOn(t, coll, mongolock.WithOwner(text), mongolock.WithoutIndex(), mongolock.WithMargin(time.Millisecond))
 		lease := tryAcquire(t, client, text, mongolock.Note(text))
-		if lease.Key() != text {
-			t.Errorf("%q: a lease of %q", text, lease.Key())
-		}
+		assert.Equal(t, text, lease.Key(), "a lease")
 		_, err := client.TryAcquire(contextFor(t, 10*time.Second), text)
 		var held *mongolock.HeldError
-		if !errors.As(err, &held) || len(held.Holders) != 1 || held.Key != text {
-			t.Fatalf("%q: %v", text, err)
-		}
+		require.ErrorAs(t, err, &held)
+		require.Len(t, held.Holders, 1, "%q: %v", text, err)
+		require.Equal(t, text, held.Key, "%q: %v", text, err)
 		status, err := client.Inspect(contextFor(t, 10*time.Second), text)
-		if err != nil || len(status.Holders) != 1 {
-			t.Fatalf("%q: %+v, %v", text, status, err)
-		}
+		require.NoError(t, err, "%q: %+v", text, status)
+		require.Len(t, status.Holders, 1, "%q: %+v", text, status)
 		for _, h := range []mongolock.Holder{held.Holders[0], status.Holders[0]} {
-			if h.Owner != text || h.Note != text {
-				t.Errorf("%q: owner %q, note %q", text, h.Owner, h.Note)
-			}
+			assert.Equal(t, text, h.Owner, "%q: owner", text)
+			assert.Equal(t, text, h.Note, "%q: note", text)
 		}
 		listed := 0
 		for s, err := range client.List(contextFor(t, 10*time.Second), text) {
-			if err != nil {
-				t.Fatalf("%q: %v", text, err)
-			}
+			require.NoError(t, err, "%q", text)
 			if s.Key == text {
 				listed++
 			}
 		}
-		if listed != 1 {
-			t.Errorf("%q: listed %d times", text, listed)
-		}
+		assert.Equal(t, 1, listed, "%q: times listed", text)
 		all := 0
 		for _, err := range client.List(contextFor(t, 10*time.Second), "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			all++
 		}
-		if all != i+1 {
-			t.Errorf("%q: %d keys are held, not %d: it was taken for another", text, all, i+1)
-		}
+		assert.Equal(t, i+1, all, "%q: keys held: it was taken for another", text)
 	}
 }
 
@@ -390,13 +349,11 @@ func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
 	client, coll := newClient(t, mongolock.WithoutIndex())
 	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("k", 1025), "not UTF-8": "a\xff"} {
 		_, err := client.TryAcquire(t.Context(), key)
-		if err == nil || !strings.Contains(err.Error(), "key") {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.ErrorContains(t, err, "key", "%s", name)
 	}
-	if n, err := coll.CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 {
-		t.Errorf("%d documents, %v", n, err)
-	}
+	n, err := coll.CountDocuments(t.Context(), bson.D{})
+	assert.NoError(t, err, "documents")
+	assert.Zero(t, n, "documents")
 }
 
 // An index in the way: which it is, and what EnsureIndex says. A lock does without.
@@ -411,18 +368,16 @@ func TestAConflictingIndexIsLoggedOnceAndBreaksNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &logBuffer{}
 			coll := testserver.Collection(t, testserver.Client(t))
-			if _, err := coll.Indexes().CreateOne(t.Context(), index); err != nil {
-				t.Fatal(err)
-			}
+			_, err := coll.Indexes().CreateOne(t.Context(), index)
+			require.NoError(t, err)
 			client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
 			tryAcquire(t, client, "k")
 			tryAcquire(t, client, "j")
-			if lines := log.lines(); len(lines) != 1 || !strings.Contains(lines[0], "no TTL index") || !strings.Contains(lines[0], "level=WARN") {
-				t.Errorf("logged %q", lines)
-			}
-			if err := client.EnsureIndex(t.Context()); err == nil || !strings.Contains(err.Error(), "ensure index") {
-				t.Errorf("EnsureIndex: %v", err)
-			}
+			lines := log.lines()
+			require.Len(t, lines, 1, "logged")
+			assert.Contains(t, lines[0], "no TTL index", "logged %q", lines)
+			assert.Contains(t, lines[0], "level=WARN", "logged %q", lines)
+			assert.ErrorContains(t, client.EnsureIndex(t.Context()), "ensure index", "EnsureIndex")
 		})
 	}
 }
@@ -432,22 +387,16 @@ func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 	testserver.Need(t, "ttl")
 	log := &logBuffer{}
 	coll := testserver.Collection(t, testserver.Client(t))
-	if _, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}})
+	require.NoError(t, err)
 	client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
 	tryAcquire(t, client, "k")
-	err := client.EnsureIndex(t.Context()) // before 5.0 a server has but one index on a field
-	if failed, logged := err != nil, len(log.lines()) > 0; failed != logged {
-		t.Errorf("EnsureIndex: %v; logged %q", err, log.lines())
-	}
+	err = client.EnsureIndex(t.Context()) // before 5.0 a server has but one index on a field
+	failed, logged := err != nil, len(log.lines()) > 0
+	assert.Equal(t, logged, failed, "EnsureIndex: %v; logged %q", err, log.lines())
 	specs, err := coll.Indexes().ListSpecifications(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(specs, func(s mongo.IndexSpecification) bool { return s.Name == "expireAt_1" && s.ExpireAfterSeconds == nil }) {
-		t.Errorf("somebody's index became one of %+v", specs)
-	}
+	require.NoError(t, err)
+	assert.True(t, slices.ContainsFunc(specs, func(s mongo.IndexSpecification) bool { return s.Name == "expireAt_1" && s.ExpireAfterSeconds == nil }), "somebody's index became one of %+v", specs)
 }
 
 func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
@@ -462,19 +411,15 @@ func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
 				testserver.Need(t, "timeseries") // since MongoDB 5.0
 			}
 			coll := testserver.Collection(t, testserver.Client(t))
-			if err := coll.Database().RunCommand(t.Context(), append(bson.D{{Key: "create", Value: coll.Name()}}, opts...)).Err(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, coll.Database().RunCommand(t.Context(), append(bson.D{{Key: "create", Value: coll.Name()}}, opts...)).Err())
 			client := newClientOn(t, coll)
 			for range 2 {
 				lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
-				if lease != nil || err == nil || !strings.Contains(err.Error(), kind) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-					t.Errorf("%v, %v", lease, err)
-				}
+				assert.Nil(t, lease, "%v, %v", lease, err)
+				assert.ErrorContains(t, err, kind)
+				assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 			}
-			if err := client.EnsureIndex(contextFor(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), kind) {
-				t.Errorf("EnsureIndex: %v", err)
-			}
+			assert.ErrorContains(t, client.EnsureIndex(contextFor(t, 10*time.Second)), kind, "EnsureIndex")
 		})
 	}
 }
@@ -485,23 +430,14 @@ func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 	coll := testserver.Collection(t, testserver.Client(t))
 	client := newClientOn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()), mongolock.WithMargin(100*time.Millisecond))
 	lease := tryAcquire(t, client, "left", mongolock.TTL(10*time.Second))
-	if err := connected.Disconnect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, connected.Disconnect(t.Context()))
 	began := time.Now()
 	err := client.Close()
-	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("Close took %v", took)
-	}
-	if err == nil || !strings.Contains(err.Error(), `"left"`) || !errors.Is(err, mongo.ErrClientDisconnected) {
-		t.Errorf("Close: %v", err)
-	}
-	if !errors.Is(lease.Err(), mongolock.ErrClosed) {
-		t.Errorf("the lease: %v", lease.Err())
-	}
-	if storedDocument(t, coll, "left") == nil {
-		t.Error("gone: then the advice to close first is needless")
-	}
+	assert.LessOrEqual(t, time.Since(began), 6*time.Second, "Close")
+	assert.ErrorContains(t, err, `"left"`, "Close")
+	assert.ErrorIs(t, err, mongo.ErrClientDisconnected, "Close")
+	assert.ErrorIs(t, lease.Err(), mongolock.ErrClosed, "the lease")
+	assert.NotNil(t, storedDocument(t, coll, "left"), "gone: then the advice to close first is needless")
 }
 
 func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
@@ -509,12 +445,8 @@ func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
 	connected := testserver.Client(t)
 	coll := testserver.Collection(t, testserver.Client(t)) // to drop it
 	client := newClientOn(t, connected.Database(coll.Database().Name()).Collection(coll.Name()))
-	if err := tryAcquire(t, client, "used").Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := connected.Disconnect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, tryAcquire(t, client, "used").Release())
+	require.NoError(t, connected.Disconnect(t.Context()))
 	for call, do := range map[string]func() error{
 		"Acquire":     func() error { _, err := client.Acquire(t.Context(), "k"); return err },
 		"TryAcquire":  func() error { _, err := client.TryAcquire(t.Context(), "k"); return err },
@@ -523,14 +455,14 @@ func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
 	} {
 		began := time.Now()
 		err := do()
-		if !errors.Is(err, mongo.ErrClientDisconnected) || errors.Is(err, mongolock.ErrOutcomeUnknown) || time.Since(began) > time.Second {
-			t.Errorf("%s after %v: %v", call, time.Since(began), err)
-		}
+		assert.ErrorIs(t, err, mongo.ErrClientDisconnected, "%s after %v", call, time.Since(began))
+		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "%s after %v", call, time.Since(began))
+		assert.LessOrEqual(t, time.Since(began), time.Second, "%s after %v: %v", call, time.Since(began), err)
 	}
 	began := time.Now()
-	if err := client.Close(); err != nil || time.Since(began) > time.Second {
-		t.Errorf("nothing was held; Close after %v: %v", time.Since(began), err)
-	}
+	err := client.Close()
+	assert.NoError(t, err, "nothing was held; Close after %v", time.Since(began))
+	assert.LessOrEqual(t, time.Since(began), time.Second, "Close, with nothing held")
 }
 
 // A capped collection would take the claim, and drop it when it is full.
@@ -538,24 +470,17 @@ func TestACappedCollectionIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "capped")
 	coll := testserver.Collection(t, testserver.Client(t))
-	if err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20))
+	require.NoError(t, err)
 	client := newClientOn(t, coll)
 	for range 2 {
 		lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
-		if lease != nil || err == nil || !strings.Contains(err.Error(), coll.Name()+" is capped") || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-			t.Errorf("%v, %v", lease, err)
-		}
-		if left := storedDocument(t, coll, "k"); left != nil {
-			t.Errorf("left behind: %v", left)
-		}
+		assert.Nil(t, lease, "%v, %v", lease, err)
+		assert.ErrorContains(t, err, coll.Name()+" is capped")
+		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		assert.Nil(t, storedDocument(t, coll, "k"), "left behind")
 	}
-	if err := client.EnsureIndex(contextFor(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "is capped") {
-		t.Errorf("EnsureIndex: %v", err)
-	}
-	if err := coll.Drop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.ErrorContains(t, client.EnsureIndex(contextFor(t, 10*time.Second)), "is capped", "EnsureIndex")
+	require.NoError(t, coll.Drop(t.Context()))
 	tryAcquire(t, client, "k") // mended
 }

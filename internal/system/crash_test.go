@@ -13,6 +13,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -134,12 +136,10 @@ func (m *trial) mustHaveKeptThePromise() {
 	m.t.Helper()
 	overlaps, disorder, holds := m.overlaps()
 	m.t.Logf("%d holds, %d failures", holds, m.faults)
-	if overlaps != 0 || disorder != 0 {
-		m.t.Errorf("of %d holds %d overlap and %d have a token out of order", holds, overlaps, disorder)
-	}
-	if holds < 20 || m.faults == 0 {
-		m.t.Errorf("%d holds, %d failures: the test shows little", holds, m.faults)
-	}
+	assert.Zero(m.t, overlaps, "of %d holds, those that overlap", holds)
+	assert.Zero(m.t, disorder, "of %d holds, those with a token out of order", holds)
+	assert.GreaterOrEqual(m.t, holds, 20, "%d holds, %d failures: the test shows little", holds, m.faults)
+	assert.NotZero(m.t, m.faults, "%d holds failures: the test shows little", holds)
 	for _, err := range m.odd {
 		m.t.Errorf("not a clean error: %v", err)
 	}
@@ -154,9 +154,7 @@ func (m *trial) mustHaveKeptThePromise() {
 		}
 	}
 	for i, c := range m.clients {
-		if err := c.Close(); err != nil {
-			m.t.Errorf("client %d: %v", i, err)
-		}
+		assert.NoError(m.t, c.Close(), "client %d", i)
 	}
 	m.mustHoldNothing()
 }

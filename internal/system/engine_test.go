@@ -15,6 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -43,12 +46,14 @@ func TestAFreeKeyIsGrantedInOneCommandOnceTheClockIsKnown(t *testing.T) {
 	}
 	d := readLock(f.document("k"))
 	h, ok := d.Holders[l.ID()]
-	if len(d.Holders) != 1 || !ok || h.Owner != "me" || h.Note != "why" {
-		t.Errorf("holders %+v", d.Holders)
-	}
-	if ahead := d.ExpireAt.Sub(d.At); ahead < 29*time.Second || ahead > 32*time.Second || h.ExpireAt.After(d.ExpireAt) {
-		t.Errorf("ends %v after it was written", ahead)
-	}
+	assert.Len(t, d.Holders, 1, "holders")
+	assert.True(t, ok, "holders %+v", d.Holders)
+	assert.Equal(t, "me", h.Owner, "holders %+v", d.Holders)
+	assert.Equal(t, "why", h.Note, "holders %+v", d.Holders)
+	ahead := d.ExpireAt.Sub(d.At)
+	assert.GreaterOrEqual(t, ahead, 29*time.Second, "the end, after it was written")
+	assert.LessOrEqual(t, ahead, 32*time.Second, "the end, after it was written")
+	assert.False(t, h.ExpireAt.After(d.ExpireAt), "ends %v after it was written", ahead)
 	f.release(l)
 }
 
@@ -68,9 +73,9 @@ func TestASecondTryIsRefusedAtOnceAndToldByWhom(t *testing.T) {
 				try()
 			}
 			var held *mongolock.HeldError
-			if err := <-answer; !errors.As(err, &held) || !errors.Is(err, mongolock.ErrHeld) {
-				t.Fatalf("%s: %v", name, err)
-			}
+			err := <-answer
+			require.ErrorAs(t, err, &held, "%s", name)
+			require.ErrorIs(t, err, mongolock.ErrHeld, "%s", name)
 			f.within(slack, time.Since(begin), fmt.Sprintf("%s: refused", name))
 			if h := held.Holders; held.Key != "k" || len(h) != 1 || h[0].Owner != "first" || h[0].Note != "a note" || held.Left() < 25*time.Second || held.Left() > 31*time.Second {
 				t.Errorf("%s: told %+v, %v left", name, held.Status, held.Left())
@@ -88,9 +93,7 @@ func TestKeysDoNotAffectEachOther(t *testing.T) {
 	var all []*mongolock.Lease
 	for _, key := range []string{"a", "A", "a ", " a", "ab", "a.b", "á", "a\u0301"} {
 		l, err := c.TryAcquire(f.ctx(), key)
-		if err != nil {
-			t.Fatalf("%q: %v", key, err)
-		}
+		require.NoError(t, err, "%q", key)
 		all = append(all, l)
 	}
 	f.release(all[0])
@@ -106,13 +109,9 @@ func TestReleaseFreesAtOnceTenTimesInARowAndDeletesTheDocument(t *testing.T) {
 	clients := []*mongolock.Client{f.client(), f.client()}
 	for i := range 10 {
 		l, err := clients[i%2].TryAcquire(f.ctx(), "k")
-		if err != nil {
-			t.Fatalf("the %d. time: %v", i, err)
-		}
+		require.NoError(t, err, "round %d", i)
 		f.release(l)
-		if f.document("k") != nil {
-			t.Error("released, and the document is there")
-		}
+		assert.Nil(t, f.document("k"), "released, and the document is there")
 	}
 }
 
@@ -131,9 +130,7 @@ func TestReleaseTwiceOrAfterALossIsHarmless(t *testing.T) {
 	f.await(lost.Done(), "the end of the lease")
 	next = f.acquire(two, "k")
 	for range 3 {
-		if err := lost.Release(); !errors.Is(err, mongolock.ErrLost) {
-			t.Errorf("Release of what was lost answers %v", err)
-		}
+		assert.ErrorIs(t, lost.Release(), mongolock.ErrLost, "Release of what was lost")
 	}
 	f.mustHold(next)
 	f.release(next)
@@ -148,12 +145,9 @@ func TestKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
 		strings.Repeat("k", 1024), strings.Repeat("é", 512),
 	} {
 		l, err := one.TryAcquire(f.ctx(), key, mongolock.Note("$note \x00 ."))
-		if err != nil {
-			t.Fatalf("%.20q: %v", key, err)
-		}
-		if _, err := two.TryAcquire(f.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
-			t.Errorf("%.20q: another got %v", key, err)
-		}
+		require.NoError(t, err, "%.20q", key)
+		_, err = two.TryAcquire(f.ctx(), key)
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "%.20q: another got", key)
 		status, err := two.Inspect(f.ctx(), key)
 		if err != nil || status.Key != key || len(status.Holders) != 1 || status.Holders[0].Owner != "$owner.$$ROOT" || status.Holders[0].Note != "$note \x00 ." {
 			t.Errorf("%.20q: shown %+v, %v", key, status, err)
@@ -162,22 +156,19 @@ func TestKeysOwnersAndNotesOfEveryOddKindWork(t *testing.T) {
 	}
 	before := f.count()
 	for _, key := range []string{"", strings.Repeat("k", 1025), strings.Repeat("é", 513), "a\xffb", "\xed\xa0\x80"} {
-		if l, err := one.Acquire(f.ctx(), key); err == nil || l != nil || errors.Is(err, mongolock.ErrHeld) {
-			t.Errorf("%.20q: %v, %v", key, l, err)
-		}
+		l, err := one.Acquire(f.ctx(), key)
+		assert.Error(t, err, "%.20q", key)
+		assert.Nil(t, l, "%.20q: %v, %v", key, l, err)
+		assert.NotErrorIs(t, err, mongolock.ErrHeld, "%.20q", key)
 	}
-	if f.count() != before {
-		t.Error("something was written under a key that was refused")
-	}
+	assert.Equal(t, before, f.count(), "something was written under a key that was refused")
 }
 
 // count is the number of documents in the collection.
 func (f *fixture) count() int64 {
 	f.t.Helper()
 	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return n
 }
 
@@ -189,23 +180,19 @@ func TestOptionsOutOfRangeAreRefusedByNameAndNothingIsSent(t *testing.T) {
 		"TTL(-1s)": mongolock.TTL(-time.Second), "TTL(0s)": mongolock.TTL(0), "TTL(99ms)": mongolock.TTL(99 * time.Millisecond), "TTL(8784h0m0s)": mongolock.TTL(366 * 24 * time.Hour),
 		"MaxHold(0s)": mongolock.MaxHold(0), "MaxWait(-1ns)": mongolock.MaxWait(-1), "MinHold(0s)": mongolock.MinHold(0),
 	} {
-		if l, err := c.Acquire(f.ctx(), "k", opt); l != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v", want, l, err)
-		}
+		l, err := c.Acquire(f.ctx(), "k", opt)
+		assert.Nil(t, l, "%s: %v, %v", want, l, err)
+		assert.ErrorContains(t, err, want)
 		if both, ok := opt.(mongolock.ClientOption); ok {
-			if _, err := mongolock.New(f.coll, both); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("New with %s: %v", want, err)
-			}
+			_, err := mongolock.New(f.coll, both)
+			assert.ErrorContains(t, err, want, "New")
 		}
 	}
 	for want, opt := range map[string]mongolock.ClientOption{"WithMargin(-1ms)": mongolock.WithMargin(-time.Millisecond), "WithMargin(16s)": mongolock.WithMargin(16 * time.Second)} {
-		if _, err := mongolock.New(f.coll, opt); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		_, err := mongolock.New(f.coll, opt)
+		assert.ErrorContains(t, err, want)
 	}
-	if n := len(tap.Take()); n != 0 {
-		t.Errorf("%d commands", n)
-	}
+	assert.Empty(t, tap.Take(), "commands")
 }
 
 func TestALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing.T) {
@@ -225,16 +212,12 @@ func TestALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing
 			taken, granted = next, time.Now()
 		case errors.Is(err, mongolock.ErrHeld):
 			refused = asked
-			if l := f.document("k"); l == nil {
-				t.Fatal("the old document is gone")
-			}
+			require.NotNil(t, f.document("k"), "the old document is gone")
 		default:
 			t.Fatal(err)
 		}
 	}
-	if granted.Before(honoured) {
-		t.Errorf("granted %v before the end", honoured.Sub(granted))
-	}
+	assert.False(t, granted.Before(honoured), "granted %v before the end", honoured.Sub(granted))
 	f.within(100*time.Millisecond, honoured.Sub(refused), "from the last refusal to the end")
 	f.within(slack, granted.Sub(honoured), "granted after the end")
 	f.mustHold(taken)
@@ -252,9 +235,8 @@ func TestADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 		{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	} {
 		key := fmt.Sprint("k", i)
-		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, shape...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, shape...))
+		require.NoError(t, err)
 		before := f.document(key)
 		_, tryErr := c.TryAcquire(f.ctx(), key)
 		ctx, cancel := context.WithTimeout(f.ctx(), 2*time.Second)
@@ -263,13 +245,11 @@ func TestADocumentOfForeignShapeIsLeftAloneByEverything(t *testing.T) {
 		_, inspectErr := c.Inspect(f.ctx(), key)
 		_, breakErr := c.Break(f.ctx(), key, "why", 0)
 		for what, err := range map[string]error{"TryAcquire": tryErr, "Acquire": waitErr, "Inspect": inspectErr, "Break": breakErr} {
-			if !errors.Is(err, mongolock.ErrForeign) || errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s of %v answers %v", what, shape, err)
-			}
+			assert.ErrorIs(t, err, mongolock.ErrForeign, "%s of %v answers", what, shape)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, "%s of %v answers", what, shape)
 		}
-		if after := f.document(key); !bytes.Equal(before, after) {
-			t.Errorf("it was\n%v\nand is\n%v", before, after)
-		}
+		after := f.document(key)
+		assert.True(t, bytes.Equal(before, after), "it was\n%v\nand is\n%v", before, after)
 	}
 	for s, err := range c.List(f.ctx(), "") {
 		t.Errorf("List shows %+v, %v", s, err)
@@ -281,18 +261,14 @@ func TestAKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal(t *testing.T)
 	f := newFixtureOnAny(t)
 	one, two := f.client(), f.client()
 	l := f.acquire(one, "k", mongolock.TTL(1500*time.Millisecond))
-	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
+	require.NoError(t, err)
 	deleted := time.Now()
 	next, err := two.TryAcquire(f.ctx(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f.within(500*time.Millisecond+slack, f.await(l.Done(), "the holder learns").Sub(deleted), "its holder learnt of it")
-	if !errors.Is(l.Err(), mongolock.ErrLost) || next.Token() <= l.Token() {
-		t.Errorf("it ended with %v; token %d after %d", l.Err(), next.Token(), l.Token())
-	}
+	assert.ErrorIs(t, l.Err(), mongolock.ErrLost, "it ended with %v; token %d after %d", l.Err(), next.Token(), l.Token())
+	assert.Greater(t, next.Token(), l.Token(), "it ended with %v; token after", l.Err())
 	f.mustHold(next)
 	f.release(next)
 }
@@ -318,26 +294,23 @@ func TestAHeldLockIsNeverSeenWithoutItsExpiry(t *testing.T) {
 			}
 			seen++
 			d := readLock(raw)
-			if d.Mark != 1 || len(d.Holders) != 1 || d.ExpireAt.IsZero() || d.ExpireAt.Before(d.only().ExpireAt) {
-				t.Errorf("seen: %v", raw)
-			}
+			assert.Equal(t, 1, d.Mark, "seen: %v", raw)
+			assert.Len(t, d.Holders, 1, "seen: %v", raw)
+			assert.False(t, d.ExpireAt.IsZero(), "seen: %v", raw)
+			assert.False(t, d.ExpireAt.Before(d.only().ExpireAt), "seen: %v", raw)
 		}
 	})
 	for i := range 60 {
 		c := []*mongolock.Client{one, two}[i%2]
 		l := f.acquire(c, "k")
 		if i%3 == 0 {
-			if err := l.Renew(f.ctx()); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Renew(f.ctx()))
 		}
 		f.release(l)
 	}
 	close(stop)
 	wg.Wait()
-	if seen == 0 {
-		t.Errorf("%d looks saw no lock: the test shows nothing", looks)
-	}
+	assert.NotZero(t, seen, "%d looks saw no lock: the test shows nothing", looks)
 }
 
 func TestStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
@@ -347,17 +320,11 @@ func TestStartingClientsSendsNothingAndTouchesNobodysLock(t *testing.T) {
 	before := f.document("k")
 	for range 5 {
 		c, tap := f.tapped()
-		if n := len(tap.Take()); n != 0 {
-			t.Errorf("New sent %d commands", n)
-		}
+		assert.Empty(t, tap.Take(), "New sent commands")
 		f.release(f.acquire(c, "another"))
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close())
 	}
-	if !bytes.Equal(before, f.document("k")) {
-		t.Error("somebody's lock was touched")
-	}
+	assert.True(t, bytes.Equal(before, f.document("k")), "somebody's lock was touched")
 	f.mustHold(l)
 	f.release(l)
 }
@@ -369,9 +336,7 @@ func TestTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 	for i := range 10 {
 		coll := f.connect(f.uri).Database(f.coll.Database().Name()).Collection(f.coll.Name())
 		c, err := mongolock.New(coll)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		wg.Go(func() {
 			defer c.Close()
 			l, err := c.Acquire(f.ctx(), fmt.Sprint("k", i))
@@ -379,25 +344,20 @@ func TestTheIndexIsMadeOnceByTenClientsAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := l.Release(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Release())
 		})
 	}
 	wg.Wait()
 	specs, err := f.coll.Indexes().ListSpecifications(f.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ttls := 0
 	for _, s := range specs {
 		if s.ExpireAfterSeconds != nil {
 			ttls++
 		}
 	}
-	if ttls != 1 || len(specs) != 2 {
-		t.Errorf("%d indexes, %d of them for the TTL", len(specs), ttls)
-	}
+	assert.Equal(t, 1, ttls, "%d indexes of them for the TTL", len(specs))
+	assert.Len(t, specs, 2, "indexes")
 }
 
 func TestALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
@@ -410,14 +370,13 @@ func TestALeaseOutlivesManyTTLsAndKeepsItsToken(t *testing.T) {
 	for range 6 {
 		time.Sleep(ttl / 2)
 		for _, key := range []string{"one", "two"} {
-			if _, err := rival.TryAcquire(f.ctx(), key); !errors.Is(err, mongolock.ErrHeld) {
-				t.Fatalf("another got %v", err)
-			}
+			_, err := rival.TryAcquire(f.ctx(), key)
+			require.ErrorIs(t, err, mongolock.ErrHeld, "another")
 		}
 	}
-	if one.Token() != token || one.Err() != nil || one.Remaining() > ttl {
-		t.Errorf("token %d, was %d; %v, %v left", one.Token(), token, one.Err(), one.Remaining())
-	}
+	assert.Equal(t, token, one.Token(), "token %d, was %d; %v, %v left", one.Token(), token, one.Err(), one.Remaining())
+	assert.NoError(t, one.Err(), "token %d, was %d; %v, %v left", one.Token(), token, one.Err(), one.Remaining())
+	assert.LessOrEqual(t, one.Remaining(), ttl, "after many TTLs")
 	f.release(one)
 	f.release(two)
 }
@@ -430,18 +389,15 @@ func TestARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 	token := l.Token()
 	after := before
 	for renewals := 0; renewals < 3 || !after.ExpireAt.After(before.ExpireAt); renewals++ {
-		if renewals > 200 { // each writes an end by a sample better or worse than the first; time goes on meanwhile
-			t.Fatal("not renewed")
-		}
-		if err := l.Renew(f.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		require.LessOrEqual(t, renewals, 200, "not renewed") // each writes an end by a sample better or worse than the first; time goes on meanwhile
+		require.NoError(t, l.Renew(f.ctx()))
 		after = readLock(f.document("k"))
 		time.Sleep(5 * time.Millisecond)
 	}
-	if l.Token() != token || after.Rev != before.Rev || !after.only().Since.Equal(before.only().Since) || after.only().Note != "note" {
-		t.Errorf("it was %+v and is %+v", before, after)
-	}
+	assert.Equal(t, token, l.Token(), "it was %+v and is %+v", before, after)
+	assert.Equal(t, before.Rev, after.Rev, "it was %+v and is %+v", before, after)
+	assert.True(t, after.only().Since.Equal(before.only().Since), "it was %+v and is %+v", before, after)
+	assert.Equal(t, "note", after.only().Note, "it was %+v and is %+v", before, after)
 	f.release(l)
 }
 
@@ -455,16 +411,13 @@ func TestAReleaseIsNoLossAndStopsTheRenewals(t *testing.T) {
 	ctx := l.Context(f.ctx())
 	time.Sleep(1500 * time.Millisecond)
 	f.release(l)
-	if err := l.Err(); !errors.Is(err, mongolock.ErrReleased) || errors.Is(err, mongolock.ErrLost) || !errors.Is(context.Cause(ctx), mongolock.ErrReleased) {
-		t.Errorf("it ended with %v, its context with %v", err, context.Cause(ctx))
-	}
-	if writes(tap.Take()) < 3 {
-		t.Error("it was not renewed: the test shows nothing")
-	}
+	err := l.Err()
+	assert.ErrorIs(t, err, mongolock.ErrReleased, "it ended with %v, its context with %v", err, context.Cause(ctx))
+	assert.NotErrorIs(t, err, mongolock.ErrLost, "it ended with %v, its context with %v", err, context.Cause(ctx))
+	assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrReleased, "it ended with %v, its context with", err)
+	assert.GreaterOrEqual(t, writes(tap.Take()), 3, "it was not renewed: the test shows nothing")
 	time.Sleep(800 * time.Millisecond)
-	if n := writes(tap.Take()); n != 0 {
-		t.Errorf("%d writes after the release", n)
-	}
+	assert.Zero(t, writes(tap.Take()), "writes after the release")
 }
 
 func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
@@ -477,15 +430,11 @@ func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 		go func() { renewed <- l.Renew(f.ctx()) }()
 		f.release(l)
 		next, err := two.TryAcquire(f.ctx(), "k")
-		if err != nil {
-			t.Fatalf("round %d: released, and %v", i, err)
-		}
+		require.NoError(t, err, "round %d: released", i)
 		if err := <-renewed; err != nil && !errors.Is(err, mongolock.ErrReleased) && !errors.Is(err, mongolock.ErrLost) {
 			t.Errorf("the renewal answers %v", err)
 		}
-		if !errors.Is(l.Err(), mongolock.ErrReleased) {
-			t.Errorf("re-reported as %v", l.Err())
-		}
+		assert.ErrorIs(t, l.Err(), mongolock.ErrReleased, "reported as")
 		f.mustHold(next)
 		f.release(next)
 	}
@@ -498,9 +447,9 @@ func TestMaxHoldEndsALeaseThatWouldRenewForEver(t *testing.T) {
 	l := f.acquire(f.client(), "k", mongolock.TTL(1500*time.Millisecond), mongolock.MaxHold(2500*time.Millisecond))
 	ended := f.await(l.Done(), "MaxHold")
 	f.within(2500*time.Millisecond+slack, ended.Sub(begin), "the lease")
-	if ended.Sub(begin) < 2300*time.Millisecond || !errors.Is(l.Err(), mongolock.ErrMaxHold) || !errors.Is(l.Err(), mongolock.ErrLost) {
-		t.Errorf("it ended after %v with %v", ended.Sub(begin), l.Err())
-	}
+	assert.GreaterOrEqual(t, ended.Sub(begin), 2300*time.Millisecond, "it ended after %v with %v", ended.Sub(begin), l.Err())
+	assert.ErrorIs(t, l.Err(), mongolock.ErrMaxHold, "it ended after %v with", ended.Sub(begin))
+	assert.ErrorIs(t, l.Err(), mongolock.ErrLost, "it ended after %v with", ended.Sub(begin))
 	f.mustBeGone("k", ended.Add(time.Second))
 }
 
@@ -512,16 +461,12 @@ func TestAWaiterGetsTheKeySoonAfterTheReleaseAndNeverBefore(t *testing.T) {
 		l := f.acquire(one, "k")
 		wait := f.inBackground(f.ctx(), rival, "k")
 		time.Sleep(400 * time.Millisecond)
-		if len(wait) != 0 {
-			t.Errorf("%s: granted while held", name)
-		}
+		assert.Empty(t, wait, "%s: granted while held", name)
 		released := time.Now()
 		f.release(l)
 		a := f.granted(wait)
 		f.within(slack+pollPause, a.when.Sub(released), fmt.Sprintf("%s: granted", name))
-		if a.lease.Token() <= l.Token() {
-			t.Errorf("%s: token %d after %d", name, a.lease.Token(), l.Token())
-		}
+		assert.Greater(t, a.lease.Token(), l.Token(), "%s: the token rises", name)
 		f.release(a.lease)
 	}
 }
@@ -559,16 +504,14 @@ func TestTheEndOfAWaitMatchesItsContextAndErrHeld(t *testing.T) {
 		cancel()
 		f.within(300*time.Millisecond+slack, time.Since(begin), name)
 		var held *mongolock.HeldError
-		if got != nil || !errors.Is(err, row.within) || !errors.As(err, &held) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-			t.Fatalf("%s: answered %v, %v", name, got, err)
-		}
-		if len(held.Holders) != 1 || held.Holders[0].Owner != "holder" {
-			t.Errorf("%s: told %+v", name, held.Status)
-		}
+		require.Nil(t, got, "%s: answered %v, %v", name, got, err)
+		require.ErrorIs(t, err, row.within, "%s", name)
+		require.ErrorAs(t, err, &held, "%s", name)
+		require.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "%s", name)
+		require.Len(t, held.Holders, 1, "%s: told %+v", name, held.Status)
+		assert.Equal(t, "holder", held.Holders[0].Owner, "%s: told %+v", name, held.Status)
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, c.Close())
 	f.mustHold(l)
 	f.release(l)
 }
@@ -580,13 +523,13 @@ func TestAContextAlreadyDoneSendsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(f.ctx())
 	cancel()
 	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
-		if l, err := acquire(ctx, "k"); l != nil || !errors.Is(err, context.Canceled) || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-			t.Errorf("answered %v, %v", l, err)
-		}
+		l, err := acquire(ctx, "k")
+		assert.Nil(t, l, "answered %v, %v", l, err)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, mongolock.ErrHeld)
+		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 	}
-	if n := len(tap.Take()); n != 0 {
-		t.Errorf("%d commands", n)
-	}
+	assert.Empty(t, tap.Take(), "commands")
 }
 
 // contend lets contenders of several processes take the key in turn, each for a
@@ -613,19 +556,13 @@ func (f *fixture) contend(clients []*mongolock.Client, n int, section time.Durat
 			time.Sleep(section)
 			inside.Add(-1)
 			done.Add(1)
-			if err := l.Release(); err != nil {
-				f.t.Error(err)
-			}
+			assert.NoError(f.t, l.Release())
 		})
 	}
 	wg.Wait()
-	if !slices.IsSorted(tokens) {
-		f.t.Error("the tokens are out of order")
-	}
+	assert.True(f.t, slices.IsSorted(tokens), "the tokens are out of order")
 	slices.Sort(tokens)
-	if len(slices.Compact(tokens)) != n {
-		f.t.Error("two grants have one token")
-	}
+	assert.Len(f.t, slices.Compact(tokens), n, "two grants have one token")
 	return done.Load(), two.Load()
 }
 
@@ -633,9 +570,9 @@ func TestAHundredContendersAreAllServedOneAtATime(t *testing.T) {
 	// Not parallel: it keeps the server busy.
 	f := newFixture(t, "atomic")
 	clients := []*mongolock.Client{f.client(), f.client(), f.client(), f.client()}
-	if served, met := f.contend(clients, 100, 10*time.Millisecond); served != 100 || met != 0 {
-		t.Errorf("%d served, %d met another inside", served, met)
-	}
+	served, met := f.contend(clients, 100, 10*time.Millisecond)
+	assert.EqualValues(t, 100, served, "served")
+	assert.Zero(t, met, "met another inside")
 }
 
 // tries are simultaneous, each by a client of its own. It answers who won.
@@ -684,9 +621,7 @@ func TestOfManySimultaneousTriesOneWins(t *testing.T) {
 		f.insertExpired(odd, time.Minute)
 		for _, key := range []string{fresh, late, odd} {
 			winners := f.tries(clients, key)
-			if len(winners) != 1 {
-				t.Fatalf("%s: %d winners", key, len(winners))
-			}
+			require.Len(t, winners, 1, "%s: winners", key)
 			f.mustHold(winners[0])
 			f.release(winners[0])
 		}
@@ -747,9 +682,7 @@ func TestWaitersOfOneClientAreServedInOrderOfArrival(t *testing.T) {
 	}
 	f.release(l)
 	wg.Wait()
-	if !slices.IsSorted(order) {
-		t.Errorf("served in the order %v", order)
-	}
+	assert.True(t, slices.IsSorted(order), "served in the order %v", order)
 }
 
 func TestTokensRiseWhateverEndsAHold(t *testing.T) {
@@ -791,11 +724,10 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 			f.release(next)
 		case 5: // takeover of one that ran out
 			past := time.Now().Add(-time.Second)
-			if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
+			_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
 				{Key: fieldExpireAt, Value: past}, {Key: fieldHolders + "." + l.ID() + "." + fieldExpireAt, Value: past},
-			}}}); err != nil {
-				t.Fatal(err)
-			}
+			}}})
+			require.NoError(t, err)
 			next := f.acquire(clients[(i+1)%3], "k")
 			tryAcquire(next)
 			_ = l.Release()
@@ -804,9 +736,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 			f.release(l)
 			if i%49 == 6 {
 				for j := range clients {
-					if err := clients[j].Close(); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, clients[j].Close())
 					clients[j] = f.client(mongolock.TTL(5 * time.Second))
 				}
 			}

@@ -10,6 +10,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
@@ -44,21 +47,15 @@ func TestRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
 			done := endOf(l)
 			cause(f, proxy)
 			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "k"))
-			if l.Err() == nil {
-				t.Fatal("two hold the key")
-			}
-			if ended := <-done; !ended.Before(a.when) {
-				t.Errorf("Done was closed %v after the rival's grant", ended.Sub(a.when))
-			}
-			if honoured := inside.Honoured(l); a.when.Before(honoured) {
-				t.Errorf("granted %v before the store's word ended", honoured.Sub(a.when))
-			}
-			if !errors.Is(l.Err(), mongolock.ErrLost) || !errors.Is(context.Cause(ctx), mongolock.ErrLost) || ctx.Err() == nil {
-				t.Errorf("ended with %v, its context with %v", l.Err(), context.Cause(ctx))
-			}
-			if a.lease.Token() <= l.Token() {
-				t.Errorf("token %d after %d", a.lease.Token(), l.Token())
-			}
+			require.Error(t, l.Err(), "two hold the key")
+			ended := <-done
+			assert.True(t, ended.Before(a.when), "Done was closed %v after the rival's grant", ended.Sub(a.when))
+			honoured := inside.Honoured(l)
+			assert.False(t, a.when.Before(honoured), "granted %v before the store's word ended", honoured.Sub(a.when))
+			assert.ErrorIs(t, l.Err(), mongolock.ErrLost, "ended with %v, its context with %v", l.Err(), context.Cause(ctx))
+			assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrLost, "ended with %v, its context with", l.Err())
+			assert.Error(t, ctx.Err(), "ended with %v, its context with %v", l.Err(), context.Cause(ctx))
+			assert.Greater(t, a.lease.Token(), l.Token(), "the token rises")
 			f.endFaults()
 			f.until(time.Now().Add(3*time.Second), "Release reports the loss", func() bool { return errors.Is(l.Release(), mongolock.ErrLost) })
 			f.mustHold(a.lease)
@@ -139,9 +136,8 @@ func TestARenewalAnsweredAfterTheDeadlineRevivesNothing(t *testing.T) {
 	f.await(l.Done(), "the end of the lease")
 	rule.Release()
 	time.Sleep(200 * time.Millisecond)
-	if !errors.Is(l.Err(), mongolock.ErrLost) || l.Remaining() != 0 {
-		t.Errorf("revived: %v, %v", l.Err(), l.Remaining())
-	}
+	assert.ErrorIs(t, l.Err(), mongolock.ErrLost, "revived")
+	assert.Zero(t, l.Remaining(), "revived: %v", l.Err())
 }
 
 func TestALateRenewalLeavesTheNextHolderAlone(t *testing.T) {
@@ -159,9 +155,8 @@ func TestALateRenewalLeavesTheNextHolderAlone(t *testing.T) {
 	before := f.document("k")
 	rule.Release()
 	f.await(rule.Applied(), "the late renewal's arrival")
-	if after := f.document("k"); !bytes.Equal(before, after) {
-		t.Errorf("the late renewal made\n%v\nof\n%v", after, before)
-	}
+	after := f.document("k")
+	assert.True(t, bytes.Equal(before, after), "the late renewal made\n%v\nof\n%v", after, before)
 	f.release(next)
 }
 
@@ -187,17 +182,12 @@ func TestAReleaseWhoseReplyIsLostFreesTheKey(t *testing.T) {
 				f.on(proxy, releaseCommands.Next(1), lost)
 				freed := time.Now()
 				err := l.Release()
-				if err == nil || errors.Is(err, mongolock.ErrLost) || !errors.Is(err, mongolock.ErrOutcomeUnknown) {
-					t.Errorf("Release answers %v", err)
-				}
-				if err := l.Err(); !errors.Is(err, mongolock.ErrReleased) {
-					t.Errorf("the lease says %v", err)
-				}
+				assert.NotErrorIs(t, err, mongolock.ErrLost, "Release")
+				assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown, "Release")
+				assert.ErrorIs(t, l.Err(), mongolock.ErrReleased, "the lease")
 				a := f.granted(wait)
 				f.within(time.Second+pollPause, a.when.Sub(freed), "another was granted")
-				if err := l.Release(); err != nil {
-					t.Errorf("repeated, it answers %v", err)
-				}
+				assert.NoError(t, l.Release(), "repeated, it")
 				f.mustHold(a.lease)
 				f.release(a.lease)
 			}
@@ -228,9 +218,7 @@ func TestAReleaseThatFailsGoesOnInTheBackground(t *testing.T) {
 	c, proxy := f.behind(noRetries, mongolock.TTL(20*time.Second))
 	l := f.acquire(c, "k")
 	f.on(proxy, releaseCommands.Next(3), faultproxy.Fail(faultproxy.CodeNotWritablePrimary))
-	if err := l.Release(); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
-		t.Errorf("Release answers %v", err)
-	}
+	assert.ErrorIs(t, l.Release(), mongolock.ErrOutcomeUnknown, "Release")
 	f.mustBeGone("k", time.Now().Add(3*time.Second))
 	f.until(time.Now().Add(time.Second), "settled", func() bool { return l.Release() == nil })
 }
@@ -249,14 +237,11 @@ func TestAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
 	go func() { answers <- plain.Release() }()
 	go func() { answers <- handed.Release() }()
 	for range 2 {
-		if err := <-answers; !errors.Is(err, mongolock.ErrOutcomeUnknown) {
-			t.Errorf("Release answers %v", err)
-		}
+		assert.ErrorIs(t, <-answers, mongolock.ErrOutcomeUnknown, "Release")
 	}
 	f.within(releaseMost+slack, time.Since(begin), "the call")
-	if plain.Err() == nil || handed.Err() == nil {
-		t.Error("the leases go on")
-	}
+	assert.Error(t, plain.Err(), "the leases go on")
+	assert.Error(t, handed.Err(), "the leases go on")
 	for _, rule := range f.rules {
 		rule.Remove()
 	}
@@ -275,9 +260,7 @@ func handOver(t *testing.T, f *fixture, c *mongolock.Client, proxy *faultproxy.P
 	f.waits(c, "k")
 	rule := f.on(proxy, handOverCommands.Next(1), fault)
 	err = old.Release()
-	if rule.Hits() != 1 {
-		t.Fatal("nothing was handed over: the test shows nothing")
-	}
+	require.Equal(t, 1, rule.Hits(), "nothing was handed over: the test shows nothing")
 	a = f.granted(wait)
 	return a, old, err
 }
@@ -298,19 +281,12 @@ func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T
 			c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
 			begin := time.Now()
 			a, old, err := handOver(t, f, c, proxy, lost)
-			if !errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrLost) {
-				t.Errorf("Release answers %v", err)
-			}
+			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown, "Release")
+			assert.NotErrorIs(t, err, mongolock.ErrLost, "Release")
 			f.within(2*time.Second, a.when.Sub(begin), "the waiter was served")
-			if a.lease.Token() <= old.Token() {
-				t.Errorf("token %d after %d", a.lease.Token(), old.Token())
-			}
-			if err := old.Release(); err != nil {
-				t.Errorf("repeated, Release answers %v", err)
-			}
-			if ids := strings.Join(f.holders("k"), " "); strings.Contains(ids, old.ID()) {
-				t.Error("the old lease is still there")
-			}
+			assert.Greater(t, a.lease.Token(), old.Token(), "the token rises")
+			assert.NoError(t, old.Release(), "repeated, Release")
+			assert.NotContains(t, strings.Join(f.holders("k"), " "), old.ID(), "the old lease is still there")
 			for _, rule := range f.rules { // what was left in a socket comes
 				rule.Release()
 			}
@@ -331,9 +307,7 @@ func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 			f := newFixture(t, "retryable")
 			c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
 			a, _, err := handOver(t, f, c, proxy, lost)
-			if err != nil {
-				t.Errorf("Release answers %v", err)
-			}
+			assert.NoError(t, err, "Release")
 			f.rules[0].Release()
 			f.mustHold(a.lease)
 			f.release(a.lease)
@@ -346,9 +320,7 @@ func TestAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
 	f := newFixture(t)
 	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
 	a, _, err := handOver(t, f, c, proxy, faultproxy.Fail(13))
-	if err != nil {
-		t.Errorf("Release answers %v", err)
-	}
+	assert.NoError(t, err, "Release")
 	f.mustHold(a.lease)
 	f.release(a.lease)
 }
@@ -360,12 +332,9 @@ func TestAHandOverOfADeletedKeyReportsTheLossAndServesTheWaiter(t *testing.T) {
 	l := f.acquire(c, "k")
 	wait := f.inBackground(f.ctx(), c, "k")
 	time.Sleep(50 * time.Millisecond)
-	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Release(); !errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("Release answers %v", err)
-	}
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
+	require.NoError(t, err)
+	assert.ErrorIs(t, l.Release(), mongolock.ErrLost, "Release")
 	a := f.granted(wait)
 	f.mustHold(a.lease)
 	f.release(a.lease)
@@ -386,27 +355,23 @@ func TestATicketWhoseResumeFailedStaysGoodUnlessTheResumeWasApplied(t *testing.T
 			f := newFixture(t)
 			l := f.acquire(f.client(mongolock.TTL(6*time.Second)), "k")
 			ticket, err := l.Detach(f.ctx())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			other, proxy := f.behind(noRetries)
 			f.on(proxy, handOverCommands.Next(1), c.lost)
 			again, err := other.Resume(f.ctx(), ticket)
 			mustBeUnknown(t, again, err)
 			if !c.stays {
 				f.mustBeGone("k", time.Now().Add(time.Second))
-				if again, err = other.Resume(f.ctx(), ticket); again != nil || !errors.Is(err, mongolock.ErrLost) {
-					t.Errorf("resumed once more: %v, %v", again, err)
-				}
+				again, err = other.Resume(f.ctx(), ticket)
+				assert.Nil(t, again, "resumed once more: %v, %v", again, err)
+				assert.ErrorIs(t, err, mongolock.ErrLost, "resumed once more")
 				return
 			}
 			f.until(time.Now().Add(3*time.Second), "resumed", func() bool {
 				again, err = other.Resume(f.ctx(), ticket)
 				return err == nil
 			})
-			if again.Token() != l.Token() {
-				t.Errorf("token %d, was %d", again.Token(), l.Token())
-			}
+			assert.Equal(t, l.Token(), again.Token(), "the token is kept")
 			f.mustHold(again)
 			f.release(again)
 		})
@@ -422,15 +387,10 @@ func TestCloseWithoutTheServerIsBoundedAndNamesWhatItLeaves(t *testing.T) {
 	begin := time.Now()
 	err := c.Close()
 	f.within(600*time.Millisecond+releaseMost+slack, time.Since(begin), "Close")
-	if err == nil || !strings.Contains(err.Error(), "left behind") {
-		t.Errorf("Close answers %v", err)
-	}
-	if !errors.Is(l.Err(), mongolock.ErrClosed) {
-		t.Errorf("the lease says %v", l.Err())
-	}
-	if _, err := c.Acquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrClosed) {
-		t.Errorf("afterwards: %v", err)
-	}
+	assert.ErrorContains(t, err, "left behind", "Close")
+	assert.ErrorIs(t, l.Err(), mongolock.ErrClosed, "the lease")
+	_, err = c.Acquire(f.ctx(), "k")
+	assert.ErrorIs(t, err, mongolock.ErrClosed, "afterwards")
 	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "left behind"))
 }
 
@@ -440,9 +400,8 @@ func lateRelease(t *testing.T) (stays bool) {
 	f := newFixture(t)
 	c := f.client(mongolock.NoRenewal())
 	l := f.acquire(c, "k")
-	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil { // by hand
-		t.Fatal(err)
-	}
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}) // by hand
+	require.NoError(t, err)
 	next := f.acquire(f.client(mongolock.TTL(20*time.Second)), "k")
 	if err := l.Release(); !knob.ReleaseByKey && !errors.Is(err, mongolock.ErrLost) {
 		t.Errorf("Release answers %v", err)
@@ -452,7 +411,5 @@ func lateRelease(t *testing.T) (stays bool) {
 
 func TestAReleaseNeverFreesALaterHolder(t *testing.T) {
 	t.Parallel()
-	if !lateRelease(t) {
-		t.Error("the later holder was freed")
-	}
+	assert.True(t, lateRelease(t), "the later holder was freed")
 }

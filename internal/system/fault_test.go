@@ -3,7 +3,6 @@ package system
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
@@ -24,9 +24,9 @@ import (
 // and no lease came with it.
 func mustBeUnknown(t *testing.T, l *mongolock.Lease, err error) {
 	t.Helper()
-	if l != nil || !errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrHeld) {
-		t.Fatalf("answered %v, %v: neither granted nor unknown", l, err)
-	}
+	require.Nil(t, l, "answered %v, %v: neither granted nor unknown", l, err)
+	require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown, "neither granted nor unknown")
+	require.NotErrorIs(t, err, mongolock.ErrHeld, "neither granted nor unknown")
 }
 
 func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
@@ -47,17 +47,12 @@ func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 			c, proxy := f.behind(withRetries, mongolock.TTL(10*time.Second))
 			rule := f.on(proxy, claimCommands.Nth(1), lost)
 			l := f.acquire(c, "k")
-			if proxy.Count("findAndModify") < 2 {
-				t.Fatal("there was no retry: the test shows nothing")
-			}
+			require.GreaterOrEqual(t, proxy.Count("findAndModify"), 2, "there was no retry: the test shows nothing")
 			f.mustHold(l)
 			rule.Release() // a twin left in a socket comes now
-			if err := l.Renew(f.ctx()); err != nil {
-				t.Error(err)
-			}
-			if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-				t.Errorf("another got %v", err)
-			}
+			assert.NoError(t, l.Renew(f.ctx()))
+			_, err := f.client().TryAcquire(f.ctx(), "k")
+			assert.ErrorIs(t, err, mongolock.ErrHeld, "another")
 			f.release(l)
 			f.mustBeAbsent("k")
 		})
@@ -87,9 +82,7 @@ func TestAfterAnUnknownClaimTheKeyIsFreeWithinASecond(t *testing.T) {
 				}[how](f.ctx(), "k")
 				failed := time.Now()
 				mustBeUnknown(t, l, err)
-				if rule.Hits() != 1 {
-					t.Fatal("nothing was lost: the test shows nothing")
-				}
+				require.Equal(t, 1, rule.Hits(), "nothing was lost: the test shows nothing")
 				f.mustBeGone("k", failed.Add(time.Second))
 				f.release(f.acquire(f.client(), "k"))
 			}
@@ -120,9 +113,7 @@ func TestACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 	l, err := c.TryAcquire(f.ctx(), "k")
 	mustBeUnknown(t, l, err)
 	f.mustBeGone("k", time.Now().Add(2*time.Second))
-	if lost.Hits() != 3 {
-		t.Errorf("%d clean-ups were refused", lost.Hits())
-	}
+	assert.Equal(t, 3, lost.Hits(), "refused clean-ups")
 }
 
 // lateClaim leaves a claim in a socket until its caller gave up and it was cleaned
@@ -157,9 +148,8 @@ func TestAClaimThatArrivesAfterItsCleanUpLeavesTheNextHolderAlone(t *testing.T) 
 	var l *mongolock.Lease
 	var before bson.Raw
 	lateClaim(t, f, c, proxy, withRetries, func() { l, before = f.acquire(rival, "k"), f.document("k") })
-	if after := f.document("k"); !bytes.Equal(before, after) {
-		t.Errorf("the late claim made\n%v\nof\n%v", after, before)
-	}
+	after := f.document("k")
+	assert.True(t, bytes.Equal(before, after), "the late claim made\n%v\nof\n%v", after, before)
 	f.mustHold(l)
 }
 
@@ -200,9 +190,9 @@ func TestACancelAnswersAtOnceAndTheGrantGoesBack(t *testing.T) {
 				cancel()
 				a := <-answer
 				f.within(100*time.Millisecond, a.when.Sub(cancelled), "the error came")
-				if a.lease != nil || !errors.Is(a.err, context.Canceled) || errors.Is(a.err, mongolock.ErrOutcomeUnknown) {
-					t.Errorf("answered %v, %v", a.lease, a.err)
-				}
+				assert.Nil(t, a.lease, "answered %v, %v", a.lease, a.err)
+				assert.ErrorIs(t, a.err, context.Canceled)
+				assert.NotErrorIs(t, a.err, mongolock.ErrOutcomeUnknown)
 				rule.Release()
 				f.await(rule.Applied(), "the claim's reply")
 				f.mustBeGone("k", time.Now().Add(slack))
@@ -221,9 +211,7 @@ func TestACancelledClaimWhoseReplyIsLostIsCleanedUp(t *testing.T) {
 	answer := f.inBackground(ctx, c, "k")
 	f.await(rule.Fired(), "the claim")
 	cancel()
-	if a := <-answer; !errors.Is(a.err, context.Canceled) {
-		t.Error(a.err)
-	}
+	assert.ErrorIs(t, (<-answer).err, context.Canceled)
 	rule.Release()
 	f.mustBeGone("k", time.Now().Add(time.Second))
 }
@@ -267,9 +255,8 @@ func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	f.on(proxy, claimCommands.Nth(1), faultproxy.DelayReply(time.Second))
 	sent := time.Now()
 	l := f.acquire(c, "k")
-	if end := time.Now().Add(l.Remaining()); end.After(sent.Add(3*time.Second + 50*time.Millisecond)) {
-		t.Errorf("trusted for %v after it was sent", end.Sub(sent))
-	}
+	end := time.Now().Add(l.Remaining())
+	assert.False(t, end.After(sent.Add(3*time.Second+50*time.Millisecond)), "trusted for %v after it was sent", end.Sub(sent))
 	f.release(l)
 }
 
@@ -295,9 +282,7 @@ func TestATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 				l, err := c.Acquire(f.ctx(), "k")
 				failed := time.Now()
 				mustBeUnknown(t, l, err)
-				if rule.Hits() == 0 {
-					t.Fatal("nothing was lost: the test shows nothing")
-				}
+				require.NotZero(t, rule.Hits(), "nothing was lost: the test shows nothing")
 				f.mustBeGone("k", failed.Add(time.Second))
 			}
 		})
@@ -316,9 +301,7 @@ func (f *fixture) insertExpired(key string, last time.Duration) {
 		}}}},
 		{Key: fieldExpireAt, Value: time.Now().Add(last)}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldAt, Value: past},
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 }
 
 func TestAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
@@ -335,9 +318,10 @@ func TestAFaultBesideARefusedClaimLeavesNothing(t *testing.T) {
 			}
 			f.on(proxy, m, faultproxy.DropReply())
 			l, err := acquire(f.ctx(), "k")
-			if l != nil || err == nil || errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, mongolock.ErrHeld) {
-				t.Errorf("answered %v, %v", l, err)
-			}
+			assert.Nil(t, l, "answered %v, %v", l, err)
+			assert.Error(t, err)
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			assert.NotErrorIs(t, err, mongolock.ErrHeld)
 			f.mustHold(holder)
 			f.release(holder)
 			f.mustBeAbsent("k")
@@ -377,9 +361,7 @@ func TestAWaitersClaimWhoseReplyIsLostIsCleanedUpAndItIsServed(t *testing.T) {
 			f.release(holder)
 			freed := time.Now()
 			a := f.granted(wait)
-			if rule.Hits() != 1 {
-				t.Fatal("nothing was lost: the test shows nothing")
-			}
+			require.Equal(t, 1, rule.Hits(), "nothing was lost: the test shows nothing")
 			f.within(3*time.Second, a.when.Sub(freed), "served")
 			f.mustHold(a.lease)
 		})
@@ -394,16 +376,15 @@ func TestAServerOutOfReachIsACertainFailure(t *testing.T) {
 	c := f.clientOn(f.connect(proxy.URI()), mongolock.TTL(500*time.Millisecond))
 	for _, acquire := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.Acquire, c.TryAcquire} {
 		l, err := acquire(f.ctx(), "k")
-		if l != nil || err == nil || errors.Is(err, mongolock.ErrOutcomeUnknown) {
-			t.Errorf("answered %v, %v", l, err)
-		}
+		assert.Nil(t, l, "answered %v, %v", l, err)
+		assert.Error(t, err)
+		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx(), 200*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	if _, err := c.Acquire(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after %v: %v", time.Since(begin), err)
-	}
+	_, err := c.Acquire(ctx, "k")
+	assert.ErrorIs(t, err, context.DeadlineExceeded, "after %v", time.Since(begin))
 	f.within(200*time.Millisecond+slack, time.Since(begin), "the call")
 	proxy.Restore()
 	f.until(time.Now().Add(5*time.Second), "it works without a new client", func() bool {
@@ -426,25 +407,18 @@ func TestAServersClockThatIsAnHourOffChangesNothing(t *testing.T) {
 			l := f.acquire(one, "k")
 			seen, err := one.Inspect(f.ctx(), "k")
 			require.NoError(t, err)
-			if at := time.Until(seen.Holders[0].Since); (at - off).Abs() > time.Minute {
-				t.Fatalf("the server's clock is %v off: the test shows nothing", at)
-			}
-			if l.Remaining() > ttl {
-				t.Errorf("trusted for %v", l.Remaining())
-			}
+			at := time.Until(seen.Holders[0].Since)
+			require.LessOrEqual(t, (at - off).Abs(), time.Minute, "the server's clock is %v off: the test shows nothing", at)
+			assert.LessOrEqual(t, l.Remaining(), ttl, "trusted")
 			wait := f.inBackground(f.ctx(), two, "k")
 			time.Sleep(ttl + ttl/4) // renewed
-			if l.Err() != nil || len(wait) != 0 {
-				t.Errorf("held by %v, and by another: %v", l.Err(), len(wait) != 0)
-			}
-			if _, err := two.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-				t.Errorf("another got %v", err)
-			}
+			assert.NoError(t, l.Err(), "held by %v, and by another: %v", l.Err(), len(wait) != 0)
+			assert.Empty(t, wait, "held by %v, and by another: %v", l.Err(), len(wait) != 0)
+			_, err = two.TryAcquire(f.ctx(), "k")
+			assert.ErrorIs(t, err, mongolock.ErrHeld, "another")
 			f.release(l)
 			next := f.granted(wait).lease
-			if next.Token() <= l.Token() {
-				t.Errorf("token %d after %d", next.Token(), l.Token())
-			}
+			assert.Greater(t, next.Token(), l.Token(), "the token rises")
 			f.release(next)
 			f.expiresInTime(one, two, ttl)
 		})
@@ -462,14 +436,11 @@ func (f *fixture) expiresInTime(one, two *mongolock.Client, ttl time.Duration) {
 	honoured := inside.Honoured(l)
 	a := f.granted(f.inBackground(f.ctx(), two, "k"))
 	ended := <-done
-	if a.when.Before(honoured) || a.when.Before(ended) {
-		f.t.Errorf("granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
-	}
+	assert.False(f.t, a.when.Before(honoured), "granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
+	assert.False(f.t, a.when.Before(ended), "granted %v before the store's word ends, %v before the holder knew", honoured.Sub(a.when), ended.Sub(a.when))
 	// The holder gives it back a margin after its end, at the latest it runs out.
 	f.within(ttl+slack+pollPause, a.when.Sub(sent), "granted")
-	if !errors.Is(l.Err(), mongolock.ErrLost) {
-		f.t.Errorf("it ended with %v", l.Err())
-	}
+	assert.ErrorIs(f.t, l.Err(), mongolock.ErrLost, "it ended")
 	f.release(a.lease)
 }
 
@@ -489,9 +460,7 @@ func asleep(t *testing.T, suspended time.Duration) (believed time.Duration, take
 	}
 	believed = l.Remaining()
 	status, err := f.client().Inspect(f.ctx(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if over := believed - status.Left(); over > 0 {
 		t.Logf("believed for %v, honoured for %v", believed, status.Left())
 		return believed, true
@@ -504,9 +473,9 @@ func TestASuspendedMachineTrustsItsLeaseNoLongerThanTheServerHonoursIt(t *testin
 	t.Parallel()
 	// Beyond its TTL its claim is over before it is answered, and given back.
 	for suspended, least := range map[time.Duration]time.Duration{15 * time.Second: 10 * time.Second, 10 * time.Minute: 0} {
-		if believed, taken := asleep(t, suspended); taken || believed < least {
-			t.Errorf("suspended for %v: believed for %v, taken by others: %v", suspended, believed, taken)
-		}
+		believed, taken := asleep(t, suspended)
+		assert.False(t, taken, "suspended for %v: believed for %v, taken by others", suspended, believed)
+		assert.GreaterOrEqual(t, believed, least, "suspended for %v: believed for", suspended)
 	}
 }
 
@@ -528,21 +497,16 @@ func TestWithoutOperationTimeTokensStillRise(t *testing.T) {
 			var last int64
 			for i := range 3 {
 				l := f.acquire(clients[i%2], "k")
-				if l.Token() <= last {
-					t.Errorf("token %d after %d", l.Token(), last)
-				}
+				assert.Greater(t, l.Token(), last, "the token rises")
 				last = l.Token()
 				if i == 1 { // by hand
-					if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
-						t.Fatal(err)
-					}
+					_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
+					require.NoError(t, err)
 				}
 				_ = l.Release()
 				time.Sleep(time.Second) // the timestamps of some servers count seconds
 			}
-			if confirms.Hits() != 3 {
-				t.Errorf("%d confirmations of 3 grants", confirms.Hits())
-			}
+			assert.Equal(t, 3, confirms.Hits(), "confirmations of 3 grants")
 		})
 	}
 }
@@ -605,12 +569,8 @@ func TestAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 				confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))
 				f.on(proxy, claimCommands.Nth(1), faultproxy.EditReply(edit))
 				l := f.acquire(c, "k", opts...)
-				if confirms.Hits() != 1 {
-					t.Fatalf("%d confirmations", confirms.Hits())
-				}
-				if l.Token() <= first.Token() {
-					t.Errorf("token %d after %d", l.Token(), first.Token())
-				}
+				require.Equal(t, 1, confirms.Hits(), "confirmations")
+				assert.Greater(t, l.Token(), first.Token(), "the token rises")
 				f.mustHold(l)
 				f.release(l)
 				f.mustBeAbsent("k")
@@ -624,9 +584,8 @@ func TestAClaimAnsweredWithoutADocumentThatCannotBeConfirmedIsUnknown(t *testing
 	f := newFixture(t)
 	c, proxy := f.behind(noRetries)
 	f.on(proxy, claimCommands, faultproxy.EditReply(func(bson.D) bson.D {
-		if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
-			t.Error(err)
-		}
+		_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
+		assert.NoError(t, err)
 		return bson.D{{Key: "ok", Value: 1}, {Key: "value", Value: nil}}
 	}))
 	l, err := c.TryAcquire(f.ctx(), "k")

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
@@ -62,12 +64,8 @@ func (p *waitingProcesses) mustBeServed(most time.Duration) {
 	}
 	for i, w := range p.workers {
 		served := w.end()
-		if len(served.Each) != p.each {
-			p.t.Errorf("process %d: %d of %d were served", i, len(served.Each), p.each)
-		}
-		if took := time.Unix(0, served.Moment).Sub(released); took > most {
-			p.t.Errorf("process %d: the last was served after %v", i, took)
-		}
+		assert.Len(p.t, served.Each, p.each, "process %d: served", i)
+		assert.LessOrEqual(p.t, time.Unix(0, served.Moment).Sub(released), most, "process %d: until the last was served", i)
 	}
 }
 
@@ -104,9 +102,8 @@ func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 			f := newFixtureApart(t, "capped", "atomic")
 			w := newWaitingProcesses(f, 4, 5)
 			trouble(f)
-			if sent := w.quiet(time.Second); total(sent) > 40 {
-				t.Errorf("in a second a process sent %v", sent)
-			}
+			sent := w.quiet(time.Second)
+			assert.LessOrEqual(t, total(sent), 40, "in a second a process sent %v", sent)
 			trouble(f)
 			w.mustBeServed(feedSoon)
 			if f.wakesAre() == feedUncapped {
@@ -123,13 +120,11 @@ func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 	f.server = ofItsOwn
 	w := newWaitingProcesses(f, 5, 10)
 	server.Do("kill")
-	if sent := w.quiet(time.Second); total(sent) > 40 {
-		t.Errorf("in a second without a server a process sent %v", sent)
-	}
+	sent := w.quiet(time.Second)
+	assert.LessOrEqual(t, total(sent), 40, "in a second without a server a process sent %v", sent)
 	server.Do("restart")
-	if sent := w.quiet(2 * time.Second); total(sent) > 60 {
-		t.Errorf("in the two seconds after, a process sent %v", sent)
-	}
+	sent = w.quiet(2 * time.Second)
+	assert.LessOrEqual(t, total(sent), 60, "in the two seconds after, a process sent %v", sent)
 	f.until(time.Now().Add(10*time.Second), "the server is back", func() bool {
 		ctx, cancel := context.WithTimeout(f.ctx(), time.Second)
 		defer cancel()
@@ -143,8 +138,7 @@ func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	w := newWaitingProcesses(f, 4, 100)
 	w.quiet(2 * pollMost) // and what each looks at once more after its word
-	if sent := w.quiet(5 * time.Second); total(sent) > 2 {
-		t.Errorf("in five seconds a process sent %v", sent)
-	}
+	sent := w.quiet(5 * time.Second)
+	assert.LessOrEqual(t, total(sent), 2, "in five seconds a process sent %v", sent)
 	w.mustBeServed(20 * time.Second)
 }

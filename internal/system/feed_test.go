@@ -2,7 +2,6 @@ package system
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
@@ -91,9 +91,7 @@ func (f *fixture) handsOver(from, to *mongolock.Client, key string, feed bool, m
 	start := time.Now()
 	f.release(l)
 	a := f.granted(wait)
-	if took := a.when.Sub(start); took > most {
-		f.t.Errorf("took %v to hand over, want at most %v", took, most)
-	}
+	assert.LessOrEqual(f.t, a.when.Sub(start), most, "the hand-over")
 	f.release(a.lease)
 }
 
@@ -137,9 +135,7 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 	holder := f.client()
 	c, tap := f.tapped()
 	f.release(f.acquire(c, "free"))
-	if sent := tap.Take(); tailing(sent) != 0 {
-		t.Error("opened though nobody waits")
-	}
+	assert.Zero(t, tailing(tap.Take()), "opened though nobody waits")
 	var held []*mongolock.Lease
 	var waits []<-chan outcome
 	for i := range 3 {
@@ -154,24 +150,18 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 		start := time.Now()
 		f.release(l)
 		f.served(waits[2*i : 2*i+2])
-		if took := time.Since(start); took > feedSoon {
-			t.Errorf("%v for a wake-up and a hand-over", took)
-		}
+		assert.LessOrEqual(t, time.Since(start), feedSoon, "a wake-up and a hand-over")
 	}
-	if sent := tap.Take(); tailing(sent) != 1 {
-		t.Errorf("%d cursors for six waiters of three keys", tailing(sent))
-	}
+	assert.Equal(t, 1, tailing(tap.Take()), "cursors for six waiters of three keys")
 	inside.EndLinger(c)
 	f.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
 		return !inside.Look(c, "").FeedOpen
 	})
-	if sent := named(tap.Take()); sent["killCursors"] != 1 || len(sent) != 1 {
-		t.Errorf("closing it sent %v", sent)
-	}
+	sent := named(tap.Take())
+	assert.Equal(t, 1, sent["killCursors"], "closing it sent %v", sent)
+	assert.Len(t, sent, 1, "closing the feed sent")
 	f.handsOver(holder, c, "k0", true, feedSoon)
-	if sent := tap.Take(); tailing(sent) != 1 {
-		t.Errorf("%d cursors for the next waiter", tailing(sent))
-	}
+	assert.Equal(t, 1, tailing(tap.Take()), "cursors for the next waiter")
 }
 
 // The driver refuses to wait for longer than a client's own timeout, unless told
@@ -189,14 +179,12 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	time.Sleep(time.Second)
 	// What it reads by itself is the key, a moment after its word and once more about
 	// a second later: the second falls into this one or the next.
-	if sent := tap.Take(); tailing(sent) > 0 || len(sent) > 2 {
-		t.Errorf("%v in a second of waiting", named(sent))
-	}
+	sent := tap.Take()
+	assert.LessOrEqual(t, tailing(sent), 0, "%v in a second of waiting", named(sent))
+	assert.LessOrEqual(t, len(sent), 2, "%v in a second of waiting", named(sent))
 	start := time.Now()
 	f.release(l)
-	if took := f.granted(wait).when.Sub(start); took > feedSoon {
-		t.Errorf("took %v", took)
-	}
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
 }
 
 // Not lost though the answer that it makes stale comes after it: the reply to the
@@ -229,26 +217,19 @@ func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 	})
 	start := time.Now()
 	close(pass)
-	if took := f.granted(wait).when.Sub(start); took > feedSoon {
-		t.Errorf("took %v from the stale answer", took)
-	}
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the stale answer to the grant")
 }
 
 func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
 	for range 3 {
-		if _, err := f.wakes().InsertOne(f.ctx(), freedNotice("k")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.wakes().InsertOne(f.ctx(), freedNotice("k"))
+		require.NoError(t, err)
 	}
-	if f.wakesAre() != feedUncapped {
-		t.Fatal("capped all the same: the test shows nothing")
-	}
+	require.Equal(t, feedUncapped, f.wakesAre(), "capped all the same: the test shows nothing")
 	f.handsOver(f.client(), f.client(), "k", true, feedSoon)
-	if f.wakesAre() != feedCapped {
-		t.Error("not capped yet")
-	}
+	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
 }
 
 // What it does to FerretDB one does not do to it: see refuseFerret. There waiters poll.
@@ -272,30 +253,28 @@ func TestWaitersPollOnFerretDB(t *testing.T) {
 	for range 3 {
 		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon)
 	}
-	if sent := tap.Take(); tailing(sent) != 0 || named(sent)["buildInfo"] > 1 {
-		t.Errorf("sent %v", named(sent))
-	}
+	sent := tap.Take()
+	assert.Zero(t, tailing(sent), "sent %v", named(sent))
+	assert.LessOrEqual(t, named(sent)["buildInfo"], 1, "sent %v", named(sent))
 }
 
 func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
 	foreignDocument := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
-	if _, err := f.wakes().InsertOne(f.ctx(), foreignDocument); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.wakes().InsertOne(f.ctx(), foreignDocument)
+	require.NoError(t, err)
 	var log logBuffer
 	holder, c := f.client(), f.client(log.option())
 	for range 3 {
 		f.handsOver(holder, c, "k", false, feedSoon)
 		f.handsOver(c, holder, "k", false, feedSoon)
 	}
-	if n := log.count("waiters poll"); n != 1 {
-		t.Errorf("said %d times that it polls", n)
-	}
-	if n, err := f.wakes().CountDocuments(f.ctx(), bson.D{}); n != 1 || err != nil || f.wakesAre() != feedUncapped {
-		t.Errorf("%d documents beside a stranger's, %v", n-1, err)
-	}
+	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
+	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
+	assert.EqualValues(t, 1, n, "%d documents beside a stranger's", n-1)
+	assert.NoError(t, err, "%d documents beside a stranger's", n-1)
+	assert.Equal(t, feedUncapped, f.wakesAre(), "%d documents beside a stranger's", n-1)
 }
 
 func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
@@ -314,23 +293,17 @@ func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
 		for _, c := range waiters {
 			f.asleep(c, "k", true)
 		}
-		if err := f.wakes().Drop(f.ctx()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, f.wakes().Drop(f.ctx()))
 		time.Sleep(time.Duration(round) * 20 * time.Millisecond)
 		start := time.Now()
 		f.release(l)
 		f.served(waits)
-		if took := time.Since(start); took > feedSoon {
-			t.Errorf("round %d: the last was served after %v", round, took)
-		}
+		assert.LessOrEqual(t, time.Since(start), feedSoon, "round %d: the last was served after", round)
 	}
 	for _, c := range waiters {
 		f.handsOver(holder, c, "k", true, feedSoon)
 	}
-	if f.wakesAre() != feedCapped {
-		t.Error("not capped")
-	}
+	assert.Equal(t, feedCapped, f.wakesAre(), "not capped")
 }
 
 func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
@@ -352,19 +325,15 @@ func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 		}()
 		time.Sleep(5 * time.Millisecond)
 		f.release(l)
-		if err := <-flood; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-flood)
 		over := time.Now()
 		a := f.granted(wait)
-		if took := a.when.Sub(over); took > feedSoon {
-			t.Errorf("granted %v after the flood", took)
-		}
+		assert.LessOrEqual(t, a.when.Sub(over), feedSoon, "from the flood to the grant")
 		f.release(a.lease)
 	}
-	if n, err := f.wakes().CountDocuments(f.ctx(), bson.D{}); err != nil || n > 1000 {
-		t.Errorf("%d notices are kept, %v", n, err)
-	}
+	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
+	assert.NoError(t, err, "%d notices are kept", n)
+	assert.LessOrEqual(t, n, int64(1000), "notices kept")
 	f.handsOver(holder, c, "k", true, feedSoon)
 }
 
@@ -385,15 +354,11 @@ func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
 		proxy.Restore()
 		back := time.Now()
 		a := f.granted(wait)
-		if took := a.when.Sub(back); took > feedSoon {
-			t.Errorf("granted %v after the way was open again", took)
-		}
+		assert.LessOrEqual(t, a.when.Sub(back), feedSoon, "from the end of the outage to the grant")
 		f.release(a.lease)
 		f.handsOver(holder, c, "k", true, feedSoon)
 	}
-	if n := log.count("wake-ups are interrupted"); n != 1 {
-		t.Errorf("said %d times within seconds that they were interrupted", n)
-	}
+	assert.Equal(t, 1, log.count("wake-ups are interrupted"), "lines within seconds that say so")
 }
 
 func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
@@ -410,14 +375,10 @@ func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
 	}
 	user := bson.D{{Key: "createUser", Value: "app"}, {Key: "pwd", Value: "app"}, {Key: "roles", Value: bson.A{"locker"}}}
 	for _, command := range []bson.D{role, user} {
-		if err := db.RunCommand(f.ctx(), command).Err(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.RunCommand(f.ctx(), command).Err())
 	}
 	uri, err := url.Parse(server.URI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	uri.User = url.UserPassword("app", "app")
 	query := uri.Query()
 	query.Set("authSource", db.Name())
@@ -430,12 +391,8 @@ func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
 		f.handsOver(one, two, "k", false, feedSoon)
 		f.handsOver(two, one, "k", false, feedSoon)
 	}
-	if n := log.count("waiters poll"); n != 1 {
-		t.Errorf("said %d times that it polls", n)
-	}
-	if f.wakesAre() != feedMissing {
-		t.Error("made all the same: the test shows nothing")
-	}
+	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
+	assert.Equal(t, feedMissing, f.wakesAre(), "made all the same: the test shows nothing")
 	f.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
 		return !inside.Look(two, "").Announces
 	})
@@ -490,9 +447,8 @@ func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	t.Parallel()
 	removals := map[string]func(f *fixture, c *mongolock.Client, l *mongolock.Lease){
 		"break": func(f *fixture, _ *mongolock.Client, _ *mongolock.Lease) {
-			if _, err := f.client().Break(f.ctx(), "k", "test", 0); err != nil {
-				f.t.Error(err)
-			}
+			_, err := f.client().Break(f.ctx(), "k", "test", 0)
+			assert.NoError(f.t, err)
 		},
 		"close":          func(_ *fixture, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
 		"end of MaxHold": func(*fixture, *mongolock.Client, *mongolock.Lease) {},
@@ -516,9 +472,7 @@ func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 				<-l.Done()
 			}
 			start := time.Now()
-			if took := f.granted(wait).when.Sub(start); took > feedSoon {
-				t.Errorf("took %v", took)
-			}
+			assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
 		})
 	}
 }
@@ -534,10 +488,6 @@ func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
 	f.asleep(waiter, "k", true)
 	f.on(proxy, releaseCommands.Nth(1), faultproxy.DropReply())
 	start := time.Now()
-	if err := l.Release(); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
-		t.Errorf("the release whose reply was lost says %v", err)
-	}
-	if took := f.granted(wait).when.Sub(start); took > feedSoon {
-		t.Errorf("took %v", took)
-	}
+	assert.ErrorIs(t, l.Release(), mongolock.ErrOutcomeUnknown, "the release whose reply was lost")
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
 }

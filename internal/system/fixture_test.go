@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
@@ -138,9 +139,7 @@ func (f *fixture) busy() time.Duration { return 3 * time.Duration(f.worst.Load()
 // within fails unless something took no longer than so long.
 func (f *fixture) within(most, took time.Duration, what string) {
 	f.t.Helper()
-	if took > most+f.busy() {
-		f.t.Errorf("%s: it took %v, want at most %v and %v for a busy machine", what, took, most, f.busy())
-	}
+	assert.LessOrEqual(f.t, took, most+f.busy(), "%s: it took %v, want at most %v and %v for a busy machine", what, took, most, f.busy())
 }
 
 func (f *fixture) connect(uri string, opts ...func(*options.ClientOptions)) *mongo.Client {
@@ -158,9 +157,8 @@ func (f *fixture) client(opts ...mongolock.ClientOption) *mongolock.Client {
 // is its own and as quick as any.
 func (f *fixture) warm(c *mongolock.Client) *mongolock.Client {
 	f.t.Helper()
-	if _, err := c.Inspect(f.ctx(), "warm"); err != nil {
-		f.t.Fatal(err)
-	}
+	_, err := c.Inspect(f.ctx(), "warm")
+	require.NoError(f.t, err)
 	return c
 }
 
@@ -260,17 +258,13 @@ func (f *fixture) ctx() context.Context {
 func (f *fixture) acquire(c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	f.t.Helper()
 	l, err := c.Acquire(f.ctx(), key, opts...)
-	if err != nil {
-		f.t.Fatalf("Acquire(%q): %v", key, err)
-	}
+	require.NoError(f.t, err, "Acquire(%q)", key)
 	return l
 }
 
 func (f *fixture) release(l *mongolock.Lease) {
 	f.t.Helper()
-	if err := l.Release(); err != nil {
-		f.t.Errorf("Release of %q: %v", l.Key(), err)
-	}
+	assert.NoError(f.t, l.Release(), "Release of %q", l.Key())
 }
 
 // A outcome is what an Acquire in the background came to.
@@ -294,9 +288,7 @@ func (f *fixture) granted(answer <-chan outcome) outcome {
 	f.t.Helper()
 	select {
 	case a := <-answer:
-		if a.err != nil {
-			f.t.Fatal(a.err)
-		}
+		require.NoError(f.t, a.err)
 		return a
 	case <-time.After(20 * time.Second):
 		f.t.Fatal("never granted")
@@ -335,9 +327,9 @@ func (f *fixture) holders(key string) (ids []string) {
 // mustHold fails unless the lease, and it alone, is in the document.
 func (f *fixture) mustHold(l *mongolock.Lease) {
 	f.t.Helper()
-	if ids := f.holders(l.Key()); !slices.Equal(ids, []string{l.ID()}) || l.Err() != nil {
-		f.t.Errorf("%q: the lease says %v; %d holders, it among them: %v", l.Key(), l.Err(), len(ids), slices.Contains(ids, l.ID()))
-	}
+	ids := f.holders(l.Key())
+	assert.Equal(f.t, []string{l.ID()}, ids, "%q: the lease says %v; %d holders, it among them: %v", l.Key(), l.Err(), len(ids), slices.Contains(ids, l.ID()))
+	assert.NoError(f.t, l.Err(), "%q: the lease says %v; %d holders, it among them: %v", l.Key(), l.Err(), len(ids), slices.Contains(ids, l.ID()))
 }
 
 // mustBeGone fails unless the document of the key is deleted by then.
@@ -349,18 +341,14 @@ func (f *fixture) mustBeGone(key string, by time.Time) {
 // mustBeAbsent fails unless it is deleted now.
 func (f *fixture) mustBeAbsent(key string) {
 	f.t.Helper()
-	if d := f.document(key); d != nil {
-		f.t.Errorf("%q is there: %v", key, d)
-	}
+	assert.Nil(f.t, f.document(key), "%q is there", key)
 }
 
 // until fails unless something comes true by then.
 func (f *fixture) until(by time.Time, what string, is func() bool) {
 	f.t.Helper()
 	for !is() {
-		if time.Now().After(by.Add(f.busy())) {
-			f.t.Fatalf("too late or never: %s", what)
-		}
+		require.False(f.t, time.Now().After(by.Add(f.busy())), "too late or never: %s", what)
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -392,12 +380,8 @@ func (f *fixture) mustHoldNothing() {
 	s, err := mongostore.New(f.coll, mongostore.WithoutIndex())
 	require.NoError(f.t, err)
 	for status, err := range s.List(f.ctx(), "") {
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		if !status.Free() {
-			f.t.Errorf("%q is held for %v yet, though all clients are closed", status.Key, status.Left())
-		}
+		require.NoError(f.t, err)
+		assert.True(f.t, status.Free(), "%q is held for %v yet, though all clients are closed", status.Key, status.Left())
 	}
 }
 

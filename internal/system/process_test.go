@@ -16,6 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
@@ -98,16 +101,10 @@ func (f *fixture) child(what string) *childProcess {
 	cmd.Env = append(os.Environ(), childVariable+"="+what, "MONGODB_URI="+f.uri, collectionVariable+"="+f.coll.Database().Name()+"."+f.coll.Name())
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
+	require.NoError(f.t, cmd.Start())
 	f.t.Cleanup(func() {
 		_ = stdin.Close()
 		if f.server == ofItsOwn {
@@ -125,9 +122,7 @@ func (f *fixture) child(what string) *childProcess {
 // says is the next line of the child.
 func (c *childProcess) says() string {
 	c.t.Helper()
-	if !c.out.Scan() {
-		c.t.Fatal("the child ended without a word")
-	}
+	require.True(c.t, c.out.Scan(), "the child ended without a word")
 	return c.out.Text()
 }
 
@@ -136,21 +131,15 @@ func TestAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 	f := newFixture(t)
 	child := f.child("holder")
 	var token int64
-	if _, err := fmt.Sscanf(child.says(), "holds %d", &token); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscanf(child.says(), "holds %d", &token)
+	require.NoError(t, err)
 	c := f.client()
-	if _, err := c.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Fatalf("the child does not hold it: %v", err)
-	}
+	_, err = c.TryAcquire(f.ctx(), "k")
+	require.ErrorIs(t, err, mongolock.ErrHeld, "the child does not hold it")
 	wait := f.inBackground(f.ctx(), c, "k")
 	time.Sleep(3 * childTTL / 2) // it renews
-	if len(wait) != 0 {
-		t.Error("granted while the child lives")
-	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Empty(t, wait, "granted while the child lives")
+	require.NoError(t, child.Process.Kill())
 	_ = child.Wait() // gone
 	killed := time.Now()
 	d := readLock(f.document("k"))
@@ -159,9 +148,7 @@ func TestAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 	if since := readLock(f.document("k")).only().Since; len(d.Holders) == 1 && since.Before(d.only().ExpireAt) {
 		t.Errorf("granted at %v, before the end at %v", since, d.only().ExpireAt)
 	}
-	if a.lease.Token() <= token {
-		t.Errorf("token %d after %d", a.lease.Token(), token)
-	}
+	assert.Greater(t, a.lease.Token(), token, "the token rises")
 	f.release(a.lease)
 }
 
@@ -184,12 +171,8 @@ func TestAnOutageGivesCleanErrorsAndEverythingWorksAfterIt(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if len(wait) != 0 {
-		t.Error("the waiter gave up")
-	}
-	if !errors.Is(held.Err(), mongolock.ErrLost) {
-		t.Errorf("what could not be renewed says %v", held.Err())
-	}
+	assert.Empty(t, wait, "the waiter gave up")
+	assert.ErrorIs(t, held.Err(), mongolock.ErrLost, "what could not be renewed")
 	proxy.Restore()
 	f.until(time.Now().Add(3*time.Second), "all works again", func() bool {
 		ctx, cancel := context.WithTimeout(f.ctx(), time.Second)
@@ -208,9 +191,7 @@ func TestCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	conn := f.connect(f.uri)
 	warm := f.clientOn(conn)
 	f.release(f.acquire(warm, "warm"))
-	if err := warm.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, warm.Close())
 	before := engineGoroutines()
 	c := f.clientOn(conn, mongolock.TTL(3*time.Second))
 	var all []*mongolock.Lease
@@ -219,26 +200,17 @@ func TestCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	}
 	wait := f.inBackground(f.ctx(), c, "k0")
 	time.Sleep(1200 * time.Millisecond) // renewed
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if a := <-wait; !errors.Is(a.err, mongolock.ErrClosed) {
-		t.Errorf("a waiter got %v, %v", a.lease, a.err)
-	}
-	if n := f.count(); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
+	assert.NoError(t, c.Close())
+	a := <-wait
+	assert.ErrorIs(t, a.err, mongolock.ErrClosed, "a waiter got %v", a.lease)
+	assert.Zero(t, f.count(), "keys are left")
 	for _, l := range all {
-		if !errors.Is(l.Err(), mongolock.ErrClosed) {
-			t.Errorf("a lease ended with %v", l.Err())
-		}
+		assert.ErrorIs(t, l.Err(), mongolock.ErrClosed, "a lease ended")
 	}
 	_, tryErr := c.TryAcquire(f.ctx(), "k")
 	_, inspectErr := c.Inspect(f.ctx(), "k")
 	for _, err := range []error{tryErr, inspectErr, c.EnsureIndex(f.ctx()), all[0].Renew(f.ctx())} {
-		if !errors.Is(err, mongolock.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		assert.ErrorIs(t, err, mongolock.ErrClosed, "after Close")
 	}
 	f.until(time.Now().Add(time.Second), "no goroutine is left", func() bool { return engineGoroutines() <= before })
 }
@@ -261,18 +233,13 @@ func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	c, rival := f.clientOn(conn), f.client()
 	other := f.acquire(rival, "held")
 	data := testserver.Collection(t, f.connect(f.uri))
-	if _, err := data.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "seed"}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := data.InsertOne(f.ctx(), bson.D{{Key: "_id", Value: "seed"}})
+	require.NoError(t, err)
 	things := conn.Database(data.Database().Name()).Collection(data.Name())
 	session, err := conn.StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer session.EndSession(context.Background())
-	if err := session.StartTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, session.StartTransaction())
 	ctx := mongo.NewSessionContext(f.ctx(), session)
 	insert := func(id string) {
 		t.Helper()
@@ -282,54 +249,38 @@ func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	}
 	insert("first")
 	l, err := c.Acquire(ctx, "k", mongolock.TTL(3*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rival.TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("granted, and another got %v", err)
-	}
+	require.NoError(t, err)
+	_, err = rival.TryAcquire(f.ctx(), "k")
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "granted, and another")
 	insert("second")
-	if _, err := c.TryAcquire(ctx, "held"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("a held key answers %v", err)
-	}
+	_, err = c.TryAcquire(ctx, "held")
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "a held key")
 	waiting, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	if _, err := c.Acquire(waiting, "held"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("a wait answers %v", err)
-	}
+	_, err = c.Acquire(waiting, "held")
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "a wait")
 	cancel()
 	insert("third")
-	if _, err := c.Inspect(ctx, "k"); err != nil {
-		t.Error(err)
-	}
-	if err := l.Renew(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := session.AbortTransaction(ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Inspect(ctx, "k")
+	assert.NoError(t, err)
+	assert.NoError(t, l.Renew(ctx))
+	require.NoError(t, session.AbortTransaction(ctx))
 	time.Sleep(1200 * time.Millisecond) // renewed, with the values of an aborted transaction
 	f.mustHold(l)
 	f.release(l)
 	f.mustBeAbsent("k")
 	f.mustHold(other)
-	if n, err := data.CountDocuments(f.ctx(), bson.D{}); err != nil || n != 1 {
-		t.Errorf("%d documents, %v", n, err)
-	}
+	n, err := data.CountDocuments(f.ctx(), bson.D{})
+	assert.NoError(t, err, "documents")
+	assert.EqualValues(t, 1, n, "documents")
 
 	err = session.StartTransaction()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	insert("fourth")
 	l, err = c.Acquire(ctx, "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f.release(l) // its context is the transaction's
 	f.mustBeAbsent("k")
-	if err := session.CommitTransaction(ctx); err != nil {
-		t.Errorf("the caller's transaction is disturbed: %v", err)
-	}
+	assert.NoError(t, session.CommitTransaction(ctx), "the caller's transaction is disturbed")
 }
 
 func TestABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
@@ -342,26 +293,24 @@ func TestABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
 	wait := f.inBackground(f.ctx(), next, "k")
 	f.waits(next, "k")
 	marked, err := operator.Break(f.ctx(), "k", "the operator's reason", ttl/3+ttl/10+slack+f.busy())
-	if err != nil || len(marked) != 1 || marked[0].ID != l.ID() {
-		t.Fatalf("marked %+v, %v", marked, err)
-	}
+	require.NoError(t, err, "marked %+v", marked)
+	require.Len(t, marked, 1, "marked")
+	require.Equal(t, l.ID(), marked[0].ID, "marked %+v", marked)
 	a := f.granted(wait)
-	if told := <-done; told.After(a.when) {
-		t.Errorf("told %v after the next was granted", told.Sub(a.when))
-	}
-	if err := l.Err(); !errors.Is(err, mongolock.ErrBroken) || !errors.Is(err, mongolock.ErrLost) || !strings.Contains(err.Error(), "the operator's reason") {
-		t.Errorf("it ended with %v", err)
-	}
-	if err := l.Release(); !errors.Is(err, mongolock.ErrBroken) {
-		t.Errorf("Release answers %v", err)
-	}
+	told := <-done
+	assert.False(t, told.After(a.when), "told %v after the next was granted", told.Sub(a.when))
+	err = l.Err()
+	assert.ErrorIs(t, err, mongolock.ErrBroken, "it ended")
+	assert.ErrorIs(t, err, mongolock.ErrLost, "it ended")
+	assert.ErrorContains(t, err, "the operator's reason", "it ended")
+	assert.ErrorIs(t, l.Release(), mongolock.ErrBroken, "Release")
 	time.Sleep(ttl / 2)
 	f.mustHold(a.lease)
 	f.release(a.lease)
 
-	if marked, err := operator.Break(f.ctx(), "k", "nobody there", 0); err != nil || len(marked) != 0 {
-		t.Errorf("of a free key: %+v, %v", marked, err)
-	}
+	marked, err = operator.Break(f.ctx(), "k", "nobody there", 0)
+	assert.NoError(t, err, "of a free key")
+	assert.Empty(t, marked, "of a free key")
 }
 
 func TestABreakCannotHitTheNextHolder(t *testing.T) {
@@ -380,12 +329,8 @@ func TestABreakCannotHitTheNextHolder(t *testing.T) {
 	f.release(l)
 	after := f.acquire(next, "k")
 	rule.Release()
-	if err := <-answer; err != nil {
-		t.Error(err)
-	}
-	if err := after.Renew(f.ctx()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, <-answer)
+	assert.NoError(t, after.Renew(f.ctx()))
 	f.mustHold(after)
 	f.release(after)
 }
@@ -395,15 +340,11 @@ func TestDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
 	f := newFixture(t)
 	l := f.acquire(f.client(mongolock.TTL(3*time.Second)), "k", mongolock.Note("note"))
 	ticket, err := l.Detach(f.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(l.Err(), mongolock.ErrDetached) || !errors.Is(l.Release(), mongolock.ErrDetached) {
-		t.Errorf("it ended with %v, Release answers %v", l.Err(), l.Release())
-	}
-	if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("detached, and another got %v", err)
-	}
+	require.NoError(t, err)
+	assert.ErrorIs(t, l.Err(), mongolock.ErrDetached, "it ended with %v, Release answers %v", l.Err(), l.Release())
+	assert.ErrorIs(t, l.Release(), mongolock.ErrDetached, "it ended with %v, Release answers", l.Err())
+	_, err = f.client().TryAcquire(f.ctx(), "k")
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "detached, and another")
 	answers := make(chan outcome, 4)
 	for _, c := range f.clients(cap(answers)) {
 		go func() {
@@ -422,18 +363,13 @@ func TestDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
 			t.Errorf("answered %v", a.err)
 		}
 	}
-	if resumed == nil {
-		t.Fatal("nobody resumed it")
-	}
-	if resumed.Token() != l.Token() || resumed.ID() == l.ID() {
-		t.Errorf("token %d, was %d", resumed.Token(), l.Token())
-	}
+	require.NotNil(t, resumed, "nobody resumed it")
+	assert.Equal(t, l.Token(), resumed.Token(), "the token is kept")
+	assert.NotEqual(t, l.ID(), resumed.ID(), "a resumed lease has an ID of its own")
 	f.mustHold(resumed)
 	f.release(resumed)
 	next := f.acquire(f.client(), "k")
-	if next.Token() <= l.Token() {
-		t.Errorf("token %d after %d", next.Token(), l.Token())
-	}
+	assert.Greater(t, next.Token(), l.Token(), "the token rises")
 	f.release(next)
 }
 
@@ -442,19 +378,15 @@ func TestATicketIsGoodForItsTTL(t *testing.T) {
 	f := newFixture(t)
 	l := f.acquire(f.client(mongolock.TTL(800*time.Millisecond)), "k")
 	ticket, err := l.Detach(f.ctx())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	honoured := inside.Honoured(l)
 	c := f.client()
 	a := f.granted(f.inBackground(f.ctx(), c, "k"))
 	f.within(slack+pollPause, a.when.Sub(honoured), "another was granted after its end")
-	if a.when.Before(honoured) {
-		t.Errorf("another was granted %v before its end", honoured.Sub(a.when))
-	}
-	if l, err := f.client().Resume(f.ctx(), ticket); l != nil || !errors.Is(err, mongolock.ErrLost) {
-		t.Errorf("resumed: %v, %v", l, err)
-	}
+	assert.False(t, a.when.Before(honoured), "another was granted %v before its end", honoured.Sub(a.when))
+	l, err = f.client().Resume(f.ctx(), ticket)
+	assert.Nil(t, l, "resumed: %v, %v", l, err)
+	assert.ErrorIs(t, err, mongolock.ErrLost, "resumed")
 	f.mustHold(a.lease)
 	f.release(a.lease)
 }
@@ -468,21 +400,16 @@ func TestMinHoldKeepsTheKeyThoughReleased(t *testing.T) {
 	granted := time.Now()
 	same, other := f.inBackground(f.ctx(), one, "k"), f.inBackground(f.ctx(), two, "k")
 	f.release(l)
-	if _, err := f.client().TryAcquire(f.ctx(), "k"); !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("released, and another got %v", err)
-	}
+	_, err := f.client().TryAcquire(f.ctx(), "k")
+	assert.ErrorIs(t, err, mongolock.ErrHeld, "released, and another")
 	for range 2 {
 		var a outcome
 		select {
 		case a = <-same:
 		case a = <-other:
 		}
-		if a.err != nil {
-			t.Fatal(a.err)
-		}
-		if took := a.when.Sub(begin); took < 800*time.Millisecond {
-			t.Errorf("granted %v after it was asked for", took)
-		}
+		require.NoError(t, a.err)
+		assert.GreaterOrEqual(t, a.when.Sub(begin), 800*time.Millisecond, "from the call to the grant")
 		f.within(800*time.Millisecond+slack+2*pollPause, a.when.Sub(granted), "granted")
 		f.release(a.lease)
 	}
@@ -497,8 +424,6 @@ func TestMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
 	a := f.granted(f.inBackground(f.ctx(), f.client(), "k"))
 	honoured := inside.Honoured(l)
 	f.within(slack+pollPause, a.when.Sub(honoured), "free after its end")
-	if a.when.Before(honoured) {
-		t.Errorf("free %v before its end", honoured.Sub(a.when))
-	}
+	assert.False(t, a.when.Before(honoured), "free %v before its end", honoured.Sub(a.when))
 	f.release(a.lease)
 }

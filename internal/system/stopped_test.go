@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestAStoppedProcessFindsItsLeaseLostWhenItContinues(t *testing.T) {
@@ -14,15 +16,11 @@ func TestAStoppedProcessFindsItsLeaseLostWhenItContinues(t *testing.T) {
 	f := newFixture(t)
 	child := f.child("holder")
 	child.says()
-	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
 	c := f.client()
 	a := f.granted(f.inBackground(f.ctx(), c, "k"))
 	time.Sleep(2 * childTTL)
-	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, child.Process.Signal(syscall.SIGCONT))
 	for stopped := time.Duration(0); stopped < childTTL; { // shorter ones are the machine's own
 		said := strings.Fields(child.says())
 		stopped, _ = time.ParseDuration(said[0])

@@ -8,6 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -27,9 +30,7 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 			t.Log("the sweep comes as often as it does:", err)
 		}
 	}
-	if err := f.client().EnsureIndex(f.ctx()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.client().EnsureIndex(f.ctx()))
 	ago := func(d time.Duration) bson.E { return bson.E{Key: fieldExpireAt, Value: time.Now().Add(-d)} }
 	ours := bson.E{Key: fieldMark, Value: 1}
 	for key, fields := range map[string]bson.D{
@@ -40,9 +41,8 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 		"a stranger's, without an end":     {{Key: "name", Value: "settings"}},
 		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
 	} {
-		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...))
+		require.NoError(t, err)
 	}
 	keys := func() []string {
 		var found []string
@@ -52,11 +52,7 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 		return found
 	}
 	for start := time.Now(); slices.Contains(keys(), "ours, two hours ago"); time.Sleep(100 * time.Millisecond) {
-		if time.Since(start) > 2*time.Minute {
-			t.Fatal("not swept in two minutes")
-		}
+		require.LessOrEqual(t, time.Since(start), 2*time.Minute, "not swept in two minutes")
 	}
-	if left := keys(); len(left) != 5 {
-		t.Errorf("the sweep left %q", left)
-	}
+	assert.Len(t, keys(), 5, "the sweep left")
 }

@@ -14,6 +14,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
@@ -55,19 +58,13 @@ func (f *fixture) workers(n int) (all []worker) {
 // begin gives an order, end waits for the report, do is both.
 func (w worker) begin(o workerOrder) {
 	w.t.Helper()
-	if err := json.NewEncoder(w.in).Encode(o); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, json.NewEncoder(w.in).Encode(o))
 }
 
 func (w worker) end() (report workerReport) {
 	w.t.Helper()
-	if err := json.Unmarshal([]byte(w.says()), &report); err != nil {
-		w.t.Fatal(err)
-	}
-	if report.Err != "" {
-		w.t.Fatal(report.Err)
-	}
+	require.NoError(w.t, json.Unmarshal([]byte(w.says()), &report))
+	require.Empty(w.t, report.Err)
 	return report
 }
 
@@ -242,18 +239,21 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 		granted := to.end()
 		handed = append(handed, time.Duration(granted.Moment-released.Moment))
 		if turn > 0 {
-			if sent := released.Sent; sent["findAndModify"] != 1 || sent["insert"] != 1 || len(sent) != 2 {
-				t.Errorf("to release, %v", sent)
-			}
+			sent := released.Sent
+			assert.Equal(t, 1, sent["findAndModify"], "to release, %v", sent)
+			assert.Equal(t, 1, sent["insert"], "to release, %v", sent)
+			assert.Len(t, sent, 2, "to release")
 			// A claim that is refused, and its word; one look to be sure, and one more
 			// where the wait takes a second; the wake-up; the claim that is granted.
 			looks := 1
 			if time.Since(begun) > pollMost*4/5 {
 				looks++
 			}
-			if sent := granted.Sent; sent["findAndModify"] != 3 || sent["find"] > looks || sent["getMore"] > 2 || total(sent) > 5+looks {
-				t.Errorf("to wait and be granted, %v", sent)
-			}
+			sent = granted.Sent
+			assert.Equal(t, 3, sent["findAndModify"], "to wait and be granted, %v", sent)
+			assert.LessOrEqual(t, sent["find"], looks, "to wait and be granted, %v", sent)
+			assert.LessOrEqual(t, sent["getMore"], 2, "to wait and be granted, %v", sent)
+			assert.LessOrEqual(t, total(sent), 5+looks, "to wait and be granted, %v", sent)
 		}
 		to.do(workerOrder{Do: "release", Key: "k"})
 
@@ -266,9 +266,7 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 	}
 	hand, poll := middle(handed), middle(polled)
 	t.Logf("handed over in %v, %.1f times faster than to a poll in %v", hand, float64(poll)/float64(hand), poll)
-	if hand > poll { // how much faster, on a machine that does nothing else, make bench tells
-		t.Errorf("handed over in %v, and to a poll of %v in %v", hand, pause, poll)
-	}
+	assert.LessOrEqual(t, hand, poll, "a hand-over, and one to a poll every %v", pause) // how much faster, on a machine that does nothing else, make bench tells
 }
 
 func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
@@ -294,13 +292,9 @@ func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
 	took := time.Since(began)
 	slices.Sort(grants)
 	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
-	if grants[0]*3 < grants[len(grants)-1] {
-		t.Errorf("the least served got %d, the most served %d", grants[0], grants[len(grants)-1])
-	}
+	assert.GreaterOrEqual(t, grants[0]*3, grants[len(grants)-1], "the most served had it over three times as often as the least")
 	// Nobody loses two hundred times in a row by chance; who is forgotten sleeps for 20 s.
-	if most := max(2*time.Second, 200*took/time.Duration(served)); longest > most {
-		t.Errorf("the longest wait was %v, want at most %v", longest, most)
-	}
+	assert.LessOrEqual(t, longest, max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
 }
 
 func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
@@ -309,13 +303,9 @@ func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 			f := newFixtureApart(t, "capped", "atomic")
 			waits, grants := besideALoop(f, f.worker(), beside)
 			t.Logf("waited %v, while the other had it %d times", waits, grants)
-			if grants < 20 {
-				t.Errorf("the other had it %d times: the test shows little", grants)
-			}
+			assert.GreaterOrEqual(t, grants, 20, "times that the other had it: the test shows little")
 			// Two seconds; where the machine is too busy for fifty turns in that time, a hundred turns.
-			if longest := slices.Max(waits); longest > max(2*time.Second, 100*loopFor/time.Duration(grants)) {
-				t.Errorf("waited %v", longest)
-			}
+			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*loopFor/time.Duration(grants)), "the longest wait")
 		})
 	}
 }

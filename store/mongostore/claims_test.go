@@ -31,17 +31,12 @@ func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 	f := newFixtureOnAny(t)
 	dead, other := exclusiveClaim("k", 2*time.Second), f.another()
 	g := f.acquire(f.store, dead)
-	if _, err := other.Acquire(f.ctx(), exclusiveClaim("k", time.Second)); !errors.Is(err, store.ErrHeld) {
-		t.Fatalf("before its end: %v", err)
-	}
+	_, err := other.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+	require.ErrorIs(t, err, store.ErrHeld, "before its end")
 	time.Sleep(g.Left + 30*time.Millisecond)
-	if f.absent("k") {
-		t.Fatal("the document is gone: the test shows nothing")
-	}
+	require.False(t, f.absent("k"), "the document is gone: the test shows nothing")
 	next := f.acquire(other, exclusiveClaim("k", time.Second))
-	if next.Token <= g.Token {
-		t.Errorf("token %d after %d", next.Token, g.Token)
-	}
+	assert.Greater(t, next.Token, g.Token, "the token rises")
 }
 
 func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
@@ -60,9 +55,8 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 			dead := exclusiveClaim(key, time.Minute)
 			f.acquire(stores[0], dead)
 			f.expire(dead.Ref, time.Hour)
-			if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
-				t.Error(err)
-			}
+			_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}})
+			assert.NoError(t, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,9 +77,7 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if n := won.Load(); n != 1 {
-					t.Fatalf("%d winners", n)
-				}
+				require.EqualValues(t, 1, won.Load(), "winners")
 			}
 		})
 	}
@@ -102,9 +94,8 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 	f.expire(victim.Ref, time.Hour)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	touch := func(field string) {
-		if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}}); err != nil {
-			t.Error(err)
-		}
+		_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}})
+		assert.NoError(t, err)
 	}
 	touch("expireAt") // so that the upsert is refused
 	swaps := 0
@@ -116,9 +107,7 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 		return testserver.Fate{}
 	})
 	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
-	if swaps == 0 {
-		t.Fatal("no swap: the test shows nothing")
-	}
+	require.NotZero(t, swaps, "no swap: the test shows nothing")
 	if err != nil && !errors.Is(err, store.ErrHeld) {
 		t.Fatal(err)
 	}
@@ -128,9 +117,9 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 
 func TestATakeoverDoesNotDropAHolderRenewedMeanwhile(t *testing.T) {
 	t.Parallel()
-	if h, lost := renewedMeanwhile(t); lost || h.ID == "" {
-		t.Error("dropped a living holder")
-	}
+	h, lost := renewedMeanwhile(t)
+	assert.False(t, lost, "dropped a living holder")
+	assert.NotEmpty(t, h.ID, "dropped a living holder")
 }
 
 // replacedMeanwhile is a takeover of a document that another grant has replaced
@@ -143,16 +132,15 @@ func replacedMeanwhile(t *testing.T) (lost bool) {
 	other := f.another()
 	f.acquire(other, victim)
 	f.expire(victim.Ref, time.Hour)
-	if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}})
+	require.NoError(t, err)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		if isModify(name) && !isUpsert(c) {
 			return testserver.Fate{Before: func() { f.acquire(other, next) }}
 		}
 		return testserver.Fate{}
 	})
-	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
+	_, err = f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Minute))
 	_, there := f.document("k").Holder(next.ID)
 	return err == nil && !there
 }
@@ -160,9 +148,7 @@ func replacedMeanwhile(t *testing.T) (lost bool) {
 func TestATakeoverAppliesOnlyToTheRevisionItSaw(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "atomic")
-	if replacedMeanwhile(t) {
-		t.Error("took the key from somebody granted meanwhile")
-	}
+	assert.False(t, replacedMeanwhile(t), "took the key from somebody granted meanwhile")
 }
 
 // handedOverLate is a hand-over of a key that another was granted meanwhile, in a
@@ -172,20 +158,17 @@ func handedOverLate(t *testing.T) (lost bool) {
 	f := newFixture(t)
 	from, next := exclusiveClaim("k", time.Minute), exclusiveClaim("k", time.Minute)
 	f.acquire(f.store, from)
-	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
+	require.NoError(t, err)
 	f.acquire(f.another(), next)
-	_, err := f.store.Transfer(f.ctx(), from.Ref, exclusiveClaim("k", time.Minute))
+	_, err = f.store.Transfer(f.ctx(), from.Ref, exclusiveClaim("k", time.Minute))
 	_, there := f.document("k").Holder(next.ID)
 	return err == nil && !there
 }
 
 func TestAHandOverAppliesOnlyToTheRevisionOfItsGrant(t *testing.T) {
 	t.Parallel()
-	if handedOverLate(t) {
-		t.Error("took the key from somebody granted meanwhile")
-	}
+	assert.False(t, handedOverLate(t), "took the key from somebody granted meanwhile")
 }
 
 func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
@@ -195,13 +178,11 @@ func TestAHandOverAfterAKeptReleaseWhoseReplyIsLostIsRefused(t *testing.T) {
 	held := exclusiveClaim("k", 10*time.Second)
 	f.acquire(f.store, held)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
-	if _, err := f.store.Release(f.ctx(), held.Ref, 5*time.Second); err == nil {
-		t.Fatal("the reply was lost, and the release has an answer: the test shows nothing")
-	}
+	_, err := f.store.Release(f.ctx(), held.Ref, 5*time.Second)
+	require.Error(t, err, "the reply was lost, and the release has an answer: the test shows nothing")
 	line.Set(nil)
-	if _, err := f.store.Transfer(f.ctx(), held.Ref, exclusiveClaim("k", time.Minute)); !errors.Is(err, store.ErrGone) {
-		t.Errorf("handed over what was given back: %v", err)
-	}
+	_, err = f.store.Transfer(f.ctx(), held.Ref, exclusiveClaim("k", time.Minute))
+	assert.ErrorIs(t, err, store.ErrGone, "handed over what was given back")
 }
 
 func TestTokensRiseWhateverEndsAHold(t *testing.T) {
@@ -227,16 +208,13 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 		s := stores[i%len(stores)]
 		c := exclusiveClaim("k", time.Minute)
 		g := f.acquire(s, c)
-		if g.Token <= last {
-			t.Fatalf("cycle %d: token %d after %d", i, g.Token, last)
-		}
+		require.Greater(t, g.Token, last, "cycle %d: the token rises", i)
 		last = g.Token
 		if i%7 == 0 {
 			to := exclusiveClaim("k", time.Minute)
 			g, err := s.Transfer(f.ctx(), c.Ref, to)
-			if err != nil || g.Token <= last {
-				t.Fatalf("cycle %d: handed over with token %d after %d, %v", i, g.Token, last, err)
-			}
+			require.NoError(t, err, "cycle %d: handed over with token %d after %d", i, g.Token, last)
+			require.Greater(t, g.Token, last, "cycle %d: handed over", i)
 			c, last = to, g.Token
 		}
 		ends[i%len(ends)](s, c.Ref)
@@ -280,26 +258,21 @@ func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
 		c.Owner, c.Note = text, text
 		f.acquire(f.store, c)
 		seen, err := f.store.Look(f.ctx(), []string{text})
-		if err != nil || len(seen[0].Holders) != 1 {
-			t.Fatalf("%q: %v, %v", text, seen, err)
-		}
-		if h := seen[0].Holders[0]; seen[0].Key != text || h.Owner != text || h.Note != text {
-			t.Errorf("%q came back as %+v", text, seen[0])
-		}
-		if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}}); r[0].Err != nil {
-			t.Errorf("%q: %v", text, r[0].Err)
-		}
+		require.NoError(t, err, "%q: %v", text, seen)
+		require.Len(t, seen[0].Holders, 1, "%q: %v", text, seen)
+		h := seen[0].Holders[0]
+		assert.Equal(t, text, seen[0].Key, "%q came back as %+v", text, seen[0])
+		assert.Equal(t, text, h.Owner, "%q came back as %+v", text, seen[0])
+		assert.Equal(t, text, h.Note, "%q came back as %+v", text, seen[0])
+		assert.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute}})[0].Err, "%q", text)
 	}
 	var listed []string
 	for s, err := range f.store.List(f.ctx(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		listed = append(listed, s.Key)
 	}
-	if len(listed) != 11 || !slices.IsSorted(listed) {
-		t.Errorf("listed %q", listed)
-	}
+	assert.Len(t, listed, 11, "listed")
+	assert.True(t, slices.IsSorted(listed), "listed %q", listed)
 }
 
 func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
@@ -310,9 +283,8 @@ func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
 		if len(d) > 1 {
 			got = d[1].Value.(string)
 		}
-		if got != end || d[0].Value != prefix {
-			t.Errorf("%q: %v", prefix, d)
-		}
+		assert.Equal(t, end, got, "%q: %v", prefix, d)
+		assert.Equal(t, prefix, d[0].Value, "%q: %v", prefix, d)
 	}
 }
 
@@ -323,22 +295,18 @@ func TestAClaimInAnUnknownModeIsNotApplied(t *testing.T) {
 		c := exclusiveClaim("k", time.Second)
 		c.Mode = mode
 		_, err := f.store.Acquire(f.ctx(), c)
-		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, store.ErrNotApplied) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.ErrorIs(t, err, store.ErrNotApplied)
 	}
-	if sent := f.tap.Take(); len(sent) != 0 {
-		t.Errorf("sent %s", rendered(sent))
-	}
+	sent := f.tap.Take()
+	assert.Empty(t, sent, "sent %s", rendered(sent))
 }
 
 // indexes is the TTL index as the server has it.
 func (f *fixture) indexes() []bson.Raw {
 	f.t.Helper()
 	cursor, err := f.coll.Indexes().List(f.ctx())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	var all []bson.Raw
 	for cursor.Next(f.ctx()) {
 		if name, _ := cursor.Current.Lookup("name").StringValueOK(); name != "_id_" {
@@ -370,19 +338,13 @@ func TestTenClientsAtOnceMakeOneIndexOfOurDocumentsOnly(t *testing.T) {
 	}
 	all.Wait()
 	for i := range logs {
-		if logs[i].Len() > 0 {
-			t.Error(logs[i].String())
-		}
+		assert.LessOrEqual(t, logs[i].Len(), 0, logs[i].String())
 	}
 	found := f.indexes()
-	if len(found) != 1 {
-		t.Fatalf("%d indexes: %v", len(found), found)
-	}
+	require.Len(t, found, 1, "indexes")
 	want := bson.D{{Key: "key", Value: "{expireAt: 1}"}, {Key: "expireAfterSeconds", Value: "3600"}, {Key: "partialFilterExpression", Value: "{mongolock: 1}"}}
 	for _, e := range want {
-		if got := renderedValue(found[0].Lookup(e.Key), nil); got != e.Value {
-			t.Errorf("%s: %s, not %s", e.Key, got, e.Value)
-		}
+		assert.Equal(t, e.Value, renderedValue(found[0].Lookup(e.Key), nil), "%s", e.Key)
 	}
 }
 
@@ -397,9 +359,8 @@ func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 			line := &testserver.Line{}
 			f := newFixture(t)
 			if name == "conflicting" {
-				if _, err := f.coll.Indexes().CreateOne(f.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(indexName)}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := f.coll.Indexes().CreateOne(f.ctx(), mongo.IndexModel{Keys: bson.D{{Key: "expireAt", Value: 1}}, Options: options.Index().SetName(indexName)})
+				require.NoError(t, err)
 			}
 			var log bytes.Buffer
 			s := f.indexing(&log, line.Through)
@@ -411,12 +372,10 @@ func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 			})
 			f.acquire(s, exclusiveClaim("k", time.Minute))
 			f.acquire(s, exclusiveClaim("j", time.Minute))
-			if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "TTL index") {
-				t.Errorf("logged %d lines: %s", n, log.String())
-			}
-			if err := s.EnsureIndex(f.ctx()); err == nil {
-				t.Error("EnsureIndex hides it")
-			}
+			n := strings.Count(log.String(), "\n")
+			assert.Equal(t, 1, n, "logged %d lines: %s", n, log.String())
+			assert.Contains(t, log.String(), "TTL index", "logged")
+			assert.Error(t, s.EnsureIndex(f.ctx()), "EnsureIndex hides it")
 		})
 	}
 }
@@ -439,9 +398,8 @@ func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
 		line.Set(nil)
 		return testserver.Fate{
 			Before: func() {
-				if _, err := other.Release(f.ctx(), first.Ref, 0); err != nil {
-					t.Error(err)
-				}
+				_, err := other.Release(f.ctx(), first.Ref, 0)
+				assert.NoError(t, err)
 			},
 			Rewrite: func(reply bson.Raw) bson.D {
 				f.acquire(other, next)
@@ -451,9 +409,7 @@ func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
 	})
 	_, err := f.store.Acquire(f.ctx(), mine)
 	var held *store.HeldError
-	if !errors.As(err, &held) {
-		t.Fatalf("answered %v", err)
-	}
+	require.ErrorAs(t, err, &held)
 	if word := f.document("k").Wanted(time.Now()); !word && !held.Free() {
 		t.Error("refused, to sleep, and no word is left")
 	}

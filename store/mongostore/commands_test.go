@@ -14,6 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -52,9 +55,7 @@ func sentRelease(id, concern string) string {
 
 func (f *fixture) expect(what string, names []string, want ...string) {
 	f.t.Helper()
-	if got := rendered(f.tap.Take(), names...); got != strings.Join(want, "\n") {
-		f.t.Errorf("%s sent\n%s\nnot\n%s", what, got, strings.Join(want, "\n"))
-	}
+	assert.Equal(f.t, strings.Join(want, "\n"), rendered(f.tap.Take(), names...), "%s sent", what)
 }
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
@@ -67,45 +68,35 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	f.acquire(f.store, mine)
 	f.expect("the first acquire of all", names, sentHello, sentUpsert("ID"))
 
-	if _, err := f.store.Acquire(f.ctx(), other); !errors.Is(err, store.ErrHeld) {
-		t.Fatal(err)
-	}
+	_, err := f.store.Acquire(f.ctx(), other)
+	require.ErrorIs(t, err, store.ErrHeld)
 	f.expect("a try on a held key", names, sentUpsert("ID2"), sentFind)
 
 	waiting := other
 	waiting.Want = time.Minute
-	if _, err := f.store.Acquire(f.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
-		t.Fatal(err)
-	}
+	_, err = f.store.Acquire(f.ctx(), waiting)
+	require.ErrorIs(t, err, store.ErrHeld)
 	f.expect("a waiter on a held key", names, sentUpsert("ID2"),
 		sentWord)
 	waiting.ID = exclusiveClaim("k", 1).ID
 	waiting.Held = true
-	if _, err := f.store.Acquire(f.ctx(), waiting); !errors.Is(err, store.ErrHeld) {
-		t.Fatal(err)
-	}
+	_, err = f.store.Acquire(f.ctx(), waiting)
+	require.ErrorIs(t, err, store.ErrHeld)
 	f.expect("a waiter's further looks", names, sentWord)
 
-	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}}); r[0].Err != nil {
-		t.Fatal(r[0].Err)
-	}
+	require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}})[0].Err)
 	f.expect("one renewal", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, "+sentAlive("ID")+"} update: "+sentRenewal("ID")+" "+sentDurably)
 
-	if _, err := f.store.Transfer(f.ctx(), mine.Ref, other); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.store.Transfer(f.ctx(), mine.Ref, other)
+	require.NoError(t, err)
 	f.expect("a hand-over", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID2")+" "+sentDurably)
 
-	if err := f.store.Break(f.ctx(), other.Ref, "because", false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.store.Break(f.ctx(), other.Ref, "because", false))
 	f.expect("a break", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because, rev: REV}, $currentDate: {at: true}} "+sentDurably)
-	if err := f.store.Break(f.ctx(), other.Ref, "because", true); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.store.Break(f.ctx(), other.Ref, "because", true))
 	f.expect("the removal after a break", names,
 		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive} remove: true "+sentDurably)
 
@@ -113,42 +104,37 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	names = []string{third.ID}
 	f.acquire(f.store, third)
 	f.expect("an acquire once the clock is known", names, sentUpsert("ID"))
-	if _, err := f.store.Release(f.ctx(), third.Ref, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.store.Release(f.ctx(), third.Ref, 0)
+	require.NoError(t, err)
 	f.expect("a release", names, sentRelease("ID", sentSoftly))
-	if _, err := f.store.Release(f.ctx(), third.Ref, 0); !errors.Is(err, store.ErrGone) {
-		t.Fatal(err)
-	}
+	_, err = f.store.Release(f.ctx(), third.Ref, 0)
+	require.ErrorIs(t, err, store.ErrGone)
 	f.expect("a release that finds nothing", names, sentRelease("ID", sentSoftly), sentFind)
 
 	kept := exclusiveClaim("k", 30*time.Second)
 	names = []string{kept.ID}
 	f.acquire(f.store, kept)
 	f.tap.Take()
-	if _, err := f.store.Release(f.ctx(), kept.Ref, 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.store.Release(f.ctx(), kept.Ref, 10*time.Second)
+	require.NoError(t, err)
 	f.expect("MinHold's release", names,
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 
-	if settled, err := f.store.Undo(f.ctx(), kept.Ref, nil); !settled || err != nil {
-		t.Fatal(settled, err)
-	}
+	settled, err := f.store.Undo(f.ctx(), kept.Ref, nil)
+	require.True(t, settled)
+	require.NoError(t, err)
 	f.expect("an undo", names, sentRelease("ID", sentDurably))
-	if settled, err := f.store.Undo(f.ctx(), kept.Ref, &third.Ref); !settled || err != nil {
-		t.Fatal(settled, err)
-	}
+	settled, err = f.store.Undo(f.ctx(), kept.Ref, &third.Ref)
+	require.True(t, settled)
+	require.NoError(t, err)
 	f.expect("the undo of a hand-over", []string{kept.ID, third.ID},
 		"findAndModify query: {_id: k, mongolock: 1, mode: exclusive, $or: [{holders.ID2: {$exists: true}}, {holders.ID: {$exists: true}}]} remove: true "+sentDurably)
 
-	if _, err := f.store.Look(f.ctx(), []string{"k"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.store.Look(f.ctx(), []string{"k"})
+	require.NoError(t, err)
 	f.expect("a look", nil, sentFind)
-	if _, err := f.store.Look(f.ctx(), []string{"k", "j", "k"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.store.Look(f.ctx(), []string{"k", "j", "k"})
+	require.NoError(t, err)
 	f.expect("a look at several keys", nil, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}")
 	for range f.store.List(f.ctx(), "a.") {
 	}
@@ -162,9 +148,8 @@ func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 	theirs, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.another(), theirs)
 	f.tap.Take()
-	if _, err := f.store.Transfer(f.ctx(), theirs.Ref, mine); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.store.Transfer(f.ctx(), theirs.Ref, mine)
+	require.NoError(t, err)
 	f.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, sentHello,
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)
 }
@@ -179,16 +164,15 @@ func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	f.acquire(f.store, dead)
 	f.expire(dead.Ref, time.Hour)
 	later := time.Now().Add(time.Hour)
-	if _, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}})
+	require.NoError(t, err)
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
-	if r := f.document("k"); len(r.holders) != 1 || r.holders[0].ID != mine.ID {
-		t.Errorf("the document has %+v", r.holders)
-	}
+	r := f.document("k")
+	require.Len(t, r.holders, 1, "the document")
+	assert.Equal(t, mine.ID, r.holders[0].ID, "the document has %+v", r.holders)
 }
 
 func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
@@ -204,9 +188,8 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	f.acquire(f.store, mine)
 	f.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
-	if _, err := f.store.Release(f.ctx(), mine.Ref, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.store.Release(f.ctx(), mine.Ref, 0)
+	require.NoError(t, err)
 	f.tap.Take()
 	f.acquire(f.store, next)
 	f.expect("one that finds nothing", []string{next.ID}, sentWord, sentUpsert("ID"))
@@ -227,35 +210,31 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	f.plant(batch)
 	f.tap.Take()
 	for i, r := range f.store.Renew(f.ctx(), batch) {
-		if r.Err != nil || r.Left < 29*time.Second {
-			t.Fatalf("renewal %d: %+v", i, r)
-		}
+		require.NoError(t, r.Err, "renewal %d: %+v", i, r)
+		require.GreaterOrEqual(t, r.Left, 29*time.Second, "renewal %d: %+v", i, r)
 	}
 	sent := f.tap.Take()
-	if len(sent) != 2 || sent[0].Index(0).Key() != "update" || sent[1].Index(0).Key() != "hello" {
-		t.Fatalf("%d commands for a round that all matched", len(sent))
-	}
-	if got, _ := sent[0].Lookup("ordered").BooleanOK(); got {
-		t.Error("the bulk is ordered: one failure would stop the rest")
-	}
+	require.Len(t, sent, 2, "commands for a round that all matched")
+	require.Equal(t, "update", sent[0].Index(0).Key(), "%d commands for a round that all matched", len(sent))
+	require.Equal(t, "hello", sent[1].Index(0).Key(), "%d commands for a round that all matched", len(sent))
+	got, _ := sent[0].Lookup("ordered").BooleanOK()
+	assert.False(t, got, "the bulk is ordered: one failure would stop the rest")
 	first := bson.Raw(sent[0].Lookup("updates").Array()).Index(0).Value()
 	want := "{q: {_id: k0, mongolock: 1, " + sentAlive("ID") + "}, u: " + sentRenewal("ID") + "}"
-	if got := renderedValue(first, []string{batch[0].ID}); got != want {
-		t.Errorf("sent\n%s\nnot\n%s", got, want)
-	}
+	assert.Equal(t, want, renderedValue(first, []string{batch[0].ID}), "sent")
 
 	gone := batch[500]
-	if _, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: gone.Key}}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: gone.Key}})
+	require.NoError(t, err)
 	for i, r := range f.store.Renew(f.ctx(), batch) {
 		if want := i == 500; errors.Is(r.Err, store.ErrGone) != want || !want && r.Err != nil {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
 	}
-	if sent := f.tap.Take(); len(sent) != 3 || sent[2].Index(0).Key() != "find" || sent[2].Lookup("batchSize").AsInt64() <= 1000 {
-		t.Errorf("%d commands for a round that came short", len(sent))
-	}
+	sent = f.tap.Take()
+	require.Len(t, sent, 3, "commands for a round that came short")
+	assert.Equal(t, "find", sent[2].Index(0).Key(), "%d commands for a round that came short", len(sent))
+	assert.Greater(t, sent[2].Lookup("batchSize").AsInt64(), int64(1000), "%d commands for a round that came short", len(sent))
 }
 
 // plant puts holders into the collection by hand where there are none yet.
@@ -293,13 +272,9 @@ func TestTheCallersConcernsAndReadPreferenceAreNotUsed(t *testing.T) {
 	for _, cmd := range f.tap.Take() {
 		switch cmd.Index(0).Key() {
 		case "findAndModify":
-			if got := renderedValue(cmd.Lookup("writeConcern"), nil); got != "{w: majority, j: true}" {
-				t.Errorf("write concern %s", got)
-			}
+			assert.Equal(t, "{w: majority, j: true}", renderedValue(cmd.Lookup("writeConcern"), nil), "write concern")
 		case "find":
-			if got := renderedValue(cmd.Lookup("readConcern"), nil); got != "{level: local}" {
-				t.Errorf("read concern %s", got)
-			}
+			assert.Equal(t, "{level: local}", renderedValue(cmd.Lookup("readConcern"), nil), "read concern")
 			if pref := cmd.Lookup("$readPreference"); !pref.IsZero() && !strings.Contains(pref.String(), `"primary"`) {
 				t.Errorf("read preference %s", pref)
 			}
@@ -317,9 +292,8 @@ func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 		c := exclusiveClaim("k", ttl)
 		f.acquire(f.store, c)
 		f.tap.Take()
-		if _, err := f.store.Release(f.ctx(), c.Ref, 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.store.Release(f.ctx(), c.Ref, 0)
+		require.NoError(t, err)
 		f.expect("the release of "+ttl.String(), []string{c.ID}, sentRelease("ID", want))
 	}
 }
@@ -329,9 +303,7 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	testserver.Need(t, "retryable")
 	f := newFixture(t)
 	user, err := f.store.base.Soft.Database().Client().StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer user.EndSession(f.ctx())
 	inUsers := mongo.NewSessionContext(f.ctx(), user)
 	mine, next, late := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
@@ -341,9 +313,8 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 	f.inNoSession("acquire", user, err, nil)
 	_, err = f.store.Acquire(inUsers, late)
 	sent := f.inNoSession("a waiter", user, err, store.ErrHeld)
-	if a, w := sent[0].Lookup("lsid"), sent[1].Lookup("lsid"); !a.Equal(w) {
-		t.Error("the word was left in another session than the claim's: a late twin would not be refused")
-	}
+	a, w := sent[0].Lookup("lsid"), sent[1].Lookup("lsid")
+	assert.True(t, a.Equal(w), "the word was left in another session than the claim's: a late twin would not be refused")
 	if a, w := sent[0].Lookup("txnNumber").AsInt64(), sent[1].Lookup("txnNumber").AsInt64(); w <= a {
 		t.Errorf("the word's number %d is not above the claim's %d", w, a)
 	}
@@ -371,17 +342,11 @@ func TestNoCommandRunsInTheCallersSession(t *testing.T) {
 
 func (f *fixture) inNoSession(what string, user callerSession, err, want error) []bson.Raw {
 	f.t.Helper()
-	if !errors.Is(err, want) {
-		f.t.Fatalf("%s: %v", what, err)
-	}
+	require.ErrorIs(f.t, err, want, "%s", what)
 	sent := f.tap.Take()
 	for _, cmd := range sent {
-		if string(cmd.Lookup("lsid").Value) == string(user.ID()) {
-			f.t.Errorf("%s sent %s in the caller's session", what, cmd.Index(0).Key())
-		}
-		if !cmd.Lookup("readConcern", "afterClusterTime").IsZero() {
-			f.t.Errorf("%s is causally consistent", what)
-		}
+		assert.NotEqual(f.t, string(user.ID()), string(cmd.Lookup("lsid").Value), "%s sent %s in the caller's session", what, cmd.Index(0).Key())
+		assert.True(f.t, cmd.Lookup("readConcern", "afterClusterTime").IsZero(), "%s is causally consistent", what)
 	}
 	return sent
 }

@@ -3,9 +3,7 @@ package mongostore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -103,20 +104,15 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 	for i, shape := range foreignDocuments {
 		key := fmt.Sprint("k", i)
 		intact, err := h.Foreign(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		c := exclusiveClaim(key, time.Second)
 		for want := range 2 {
 			c.Want = time.Duration(want) * time.Minute
 			_, err := f.store.Acquire(f.ctx(), c)
-			if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), fieldMark) {
-				t.Errorf("%v: %v", shape, err)
-			}
+			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
+			assert.ErrorContains(t, err, fieldMark, "%v", shape)
 		}
-		if err := intact(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, intact())
 	}
 }
 
@@ -135,18 +131,14 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
 	} {
 		key := fmt.Sprint("k", i)
-		if _, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, shape...))
+		require.NoError(t, err)
 		c := exclusiveClaim(key, time.Second)
 		for want := range 2 {
 			c.Want = time.Duration(want) * time.Minute
-			if _, err := f.store.Acquire(f.ctx(), c); !errors.Is(err, store.ErrForeign) {
-				t.Errorf("%v: %v", shape, err)
-			}
+			_, err := f.store.Acquire(f.ctx(), c)
+			assert.ErrorIs(t, err, store.ErrForeign, "%v", shape)
 		}
-		if err := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err; !errors.Is(err, store.ErrForeign) {
-			t.Errorf("%v: %v", shape, err)
-		}
+		assert.ErrorIs(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err, store.ErrForeign, "%v", shape)
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
@@ -46,9 +48,8 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 		}
 		for _, h := range r.holders {
 			at, ok := mongobase.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
-			if !ok || !h.ExpireAt.Equal(at) {
-				t.Errorf("a holder without an end of its own: %+v", h)
-			}
+			assert.True(t, ok, "a holder without an end of its own: %+v", h)
+			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
 		if r.foreign != "" && r.Foreign().Error() == "" {
 			t.Error("a stranger without a name")

@@ -13,6 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -67,27 +69,21 @@ func exclusiveClaim(key string, ttl time.Duration) store.Claim {
 func (f *fixture) acquire(s *Store, c store.Claim) store.Grant {
 	f.t.Helper()
 	g, err := s.Acquire(f.ctx(), c)
-	if err != nil {
-		f.t.Fatalf("acquire %q: %v", c.Key, err)
-	}
+	require.NoError(f.t, err, "acquire %q", c.Key)
 	return g
 }
 
 func (f *fixture) document(key string) record {
 	f.t.Helper()
 	raw, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: key}}).Raw()
-	if err != nil {
-		f.t.Fatalf("document %q: %v", key, err)
-	}
+	require.NoError(f.t, err, "document %q", key)
 	return readRecord(raw)
 }
 
 func (f *fixture) absent(key string) bool {
 	f.t.Helper()
 	n, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: "_id", Value: key}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 	return n == 0
 }
 
@@ -97,9 +93,7 @@ func (f *fixture) expire(r store.Ref, ago time.Duration) {
 	past := time.Now().Add(-ago)
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: past}, {Key: "holders." + r.ID + ".expireAt", Value: past}}}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 }
 
 // rendered renders commands for comparison: what the store sent, without what the

@@ -8,6 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -26,18 +29,14 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 		}}}},
 		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: bson.ObjectID{1}}, {Key: fieldAt, Value: now},
 	}, more...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
 }
 
 func marshalled(t testing.TB, d bson.D) []byte {
 	t.Helper()
 	raw, err := bson.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return raw
 }
 
@@ -106,13 +105,13 @@ func leftAlone(t *testing.T, raw []byte) {
 		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
 		{{Key: "query", Value: ours("k")}, {Key: "update", Value: bson.D{stampAt}}},
 	} {
-		if _, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"})); !ok {
-			t.Fatal("not answered")
-		}
+		_, ok := send(append(append(bson.D{{Key: "findAndModify", Value: "c"}}, command...), bson.E{Key: "$db", Value: "d"}))
+		require.True(t, ok, "not answered")
 	}
-	if after := db.Docs("d.c"); len(after) != len(before) || len(after) != 1 || db.Len() != 1 {
-		t.Fatalf("a stranger's document was touched: %v, %v", before, after)
-	}
+	after := db.Docs("d.c")
+	require.Len(t, after, len(before), "a stranger's document was touched: %v", before)
+	require.Len(t, after, 1, "a stranger's document was touched: %v", before)
+	require.Equal(t, 1, db.Len(), "a stranger's document was touched: %v, %v", before, after)
 }
 
 // Keys, notes and owners come back byte for byte from a document.
@@ -167,8 +166,8 @@ func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, ok := readNotice(again); !ok || m != n {
-			t.Errorf("%+v is read back as %+v", n, m)
-		}
+		m, ok := readNotice(again)
+		assert.True(t, ok, "read back")
+		assert.Equal(t, n, m, "read back")
 	})
 }

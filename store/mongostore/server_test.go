@@ -10,6 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
@@ -54,13 +57,10 @@ func TestAServerWithoutAJournalIsNotAskedToWaitForOne(t *testing.T) {
 	c := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	f.expect("the first acquire", []string{c.ID}, sentUpsert("ID"), strings.Replace(sentUpsert("ID"), sentDurably, sentVoted, 1))
-	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: exclusiveClaim("j", 1).Ref, TTL: c.TTL}}); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
+	r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: exclusiveClaim("j", 1).Ref, TTL: c.TTL}})
+	assert.NoError(t, r[0].Err)
 	for _, cmd := range f.tap.Take() {
-		if !cmd.Lookup("writeConcern", "j").IsZero() {
-			t.Error("still asks for a journal")
-		}
+		assert.True(t, cmd.Lookup("writeConcern", "j").IsZero(), "still asks for a journal")
 	}
 }
 
@@ -81,9 +81,9 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			g := f.acquire(f.store, c)
 			f.expect("acquire", []string{c.ID}, sentHello, sentUpsert("ID"),
 				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)
-			if r := f.document("k"); g.Token != mongobase.Token(r.stamp) || g.Token <= 0 {
-				t.Errorf("token %d, stamp %v", g.Token, r.stamp)
-			}
+			r := f.document("k")
+			assert.Equal(t, mongobase.Token(r.stamp), g.Token, "token %d, stamp %v", g.Token, r.stamp)
+			assert.Positive(t, g.Token, "token %d, stamp %v", g.Token, r.stamp)
 		})
 	}
 }
@@ -115,12 +115,9 @@ func TestNothingIsTakenOverByARoutersClock(t *testing.T) {
 	f, _ := asRouter(t, unsharded)
 	holder := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.another(), holder)
-	if _, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second)); !errors.Is(err, store.ErrHeld) {
-		t.Fatalf("by a clock an hour ahead: %v", err)
-	}
-	if r := f.document("k"); r.holders[0].ID != holder.ID {
-		t.Error("taken from a live holder by the router's clock")
-	}
+	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+	require.ErrorIs(t, err, store.ErrHeld, "by a clock an hour ahead")
+	assert.Equal(t, holder.ID, f.document("k").holders[0].ID, "taken from a live holder by the router's clock")
 }
 
 func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
@@ -143,23 +140,22 @@ func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 	f.acquire(f.store, two)
 	f.tap.Take()
 	for _, r := range f.store.Renew(f.ctx(), []store.Renewal{{Ref: one.Ref, TTL: one.TTL}, {Ref: two.Ref, TTL: two.TTL}}) {
-		if r.Err != nil || r.Left > 30*time.Second || r.Left < 29*time.Second {
-			t.Errorf("%+v", r)
-		}
+		assert.NoError(t, r.Err, "%+v", r)
+		assert.LessOrEqual(t, r.Left, 30*time.Second, "%+v", r)
+		assert.GreaterOrEqual(t, r.Left, 29*time.Second, "%+v", r)
 	}
 	sent := f.tap.Take()
-	if len(sent) != 2 || rendered(sent[1:], one.ID) != "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly {
-		t.Errorf("sent\n%s", rendered(sent, one.ID, two.ID))
-	}
+	assert.Len(t, sent, 2, "sent\n%s", rendered(sent, one.ID, two.ID))
+	assert.Equal(t, "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly, rendered(sent[1:], one.ID), "sent\n%s", rendered(sent, one.ID, two.ID))
 }
 
 func TestAShardedCollectionIsRefused(t *testing.T) {
 	t.Parallel()
 	f, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
 	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
-	if err == nil || !strings.Contains(err.Error(), "sharded") || !errors.Is(err, store.ErrNotApplied) || !f.absent("k") {
-		t.Errorf("answered %v", err)
-	}
+	assert.ErrorContains(t, err, "sharded")
+	assert.ErrorIs(t, err, store.ErrNotApplied)
+	assert.True(t, f.absent("k"), "answered %v", err)
 }
 
 func TestTheStrictStableAPIIsEnough(t *testing.T) {
@@ -172,37 +168,24 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	c, d := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	for _, cmd := range f.tap.Take() {
-		if strict, _ := cmd.Lookup("apiStrict").BooleanOK(); !strict {
-			t.Fatalf("%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
-		}
+		strict, _ := cmd.Lookup("apiStrict").BooleanOK()
+		require.True(t, strict, "%s is not sent strictly: the test shows nothing", cmd.Index(0).Key())
 	}
 	d.Want = time.Second
-	if _, err := f.store.Acquire(f.ctx(), d); !errors.Is(err, store.ErrHeld) {
-		t.Error(err)
-	}
-	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}}); r[0].Err != nil {
-		t.Error(r[0].Err)
-	}
-	if _, err := f.store.Look(f.ctx(), []string{"k", "j"}); err != nil {
-		t.Error(err)
-	}
+	_, err := f.store.Acquire(f.ctx(), d)
+	assert.ErrorIs(t, err, store.ErrHeld)
+	assert.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}, {Ref: d.Ref, TTL: c.TTL}})[0].Err)
+	_, err = f.store.Look(f.ctx(), []string{"k", "j"})
+	assert.NoError(t, err)
 	for _, err := range f.store.List(f.ctx(), "") {
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
-	if _, err := f.store.Transfer(f.ctx(), c.Ref, d); err != nil {
-		t.Error(err)
-	}
-	if err := f.store.Break(f.ctx(), d.Ref, "x", false); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.store.Release(f.ctx(), d.Ref, 0); err != nil {
-		t.Error(err)
-	}
-	if err := f.store.EnsureIndex(f.ctx()); err != nil {
-		t.Error(err)
-	}
+	_, err = f.store.Transfer(f.ctx(), c.Ref, d)
+	assert.NoError(t, err)
+	assert.NoError(t, f.store.Break(f.ctx(), d.Ref, "x", false))
+	_, err = f.store.Release(f.ctx(), d.Ref, 0)
+	assert.NoError(t, err)
+	assert.NoError(t, f.store.EnsureIndex(f.ctx()))
 }
 
 // shifted is a store whose server's clock is off by so much, in every reply.
@@ -231,12 +214,11 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 		first, second := exclusiveClaim("k", 600*time.Millisecond), exclusiveClaim("k", 600*time.Millisecond)
 		g := f.acquire(one, first)
 		granted := time.Now()
-		if g.Left < 500*time.Millisecond || g.Left > 600*time.Millisecond {
-			t.Errorf("%v apart: left %v of 600 ms", by, g.Left)
-		}
-		if off := time.Until(f.document("k").expireAt) - by; off < 0 || off > time.Second {
-			t.Errorf("%v apart: ends %v from now by the server's clock", by, off)
-		}
+		assert.GreaterOrEqual(t, g.Left, 500*time.Millisecond, "%v apart: left of 600 ms", by)
+		assert.LessOrEqual(t, g.Left, 600*time.Millisecond, "%v apart: left of 600 ms", by)
+		off := time.Until(f.document("k").expireAt) - by
+		assert.GreaterOrEqual(t, off, time.Duration(0), "%v apart: the end, from now, by the server's clock", by)
+		assert.LessOrEqual(t, off, time.Second, "%v apart: the end, from now, by the server's clock", by)
 		for {
 			if _, err := two.Acquire(f.ctx(), second); err == nil {
 				break
@@ -246,35 +228,31 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 			second = exclusiveClaim("k", 600*time.Millisecond)
 			time.Sleep(5 * time.Millisecond)
 		}
-		if after := time.Since(granted); after < g.Left-20*time.Millisecond || after > time.Second {
-			t.Errorf("%v apart: taken over after %v, trusted for %v", by, after, g.Left)
-		}
+		after := time.Since(granted)
+		assert.GreaterOrEqual(t, after, g.Left-20*time.Millisecond, "%v apart: taken over after %v, trusted for %v", by, after, g.Left)
+		assert.LessOrEqual(t, after, time.Second, "%v apart: taken over after %v, trusted for %v", by, after, g.Left)
 	}
 }
 
 func TestAnUnreachableServerIsClearWithinTheCallersTime(t *testing.T) {
 	t.Parallel()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(t.Context()) })
 	s := open(client.Database("x").Collection("locks"), config{})
 	ctx, cancel := contextWithin(t, 300*time.Millisecond)
 	defer cancel()
 	start := time.Now()
 	_, err = s.Acquire(ctx, exclusiveClaim("k", time.Second))
-	if err == nil || !errors.Is(err, store.ErrNotApplied) || time.Since(start) > time.Second {
-		t.Errorf("after %v: %v", time.Since(start), err)
-	}
-	if _, err := s.Release(ctx, exclusiveClaim("k", time.Second).Ref, 0); err == nil {
-		t.Error("released on a server that is not there")
-	}
+	assert.ErrorIs(t, err, store.ErrNotApplied, "after %v", time.Since(start))
+	assert.LessOrEqual(t, time.Since(start), time.Second, "after %v: %v", time.Since(start), err)
+	_, err = s.Release(ctx, exclusiveClaim("k", time.Second).Ref, 0)
+	assert.Error(t, err, "released on a server that is not there")
 }
 
 func TestANilCollectionIsRefused(t *testing.T) {
 	t.Parallel()
-	if s, err := New(nil); err == nil || s != nil {
-		t.Errorf("%v, %v", s, err)
-	}
+	s, err := New(nil)
+	assert.Error(t, err)
+	assert.Nil(t, s, "%v, %v", s, err)
 }

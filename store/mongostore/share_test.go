@@ -10,6 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -90,9 +93,10 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.release(one.Ref)
 	f.expect("the last leave, with a writer's word", names, sentLeave("ID", sentSoftly),
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} update: {$set: {expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
-	if r := f.document("k"); len(r.holders) != 0 || r.expireAt.After(r.at) || r.at.Sub(r.expireAt) > time.Minute {
-		t.Errorf("what is left for the writer: %+v", r)
-	}
+	r := f.document("k")
+	assert.Empty(t, r.holders, "what is left for the writer: %+v", r)
+	assert.False(t, r.expireAt.After(r.at), "what is left for the writer: %+v", r)
+	assert.LessOrEqual(t, r.at.Sub(r.expireAt), time.Minute, "what is left for the writer: %+v", r)
 	f.acquire(f.store, writer)
 	f.expect("the writer's turn", []string{writer.ID}, sentUpsert("ID"))
 	f.release(writer.Ref)
@@ -102,16 +106,13 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.tap.Take()
 	f.release(alone.Ref)
 	f.expect("a leave of one and all", []string{alone.ID}, sentLeave("ID", sentVoted), sentLast(sentVoted))
-	if !f.absent("k") {
-		t.Error("the document is there")
-	}
+	assert.True(t, f.absent("k"), "the document is there")
 }
 
 func (f *fixture) release(r store.Ref) {
 	f.t.Helper()
-	if _, err := f.store.Release(f.ctx(), r, 0); err != nil {
-		f.t.Fatalf("release %q: %v", r.Key, err)
-	}
+	_, err := f.store.Release(f.ctx(), r, 0)
+	require.NoError(f.t, err, "release %q", r.Key)
 }
 
 // die sets a holder's end to the past, and leaves the document its own, which is the
@@ -120,18 +121,14 @@ func (f *fixture) die(r store.Ref, ago time.Duration) {
 	f.t.Helper()
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldExpireAt), Value: time.Now().Add(-ago)}}}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	require.NoError(f.t, err)
 }
 
 func (f *fixture) held(s *Store, c store.Claim) *store.HeldError {
 	f.t.Helper()
 	_, err := s.Acquire(f.ctx(), c)
 	held, ok := errors.AsType[*store.HeldError](err)
-	if !ok {
-		f.t.Fatalf("acquire %q: %v, want it held", c.Key, err)
-	}
+	require.True(f.t, ok, "acquire %q: %v, want it held", c.Key, err)
 	return held
 }
 
@@ -233,9 +230,7 @@ var shareRaces = []struct {
 				in := time.Now().Add(time.Minute)
 				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
 					bson.D{{Key: "$max", Value: bson.D{{Key: of(late.ID, fieldExpireAt), Value: in}, {Key: fieldExpireAt, Value: in}}}})
-				if err != nil {
-					f.t.Error(err)
-				}
+				assert.NoError(f.t, err)
 			})
 			f.acquire(f.store, sharedClaim("k", time.Minute))
 			if _, ok := f.document("k").Holder(late.ID); !ok {
@@ -257,15 +252,14 @@ var shareRaces = []struct {
 				f.t.Fatalf("the reply is lost, and the outcome certain: %v", err)
 			}
 			line.Set(nil)
-			if settled, err := f.store.Undo(f.ctx(), c.Ref, nil); !settled || err != nil {
-				f.t.Errorf("settled %v, %v", settled, err)
-			}
+			settled, err := f.store.Undo(f.ctx(), c.Ref, nil)
+			assert.True(f.t, settled, "settled")
+			assert.NoError(f.t, err, "settled")
 			if f.absent("k") {
 				return "with the claim went who was in"
 			}
-			if _, ok := f.document("k").Holder(c.ID); ok {
-				f.t.Error("it is not cleaned up")
-			}
+			_, ok := f.document("k").Holder(c.ID)
+			assert.False(f.t, ok, "it is not cleaned up")
 			return ""
 		},
 	},
@@ -276,9 +270,7 @@ func TestEachSafetyOfSharingHoldsInItsRace(t *testing.T) {
 	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {
 			f, line := newFixtureOnLine(t)
-			if wrong := race.run(f, line); wrong != "" {
-				t.Error(wrong)
-			}
+			assert.Empty(t, race.run(f, line))
 		})
 	}
 }
@@ -294,14 +286,12 @@ func stalledJoin(t *testing.T, opts ...func(*options.ClientOptions)) (settled bo
 		return testserver.Fate{Stall: isModify(name) && isJoin(c)}
 	})
 	joined = sharedClaim("k", time.Minute)
-	if _, err := f.store.Acquire(f.brief(), joined); err == nil || store.IsCertain(err) {
-		t.Fatalf("stalled, and the outcome certain: %v", err)
-	}
+	_, err := f.store.Acquire(f.brief(), joined)
+	require.Error(t, err, "stalled, and the outcome certain")
+	require.False(t, store.IsCertain(err), "stalled, and the outcome certain: %v", err)
 	line.Set(nil)
-	settled, err := f.store.Undo(f.ctx(), joined.Ref, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settled, err = f.store.Undo(f.ctx(), joined.Ref, nil)
+	require.NoError(t, err)
 	for _, reply := range line.Deliver(t) {
 		t.Log("what came late was answered", renderedValue(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}, nil)[:60])
 	}
@@ -316,12 +306,10 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			settled, f, joined := stalledJoin(t, opts...)
-			if !settled {
-				t.Error("not settled, though the revision that it named is gone")
-			}
-			if _, landed := f.document("k").Holder(joined.ID); landed || len(f.document("k").holders) != 1 {
-				t.Errorf("it landed: %+v", f.document("k").holders)
-			}
+			assert.True(t, settled, "not settled, though the revision that it named is gone")
+			_, landed := f.document("k").Holder(joined.ID)
+			assert.False(t, landed, "it landed: %+v", f.document("k").holders)
+			assert.Len(t, f.document("k").holders, 1, "it landed")
 		})
 	}
 }
@@ -340,17 +328,15 @@ func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
 			line.Set(func(name string, c bson.Raw) testserver.Fate {
 				return testserver.Fate{Stall: isModify(name) && isRemove(c)}
 			})
-			if _, err := f.store.Release(f.brief(), c.Ref, 0); err != nil {
-				t.Errorf("it has left: %v", err)
-			}
-			if r := f.document("k"); len(r.holders) != 0 || !r.expireAt.After(time.Now()) {
-				t.Fatalf("the test shows nothing: %+v", r)
-			}
+			_, err := f.store.Release(f.brief(), c.Ref, 0)
+			assert.NoError(t, err, "it has left")
+			r := f.document("k")
+			require.Empty(t, r.holders, "the test shows nothing: %+v", r)
+			require.True(t, r.expireAt.After(time.Now()), "the test shows nothing: %+v", r)
 			f.acquire(f.another(), next)
 			line.Deliver(t) // the delete, late
-			if _, holds := f.document("k").Holder(next.ID); !holds {
-				t.Error("a delete that came late took the next holder along")
-			}
+			_, holds := f.document("k").Holder(next.ID)
+			assert.True(t, holds, "a delete that came late took the next holder along")
 		})
 	}
 }
@@ -363,19 +349,14 @@ func TestARepeatedLeaveDeletesTheEmptyDocument(t *testing.T) {
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		return testserver.Fate{Lose: isModify(name) && isUnset(c)}
 	})
-	if _, err := f.store.Release(f.brief(), c.Ref, 0); err == nil || store.IsCertain(err) {
-		t.Fatalf("its reply is lost, and the outcome certain: %v", err)
-	}
-	if f.absent("k") {
-		t.Fatal("the test shows nothing")
-	}
+	_, err := f.store.Release(f.brief(), c.Ref, 0)
+	require.Error(t, err, "its reply is lost, and the outcome certain")
+	require.False(t, store.IsCertain(err), "its reply is lost, and the outcome certain: %v", err)
+	require.False(t, f.absent("k"), "the test shows nothing")
 	line.Set(nil)
-	if _, err := f.store.Release(f.ctx(), c.Ref, 0); !errors.Is(err, store.ErrGone) {
-		t.Errorf("said again: %v", err)
-	}
-	if !f.absent("k") {
-		t.Error("the empty document is left")
-	}
+	_, err = f.store.Release(f.ctx(), c.Ref, 0)
+	assert.ErrorIs(t, err, store.ErrGone, "said again")
+	assert.True(t, f.absent("k"), "the empty document is left")
 }
 
 func TestAWordWrittenJustBeforeTheDeleteIsSeen(t *testing.T) {
@@ -396,16 +377,12 @@ func TestAWordWrittenJustBeforeTheDeleteIsSeen(t *testing.T) {
 				}
 				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
 					bson.D{{Key: "$set", Value: bson.D{{Key: word, Value: time.Now().Add(time.Minute)}}}})
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 			})
-			if wanted, err := f.store.Release(f.ctx(), mine.Ref, 0); !wanted || err != nil {
-				t.Errorf("wanted %v, %v", wanted, err)
-			}
-			if kept := !f.absent("k"); kept != (c.Mode == store.Exclusive) {
-				t.Errorf("the document is kept: %v", kept)
-			}
+			wanted, err := f.store.Release(f.ctx(), mine.Ref, 0)
+			assert.True(t, wanted, "wanted")
+			assert.NoError(t, err, "wanted")
+			assert.Equal(t, (c.Mode == store.Exclusive), !f.absent("k"), "the document is kept")
 			if c.Mode == store.Exclusive {
 				f.held(other, permitClaim("k", 1, time.Second))
 			}
@@ -421,15 +398,10 @@ func TestAFullDocumentTakesNoFurtherHolder(t *testing.T) {
 	f.acquire(f.store, c)
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: of(c.ID, "padding"), Value: strings.Repeat("x", fullAt)}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.store.Acquire(f.ctx(), sharedClaim("k", time.Minute)); !errors.Is(err, store.ErrTooLarge) {
-		t.Errorf("answered %v", err)
-	}
-	if r := f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}}); r[0].Err != nil {
-		t.Errorf("who is in is disturbed: %v", r[0].Err)
-	}
+	require.NoError(t, err)
+	_, err = f.store.Acquire(f.ctx(), sharedClaim("k", time.Minute))
+	assert.ErrorIs(t, err, store.ErrTooLarge)
+	assert.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL}})[0].Err, "the holder is disturbed")
 	f.release(c.Ref)
 	f.acquire(f.store, sharedClaim("k", time.Minute))
 }
@@ -446,9 +418,10 @@ func TestThroughARouterSharersAreJudgedByTheShardsClock(t *testing.T) {
 	f.acquire(f.store, mine)
 	r := f.document("k")
 	_, there := r.Holder(stays.ID)
-	if _, dropped := r.Holder(dead.ID); dropped || !there || len(r.holders) != 2 {
-		t.Errorf("%+v", r.holders)
-	}
+	_, dropped := r.Holder(dead.ID)
+	assert.False(t, dropped, "%+v", r.holders)
+	assert.True(t, there, "%+v", r.holders)
+	assert.Len(t, r.holders, 2)
 }
 
 // A claim waits for its turn among those of its process no longer than its context.
@@ -466,14 +439,10 @@ func TestAJoinWaitsForTheGateNoLongerThanItsContext(t *testing.T) {
 	<-inside
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := f.store.Acquire(ctx, sharedClaim("k", time.Minute)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrNotApplied) {
-		t.Errorf("answered %v", err)
-	}
+	_, err := f.store.Acquire(ctx, sharedClaim("k", time.Minute))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, store.ErrNotApplied)
 	close(goOn)
-	if err := <-answered; err != nil {
-		t.Error(err)
-	}
-	if len(f.store.joins.gates) != 0 {
-		t.Error("a door is left where nobody is")
-	}
+	assert.NoError(t, <-answered)
+	assert.Empty(t, f.store.joins.gates, "a gate is left where nobody is")
 }

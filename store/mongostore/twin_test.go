@@ -2,11 +2,13 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/testserver"
@@ -17,9 +19,8 @@ import (
 func newFixtureOnLine(t testing.TB) (*fixture, *testserver.Line) {
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
-	if _, err := f.store.Look(f.ctx(), []string{"warm"}); err != nil { // the clock is known
-		t.Fatal(err)
-	}
+	_, err := f.store.Look(f.ctx(), []string{"warm"}) // the clock is known
+	require.NoError(t, err)
 	f.tap.Take()
 	return f, line
 }
@@ -49,9 +50,9 @@ func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 	})
 	c := exclusiveClaim("k", 30*time.Second)
 	g := f.acquire(f.store, c)
-	if _, holds := f.document("k").Holder(c.ID); !holds || g.Token == 0 {
-		t.Errorf("granted %+v, and the document has %+v", g, f.document("k").holders)
-	}
+	_, holds := f.document("k").Holder(c.ID)
+	assert.True(t, holds, "granted %+v, and the document has %+v", g, f.document("k").holders)
+	assert.NotZero(t, g.Token, "granted %+v, and the document has %+v", g, f.document("k").holders)
 }
 
 func TestAGrantWhoseEveryReplyIsLostIsUndone(t *testing.T) {
@@ -62,18 +63,13 @@ func TestAGrantWhoseEveryReplyIsLostIsUndone(t *testing.T) {
 	})
 	c := exclusiveClaim("k", 30*time.Second)
 	_, err := f.store.Acquire(f.brief(), c)
-	if err == nil || store.IsCertain(err) {
-		t.Fatalf("the reply is lost, and the outcome certain: %v", err)
-	}
-	if f.absent("k") {
-		t.Fatal("not applied: the test shows nothing")
-	}
-	if settled, err := f.store.Undo(f.ctx(), c.Ref, nil); !settled || err != nil {
-		t.Errorf("settled %v, %v", settled, err)
-	}
-	if !f.absent("k") {
-		t.Error("still held after its undo")
-	}
+	require.Error(t, err, "the reply is lost, and the outcome certain")
+	require.False(t, store.IsCertain(err), "the reply is lost, and the outcome certain: %v", err)
+	require.False(t, f.absent("k"), "not applied: the test shows nothing")
+	settled, err := f.store.Undo(f.ctx(), c.Ref, nil)
+	assert.True(t, settled, "settled")
+	assert.NoError(t, err, "settled")
+	assert.True(t, f.absent("k"), "still held after its undo")
 	f.acquire(f.another(), exclusiveClaim("k", time.Second))
 }
 
@@ -84,17 +80,13 @@ func stalledClaim(t *testing.T, f *fixture, line *testserver.Line) (settled bool
 		return testserver.Fate{Stall: isModify(name) && isUpsert(c)}
 	})
 	c := exclusiveClaim("k", 30*time.Second)
-	if _, err := f.store.Acquire(f.brief(), c); err == nil || store.IsCertain(err) {
-		t.Fatalf("stalled, and the outcome certain: %v", err)
-	}
+	_, err := f.store.Acquire(f.brief(), c)
+	require.Error(t, err, "stalled, and the outcome certain")
+	require.False(t, store.IsCertain(err), "stalled, and the outcome certain: %v", err)
 	line.Set(nil)
-	settled, err := f.store.Undo(f.ctx(), c.Ref, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(line.Deliver(t)) == 0 {
-		t.Fatal("nothing was stalled: the test shows nothing")
-	}
+	settled, err = f.store.Undo(f.ctx(), c.Ref, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, line.Deliver(t), "nothing was stalled: the test shows nothing")
 	return settled
 }
 
@@ -102,31 +94,23 @@ func TestAClaimThatArrivesAfterItsUndoIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
 	f, line := newFixtureOnLine(t)
-	if !stalledClaim(t, f, line) {
-		t.Error("not settled, though the session's numbers settle it")
-	}
-	if !f.absent("k") {
-		t.Error("the late claim was applied after its undo was settled: a ghost")
-	}
+	assert.True(t, stalledClaim(t, f, line), "not settled, though the session's numbers settle it")
+	assert.True(t, f.absent("k"), "the late claim was applied after its undo was settled: a ghost")
 }
 
 func TestWithoutRetryableWritesAnUndoThatFindsNothingIsNotSettled(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through, withoutRetries)
-	if _, err := f.store.Look(f.ctx(), []string{"warm"}); err != nil {
-		t.Fatal(err)
-	}
-	if stalledClaim(t, f, line) {
-		t.Fatal("settled, and the claim arrived after it")
-	}
-	if f.absent("k") {
-		t.Fatal("the late claim was refused: the test shows nothing")
-	}
+	_, err := f.store.Look(f.ctx(), []string{"warm"})
+	require.NoError(t, err)
+	require.False(t, stalledClaim(t, f, line), "settled, and the claim arrived after it")
+	require.False(t, f.absent("k"), "the late claim was refused: the test shows nothing")
 	ref := store.Ref{Key: "k", ID: f.document("k").holders[0].ID, Mode: store.Exclusive}
-	if settled, err := f.store.Undo(f.ctx(), ref, nil); !settled || err != nil || !f.absent("k") {
-		t.Errorf("repeated, it is not settled: %v, %v", settled, err)
-	}
+	settled, err := f.store.Undo(f.ctx(), ref, nil)
+	assert.True(t, settled, "repeated, it is not settled")
+	assert.NoError(t, err, "repeated, it is not settled")
+	assert.True(t, f.absent("k"), "repeated, it is not settled")
 }
 
 // heldThenLate is a claim whose first send stalls while its retry is refused; then
@@ -146,12 +130,9 @@ func heldThenLate(t *testing.T, claim store.Claim, slow time.Duration) (f *fixtu
 		return testserver.Fate{}
 	})
 	_, err = f.store.Acquire(f.ctx(), claim)
-	if _, e := other.Release(f.ctx(), holder.Ref, 0); e != nil {
-		t.Fatal(e)
-	}
-	if len(line.Deliver(t)) != 1 {
-		t.Fatal("nothing was stalled: the test shows nothing")
-	}
+	_, e := other.Release(f.ctx(), holder.Ref, 0)
+	require.NoError(t, e)
+	require.Len(t, line.Deliver(t), 1, "nothing was stalled: the test shows nothing")
 	return f, err
 }
 
@@ -161,18 +142,16 @@ func TestTheLateTwinOfAWaitersClaimIsRefused(t *testing.T) {
 	claim := exclusiveClaim("k", 30*time.Second)
 	claim.Want = time.Minute
 	f, err := heldThenLate(t, claim, 0)
-	if !errors.Is(err, store.ErrHeld) || !f.absent("k") {
-		t.Errorf("refused with %v, and its twin holds the key", err)
-	}
+	assert.ErrorIs(t, err, store.ErrHeld, "refused, and its twin holds the key")
+	assert.True(t, f.absent("k"), "refused with %v, and its twin holds the key", err)
 }
 
 func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
 	f, err := heldThenLate(t, exclusiveClaim("k", 30*time.Second), mongobase.Slow+100*time.Millisecond)
-	if !errors.Is(err, store.ErrHeld) || !f.absent("k") {
-		t.Errorf("refused with %v, and its twin holds the key", err)
-	}
+	assert.ErrorIs(t, err, store.ErrHeld, "refused, and its twin holds the key")
+	assert.True(t, f.absent("k"), "refused with %v, and its twin holds the key", err)
 }
 
 // The control: the twin of a quick refusal that nothing followed is applied. It runs
@@ -181,9 +160,8 @@ func TestTheLateTwinOfAQuickRefusalIsAppliedAndExpires(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
 	f, err := heldThenLate(t, exclusiveClaim("k", 30*time.Second), 0)
-	if !errors.Is(err, store.ErrHeld) || f.absent("k") {
-		t.Errorf("refused with %v; no twin landed, so the other tests show nothing", err)
-	}
+	assert.ErrorIs(t, err, store.ErrHeld, "refused, no twin landed, so the other tests show nothing")
+	assert.False(t, f.absent("k"), "refused with %v; no twin landed, so the other tests show nothing", err)
 }
 
 func TestATwinSeenInTheReplyIsRemoved(t *testing.T) {
@@ -201,25 +179,20 @@ func TestATwinSeenInTheReplyIsRemoved(t *testing.T) {
 			return testserver.Fate{Stall: true}
 		case name == "find":
 			return testserver.Fate{Before: func() {
-				if _, err := other.Release(f.ctx(), holder.Ref, 0); err != nil {
-					t.Error(err)
-				}
+				_, err := other.Release(f.ctx(), holder.Ref, 0)
+				assert.NoError(t, err)
 				line.Deliver(t)
-				if _, landed := f.document("k").Holder(claim.ID); !landed {
-					t.Error("the twin did not land: the test shows nothing")
-				}
+				_, landed := f.document("k").Holder(claim.ID)
+				assert.True(t, landed, "the twin did not land: the test shows nothing")
 			}}
 		}
 		return testserver.Fate{}
 	})
 	_, err := f.store.Acquire(f.ctx(), claim)
 	var held *store.HeldError
-	if !errors.As(err, &held) || !held.Free() {
-		t.Errorf("answered %v, not that the key is free by now", err)
-	}
-	if !f.absent("k") {
-		t.Error("the twin still holds the key")
-	}
+	require.ErrorAs(t, err, &held, "answered, not that the key is free by now")
+	assert.True(t, held.Free(), "answered %v, not that the key is free by now", err)
+	assert.True(t, f.absent("k"), "the twin still holds the key")
 }
 
 func TestAHandOverWhoseReplyIsLostIsUndoneOnBothSides(t *testing.T) {
@@ -232,17 +205,15 @@ func TestAHandOverWhoseReplyIsLostIsUndoneOnBothSides(t *testing.T) {
 			line.Set(func(name string, _ bson.Raw) testserver.Fate {
 				return testserver.Fate{Lose: isModify(name) && !stall, Stall: isModify(name) && stall}
 			})
-			if _, err := f.store.Transfer(f.brief(), from.Ref, to); err == nil || store.IsCertain(err) {
-				t.Fatalf("certain: %v", err)
-			}
+			_, err := f.store.Transfer(f.brief(), from.Ref, to)
+			require.Error(t, err, "certain")
+			require.False(t, store.IsCertain(err), "certain: %v", err)
 			line.Set(nil)
-			if settled, err := f.store.Undo(f.ctx(), to.Ref, &from.Ref); !settled || err != nil {
-				t.Errorf("settled %v, %v", settled, err)
-			}
+			settled, err := f.store.Undo(f.ctx(), to.Ref, &from.Ref)
+			assert.True(t, settled, "settled")
+			assert.NoError(t, err, "settled")
 			line.Deliver(t)
-			if !f.absent("k") {
-				t.Error("one of them still holds the key")
-			}
+			assert.True(t, f.absent("k"), "one of them still holds the key")
 		})
 	}
 }
@@ -253,13 +224,12 @@ func TestAReleaseWhoseReplyIsLostIsGone(t *testing.T) {
 	c := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: isModify(name)} })
-	if _, err := f.store.Release(f.brief(), c.Ref, 0); err == nil || store.IsCertain(err) {
-		t.Errorf("certain: %v", err)
-	}
+	_, err := f.store.Release(f.brief(), c.Ref, 0)
+	assert.Error(t, err, "certain")
+	assert.False(t, store.IsCertain(err), "certain: %v", err)
 	line.Set(nil)
-	if _, err := f.store.Release(f.ctx(), c.Ref, 0); !errors.Is(err, store.ErrGone) {
-		t.Errorf("repeated: %v", err)
-	}
+	_, err = f.store.Release(f.ctx(), c.Ref, 0)
+	assert.ErrorIs(t, err, store.ErrGone, "repeated")
 }
 
 func TestALateRenewalRevivesNothing(t *testing.T) {
@@ -268,13 +238,12 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 	c := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Stall: isModify(name)} })
-	if r := f.store.Renew(f.brief(), []store.Renewal{{Ref: c.Ref, TTL: time.Hour}}); r[0].Err == nil || store.IsCertain(r[0].Err) {
-		t.Fatalf("certain: %v", r[0].Err)
-	}
+	r := f.store.Renew(f.brief(), []store.Renewal{{Ref: c.Ref, TTL: time.Hour}})
+	require.Error(t, r[0].Err, "certain")
+	require.False(t, store.IsCertain(r[0].Err), "certain: %v", r[0].Err)
 	line.Set(nil)
-	if _, err := f.store.Release(f.ctx(), c.Ref, 0); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.store.Release(f.ctx(), c.Ref, 0)
+	require.NoError(t, err)
 	next := exclusiveClaim("k", time.Second)
 	f.acquire(f.store, next)
 	line.Deliver(t)
@@ -295,10 +264,11 @@ func TestAWriteConcernErrorIsNoGrant(t *testing.T) {
 		}}
 	})
 	c := exclusiveClaim("k", 30*time.Second)
-	if _, err := f.store.Acquire(f.brief(), c); err == nil || store.IsCertain(err) {
-		t.Fatalf("certain: %v", err)
-	}
-	if settled, err := f.store.Undo(f.ctx(), c.Ref, nil); !settled || err != nil || !f.absent("k") {
-		t.Errorf("settled %v, %v, absent %v", settled, err, f.absent("k"))
-	}
+	_, err := f.store.Acquire(f.brief(), c)
+	require.Error(t, err, "certain")
+	require.False(t, store.IsCertain(err), "certain: %v", err)
+	settled, err := f.store.Undo(f.ctx(), c.Ref, nil)
+	assert.True(t, settled, "settled, absent")
+	assert.NoError(t, err, "settled, absent")
+	assert.True(t, f.absent("k"), "settled, absent")
 }
