@@ -53,6 +53,9 @@ func (c *Client) pause(d time.Duration) bool {
 // when the client is torn down. The caller's cancellation is not in it: a cancel would
 // leave a claim of unknown outcome behind.
 func (c *Client) bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
+	if c.prompt {
+		return valued{c.base, values}, func() {} // a timer would take longer than the call
+	}
 	ctx, cancel := context.WithDeadline(c.base, c.clock.Time(deadline))
 	return valued{ctx, values}, cancel
 }

@@ -165,7 +165,7 @@ func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
 }
 
 func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	whereCallsMayBlock(t, func(t *testing.T, b *bent, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		short := acquire(t, c, "short")
 		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))

@@ -160,7 +160,7 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			whereCallsMayBlock(t, func(t *testing.T, b *bent, s store.Store) {
 				c := newClient(t, s)
 				l := acquire(t, c, "k")
 				waiter := inBackground(t.Context(), c, "k")

@@ -58,10 +58,10 @@
 // # What the engine promises a store
 //
 // IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024
-// bytes. Every context but those of Watch and List has a deadline. A call that
-// writes never gets the caller's own context, but one that carries the caller's
-// values (a store strips sessions from it itself). A batch has at most 1,000 entries
-// and names no ID twice; of one holder at most one renewal is under way. A grant
-// that arrives after its deadline is given back. A claim whose outcome is unknown is
-// undone, again and again, until that is settled or its TTL is over.
+// bytes. Every context but those of Watch and List has a deadline, unless the store is
+// [Prompt]. A call that writes never gets the caller's own context, but one that
+// carries the caller's values (a store strips sessions from it itself). A batch has at
+// most 1,000 entries and names no ID twice; of one holder at most one renewal is under
+// way. A grant that arrives after its deadline is given back. A claim whose outcome is
+// unknown is undone, again and again, until that is settled or its TTL is over.
 package store

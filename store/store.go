@@ -169,9 +169,9 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Status, error]
 }
 
-// Prompt marks a store whose calls never block, as one in memory may. The engine
-// then spares itself the goroutine that lets a caller go whose context ends while
-// a claim is on its way.
+// Prompt marks a store whose calls never block, as one in memory may. The engine then
+// makes a claim on its caller's goroutine, and gives calls a context without a
+// deadline. A wrapper that may block must not be Prompt: do not embed a store that is.
 type Prompt interface {
 	Store
 	AnswersAtOnce()
