@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -57,10 +58,14 @@ func parseTicket(s string) (ticket, error) {
 // Detach renews the lease once and ends it here without freeing the key. With the
 // ticket any process can Resume it within the TTL: keep the ticket as safe as the lease
 // itself. On an error the lease goes on as before, unless Err says otherwise. A lease
-// that shares its key cannot be detached (errors.ErrUnsupported).
+// that shares its key, or is that of a scheduled run, cannot be detached
+// (errors.ErrUnsupported).
 func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	if l.terms.shares() {
 		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode)}
+	}
+	if why, is := l.values.Value(inside.Unresumable{}).(error); is {
+		return "", &fault{op: "detach", key: l.key, err: why}
 	}
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)

@@ -3,10 +3,12 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 )
 
 const (
@@ -119,7 +121,8 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Leas
 	for i, o := range j.lease {
 		opts[i] = o
 	}
-	lease, err := s.client.TryAcquire(context.WithValue(ctx, askKey{}, a), key, opts...)
+	asking := context.WithValue(context.WithValue(ctx, askKey{}, a), inside.Unresumable{}, errUnresumable)
+	lease, err := s.client.TryAcquire(asking, key, opts...)
 	if err != nil && ctx.Err() != nil {
 		return nil, &ask{}, err // a: the claim may still be under way, and write to it
 	}
@@ -255,6 +258,8 @@ func (s *Scheduler) read(ctx context.Context, j *job) (State, error) {
 }
 
 var (
+	errUnresumable = fmt.Errorf("%w: the lease of a job's run cannot be resumed", errors.ErrUnsupported)
+
 	errUndoing = errors.New("schedule: an earlier claim is being undone")
 
 	// errAtWork says that the document shows a run under way. It is read again, ever more

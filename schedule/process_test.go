@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestTenThousandJobsAreServedByABoundedNumberOfGoroutines(t *testing.T) {
@@ -142,6 +144,30 @@ func TestTheObserverIsToldWhatBecomesOfEachFire(t *testing.T) {
 		p.end()
 		q.end()
 		assert.Equal(c, []string{"began 1m0s <nil>", "ended 1m0s no paper", "passed 2m0s <nil>"}, told)
+	})
+}
+
+func TestTheLeaseOfARunCannotBeDetached(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		locks, err := mongolock.NewWithStore(memstore.New())
+		require.NoError(c, err)
+		defer locks.Close()
+		p := c.process(1).job("job", schedule.Every(time.Minute), func(ctx context.Context, run schedule.Run) error {
+			_, err := run.Lease.Detach(ctx)
+			assert.ErrorIs(c, err, errors.ErrUnsupported)
+			assert.ErrorContains(c, err, "the lease of a job's run cannot be resumed")
+			lock, err := locks.Acquire(ctx, "a lock of the job's own")
+			if assert.NoError(c, err) {
+				_, err = lock.Detach(ctx)
+				assert.NoError(c, err, "a lock that is acquired during the run")
+			}
+			return run.Lease.Err() // the run goes on
+		}).start()
+		c.sleep(70 * time.Second)
+		p.end()
+		past := c.state("job").Past
+		require.Len(c, past, 1)
+		assert.Equal(c, schedule.Done, past[0].Outcome)
 	})
 }
 

@@ -16,6 +16,10 @@ import (
 // that acquired it.
 var Leases func(client any) []any
 
+// Unresumable is a key of the context of an acquisition. If an error is set for it, Detach
+// of the lease returns that: no store could resume it.
+type Unresumable struct{}
+
 // Terms are what a lease is asked for on.
 type Terms struct {
 	Mode    store.Mode
