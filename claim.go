@@ -65,7 +65,7 @@ type exchange struct {
 // the claim as background work.
 //
 // A store that answers at once is called on the caller's goroutine: on another one a
-// free pair in memory takes twice as long.
+// free pair in memory takes more than twice as long.
 func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
 	if c.prompt {
 		defer c.background.Done()
