@@ -22,8 +22,8 @@ import (
 //
 // The workers of one process keep the order, as it was known up to a second ago. If
 // several processes claim, each also takes later documents rather than fight for the
-// first. Keep the filter the same from call to call: claims with the same filter and sort
-// share one look ahead.
+// first. Keep the filter the same from call to call: only claims with equal filters and
+// sorts share a look ahead.
 //
 // A waiting Claim looks every 50 ms at first, then less often, down to once a second. A
 // call of Announce wakes it. If the database is out of reach, Claim fails at first; once

@@ -41,10 +41,30 @@
 // documents. The lock of a crashed holder stays in its document and blocks nobody once
 // it has run out.
 //
+// An application that changes a locked document has to leave the field alone. Updates
+// with $set and its like do. Whatever replaces the whole document (ReplaceOne,
+// findOneAndReplace, $replaceWith, the save method of many object mappers) removes the
+// lock with the rest: the document is free at once, while its holder works on. The holder
+// then writes nothing over the next one's work, as each of its saves asks for the lock,
+// and it learns of the loss at its next save or renewal. What it does elsewhere meanwhile
+// only its token can stop. If an application has to replace documents, let the one that
+// does acquire them here and save them, or keep the lock in a collection of its own
+// (package mongolock).
+//
+// # Names
+//
+// A filter names a document by its _id, or by the fields of a unique index. The engine
+// knows a document under a key: the JSON of its _id, with numbers that the server takes
+// for one in one form. A claim by other fields goes by those fields, which takes no more
+// commands. If it is refused and waits, it waits under the _id of the document in its way,
+// and a release under those fields wakes the waiters of that _id. So all waiters for a
+// document are woken, whatever name it was locked by.
+//
 // # The commands
 //
 // Each is one findAndModify on one document. E is the expiry that is written; earliest is
-// a time that the server's clock has certainly passed (docs/design.md §4.3).
+// a time that the server's clock has certainly passed (docs/design.md §4.3). The reply to
+// a claim has the whole document; every other reply has only its _id and its lock.
 //
 //	acquire             {key, free at earliest}: $set id, owner, since, expireAt: E; $currentDate at; the after-image
 //	  … or create       the same with upsert and $setOnInsert
@@ -101,16 +121,25 @@
 //
 // # One of many
 //
-// A claim does not search. One look ahead finds up to 1,024 candidates for all workers of
-// a process. Each worker draws one of them and claims it by its _id, with the whole filter
-// once more. So a claim costs one command and a thousandth of another, the workers of a
-// process never claim the same document, and every command names one document. Several
-// processes draw from the same candidates: a process that misses some draws from further
-// in, and looks again after a few misses; one that misses none keeps the order.
+// A claim does not search. One look ahead finds candidates for all workers of a process:
+// 16 at first, and up to 1,024 if they are used up within a second. Each worker draws one
+// of them and claims it by its _id, with the whole filter once more. So a claim costs one
+// command and at best a thousandth of another; workers that claim less than one document a
+// second pay a look for each. The workers of a process never claim the same document, and
+// every command names one document. Several processes draw from the same candidates: a
+// process that misses some draws from further in, and looks again after a few misses; one
+// that misses none keeps the order.
+//
+// Claims share a look only if their filters are equal. A filter with the present time in it
+// is another one each time: for work that is due later use [Claimed.Requeue], or let the
+// server compare with its own clock ({$expr: {$lte: ["$due", "$$NOW"]}}).
 //
 // One waiter of a process looks for all of them: every 50 ms at first, then less often,
 // down to once a second. [Announce] wakes them through the collection of wake-ups beside
-// the documents (their collection's name and ".wake").
+// the documents (their collection's name and ".wake"). Once it waits, a claim rides out
+// faults of the database. Documents with something foreign in the lock's place are passed
+// over; every ten seconds an idle process looks for one, and names it in the error of a
+// TryClaim that found nothing and of a Claim whose wait ended.
 //
 // The server must apply the filter of an update atomically. FerretDB 1 does not if
 // several connections write at once.

@@ -26,7 +26,8 @@ type config struct {
 }
 
 // Field names the top-level field that holds the lock, "lock" by default. The
-// application must have no other use for it.
+// application must have no other use for it. On FerretDB, whose clock writes only
+// top-level fields, the same holds for the fields of that name with _at and _stamp added.
 func Field(name string) Option {
 	return option(func(c *config) error {
 		c.field = name
