@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -115,9 +117,7 @@ func fails(t *testing.T, mode Mode, newStore func() store.Store, claims []claim)
 }
 
 func TestNoClaimFailsOnASoundStore(t *testing.T) {
-	for name, why := range fails(t, Virtual, func() store.Store { return newSound() }, claimsOn(newSound())) {
-		t.Errorf("%s: %s", name, why)
-	}
+	assert.Empty(t, fails(t, Virtual, func() store.Store { return newSound() }, claimsOn(newSound())))
 }
 
 // Claims about time allow for the time that a call takes, so distance does not break a
@@ -132,9 +132,7 @@ func TestNoClaimFailsOnASoundStoreBehindASlowNetwork(t *testing.T) {
 
 func TestAClaimFailsInRealTimeToo(t *testing.T) {
 	failed := fails(t, Real, func() store.Store { return releaseByKey{newSound()} }, releaseClaims[:3])
-	if _, ok := failed["AReleaseAffectsOnlyTheHolderItNames"]; !ok {
-		t.Errorf("failed: %q", failed)
-	}
+	assert.Contains(t, failed, "AReleaseAffectsOnlyTheHolderItNames")
 }
 
 // TestEachBrokenStoreFailsItsClaims is the negative control of the suite: the claims
@@ -163,8 +161,6 @@ func TestEachClaimIsFailedBySomeBrokenStore(t *testing.T) {
 		seen = append(seen, b.claims...)
 	}
 	for _, c := range claimsOn(newSound()) {
-		if !slices.Contains(seen, c.name) {
-			t.Errorf("no broken store is there to fail %s", c.name)
-		}
+		assert.Contains(t, seen, c.name, "no broken store fails this claim")
 	}
 }
