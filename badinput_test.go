@@ -227,28 +227,6 @@ func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]fu
 	}
 }
 
-func TestOddKeysOwnersAndNotesComeBackByteForByte(t *testing.T) {
-	const owner = "$set: {a.b: 1}"
-	client := connect(memstore.New(), mongolock.WithOwner(owner))
-	defer client.Close()
-	odd := []string{"$x", "a.b", " ", "a b ", "\x00", "a\x00b", "🔒", "/", "a/b/", "..", "{", `"`, "%s", strings.Repeat("k", 1024)}
-	for _, key := range odd {
-		note := "$" + strings.TrimRight(key, "k")
-		lease := leaseOn(t, client, key, mongolock.Note(note))
-		status, err := client.Inspect(t.Context(), key)
-		if err != nil {
-			t.Errorf("Inspect(%q): %v", key, err)
-			continue
-		}
-		if h := status.Holders[0]; status.Key != key || h.Owner != owner || h.Note != note {
-			t.Errorf("%q came back as %q, owner %q, note %q", key, status.Key, h.Owner, h.Note)
-		}
-		if err := lease.Release(); err != nil {
-			t.Errorf("Release of %q: %v", key, err)
-		}
-	}
-}
-
 func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
 	s := newTally()
 	client := connect(s)

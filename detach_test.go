@@ -2,9 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,84 +17,6 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 		t.Fatal(err)
 	}
 	return ticket
-}
-
-func TestDetachEndsTheLeaseHereWithoutFreeingTheKey(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
-		l := acquire(t, one, "k")
-		ctx := l.Context(t.Context())
-		time.Sleep(5 * time.Second)
-		detached := time.Now()
-		ticket := detach(t, l)
-		<-ctx.Done()
-		mustMatch(t, l.Err(), mongolock.ErrDetached)
-		mustNotMatch(t, l.Err(), mongolock.ErrLost)
-		mustMatch(t, l.Release(), mongolock.ErrDetached)
-		if err := one.Close(); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(30*time.Second - 1)
-		mustBeHeld(t, b, "k")
-
-		resumed, err := two.Resume(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resumed.Token() != l.Token() || resumed.ID() == l.ID() || resumed.Key() != "k" {
-			t.Errorf("token %d of %d, key %q", resumed.Token(), l.Token(), resumed.Key())
-		}
-		time.Sleep(time.Hour)
-		if resumed.Err() != nil {
-			t.Error(resumed.Err())
-		}
-		tookBetween(t, detached, time.Hour, 2*time.Hour)
-		release(t, resumed)
-		next := acquire(t, two, "k")
-		if next.Token() <= resumed.Token() {
-			t.Errorf("token %d after %d", next.Token(), resumed.Token())
-		}
-	})
-}
-
-func TestOfTwoThatResumeOneWins(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		ticket := detach(t, acquire(t, newClient(t, s), "k"))
-		var mu sync.Mutex
-		won := 0
-		var wg sync.WaitGroup
-		for range 10 {
-			c := newClient(t, s)
-			wg.Go(func() {
-				l, err := c.Resume(t.Context(), ticket)
-				switch {
-				case err == nil && l != nil:
-					mu.Lock()
-					won++
-					mu.Unlock()
-				case l != nil || !errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrOutcomeUnknown):
-					t.Errorf("%v, %v", l, err)
-				}
-			})
-		}
-		wg.Wait()
-		if won != 1 {
-			t.Errorf("%d won", won)
-		}
-	})
-}
-
-func TestATicketIsWorthNothingAfterTheTTL(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		c := newClient(t, s)
-		ticket := detach(t, acquire(t, c, "k"))
-		time.Sleep(30 * time.Second)
-		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrLost)
-		acquire(t, c, "k")
-		_, err = c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrLost)
-	})
 }
 
 func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T) {
@@ -156,40 +75,6 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 		release(t, l)
 		_, err = l.Detach(t.Context())
 		mustMatch(t, err, mongolock.ErrReleased)
-	})
-}
-
-func TestBreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		holder, rival, operator := newClient(t, s), newClient(t, s), newClient(t, s)
-		l := acquire(t, holder, "k")
-		ctx := l.Context(t.Context())
-		wait := inBackground(t.Context(), rival, "k")
-		time.Sleep(3 * time.Second)
-		start := time.Now()
-		told := make(chan time.Time, 1)
-		go func() { <-ctx.Done(); told <- time.Now() }()
-		broken, err := operator.Break(t.Context(), "k", "stuck since noon", 11*time.Second)
-		if err != nil || len(broken) != 1 || broken[0].ID != l.ID() {
-			t.Fatalf("%+v, %v", broken, err)
-		}
-		tookBetween(t, start, 7*time.Second, 11*time.Second)
-		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		if gap := r.when.Sub(<-told); gap < time.Second {
-			t.Errorf("told %v before the next was granted", gap)
-		}
-		mustMatch(t, l.Err(), mongolock.ErrBroken, mongolock.ErrLost)
-		mustMatch(t, context.Cause(ctx), mongolock.ErrBroken)
-		if want := "stuck since noon"; !strings.Contains(l.Err().Error(), want) {
-			t.Errorf("%q does not tell the reason", l.Err())
-		}
-		time.Sleep(time.Hour)
-		if r.lease.Err() != nil {
-			t.Error("the break hit the next holder:", r.lease.Err())
-		}
 	})
 }
 

@@ -102,25 +102,6 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 	}
 }
 
-func TestAReleaseIsNoLossAndStopsTheRenewals(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		l := acquire(t, newClient(t, s), "k")
-		time.Sleep(15 * time.Second)
-		release(t, l)
-		if !isOver(l.Done()) {
-			t.Error("not done")
-		}
-		mustMatch(t, l.Err(), mongolock.ErrReleased)
-		mustNotMatch(t, l.Err(), mongolock.ErrLost)
-		b.reset()
-		time.Sleep(time.Hour)
-		if b.total() != 0 {
-			t.Errorf("%d commands after the release", b.total())
-		}
-		mustMatch(t, l.Renew(t.Context()), mongolock.ErrReleased)
-	})
-}
-
 func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

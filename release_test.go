@@ -15,22 +15,6 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-func TestReleasingTwiceIsHarmlessAndNeverFreesALaterHolder(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
-		l := acquire(t, one, "k")
-		release(t, l)
-		next := acquire(t, two, "k")
-		for range 3 {
-			release(t, l)
-		}
-		time.Sleep(time.Minute)
-		if next.Err() != nil || b.count("release") != 1 {
-			t.Errorf("the next holder: %v; %d commands", next.Err(), b.count("release"))
-		}
-	})
-}
-
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
@@ -189,30 +173,6 @@ func TestReleaseOfAKeyTakenAwayByHandReportsTheLoss(t *testing.T) {
 	})
 }
 
-func TestMinHoldKeepsTheKeyUntilThenThoughReleased(t *testing.T) {
-	for _, minHold := range []time.Duration{20 * time.Second, 5 * time.Minute} { // less and more than the TTL
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-			one, two := newClient(t, s), newClient(t, s)
-			granted := time.Now()
-			l := acquire(t, one, "k", mongolock.MinHold(minHold))
-			here, there := inBackground(t.Context(), one, "k"), inBackground(t.Context(), two, "k")
-			time.Sleep(3 * time.Second)
-			release(t, l)
-			mustMatch(t, l.Err(), mongolock.ErrReleased)
-			var first result
-			select {
-			case first = <-here:
-			case first = <-there:
-			}
-			if first.err != nil {
-				t.Fatal(first.err)
-			}
-			tookBetween(t, granted, minHold, minHold+minHold/500+50*time.Millisecond)
-			release(t, first.lease)
-		})
-	}
-}
-
 func TestMinHoldIsOverForAReleaseThatComesLater(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
 		c := newClient(t, s)
@@ -227,21 +187,6 @@ func TestMinHoldIsOverForAReleaseThatComesLater(t *testing.T) {
 		tookBetween(t, r.when, 0, 0)
 		release(t, r.lease)
 		mustBeFree(t, b, "k")
-	})
-}
-
-func TestMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		start := time.Now()
-		acquire(t, newClient(t, s), "k", mongolock.MinHold(time.Hour))
-		b.bend(func(h *hooks) { // the process is gone: nothing of it arrives any more
-			h.renew = func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-				return allFail(batch, errNet)
-			}
-			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
-		})
-		acquire(t, newClient(t, b.mem), "k")
-		tookBetween(t, start, 30*time.Second, 30*time.Second+50*time.Millisecond)
 	})
 }
 

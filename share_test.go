@@ -137,32 +137,6 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	}
 }
 
-func TestAWriterThatGivesUpLetsTheReadersIn(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		one, two := newClient(t, s), newClient(t, s)
-		reader := acquire(t, one, "k", mongolock.Shared())
-		ctx, cancel := context.WithCancel(t.Context())
-		writer := inBackground(ctx, two, "k")
-		time.Sleep(time.Second)
-		waiting := inBackground(t.Context(), one, "k", mongolock.Shared())
-		if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
-			t.Fatalf("a reader passes a writer who waits: %v", err)
-		}
-		time.Sleep(time.Second)
-		start := time.Now()
-		cancel()
-		mustMatch(t, (<-writer).err, context.Canceled, mongolock.ErrHeld)
-		r := <-waiting
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		tookBetween(t, start, 0, 10*time.Millisecond)
-		release(t, r.lease)
-		release(t, reader)
-		mustBeFree(t, b, "k")
-	})
-}
-
 func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)

@@ -303,59 +303,6 @@ func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	}
 }
 
-func TestOddKeysOwnersAndNotesComeBackByteForByteFromMongoDB(t *testing.T) {
-	t.Parallel()
-	texts := []string{
-		" ", "$x", "$$NOW", "a.b", ".", "..", "a..b", "/", "a/b", "\x00", "a\x00b", "\t\n\r", "日本語", "👩‍👩‍👧", "e\u0301", "\u00e9",
-		"{\"$gt\":\"\"}", "__proto__", "_id", "null", "0", "\u202e", "\ufeff", "\U0010ffff", "A", "a", "mongolock", "';--", `\`, "%00", "*", ".*",
-		strings.Repeat("k", 256),
-	}
-	coll := testserver.Collection(t, testserver.Client(t))
-	for i, text := range texts {
-		client := newClientOn(t, coll, mongolock.WithOwner(text), mongolock.WithoutIndex(), mongolock.WithMargin(time.Millisecond))
-		lease := tryAcquire(t, client, text, mongolock.Note(text))
-		assert.Equal(t, text, lease.Key(), "a lease")
-		_, err := client.TryAcquire(contextFor(t, 10*time.Second), text)
-		var held *mongolock.HeldError
-		require.ErrorAs(t, err, &held)
-		require.Len(t, held.Holders, 1, "%q: %v", text, err)
-		require.Equal(t, text, held.Key, "%q: %v", text, err)
-		status, err := client.Inspect(contextFor(t, 10*time.Second), text)
-		require.NoError(t, err, "%q: %+v", text, status)
-		require.Len(t, status.Holders, 1, "%q: %+v", text, status)
-		for _, h := range []mongolock.Holder{held.Holders[0], status.Holders[0]} {
-			assert.Equal(t, text, h.Owner, "%q: owner", text)
-			assert.Equal(t, text, h.Note, "%q: note", text)
-		}
-		listed := 0
-		for s, err := range client.List(contextFor(t, 10*time.Second), text) {
-			require.NoError(t, err, "%q", text)
-			if s.Key == text {
-				listed++
-			}
-		}
-		assert.Equal(t, 1, listed, "%q: times listed", text)
-		all := 0
-		for _, err := range client.List(contextFor(t, 10*time.Second), "") {
-			require.NoError(t, err)
-			all++
-		}
-		assert.Equal(t, i+1, all, "%q: keys held: it was taken for another", text)
-	}
-}
-
-func TestABadKeyIsRefusedAndNothingIsSent(t *testing.T) {
-	t.Parallel()
-	client, coll := newClient(t, mongolock.WithoutIndex())
-	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("k", 1025), "not UTF-8": "a\xff"} {
-		_, err := client.TryAcquire(t.Context(), key)
-		assert.ErrorContains(t, err, "key", "%s", name)
-	}
-	n, err := coll.CountDocuments(t.Context(), bson.D{})
-	assert.NoError(t, err, "documents")
-	assert.Zero(t, n, "documents")
-}
-
 // An index in the way: which it is, and what EnsureIndex says. A lock does without.
 func TestAConflictingIndexIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -283,36 +282,6 @@ func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	assert.NoError(t, session.CommitTransaction(ctx), "the caller's transaction is disturbed")
 }
 
-func TestABreakTellsTheHolderBeforeTheNextIsGranted(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	const ttl = 2 * time.Second
-	holder, operator, next := f.client(mongolock.TTL(ttl)), f.client(), f.client()
-	l := f.acquire(holder, "k")
-	done := endOf(l)
-	wait := f.inBackground(f.ctx(), next, "k")
-	f.waits(next, "k")
-	marked, err := operator.Break(f.ctx(), "k", "the operator's reason", ttl/3+ttl/10+slack+f.busy())
-	require.NoError(t, err, "marked %+v", marked)
-	require.Len(t, marked, 1, "marked")
-	require.Equal(t, l.ID(), marked[0].ID, "marked %+v", marked)
-	a := f.granted(wait)
-	told := <-done
-	assert.False(t, told.After(a.when), "told %v after the next was granted", told.Sub(a.when))
-	err = l.Err()
-	assert.ErrorIs(t, err, mongolock.ErrBroken, "it ended")
-	assert.ErrorIs(t, err, mongolock.ErrLost, "it ended")
-	assert.ErrorContains(t, err, "the operator's reason", "it ended")
-	assert.ErrorIs(t, l.Release(), mongolock.ErrBroken, "Release")
-	time.Sleep(ttl / 2)
-	f.mustHold(a.lease)
-	f.release(a.lease)
-
-	marked, err = operator.Break(f.ctx(), "k", "nobody there", 0)
-	assert.NoError(t, err, "of a free key")
-	assert.Empty(t, marked, "of a free key")
-}
-
 func TestABreakCannotHitTheNextHolder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -333,97 +302,4 @@ func TestABreakCannotHitTheNextHolder(t *testing.T) {
 	assert.NoError(t, after.Renew(f.ctx()))
 	f.mustHold(after)
 	f.release(after)
-}
-
-func TestDetachEndsTheLeaseHereAndResumeKeepsTheToken(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	l := f.acquire(f.client(mongolock.TTL(3*time.Second)), "k", mongolock.Note("note"))
-	ticket, err := l.Detach(f.ctx())
-	require.NoError(t, err)
-	assert.ErrorIs(t, l.Err(), mongolock.ErrDetached, "it ended with %v, Release answers %v", l.Err(), l.Release())
-	assert.ErrorIs(t, l.Release(), mongolock.ErrDetached, "it ended with %v, Release answers", l.Err())
-	_, err = f.client().TryAcquire(f.ctx(), "k")
-	assert.ErrorIs(t, err, mongolock.ErrHeld, "detached, and another")
-	answers := make(chan outcome, 4)
-	for _, c := range f.clients(cap(answers)) {
-		go func() {
-			l, err := c.Resume(f.ctx(), ticket)
-			answers <- outcome{lease: l, err: err}
-		}()
-	}
-	var resumed *mongolock.Lease
-	for range cap(answers) {
-		switch a := <-answers; {
-		case a.err == nil && resumed == nil:
-			resumed = a.lease
-		case a.err == nil:
-			t.Error("two resumed one ticket")
-		case !errors.Is(a.err, mongolock.ErrLost):
-			t.Errorf("answered %v", a.err)
-		}
-	}
-	require.NotNil(t, resumed, "nobody resumed it")
-	assert.Equal(t, l.Token(), resumed.Token(), "the token is kept")
-	assert.NotEqual(t, l.ID(), resumed.ID(), "a resumed lease has an ID of its own")
-	f.mustHold(resumed)
-	f.release(resumed)
-	next := f.acquire(f.client(), "k")
-	assert.Greater(t, next.Token(), l.Token(), "the token rises")
-	f.release(next)
-}
-
-func TestATicketIsGoodForItsTTL(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	l := f.acquire(f.client(mongolock.TTL(800*time.Millisecond)), "k")
-	ticket, err := l.Detach(f.ctx())
-	require.NoError(t, err)
-	honoured := inside.Honoured(l)
-	c := f.client()
-	a := f.granted(f.inBackground(f.ctx(), c, "k"))
-	f.within(slack+pollPause, a.when.Sub(honoured), "another was granted after its end")
-	assert.False(t, a.when.Before(honoured), "another was granted %v before its end", honoured.Sub(a.when))
-	l, err = f.client().Resume(f.ctx(), ticket)
-	assert.Nil(t, l, "resumed: %v, %v", l, err)
-	assert.ErrorIs(t, err, mongolock.ErrLost, "resumed")
-	f.mustHold(a.lease)
-	f.release(a.lease)
-}
-
-func TestMinHoldKeepsTheKeyThoughReleased(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	one, two := f.client(), f.client()
-	begin := time.Now()
-	l := f.acquire(one, "k", mongolock.MinHold(800*time.Millisecond))
-	granted := time.Now()
-	same, other := f.inBackground(f.ctx(), one, "k"), f.inBackground(f.ctx(), two, "k")
-	f.release(l)
-	_, err := f.client().TryAcquire(f.ctx(), "k")
-	assert.ErrorIs(t, err, mongolock.ErrHeld, "released, and another")
-	for range 2 {
-		var a outcome
-		select {
-		case a = <-same:
-		case a = <-other:
-		}
-		require.NoError(t, a.err)
-		assert.GreaterOrEqual(t, a.when.Sub(begin), 800*time.Millisecond, "from the call to the grant")
-		f.within(800*time.Millisecond+slack+2*pollPause, a.when.Sub(granted), "granted")
-		f.release(a.lease)
-	}
-}
-
-func TestMinHoldEndsAtTheTTLWhenTheHolderDied(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	one := f.client()
-	l := f.acquire(one, "k", mongolock.TTL(800*time.Millisecond), mongolock.NoRenewal(), mongolock.MinHold(time.Minute))
-	inside.Abandon(l)
-	a := f.granted(f.inBackground(f.ctx(), f.client(), "k"))
-	honoured := inside.Honoured(l)
-	f.within(slack+pollPause, a.when.Sub(honoured), "free after its end")
-	assert.False(t, a.when.Before(honoured), "free %v before its end", honoured.Sub(a.when))
-	f.release(a.lease)
 }

@@ -314,28 +314,6 @@ func TestMinHoldOfAReaderKeepsWritersOutAndNoReader(t *testing.T) {
 	f.release(a.lease)
 }
 
-func TestAWriterThatGivesUpLetsReadersOfOtherProcessesIn(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	reader := f.acquire(f.client(), "k", mongolock.Shared())
-	writer, late := f.client(), f.client()
-	ctx, cancel := context.WithCancel(f.ctx())
-	gone := f.inBackground(ctx, writer, "k")
-	f.waits(writer, "k")
-	wait := f.inBackground(f.ctx(), late, "k", mongolock.Shared())
-	f.waits(late, "k")
-	start := time.Now()
-	cancel()
-	a := <-gone
-	assert.ErrorIs(t, a.err, context.Canceled, "it")
-	assert.ErrorIs(t, a.err, mongolock.ErrHeld, "it")
-	a = f.granted(wait)
-	f.within(slack+pollPause, a.when.Sub(start), "let in")
-	f.release(a.lease)
-	f.release(reader)
-	f.mustBeAbsent("k")
-}
-
 func TestAJoinInATransactionIsNoPartOfIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "transactions")

@@ -1,0 +1,44 @@
+package mongolock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/claims"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The same claims hold on a server, see internal/system.
+func TestEveryClaimHoldsInMemory(t *testing.T) {
+	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
+		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) { holds(t, inMemory(t, b, s)) })
+	})
+}
+
+// inMemory is virtual time, in which nothing comes later than it is due.
+func inMemory(t *testing.T, b *bent, s store.Store) claims.Env {
+	never := func() time.Duration { return 0 }
+	return claims.Env{
+		Client: func(opts ...mongolock.ClientOption) *mongolock.Client { return newClient(t, s, opts...) },
+		Delete: func(key string) { b.mem.Delete(key) },
+		Records: func() (n int) {
+			for _, err := range b.List(t.Context(), "") {
+				assert.NoError(t, err)
+				n++
+			}
+			return n
+		},
+		Sent: func() int {
+			defer b.reset()
+			return b.total()
+		},
+		TTL:      30 * time.Second,
+		Before:   func(d time.Duration) time.Duration { return d - 1 },
+		Late:     never,
+		LateWake: never,
+		Many:     200, Crowd: 10, OneCommand: true,
+	}
+}

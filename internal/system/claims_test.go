@@ -1,0 +1,51 @@
+package system
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/claims"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+// The same claims hold in memory and in virtual time, see the root.
+func TestEveryClaimHoldsOnAServer(t *testing.T) {
+	t.Parallel()
+	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
+		t.Parallel()
+		holds(t, newFixtureOnAny(t).env())
+	})
+}
+
+// env is a server and a machine with other things to do.
+func (f *fixture) env() claims.Env {
+	tap := &testserver.Tap{}
+	crowd := 2
+	if testserver.Has("atomic") {
+		crowd = 4
+	}
+	return claims.Env{
+		Client: func(opts ...mongolock.ClientOption) *mongolock.Client {
+			return f.clientOn(f.connect(f.uri, tap.On), opts...)
+		},
+		Delete: func(key string) {
+			_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: key}})
+			assert.NoError(f.t, err)
+		},
+		Records:    func() int { return int(f.count()) },
+		Sent:       func() int { return len(tap.Take()) },
+		TTL:        1500 * time.Millisecond,
+		Before:     func(d time.Duration) time.Duration { return d / 2 },
+		Late:       func() time.Duration { return slack + f.busy() },
+		LateWake:   func() time.Duration { return slack + pollPause + f.busy() },
+		Tolerance:  2 * time.Second,
+		Many:       6,
+		Crowd:      crowd,
+		Contenders: []int{crowd},
+		OneCommand: testserver.Has("operationtime"),
+	}
+}
