@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
@@ -157,7 +156,7 @@ func (c *Client) newID() string {
 func (c *Client) unsettledID(claim store.Ref) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ref := range c.unknown {
+	for ref := range c.cleaner.claims {
 		if ref.Key == claim.Key {
 			return ref.ID
 		}
@@ -188,42 +187,3 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Mom
 
 // drifted is how long d, measured by the store's clock, may last by ours.
 func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
-
-// undo cleans up after a claim of unknown outcome, in the background: until the store
-// says that the claim is settled, or until what it may have granted has run out.
-func (c *Client) undo(claim store.Ref, from *store.Ref, until monotonic.Moment) {
-	if knob.UnknownIsNotHeld {
-		return
-	}
-	c.mu.Lock()
-	c.unknown[claim] = struct{}{}
-	c.mu.Unlock()
-	c.spawn(func() {
-		if !c.undone(claim, from, until) {
-			return // the client is torn down: Close names the claim
-		}
-		c.mu.Lock()
-		delete(c.unknown, claim)
-		c.mu.Unlock()
-		c.freed(claim.Key)
-	})
-}
-
-// undone reports whether the claim is settled; false if the client is torn down first.
-func (c *Client) undone(claim store.Ref, from *store.Ref, until monotonic.Moment) bool {
-	for pause := backoff.New(10*time.Millisecond, 5*time.Second); ; {
-		ctx, cancel := c.within(context.Background(), min(maxCall, max(c.clock.Until(until), time.Second)))
-		settled, err := c.store.Undo(ctx, claim, from)
-		cancel()
-		if settled || store.IsVerdict(err) {
-			return true
-		}
-		if c.clock.Now() >= until {
-			c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", claim.Key, "error", err)
-			return true
-		}
-		if !c.pause(min(pause.Next(), max(c.clock.Until(until), time.Millisecond))) {
-			return false
-		}
-	}
-}

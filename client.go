@@ -32,7 +32,7 @@ type Client struct {
 	clock  monotonic.Clock
 	keeper keeper
 	watch  *watch
-	feed   store.Feed // to announce on; nil: none, or refused for ever. Protected by mu
+	feed   store.Feed // to announce on; nil: none
 
 	// base is the context of store calls and background work. It ends when Close has
 	// waited long enough.
@@ -51,7 +51,8 @@ type Client struct {
 	waiting       int                         // waiters in all queues
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
-	unknown       map[store.Ref]struct{}
+	cleaner       cleaner
+	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
 	empty         chan struct{} // closed when leases is empty; made by noLeases
 
 	closing bool // the first Close is under way, or over
@@ -81,12 +82,12 @@ func newClient(s store.Store, conf config) *Client {
 		queues:        make(map[string]*queue),
 		leftToOthers:  make(map[string]monotonic.Moment),
 		permitStreaks: make(map[string]streak),
-		unknown:       make(map[store.Ref]struct{}),
 		closeOK:       make(chan struct{}),
 	}
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c
+	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
 	c.feed = store.FeedOf(s)
 	if conf.noFeed {
 		c.watch = newWatch(c, nil)
@@ -123,7 +124,10 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key)
-	lease, err := how(c, ctx, key, t)
+	var lease *Lease
+	if err = c.settleFirst(ctx, key); err == nil {
+		lease, err = how(c, ctx, key, t)
+	}
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1

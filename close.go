@@ -87,7 +87,7 @@ func (c *Client) unsettled(leases []*Lease) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ref := range c.unknown {
+	for ref := range c.cleaner.claims {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
@@ -32,27 +33,35 @@ func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
 func (c *Client) freed(key string) {
 	c.mu.Lock()
 	c.wake(key)
-	feed := c.feed
+	quiet := c.feed == nil || c.clock.Now() < c.quietUntil
 	c.mu.Unlock()
-	if feed == nil {
-		return
+	if !quiet {
+		c.spawn(func() { c.announce(key) })
 	}
-	c.spawn(func() { c.announce(feed, key) })
 }
 
+// announceAgain is how long a client announces nothing after the store refused to.
+const announceAgain = time.Minute
+
 // announce tells other processes that the key may be free. It does so under
-// WithoutFeed too, as others may listen.
-func (c *Client) announce(feed store.Feed, key string) {
+// WithoutFeed too, as others may listen. A refusal may pass, as one for a quota does: it
+// is tried again after a minute.
+func (c *Client) announce(key string) {
 	ctx, cancel := c.within(context.Background(), releaseBound)
 	defer cancel()
-	err := feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
-	if err == nil {
-		return
-	}
-	c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
-	if errors.Is(err, errors.ErrUnsupported) {
+	err := c.feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed})
+	switch {
+	case err == nil:
+	case errors.Is(err, errors.ErrUnsupported):
 		c.mu.Lock()
-		c.feed = nil
+		first := c.quietUntil == 0
+		c.quietUntil = c.clock.Now().Add(announceAgain)
 		c.mu.Unlock()
+		if !first {
+			return // it was said
+		}
+		c.logger.Info("mongolock: the store refuses wake-ups; they are tried again every minute", "key", key, "error", err)
+	default:
+		c.logger.Debug("mongolock: a wake-up was not sent; waiters find out by themselves", "key", key, "error", err)
 	}
 }

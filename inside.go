@@ -35,8 +35,8 @@ func init() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		w := inside.Waiting{
-			Unsettled: len(c.unknown), Waiters: c.waiting,
-			Listening: c.watch.feed.Live(), Announces: c.feed != nil, FeedOpen: c.watch.feed.Open(),
+			Unsettled: len(c.cleaner.claims), Waiters: c.waiting,
+			Listening: c.watch.feed.Live(), Announces: c.feed != nil && c.clock.Now() >= c.quietUntil, FeedOpen: c.watch.feed.Open(),
 		}
 		if q := c.queues[key]; q != nil {
 			w.Woken, w.Seen = q.wakeUp != noWakeUp, q.plan.seen != nil

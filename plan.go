@@ -12,13 +12,13 @@ import (
 
 // How long the head of a queue waits for what.
 const (
-	askMost       = time.Minute           // between two claims
-	wordLeast     = 3 * time.Minute       // a word is left for at least this long
-	readAfterWord = 50 * time.Millisecond // after a word was left, until the key is read
-	askAgain      = 5 * time.Millisecond  // if others are always faster
-	leaveAlone    = 50 * time.Millisecond // how long a key is left to other processes
-	readLeftAlone = 10 * time.Millisecond // meanwhile, until it is read
-	faultLeast    = 50 * time.Millisecond // between claims that fail
+	askMost       = time.Minute            // between two claims
+	wordLeast     = 3 * time.Minute        // a word is left for at least this long
+	readAfterWord = 50 * time.Millisecond  // after a word was left, until the key is read
+	askAgain      = 5 * time.Millisecond   // if others are always faster
+	leaveAlone    = 50 * time.Millisecond  // how long a key is left to other processes
+	readLeftAlone = 10 * time.Millisecond  // meanwhile, until it is read
+	faultLeast    = 500 * time.Millisecond // between claims that fail
 	faultMost     = time.Second
 )
 
@@ -94,10 +94,9 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 
 	if s != nil {
 		p.seen = s
-		p.askAt = min(now.Add(drifted(opens(s, t))), p.wordUntil)
+		p.askAt = min(now.Add(drifted(opens(s, t))), p.wordUntil, now.Add(backoff.Jitter(askMost*3/4)))
 	}
 	if why == claimRefused {
-		p.askAt = min(p.askAt, now.Add(backoff.Jitter(askMost*3/4)))
 		if p.freeSeen++; !open(s, t) {
 			p.freeSeen = 0
 		}

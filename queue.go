@@ -100,7 +100,11 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	status := q.status()
 	w.refused = w.refused || q.head.refused
 	word = c.wordLeft(w)
+	led := q.head == w
 	c.unlink(w)
+	if led && q.head != nil && q.head.terms.shares() != w.terms.shares() {
+		q.look() // the word that was left is not the one that this waiter needs
+	}
 	return nil, word, w.gaveUp(status, err)
 }
 

@@ -88,8 +88,11 @@ func (c *Client) decide(w *waiter) move {
 		c.replan(q, keyLeftAlone, nil, 0)
 		return q.readOrSleep(now, until)
 	}
-	if q.wakeUp == noWakeUp && now < q.plan.askAt {
+	if now < q.plan.askAt && (q.wakeUp == noWakeUp || q.plan.faults != nil) { // a hint does not shorten a backoff
 		return q.readOrSleep(now, q.plan.askAt)
+	}
+	if c.cleaner.of(w.key) != nil { // it may be our own claim that holds the key: its end wakes us
+		return w.sleepUntil(0)
 	}
 	held := q.expectsRefusal(w.terms)
 	if !c.enterLocked() {

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -84,8 +83,18 @@ func (w *watch) heard(n store.Notice) {
 	defer c.mu.Unlock()
 	switch {
 	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before
-		for _, key := range slices.Sorted(maps.Keys(c.queues)) { // in order, so that a simulation can be repeated
-			c.queues[key].look()
+		for _, q := range c.queues {
+			if q.head != nil && q.head.asking {
+				q.wakeUp = max(q.wakeUp, lookAgain) // its answer may be older
+			}
+		}
+		if keys := w.waitedFor(); len(keys) > 0 && c.enterLocked() {
+			go func() {
+				defer c.background.Done()
+				if _, err := w.lookAtAll(keys); err != nil {
+					w.askForAll(keys)
+				}
+			}()
 		}
 	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 		c.wake(n.Key)
@@ -132,20 +141,9 @@ func (w *watch) look() {
 		c.mu.Unlock()
 		return
 	}
-	var keys []string
-	for key, q := range c.queues {
-		if q.holder == nil && q.head != nil && q.plan.seen != nil && !q.head.asking {
-			keys = append(keys, key)
-		}
-	}
+	keys := w.waitedFor()
 	c.mu.Unlock()
-	slices.Sort(keys)
-
-	often := false
-	for batch := range slices.Chunk(keys, batchSize) {
-		all, _ := w.readKeys(batch) // if it fails the head still asks when its plan says so
-		often = w.looked(all) || often
-	}
+	often, _ := w.lookAtAll(keys) // if it fails the heads still ask when their plans say so
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,6 +156,42 @@ func (w *watch) look() {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
+}
+
+// waitedFor is the keys whose heads were refused and are not asking, in order, so that a
+// simulation can be repeated. With c.mu held.
+func (w *watch) waitedFor() (keys []string) {
+	for key, q := range w.client.queues {
+		if q.holder == nil && q.head != nil && q.plan.seen != nil && !q.head.asking {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// askForAll makes the heads of keys ask, as the keys could not be read.
+func (w *watch) askForAll(keys []string) {
+	w.client.mu.Lock()
+	defer w.client.mu.Unlock()
+	for _, key := range keys {
+		if q := w.client.queues[key]; q != nil {
+			q.look()
+		}
+	}
+}
+
+// lookAtAll reads keys, with one read for many: thousands of heads that asked at once
+// would be a herd. It reports whether one is worth polling often.
+func (w *watch) lookAtAll(keys []string) (often bool, err error) {
+	for batch := range slices.Chunk(keys, batchSize) {
+		var all []store.Status
+		if all, err = w.readKeys(batch); err != nil {
+			return often, err
+		}
+		often = w.looked(all) || often
+	}
+	return often, nil
 }
 
 func (w *watch) readKeys(keys []string) ([]store.Status, error) {

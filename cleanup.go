@@ -1,0 +1,200 @@
+package mongolock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/store"
+)
+
+// cleanUpsAtOnce is how many clean-ups a client has under way at a time.
+const cleanUpsAtOnce = 16
+
+// A cleaner undoes the claims of unknown outcome, each again and again until the store
+// says that it is settled, or until what it may have granted has run out. One goroutine
+// does that for all of them; no more claims of a key are sent meanwhile. Protected by
+// Client.mu.
+type cleaner struct {
+	client  *Client
+	claims  map[store.Ref]*openClaim
+	running bool          // the goroutine
+	nudge   chan struct{} // of capacity 1: look again at what is due
+}
+
+// An openClaim is a claim that may hold its key.
+type openClaim struct {
+	claim store.Ref
+	from  *store.Ref       // the acquisition that a hand-over named; nil for other claims
+	until monotonic.Moment // what it may have granted has run out then
+	due   monotonic.Moment // of the next attempt
+	pause *backoff.Backoff
+	tried chan struct{} // closed when the next attempt is over, or the one under way
+	busy  bool          // one is under way
+}
+
+// undo cleans up after a claim of unknown outcome, in the background.
+func (c *Client) undo(claim store.Ref, from *store.Ref, until monotonic.Moment) {
+	if knob.UnknownIsNotHeld {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &c.cleaner
+	w.claims[claim] = &openClaim{
+		claim: claim, from: from, until: until, due: c.clock.Now(), pause: backoff.New(10*time.Millisecond, 5*time.Second), tried: make(chan struct{}),
+	}
+	switch {
+	case w.running:
+		w.wake()
+	case c.enterLocked():
+		w.running = true
+		go func() {
+			defer c.background.Done()
+			w.run()
+		}()
+	}
+}
+
+// wake makes the cleaner look again. With Client.mu held.
+func (w *cleaner) wake() {
+	select {
+	case w.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// run goes on until nothing is left, or the client is torn down: Close names what is left.
+func (w *cleaner) run() {
+	for {
+		next, more := w.begin()
+		if !more {
+			return
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-w.nudge:
+		case <-w.client.base.Done():
+			timer.Stop()
+			w.client.mu.Lock()
+			w.running = false
+			w.client.mu.Unlock()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// begin starts the attempts that are due, as far as there is room, and answers when to
+// look again. Without more the goroutine ends.
+func (w *cleaner) begin() (next time.Duration, more bool) {
+	c := w.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(w.claims) == 0 {
+		w.running = false
+		return 0, false
+	}
+	room, waiting := cleanUpsAtOnce, make([]*openClaim, 0, len(w.claims))
+	for _, u := range w.claims {
+		if u.busy {
+			room--
+		} else {
+			waiting = append(waiting, u)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *openClaim) int { // so that a simulation can be repeated
+		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.claim.Key, b.claim.Key), cmp.Compare(a.claim.ID, b.claim.ID))
+	})
+	now := c.clock.Now()
+	for _, u := range waiting {
+		if u.due > now {
+			return u.due.Sub(now), true
+		}
+		if room == 0 || !c.enterLocked() {
+			break
+		}
+		room--
+		u.busy = true
+		go func() {
+			defer c.background.Done()
+			w.try(u)
+		}()
+	}
+	return time.Hour, true // an attempt that ends wakes it
+}
+
+// try makes one attempt.
+func (w *cleaner) try(u *openClaim) {
+	c := w.client
+	ctx, cancel := c.within(context.Background(), min(maxCall, max(c.clock.Until(u.until), time.Second)))
+	settled, err := c.store.Undo(ctx, u.claim, u.from)
+	cancel()
+	over := c.clock.Now() >= u.until
+	if settled = settled || store.IsVerdict(err); !settled && over {
+		c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", u.claim.Key, "error", err)
+	}
+	c.mu.Lock()
+	if settled || over {
+		delete(w.claims, u.claim)
+	}
+	u.due = c.clock.Now().Add(min(u.pause.Next(), max(c.clock.Until(u.until), time.Millisecond)))
+	close(u.tried)
+	u.tried, u.busy = make(chan struct{}), false
+	w.wake()
+	c.mu.Unlock()
+	if settled || over {
+		c.freed(u.claim.Key)
+	}
+}
+
+// of is a claim of the key that is not settled; nil if there is none. With Client.mu
+// held.
+func (w *cleaner) of(key string) *openClaim {
+	for _, u := range w.claims {
+		if u.claim.Key == key {
+			return u
+		}
+	}
+	return nil
+}
+
+var errUnsettled = errors.New("an earlier claim of this client is not settled yet")
+
+// settleFirst cleans up what may hold the key of this client's earlier claims before
+// another one is sent: at once, with one attempt, and no longer than ctx lasts. An error
+// says that it may hold the key yet.
+func (c *Client) settleFirst(ctx context.Context, key string) error {
+	c.mu.Lock()
+	u := c.cleaner.of(key)
+	if u == nil {
+		c.mu.Unlock()
+		return nil
+	}
+	u.due = min(u.due, c.clock.Now())
+	c.cleaner.wake()
+	tried := u.tried
+	c.mu.Unlock()
+
+	err := error(&fault{op: "acquire", key: key, err: errUnsettled, unknown: true})
+	select {
+	case <-tried:
+	case <-ctx.Done():
+		return &fault{op: "acquire", key: key, err: fmt.Errorf("%w: %w", errUnsettled, contextError(ctx)), unknown: true}
+	case <-c.draining:
+		return &fault{op: "acquire", key: key, err: ErrClosed}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cleaner.of(key) == nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,269 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// What a client asks of a store that is in trouble. Each test counts calls in virtual
+// time.
+
+var errRefused = fmt.Errorf("the server is overloaded (%w)", store.ErrNotApplied)
+
+// A waiter is refused for a held key at first, and then meets faults for an hour.
+func TestAWaiterSendsAtMostTwoClaimsASecondUnderAnyError(t *testing.T) {
+	fast := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	for name, fault := range map[string]func(context.Context) error{
+		"unknown, at once":     fast(errNet),
+		"not applied, at once": fast(errRefused),
+		"unknown, after a second": func(context.Context) error {
+			time.Sleep(time.Second)
+			return errNet
+		},
+		"never answered": func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, polls := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) { claimsUnderFaults(t, fault, polls) })
+			}
+		})
+	}
+}
+
+func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bool) {
+	b := bend(memstore.New())
+	var opts []mongolock.ClientOption
+	if polls {
+		opts = append(opts, mongolock.WithoutFeed())
+	}
+	holder, c := newClient(t, b.mem), newClient(t, b, opts...)
+	l := acquire(t, holder, "k")
+	ctx, stop := context.WithCancel(t.Context())
+	wait := inBackground(ctx, c, "k")
+	time.Sleep(5 * time.Second)
+	b.bend(func(h *hooks) {
+		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
+			return store.Grant{}, fault(ctx)
+		}
+	})
+	release(t, l) // a read shows a free key, and a wake-up says so
+	b.reset()
+	before := runtime.NumGoroutine()
+	const seconds = 3600
+	for range 60 {
+		time.Sleep(time.Minute)
+		c.Inspect(ctx, "k") //nolint:errcheck // beside it, somebody looks
+	}
+	assert.LessOrEqual(t, b.count("acquire"), 2*seconds)
+	assert.LessOrEqual(t, b.count("undo"), 2*seconds)
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+5, "goroutines")
+	b.bend(func(h *hooks) { *h = hooks{} })
+	r := <-wait
+	require.NoError(t, r.err, "the waiter is served once the store answers")
+	release(t, r.lease)
+	stop()
+}
+
+// A claim of unknown outcome is cleaned up before the next one is sent, and one goroutine
+// cleans up for all keys.
+func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b, mongolock.TTL(time.Hour))
+		b.bend(func(h *hooks) {
+			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+				return store.Grant{}, errNet
+			}
+			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		before := runtime.NumGoroutine()
+		for range 30 * 60 {
+			_, err := c.TryAcquire(t.Context(), "k")
+			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 1, b.count("acquire"), "claims of a key that an earlier claim may hold")
+		assert.LessOrEqual(t, b.count("undo"), 2*30*60)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines")
+
+		b.bend(func(h *hooks) { *h = hooks{} })
+		l, err := c.TryAcquire(t.Context(), "k")
+		require.NoError(t, err, "the store answers again, and the next try settles the earlier claim first")
+		release(t, l)
+	})
+}
+
+func TestCleaningUpManyKeysTakesFewCallsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b)
+		var now, most atomic.Int64
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				_, err := do()
+				return store.Grant{}, errors.Join(err, errNet) // granted, and the reply is lost
+			}
+			h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+				most.Store(max(most.Load(), now.Add(1)))
+				time.Sleep(10 * time.Millisecond)
+				now.Add(-1)
+				return do()
+			}
+		})
+		for i := range 200 {
+			_, err := c.TryAcquire(t.Context(), fmt.Sprint("k", i))
+			require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, most.Load(), int64(16), "clean-ups at a time")
+		for i := range 200 {
+			mustBeFree(t, b, fmt.Sprint("k", i))
+		}
+	})
+}
+
+func TestAWaiterLooksOnceAMinuteWhateverIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		holder, c := newClient(t, mem), newClient(t, mem)
+		l := acquire(t, holder, "k", mongolock.TTL(24*time.Hour))
+		wait := inBackground(t.Context(), c, "k")
+		time.Sleep(10 * time.Minute)
+		_, err := mem.Release(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, 0) // by hand, and nobody announces it
+		require.NoError(t, err)
+		freed := time.Now()
+		r := <-wait
+		require.NoError(t, r.err)
+		tookBetween(t, freed, 0, time.Minute)
+		release(t, r.lease)
+	})
+}
+
+func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log safeText
+		b := bend(memstore.New())
+		f := &refusing{bent: b}
+		holder, c := newClient(t, f, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.mem)
+		handsOver := func() time.Duration {
+			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
+			wait := inBackground(t.Context(), c, "k")
+			time.Sleep(10 * time.Second)
+			start := time.Now()
+			release(t, l)
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+			return time.Since(start)
+		}
+		f.refuse.Store(true)
+		assert.Positive(t, handsOver(), "announced all the same")
+		f.refuse.Store(false)
+		time.Sleep(time.Minute)
+		assert.Zero(t, handsOver(), "the wake-up is sent again")
+		assert.Equal(t, 1, strings.Count(log.String(), "the store refuses wake-ups"))
+	})
+}
+
+// A refusing store refuses to announce while it is told to.
+type refusing struct {
+	*bent
+	refuse atomic.Bool
+}
+
+func (r *refusing) Notify(ctx context.Context, n store.Notice) error {
+	if r.refuse.Load() {
+		return fmt.Errorf("quota: %w", errors.ErrUnsupported)
+	}
+	return r.mem.Notify(ctx, n)
+}
+
+func (r *refusing) Watch(ctx context.Context) iter.Seq2[store.Notice, error] { return r.mem.Watch(ctx) }
+
+func TestAFeedThatComesBackIsFollowedByReadsAndNotByAHerdOfClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeeder(bend(memstore.New()), nil)
+		holder, c := newClient(t, f.mem), newClient(t, f)
+		const keys = 2000
+		var waits []<-chan result
+		for i := range keys {
+			key := fmt.Sprint("k", i)
+			acquire(t, holder, key, mongolock.TTL(time.Hour))
+			waits = append(waits, inBackground(t.Context(), c, key))
+		}
+		time.Sleep(10 * time.Second)
+		f.die(errNet)
+		time.Sleep(10 * time.Second)
+		f.reset()
+		f.die(nil)
+		time.Sleep(10 * time.Second)
+		assert.Less(t, f.count("acquire"), keys/10, "claims in the ten seconds after the feed came back")
+		require.NoError(t, holder.Close())
+		for _, wait := range waits {
+			r := <-wait
+			require.NoError(t, r.err)
+			release(t, r.lease)
+		}
+	})
+}
+
+func TestAWriterWhosePredecessorGaveUpLeavesItsWordAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New()
+		holder, c := newClient(t, mem), newClient(t, mem)
+		held := acquire(t, holder, "k", mongolock.OneOf(1), mongolock.TTL(time.Hour))
+		ctx, giveUp := context.WithCancel(t.Context())
+		first := inBackground(ctx, c, "k", mongolock.OneOf(1))
+		time.Sleep(time.Second)
+		wait := inBackground(t.Context(), c, "k") // a writer, behind it
+		time.Sleep(10 * time.Second)
+		giveUp()
+		require.Error(t, (<-first).err)
+		time.Sleep(100 * time.Millisecond)
+		status, err := holder.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		assert.True(t, status.Reserved(), "the writer is first in line, and its word does not keep others out")
+		release(t, held)
+		w := <-wait
+		require.NoError(t, w.err)
+		release(t, w.lease)
+	})
+}
+
+// A safeText is text that several goroutines write.
+type safeText struct {
+	mu   sync.Mutex // protects text
+	text strings.Builder
+}
+
+func (s *safeText) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *safeText) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
