@@ -136,7 +136,7 @@
 //	an unknown outcome        the clean-up, one or two commands, and a find and a hello
 //	a claim refused late      (after a second or more) the clean-up
 //	a lost claim              a hello, if the clock's sample is over ten minutes old
-//	a server without journal  the first write is sent twice
+//	a server without journal  the first write is sent twice, and so it is on FerretDB
 //	through a mongos          a hello is followed by an update of the job's document
 //
 // # In one process

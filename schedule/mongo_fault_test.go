@@ -255,6 +255,19 @@ func TestMongoAClaimThatCannotBeConfirmedHasAnUnknownOutcomeAndIsUndone(t *testi
 	f.won(f.ask(2))
 }
 
+// FerretDB refuses the projection of these replies, before it touches anything.
+func TestMongoAServerThatCannotProjectRepliesIsAskedWithout(t *testing.T) {
+	t.Parallel()
+	p := newProxied(t, false)
+	projected := p.proxy.On(findAndModify(func(c bson.Raw) bool { return c.Lookup("fields").Value != nil }), faultproxy.Fail(238))
+	f := newStoreFixture(t, p.behind, time.Second)
+	for n := range 3 {
+		f.finish(f.claimed(f.ask(n)))
+	}
+	assert.Equal(t, 1, projected.Hits(), "commands with a projection")
+	assert.Len(t, f.state().Past, 3)
+}
+
 func TestMongoAnEndOrARenewalWhoseReplyIsLostEndsNothing(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

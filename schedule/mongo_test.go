@@ -56,6 +56,9 @@ func TestMongoAClaimIsOneCommandWonOrLost(t *testing.T) {
 		_, err := s.Look(f.ctx(), []string{f.job}, schedule.WithPast)
 		require.NoError(t, err)
 	}
+	f.finish(f.claimed(f.ask(0))) // the first write of a client may be sent twice (doc.go)
+	_, err := loser.Claim(f.ctx(), f.ask(0))
+	require.ErrorIs(t, err, schedule.ErrNotDue)
 	one.TakeNames()
 	two.TakeNames()
 	for n := 1; n <= 3; n++ {
@@ -93,7 +96,7 @@ func TestMongoALookAfterALostClaimIsOneFind(t *testing.T) {
 // A job's past may be large: up to 1,000 runs, with errors. Only a caller that wants to see
 // it gets it.
 func TestMongoNoReplyCarriesThePastUnasked(t *testing.T) {
-	testserver.URI(t)
+	testserver.URI(t, "expressions") // FerretDB, which has none, cannot project these replies either
 	coll := collection(t, fresh())
 	f := newStoreFixture(t, schedule.NewMongo(coll), time.Second)
 	c := f.ask(1)

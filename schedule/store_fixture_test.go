@@ -55,6 +55,12 @@ func (f *storeFixture) won(c schedule.Claim) schedule.Claimed {
 	return won
 }
 
+// claimed sends a claim that must be granted, and returns it with its answer.
+func (f *storeFixture) claimed(c schedule.Claim) (schedule.Claim, schedule.Claimed) {
+	f.Helper()
+	return c, f.won(c)
+}
+
 // refused sends a claim that must be refused.
 func (f *storeFixture) refused(what string, c schedule.Claim) {
 	f.Helper()

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,8 @@ type Base struct {
 	Clock   *mongoclock.Clock
 	kind    atomic.Pointer[Kind] // known once the clock is
 	noJ     atomic.Bool
-	retries bool // the driver gives its writes transaction numbers, where the server takes them
+	whole   atomic.Bool // the server cannot project the reply of a findAndModify
+	retries bool        // the driver gives its writes transaction numbers, where the server takes them
 
 	memory memory
 }
@@ -106,17 +108,25 @@ var (
 // Modify updates one document of one of the collections and answers its image. If a server
 // without a journal refuses j, a command on Durable is sent once more without it, and so
 // are all later ones: the server refused it before it touched anything, so this is no
-// second attempt.
+// second attempt. The same goes for a projection, which FerretDB does not have here.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
 	change := encoded(update)
 	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
+		if b.whole.Load() {
+			return coll.FindOneAndUpdate(ctx, filter, change, opts, options.FindOneAndUpdate().SetProjection(nil))
+		}
 		return coll.FindOneAndUpdate(ctx, filter, change, opts)
 	})
 }
 
 // Remove deletes one document and answers what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
-	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOneAndDelete(ctx, filter, opts...) })
+	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
+		if b.whole.Load() {
+			opts = append(slices.Clip(opts), options.FindOneAndDelete().SetProjection(nil))
+		}
+		return coll.FindOneAndDelete(ctx, filter, opts...)
+	})
 }
 
 // Find reads one document.
@@ -129,6 +139,7 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mon
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
+	whole := b.whole.Load()
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll).Raw()
 	r.Took = b.Clock.Now().Sub(r.Sent)
@@ -140,9 +151,14 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mon
 		return r, nil
 	case coll == b.Durable && b.lacksJournal(err):
 		return b.send(b.Voted, command)
+	case !whole && mongoerr.HasCode(err, notImplemented):
+		b.whole.Store(true)
+		return b.send(coll, command)
 	}
 	return r, err
 }
+
+const notImplemented = 238
 
 // lacksJournal reports whether an error says that there is no journal, and remembers it.
 func (b *Base) lacksJournal(err error) bool {
