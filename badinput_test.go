@@ -14,57 +14,47 @@ import (
 )
 
 // A tally is a memstore that counts its calls, all of them.
-type tally struct {
+type countingStore struct {
 	mem *memstore.Store
 	n   atomic.Int64
 }
 
-func newTally() *tally { return &tally{mem: memstore.New()} }
+func newCountingStore() *countingStore { return &countingStore{mem: memstore.New()} }
 
-func (s *tally) counting() store.Store { s.n.Add(1); return s.mem }
+func (s *countingStore) counted() store.Store { s.n.Add(1); return s.mem }
 
-func (s *tally) Unwrap() store.Store { return s.mem }
+func (s *countingStore) Unwrap() store.Store { return s.mem }
 
-func (s *tally) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	return s.counting().Acquire(ctx, c)
+func (s *countingStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	return s.counted().Acquire(ctx, c)
 }
 
-func (s *tally) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return s.counting().Renew(ctx, batch)
+func (s *countingStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return s.counted().Renew(ctx, batch)
 }
 
-func (s *tally) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	return s.counting().Release(ctx, r, keep)
+func (s *countingStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	return s.counted().Release(ctx, r, keep)
 }
 
-func (s *tally) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	return s.counting().Transfer(ctx, from, to)
+func (s *countingStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	return s.counted().Transfer(ctx, from, to)
 }
 
-func (s *tally) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
-	return s.counting().Undo(ctx, claim, from)
+func (s *countingStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
+	return s.counted().Undo(ctx, claim, from)
 }
 
-func (s *tally) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
-	return s.counting().Break(ctx, r, reason, now)
+func (s *countingStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
+	return s.counted().Break(ctx, r, reason, now)
 }
 
-func (s *tally) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	return s.counting().Look(ctx, keys)
+func (s *countingStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	return s.counted().Look(ctx, keys)
 }
 
-func (s *tally) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	return s.counting().List(ctx, prefix)
-}
-
-// leaseOn is a lease that the test can go on with.
-func leaseOn(t *testing.T, l mongolock.Locker, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
-	t.Helper()
-	lease, err := l.Acquire(t.Context(), key, opts...)
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", key, err)
-	}
-	return lease
+func (s *countingStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	return s.counted().List(ctx, prefix)
 }
 
 // mustSay fails unless err is there and its text has all of want.
@@ -108,7 +98,7 @@ var wrongTerms = map[string]struct {
 func TestAWrongTermIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	for name, wrong := range wrongTerms {
 		t.Run(name, func(t *testing.T) {
-			s := newTally()
+			s := newCountingStore()
 			client := connect(s, mongolock.WithMargin(2*time.Second))
 			defer client.Close()
 			never := func(context.Context, *mongolock.Lease) error { t.Error("fn ran"); return nil }
@@ -196,7 +186,7 @@ func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
 }
 
 func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
-	s := newTally()
+	s := newCountingStore()
 	client := connect(s)
 	defer client.Close()
 	wrong := map[string]string{
@@ -228,7 +218,7 @@ func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]fu
 }
 
 func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
-	s := newTally()
+	s := newCountingStore()
 	client := connect(s)
 	defer client.Close()
 	mustSay(t, mongolock.Do(t.Context(), client, "k", nil), "Do: fn is nil")
@@ -240,7 +230,7 @@ func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
 }
 
 func TestBreakWantsAReason(t *testing.T) {
-	s := newTally()
+	s := newCountingStore()
 	client := connect(s)
 	defer client.Close()
 	for reason, says := range map[string]string{

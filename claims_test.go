@@ -14,12 +14,12 @@ import (
 // The same claims hold on a server, see internal/system.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
 	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) { holds(t, inMemory(t, b, s)) })
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
 	})
 }
 
 // inMemory is virtual time, in which nothing comes later than it is due.
-func inMemory(t *testing.T, b *bent, s store.Store) claims.Env {
+func inMemory(t *testing.T, b *hookedStore, s store.Store) claims.Env {
 	never := func() time.Duration { return 0 }
 	return claims.Env{
 		Client: func(opts ...mongolock.ClientOption) *mongolock.Client { return newClient(t, s, opts...) },

@@ -16,7 +16,7 @@ import (
 )
 
 func TestCloseGivesHoldersAMarginAndReleasesEverything(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 100 {
@@ -49,7 +49,7 @@ func TestCloseGivesHoldersAMarginAndReleasesEverything(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
@@ -62,7 +62,7 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 }
 
 func TestCallsAfterCloseGetErrClosed(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, acquire(t, c, "k2"))
@@ -98,7 +98,7 @@ func TestCallsAfterCloseGetErrClosed(t *testing.T) {
 }
 
 func TestCloseEndsWaitsAtOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k")
 		for _, opts := range [][]mongolock.ClientOption{nil, {mongolock.WithoutFeed()}} {
 			c := newClient(t, s, opts...)
@@ -124,8 +124,8 @@ func TestCloseEndsWaitsAtOnce(t *testing.T) {
 func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
 	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is applied, and after
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
-			b.bend(func(h *hooks) {
+			b := newHookedStore(memstore.New())
+			b.hook(func(h *hooks) {
 				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					time.Sleep(time.Second)
 					defer time.Sleep(time.Second)
@@ -151,7 +151,7 @@ func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
 }
 
 func TestCloseWithALostLeasePendingLeavesItsMargin(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
 		<-l.Done()
@@ -170,8 +170,8 @@ func TestCloseWithALostLeasePendingLeavesItsMargin(t *testing.T) {
 }
 
 // allHang makes every call hang until its context ends.
-func allHang(b *bent) {
-	b.bend(func(h *hooks) {
+func allHang(b *hookedStore) {
+	b.hook(func(h *hooks) {
 		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 			return store.Grant{}, untilDone(ctx)
 		}
@@ -195,7 +195,7 @@ func allHang(b *bent) {
 
 func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b, mongolock.WithoutFeed())
 		for i := range 50 {
 			acquire(t, c, fmt.Sprint("held-", i))
@@ -230,13 +230,13 @@ func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 }
 
 func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		acquire(t, c, "k")
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
-		time.AfterFunc(2*time.Second, func() { b.bend(func(h *hooks) { h.release = nil }) })
+		time.AfterFunc(2*time.Second, func() { b.hook(func(h *hooks) { h.release = nil }) })
 		start := time.Now()
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -247,7 +247,7 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx := l.Context(t.Context())
@@ -279,7 +279,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 }
 
 func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -20,18 +20,18 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 }
 
 func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		ticket := detach(t, l)
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.transfer = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errNet
 			}
 		})
 		_, err := c.Resume(t.Context(), ticket)
 		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
-		b.bend(func(h *hooks) { h.transfer = nil })
+		b.hook(func(h *hooks) { h.transfer = nil })
 		time.Sleep(5 * time.Second) // the clean-up has been
 		resumed, err := c.Resume(t.Context(), ticket)
 		if err != nil || resumed.Token() != l.Token() {
@@ -45,10 +45,10 @@ func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T)
 }
 
 func TestAResumeWhoseReplyWasLostLeavesNothingBehind(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ticket := detach(t, acquire(t, c, "k"))
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				_, _ = do()
 				return store.Grant{}, errNet
@@ -62,12 +62,12 @@ func TestAResumeWhoseReplyWasLostLeavesNothingBehind(t *testing.T) {
 }
 
 func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		renewalsFail(b, errNet)
 		_, err := l.Detach(t.Context())
 		mustMatch(t, err, errNet)
-		b.bend(func(h *hooks) { h.renew = nil })
+		b.hook(func(h *hooks) { h.renew = nil })
 		time.Sleep(time.Hour)
 		if l.Err() != nil {
 			t.Error(l.Err())
@@ -79,7 +79,7 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 }
 
 func TestBreakFreesAKeyWhoseHolderDoesNotListen(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
 		renewalsFail(b, errNet)
 		operator := newClient(t, b.mem)
@@ -94,13 +94,13 @@ func TestBreakFreesAKeyWhoseHolderDoesNotListen(t *testing.T) {
 			t.Error(r.err)
 		}
 		tookBetween(t, start, 5*time.Second, 5100*time.Millisecond)
-		b.bend(func(h *hooks) { h.renew = nil })
+		b.hook(func(h *hooks) { h.renew = nil })
 		mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
 	})
 }
 
 func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
 		if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
 			t.Fatal(err)

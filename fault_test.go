@@ -38,9 +38,9 @@ var unknownFates = map[string]acquireHook{
 func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 	for name, fate := range unknownFates {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c := newClient(t, s)
-				b.bend(func(h *hooks) { h.acquire = fate })
+				b.hook(func(h *hooks) { h.acquire = fate })
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
 					l, err := ask(t.Context(), "k")
 					if l != nil {
@@ -51,7 +51,7 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 					time.Sleep(time.Second)
 					mustBeFree(t, b, "k")
 				}
-				b.bend(func(h *hooks) { h.acquire = nil })
+				b.hook(func(h *hooks) { h.acquire = nil })
 				l := acquire(t, newClient(t, s), "k")
 				time.Sleep(time.Hour)
 				if l.Err() != nil {
@@ -63,8 +63,8 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 }
 
 func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.acquire = unknownFates["applied, reply lost"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
@@ -72,7 +72,7 @@ func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
 		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
 		time.Sleep(10 * time.Second)
 		mustBeHeld(t, b, "k")
-		b.bend(func(h *hooks) { h.undo = nil })
+		b.hook(func(h *hooks) { h.undo = nil })
 		time.Sleep(7 * time.Second)
 		mustBeFree(t, b, "k")
 		b.reset()
@@ -84,8 +84,8 @@ func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
 }
 
 func TestCleanUpStopsOnceTheTTLIsOver(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.acquire = unknownFates["not applied"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
 		})
@@ -104,8 +104,8 @@ func TestCleanUpStopsOnceTheTTLIsOver(t *testing.T) {
 }
 
 func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
 			}
@@ -125,8 +125,8 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 
 func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	for _, late := range []time.Duration{9 * time.Second, 20 * time.Second, 10 * time.Minute} { // the last: suspended in between
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-			b.bend(func(h *hooks) {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			b.hook(func(h *hooks) {
 				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					defer time.Sleep(late)
 					return do()
@@ -146,9 +146,9 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 
 func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				time.Sleep(10 * time.Minute) // and only then the command leaves
 				return do()
@@ -165,7 +165,7 @@ func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
 }
 
 func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
-	whereCallsMayBlock(t, func(t *testing.T, b *bent, s store.Store) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		short := acquire(t, c, "short")
 		long := acquire(t, c, "long", mongolock.TTL(5*time.Minute))
@@ -177,7 +177,7 @@ func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
 		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
 		tookBetween(t, start, time.Second, 10*time.Second)
 		time.Sleep(50 * time.Second)
-		b.bend(func(h *hooks) { *h = hooks{} })
+		b.hook(func(h *hooks) { *h = hooks{} })
 		mustMatch(t, short.Err(), mongolock.ErrLost)
 		if long.Err() != nil {
 			t.Error(long.Err())
@@ -193,14 +193,14 @@ func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
 }
 
 func TestAWaiterThatGivesUpDuringAFaultTellsOfBoth(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
 		c := newClient(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wait, impatient := inBackground(ctx, c, "k"), inBackground(t.Context(), newClient(t, s), "k", mongolock.MaxWait(time.Minute))
 		time.Sleep(time.Second)
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
 			}
@@ -211,7 +211,7 @@ func TestAWaiterThatGivesUpDuringAFaultTellsOfBoth(t *testing.T) {
 }
 
 func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.mem.Put("k", "theirs")
 		c := newClient(t, s)
 		_, errTry := c.TryAcquire(t.Context(), "k")
@@ -240,7 +240,7 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 
 // A thousand cycles that end every way a hold can end.
 func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		c := newClient(t, s)
 		var last int64
@@ -260,7 +260,7 @@ func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
 			case 1: // expiry
 				renewalsFail(b, errNet)
 				<-l.Done()
-				b.bend(func(h *hooks) { h.renew = nil })
+				b.hook(func(h *hooks) { h.renew = nil })
 			case 2: // deletion by hand
 				b.mem.Delete("k")
 				mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)

@@ -9,18 +9,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// errNet is a fault of which nobody knows what it left behind.
+// errNet is a fault that leaves the outcome of a call unknown.
 var errNet = errors.New("connection reset")
 
-// A bent store is a memstore whose calls are counted, and can be bent: a hook gets
-// the call and what would do it. Hooks may be exchanged at any time. It embeds
-// the interface, so that the engine does not take it for one that answers at once.
-type bent struct {
+// A hookedStore is a memstore that counts its calls and lets hooks replace them. A hook
+// gets the call's arguments and a function that makes the call. Hooks may be exchanged at
+// any time. The type embeds the interface, not *memstore.Store, so that the engine does
+// not take it for a store that answers at once.
+type hookedStore struct {
 	store.Store
 	mem *memstore.Store
 
@@ -38,28 +42,28 @@ type hooks struct {
 	look     func(ctx context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error)
 }
 
-func bend(mem *memstore.Store) *bent {
-	return &bent{Store: mem, mem: mem, calls: make(map[string]int)}
+func newHookedStore(mem *memstore.Store) *hookedStore {
+	return &hookedStore{Store: mem, mem: mem, calls: make(map[string]int)}
 }
 
-func (b *bent) Unwrap() store.Store { return b.Store }
+func (b *hookedStore) Unwrap() store.Store { return b.Store }
 
-// bend changes the hooks.
-func (b *bent) bend(f func(*hooks)) {
+// hook changes the hooks.
+func (b *hookedStore) hook(f func(*hooks)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(&b.hooks)
 }
 
-// count is how many calls of that name there were, since the last reset.
-func (b *bent) count(call string) int {
+// count returns the number of calls of that name since the last reset.
+func (b *hookedStore) count(call string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.calls[call]
 }
 
-// total is count over all calls.
-func (b *bent) total() (n int) {
+// total returns the number of all calls since the last reset.
+func (b *hookedStore) total() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, calls := range b.calls {
@@ -68,20 +72,21 @@ func (b *bent) total() (n int) {
 	return n
 }
 
-func (b *bent) reset() {
+func (b *hookedStore) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.calls)
 }
 
-func (b *bent) called(name string) hooks {
+// called counts a call and returns the hooks.
+func (b *hookedStore) called(name string) hooks {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls[name]++
 	return b.hooks
 }
 
-func (b *bent) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (b *hookedStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	do := func() (store.Grant, error) { return b.Store.Acquire(context.WithoutCancel(ctx), c) }
 	if h := b.called("acquire").acquire; h != nil {
 		return h(ctx, c, do)
@@ -89,7 +94,7 @@ func (b *bent) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) 
 	return do()
 }
 
-func (b *bent) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (b *hookedStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	do := func() []store.Renewed { return b.Store.Renew(context.WithoutCancel(ctx), batch) }
 	if h := b.called("renew").renew; h != nil {
 		return h(ctx, batch, do)
@@ -97,7 +102,7 @@ func (b *bent) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed
 	return do()
 }
 
-func (b *bent) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+func (b *hookedStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
 	do := func() (bool, error) { return b.Store.Release(context.WithoutCancel(ctx), r, keep) }
 	if h := b.called("release").release; h != nil {
 		return h(ctx, r, do)
@@ -105,7 +110,7 @@ func (b *bent) Release(ctx context.Context, r store.Ref, keep time.Duration) (bo
 	return do()
 }
 
-func (b *bent) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+func (b *hookedStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	do := func() (store.Grant, error) { return b.Store.Transfer(context.WithoutCancel(ctx), from, to) }
 	if h := b.called("transfer").transfer; h != nil {
 		return h(ctx, to, do)
@@ -113,7 +118,7 @@ func (b *bent) Transfer(ctx context.Context, from store.Ref, to store.Claim) (st
 	return do()
 }
 
-func (b *bent) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
+func (b *hookedStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
 	do := func() (bool, error) { return b.Store.Undo(context.WithoutCancel(ctx), claim, from) }
 	if h := b.called("undo").undo; h != nil {
 		return h(ctx, claim, do)
@@ -121,7 +126,7 @@ func (b *bent) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool
 	return do()
 }
 
-func (b *bent) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+func (b *hookedStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	do := func() ([]store.Status, error) { return b.Store.Look(context.WithoutCancel(ctx), keys) }
 	if h := b.called("look").look; h != nil {
 		return h(ctx, keys, do)
@@ -129,41 +134,39 @@ func (b *bent) Look(ctx context.Context, keys []string) ([]store.Status, error) 
 	return do()
 }
 
-// prompt is a bent store that answers at once.
-type prompt struct{ *bent }
+// A promptStore is a hookedStore that the engine takes for one that answers at once.
+type promptStore struct{ *hookedStore }
 
-func (prompt) AnswersAtOnce() {}
+func (promptStore) AnswersAtOnce() {}
 
-// onBothPaths runs a test in two bubbles: on a store that the engine takes for
-// one that answers at once, and on one that it does not.
-func onBothPaths(t *testing.T, test func(t *testing.T, b *bent, s store.Store)) {
+// onBothPaths runs a test in two bubbles: on a store that the engine takes for one that
+// answers at once, and on one whose calls may block.
+func onBothPaths(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
 	t.Run("prompt", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
-			test(t, b, prompt{b})
+			b := newHookedStore(memstore.New())
+			test(t, b, promptStore{b})
 		})
 	})
-	t.Run("apart", func(t *testing.T) { whereCallsMayBlock(t, test) })
+	t.Run("may block", func(t *testing.T) { whereCallsMayBlock(t, test) })
 }
 
 // whereCallsMayBlock runs a test in a bubble, on a store that does not claim to answer
 // at once.
-func whereCallsMayBlock(t *testing.T, test func(t *testing.T, b *bent, s store.Store)) {
+func whereCallsMayBlock(t *testing.T, test func(t *testing.T, b *hookedStore, s store.Store)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		test(t, b, b)
 	})
 }
 
-// newClient is a client that is closed when the test is over; the bubble then
-// sees whether it left a goroutine.
+// newClient returns a client that is closed when the test is over. The bubble then
+// notices any goroutine that it left behind.
 func newClient(t *testing.T, s store.Store, opts ...mongolock.ClientOption) *mongolock.Client {
 	t.Helper()
 	opts = append([]mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler))}, opts...)
 	c, err := mongolock.NewWithStore(s, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -171,65 +174,52 @@ func newClient(t *testing.T, s store.Store, opts ...mongolock.ClientOption) *mon
 func acquire(t *testing.T, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	t.Helper()
 	lease, err := c.Acquire(t.Context(), key, opts...)
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", key, err)
-	}
+	require.NoError(t, err, "Acquire(%q)", key)
 	return lease
 }
 
 func release(t *testing.T, l *mongolock.Lease) {
 	t.Helper()
-	if err := l.Release(); err != nil {
-		t.Errorf("Release of %q: %v", l.Key(), err)
-	}
+	assert.NoError(t, l.Release(), "Release of %q", l.Key())
 }
 
-// mustBeHeld fails unless the key is taken at this moment, as others see it.
+// mustBeHeld fails unless other clients see the key as held at this moment.
 func mustBeHeld(t *testing.T, s store.Store, key string) {
 	t.Helper()
-	if isFree(t, s, key) {
-		t.Errorf("%q is free", key)
-	}
+	assert.False(t, isFree(t, s, key), "%q is free", key)
 }
 
 func mustBeFree(t *testing.T, s store.Store, key string) {
 	t.Helper()
-	if !isFree(t, s, key) {
-		t.Errorf("%q is held", key)
-	}
+	assert.True(t, isFree(t, s, key), "%q is held", key)
 }
 
 func isFree(t *testing.T, s store.Store, key string) bool {
 	t.Helper()
-	if b, ok := s.(*bent); ok {
+	if b, ok := s.(*hookedStore); ok {
 		s = b.Store
 	}
 	all, err := s.Look(context.WithoutCancel(t.Context()), []string{key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return all[0].Free()
 }
 
 func mustMatch(t *testing.T, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Errorf("error %q does not match %q", err, target)
-		}
+		assert.ErrorIs(t, err, target)
 	}
 }
 
 func mustNotMatch(t *testing.T, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if errors.Is(err, target) {
-			t.Errorf("error %q matches %q", err, target)
-		}
+		assert.NotErrorIs(t, err, target)
 	}
 }
 
-// isOver reports whether a Done channel is closed, once all goroutines had their turn.
+// isOver reports whether a Done channel is closed once every goroutine of the bubble
+// waits.
 func isOver(done <-chan struct{}) bool {
 	synctest.Wait()
 	select {
@@ -248,13 +238,14 @@ func tookBetween(t *testing.T, start time.Time, least, most time.Duration) {
 	}
 }
 
-// A result is what an Acquire in the background came to.
+// A result is what an Acquire in the background returned, and when.
 type result struct {
 	lease *mongolock.Lease
 	err   error
 	when  time.Time
 }
 
+// inBackground calls Acquire in a goroutine of its own.
 func inBackground(ctx context.Context, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) <-chan result {
 	ch := make(chan result, 1)
 	go func() {
@@ -264,8 +255,8 @@ func inBackground(ctx context.Context, c *mongolock.Client, key string, opts ...
 	return ch
 }
 
-// untilDone is a reply that never comes. A store that answers at once is given no
-// deadline: there it is a reply that was lost.
+// untilDone stands for a reply that never comes: it returns when the call's context ends.
+// A store that answers at once is given no deadline; there the reply counts as lost.
 func untilDone(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		return errNet
@@ -273,3 +264,10 @@ func untilDone(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
+
+// The names that keeper_test.go and its neighbours still use.
+type bent = hookedStore
+
+func bend(mem *memstore.Store) *hookedStore { return newHookedStore(mem) }
+
+func (b *hookedStore) bend(f func(*hooks)) { b.hook(f) }

@@ -43,7 +43,7 @@ func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
 }
 
 func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	c := newClient(t, b)
 	for says, keys := range map[string][]string{
 		"no keys":                nil,
@@ -71,7 +71,7 @@ func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
 }
 
 func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -103,7 +103,7 @@ func TestAcquireAllWaitsNoLongerThanMaxWaitForAllTogether(t *testing.T) {
 }
 
 func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
@@ -121,7 +121,7 @@ func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
 }
 
 func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -134,7 +134,7 @@ func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
 }
 
 func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
 		var wg sync.WaitGroup
 		start := time.Now()
@@ -188,13 +188,13 @@ func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
 
 func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
 				if r.Key == "a" {
 					return false, errNet
@@ -205,7 +205,7 @@ func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
 		err = all.Release()
 		mustMatch(t, err, errNet)
 		mustBeFree(t, b, "b")
-		b.bend(func(h *hooks) { h.release = nil })
+		b.hook(func(h *hooks) { h.release = nil })
 		if err := all.Release(); err != nil {
 			t.Error(err)
 		}

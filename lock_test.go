@@ -11,7 +11,7 @@ import (
 )
 
 func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		var inside context.Context
@@ -34,7 +34,7 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 }
 
 func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		for name, do := range map[string]func(func(context.Context, *mongolock.Lease) error){
 			"Do": func(fn func(context.Context, *mongolock.Lease) error) { _ = mongolock.Do(t.Context(), c, "k", fn) },
@@ -56,7 +56,7 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 }
 
 func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
 		err := mongolock.Do(t.Context(), c, "k", func(ctx context.Context, l *mongolock.Lease) error {
@@ -65,7 +65,7 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 			return mine
 		})
 		mustMatch(t, err, mine, mongolock.ErrLost)
-		b.bend(func(h *hooks) { h.renew = nil })
+		b.hook(func(h *hooks) { h.renew = nil })
 
 		// Taken away by hand, and the function is done before a renewal tells.
 		err = mongolock.Do(t.Context(), c, "k2", func(context.Context, *mongolock.Lease) error {
@@ -77,8 +77,8 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 }
 
 func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
 		c := newClient(t, s)
@@ -86,7 +86,7 @@ func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
 		if err := mongolock.Do(t.Context(), c, "k", done); err != nil {
 			t.Error(err)
 		}
-		b.bend(func(h *hooks) { h.release = nil })
+		b.hook(func(h *hooks) { h.release = nil })
 		time.Sleep(time.Second)
 		mustBeFree(t, b, "k")
 		released := func(_ context.Context, l *mongolock.Lease) error { return l.Release() }
@@ -97,7 +97,7 @@ func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
 }
 
 func TestTryDoDoesNotRunWhatIsHeld(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ran, err := mongolock.TryDo(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
 			ran, err := mongolock.TryDo(ctx, newClient(t, s), "k", func(context.Context, *mongolock.Lease) error {
@@ -125,7 +125,7 @@ func TestTryDoDoesNotRunWhatIsHeld(t *testing.T) {
 type ctxKey struct{}
 
 func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		cause := errors.New("parent's own")
 		for _, parent := range []context.Context{context.Background(), t.Context()} {

@@ -16,8 +16,8 @@ import (
 // under its MinHold, and the key stayed taken in the name of nobody.
 func TestAGrantThatNobodyWasGivenIsFreedDespiteItsMinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
-		b.bend(func(h *hooks) {
+		b := newHookedStore(memstore.New())
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				defer time.Sleep(2 * time.Second)
 				return do()

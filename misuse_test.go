@@ -31,18 +31,18 @@ func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mo
 }
 
 // withALease is a client that holds one lease and has detached another.
-func withALease(t *testing.T, s *tally) (*mongolock.Client, *mongolock.Lease, string) {
+func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.Lease, string) {
 	t.Helper()
 	client := connect(s)
-	ticket, err := leaseOn(t, client, "detached").Detach(t.Context())
+	ticket, err := acquire(t, client, "detached").Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, leaseOn(t, client, "k"), ticket
+	return client, acquire(t, client, "k"), ticket
 }
 
 func TestACallWithAnEndedContextSendsNothingAndSaysWhy(t *testing.T) {
-	s := newTally()
+	s := newCountingStore()
 	client, lease, ticket := withALease(t, s)
 	defer client.Close()
 	defer lease.Release()
@@ -66,7 +66,7 @@ func TestACallWithAnEndedContextSendsNothingAndSaysWhy(t *testing.T) {
 
 func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTally()
+		s := newCountingStore()
 		client, lease, ticket := withALease(t, s)
 		if err := client.Close(); err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 func TestAPanicInTheJobReleases(t *testing.T) {
 	for name, do := range doBoth(func() { panic("boom") }) {
 		t.Run(name, func(t *testing.T) {
-			client := connect(newTally())
+			client := connect(newCountingStore())
 			defer client.Close()
 			func() {
 				defer func() {
@@ -116,7 +116,7 @@ func TestAPanicInTheJobReleases(t *testing.T) {
 func TestTheEndOfTheJobsGoroutineReleases(t *testing.T) {
 	for name, do := range doBoth(runtime.Goexit) { // as t.FailNow does
 		t.Run(name, func(t *testing.T) {
-			client := connect(newTally())
+			client := connect(newCountingStore())
 			defer client.Close()
 			var wg sync.WaitGroup
 			wg.Go(func() { do(t.Context(), client) })
@@ -144,10 +144,10 @@ func mustComeFree(t *testing.T, client *mongolock.Client) {
 
 func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTally()
+		s := newCountingStore()
 		client := connect(s)
 		defer client.Close()
-		lease := leaseOn(t, client, "k")
+		lease := acquire(t, client, "k")
 		before := s.n.Load()
 		start := make(chan struct{})
 		errs := make(chan error, 50)
@@ -171,7 +171,7 @@ func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
 }
 
 func TestJobsErrorsAreNotMixedUpWithTheLocks(t *testing.T) {
-	client := connect(newTally())
+	client := connect(newCountingStore())
 	defer client.Close()
 	boom := errors.New("boom")
 	job := func(context.Context, *mongolock.Lease) error { return boom }
@@ -185,7 +185,7 @@ func TestJobsErrorsAreNotMixedUpWithTheLocks(t *testing.T) {
 }
 
 func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
-	client := connect(newTally())
+	client := connect(newCountingStore())
 	defer client.Close()
 	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
 		return lease.Release()
@@ -196,7 +196,7 @@ func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
 }
 
 func TestTryDoRanThoughItsJobFoundAnotherKeyHeld(t *testing.T) {
-	client := connect(newTally())
+	client := connect(newCountingStore())
 	defer client.Close()
 	ran, err := mongolock.TryDo(t.Context(), client, "k", func(context.Context, *mongolock.Lease) error {
 		return mongolock.ErrHeld
@@ -208,10 +208,10 @@ func TestTryDoRanThoughItsJobFoundAnotherKeyHeld(t *testing.T) {
 
 func TestAClosingClientEndsAWaitWithErrClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTally()
+		s := newCountingStore()
 		holder, client := connect(s), connect(s)
 		defer holder.Close()
-		lease := leaseOn(t, holder, "k")
+		lease := acquire(t, holder, "k")
 		defer lease.Release()
 		done := make(chan error)
 		go func() {

@@ -24,25 +24,25 @@ func (s spanning) Begin(ctx context.Context, op mongolock.Op, key string) (conte
 
 // A seeing store writes down the operation that its calls belong to.
 type seeing struct {
-	*tally
+	*countingStore
 	acquire, renew any
 }
 
 func (s *seeing) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	s.acquire = ctx.Value(observedKey{})
-	return s.tally.Acquire(ctx, c)
+	return s.countingStore.Acquire(ctx, c)
 }
 
 func (s *seeing) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	s.renew = ctx.Value(observedKey{})
-	return s.tally.Renew(ctx, batch)
+	return s.countingStore.Renew(ctx, batch)
 }
 
 func TestStoreCallsBelongToTheOperationTheyAreMadeFor(t *testing.T) {
-	s := &seeing{tally: newTally()}
+	s := &seeing{countingStore: newCountingStore()}
 	client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
 	defer client.Close()
-	lease := leaseOn(t, client, "k")
+	lease := acquire(t, client, "k")
 	_ = lease.Renew(t.Context())
 	_ = lease.Release()
 	if s.acquire != mongolock.OpAcquire || s.renew != mongolock.OpRenew {
@@ -90,7 +90,7 @@ func (c *closer) Begin(ctx context.Context, op mongolock.Op, key string) (contex
 func TestAHoldThatBeginsAsItsClientClosesEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &closer{opLog: newOpLog(), closed: make(chan error)}
-		c.client = connect(newTally(), mongolock.WithObserver(c))
+		c.client = connect(newCountingStore(), mongolock.WithObserver(c))
 		lease, err := c.client.TryAcquire(t.Context(), "k")
 		if lease != nil || !errors.Is(err, mongolock.ErrClosed) {
 			t.Errorf("TryAcquire: %v, %v", lease, err)

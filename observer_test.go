@@ -103,10 +103,10 @@ func (o *opLog) wantNoneUnderWay(t *testing.T) {
 
 // observed runs a test in a bubble with two clients on one store: the operations
 // of the first are observed. What was begun has ended when both are closed.
-func observed(t *testing.T, test func(t *testing.T, o *opLog, s *tally, client, rival *mongolock.Client)) {
+func observed(t *testing.T, test func(t *testing.T, o *opLog, s *countingStore, client, rival *mongolock.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o, s := newOpLog(), newTally()
+		o, s := newOpLog(), newCountingStore()
 		client, rival := connect(s, mongolock.WithObserver(o)), connect(s)
 		test(t, o, s, client, rival)
 		if err := errors.Join(client.Close(), rival.Close()); err != nil {
@@ -117,8 +117,8 @@ func observed(t *testing.T, test func(t *testing.T, o *opLog, s *tally, client, 
 }
 
 func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
-		lease := leaseOn(t, client, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+		lease := acquire(t, client, "k")
 		o.want(t, "acquire k token=1 count=1 ok")
 		_ = lease.Renew(t.Context())
 		o.want(t, "renew k token=0 count=1 ok")
@@ -130,8 +130,8 @@ func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
 }
 
 func TestObserverSeesARefusal(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
-		lease := leaseOn(t, rival, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+		lease := acquire(t, rival, "k")
 		_, _ = client.TryAcquire(t.Context(), "k")
 		o.want(t, "acquire k token=0 count=0 held")
 		_ = lease.Release()
@@ -139,8 +139,8 @@ func TestObserverSeesARefusal(t *testing.T) {
 }
 
 func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
-		theirs := leaseOn(t, rival, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+		theirs := acquire(t, rival, "k")
 		granted := make(chan *mongolock.Lease)
 		go func() {
 			lease, _ := client.Acquire(t.Context(), "k")
@@ -156,8 +156,8 @@ func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
 }
 
 func TestObserverSeesAWaitThatWasGivenUp(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
-		theirs := leaseOn(t, rival, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+		theirs := acquire(t, rival, "k")
 		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
 		o.want(t, "acquire k token=0 count=0 held", "wait k token=0 count=1 held")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -169,10 +169,10 @@ func TestObserverSeesAWaitThatWasGivenUp(t *testing.T) {
 }
 
 func TestObserverSeesOneRenewalForManyLeases(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
 		var leases []*mongolock.Lease
 		for i := range 7 {
-			leases = append(leases, leaseOn(t, client, fmt.Sprint(i)))
+			leases = append(leases, acquire(t, client, fmt.Sprint(i)))
 		}
 		o.mu.Lock()
 		o.ended = nil
@@ -186,8 +186,8 @@ func TestObserverSeesOneRenewalForManyLeases(t *testing.T) {
 }
 
 func TestObserverSeesAHandOver(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
-		first := leaseOn(t, client, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+		first := acquire(t, client, "k")
 		granted := make(chan *mongolock.Lease)
 		go func() {
 			lease, _ := client.Acquire(t.Context(), "k")
@@ -207,18 +207,18 @@ func TestObserverSeesAHandOver(t *testing.T) {
 func TestObserverSeesHowALeaseEnded(t *testing.T) {
 	ends := map[string]struct {
 		opts []mongolock.AcquireOption
-		end  func(ctx context.Context, s *tally, rival *mongolock.Client, lease *mongolock.Lease)
+		end  func(ctx context.Context, s *countingStore, rival *mongolock.Client, lease *mongolock.Lease)
 		want []string
 	}{
 		"deleted by hand": {
-			end: func(ctx context.Context, s *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(ctx context.Context, s *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
 				s.mem.Delete("k")
 				_ = lease.Renew(ctx)
 			},
 			want: []string{"renew k token=0 count=0 lost", "hold k token=1 count=1 lost"},
 		},
 		"broken": {
-			end: func(ctx context.Context, _ *tally, rival *mongolock.Client, lease *mongolock.Lease) {
+			end: func(ctx context.Context, _ *countingStore, rival *mongolock.Client, lease *mongolock.Lease) {
 				_, _ = rival.Break(ctx, "k", "because", -1)
 				_ = lease.Renew(ctx)
 				_ = lease.Release()
@@ -227,7 +227,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 		},
 		"not renewed": {
 			opts: []mongolock.AcquireOption{mongolock.NoRenewal()},
-			end: func(_ context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(_ context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
 				<-lease.Done()
 				_ = lease.Release()
 			},
@@ -235,14 +235,14 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 		},
 		"MaxHold": {
 			opts: []mongolock.AcquireOption{mongolock.MaxHold(time.Second)},
-			end: func(_ context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(_ context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
 				<-lease.Done()
 				_ = lease.Release()
 			},
 			want: []string{"hold k token=1 count=1 max hold", "release k token=1 count=1 max hold"},
 		},
 		"detached": {
-			end: func(ctx context.Context, _ *tally, _ *mongolock.Client, lease *mongolock.Lease) {
+			end: func(ctx context.Context, _ *countingStore, _ *mongolock.Client, lease *mongolock.Lease) {
 				_, _ = lease.Detach(ctx)
 			},
 			want: []string{"renew k token=0 count=1 ok", "hold k token=1 count=1 detached"},
@@ -250,8 +250,8 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 	}
 	for name, e := range ends {
 		t.Run(name, func(t *testing.T) {
-			observed(t, func(t *testing.T, o *opLog, s *tally, client, rival *mongolock.Client) {
-				lease := leaseOn(t, client, "k", e.opts...)
+			observed(t, func(t *testing.T, o *opLog, s *countingStore, client, rival *mongolock.Client) {
+				lease := acquire(t, client, "k", e.opts...)
 				o.want(t, "acquire k token=1 count=1 ok")
 				e.end(t.Context(), s, rival, lease)
 				synctest.Wait() // what the same instant began is done
@@ -262,8 +262,8 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 }
 
 func TestObserverSeesAResume(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, rival *mongolock.Client) {
-		ticket, err := leaseOn(t, rival, "k").Detach(t.Context())
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
+		ticket, err := acquire(t, rival, "k").Detach(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,8 +280,8 @@ func TestObserverSeesAResume(t *testing.T) {
 }
 
 func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
-	observed(t, func(t *testing.T, o *opLog, _ *tally, client, _ *mongolock.Client) {
-		leaseOn(t, client, "k")
+	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
+		acquire(t, client, "k")
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
@@ -291,26 +291,26 @@ func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
 
 // givingBack notes within which operation the store was called.
 type givingBack struct {
-	*tally
+	*countingStore
 	release, transfer any
 }
 
 func (s *givingBack) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
 	s.release = ctx.Value(observedKey{})
-	return s.tally.Release(ctx, r, keep)
+	return s.countingStore.Release(ctx, r, keep)
 }
 
 func (s *givingBack) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	s.transfer = ctx.Value(observedKey{})
-	return s.tally.Transfer(ctx, from, to)
+	return s.countingStore.Transfer(ctx, from, to)
 }
 
 func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &givingBack{tally: newTally()}
+		s := &givingBack{countingStore: newCountingStore()}
 		client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
 		defer client.Close()
-		first := leaseOn(t, client, "k")
+		first := acquire(t, client, "k")
 		next := make(chan *mongolock.Lease)
 		go func() {
 			lease, err := client.Acquire(t.Context(), "k")

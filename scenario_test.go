@@ -71,8 +71,8 @@ func toldInTime(l *mongolock.Lease, rival <-chan result, margin time.Duration) s
 }
 
 func deadlineUnderSlowReplies(t *testing.T) string {
-	b := bend(memstore.New())
-	b.bend(func(h *hooks) {
+	b := newHookedStore(memstore.New())
+	b.hook(func(h *hooks) {
 		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 			defer time.Sleep(4 * time.Second)
 			return do()
@@ -86,10 +86,10 @@ func deadlineUnderSlowReplies(t *testing.T) string {
 
 // marginAgainst cuts a holder off; timers may be late by half a second.
 func marginAgainst(t *testing.T, margin time.Duration) string {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
 	renewalsFail(b, errNet)
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 	})
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
@@ -99,10 +99,10 @@ func marginAgainst(t *testing.T, margin time.Duration) string {
 // lateRelease lets a lost lease's removal arrive when the next holder is in; by
 // key removes whoever holds.
 func lateRelease(t *testing.T, byKey bool) string {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	l := acquire(t, newClient(t, b), "k")
 	renewalsFail(b, errNet)
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
 			time.Sleep(2 * time.Second)
 			if byKey {
@@ -121,8 +121,8 @@ func lateRelease(t *testing.T, byKey bool) string {
 }
 
 func unknownOutcome(t *testing.T) string {
-	b := bend(memstore.New())
-	b.bend(func(h *hooks) { h.acquire = unknownFates["applied, reply lost"] })
+	b := newHookedStore(memstore.New())
+	b.hook(func(h *hooks) { h.acquire = unknownFates["applied, reply lost"] })
 	if _, err := newClient(t, b).TryAcquire(t.Context(), "k"); err == nil {
 		return "granted"
 	}
@@ -134,17 +134,17 @@ func unknownOutcome(t *testing.T) string {
 }
 
 func lossWithALiveStore(t *testing.T) string {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	l := acquire(t, newClient(t, b), "k", mongolock.MaxHold(10*time.Second))
 	rival := inBackground(t.Context(), newClient(t, b.mem), "k")
 	return toldInTime(l, rival, 990*time.Millisecond)
 }
 
 func handOverOrder(t *testing.T) (violation string) {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	c := newClient(t, b)
 	l := acquire(t, c, "k")
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 			g, err := do()
 			if l.Err() == nil {
@@ -165,9 +165,9 @@ func handOverOrder(t *testing.T) (violation string) {
 // cleanUpBesideAClaim lets a second claim succeed while the first one, of which
 // nobody knows whether it was applied, is still being cleaned up.
 func cleanUpBesideAClaim(t *testing.T) string {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	c := newClient(t, b)
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.acquire = unknownFates["not applied"]
 		h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
 			time.Sleep(time.Second)
@@ -177,7 +177,7 @@ func cleanUpBesideAClaim(t *testing.T) string {
 	if _, err := c.TryAcquire(t.Context(), "k"); !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 		return "not unknown"
 	}
-	b.bend(func(h *hooks) { h.acquire = nil })
+	b.hook(func(h *hooks) { h.acquire = nil })
 	l := acquire(t, c, "k")
 	time.Sleep(2 * time.Second)
 	if _, err := newClient(t, b.mem, mongolock.WithOwner("rival")).TryAcquire(t.Context(), "k"); err == nil && l.Err() == nil {

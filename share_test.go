@@ -15,7 +15,7 @@ import (
 )
 
 func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		var readers []*mongolock.Lease
 		for range 3 {
@@ -55,7 +55,7 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 }
 
 func TestOfPermitsThereAreNoMoreThanN(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
 		inside, most := 0, 0
@@ -113,7 +113,7 @@ func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mo
 func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				var opts []mongolock.ClientOption
 				slack := 10 * time.Millisecond
 				if !feed {
@@ -138,7 +138,7 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 }
 
 func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
 // A writer that died while it waited keeps readers out no longer than a holder that
 // died would.
 func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one := newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Want: time.Hour}
@@ -184,7 +184,7 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
 // A writer's word has to be left again and again, for as long as it waits.
 func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -207,7 +207,7 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 
 func TestAWaiterForAPermitGetsItWhenTheFirstHolderRanOut(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -289,7 +289,7 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 }
 
 func TestASharedLeaseIsLostAlone(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
 		<-lost.Done()
@@ -308,7 +308,7 @@ func TestASharedLeaseIsLostAlone(t *testing.T) {
 // A process that gives a permit back and takes one at once, again and again, does
 // not keep those of another out.
 func TestPermitsAreNotKeptFromOtherProcesses(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		busy, other := newClient(t, s), newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -335,10 +335,10 @@ func TestPermitsAreNotKeptFromOtherProcesses(t *testing.T) {
 }
 
 func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		stays := acquire(t, c, "k", mongolock.Shared())
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				_, _ = do()
 				return store.Grant{}, errNet
@@ -347,7 +347,7 @@ func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
 		_, err := c.TryAcquire(t.Context(), "k", mongolock.Shared())
 		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
 		time.Sleep(time.Second)
-		b.bend(func(h *hooks) { h.acquire = nil })
+		b.hook(func(h *hooks) { h.acquire = nil })
 		status, err := c.Inspect(t.Context(), "k")
 		if err != nil || len(status.Holders) != 1 || status.Holders[0].ID != stays.ID() {
 			t.Errorf("%+v, %v", status, err)
@@ -358,9 +358,9 @@ func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
 
 func TestAReaderBehindAReaderIsNotToldThatTheKeyIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				time.Sleep(5 * time.Second)
 				return do()

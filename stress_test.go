@@ -26,9 +26,9 @@ const (
 	stressMargin = stressTTL / 10
 )
 
-// A referee sees every grant in the moment the store makes it, and every lease
+// A grantChecker sees every grant in the moment the store makes it, and every lease
 // that a worker was given.
-type referee struct {
+type grantChecker struct {
 	t    *testing.T
 	seed uint64
 
@@ -45,13 +45,13 @@ type watched struct {
 	released bool
 }
 
-func (r *referee) errorf(format string, args ...any) {
+func (r *grantChecker) errorf(format string, args ...any) {
 	r.t.Errorf("seed %d: %s", r.seed, fmt.Sprintf(format, args...))
 }
 
 // grant checks that nobody else trusts a lease of the key at this moment, and
 // that those who lost one knew a margin ago.
-func (r *referee) grant(c store.Claim, g store.Grant) {
+func (r *grantChecker) grant(c store.Claim, g store.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g.Token <= r.tokens[c.Key] {
@@ -78,7 +78,7 @@ func (r *referee) grant(c store.Claim, g store.Grant) {
 }
 
 // watch takes note of a lease that a worker was given.
-func (r *referee) watch(l *mongolock.Lease) *watched {
+func (r *grantChecker) watch(l *mongolock.Lease) *watched {
 	w := &watched{Lease: l}
 	r.mu.Lock()
 	if last := r.granted[l.Key()]; last.ID != l.ID() && l.Err() == nil {
@@ -104,24 +104,24 @@ func (w *watched) release() error {
 
 // A moody store delays, loses, fails and applies late, as its dice fall. It is
 // one client's way to the store.
-type moody struct {
-	*bent
+type faultyStore struct {
+	*hookedStore
 	mu   sync.Mutex // protects dice
 	dice *rand.Rand
 }
 
-func (m *moody) roll(n int) int {
+func (m *faultyStore) roll(n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.dice.IntN(n)
 }
 
-func (m *moody) some(most time.Duration) time.Duration {
+func (m *faultyStore) some(most time.Duration) time.Duration {
 	return time.Duration(m.roll(int(most)))
 }
 
 // pass lets do answer, or not, as the mood is.
-func pass[T any](ctx context.Context, m *moody, do func() T) (answer T, fault error) {
+func pass[T any](ctx context.Context, m *faultyStore, do func() T) (answer T, fault error) {
 	wait := func(most time.Duration) error {
 		select {
 		case <-time.After(m.some(most)):
@@ -166,8 +166,8 @@ type answered[T any] struct {
 
 func answerOf[T any](value T, err error) answered[T] { return answered[T]{value, err} }
 
-// moodily is pass for what may fail by itself.
-func moodily[T any](ctx context.Context, m *moody, do func() (T, error)) (none T, err error) {
+// callOrFault is pass for what may fail by itself.
+func callOrFault[T any](ctx context.Context, m *faultyStore, do func() (T, error)) (none T, err error) {
 	a, fault := pass(ctx, m, func() answered[T] { return answerOf(do()) })
 	if fault != nil {
 		return none, fault
@@ -175,10 +175,10 @@ func moodily[T any](ctx context.Context, m *moody, do func() (T, error)) (none T
 	return a.value, a.err
 }
 
-func newMoody(mem *memstore.Store, r *referee, seed uint64) *moody {
-	m := &moody{bent: bend(mem), dice: rand.New(rand.NewPCG(seed, 7))}
+func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultyStore {
+	m := &faultyStore{hookedStore: newHookedStore(mem), dice: rand.New(rand.NewPCG(seed, 7))}
 	claim := func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-		return moodily(ctx, m, func() (store.Grant, error) {
+		return callOrFault(ctx, m, func() (store.Grant, error) {
 			g, err := do()
 			if err == nil {
 				r.grant(c, g)
@@ -186,7 +186,7 @@ func newMoody(mem *memstore.Store, r *referee, seed uint64) *moody {
 			return g, err
 		})
 	}
-	m.bend(func(h *hooks) {
+	m.hook(func(h *hooks) {
 		h.acquire, h.transfer = claim, claim
 		h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 			answers, fault := pass(ctx, m, do)
@@ -196,11 +196,11 @@ func newMoody(mem *memstore.Store, r *referee, seed uint64) *moody {
 			return answers
 		}
 		h.release = func(ctx context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
-			return moodily(ctx, m, do)
+			return callOrFault(ctx, m, do)
 		}
 		h.undo = h.release
 		h.look = func(ctx context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
-			return moodily(ctx, m, do)
+			return callOrFault(ctx, m, do)
 		}
 	})
 	return m
@@ -208,7 +208,7 @@ func newMoody(mem *memstore.Store, r *referee, seed uint64) *moody {
 
 // A worker takes, holds, gives back and walks away, as its dice fall.
 type worker struct {
-	r       *referee
+	r       *grantChecker
 	dice    *rand.Rand
 	clients []*mongolock.Client
 	tickets chan string
@@ -294,7 +294,7 @@ func TestNoSequenceOfFaultsBreaksThePromise(t *testing.T) {
 }
 
 func stress(t *testing.T, seed uint64) {
-	r := &referee{
+	r := &grantChecker{
 		t: t, seed: seed,
 		granted: make(map[string]store.Claim), tokens: make(map[string]int64), seen: make(map[string][]*watched),
 	}
@@ -306,9 +306,9 @@ func stress(t *testing.T, seed uint64) {
 		if (seed+i)%2 == 0 {
 			opts = append(opts, mongolock.WithoutFeed())
 		}
-		var s store.Store = newMoody(mem, r, seed*10+i)
+		var s store.Store = newFaultyStore(mem, r, seed*10+i)
 		if i == 3 {
-			s = prompt{s.(*moody).bent}
+			s = promptStore{s.(*faultyStore).hookedStore}
 		}
 		clients = append(clients, newClient(t, s, opts...))
 	}

@@ -50,7 +50,7 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 		"a TTL too long":    {sealed(map[string]any{"d": 2 * year}), "TTL of 17520h"},
 		"a note too long":   {sealed(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
 	}
-	s := newTally()
+	s := newCountingStore()
 	client := connect(s)
 	defer client.Close()
 	for name, b := range broken {
@@ -68,7 +68,7 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 }
 
 func TestATicketOfNothingIsLostAndKeepsItsID(t *testing.T) {
-	client := connect(newTally())
+	client := connect(newCountingStore())
 	defer client.Close()
 	_, err := client.Resume(t.Context(), sealed(nil))
 	if !errors.Is(err, mongolock.ErrLost) || strings.Contains(fmt.Sprintf("%v %+v", err, err), "NOBODY-MAY-SEE") {
@@ -77,9 +77,9 @@ func TestATicketOfNothingIsLostAndKeepsItsID(t *testing.T) {
 }
 
 func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
-	client := connect(newTally(), mongolock.WithMargin(time.Second))
+	client := connect(newCountingStore(), mongolock.WithMargin(time.Second))
 	defer client.Close()
-	ticket, err := leaseOn(t, client, "k").Detach(t.Context())
+	ticket, err := acquire(t, client, "k").Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func FuzzTicket(f *testing.F) {
 	f.Add("mongolock0.e30")
 	f.Add("")
 
-	client := connect(newTally())
+	client := connect(newCountingStore())
 	f.Cleanup(func() { client.Close() })
 	f.Fuzz(func(t *testing.T, ticket string) {
 		lease, err := client.Resume(context.Background(), ticket) // nothing is detached

@@ -15,7 +15,7 @@ import (
 
 func TestAWaiterGetsTheKeySoonAfterTheHoldersDeath(t *testing.T) {
 	for _, feed := range []bool{true, false} {
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
 			if !feed {
 				opts = append(opts, mongolock.WithoutFeed())
@@ -33,8 +33,8 @@ func TestAWaiterGetsTheKeySoonAfterTheHoldersDeath(t *testing.T) {
 
 func TestACancelOfATryHasNoUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
-		b.bend(func(h *hooks) {
+		b := newHookedStore(memstore.New())
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				time.Sleep(time.Second)
 				defer time.Sleep(time.Second)
@@ -66,7 +66,7 @@ func TestACancelOfATryHasNoUnknownOutcome(t *testing.T) {
 
 func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		acquire(t, newClient(t, b.mem), "k")
 		c := newClient(t, b, mongolock.WithoutFeed())
 		wait := make(chan result, 1)
@@ -76,7 +76,7 @@ func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 			wait <- result{l, err, time.Now()}
 		}()
 		synctest.Wait()
-		b.bend(func(h *hooks) { // it looks again when the holder should have run out, and hangs
+		b.hook(func(h *hooks) { // it looks again when the holder should have run out, and hangs
 			h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, untilDone(ctx)
 			}
@@ -91,13 +91,13 @@ func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 }
 
 func TestOfManyTriesOnANewKeyOneWins(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		oneWins(t, s)
 	})
 }
 
 func TestOfManyTriesOnAnExpiredKeyOneWins(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
 		if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
 			t.Fatal(err)

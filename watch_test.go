@@ -20,27 +20,27 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A feeder is a bent store with a feed that can be broken.
-type feeder struct {
-	*bent
+// A breakableFeed is a bent store with a feed that can be broken.
+type breakableFeed struct {
+	*hookedStore
 	mu      sync.Mutex
 	broken  error // what Watch answers
 	cut     chan struct{}
 	watched int
 }
 
-func newFeeder(b *bent, broken error) *feeder {
-	return &feeder{bent: b, broken: broken, cut: make(chan struct{})}
+func newBreakableFeed(b *hookedStore, broken error) *breakableFeed {
+	return &breakableFeed{hookedStore: b, broken: broken, cut: make(chan struct{})}
 }
 
-func (f *feeder) Notify(ctx context.Context, n store.Notice) error {
+func (f *breakableFeed) Notify(ctx context.Context, n store.Notice) error {
 	if f.isBroken() != nil {
 		return f.isBroken()
 	}
 	return f.mem.Notify(ctx, n)
 }
 
-func (f *feeder) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *breakableFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.mu.Lock()
 		broken, cut := f.broken, f.cut
@@ -70,14 +70,14 @@ func (f *feeder) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	}
 }
 
-func (f *feeder) isBroken() error {
+func (f *breakableFeed) isBroken() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken
 }
 
 // die ends all watches and refuses new ones; nil brings the feed back.
-func (f *feeder) die(err error) {
+func (f *breakableFeed) failWith(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.broken = err
@@ -93,7 +93,7 @@ func TestWaitersAreServedHoweverTheFeedIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFeeder(bend(memstore.New()), broken)
+				f := newBreakableFeed(newHookedStore(memstore.New()), broken)
 				one, two := newClient(t, f), newClient(t, f)
 				for range 5 {
 					l := acquire(t, one, "k")
@@ -118,15 +118,15 @@ func TestWaitersAreServedHoweverTheFeedIs(t *testing.T) {
 
 func TestAFeedThatDiesAndComesBackLosesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		one, two := newClient(t, f), newClient(t, f)
 		for range 20 {
 			l := acquire(t, one, "k")
 			wait := inBackground(t.Context(), two, "k")
 			time.Sleep(10 * time.Second)
-			f.die(errNet)
+			f.failWith(errNet)
 			time.Sleep(7 * time.Second)
-			f.die(nil)
+			f.failWith(nil)
 			start := time.Now()
 			release(t, l)
 			r := <-wait
@@ -150,21 +150,21 @@ func TestAFeedThatDiesAndComesBackLosesNobody(t *testing.T) {
 
 func TestAReleaseWhileTheFeedIsAwayIsSeenWhenItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		one, two := newClient(t, f), newClient(t, f)
 		l := acquire(t, one, "k")
 		wait := inBackground(t.Context(), two, "k")
 		time.Sleep(10 * time.Second)
-		f.bend(func(h *hooks) { // polls do not help either
+		f.hook(func(h *hooks) { // polls do not help either
 			h.look = func(context.Context, []string, func() ([]store.Status, error)) ([]store.Status, error) {
 				return nil, errNet
 			}
 		})
-		f.die(errNet)
+		f.failWith(errNet)
 		time.Sleep(time.Second)
 		release(t, l)
 		time.Sleep(time.Second)
-		f.die(nil)
+		f.failWith(nil)
 		back := time.Now()
 		if r := <-wait; r.err != nil {
 			t.Error(r.err)
@@ -173,16 +173,16 @@ func TestAReleaseWhileTheFeedIsAwayIsSeenWhenItIsBack(t *testing.T) {
 	})
 }
 
-// A flapper is a feed that opens, and breaks as long as firm has passed.
-type flapper struct {
-	*bent
+// A flappingFeed is a feed that opens, and breaks as long as firm has passed.
+type flappingFeed struct {
+	*hookedStore
 	firm    atomic.Int64
 	watched atomic.Int64
 }
 
-func (f *flapper) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
+func (f *flappingFeed) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
 
-func (f *flapper) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+func (f *flappingFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		f.watched.Add(1)
 		if !yield(store.Notice{}, nil) {
@@ -198,7 +198,7 @@ func (f *flapper) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 
 func TestAFlappingFeedIsTriedEverMoreSlowlyAndComplainedOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &flapper{bent: bend(memstore.New())}
+		f := &flappingFeed{hookedStore: newHookedStore(memstore.New())}
 		var mu sync.Mutex
 		var text bytes.Buffer
 		said := func() int {
@@ -236,7 +236,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestOnePollLooksAtAllKeysOfTheProcess(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		holder := newClient(t, b.mem)
 		c := newClient(t, s, mongolock.WithoutFeed())
 		for i := range 100 {
@@ -250,7 +250,7 @@ func TestOnePollLooksAtAllKeysOfTheProcess(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		var mu sync.Mutex
 		var sizes []int
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.look = func(_ context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -275,10 +275,10 @@ func TestOnePollLooksAtAllKeysOfTheProcess(t *testing.T) {
 
 func TestPollsGoFromFiftyMillisecondsToASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		acquire(t, newClient(t, b.mem), "k")
 		var at []time.Time
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
 				at = append(at, time.Now())
 				return do()
@@ -301,7 +301,7 @@ func TestPollsGoFromFiftyMillisecondsToASecond(t *testing.T) {
 }
 
 func TestAHundredWaitersCostNextToNothingWhileTheKeyIsHeld(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k")
 		c := newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -324,7 +324,7 @@ func TestAHundredWaitersCostNextToNothingWhileTheKeyIsHeld(t *testing.T) {
 
 func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		one, two := newClient(t, f), newClient(t, f)
 		for i := 1; i <= 3; i++ {
 			l := acquire(t, one, "k")
@@ -355,8 +355,8 @@ func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
 func TestACancelledHeadDoesNotEatAWakeUp(t *testing.T) {
 	for offset := time.Duration(0); offset <= 40*time.Millisecond; offset += time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
-			b.bend(func(h *hooks) {
+			b := newHookedStore(memstore.New())
+			b.hook(func(h *hooks) {
 				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					time.Sleep(10 * time.Millisecond)
 					defer time.Sleep(10 * time.Millisecond)
@@ -388,7 +388,7 @@ func TestACancelledHeadDoesNotEatAWakeUp(t *testing.T) {
 
 func TestTheNextInLineLooksForItselfWhenAHeadLeavesWithItsClaimUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		brief := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 2 * time.Second}
 		l := acquire(t, newClient(t, b.mem), "k")
 		c := newClient(t, b)
@@ -397,7 +397,7 @@ func TestTheNextInLineLooksForItselfWhenAHeadLeavesWithItsClaimUnderWay(t *testi
 		synctest.Wait()
 		second := inBackground(t.Context(), c, "k")
 		synctest.Wait()
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				defer time.Sleep(100 * time.Millisecond)
 				return do()
@@ -422,12 +422,12 @@ func TestTheNextInLineLooksForItselfWhenAHeadLeavesWithItsClaimUnderWay(t *testi
 // command, where a claim that is refused costs two.
 func TestOnlyALookThatNothingCallsForIsCalledOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		holder, c := newClient(t, b.mem), newClient(t, b)
 		l := acquire(t, holder, "k")
 		var mu sync.Mutex
 		var held []bool
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -459,7 +459,7 @@ func TestOnlyALookThatNothingCallsForIsCalledOne(t *testing.T) {
 
 func TestWhoDoesNotListenAnnouncesAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := bend(memstore.New())
+		s := newHookedStore(memstore.New())
 		deaf, other := newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
 		l := acquire(t, deaf, "k")
 		wait := inBackground(t.Context(), other, "k")
@@ -475,8 +475,8 @@ func TestWhoDoesNotListenAnnouncesAllTheSame(t *testing.T) {
 // refusal to announce does.
 func TestAFeedThatCannotBeWatchedIsAnnouncedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
-		mute := &unwatched{Store: f.bent, feed: f.mem}
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		mute := &announceOnlyStore{Store: f.hookedStore, feed: f.mem}
 		one, two := newClient(t, mute), newClient(t, f)
 		for i := range 3 {
 			first := acquire(t, two, "k")
@@ -512,14 +512,14 @@ func TestAFeedThatCannotBeWatchedIsAnnouncedOn(t *testing.T) {
 }
 
 // An unwatched store takes notices, until it refuses, and yields none.
-type unwatched struct {
+type announceOnlyStore struct {
 	store.Store
 	feed          store.Feed
 	refuse        bool
 	watched, sent int
 }
 
-func (u *unwatched) Notify(ctx context.Context, n store.Notice) error {
+func (u *announceOnlyStore) Notify(ctx context.Context, n store.Notice) error {
 	u.sent++
 	if u.refuse {
 		return errors.ErrUnsupported
@@ -527,7 +527,7 @@ func (u *unwatched) Notify(ctx context.Context, n store.Notice) error {
 	return u.feed.Notify(ctx, n)
 }
 
-func (u *unwatched) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (u *announceOnlyStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		u.watched++
 		yield(store.Notice{}, errors.ErrUnsupported)
@@ -537,7 +537,7 @@ func (u *unwatched) Watch(context.Context) iter.Seq2[store.Notice, error] {
 // Traffic that never waits does not keep the feed open.
 func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		one, two := newClient(t, f), newClient(t, f)
 		for want := 1; want <= 2; want++ {
 			l := acquire(t, one, "k")
@@ -564,9 +564,9 @@ func TestWaitersOfSeveralProcessesAskTwiceAMinute(t *testing.T) {
 		acquire(t, newClient(t, mem), "k")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var processes []*bent
+		var processes []*hookedStore
 		for range 4 {
-			b := bend(mem)
+			b := newHookedStore(mem)
 			c := newClient(t, b)
 			for range 100 {
 				inBackground(ctx, c, "k")
