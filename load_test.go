@@ -51,7 +51,7 @@ func TestAWaiterSendsAtMostTwoClaimsASecondUnderAnyError(t *testing.T) {
 }
 
 func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bool) {
-	b := bend(memstore.New())
+	b := newHookedStore(memstore.New())
 	var opts []mongolock.ClientOption
 	if polls {
 		opts = append(opts, mongolock.WithoutFeed())
@@ -61,7 +61,7 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 	ctx, stop := context.WithCancel(t.Context())
 	wait := inBackground(ctx, c, "k")
 	time.Sleep(5 * time.Second)
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 			return store.Grant{}, fault(ctx)
 		}
@@ -77,7 +77,7 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 	assert.LessOrEqual(t, b.count("acquire"), 2*seconds)
 	assert.LessOrEqual(t, b.count("undo"), 2*seconds)
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+5, "goroutines")
-	b.bend(func(h *hooks) { *h = hooks{} })
+	b.hook(func(h *hooks) { *h = hooks{} })
 	r := <-wait
 	require.NoError(t, r.err, "the waiter is served once the store answers")
 	release(t, r.lease)
@@ -88,9 +88,9 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 // cleans up for all keys.
 func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b, mongolock.TTL(time.Hour))
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, errNet
 			}
@@ -106,7 +106,7 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 		assert.LessOrEqual(t, b.count("undo"), 2*30*60)
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+2, "goroutines")
 
-		b.bend(func(h *hooks) { *h = hooks{} })
+		b.hook(func(h *hooks) { *h = hooks{} })
 		l, err := c.TryAcquire(t.Context(), "k")
 		require.NoError(t, err, "the store answers again, and the next try settles the earlier claim first")
 		release(t, l)
@@ -115,10 +115,10 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 
 func TestCleaningUpManyKeysTakesFewCallsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
 		var now, most atomic.Int64
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				_, err := do()
 				return store.Grant{}, errors.Join(err, errNet) // granted, and the reply is lost
@@ -162,8 +162,8 @@ func TestAWaiterLooksOnceAMinuteWhateverIsLost(t *testing.T) {
 func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log safeText
-		b := bend(memstore.New())
-		f := &refusing{bent: b}
+		b := newHookedStore(memstore.New())
+		f := &refusing{hookedStore: b}
 		holder, c := newClient(t, f, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.mem)
 		handsOver := func() time.Duration {
 			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
@@ -187,7 +187,7 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 
 // A refusing store refuses to announce while it is told to.
 type refusing struct {
-	*bent
+	*hookedStore
 	refuse atomic.Bool
 }
 
@@ -202,7 +202,7 @@ func (r *refusing) Watch(ctx context.Context) iter.Seq2[store.Notice, error] { r
 
 func TestAFeedThatComesBackIsFollowedByReadsAndNotByAHerdOfClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeder(bend(memstore.New()), nil)
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		holder, c := newClient(t, f.mem), newClient(t, f)
 		const keys = 2000
 		var waits []<-chan result
@@ -212,10 +212,10 @@ func TestAFeedThatComesBackIsFollowedByReadsAndNotByAHerdOfClaims(t *testing.T) 
 			waits = append(waits, inBackground(t.Context(), c, key))
 		}
 		time.Sleep(10 * time.Second)
-		f.die(errNet)
+		f.failWith(errNet)
 		time.Sleep(10 * time.Second)
 		f.reset()
-		f.die(nil)
+		f.failWith(nil)
 		time.Sleep(10 * time.Second)
 		assert.Less(t, f.count("acquire"), keys/10, "claims in the ten seconds after the feed came back")
 		require.NoError(t, holder.Close())
