@@ -154,10 +154,11 @@ func TestCronNextIsTheSameFromEveryMomentBeforeIt(t *testing.T) {
 			plan := schedule.Cron("CRON_TZ=" + zone + " " + expression)
 			begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 			next := plan.Next(begin)
-			for at := begin; at.Before(begin.AddDate(1, 0, 0)); at = at.Add(10 * time.Minute) {
-				if !at.Before(next) {
-					next = plan.Next(next)
-					require.Greater(t, next, at, "%s in %s", expression, zone)
+			for at := begin; at.Before(begin.AddDate(1, 0, 0)); at = at.Add(25 * time.Minute) {
+				for !at.Before(next) {
+					last := next
+					next = plan.Next(last)
+					require.Greater(t, next, last, "%s in %s", expression, zone)
 				}
 				require.Equal(t, next, plan.Next(at), "%s in %s, asked at %v", expression, zone, at)
 			}

@@ -21,7 +21,7 @@ import (
 // its clean-up is that later write.
 type Attempt struct {
 	id      string
-	session *mongo.Session // nil where the server has none
+	session *mongo.Session    // nil where the server has none
 	life    time.Duration     // from its end on, an attempt of unknown outcome is kept this long
 	expires mongoclock.Moment // that end; set by Over
 
