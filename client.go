@@ -53,7 +53,7 @@ type Client struct {
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
 	cleaner       cleaner
 	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
-	empty         chan struct{} // closed when leases is empty; made by noLeases
+	empty         chan struct{}    // closed when leases is empty; made by noLeases
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}

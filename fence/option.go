@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -92,10 +93,8 @@ const (
 
 // only returns an error if the option is for calls other than this one.
 func (w *write) only(name string, kinds ...kind) error {
-	for _, k := range kinds {
-		if k == w.kind {
-			return nil
-		}
+	if slices.Contains(kinds, w.kind) {
+		return nil
 	}
 	return fmt.Errorf("fence: %s: is not an option of %s", name, w.kind)
 }
