@@ -26,6 +26,12 @@ func noPath(err error) bool {
 	return mongoerr.HasCode(err, 2) && strings.Contains(err.Error(), "must not contain '.'")
 }
 
+// noFields reports whether a server refused to answer a part of a document.
+func noFields(err error) bool {
+	const notImplemented = 238
+	return mongoerr.HasCode(err, notImplemented) && strings.Contains(err.Error(), "fields")
+}
+
 // path names a field of the lock.
 func (s *docStore) path(field string) string { return s.field + "." + field }
 

@@ -36,6 +36,7 @@ type docStore struct {
 	store.Feed
 	steps mongolease.Steps[record, *update, granted]
 	flat  atomic.Bool // see stampPath
+	whole atomic.Bool // see replies
 	freed freedNames
 
 	// The shapes of commands that need of the document only its lock and its _id.
@@ -136,29 +137,46 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 // A reply is the answer of one command, and the lock in it.
 type reply = mongolease.Image[record]
 
-// send sends an update of one document. The first one may learn from the server where
-// $currentDate can write.
+// send sends an update of one document. The first ones may learn from the server which
+// form of a command it takes.
 func (s *docStore) send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
-	opts = s.replies(what, opts)
-	r, err := s.base.Modify(ctx, coll, filter, s.document(u), opts)
-	if noPath(err) { // refused before it touched anything: this is no second attempt
-		s.flat.Store(true)
-		r, err = s.base.Modify(ctx, coll, filter, s.document(u), opts)
+	r, err := s.base.Modify(ctx, coll, filter, s.document(u), s.replies(what, opts))
+	for again := 0; again < 2 && s.refusesForm(err); again++ {
+		r, err = s.base.Modify(ctx, coll, filter, s.document(u), s.replies(what, opts))
 	}
 	image := s.read(r)
-	if opts != s.lockBefore {
+	if opts != mongobase.Before {
 		s.base.Timed(r, image.Record.at)
 	}
 	return image, err
 }
 
+// refusesForm reports whether a server refused one of two forms of a command, and
+// remembers it, so that the command can be sent in the other one. It was refused before it
+// touched anything: this is no second attempt.
+func (s *docStore) refusesForm(err error) bool {
+	switch {
+	case noPath(err):
+		s.flat.Store(true)
+	case noFields(err):
+		s.whole.Store(true)
+	default:
+		return false
+	}
+	return true
+}
+
 // replies asks for the document in the reply to a claim, and for its lock in any other.
+// FerretDB 1 has no findAndModify with a projection, and answers whole documents.
 func (s *docStore) replies(what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder) *options.FindOneAndUpdateOptionsBuilder {
 	switch what {
 	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
+		return opts
+	}
+	if s.whole.Load() {
 		return opts
 	}
 	if opts == mongobase.Before {
@@ -177,7 +195,13 @@ func (s *docStore) remove(ctx context.Context, what mongolease.Step, filter bson
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
-	r, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
+	if !s.whole.Load() {
+		r, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
+		if !s.refusesForm(err) {
+			return s.read(r), err
+		}
+	}
+	r, err := s.base.Remove(ctx, s.base.Durable, filter)
 	return s.read(r), err
 }
 
