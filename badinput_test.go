@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -111,9 +113,7 @@ func TestAWrongTermIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 			_, err = mongolock.TryDo(t.Context(), client, "k", never, wrong.option)
 			mustSay(t, err, wrong.says...)
 
-			if n := s.n.Load(); n != 0 {
-				t.Errorf("%d store calls", n)
-			}
+			assert.Zero(t, s.n.Load(), "store calls")
 		})
 	}
 }
@@ -143,9 +143,7 @@ func TestAWrongOptionOfAClientIsRefusedByNameAndValue(t *testing.T) {
 	for name, w := range wrong {
 		t.Run(name, func(t *testing.T) {
 			client, err := mongolock.NewWithStore(memstore.New(), w.option)
-			if client != nil {
-				t.Error("a client and an error")
-			}
+			assert.Nil(t, client, "a client and an error")
 			mustSay(t, err, w.says...)
 		})
 	}
@@ -179,9 +177,7 @@ func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, lease.Release())
 	}
 }
 
@@ -199,9 +195,7 @@ func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
 			t.Run(name+", "+says, func(t *testing.T) { mustSay(t, call(), says) })
 		}
 	}
-	if n := s.n.Load(); n != 0 {
-		t.Errorf("%d store calls", n)
-	}
+	assert.Zero(t, s.n.Load(), "store calls")
 }
 
 // callsOf is a call of everything that takes a key.
@@ -239,7 +233,5 @@ func TestBreakWantsAReason(t *testing.T) {
 		_, err := client.Break(t.Context(), "k", reason, 0)
 		mustSay(t, err, says)
 	}
-	if n := s.n.Load(); n != 0 {
-		t.Errorf("%d store calls", n)
-	}
+	assert.Zero(t, s.n.Load(), "store calls")
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -19,9 +21,7 @@ import (
 func benchClient(tb testing.TB, opts ...mongolock.ClientOption) *mongolock.Client {
 	tb.Helper()
 	c, err := mongolock.NewWithStore(memstore.New(), opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -31,7 +31,7 @@ func pair(tb testing.TB, c *mongolock.Client) {
 	if err == nil {
 		err = lease.Release()
 	}
-	if err != nil {
+	if err != nil { // not require, whose call of Helper would be measured too
 		tb.Fatal(err)
 	}
 }
@@ -123,9 +123,8 @@ func BenchmarkTenThousandHeld(b *testing.B) {
 	c := benchClient(b, mongolock.TTL(time.Hour))
 	before := runtime.NumGoroutine()
 	for i := range 10_000 {
-		if _, err := c.Acquire(b.Context(), fmt.Sprint("key-", i)); err != nil {
-			b.Fatal(err)
-		}
+		_, err := c.Acquire(b.Context(), fmt.Sprint("key-", i))
+		require.NoError(b, err)
 	}
 	runtime.GC()
 	var shares []float64
@@ -142,9 +141,7 @@ func BenchmarkTenThousandHeld(b *testing.B) {
 
 func cpuTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -28,23 +30,19 @@ func TestCloseGivesHoldersAMarginAndReleasesEverything(t *testing.T) {
 		go func() { done <- c.Close() }()
 		<-ctx.Done()
 		tookBetween(t, start, 0, 0)
-		mustMatch(t, context.Cause(ctx), mongolock.ErrClosed)
+		assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrClosed)
 		time.Sleep(time.Second - 1)
 		mustBeHeld(t, b, "0")
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		tookBetween(t, start, time.Second, time.Second)
 		for _, l := range leases {
 			mustBeFree(t, b, l.Key())
-			mustMatch(t, l.Err(), mongolock.ErrClosed)
+			assert.ErrorIs(t, l.Err(), mongolock.ErrClosed)
 			release(t, l)
 		}
 		b.reset()
 		time.Sleep(time.Hour)
-		if b.total() != 0 {
-			t.Errorf("%d commands after Close", b.total())
-		}
+		assert.Zero(t, b.total(), "commands after Close")
 	})
 }
 
@@ -54,9 +52,7 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 		l := acquire(t, c, "k")
 		time.AfterFunc(100*time.Millisecond, func() { release(t, l) })
 		start := time.Now()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close())
 		tookBetween(t, start, 100*time.Millisecond, 100*time.Millisecond)
 	})
 }
@@ -69,9 +65,7 @@ func TestCallsAfterCloseGetErrClosed(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, c.Close())
 			})
 		}
 		wg.Wait()
@@ -91,9 +85,7 @@ func TestCallsAfterCloseGetErrClosed(t *testing.T) {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
-		if b.total() != 0 {
-			t.Errorf("%d commands", b.total())
-		}
+		assert.Zero(t, b.total(), "commands")
 	})
 }
 
@@ -108,13 +100,11 @@ func TestCloseEndsWaitsAtOnce(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			start := time.Now()
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close())
 			for _, w := range waits {
 				r := <-w
-				mustMatch(t, r.err, mongolock.ErrClosed)
-				mustNotMatch(t, r.err, mongolock.ErrOutcomeUnknown)
+				assert.ErrorIs(t, r.err, mongolock.ErrClosed)
+				assert.NotErrorIs(t, r.err, mongolock.ErrOutcomeUnknown)
 			}
 			tookBetween(t, start, 0, 0)
 		}
@@ -136,12 +126,10 @@ func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
 			wait := inBackground(context.WithoutCancel(t.Context()), c, "k")
 			time.Sleep(when)
 			start := time.Now()
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, c.Close())
 			tookBetween(t, start, 2*time.Second-when, 2*time.Second-when)
 			r := <-wait
-			mustMatch(t, r.err, mongolock.ErrClosed)
+			assert.ErrorIs(t, r.err, mongolock.ErrClosed)
 			if !r.when.Equal(start) {
 				t.Errorf("told %v after Close began", r.when.Sub(start))
 			}
@@ -161,9 +149,7 @@ func TestCloseWithALostLeasePendingLeavesItsMargin(t *testing.T) {
 		go func() { done <- c.Close() }()
 		time.Sleep(700*time.Millisecond - 1)
 		mustBeHeld(t, b, "k")
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		tookBetween(t, lost, time.Second, time.Second)
 		mustBeFree(t, b, "k")
 	})
@@ -212,7 +198,7 @@ func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := c.Acquire(ctx, "claimed-2")
 		cancel()
-		mustMatch(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
 
 		start := time.Now()
 		err = c.Close()
@@ -238,9 +224,7 @@ func TestCloseWaitsForAReleaseThatFailsAtFirst(t *testing.T) {
 		})
 		time.AfterFunc(2*time.Second, func() { b.hook(func(h *hooks) { h.release = nil }) })
 		start := time.Now()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Close())
 		tookBetween(t, start, 2*time.Second, 6*time.Second)
 		mustBeFree(t, b, "k")
 	})
@@ -257,22 +241,18 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		start := time.Now()
 		go func() { done <- c.Shutdown(t.Context()) }()
 		<-ctx.Done()
-		mustMatch(t, context.Cause(ctx), mongolock.ErrClosed)
-		mustMatch(t, (<-wait).err, mongolock.ErrClosed)
+		assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrClosed)
+		assert.ErrorIs(t, (<-wait).err, mongolock.ErrClosed)
 		if l.Context(t.Context()).Err() == nil {
 			t.Error("a new context of it is alive")
 		}
 		time.Sleep(5 * time.Minute) // it takes its time, and is renewed
-		if l.Err() != nil {
-			t.Error("not held until its release:", l.Err())
-		}
+		assert.NoError(t, l.Err(), "not held until its release")
 		mustBeHeld(t, b, "k")
 		_, err := c.TryAcquire(t.Context(), "k2")
-		mustMatch(t, err, mongolock.ErrClosed)
+		assert.ErrorIs(t, err, mongolock.ErrClosed)
 		release(t, l)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 		tookBetween(t, start, 5*time.Minute, 5*time.Minute)
 		mustBeFree(t, b, "k")
 	})
@@ -285,9 +265,9 @@ func TestShutdownGivesUpWithItsContextAndCloses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		start := time.Now()
-		mustMatch(t, c.Shutdown(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(t, c.Shutdown(ctx), context.DeadlineExceeded)
 		tookBetween(t, start, 4*time.Second, 4*time.Second)
-		mustMatch(t, l.Err(), mongolock.ErrClosed)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrClosed)
 		mustBeFree(t, b, "k")
 	})
 }

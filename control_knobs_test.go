@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -50,9 +52,7 @@ func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
 				t.Log("noticed:", violation)
 			}
 			control.set(false)
-			if violation := inBubble(t, plain); violation != "" {
-				t.Error("with the safety in place:", violation)
-			}
+			assert.Empty(t, inBubble(t, plain), "with the safety in place")
 		})
 	}
 }
@@ -60,9 +60,7 @@ func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
 func TestControlTheMarginPaysForALateTimer(t *testing.T) {
 	defer func() { knob.LateTimer = 0 }()
 	knob.LateTimer = 500 * time.Millisecond
-	if violation := inBubble(t, scenarios["a margin pays for late timers"]); violation != "" {
-		t.Error(violation)
-	}
+	assert.Empty(t, inBubble(t, scenarios["a margin pays for late timers"]))
 }
 
 // A process that gives the key to itself as long as it likes: the tests that others

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -13,9 +16,7 @@ import (
 func detach(t *testing.T, l *mongolock.Lease) string {
 	t.Helper()
 	ticket, err := l.Detach(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return ticket
 }
 
@@ -30,7 +31,8 @@ func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T)
 			}
 		})
 		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, errNet)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		b.hook(func(h *hooks) { h.transfer = nil })
 		time.Sleep(5 * time.Second) // the clean-up has been
 		resumed, err := c.Resume(t.Context(), ticket)
@@ -38,9 +40,7 @@ func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T)
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if resumed.Err() != nil {
-			t.Error(resumed.Err())
-		}
+		assert.NoError(t, resumed.Err())
 	})
 }
 
@@ -55,7 +55,7 @@ func TestAResumeWhoseReplyWasLostLeavesNothingBehind(t *testing.T) {
 			}
 		})
 		_, err := c.Resume(t.Context(), ticket)
-		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(time.Second)
 		mustBeFree(t, b, "k")
 	})
@@ -66,15 +66,13 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 		l := acquire(t, newClient(t, s), "k")
 		renewalsFail(b, errNet)
 		_, err := l.Detach(t.Context())
-		mustMatch(t, err, errNet)
+		assert.ErrorIs(t, err, errNet)
 		b.hook(func(h *hooks) { h.renew = nil })
 		time.Sleep(time.Hour)
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
+		assert.NoError(t, l.Err())
 		release(t, l)
 		_, err = l.Detach(t.Context())
-		mustMatch(t, err, mongolock.ErrReleased)
+		assert.ErrorIs(t, err, mongolock.ErrReleased)
 	})
 }
 
@@ -86,25 +84,21 @@ func TestBreakFreesAKeyWhoseHolderDoesNotListen(t *testing.T) {
 		wait := inBackground(t.Context(), operator, "k")
 		synctest.Wait()
 		start := time.Now()
-		if _, err := operator.Break(t.Context(), "k", "why", 5*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		_, err := operator.Break(t.Context(), "k", "why", 5*time.Second)
+		require.NoError(t, err)
 		tookBetween(t, start, 5*time.Second, 5*time.Second)
-		if r := <-wait; r.err != nil {
-			t.Error(r.err)
-		}
+		assert.NoError(t, (<-wait).err)
 		tookBetween(t, start, 5*time.Second, 5100*time.Millisecond)
 		b.hook(func(h *hooks) { h.renew = nil })
-		mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
 	})
 }
 
 func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}
-		if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.mem.Acquire(t.Context(), dead)
+		require.NoError(t, err)
 		c := newClient(t, s)
 		broken, err := c.Break(t.Context(), "k", "why", -1)
 		if err != nil || len(broken) != 1 {

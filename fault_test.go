@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -43,20 +46,16 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 				b.hook(func(h *hooks) { h.acquire = fate })
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
 					l, err := ask(t.Context(), "k")
-					if l != nil {
-						t.Fatal("granted")
-					}
-					mustMatch(t, err, mongolock.ErrOutcomeUnknown)
-					mustNotMatch(t, err, mongolock.ErrHeld)
+					require.Nil(t, l, "granted")
+					assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+					assert.NotErrorIs(t, err, mongolock.ErrHeld)
 					time.Sleep(time.Second)
 					mustBeFree(t, b, "k")
 				}
 				b.hook(func(h *hooks) { h.acquire = nil })
 				l := acquire(t, newClient(t, s), "k")
 				time.Sleep(time.Hour)
-				if l.Err() != nil {
-					t.Error("the clean-up hit a later holder:", l.Err())
-				}
+				assert.NoError(t, l.Err(), "the clean-up hit a later holder")
 			})
 		})
 	}
@@ -69,7 +68,8 @@ func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
-		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, errNet)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(10 * time.Second)
 		mustBeHeld(t, b, "k")
 		b.hook(func(h *hooks) { h.undo = nil })
@@ -77,9 +77,7 @@ func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
 		mustBeFree(t, b, "k")
 		b.reset()
 		time.Sleep(time.Hour)
-		if b.total() != 0 {
-			t.Errorf("%d commands", b.total())
-		}
+		assert.Zero(t, b.total(), "commands")
 	})
 }
 
@@ -90,16 +88,14 @@ func TestCleanUpStopsOnceTheTTLIsOver(t *testing.T) {
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
 		})
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
-		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(32 * time.Second)
 		if n := b.count("undo"); n < 5 || n > 25 {
 			t.Errorf("%d attempts in 30 s", n)
 		}
 		b.reset()
 		time.Sleep(time.Hour)
-		if b.total() != 0 {
-			t.Errorf("%d commands", b.total())
-		}
+		assert.Zero(t, b.total(), "commands")
 	})
 }
 
@@ -112,14 +108,12 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 		})
 		c := newClient(t, s)
 		_, err := c.TryAcquire(t.Context(), "k")
-		mustMatch(t, err, errNet)
-		mustNotMatch(t, err, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, errNet)
+		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		_, err = c.Acquire(t.Context(), "k") // out of reach: the first step fails
-		mustMatch(t, err, errNet)
+		assert.ErrorIs(t, err, errNet)
 		time.Sleep(time.Hour)
-		if b.count("undo") != 0 {
-			t.Error("undone")
-		}
+		assert.Zero(t, b.count("undo"), "undone")
 	})
 }
 
@@ -137,7 +131,7 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 			if l != nil {
 				t.Fatalf("granted after %v", late)
 			}
-			mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 			synctest.Wait()
 			mustBeFree(t, b, "k")
 		})
@@ -155,12 +149,10 @@ func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
 			}
 		})
 		next := acquire(t, newClient(t, b.mem), "k")
-		mustMatch(t, l.Err(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		time.Sleep(time.Hour)
-		mustMatch(t, l.Err(), mongolock.ErrLost)
-		if next.Err() != nil {
-			t.Error(next.Err())
-		}
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+		assert.NoError(t, next.Err())
 	})
 }
 
@@ -174,21 +166,17 @@ func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
 		allHang(b)
 		start := time.Now()
 		_, err := c.TryAcquire(t.Context(), "new")
-		mustMatch(t, err, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		tookBetween(t, start, time.Second, 10*time.Second)
 		time.Sleep(50 * time.Second)
 		b.hook(func(h *hooks) { *h = hooks{} })
-		mustMatch(t, short.Err(), mongolock.ErrLost)
-		if long.Err() != nil {
-			t.Error(long.Err())
-		}
+		assert.ErrorIs(t, short.Err(), mongolock.ErrLost)
+		assert.NoError(t, long.Err())
 		time.Sleep(10 * time.Second)
 		release(t, acquire(t, c, "short"))
 		release(t, acquire(t, c, "new"))
 		release(t, long)
-		if r := <-waiter; r.err != nil {
-			t.Error("the waiter did not ride it out:", r.err)
-		}
+		assert.NoError(t, (<-waiter).err, "the waiter did not ride it out")
 	})
 }
 
@@ -218,8 +206,8 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 		_, errWait := c.Acquire(t.Context(), "k")
 		_, errLook := c.Inspect(t.Context(), "k")
 		for _, err := range []error{errTry, errWait, errLook} {
-			mustMatch(t, err, mongolock.ErrForeign)
-			mustNotMatch(t, err, mongolock.ErrOutcomeUnknown)
+			assert.ErrorIs(t, err, mongolock.ErrForeign)
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		}
 		// One that appears under a lease and its waiters.
 		l := acquire(t, c, "k2")
@@ -228,10 +216,10 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 		synctest.Wait()
 		b.mem.Put("k2", "theirs")
 		for _, w := range []<-chan result{here, there, also} {
-			mustMatch(t, (<-w).err, mongolock.ErrForeign)
+			assert.ErrorIs(t, (<-w).err, mongolock.ErrForeign)
 		}
-		mustMatch(t, l.Err(), mongolock.ErrLost)
-		mustMatch(t, l.Release(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 		if got, _ := b.mem.Foreign("k2"); got != "theirs" {
 			t.Errorf("now %v", got)
 		}
@@ -263,7 +251,7 @@ func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
 				b.hook(func(h *hooks) { h.renew = nil })
 			case 2: // deletion by hand
 				b.mem.Delete("k")
-				mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
+				assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
 			case 3: // hand-over
 				wait := inBackground(t.Context(), c, "k")
 				synctest.Wait()
@@ -276,23 +264,18 @@ func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
 				release(t, l)
 				l := acquire(t, other, "k")
 				check(l)
-				if err := other.Close(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, other.Close())
 			case 5: // restart
-				if err := c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, c.Close())
 				c = newClient(t, s)
 			case 6: // taken up elsewhere, and broken
 				resumed, err := c.Resume(t.Context(), detach(t, l))
 				if err != nil || resumed.Token() != last {
 					t.Fatal(fmt.Sprint(i), err)
 				}
-				if _, err := c.Break(t.Context(), "k", "why", 0); err != nil {
-					t.Fatal(err)
-				}
-				mustMatch(t, resumed.Renew(t.Context()), mongolock.ErrLost)
+				_, err = c.Break(t.Context(), "k", "why", 0)
+				require.NoError(t, err)
+				assert.ErrorIs(t, resumed.Renew(t.Context()), mongolock.ErrLost)
 			}
 		}
 	})

@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -20,9 +23,7 @@ func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
 		c := newClient(t, s)
 		given := []string{"c", "a", "b"}
 		all, err := mongolock.AcquireAll(t.Context(), c, given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, key := range []string{"a", "b", "c"} {
 			if all[i].Key() != key {
 				t.Errorf("lease %d is of %q", i, all[i].Key())
@@ -32,10 +33,8 @@ func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
 		if given[0] != "c" {
 			t.Error("the caller's keys were sorted")
 		}
-		if err := errors.Join(all.Err(), all.Release(), all.Release()); err != nil {
-			t.Error(err)
-		}
-		mustMatch(t, all.Err(), mongolock.ErrReleased)
+		assert.NoError(t, errors.Join(all.Err(), all.Release(), all.Release()))
+		assert.ErrorIs(t, all.Err(), mongolock.ErrReleased)
 		for _, l := range all {
 			mustBeFree(t, s, l.Key())
 		}
@@ -65,9 +64,7 @@ func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
 			t.Error("a bad option is taken")
 		}
 	}
-	if n := b.count("acquire"); n != 0 {
-		t.Errorf("%d claims were sent", n)
-	}
+	assert.Zero(t, b.count("acquire"), "claims were sent")
 }
 
 func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
@@ -76,10 +73,8 @@ func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b", "c"}, mongolock.MaxWait(time.Minute))
-		if all != nil {
-			t.Error("leases with an error")
-		}
-		mustMatch(t, err, mongolock.ErrHeld)
+		assert.Nil(t, all, "leases with an error")
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		tookBetween(t, start, time.Minute, time.Minute)
 		mustBeFree(t, b, "a")
 		mustBeFree(t, b, "c")
@@ -96,7 +91,7 @@ func TestAcquireAllWaitsNoLongerThanMaxWaitForAllTogether(t *testing.T) {
 		time.AfterFunc(50*time.Second, func() { _ = a.Release() })
 		start := time.Now()
 		_, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.MaxWait(time.Minute))
-		mustMatch(t, err, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		tookBetween(t, start, time.Minute, time.Minute+10*time.Millisecond)
 		release(t, b)
 	})
@@ -108,10 +103,8 @@ func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
-		if all != nil {
-			t.Error("leases with an error")
-		}
-		mustMatch(t, err, mongolock.ErrLost)
+		assert.Nil(t, all, "leases with an error")
+		assert.ErrorIs(t, err, mongolock.ErrLost)
 		tookBetween(t, start, 9*time.Second, 10*time.Second)
 		release(t, held)
 		time.Sleep(time.Minute)
@@ -127,7 +120,8 @@ func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := mongolock.AcquireAll(ctx, two, []string{"a", "b"})
-		mustMatch(t, err, context.DeadlineExceeded, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		mustBeFree(t, b, "a")
 		release(t, held)
 	})
@@ -148,9 +142,7 @@ func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
 						return
 					}
 					time.Sleep(10 * time.Millisecond)
-					if err := errors.Join(all.Err(), all.Release()); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, errors.Join(all.Err(), all.Release()))
 				}
 			})
 		}
@@ -167,18 +159,16 @@ func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
 		parent := context.WithValue(t.Context(), mark{}, "value")
 		for lost := range 3 {
 			all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"}, mongolock.Shared())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			ctx := all.Context(parent)
 			if ctx.Err() != nil || ctx.Value(mark{}) != "value" {
 				t.Errorf("%v, %v", ctx.Err(), ctx.Value(mark{}))
 			}
 			s.Delete(all[lost].Key())
 			<-ctx.Done()
-			mustMatch(t, context.Cause(ctx), mongolock.ErrLost)
-			mustMatch(t, all.Err(), mongolock.ErrLost)
-			mustMatch(t, all.Release(), mongolock.ErrLost)
+			assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrLost)
+			assert.ErrorIs(t, all.Err(), mongolock.ErrLost)
+			assert.ErrorIs(t, all.Release(), mongolock.ErrLost)
 			for _, l := range all {
 				mustBeFree(t, s, l.Key())
 			}
@@ -191,9 +181,7 @@ func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
 		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b.hook(func(h *hooks) {
 			h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
 				if r.Key == "a" {
@@ -203,12 +191,10 @@ func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
 			}
 		})
 		err = all.Release()
-		mustMatch(t, err, errNet)
+		assert.ErrorIs(t, err, errNet)
 		mustBeFree(t, b, "b")
 		b.hook(func(h *hooks) { h.release = nil })
-		if err := all.Release(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, all.Release())
 		mustBeFree(t, b, "a")
 	})
 }

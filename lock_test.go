@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -27,8 +29,8 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 		if !errors.Is(err, mine) || errors.Is(err, mongolock.ErrReleased) {
 			t.Error(err)
 		}
-		mustMatch(t, inside.Err(), context.Canceled)
-		mustMatch(t, context.Cause(inside), mongolock.ErrReleased)
+		assert.ErrorIs(t, inside.Err(), context.Canceled)
+		assert.ErrorIs(t, context.Cause(inside), mongolock.ErrReleased)
 		mustBeFree(t, b, "k")
 	})
 }
@@ -64,7 +66,8 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 			<-ctx.Done()
 			return mine
 		})
-		mustMatch(t, err, mine, mongolock.ErrLost)
+		assert.ErrorIs(t, err, mine)
+		assert.ErrorIs(t, err, mongolock.ErrLost)
 		b.hook(func(h *hooks) { h.renew = nil })
 
 		// Taken away by hand, and the function is done before a renewal tells.
@@ -72,7 +75,7 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 			b.mem.Delete("k2")
 			return nil
 		})
-		mustMatch(t, err, mongolock.ErrLost)
+		assert.ErrorIs(t, err, mongolock.ErrLost)
 	})
 }
 
@@ -83,16 +86,12 @@ func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
 		})
 		c := newClient(t, s)
 		done := func(context.Context, *mongolock.Lease) error { return nil }
-		if err := mongolock.Do(t.Context(), c, "k", done); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, mongolock.Do(t.Context(), c, "k", done))
 		b.hook(func(h *hooks) { h.release = nil })
 		time.Sleep(time.Second)
 		mustBeFree(t, b, "k")
 		released := func(_ context.Context, l *mongolock.Lease) error { return l.Release() }
-		if err := mongolock.Do(t.Context(), c, "k", released); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, mongolock.Do(t.Context(), c, "k", released))
 	})
 }
 
@@ -138,25 +137,23 @@ func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
 		child := l.Context(parent)
 		cancel(cause)
 		<-child.Done()
-		mustMatch(t, child.Err(), context.Canceled)
-		mustMatch(t, context.Cause(child), cause)
-		if l.Err() != nil {
-			t.Error("the parent's end was taken for the lease's:", l.Err())
-		}
+		assert.ErrorIs(t, child.Err(), context.Canceled)
+		assert.ErrorIs(t, context.Cause(child), cause)
+		assert.NoError(t, l.Err(), "the parent's end was taken for the lease's")
 
 		grandchild, cancelGrandchild := context.WithTimeout(l.Context(l.Context(context.Background())), time.Hour)
 		defer cancelGrandchild()
 		release(t, l)
 		<-grandchild.Done()
-		mustMatch(t, grandchild.Err(), context.Canceled)
-		mustMatch(t, context.Cause(grandchild), mongolock.ErrReleased)
+		assert.ErrorIs(t, grandchild.Err(), context.Canceled)
+		assert.ErrorIs(t, context.Cause(grandchild), mongolock.ErrReleased)
 		if again := l.Context(child); again.Err() == nil { // of one that is over
 			t.Error("alive after both of its ends")
 		}
 		late := l.Context(context.WithValue(context.Background(), ctxKey{}, 1))
 		<-late.Done()
-		mustMatch(t, late.Err(), context.Canceled)
-		mustMatch(t, context.Cause(late), mongolock.ErrReleased)
+		assert.ErrorIs(t, late.Err(), context.Canceled)
+		assert.ErrorIs(t, context.Cause(late), mongolock.ErrReleased)
 		if late.Value(ctxKey{}) != 1 {
 			t.Error("no values")
 		}

@@ -2,10 +2,11 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -26,9 +27,7 @@ func TestAGrantThatNobodyWasGivenIsFreedDespiteItsMinHold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := newClient(t, b).TryAcquire(ctx, "k", mongolock.MinHold(20*time.Second))
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(1100 * time.Millisecond) // the reply comes, and the grant goes back
 		mustBeFree(t, b, "k")
 	})

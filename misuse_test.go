@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 )
 
@@ -35,9 +38,7 @@ func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.L
 	t.Helper()
 	client := connect(s)
 	ticket, err := acquire(t, client, "detached").Detach(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return client, acquire(t, client, "k"), ticket
 }
 
@@ -56,39 +57,23 @@ func TestACallWithAnEndedContextSendsNothingAndSaysWhy(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := s.n.Load() - before; n != 0 {
-		t.Errorf("%d store calls", n)
-	}
-	if err := lease.Err(); err != nil {
-		t.Errorf("the lease: %v", err)
-	}
+	assert.Zero(t, s.n.Load()-before, "store calls")
+	assert.NoError(t, lease.Err(), "the lease")
 }
 
 func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newCountingStore()
 		client, lease, ticket := withALease(t, s)
-		if err := client.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.Close())
 		before := s.n.Load()
 		for name, call := range everyCall(t.Context(), t, client, lease, ticket) {
-			if err := call(); !errors.Is(err, mongolock.ErrClosed) {
-				t.Errorf("%s: %v", name, err)
-			}
+			assert.ErrorIs(t, call(), mongolock.ErrClosed, "%s", name)
 		}
-		if err := client.Close(); err != nil {
-			t.Errorf("Close again: %v", err)
-		}
-		if err := client.Shutdown(t.Context()); err != nil {
-			t.Errorf("Shutdown after Close: %v", err)
-		}
-		if err := lease.Release(); err != nil { // Close did it
-			t.Errorf("Release after Close: %v", err)
-		}
-		if n := s.n.Load() - before; n != 0 {
-			t.Errorf("%d store calls", n)
-		}
+		assert.NoError(t, client.Close(), "Close again")
+		assert.NoError(t, client.Shutdown(t.Context()), "Shutdown after Close")
+		assert.NoError(t, lease.Release(), "Release after Close") // Close did it
+		assert.Zero(t, s.n.Load()-before, "store calls")
 		if lease.Remaining() != 0 || lease.Context(t.Context()).Err() == nil {
 			t.Error("a lease of a closed client looks held")
 		}
@@ -160,9 +145,7 @@ func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
 		synctest.Wait()
 		close(start)
 		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-errs)
 		}
 		if n := s.n.Load() - before; n != 1 {
 			t.Errorf("%d store calls", n)
@@ -190,9 +173,7 @@ func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
 	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
 		return lease.Release()
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func TestTryDoRanThoughItsJobFoundAnotherKeyHeld(t *testing.T) {
@@ -219,11 +200,7 @@ func TestAClosingClientEndsAWaitWithErrClosed(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(time.Hour)
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-done; !errors.Is(err, mongolock.ErrClosed) {
-			t.Errorf("Acquire: %v", err)
-		}
+		assert.NoError(t, client.Close())
+		assert.ErrorIs(t, <-done, mongolock.ErrClosed, "Acquire")
 	})
 }

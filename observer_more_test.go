@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store"
@@ -95,9 +97,7 @@ func TestAHoldThatBeginsAsItsClientClosesEnds(t *testing.T) {
 		if lease != nil || !errors.Is(err, mongolock.ErrClosed) {
 			t.Errorf("TryAcquire: %v, %v", lease, err)
 		}
-		if err := <-c.closed; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-c.closed)
 		c.wantNoneUnderWay(t)
 	})
 }

@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -109,9 +112,7 @@ func observed(t *testing.T, test func(t *testing.T, o *opLog, s *countingStore, 
 		o, s := newOpLog(), newCountingStore()
 		client, rival := connect(s, mongolock.WithObserver(o)), connect(s)
 		test(t, o, s, client, rival)
-		if err := errors.Join(client.Close(), rival.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, errors.Join(client.Close(), rival.Close()))
 		o.wantNoneUnderWay(t)
 	})
 }
@@ -264,13 +265,9 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 func TestObserverSeesAResume(t *testing.T) {
 	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
 		ticket, err := acquire(t, rival, "k").Detach(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		lease, err := client.Resume(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		o.want(t, "transfer k token=1 count=1 ok")
 		_, _ = client.Resume(t.Context(), ticket)
 		o.want(t, "transfer k token=1 count=1 lost")
@@ -282,9 +279,7 @@ func TestObserverSeesAResume(t *testing.T) {
 func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
 	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
 		acquire(t, client, "k")
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, client.Close())
 		o.want(t, "acquire k token=1 count=1 ok", "hold k token=1 count=1 closed", "release k token=1 count=1 ok")
 	})
 }
@@ -314,9 +309,7 @@ func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
 		next := make(chan *mongolock.Lease)
 		go func() {
 			lease, err := client.Acquire(t.Context(), "k")
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			next <- lease
 		}()
 		synctest.Wait()

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -31,9 +33,7 @@ var scenarios = map[string]scenario{
 func TestEverySafetyHolds(t *testing.T) {
 	for name, run := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			if violation := inBubble(t, run); violation != "" {
-				t.Error(violation)
-			}
+			assert.Empty(t, inBubble(t, run))
 		})
 	}
 }

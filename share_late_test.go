@@ -2,10 +2,11 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -27,28 +28,21 @@ func TestAWriterWhoGivesUpTakesBackItsLastWordWhateverALateLookShows(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		kept := memstore.New()
 		writers, err := mongolock.NewWithStore(lateLooks{kept})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer writers.Close()
 		readers, err := mongolock.NewWithStore(kept)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer readers.Close()
 		reads := func() *mongolock.Lease {
 			t.Helper()
 			lease, err := readers.Acquire(t.Context(), "k", mongolock.Shared())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return lease
 		}
 		first, _ := reads(), reads()
 		time.AfterFunc(100*time.Millisecond, func() { _ = first.Release() }) // has the writer ask again
-		if _, err := writers.Acquire(t.Context(), "k", mongolock.MaxWait(400*time.Millisecond)); !errors.Is(err, mongolock.ErrHeld) {
-			t.Fatal(err)
-		}
+		_, err = writers.Acquire(t.Context(), "k", mongolock.MaxWait(400*time.Millisecond))
+		require.ErrorIs(t, err, mongolock.ErrHeld)
 		time.Sleep(time.Millisecond) // it takes its word back in the background
 		if s, err := readers.Inspect(t.Context(), "k"); err != nil || s.Reserved() {
 			t.Errorf("its word stands until %v, and it is %v (%v)", s.ExclusiveWantedUntil, s.Now, err)

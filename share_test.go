@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -27,16 +30,12 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 			if len(wait) != 0 {
 				t.Fatal("a writer is in with readers")
 			}
-			if err := l.Err(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Err())
 			release(t, l)
 		}
 		start := time.Now()
 		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		require.NoError(t, r.err)
 		tookBetween(t, start, 0, 0)
 		for _, l := range readers {
 			if r.lease.Token() <= l.Token() {
@@ -74,16 +73,12 @@ func TestOfPermitsThereAreNoMoreThanN(t *testing.T) {
 						mu.Unlock()
 						return nil
 					}, mongolock.OneOf(3))
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 				}
 			})
 		}
 		wg.Wait()
-		if most != 3 {
-			t.Errorf("%d of 3 permits were in use together", most)
-		}
+		assert.Equal(t, 3, most, "of 3 permits were in use together")
 		mustBeFree(t, b, "k")
 	})
 }
@@ -145,16 +140,13 @@ func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
 		gives, stays := inBackground(ctx, two, "k"), inBackground(t.Context(), two, "k")
 		time.Sleep(time.Second)
 		cancel()
-		mustMatch(t, (<-gives).err, mongolock.ErrHeld)
+		assert.ErrorIs(t, (<-gives).err, mongolock.ErrHeld)
 		synctest.Wait()
-		if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
-			t.Errorf("a reader passes a writer who waits: %v", err)
-		}
+		_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "a reader passes a writer who waits")
 		release(t, reader)
 		r := <-stays
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		require.NoError(t, r.err)
 		release(t, r.lease)
 	})
 }
@@ -166,17 +158,14 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
 		one := newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Want: time.Hour}
-		if _, err := b.mem.Acquire(t.Context(), dead); !errors.Is(err, store.ErrHeld) {
-			t.Fatal(err)
-		}
+		_, err := b.mem.Acquire(t.Context(), dead)
+		require.ErrorIs(t, err, store.ErrHeld)
 		start := time.Now()
 		release(t, reader)
 		b.reset()
 		l := acquire(t, one, "k", mongolock.Shared())
 		tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
-		if n := b.count("acquire"); n > 4 {
-			t.Errorf("%d claims were sent meanwhile", n)
-		}
+		assert.LessOrEqual(t, b.count("acquire"), 4, "claims were sent meanwhile")
 		release(t, l)
 	})
 }
@@ -195,9 +184,8 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 			time.Sleep(time.Second)
 			for range 100 {
 				time.Sleep(1300 * time.Millisecond)
-				if _, err := one.TryAcquire(t.Context(), "k", mongolock.Shared()); !errors.Is(err, mongolock.ErrHeld) {
-					t.Fatalf("a reader passes a writer who waits: %v", err)
-				}
+				_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
+				require.ErrorIs(t, err, mongolock.ErrHeld, "a reader passes a writer who waits")
 			}
 			release(t, reader)
 			release(t, (<-writer).lease)
@@ -214,9 +202,8 @@ func TestAWaiterForAPermitGetsItWhenTheFirstHolderRanOut(t *testing.T) {
 			}
 			for i, ttl := range []time.Duration{time.Hour, 20 * time.Second, time.Minute} {
 				dead := store.Claim{Ref: store.Ref{Key: "k", ID: fmt.Sprint(i), Mode: store.Permits}, Limit: 3, TTL: ttl}
-				if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
-					t.Fatal(err)
-				}
+				_, err := b.mem.Acquire(t.Context(), dead)
+				require.NoError(t, err)
 			}
 			start := time.Now()
 			acquire(t, newClient(t, s, opts...), "k", mongolock.OneOf(3))
@@ -243,8 +230,8 @@ func TestAnotherModeOrLimitIsSaidAtOnce(t *testing.T) {
 			_, wait := c.Acquire(t.Context(), x.key, x.opt)
 			_, try := c.TryAcquire(t.Context(), x.key, x.opt)
 			for _, err := range []error{wait, try} {
-				mustMatch(t, err, mongolock.ErrModeMismatch)
-				mustNotMatch(t, err, mongolock.ErrHeld)
+				assert.ErrorIs(t, err, mongolock.ErrModeMismatch)
+				assert.NotErrorIs(t, err, mongolock.ErrHeld)
 				if err == nil || err.Error() != x.says {
 					t.Errorf("%v, want %s", err, x.says)
 				}
@@ -279,7 +266,7 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 		for _, mode := range []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2)} {
 			l := acquire(t, c, "k", mode)
 			ticket, err := l.Detach(t.Context())
-			mustMatch(t, err, errors.ErrUnsupported)
+			assert.ErrorIs(t, err, errors.ErrUnsupported)
 			if ticket != "" || l.Err() != nil {
 				t.Errorf("%q, and the lease says %v", ticket, l.Err())
 			}
@@ -293,12 +280,10 @@ func TestASharedLeaseIsLostAlone(t *testing.T) {
 		c := newClient(t, s)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
 		<-lost.Done()
-		mustMatch(t, lost.Err(), mongolock.ErrLost)
+		assert.ErrorIs(t, lost.Err(), mongolock.ErrLost)
 		time.Sleep(time.Minute)
-		if err := stays.Err(); err != nil {
-			t.Error(err)
-		}
-		mustMatch(t, lost.Release(), mongolock.ErrLost)
+		assert.NoError(t, stays.Err())
+		assert.ErrorIs(t, lost.Release(), mongolock.ErrLost)
 		mustBeHeld(t, b, "k")
 		release(t, stays)
 		mustBeFree(t, b, "k")
@@ -345,7 +330,8 @@ func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
 			}
 		})
 		_, err := c.TryAcquire(t.Context(), "k", mongolock.Shared())
-		mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
+		assert.ErrorIs(t, err, errNet)
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(time.Second)
 		b.hook(func(h *hooks) { h.acquire = nil })
 		status, err := c.Inspect(t.Context(), "k")
@@ -371,8 +357,8 @@ func TestAReaderBehindAReaderIsNotToldThatTheKeyIsHeld(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.Acquire(ctx, "k", mongolock.Shared())
-		mustMatch(t, err, context.DeadlineExceeded)
-		mustNotMatch(t, err, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NotErrorIs(t, err, mongolock.ErrHeld)
 		release(t, (<-first).lease)
 	})
 }

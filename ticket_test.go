@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 )
 
@@ -62,9 +65,7 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 			}
 		})
 	}
-	if n := s.n.Load(); n != 0 {
-		t.Errorf("%d store calls", n)
-	}
+	assert.Zero(t, s.n.Load(), "store calls")
 }
 
 func TestATicketOfNothingIsLostAndKeepsItsID(t *testing.T) {
@@ -80,9 +81,7 @@ func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
 	client := connect(newCountingStore(), mongolock.WithMargin(time.Second))
 	defer client.Close()
 	ticket, err := acquire(t, client, "k").Detach(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = client.Resume(t.Context(), ticket, mongolock.TTL(time.Millisecond))
 	mustSay(t, err, "TTL(1ms)")
 	_, err = client.Resume(t.Context(), ticket, mongolock.TTL(time.Second))
@@ -91,12 +90,8 @@ func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
 	mustSay(t, err, "nil")
 
 	lease, err := client.Resume(t.Context(), ticket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	assert.NoError(t, lease.Release())
 }
 
 // A ticket comes from outside: whatever it says, Resume answers an error or a

@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -21,9 +24,8 @@ func TestAWaiterGetsTheKeySoonAfterTheHoldersDeath(t *testing.T) {
 				opts = append(opts, mongolock.WithoutFeed())
 			}
 			dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second}
-			if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
-				t.Fatal(err)
-			}
+			_, err := b.mem.Acquire(t.Context(), dead)
+			require.NoError(t, err)
 			start := time.Now()
 			acquire(t, newClient(t, s, opts...), "k")
 			tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
@@ -85,7 +87,7 @@ func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 			}
 		})
 		r := <-wait
-		mustMatch(t, r.err, mongolock.ErrHeld)
+		assert.ErrorIs(t, r.err, mongolock.ErrHeld)
 		tookBetween(t, start, 35*time.Second, 35*time.Second)
 	})
 }
@@ -99,9 +101,8 @@ func TestOfManyTriesOnANewKeyOneWins(t *testing.T) {
 func TestOfManyTriesOnAnExpiredKeyOneWins(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
-		if _, err := b.mem.Acquire(t.Context(), dead); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.mem.Acquire(t.Context(), dead)
+		require.NoError(t, err)
 		time.Sleep(time.Second)
 		oneWins(t, s)
 	})
@@ -127,7 +128,5 @@ func oneWins(t *testing.T, s store.Store) {
 		})
 	}
 	wg.Wait()
-	if won != 1 {
-		t.Errorf("%d winners", won)
-	}
+	assert.Equal(t, 1, won, "winners")
 }

@@ -15,6 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
@@ -102,9 +105,7 @@ func TestWaitersAreServedHoweverTheFeedIs(t *testing.T) {
 					start := time.Now()
 					release(t, l)
 					r := <-wait
-					if r.err != nil {
-						t.Fatal(r.err)
-					}
+					require.NoError(t, r.err)
 					tookBetween(t, start, 0, 1200*time.Millisecond)
 					release(t, r.lease)
 				}
@@ -130,9 +131,7 @@ func TestAFeedThatDiesAndComesBackLosesNobody(t *testing.T) {
 			start := time.Now()
 			release(t, l)
 			r := <-wait
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
+			require.NoError(t, r.err)
 			tookBetween(t, start, 0, 1200*time.Millisecond)
 			release(t, r.lease)
 
@@ -166,9 +165,7 @@ func TestAReleaseWhileTheFeedIsAwayIsSeenWhenItIsBack(t *testing.T) {
 		time.Sleep(time.Second)
 		f.failWith(nil)
 		back := time.Now()
-		if r := <-wait; r.err != nil {
-			t.Error(r.err)
-		}
+		assert.NoError(t, (<-wait).err)
 		tookBetween(t, back, 0, 7*time.Second)
 	})
 }
@@ -286,7 +283,7 @@ func TestPollsGoFromFiftyMillisecondsToASecond(t *testing.T) {
 		})
 		start := time.Now()
 		_, err := newClient(t, b, mongolock.WithoutFeed()).Acquire(t.Context(), "k", mongolock.MaxWait(20*time.Second))
-		mustMatch(t, err, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		last, want := start, 50*time.Millisecond
 		for i, when := range at {
 			if d := when.Sub(last); d < want*4/5 || d > want*6/5 {
@@ -377,9 +374,7 @@ func TestACancelledHeadDoesNotEatAWakeUp(t *testing.T) {
 				release(t, r.lease)
 			}
 			r := <-second
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
+			require.NoError(t, r.err)
 			tookBetween(t, start, 0, 150*time.Millisecond)
 			cancel()
 		})
@@ -410,10 +405,8 @@ func TestTheNextInLineLooksForItselfWhenAHeadLeavesWithItsClaimUnderWay(t *testi
 		_ = b.mem.Notify(t.Context(), store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed})
 		synctest.Wait()
 		cancel()
-		mustMatch(t, (<-first).err, context.Canceled)
-		if r := <-second; r.err != nil {
-			t.Error(r.err)
-		}
+		assert.ErrorIs(t, (<-first).err, context.Canceled)
+		assert.NoError(t, (<-second).err)
 		tookBetween(t, start, 2*time.Second, 2300*time.Millisecond)
 	})
 }
