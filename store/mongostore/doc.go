@@ -19,6 +19,7 @@
 //	document.go   the document
 //	index.go      the TTL index
 //	feed.go       wake-ups
+//	wakeups.go    the collection that they go through
 //
 // The collection under our own concerns, the server, its clock and the session of a
 // claim belong to internal/mongobase.

@@ -1,0 +1,105 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+type feedState int
+
+const (
+	feedMissing feedState = iota
+	feedCapped
+	feedUncapped
+)
+
+// look asks what the collection is.
+func (f *feed) look(ctx context.Context) (feedState, error) {
+	f.capped.Store(0)
+	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
+	if err != nil || len(specs) == 0 {
+		return feedMissing, err
+	}
+	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
+		return feedUncapped, nil
+	}
+	f.capped.Store(int64(f.now().Add(feedTrust)))
+	f.uncapped.Store(0)
+	return feedCapped, nil
+}
+
+var errFeedTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
+
+// prepare sees to it that the collection is there, capped and not empty.
+func (f *feed) prepare(ctx context.Context) error {
+	state, err := f.look(ctx)
+	if err == nil && state == feedUncapped {
+		err = f.replace(ctx)
+		state = feedMissing
+	}
+	if err == nil && state == feedMissing {
+		err = f.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	err = f.coll.FindOne(ctx, bson.D{}).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		_, err = f.coll.InsertOne(ctx, noticeOf(store.Notice{Kind: kindSeed}))
+	}
+	return err
+}
+
+// create makes the collection. Another client may have been quicker, with a capped one,
+// or with a notice whose insert made it uncapped. Only if it turns out uncapped every time
+// does the server have no capped collections.
+func (f *feed) create(ctx context.Context) error {
+	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
+		options.CreateCollection().SetCapped(true).SetSizeInBytes(feedSize))
+	state, err := f.look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case state == feedCapped:
+		return nil
+	case state == feedMissing && failed != nil:
+		return failed
+	case state == feedMissing || f.uncapped.Add(1) < feedTries:
+		return errFeedTaken
+	}
+	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
+}
+
+// replace drops an uncapped collection, which an insert made after somebody dropped the
+// capped one, if all documents in it are ours.
+func (f *feed) replace(ctx context.Context) error {
+	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
+	switch {
+	case err == nil:
+		return fmt.Errorf("the collection %s is not capped and has other documents than wake-ups: %w", f.coll.Name(), errors.ErrUnsupported)
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return err
+	}
+	if state, err := f.look(ctx); err != nil || state != feedUncapped {
+		return err // another client was quicker
+	}
+	return f.coll.Drop(ctx)
+}
+
+// noFeed marks an error that will not change: the server refuses a capped collection or a
+// tailable cursor, or a right is missing. Waiters then poll.
+func noFeed(err error) error {
+	switch mongoerr.ClassOf(err) {
+	case mongoerr.Refused, mongoerr.NoCommand:
+		return fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
+	}
+	return err
+}
