@@ -74,10 +74,11 @@ func withAt(reply bson.D, at any) bson.D {
 	var edited bson.D
 	for _, e := range reply {
 		value, _ := e.Value.(bson.RawValue)
+		isTime := e.Key == "at" || e.Key == "lock_at" // the latter on FerretDB
 		switch inner, isDocument := value.DocumentOK(); {
-		case e.Key == "at" && at == nil:
+		case isTime && at == nil:
 			continue
-		case e.Key == "at":
+		case isTime:
 			e.Value = at
 		case isDocument && (e.Key == "value" || e.Key == "lock"):
 			var fields bson.D
