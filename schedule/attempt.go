@@ -187,8 +187,8 @@ func (j *job) goOn(r Run, skipped, now time.Time) {
 	}
 }
 
-// lost goes on with the next fire after the claim of this one was refused. Whoever has it
-// may give it back, so the process looks once more.
+// lost goes on with the next fire after the claim of this one was refused. The process
+// that has it may give it back, so this one looks once more.
 func (s *Scheduler) lost(j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Fire: j.fire})
 	now := s.store.Now()

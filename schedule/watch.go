@@ -27,8 +27,8 @@ func (s *Scheduler) look(ctx context.Context, jobs []*job) {
 	}
 }
 
-// seen heeds what a look has shown: runs that died are repeated (with AtOnce), and a fire
-// that another process claimed and gave back is claimed here.
+// seen acts on what a look has shown. With AtOnce, runs that died are repeated. A fire that
+// another process claimed and gave back is claimed here.
 func (s *Scheduler) seen(ctx context.Context, j *job, state State) {
 	var next time.Time // when another run may have died
 	died := false
@@ -105,9 +105,7 @@ func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine b
 	s.execute(runs, j, a.tracked, r)
 }
 
-// What follows is shared by the goroutine that claims a job's fires and the one that looks
-// at its document.
-
+// setStale makes the next attempt read the job's document first.
 func (s *Scheduler) setStale(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
