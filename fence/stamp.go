@@ -14,7 +14,7 @@ import (
 
 // The caller's values reach the driver as they are, wherever possible: the driver
 // encodes them with its client's registry and options, which this package cannot see.
-// What is encoded here is only read for its keys.
+// This package encodes a value only to read its keys.
 
 var (
 	typeD     = reflect.TypeFor[bson.D]()
