@@ -34,8 +34,8 @@
 //     trusts its lease, until its next renewal. Only a token that the resource checks
 //     (package fence) stops the holder's writes in that time. Let the clock slew.
 //   - A suspend of the machine is such a step, because the wall clock counts the time
-//     asleep. It does no harm as long as the lease's clock counts that time as well, as on
-//     Linux and macOS: holder and store then agree that the lease is over.
+//     asleep. It does no harm where the lease's clock counts that time as well: holder and
+//     store then agree that the lease is over.
 //   - A virtual machine that is paused and hides it from its guest does not see the time
 //     go by, and its wall clock is stepped forward later, by a time daemon or the host's
 //     tools. Nothing in the guest can tell this from any other step.
