@@ -95,11 +95,14 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 // giveUp releases what was granted. A lost lease among them is already in the caller's
 // error; a release that fails goes on in the background.
 func (all Leases) giveUp() error {
-	err := all.Release()
-	if errors.Is(err, ErrLost) {
-		return nil
+	_ = all.Release()
+	var errs []error
+	for _, l := range all {
+		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {
+			errs = append(errs, err)
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever

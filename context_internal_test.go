@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -28,5 +29,36 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 		n := len(l.contexts.open)
 		l.mu.Unlock()
 		assert.LessOrEqual(t, n, 1, "contexts kept")
+	})
+}
+
+func TestContextsOfALongParentShareWhatEndsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		require.NotNil(t, cancelKey, "how package context names a parent to cancel")
+		c, err := NewWithStore(memstore.New())
+		require.NoError(t, err)
+		defer c.Close()
+		l, err := c.Acquire(t.Context(), "k")
+		require.NoError(t, err)
+		cause := errors.New("the application stops")
+		app, cancel := context.WithCancelCause(t.Context())
+		type mark struct{}
+		all := make([]context.Context, 1000)
+		for i := range all {
+			all[i] = l.Context(context.WithValue(app, mark{}, i))
+		}
+		l.mu.Lock()
+		n := len(l.contexts.open)
+		l.mu.Unlock()
+		assert.Equal(t, 1, n, "contexts kept")
+		for i, ctx := range all {
+			require.Equal(t, i, ctx.Value(mark{}))
+		}
+		cancel(cause)
+		for _, ctx := range all {
+			require.ErrorIs(t, ctx.Err(), context.Canceled)
+			require.Equal(t, cause, context.Cause(ctx))
+		}
+		assert.NoError(t, l.Err())
 	})
 }

@@ -69,6 +69,8 @@ func ofInterface(pkg, typ, method string) bool {
 		return slices.Contains(contract, method)
 	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
 		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now"}, method)
+	case pkg == "mongolock" && typ == "Lease": // which package fmt calls
+		return slices.Contains([]string{"String", "GoString", "Format"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
 	case pkg == "pathlock": // its storages, which trees call

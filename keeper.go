@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -138,33 +137,56 @@ func (g *group) take(now monotonic.Moment) []*Lease {
 }
 
 // renew sends one renewal for all of batch and takes in the answers, after beginRenewal
-// for each of them. A nil error is a renewal in time.
+// for each of them. A nil error is a renewal in time. Every lease is extended or planned
+// before the logger or the observer is called, which may take their time.
 func (k *keeper) renew(batch []*Lease) []error {
 	if len(batch) == 0 {
 		return nil
 	}
 	c := k.client
-	request := make([]store.Renewal, len(batch))
-	bound, last := batch[0].terms.ttl, monotonic.Moment(0)
-	for i, l := range batch {
-		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
-		bound = min(bound, l.terms.ttl)
-		last = max(last, l.trustedUntil())
-	}
 	key, values := "", context.Background()
 	if len(batch) == 1 {
 		key, values = batch[0].key, batch[0].values
 	}
 	values, end := c.observe(values, OpRenew, key)
 	sent := c.clock.Now()
-	ctx, cancel := c.bound(values, sent.Add(min(bound/3, maxCall, max(last.Sub(sent), time.Millisecond))))
+	request, limit := make([]store.Renewal, len(batch)), maxCall
+	for i, l := range batch {
+		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
+		limit = min(limit, l.patience(sent))
+	}
+	ctx, cancel := c.bound(values, sent.Add(limit))
 	answers := c.store.Renew(ctx, request)
 	cancel()
+	now := c.clock.Now()
 
-	errs := make([]error, len(batch))
-	out := Outcome{}
+	var failed []*Lease
+	var tell []func()
 	for i, l := range batch {
-		if errs[i] = l.renewed(sent, answers[i]); errs[i] == nil {
+		again, first := l.takeIn(answers[i], sent, now)
+		if again {
+			failed = append(failed, l)
+		}
+		if first {
+			tell = append(tell, func() {
+				c.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answers[i].Err)
+			})
+		}
+	}
+	k.retry(failed, sent, now)
+	for i, l := range batch {
+		if cause := verdict(answers[i].Err); cause != nil {
+			if f := l.finish(cause); f != nil {
+				tell = append(tell, f)
+			}
+		}
+	}
+	for _, f := range tell {
+		f()
+	}
+	errs, out := make([]error, len(batch)), Outcome{}
+	for i, l := range batch {
+		if errs[i] = l.renewalError(answers[i].Err); errs[i] == nil {
 			out.Count++
 		}
 	}
@@ -195,28 +217,32 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	return true, nil
 }
 
-// renewed takes in the answer to a renewal sent at sent. An answer after the deadline
-// moves nothing: the holder was told that the lease is over, or is about to be.
-func (l *Lease) renewed(sent monotonic.Moment, answer store.Renewed) error {
-	now := l.client.clock.Now()
+// takeIn takes in the answer to a renewal, without calling anybody. It reports whether
+// the renewal failed and is to be repeated, and whether the one before had not failed. An
+// answer after the deadline moves nothing: the holder was told that the lease is over, or
+// is about to be.
+func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again, first bool) {
 	l.mu.Lock()
 	close(l.renewing)
 	l.renewing = nil
 	l.until = now.Add(drifted(l.terms.ttl)) // the renewal may have been applied, whatever the answer
-	over := l.err == nil && l.over(now)
-	if l.err == nil && !over && answer.Err == nil {
+	held := l.err == nil && !l.over(now)
+	if held && answer.Err == nil {
+		l.took = now.Sub(sent)
 		l.extend(sent.Add(answer.Left - l.margin))
 	}
-	first := answer.Err != nil && !l.failing
+	first = !l.failing
 	l.failing = answer.Err != nil
 	l.mu.Unlock()
-	if over {
-		l.expire()
+	switch {
+	case !held || l.terms.noRenewal || verdict(answer.Err) != nil:
+		return false, false
+	case answer.Err != nil:
+		l.client.keeper.remove(l)
+		return true, first
 	}
-	if err := l.Err(); err != nil {
-		return &fault{op: "renew", key: l.key, err: err}
-	}
-	return l.heed(answer, first, sent, now)
+	l.renewAt(l.nextRenewal(answer.Left, sent, now))
+	return false, false
 }
 
 // extend moves the deadline forward, and never back. With l.mu held.
@@ -227,40 +253,43 @@ func (l *Lease) extend(deadline monotonic.Moment) {
 	l.deadline = max(l.deadline, deadline)
 }
 
-// heed ends the lease if the answer says so. Otherwise it plans the next renewal.
-func (l *Lease) heed(answer store.Renewed, first bool, sent, now monotonic.Moment) error {
+// verdict is why a lease ends whose renewal was answered with err; nil if it goes on.
+func verdict(err error) error {
 	var broken *store.BrokenError
 	switch {
-	case answer.Err == nil:
-		l.renewAt(l.nextRenewal(answer.Left, sent, now))
+	case err == nil:
 		return nil
-	case errors.As(answer.Err, &broken):
-		l.end(fmt.Errorf("%w: %s", ErrBroken, broken.Reason))
-	case errors.Is(answer.Err, store.ErrGone):
-		l.end(errGone)
-	case store.IsVerdict(answer.Err):
-		l.end(fmt.Errorf("%w: %w", errGone, answer.Err))
-	default:
-		if first {
-			l.client.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answer.Err)
-		}
-		l.renewAt(now.Add(backoff.Jitter(l.retryPause())))
-		return &fault{op: "renew", key: l.key, err: answer.Err}
+	case errors.As(err, &broken):
+		return fmt.Errorf("%w: %s", ErrBroken, broken.Reason)
+	case errors.Is(err, store.ErrGone):
+		return errGone
+	case store.IsVerdict(err):
+		return fmt.Errorf("%w: %w", errGone, err)
 	}
-	return &fault{op: "renew", key: l.key, err: l.Err()}
+	return nil
+}
+
+// renewalError is what a renewal that was answered with err came to.
+func (l *Lease) renewalError(err error) error {
+	if ended := l.Err(); ended != nil {
+		err = ended
+	}
+	if err == nil {
+		return nil
+	}
+	return &fault{op: "renew", key: l.key, err: err}
 }
 
 // nextRenewal is a third of the TTL after the last renewal was sent, so that slow
-// answers do not add up. It is sooner if the store promised less than half of the TTL.
+// answers do not add up, or when half of the time is over for which the lease may be
+// trusted. The latter is sooner under a large margin, and if the store promised little.
 func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) monotonic.Moment {
-	if left < l.terms.ttl/2 {
-		pause, trusted := l.retryPause(), sent.Add(left-l.margin).Sub(now)
-		return now.Add(min(pause, max(pause/10, trusted/4)))
-	}
-	return sent.Add(l.terms.ttl / 3)
+	return max(l.renewalDue(sent, left), now.Add(l.terms.ttl/200))
 }
 
-func (l *Lease) retryPause() time.Duration { return min(l.terms.ttl/20, 5*time.Second) }
+func (l *Lease) renewalDue(sent monotonic.Moment, left time.Duration) monotonic.Moment {
+	return sent.Add(min(l.terms.ttl/3, (left-l.margin)/2))
+}
 
 // renewAt plans the next renewal, unless the lease has ended or NoRenewal is set.
 func (l *Lease) renewAt(due monotonic.Moment) {

@@ -2,7 +2,6 @@ package mongolock
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +36,8 @@ type Lease struct {
 	contexts *contexts     // made when asked for
 	wanted   bool          // the record carried a word at the grant: somebody waits
 	failing  bool          // the last renewal failed
+	retry    *retry        // that repeats it; an older one leaves the lease alone
+	took     time.Duration // by the last renewal that was answered
 	unseen   atomic.Bool   // no caller was given the lease: MinHold has nothing to protect
 	streak   streak
 	renewing chan struct{}
@@ -94,7 +95,7 @@ func (l *Lease) start(w *waiter) error {
 		l.giveBackUnseen(ErrClosed)
 		return &unwanted{ErrClosed}
 	}
-	if l.terms.noRenewal || l.maxEnd != 0 {
+	if l.terms.noRenewal || l.maxEnd != 0 || l.deadline <= l.slot.due {
 		l.mu.Lock()
 		l.watchDeadline(left)
 		l.mu.Unlock()
@@ -112,14 +113,10 @@ func (l *Lease) watchDeadline(left time.Duration) {
 	}
 }
 
-// firstRenewal is a third of the TTL after the claim was sent. It is now if that has
-// passed, or if the store promised less than half of the TTL.
+// firstRenewal is when the lease is renewed for the first time: at once if the grant took
+// longer than that.
 func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotonic.Moment {
-	due := sent.Add(l.terms.ttl / 3)
-	if left < l.terms.ttl/2 || due < l.granted {
-		return l.granted
-	}
-	return due
+	return max(l.renewalDue(sent, left), l.granted)
 }
 
 func (l *Lease) ref() store.Ref { return store.Ref{Key: l.key, ID: l.id, Mode: l.terms.mode} }
@@ -219,17 +216,6 @@ func (l *Lease) renewNow() error {
 	return l.client.keeper.renew([]*Lease{l})[0]
 }
 
-// LogValue shows the lease's key, token and state, and never its ID.
-func (l *Lease) LogValue() slog.Value {
-	attrs := []slog.Attr{slog.String("key", l.key), slog.Int64("token", l.token)}
-	if err := l.Err(); err != nil {
-		attrs = append(attrs, slog.String("ended", err.Error()))
-	} else {
-		attrs = append(attrs, slog.Duration("remaining", l.Remaining()))
-	}
-	return slog.GroupValue(attrs...)
-}
-
 // expire runs when the deadline's timer fires. A renewal moves the deadline but not the
 // timer, so expire looks at the deadline and sets the timer again.
 func (l *Lease) expire() {
@@ -244,22 +230,38 @@ func (l *Lease) expire() {
 		l.mu.Unlock()
 		return
 	}
-	cause := errNotRenewed
-	if l.maxEnd != 0 && now >= l.maxEnd {
-		cause = ErrMaxHold
-	}
+	cause := l.whyOver(now)
 	l.mu.Unlock()
 	l.end(cause)
+}
+
+// whyOver is the cause with which a lease ends whose deadline has passed. With l.mu held.
+func (l *Lease) whyOver(now monotonic.Moment) error {
+	if l.maxEnd != 0 && now >= l.maxEnd {
+		return ErrMaxHold
+	}
+	return errNotRenewed
 }
 
 // end ends the lease, once; the first cause stays. When it returns, Done is closed and
 // the contexts are cancelled. It does not touch the store. If the lease was lost, what
 // may be left in the store is given back no earlier than one margin from now.
 func (l *Lease) end(cause error) bool {
+	tell := l.finish(cause)
+	if tell == nil {
+		return false
+	}
+	tell()
+	return true
+}
+
+// finish is end without what the observer and the logger are told: the caller tells them
+// by calling the function returned, which is nil if the lease had ended.
+func (l *Lease) finish(cause error) (tell func()) {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
-		return false
+		return nil
 	}
 	l.err = cause
 	lost := isLoss(cause)
@@ -274,16 +276,17 @@ func (l *Lease) end(cause error) bool {
 	}
 	contexts := l.revoke(cause)
 	l.mu.Unlock()
-	for lc := range contexts {
+	for _, lc := range contexts {
 		lc.cancel(cause)
 	}
 	l.client.keeper.remove(l)
-	if l.endHold != nil {
-		l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
+	return func() {
+		if l.endHold != nil {
+			l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
+		}
+		if lost {
+			l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
+			l.afterLoss(cause)
+		}
 	}
-	if lost {
-		l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
-		l.afterLoss(cause)
-	}
-	return true
 }

@@ -198,3 +198,24 @@ func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
 		mustBeFree(t, b, "a")
 	})
 }
+
+func TestWhatACancelledAcquireAllCouldNotReleaseIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		acquire(t, newClient(t, b), "c")
+		c := newClient(t, b)
+		time.AfterFunc(time.Second, func() {
+			b.mem.Delete("a") // so its lease is lost
+			b.bend(func(h *hooks) {
+				h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
+					if r.Key == "b" {
+						return false, errNet
+					}
+					return do()
+				}
+			})
+		})
+		_, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"})
+		mustMatch(t, err, mongolock.ErrLost, errNet)
+	})
+}

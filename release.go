@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -95,8 +96,9 @@ func (r *release) attemptIsOver() {
 //
 // It returns nil if the key is freed, now or by an earlier Release; an error matching
 // ErrLost if the lease had ended on its own, and then no other lease is touched;
-// ErrDetached after Detach. Any other error is the store's: Release may be called
-// again, and goes on in the background until it succeeds or the TTL is over.
+// ErrDetached after Detach. Any other error is the store's, which also matches ErrLost if
+// the lease had ended on its own: Release may be called again, and goes on in the
+// background until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
 	if !knob.DoneAfterTransfer {
 		l.end(ErrReleased) // first: whoever still trusts the lease must know before the next holder can
@@ -204,7 +206,7 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 			l.doubt()
 			c.freed(l.key)
 		}
-		return false, failed("release", l.key, err)
+		return false, l.withLoss(failed("release", l.key, err))
 	}
 	if wanted && l.turnIsOver() {
 		c.leaveToOthers(l.key) // before forget wakes our own
@@ -219,6 +221,14 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 		c.freed(l.key)
 	}
 	return true, err
+}
+
+// withLoss is the store's error, and that the lease was lost before if it was.
+func (l *Lease) withLoss(err error) error {
+	if ended := l.Err(); isLoss(ended) {
+		return &fault{op: "release", key: l.key, err: fmt.Errorf("%w; and: %w", ended, err)}
+	}
+	return err
 }
 
 // doubt remembers that an attempt may have been applied.

@@ -1,0 +1,255 @@
+package mongolock_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// An outage says of a renewal that is sent in it whether it is answered.
+type outage func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
+
+// silent answers nothing until the context of the call ends.
+func silent(ctx context.Context, _ int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+	return allFail(batch, untilDone(ctx))
+}
+
+var outages = map[string]outage{
+	"nothing is answered": silent,
+	"renewals fail at once": func(_ context.Context, _ int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+		return allFail(batch, errNet)
+	},
+	"the first hangs, the others fail": func(ctx context.Context, n int, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+		if n == 1 {
+			return allFail(batch, untilDone(ctx))
+		}
+		return allFail(batch, errNet)
+	},
+	"applied, but the reply is lost": func(ctx context.Context, _ int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+		do()
+		return allFail(batch, untilDone(ctx))
+	},
+}
+
+// lostIn reports how many of three leases an outage costs that begins at begin.
+func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b)
+		var leases []*mongolock.Lease
+		for i := range 3 {
+			leases = append(leases, acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(ttl)))
+		}
+		start, n := time.Now(), 0
+		b.bend(func(h *hooks) {
+			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+				time.Sleep(ttl / 1000) // on its way
+				if at := time.Since(start); at >= begin && at < begin+long {
+					n++
+					return how(ctx, n, batch, do)
+				}
+				return do()
+			}
+		})
+		time.Sleep(begin + long + ttl)
+		for _, l := range leases {
+			if l.Err() != nil {
+				lost++
+			}
+		}
+	})
+	return lost
+}
+
+func TestAnOutageOfHalfTheTTLLosesNoLeaseWheneverItBegins(t *testing.T) {
+	for name, how := range outages {
+		for ttl, part := range map[time.Duration]float64{time.Second: 0.5, 10 * time.Second: 0.5, 30 * time.Second: 0.6} {
+			for step := range 40 {
+				begin := ttl/3 - ttl/40 + time.Duration(step)*ttl/100
+				if n := lostIn(t, ttl, begin, time.Duration(part*float64(ttl)), how); n > 0 {
+					t.Errorf("%s: TTL %v, begun after %v: %d leases lost", name, ttl, begin, n)
+				}
+			}
+		}
+	}
+}
+
+// The control: what is longer than a lease can be trusted does cost it.
+func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
+	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, silent))
+}
+
+func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		l := acquire(t, newClient(t, b), "k")
+		hung := false
+		b.bend(func(h *hooks) {
+			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+				if !hung {
+					hung = true
+					return allFail(batch, untilDone(ctx))
+				}
+				return do()
+			}
+		})
+		time.Sleep(10*time.Second + 3*time.Second + time.Millisecond)
+		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
+		assert.Equal(t, 2, b.count("renew"))
+	})
+}
+
+func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
+	for _, n := range []int{2, 17, 1000} {
+		for _, blocked := range []int{0, n / 2, n - 1} {
+			synctest.Test(t, func(t *testing.T) {
+				b := bend(memstore.New())
+				c := newClient(t, b)
+				leases := make([]*mongolock.Lease, n)
+				for i := range leases {
+					leases[i] = acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(10*time.Second))
+				}
+				b.bend(func(h *hooks) {
+					h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+						for _, r := range batch {
+							if r.ID == leases[blocked].ID() {
+								return allFail(batch, untilDone(ctx))
+							}
+						}
+						return do()
+					}
+				})
+				time.Sleep(time.Hour)
+				for i, l := range leases {
+					if i == blocked {
+						require.ErrorIs(t, l.Err(), mongolock.ErrLost)
+					} else {
+						require.NoError(t, l.Err(), "lease %d of %d", i, n)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A slowLine takes its time for each line.
+type slowLine struct {
+	slog.Handler
+	delay time.Duration
+}
+
+func (slowLine) Enabled(context.Context, slog.Level) bool    { return true }
+func (s slowLine) Handle(context.Context, slog.Record) error { time.Sleep(s.delay); return nil }
+func (s slowLine) WithAttrs([]slog.Attr) slog.Handler        { return s }
+func (s slowLine) WithGroup(string) slog.Handler             { return s }
+
+func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b, mongolock.WithLogger(slog.New(slowLine{slog.DiscardHandler, 250 * time.Millisecond})))
+		var leases []*mongolock.Lease
+		for i := range 400 {
+			leases = append(leases, acquire(t, c, fmt.Sprint("k", i)))
+		}
+		for i := range 200 {
+			b.mem.Delete(fmt.Sprint("k", i))
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		for i, l := range leases[:200] {
+			require.True(t, isOver(l.Done()), "lease %d is told at once", i)
+		}
+		time.Sleep(2 * time.Minute)
+		for i, l := range leases[200:] {
+			require.NoError(t, l.Err(), "lease %d", i)
+		}
+	})
+}
+
+// cutOff is a lease that is cut off after a grant that left less than its TTL, and when
+// its Done was closed.
+func doneAfter(t *testing.T, less, margin time.Duration) (done, deadline time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		c := newClient(t, b, mongolock.WithMargin(margin))
+		b.bend(func(h *hooks) {
+			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				g, err := do()
+				g.Left -= less
+				return g, err
+			}
+			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+				return silent(ctx, 0, batch, do)
+			}
+		})
+		start := time.Now()
+		l := acquire(t, c, "k")
+		deadline = l.Remaining()
+		<-l.Done()
+		done = time.Since(start)
+		assert.Positive(t, b.count("renew"), "it was renewed before its deadline")
+	})
+	return done, deadline
+}
+
+func TestDoneIsClosedAtTheDeadlineWhateverTheMargin(t *testing.T) {
+	for _, margin := range []time.Duration{0, time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second} {
+		for less := time.Duration(0); less < 30*time.Second-margin; less += time.Second {
+			done, deadline := doneAfter(t, less, margin)
+			assert.Equal(t, deadline, done, "margin %v, %v less than the TTL left", margin, less)
+		}
+	}
+}
+
+func TestNoVerbShowsALeasesID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		l := acquire(t, newClient(t, b), "the key", mongolock.NoRenewal())
+		ended := false
+		ctx := l.Context(t.Context())
+		context.AfterFunc(ctx, func() { ended = true })
+		for range 2 {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+				for _, what := range []any{l, []*mongolock.Lease{l}, mongolock.Leases{l}, struct{ L *mongolock.Lease }{l}} {
+					text := fmt.Sprintf(verb, what)
+					assert.NotContains(t, text, l.ID(), verb)
+					assert.NotContains(t, text, fmt.Sprintf("%x", l.ID()), verb)
+				}
+				assert.Contains(t, fmt.Sprintf(verb, l), "the key", verb)
+			}
+			assert.NotContains(t, l.String()+l.GoString(), l.ID())
+			var log bytes.Buffer
+			slog.New(slog.NewTextHandler(&log, nil)).Info("held", "lease", l)
+			assert.NotContains(t, log.String(), l.ID())
+			b.bend(func(h *hooks) {
+				h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) { return false, errNet }
+			})
+			time.Sleep(40 * time.Second)
+		}
+		assert.True(t, ended)
+	})
+}
+
+func TestReleaseOfALostLeaseSaysSoThoughTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bend(memstore.New())
+		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
+		b.bend(func(h *hooks) {
+			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		<-l.Done()
+		err := l.Release()
+		require.ErrorIs(t, err, mongolock.ErrLost)
+		require.ErrorIs(t, err, errNet)
+	})
+}
