@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A tally is a memstore that counts its calls, all of them.
+// A countingStore is a memstore that counts its calls.
 type countingStore struct {
 	mem *memstore.Store
 	n   atomic.Int64
@@ -59,23 +60,17 @@ func (s *countingStore) List(ctx context.Context, prefix string) iter.Seq2[store
 	return s.counted().List(ctx, prefix)
 }
 
-// mustSay fails unless err is there and its text has all of want.
+// mustSay fails unless err is an error of this package whose text contains all of want.
 func mustSay(t *testing.T, err error, want ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one that says %q", want)
-		return
-	}
 	for _, w := range append([]string{"mongolock: "}, want...) {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("error %q does not say %q", err, w)
-		}
+		assert.ErrorContains(t, err, w)
 	}
 }
 
 const year = 365 * 24 * time.Hour
 
-// wrongTerms are options that no acquire may be asked with, and what is said of them.
+// wrongTerms are options that every acquire refuses, and what the error says.
 var wrongTerms = map[string]struct {
 	option mongolock.AcquireOption
 	says   []string
@@ -97,7 +92,7 @@ var wrongTerms = map[string]struct {
 	"nil":                   {nil, []string{"nil AcquireOption"}},
 }
 
-func TestAWrongTermIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
+func TestAWrongOptionOfAcquireIsNamedWithItsValueAndNothingIsSent(t *testing.T) {
 	for name, wrong := range wrongTerms {
 		t.Run(name, func(t *testing.T) {
 			s := newCountingStore()
@@ -118,7 +113,7 @@ func TestAWrongTermIsRefusedByNameAndValueAndNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestAWrongOptionOfAClientIsRefusedByNameAndValue(t *testing.T) {
+func TestAWrongOptionOfAClientIsNamedWithItsValue(t *testing.T) {
 	wrong := map[string]struct {
 		option mongolock.ClientOption
 		says   []string
@@ -143,13 +138,13 @@ func TestAWrongOptionOfAClientIsRefusedByNameAndValue(t *testing.T) {
 	for name, w := range wrong {
 		t.Run(name, func(t *testing.T) {
 			client, err := mongolock.NewWithStore(memstore.New(), w.option)
-			assert.Nil(t, client, "a client and an error")
+			assert.Nil(t, client, "a client is returned with an error")
 			mustSay(t, err, w.says...)
 		})
 	}
 }
 
-func TestAllThatIsWrongWithAClientIsSaidAtOnce(t *testing.T) {
+func TestEveryFaultOfTheOptionsIsNamedInOneError(t *testing.T) {
 	_, err := mongolock.NewWithStore(nil, mongolock.TTL(0), mongolock.WithOwner(""), mongolock.WithMargin(-1))
 	mustSay(t, err, "NewWithStore: the store is nil", "TTL(0s)", "WithOwner", "WithMargin(-1ns)")
 	_, err = mongolock.New(nil, mongolock.TTL(0))
@@ -161,7 +156,7 @@ func TestAllThatIsWrongWithAClientIsSaidAtOnce(t *testing.T) {
 	mustSay(t, err, "MinHold(-1ns)", "MaxHold(-1ns)")
 }
 
-func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
+func TestValuesAtTheLimitsAreAllowed(t *testing.T) {
 	client := connect(memstore.New(), mongolock.WithOwner(strings.Repeat("o", 256)), mongolock.WithMargin(50*time.Millisecond))
 	defer client.Close()
 	for _, opts := range [][]mongolock.AcquireOption{
@@ -173,10 +168,7 @@ func TestTheLimitsThemselvesAreAllowed(t *testing.T) {
 		{mongolock.Note("")},
 	} {
 		lease, err := client.Acquire(t.Context(), time.Now().String(), opts...)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, err)
 		assert.NoError(t, lease.Release())
 	}
 }
@@ -198,7 +190,7 @@ func TestAWrongKeyIsRefusedAndNothingIsWritten(t *testing.T) {
 	assert.Zero(t, s.n.Load(), "store calls")
 }
 
-// callsOf is a call of everything that takes a key.
+// callsOf returns a call of each function that takes a key.
 func callsOf(ctx context.Context, c *mongolock.Client, key string) map[string]func() error {
 	job := func(context.Context, *mongolock.Lease) error { return nil }
 	return map[string]func() error{
@@ -218,12 +210,11 @@ func TestDoWithoutAFunctionSendsNothing(t *testing.T) {
 	mustSay(t, mongolock.Do(t.Context(), client, "k", nil), "Do: fn is nil")
 	ran, err := mongolock.TryDo(t.Context(), client, "k", nil)
 	mustSay(t, err, "TryDo: fn is nil")
-	if n := s.n.Load(); ran || n != 0 {
-		t.Errorf("ran: %v, %d store calls", ran, n)
-	}
+	assert.False(t, ran)
+	assert.Zero(t, s.n.Load(), "store calls")
 }
 
-func TestBreakWantsAReason(t *testing.T) {
+func TestBreakWithoutAValidReasonIsRefused(t *testing.T) {
 	s := newCountingStore()
 	client := connect(s)
 	defer client.Close()

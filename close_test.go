@@ -2,22 +2,21 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-func TestCloseGivesHoldersAMarginAndReleasesEverything(t *testing.T) {
+func TestCloseReleasesEverythingOneMarginAfterItTellsTheHolders(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
@@ -57,7 +56,7 @@ func TestCloseDoesNotWaitForHoldersThatReleased(t *testing.T) {
 	})
 }
 
-func TestCallsAfterCloseGetErrClosed(t *testing.T) {
+func TestCallsAfterCloseReturnErrClosed(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
@@ -78,13 +77,14 @@ func TestCallsAfterCloseGetErrClosed(t *testing.T) {
 		var errList error
 		for _, errList = range c.List(t.Context(), "") {
 		}
-		for i, err := range []error{
-			errAcquire, errTry, errInspect, errBreak, errResume, errList, l.Renew(t.Context()), l.Err(), c.Shutdown(t.Context()),
+		for call, err := range map[string]error{
+			"Acquire": errAcquire, "TryAcquire": errTry, "Inspect": errInspect, "Break": errBreak, "Resume": errResume,
+			"List": errList, "Renew": l.Renew(t.Context()), "Err": l.Err(),
 		} {
-			if i < 8 && (!errors.Is(err, mongolock.ErrClosed) || errors.Is(err, mongolock.ErrOutcomeUnknown)) || i == 8 && err != nil {
-				t.Errorf("%d: %v", i, err)
-			}
+			assert.ErrorIs(t, err, mongolock.ErrClosed, call)
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, call)
 		}
+		assert.NoError(t, c.Shutdown(t.Context()))
 		assert.Zero(t, b.total(), "commands")
 	})
 }
@@ -111,7 +111,7 @@ func TestCloseEndsWaitsAtOnce(t *testing.T) {
 	})
 }
 
-func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
+func TestCloseWhileAClaimIsUnderWayLeavesTheKeyFree(t *testing.T) {
 	for _, when := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} { // before it is applied, and after
 		synctest.Test(t, func(t *testing.T) {
 			b := newHookedStore(memstore.New())
@@ -130,15 +130,13 @@ func TestCloseWhileAClaimIsUnderWayLeavesNothing(t *testing.T) {
 			tookBetween(t, start, 2*time.Second-when, 2*time.Second-when)
 			r := <-wait
 			assert.ErrorIs(t, r.err, mongolock.ErrClosed)
-			if !r.when.Equal(start) {
-				t.Errorf("told %v after Close began", r.when.Sub(start))
-			}
+			assert.Zero(t, r.when.Sub(start), "the time from Close to the end of the wait")
 			mustBeFree(t, b, "k")
 		})
 	}
 }
 
-func TestCloseWithALostLeasePendingLeavesItsMargin(t *testing.T) {
+func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
@@ -179,7 +177,7 @@ func allHang(b *hookedStore) {
 	})
 }
 
-func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
+func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c := newClient(t, b, mongolock.WithoutFeed())
@@ -203,15 +201,10 @@ func TestCloseOfAHangingStoreIsBoundedAndNamesWhatIsLeft(t *testing.T) {
 		start := time.Now()
 		err = c.Close()
 		tookBetween(t, start, 6*time.Second, 6*time.Second)
-		if err == nil || !strings.Contains(err.Error(), `"held-0"`) || !strings.Contains(err.Error(), `"held-49"`) {
-			t.Errorf("the error names not what is left: %v", err)
+		for _, key := range []string{`"held-0"`, `"held-49"`, `"claimed-2"`} {
+			require.ErrorContains(t, err, key, "the keys that are left")
 		}
-		if !strings.Contains(err.Error(), `"claimed-2"`) {
-			t.Errorf("the error names not the claim: %v", err)
-		}
-		if again := c.Close(); again == nil || again.Error() != err.Error() {
-			t.Errorf("the second Close: %v", again)
-		}
+		assert.EqualError(t, c.Close(), err.Error(), "the second Close")
 	})
 }
 
@@ -243,11 +236,9 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrClosed)
 		assert.ErrorIs(t, (<-wait).err, mongolock.ErrClosed)
-		if l.Context(t.Context()).Err() == nil {
-			t.Error("a new context of it is alive")
-		}
-		time.Sleep(5 * time.Minute) // it takes its time, and is renewed
-		assert.NoError(t, l.Err(), "not held until its release")
+		assert.Error(t, l.Context(t.Context()).Err(), "a context that is made now")
+		time.Sleep(5 * time.Minute) // the holder takes its time, and its lease is renewed
+		assert.NoError(t, l.Err(), "the lease is held until its release")
 		mustBeHeld(t, b, "k")
 		_, err := c.TryAcquire(t.Context(), "k2")
 		assert.ErrorIs(t, err, mongolock.ErrClosed)

@@ -12,9 +12,9 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// Each safety taken out: its scenario must tell. A control that stays silent
-// means that the test it controls proves nothing.
-func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
+// With each safety taken out its scenario must report a violation. If it reports none, the
+// test that it controls proves nothing.
+func TestControlEveryScenarioReportsAViolationWithoutItsSafety(t *testing.T) {
 	late := func(on bool) {
 		knob.LateTimer = 0
 		if on {
@@ -23,7 +23,7 @@ func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
 	}
 	for name, control := range map[string]struct {
 		set func(on bool)
-		run scenario // where it is not the plain one
+		run scenario // if it differs from the one with the safety
 	}{
 		"the deadline counts from the request": {set: func(on bool) { knob.DeadlineFromReply = on }},
 		"a margin pays for late timers": {
@@ -46,11 +46,9 @@ func TestControlEveryScenarioTellsWhenItsSafetyIsOut(t *testing.T) {
 			}
 			defer control.set(false)
 			control.set(true)
-			if violation := inBubble(t, control.run); violation == "" {
-				t.Error("nobody noticed")
-			} else {
-				t.Log("noticed:", violation)
-			}
+			violation := inBubble(t, control.run)
+			assert.NotEmpty(t, violation, "the violation that is reported")
+			t.Log("reported:", violation)
 			control.set(false)
 			assert.Empty(t, inBubble(t, plain), "with the safety in place")
 		})
@@ -63,8 +61,8 @@ func TestControlTheMarginPaysForALateTimer(t *testing.T) {
 	assert.Empty(t, inBubble(t, scenarios["a margin pays for late timers"]))
 }
 
-// A process that gives the key to itself as long as it likes: the tests that others
-// get their turns must tell.
+// A process that hands the key over to itself without limit: the tests of fairness must
+// report that others starve.
 func TestControlAGreedyProcessStarvesOthers(t *testing.T) {
 	for name, run := range map[string]scenario{
 		"a waiter beside workers": func(t *testing.T) string {
@@ -73,16 +71,14 @@ func TestControlAGreedyProcessStarvesOthers(t *testing.T) {
 		"a waiter that polls beside workers": func(t *testing.T) string {
 			return notStarved(t, memstore.New(), 4, 5*time.Millisecond, false)
 		},
-		"eight that loop": func(t *testing.T) string { return eightThatLoop(t, 3*time.Millisecond, 1) },
+		"eight clients that loop": func(t *testing.T) string { return eightThatLoop(t, 3*time.Millisecond, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() { knob.Greedy = false }()
 			knob.Greedy = true
-			if violation := inBubble(t, run); violation == "" {
-				t.Error("nobody noticed")
-			} else {
-				t.Log("noticed:", violation)
-			}
+			violation := inBubble(t, run)
+			assert.NotEmpty(t, violation, "the violation that is reported")
+			t.Log("reported:", violation)
 		})
 	}
 }

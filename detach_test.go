@@ -20,7 +20,7 @@ func detach(t *testing.T, l *mongolock.Lease) string {
 	return ticket
 }
 
-func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T) {
+func TestATicketStaysGoodAfterAResumeThatWasNeverApplied(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
@@ -34,17 +34,16 @@ func TestAResumeOfUnknownOutcomeThatNeverLandedLeavesTheTicketGood(t *testing.T)
 		assert.ErrorIs(t, err, errNet)
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		b.hook(func(h *hooks) { h.transfer = nil })
-		time.Sleep(5 * time.Second) // the clean-up has been
+		time.Sleep(5 * time.Second) // the clean-up is done
 		resumed, err := c.Resume(t.Context(), ticket)
-		if err != nil || resumed.Token() != l.Token() {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, l.Token(), resumed.Token())
 		time.Sleep(time.Hour)
 		assert.NoError(t, resumed.Err())
 	})
 }
 
-func TestAResumeWhoseReplyWasLostLeavesNothingBehind(t *testing.T) {
+func TestAResumeWhoseReplyIsLostLeavesTheKeyFree(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ticket := detach(t, acquire(t, c, "k"))
@@ -76,7 +75,7 @@ func TestADetachThatFailsLeavesTheLeaseAsItWas(t *testing.T) {
 	})
 }
 
-func TestBreakFreesAKeyWhoseHolderDoesNotListen(t *testing.T) {
+func TestBreakFreesAKeyWhoseHolderCannotBeReached(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.TTL(time.Hour))
 		renewalsFail(b, errNet)
@@ -101,15 +100,14 @@ func TestBreakWithNegativeGraceRemovesNothing(t *testing.T) {
 		require.NoError(t, err)
 		c := newClient(t, s)
 		broken, err := c.Break(t.Context(), "k", "why", -1)
-		if err != nil || len(broken) != 1 {
-			t.Fatal(broken, err)
-		}
+		require.NoError(t, err)
+		require.Len(t, broken, 1)
 		time.Sleep(time.Minute - 1)
 		mustBeHeld(t, b, "k")
 		time.Sleep(time.Nanosecond)
-		if broken, err = c.Break(t.Context(), "k", "why", 0); err != nil || len(broken) != 0 {
-			t.Error("broke a free key:", broken, err)
-		}
+		broken, err = c.Break(t.Context(), "k", "why", 0)
+		assert.NoError(t, err)
+		assert.Empty(t, broken, "holders of a free key")
 		acquire(t, c, "k")
 	})
 }

@@ -3,7 +3,6 @@ package mongolock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -19,8 +18,8 @@ import (
 
 type acquireHook = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error)
 
-// The ways in which a claim's fate can be unknown.
-var unknownFates = map[string]acquireHook{
+// unknownOutcomes are the ways in which the outcome of a claim can be unknown.
+var unknownOutcomes = map[string]acquireHook{
 	"applied, reply lost": func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 		_, _ = do()
 		return store.Grant{}, errNet
@@ -39,11 +38,11 @@ var unknownFates = map[string]acquireHook{
 }
 
 func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
-	for name, fate := range unknownFates {
+	for name, outcome := range unknownOutcomes {
 		t.Run(name, func(t *testing.T) {
 			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c := newClient(t, s)
-				b.hook(func(h *hooks) { h.acquire = fate })
+				b.hook(func(h *hooks) { h.acquire = outcome })
 				for _, ask := range []func(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error){c.TryAcquire, c.Acquire} {
 					l, err := ask(t.Context(), "k")
 					require.Nil(t, l, "granted")
@@ -55,16 +54,16 @@ func TestAClaimOfUnknownOutcomeIsFreeAgainWithinASecond(t *testing.T) {
 				b.hook(func(h *hooks) { h.acquire = nil })
 				l := acquire(t, newClient(t, s), "k")
 				time.Sleep(time.Hour)
-				assert.NoError(t, l.Err(), "the clean-up hit a later holder")
+				assert.NoError(t, l.Err(), "a later holder is left alone by the clean-up")
 			})
 		})
 	}
 }
 
-func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
+func TestACleanUpIsRepeatedUntilTheStoreSettlesIt(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
-			h.acquire = unknownFates["applied, reply lost"]
+			h.acquire = unknownOutcomes["applied, reply lost"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
@@ -81,18 +80,17 @@ func TestCleanUpGoesOnUntilItIsSettled(t *testing.T) {
 	})
 }
 
-func TestCleanUpStopsOnceTheTTLIsOver(t *testing.T) {
+func TestACleanUpStopsOnceTheTTLIsOver(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
-			h.acquire = unknownFates["not applied"]
+			h.acquire = unknownOutcomes["not applied"]
 			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, nil }
 		})
 		_, err := newClient(t, s).TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		time.Sleep(32 * time.Second)
-		if n := b.count("undo"); n < 5 || n > 25 {
-			t.Errorf("%d attempts in 30 s", n)
-		}
+		assert.GreaterOrEqual(t, b.count("undo"), 5, "attempts in 30 s")
+		assert.LessOrEqual(t, b.count("undo"), 25, "attempts in 30 s")
 		b.reset()
 		time.Sleep(time.Hour)
 		assert.Zero(t, b.total(), "commands")
@@ -110,10 +108,10 @@ func TestAFaultThatLeftNoTraceNeedsNoCleanUp(t *testing.T) {
 		_, err := c.TryAcquire(t.Context(), "k")
 		assert.ErrorIs(t, err, errNet)
 		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		_, err = c.Acquire(t.Context(), "k") // out of reach: the first step fails
+		_, err = c.Acquire(t.Context(), "k") // the first step fails at once
 		assert.ErrorIs(t, err, errNet)
 		time.Sleep(time.Hour)
-		assert.Zero(t, b.count("undo"), "undone")
+		assert.Zero(t, b.count("undo"), "clean-ups")
 	})
 }
 
@@ -128,9 +126,7 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 			})
 			c := newClient(t, s)
 			l, err := c.TryAcquire(t.Context(), "k", mongolock.TTL(10*time.Second))
-			if l != nil {
-				t.Fatalf("granted after %v", late)
-			}
+			require.Nil(t, l, "granted after %v", late)
 			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 			synctest.Wait()
 			mustBeFree(t, b, "k")
@@ -138,7 +134,7 @@ func TestAGrantThatComesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
+func TestAProcessSuspendedBeforeItsRenewalIsSentLearnsThatTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
@@ -156,7 +152,7 @@ func TestAProcessSuspendedBeforeARenewalIsSentLearnsOfItsEnd(t *testing.T) {
 	})
 }
 
-func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
+func TestEverythingWorksAgainAfterAMinuteWithoutTheStore(t *testing.T) {
 	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		short := acquire(t, c, "short")
@@ -176,11 +172,11 @@ func TestAMinuteWithoutTheStoreAndEverythingWorksAgain(t *testing.T) {
 		release(t, acquire(t, c, "short"))
 		release(t, acquire(t, c, "new"))
 		release(t, long)
-		assert.NoError(t, (<-waiter).err, "the waiter did not ride it out")
+		assert.NoError(t, (<-waiter).err, "the waiter outlasts the outage")
 	})
 }
 
-func TestAWaiterThatGivesUpDuringAFaultTellsOfBoth(t *testing.T) {
+func TestAWaiterThatGivesUpDuringAFaultReportsBothTheHolderAndTheFault(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
 		c := newClient(t, s)
@@ -193,8 +189,13 @@ func TestAWaiterThatGivesUpDuringAFaultTellsOfBoth(t *testing.T) {
 				return store.Grant{}, errors.Join(errNet, store.ErrNotApplied)
 			}
 		})
-		mustMatch(t, (<-wait).err, context.DeadlineExceeded, mongolock.ErrHeld, errNet)
-		mustMatch(t, (<-impatient).err, mongolock.ErrHeld, errNet)
+		err := (<-wait).err
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, errNet)
+		err = (<-impatient).err
+		assert.ErrorIs(t, err, mongolock.ErrHeld)
+		assert.ErrorIs(t, err, errNet)
 	})
 }
 
@@ -209,7 +210,7 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 			assert.ErrorIs(t, err, mongolock.ErrForeign)
 			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 		}
-		// One that appears under a lease and its waiters.
+		// A foreign record may also replace that of a lease that has waiters.
 		l := acquire(t, c, "k2")
 		here, there := inBackground(t.Context(), c, "k2"), inBackground(t.Context(), newClient(t, s), "k2")
 		also := inBackground(t.Context(), c, "k2")
@@ -220,23 +221,20 @@ func TestAForeignRecordIsRefusedAndStaysAsItIs(t *testing.T) {
 		}
 		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
-		if got, _ := b.mem.Foreign("k2"); got != "theirs" {
-			t.Errorf("now %v", got)
-		}
+		record, _ := b.mem.Foreign("k2")
+		assert.Equal(t, "theirs", record)
 	})
 }
 
-// A thousand cycles that end every way a hold can end.
-func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
+// A thousand leases, which end in every way that a lease can end.
+func TestTokensRiseHoweverTheLeasesOfAKeyEnd(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		c := newClient(t, s)
 		var last int64
 		check := func(l *mongolock.Lease) {
 			t.Helper()
-			if l.Token() <= last {
-				t.Fatalf("token %d after %d", l.Token(), last)
-			}
+			require.Greater(t, l.Token(), last)
 			last = l.Token()
 		}
 		for i := range 1000 {
@@ -270,9 +268,8 @@ func TestTokensRiseThroughEverythingThatCanHappenToAKey(t *testing.T) {
 				c = newClient(t, s)
 			case 6: // taken up elsewhere, and broken
 				resumed, err := c.Resume(t.Context(), detach(t, l))
-				if err != nil || resumed.Token() != last {
-					t.Fatal(fmt.Sprint(i), err)
-				}
+				require.NoError(t, err)
+				require.Equal(t, last, resumed.Token(), "cycle %d", i)
 				_, err = c.Break(t.Context(), "k", "why", 0)
 				require.NoError(t, err)
 				assert.ErrorIs(t, resumed.Renew(t.Context()), mongolock.ErrLost)

@@ -122,7 +122,7 @@ func lateRelease(t *testing.T, byKey bool) string {
 
 func unknownOutcome(t *testing.T) string {
 	b := newHookedStore(memstore.New())
-	b.hook(func(h *hooks) { h.acquire = unknownFates["applied, reply lost"] })
+	b.hook(func(h *hooks) { h.acquire = unknownOutcomes["applied, reply lost"] })
 	if _, err := newClient(t, b).TryAcquire(t.Context(), "k"); err == nil {
 		return "granted"
 	}
@@ -168,7 +168,7 @@ func cleanUpBesideAClaim(t *testing.T) string {
 	b := newHookedStore(memstore.New())
 	c := newClient(t, b)
 	b.hook(func(h *hooks) {
-		h.acquire = unknownFates["not applied"]
+		h.acquire = unknownOutcomes["not applied"]
 		h.undo = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
 			time.Sleep(time.Second)
 			return do()
