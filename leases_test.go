@@ -25,14 +25,10 @@ func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
 		all, err := mongolock.AcquireAll(t.Context(), c, given)
 		require.NoError(t, err)
 		for i, key := range []string{"a", "b", "c"} {
-			if all[i].Key() != key {
-				t.Errorf("lease %d is of %q", i, all[i].Key())
-			}
+			assert.Equal(t, key, all[i].Key())
 			mustBeHeld(t, s, key)
 		}
-		if given[0] != "c" {
-			t.Error("the caller's keys were sorted")
-		}
+		assert.Equal(t, []string{"c", "a", "b"}, given, "the caller's keys")
 		assert.NoError(t, errors.Join(all.Err(), all.Release(), all.Release()))
 		assert.ErrorIs(t, all.Err(), mongolock.ErrReleased)
 		for _, l := range all {
@@ -41,7 +37,7 @@ func TestAcquireAllTakesEveryKeyInOrder(t *testing.T) {
 	})
 }
 
-func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
+func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
 	b := newHookedStore(memstore.New())
 	c := newClient(t, b)
 	for says, keys := range map[string][]string{
@@ -52,28 +48,27 @@ func TestAcquireAllRefusesWhatMakesNoSense(t *testing.T) {
 		"key is not valid UTF-8": {"a", "\xff"},
 	} {
 		all, err := mongolock.AcquireAll(t.Context(), c, keys)
-		if all != nil || err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", says, err)
-		}
+		assert.Nil(t, all)
+		assert.ErrorContains(t, err, says)
 	}
-	if all, err := mongolock.AcquireAll(t.Context(), nil, []string{"a"}); all != nil || err == nil || !strings.Contains(err.Error(), "locker is nil") {
-		t.Error(err)
-	}
+	all, err := mongolock.AcquireAll(t.Context(), nil, []string{"a"})
+	assert.Nil(t, all)
+	assert.ErrorContains(t, err, "locker is nil")
 	for _, opt := range []mongolock.AcquireOption{nil, mongolock.TTL(0), mongolock.MaxWait(-1)} {
-		if all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"}, opt); all != nil || err == nil {
-			t.Error("a bad option is taken")
-		}
+		all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b"}, opt)
+		assert.Nil(t, all)
+		assert.Error(t, err, "an invalid option")
 	}
-	assert.Zero(t, b.count("acquire"), "claims were sent")
+	assert.Zero(t, b.count("acquire"), "claims sent")
 }
 
-func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
+func TestAcquireAllReleasesWhatItHoldsIfOneKeyIsNotGranted(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b", "c"}, mongolock.MaxWait(time.Minute))
-		assert.Nil(t, all, "leases with an error")
+		assert.Nil(t, all, "leases returned with an error")
 		assert.ErrorIs(t, err, mongolock.ErrHeld)
 		tookBetween(t, start, time.Minute, time.Minute)
 		mustBeFree(t, b, "a")
@@ -83,7 +78,7 @@ func TestAcquireAllGivesBackWhatItHasIfOneIsNotGranted(t *testing.T) {
 	})
 }
 
-func TestAcquireAllWaitsNoLongerThanMaxWaitForAllTogether(t *testing.T) {
+func TestMaxWaitBoundsAcquireAllAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		one, two := newClient(t, s), newClient(t, s)
@@ -97,13 +92,13 @@ func TestAcquireAllWaitsNoLongerThanMaxWaitForAllTogether(t *testing.T) {
 	})
 }
 
-func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
+func TestAcquireAllFailsWhenALeaseIsLostWhileItWaits(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
 		start := time.Now()
 		all, err := mongolock.AcquireAll(t.Context(), two, []string{"a", "b"}, mongolock.NoRenewal(), mongolock.TTL(10*time.Second))
-		assert.Nil(t, all, "leases with an error")
+		assert.Nil(t, all, "leases returned with an error")
 		assert.ErrorIs(t, err, mongolock.ErrLost)
 		tookBetween(t, start, 9*time.Second, 10*time.Second)
 		release(t, held)
@@ -113,7 +108,7 @@ func TestAcquireAllEndsWhenOneIsLostWhileItWaits(t *testing.T) {
 	})
 }
 
-func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
+func TestACancelledAcquireAllHoldsNothing(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
@@ -127,7 +122,7 @@ func TestACancelledAcquireAllLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
+func TestCallersOfAcquireAllWithKeysInCommonDoNotDeadlock(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		orders := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c"}, {"c", "a"}}
 		var wg sync.WaitGroup
@@ -137,8 +132,7 @@ func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
 			wg.Go(func() {
 				for range 10 {
 					all, err := mongolock.AcquireAll(t.Context(), c, keys)
-					if err != nil {
-						t.Error(err)
+					if !assert.NoError(t, err) {
 						return
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -151,7 +145,7 @@ func TestCallersWithKeysInCommonDoNotWaitInACircle(t *testing.T) {
 	})
 }
 
-func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
+func TestTheContextOfSeveralLeasesEndsWhenAnyOfThemIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		c := newClient(t, s)
@@ -161,9 +155,8 @@ func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
 			all, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"}, mongolock.Shared())
 			require.NoError(t, err)
 			ctx := all.Context(parent)
-			if ctx.Err() != nil || ctx.Value(mark{}) != "value" {
-				t.Errorf("%v, %v", ctx.Err(), ctx.Value(mark{}))
-			}
+			assert.NoError(t, ctx.Err())
+			assert.Equal(t, "value", ctx.Value(mark{}))
 			s.Delete(all[lost].Key())
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrLost)
@@ -176,7 +169,7 @@ func TestTheContextOfLeasesEndsWithAnyOfThem(t *testing.T) {
 	})
 }
 
-func TestOfLeasesThatCouldNotBeReleasedTheErrorTells(t *testing.T) {
+func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c := newClient(t, b)

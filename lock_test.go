@@ -21,14 +21,12 @@ func TestDoRunsUnderTheLeaseAndReleases(t *testing.T) {
 			inside = ctx
 			mustBeHeld(t, b, "k")
 			time.Sleep(time.Hour)
-			if ctx.Err() != nil || l.Err() != nil {
-				t.Error(ctx.Err(), l.Err())
-			}
+			assert.NoError(t, ctx.Err())
+			assert.NoError(t, l.Err())
 			return mine
 		})
-		if !errors.Is(err, mine) || errors.Is(err, mongolock.ErrReleased) {
-			t.Error(err)
-		}
+		assert.ErrorIs(t, err, mine)
+		assert.NotErrorIs(t, err, mongolock.ErrReleased)
 		assert.ErrorIs(t, inside.Err(), context.Canceled)
 		assert.ErrorIs(t, context.Cause(inside), mongolock.ErrReleased)
 		mustBeFree(t, b, "k")
@@ -44,20 +42,15 @@ func TestDoReleasesWhenItsFunctionPanics(t *testing.T) {
 				_, _ = mongolock.TryDo(t.Context(), c, "k", fn)
 			},
 		} {
-			func() {
-				defer func() {
-					if recover() != "ouch" {
-						t.Errorf("%s: the panic was swallowed", name)
-					}
-				}()
+			assert.PanicsWithValue(t, "ouch", func() {
 				do(func(context.Context, *mongolock.Lease) error { panic("ouch") })
-			}()
+			}, name)
 			mustBeFree(t, b, "k")
 		}
 	})
 }
 
-func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
+func TestDoReportsThatTheLeaseWasLostWhileItsFunctionRan(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		mine := errors.New("mine")
@@ -70,7 +63,7 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 		assert.ErrorIs(t, err, mongolock.ErrLost)
 		b.hook(func(h *hooks) { h.renew = nil })
 
-		// Taken away by hand, and the function is done before a renewal tells.
+		// The record is deleted by hand, and the function ends before a renewal notices.
 		err = mongolock.Do(t.Context(), c, "k2", func(context.Context, *mongolock.Lease) error {
 			b.mem.Delete("k2")
 			return nil
@@ -79,7 +72,7 @@ func TestDoTellsThatTheLeaseEndedUnderItsFunction(t *testing.T) {
 	})
 }
 
-func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
+func TestDoSucceedsThoughItsReleaseFails(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
@@ -95,28 +88,24 @@ func TestDoDoesNotFailForAReleaseThatDoes(t *testing.T) {
 	})
 }
 
-func TestTryDoDoesNotRunWhatIsHeld(t *testing.T) {
+func TestTryDoDoesNotRunItsFunctionWhileTheKeyIsHeld(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		ran, err := mongolock.TryDo(t.Context(), c, "k", func(ctx context.Context, _ *mongolock.Lease) error {
 			ran, err := mongolock.TryDo(ctx, newClient(t, s), "k", func(context.Context, *mongolock.Lease) error {
-				t.Error("two inside")
+				assert.Fail(t, "two functions run at once")
 				return nil
 			})
-			if ran || err != nil {
-				t.Errorf("%v, %v", ran, err)
-			}
+			assert.NoError(t, err)
+			assert.False(t, ran, "the second function")
 			return nil
 		})
-		if !ran || err != nil {
-			t.Errorf("%v, %v", ran, err)
-		}
-		if err := mongolock.Do(t.Context(), c, "k", nil); err == nil {
-			t.Error("a nil function ran")
-		}
-		if ran, err := mongolock.TryDo(t.Context(), c, "k", nil); ran || err == nil {
-			t.Error("a nil function ran")
-		}
+		assert.NoError(t, err)
+		assert.True(t, ran, "the first function")
+		assert.Error(t, mongolock.Do(t.Context(), c, "k", nil), "Do without a function")
+		ran, err = mongolock.TryDo(t.Context(), c, "k", nil)
+		assert.Error(t, err, "TryDo without a function")
+		assert.False(t, ran)
 		mustBeFree(t, b, "k")
 	})
 }
@@ -129,9 +118,9 @@ func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
 		cause := errors.New("parent's own")
 		for _, parent := range []context.Context{context.Background(), t.Context()} {
 			ctx := l.Context(context.WithValue(parent, ctxKey{}, 42))
-			if ctx.Value(ctxKey{}) != 42 || ctx.Err() != nil || context.Cause(ctx) != nil {
-				t.Error(ctx.Value(ctxKey{}), ctx.Err(), context.Cause(ctx))
-			}
+			assert.Equal(t, 42, ctx.Value(ctxKey{}))
+			assert.NoError(t, ctx.Err())
+			assert.NoError(t, context.Cause(ctx))
 		}
 		parent, cancel := context.WithCancelCause(t.Context())
 		child := l.Context(parent)
@@ -139,7 +128,7 @@ func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
 		<-child.Done()
 		assert.ErrorIs(t, child.Err(), context.Canceled)
 		assert.ErrorIs(t, context.Cause(child), cause)
-		assert.NoError(t, l.Err(), "the parent's end was taken for the lease's")
+		assert.NoError(t, l.Err(), "the parent's end does not end the lease")
 
 		grandchild, cancelGrandchild := context.WithTimeout(l.Context(l.Context(context.Background())), time.Hour)
 		defer cancelGrandchild()
@@ -147,15 +136,11 @@ func TestALeaseContextCarriesItsParentsValuesAndEnd(t *testing.T) {
 		<-grandchild.Done()
 		assert.ErrorIs(t, grandchild.Err(), context.Canceled)
 		assert.ErrorIs(t, context.Cause(grandchild), mongolock.ErrReleased)
-		if again := l.Context(child); again.Err() == nil { // of one that is over
-			t.Error("alive after both of its ends")
-		}
+		assert.Error(t, l.Context(child).Err(), "both the parent and the lease have ended")
 		late := l.Context(context.WithValue(context.Background(), ctxKey{}, 1))
 		<-late.Done()
 		assert.ErrorIs(t, late.Err(), context.Canceled)
 		assert.ErrorIs(t, context.Cause(late), mongolock.ErrReleased)
-		if late.Value(ctxKey{}) != 1 {
-			t.Error("no values")
-		}
+		assert.Equal(t, 1, late.Value(ctxKey{}))
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// Found by the simulation: a caller left, the grant that came later was given back
-// under its MinHold, and the key stayed taken in the name of nobody.
-func TestAGrantThatNobodyWasGivenIsFreedDespiteItsMinHold(t *testing.T) {
+// Found by the simulation: a caller gave up, the grant that came later was given back
+// under its MinHold, and the key stayed held though nobody had a lease of it.
+func TestMinHoldDoesNotKeepAGrantThatNoCallerReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		b.hook(func(h *hooks) {
@@ -28,7 +28,7 @@ func TestAGrantThatNobodyWasGivenIsFreedDespiteItsMinHold(t *testing.T) {
 		defer cancel()
 		_, err := newClient(t, b).TryAcquire(ctx, "k", mongolock.MinHold(20*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(1100 * time.Millisecond) // the reply comes, and the grant goes back
+		time.Sleep(1100 * time.Millisecond) // the reply comes, and the grant is given back
 		mustBeFree(t, b, "k")
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// everyCall is a call of everything that a client and a lease of it can be asked.
+// everyCall returns a call of each method of a client and of a lease of it.
 func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mongolock.Lease, ticket string) map[string]func() error {
 	t.Helper()
 	calls := callsOf(ctx, c, "another key")
@@ -33,7 +33,7 @@ func everyCall(ctx context.Context, t *testing.T, c *mongolock.Client, lease *mo
 	return calls
 }
 
-// withALease is a client that holds one lease and has detached another.
+// withALease returns a client that holds one lease and has detached another.
 func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.Lease, string) {
 	t.Helper()
 	client := connect(s)
@@ -42,20 +42,20 @@ func withALease(t *testing.T, s *countingStore) (*mongolock.Client, *mongolock.L
 	return client, acquire(t, client, "k"), ticket
 }
 
-func TestACallWithAnEndedContextSendsNothingAndSaysWhy(t *testing.T) {
+func TestACallWithAnEndedContextSendsNothingAndReturnsTheCause(t *testing.T) {
 	s := newCountingStore()
 	client, lease, ticket := withALease(t, s)
 	defer client.Close()
 	defer lease.Release()
-	why := errors.New("the user went home")
+	why := errors.New("the request was abandoned")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 
 	before := s.n.Load()
 	for name, call := range everyCall(ctx, t, client, lease, ticket) {
-		if err := call(); !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := call()
+		assert.ErrorIs(t, err, context.Canceled, name)
+		assert.ErrorIs(t, err, why, name)
 	}
 	assert.Zero(t, s.n.Load()-before, "store calls")
 	assert.NoError(t, lease.Err(), "the lease")
@@ -68,37 +68,29 @@ func TestAClosedClientAnswersErrClosedAndSendsNothing(t *testing.T) {
 		require.NoError(t, client.Close())
 		before := s.n.Load()
 		for name, call := range everyCall(t.Context(), t, client, lease, ticket) {
-			assert.ErrorIs(t, call(), mongolock.ErrClosed, "%s", name)
+			assert.ErrorIs(t, call(), mongolock.ErrClosed, name)
 		}
 		assert.NoError(t, client.Close(), "Close again")
 		assert.NoError(t, client.Shutdown(t.Context()), "Shutdown after Close")
-		assert.NoError(t, lease.Release(), "Release after Close") // Close did it
+		assert.NoError(t, lease.Release(), "Release after Close, which has released it")
 		assert.Zero(t, s.n.Load()-before, "store calls")
-		if lease.Remaining() != 0 || lease.Context(t.Context()).Err() == nil {
-			t.Error("a lease of a closed client looks held")
-		}
+		assert.Zero(t, lease.Remaining())
+		assert.Error(t, lease.Context(t.Context()).Err(), "a context of the lease")
 	})
 }
 
-func TestAPanicInTheJobReleases(t *testing.T) {
+func TestAPanicInTheFunctionReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(func() { panic("boom") }) {
 		t.Run(name, func(t *testing.T) {
 			client := connect(newCountingStore())
 			defer client.Close()
-			func() {
-				defer func() {
-					if p := recover(); p != "boom" {
-						t.Errorf("recovered %v", p)
-					}
-				}()
-				do(t.Context(), client)
-			}()
-			mustComeFree(t, client)
+			assert.PanicsWithValue(t, "boom", func() { do(t.Context(), client) })
+			mustInspectFree(t, client)
 		})
 	}
 }
 
-func TestTheEndOfTheJobsGoroutineReleases(t *testing.T) {
+func TestAFunctionThatEndsItsGoroutineReleasesTheKey(t *testing.T) {
 	for name, do := range doBoth(runtime.Goexit) { // as t.FailNow does
 		t.Run(name, func(t *testing.T) {
 			client := connect(newCountingStore())
@@ -106,11 +98,12 @@ func TestTheEndOfTheJobsGoroutineReleases(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { do(t.Context(), client) })
 			wg.Wait()
-			mustComeFree(t, client)
+			mustInspectFree(t, client)
 		})
 	}
 }
 
+// doBoth returns calls of Do and TryDo, both of which run job.
 func doBoth(job func()) map[string]func(context.Context, *mongolock.Client) {
 	fn := func(context.Context, *mongolock.Lease) error { job(); return nil }
 	return map[string]func(context.Context, *mongolock.Client){
@@ -119,15 +112,16 @@ func doBoth(job func()) map[string]func(context.Context, *mongolock.Client) {
 	}
 }
 
-func mustComeFree(t *testing.T, client *mongolock.Client) {
+// mustInspectFree fails unless the client reports the key as free.
+func mustInspectFree(t *testing.T, client *mongolock.Client) {
 	t.Helper()
 	status, err := client.Inspect(t.Context(), "k")
-	if err != nil || !status.Free() {
-		t.Errorf("the key is not free: %v %v", status.Holders, err)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, status.Holders)
+	assert.True(t, status.Free(), "the key is free")
 }
 
-func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
+func TestFiftyConcurrentReleasesSendOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newCountingStore()
 		client := connect(s)
@@ -147,27 +141,22 @@ func TestFiftyReleasesAtOnceAreOne(t *testing.T) {
 		for range cap(errs) {
 			assert.NoError(t, <-errs)
 		}
-		if n := s.n.Load() - before; n != 1 {
-			t.Errorf("%d store calls", n)
-		}
+		assert.EqualValues(t, 1, s.n.Load()-before, "store calls")
 	})
 }
 
-func TestJobsErrorsAreNotMixedUpWithTheLocks(t *testing.T) {
+func TestDoAndTryDoReturnTheErrorOfTheFunctionUnchanged(t *testing.T) {
 	client := connect(newCountingStore())
 	defer client.Close()
 	boom := errors.New("boom")
 	job := func(context.Context, *mongolock.Lease) error { return boom }
-	if err := mongolock.Do(t.Context(), client, "k", job); err != boom {
-		t.Errorf("Do: %v", err)
-	}
+	assert.Same(t, boom, mongolock.Do(t.Context(), client, "k", job), "Do")
 	ran, err := mongolock.TryDo(t.Context(), client, "k", job)
-	if !ran || err != boom {
-		t.Errorf("TryDo: %v, %v", ran, err)
-	}
+	assert.Same(t, boom, err, "TryDo")
+	assert.True(t, ran)
 }
 
-func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
+func TestAFunctionMayReleaseTheLeaseItself(t *testing.T) {
 	client := connect(newCountingStore())
 	defer client.Close()
 	err := mongolock.Do(t.Context(), client, "k", func(_ context.Context, lease *mongolock.Lease) error {
@@ -176,18 +165,17 @@ func TestAJobThatReleasesItselfIsNoFailure(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestTryDoRanThoughItsJobFoundAnotherKeyHeld(t *testing.T) {
+func TestTryDoRanThoughItsFunctionReturnsErrHeld(t *testing.T) {
 	client := connect(newCountingStore())
 	defer client.Close()
 	ran, err := mongolock.TryDo(t.Context(), client, "k", func(context.Context, *mongolock.Lease) error {
 		return mongolock.ErrHeld
 	})
-	if !ran || !errors.Is(err, mongolock.ErrHeld) {
-		t.Errorf("ran: %v, %v", ran, err)
-	}
+	assert.ErrorIs(t, err, mongolock.ErrHeld)
+	assert.True(t, ran)
 }
 
-func TestAClosingClientEndsAWaitWithErrClosed(t *testing.T) {
+func TestCloseEndsALongWaitWithErrClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newCountingStore()
 		holder, client := connect(s), connect(s)

@@ -16,43 +16,53 @@ import (
 
 type observedKey struct{}
 
-// A spanning observer hangs itself into the context, as a tracer does.
-type spanning struct{ *opLog }
+// A spanObserver puts each operation into the context of the calls made for it, as a
+// tracer does.
+type spanObserver struct{ *opLog }
 
-func (s spanning) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
+func (s spanObserver) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
 	ctx, end := s.opLog.Begin(ctx, op, key)
 	return context.WithValue(ctx, observedKey{}, op), end
 }
 
-// A seeing store writes down the operation that its calls belong to.
-type seeing struct {
+// An opRecorder is a store that records the operation that each call belongs to.
+type opRecorder struct {
 	*countingStore
-	acquire, renew any
+	acquire, renew, release, transfer any
 }
 
-func (s *seeing) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s *opRecorder) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	s.acquire = ctx.Value(observedKey{})
 	return s.countingStore.Acquire(ctx, c)
 }
 
-func (s *seeing) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (s *opRecorder) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	s.renew = ctx.Value(observedKey{})
 	return s.countingStore.Renew(ctx, batch)
 }
 
-func TestStoreCallsBelongToTheOperationTheyAreMadeFor(t *testing.T) {
-	s := &seeing{countingStore: newCountingStore()}
-	client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
+func (s *opRecorder) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	s.release = ctx.Value(observedKey{})
+	return s.countingStore.Release(ctx, r, keep)
+}
+
+func (s *opRecorder) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
+	s.transfer = ctx.Value(observedKey{})
+	return s.countingStore.Transfer(ctx, from, to)
+}
+
+func TestStoreCallsGetTheContextOfTheirOperation(t *testing.T) {
+	s := &opRecorder{countingStore: newCountingStore()}
+	client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
 	defer client.Close()
 	lease := acquire(t, client, "k")
 	_ = lease.Renew(t.Context())
 	_ = lease.Release()
-	if s.acquire != mongolock.OpAcquire || s.renew != mongolock.OpRenew {
-		t.Errorf("Acquire was called within %v, Renew within %v", s.acquire, s.renew)
-	}
+	assert.Equal(t, mongolock.OpAcquire, s.acquire, "the operation of Acquire")
+	assert.Equal(t, mongolock.OpRenew, s.renew, "the operation of Renew")
 }
 
-func TestAWaitThatRodeOutAFaultAndWasGrantedEndedWell(t *testing.T) {
+func TestAWaitThatIsGrantedAfterAFaultEndsWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOpLog()
 		locks := mongolocktest.New(t, mongolock.WithObserver(o))
@@ -73,14 +83,14 @@ func TestAWaitThatRodeOutAFaultAndWasGrantedEndedWell(t *testing.T) {
 	})
 }
 
-// A closer closes its client in the moment when a lease begins.
-type closer struct {
+// A closeOnHold is an observer that closes its client at the moment when a lease begins.
+type closeOnHold struct {
 	*opLog
 	client *mongolock.Client
 	closed chan error
 }
 
-func (c *closer) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
+func (c *closeOnHold) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
 	ctx, end := c.opLog.Begin(ctx, op, key)
 	if op == mongolock.OpHold {
 		go func() { c.closed <- c.client.Close() }()
@@ -89,14 +99,13 @@ func (c *closer) Begin(ctx context.Context, op mongolock.Op, key string) (contex
 	return ctx, end
 }
 
-func TestAHoldThatBeginsAsItsClientClosesEnds(t *testing.T) {
+func TestAHoldThatBeginsAsItsClientClosesIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &closer{opLog: newOpLog(), closed: make(chan error)}
+		c := &closeOnHold{opLog: newOpLog(), closed: make(chan error)}
 		c.client = connect(newCountingStore(), mongolock.WithObserver(c))
 		lease, err := c.client.TryAcquire(t.Context(), "k")
-		if lease != nil || !errors.Is(err, mongolock.ErrClosed) {
-			t.Errorf("TryAcquire: %v, %v", lease, err)
-		}
+		assert.Nil(t, lease)
+		assert.ErrorIs(t, err, mongolock.ErrClosed)
 		assert.NoError(t, <-c.closed)
 		c.wantNoneUnderWay(t)
 	})

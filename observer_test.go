@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,10 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/store"
 )
 
-// An opLog is an observer that writes down what began and how it ended.
+// An opLog is an observer that records which operations began and how they ended.
 type opLog struct {
 	mu    sync.Mutex // protects all
 	begun map[mongolock.Op]int
@@ -51,7 +49,7 @@ func (o *opLog) Begin(ctx context.Context, op mongolock.Op, key string) (context
 	}
 }
 
-// howEnded is an outcome's error as a word.
+// howEnded returns a word for the error of an outcome.
 func howEnded(err error) string {
 	known := []struct {
 		err  error
@@ -78,15 +76,9 @@ func (o *opLog) want(t *testing.T, want ...string) {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	slices.Sort(o.ended)
-	slices.Sort(want)
-	if !slices.Equal(o.ended, want) {
-		t.Errorf("ended:\n\t%s\nwant:\n\t%s", strings.Join(o.ended, "\n\t"), strings.Join(want, "\n\t"))
-	}
+	assert.ElementsMatch(t, want, o.ended, "the operations that ended")
 	o.ended = nil
-	if len(o.twice) > 0 {
-		t.Errorf("ended more than once: %q", o.twice)
-	}
+	assert.Empty(t, o.twice, "operations that ended more than once")
 }
 
 // wantNoneUnderWay fails if an operation is still under way.
@@ -95,17 +87,15 @@ func (o *opLog) wantNoneUnderWay(t *testing.T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, n := range o.open {
-		if n != 0 {
-			t.Errorf("%s: %d begun and not ended", name, n)
-		}
+		assert.Zero(t, n, "%s: begun and not ended", name)
 	}
 	for _, op := range slices.Sorted(maps.Keys(o.begun)) {
 		t.Logf("%s: %d", op, o.begun[op])
 	}
 }
 
-// observed runs a test in a bubble with two clients on one store: the operations
-// of the first are observed. What was begun has ended when both are closed.
+// observed runs a test in a bubble with two clients on one store. The operations of the
+// first are observed, and all of them must have ended when both clients are closed.
 func observed(t *testing.T, test func(t *testing.T, o *opLog, s *countingStore, client, rival *mongolock.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +116,7 @@ func TestObserverSeesALeaseFromAcquireToRelease(t *testing.T) {
 		_ = lease.Release()
 		o.want(t, "release k token=1 count=1 ok", "hold k token=1 count=1 released")
 		_ = lease.Release()
-		o.want(t) // nothing was to be done
+		o.want(t) // a second Release does nothing
 	})
 }
 
@@ -156,7 +146,7 @@ func TestObserverSeesAWaitWithinAnAcquire(t *testing.T) {
 	})
 }
 
-func TestObserverSeesAWaitThatWasGivenUp(t *testing.T) {
+func TestObserverSeesAWaitThatGaveUp(t *testing.T) {
 	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, rival *mongolock.Client) {
 		theirs := acquire(t, rival, "k")
 		_, _ = client.Acquire(t.Context(), "k", mongolock.MaxWait(time.Second))
@@ -255,7 +245,7 @@ func TestObserverSeesHowALeaseEnded(t *testing.T) {
 				lease := acquire(t, client, "k", e.opts...)
 				o.want(t, "acquire k token=1 count=1 ok")
 				e.end(t.Context(), s, rival, lease)
-				synctest.Wait() // what the same instant began is done
+				synctest.Wait() // all that happens at this instant is done
 				o.want(t, e.want...)
 			})
 		})
@@ -276,7 +266,7 @@ func TestObserverSeesAResume(t *testing.T) {
 	})
 }
 
-func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
+func TestObserverSeesCloseEndALease(t *testing.T) {
 	observed(t, func(t *testing.T, o *opLog, _ *countingStore, client, _ *mongolock.Client) {
 		acquire(t, client, "k")
 		assert.NoError(t, client.Close())
@@ -284,26 +274,10 @@ func TestObserverSeesACloseEndWhatIsHeld(t *testing.T) {
 	})
 }
 
-// givingBack notes within which operation the store was called.
-type givingBack struct {
-	*countingStore
-	release, transfer any
-}
-
-func (s *givingBack) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	s.release = ctx.Value(observedKey{})
-	return s.countingStore.Release(ctx, r, keep)
-}
-
-func (s *givingBack) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	s.transfer = ctx.Value(observedKey{})
-	return s.countingStore.Transfer(ctx, from, to)
-}
-
-func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
+func TestReleaseAndTransferGetTheContextOfTheirOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &givingBack{countingStore: newCountingStore()}
-		client := connect(s, mongolock.WithObserver(spanning{newOpLog()}))
+		s := &opRecorder{countingStore: newCountingStore()}
+		client := connect(s, mongolock.WithObserver(spanObserver{newOpLog()}))
 		defer client.Close()
 		first := acquire(t, client, "k")
 		next := make(chan *mongolock.Lease)
@@ -315,8 +289,7 @@ func TestReleaseAndHandOverBelongToTheirOperations(t *testing.T) {
 		synctest.Wait()
 		_ = first.Release() // hands over
 		_ = (<-next).Release()
-		if s.transfer != mongolock.OpTransfer || s.release != mongolock.OpRelease {
-			t.Errorf("Transfer was called within %v, Release within %v", s.transfer, s.release)
-		}
+		assert.Equal(t, mongolock.OpTransfer, s.transfer, "the operation of Transfer")
+		assert.Equal(t, mongolock.OpRelease, s.release, "the operation of Release")
 	})
 }
