@@ -29,9 +29,9 @@ var (
 
 // A notFoundError is a verdict of the store. The engine returns a verdict to a waiter at
 // once, where it would ride out a fault.
-type notFoundError struct{ key string }
+type notFoundError struct{ filter string }
 
-func (n *notFoundError) Error() string { return fmt.Sprintf("%v: %s", ErrNotFound, n.key) }
+func (n *notFoundError) Error() string { return fmt.Sprintf("%v: %s", ErrNotFound, n.filter) }
 
 func (n *notFoundError) Is(target error) bool {
 	return target == ErrNotFound || target == store.ErrGone

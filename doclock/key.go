@@ -18,7 +18,7 @@ const maxKey = 1024
 // keyOf turns a filter into the engine's key, and into its fields in a fixed order. A key
 // is the JSON of the fields that name the document: of _id alone if the filter has it, as
 // no two documents have the same. Numbers that the server takes for one are one in a key.
-// So everybody who names a document by its _id waits under the same key, and leases,
+// So all waiters that name a document by its _id wait under the same key, and leases,
 // errors and log lines name it in a readable form.
 func keyOf(filter any) (key string, fields bson.D, err error) {
 	fields, err = fieldsOf(filter)

@@ -92,8 +92,9 @@ func (k contender) Refused(image reply, err error) bool {
 	return !image.Found()
 }
 
-// TakeOver repeats the claim's command by what is known of the time by now. It names the
-// expiry that it may take over, so a holder that was renewed since is safe.
+// TakeOver repeats the claim's command with the newest sample of the server's clock. Its
+// filter names the expiry that it may take over, so a holder that was renewed since is
+// safe.
 func (k contender) TakeOver(ctx context.Context, _ record, _ mongoclock.Reading) (reply, mongolease.Tenure, error) {
 	return k.claimFree(ctx, mongolease.TakeOver, mongobase.After)
 }
@@ -136,11 +137,15 @@ func (k contender) Missed() error {
 	return nil
 }
 
-// Absent answers a claim of a document that is not there. A refusal is then that of
-// another unique index than the key's, as it seems.
+// Absent is the answer to a claim of a document that is not there. If the server refused
+// to insert it, the refusal comes from another unique index than that of the key.
 func (k contender) Absent(refusal error) error {
 	if refusal != nil {
 		return mongoerr.Mark(refusal)
 	}
-	return &notFoundError{k.c.Key}
+	filter, err := textOf(k.c.fields)
+	if err != nil {
+		filter = k.c.Key
+	}
+	return &notFoundError{filter}
 }

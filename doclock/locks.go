@@ -115,7 +115,7 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait boo
 }
 
 // await waits for the document that refused a claim by the fields of a unique index. It
-// waits under the _id, as all do who wait for that document, and as long as the document
+// waits under the _id, as all waiters for that document do, and as long as the document
 // has the values of these fields.
 func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, opts []mongolock.AcquireOption) (*mongolock.Lease, *request, error) {
 	key, err := keyOfID(id)

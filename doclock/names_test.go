@@ -115,7 +115,9 @@ func TestAWaiterIsNotHandedADocumentThatNoLongerMatches(t *testing.T) {
 	<-seen
 	doc.Value.State = "paid"
 	require.NoError(t, doc.SaveAndRelease(t.Context()))
-	assert.ErrorIs(t, <-failed, ErrNotFound)
+	err := <-failed
+	assert.ErrorIs(t, err, ErrNotFound)
+	assert.ErrorContains(t, err, `{"_id":"o","state":"new"}`)
 }
 
 func TestADocumentIsCreatedWithItsIDOfTheTypeGiven(t *testing.T) {

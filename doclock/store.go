@@ -170,7 +170,7 @@ func (s *docStore) refusesForm(err error) bool {
 }
 
 // replies asks for the document in the reply to a claim, and for its lock in any other.
-// FerretDB 1 has no findAndModify with a projection, and answers whole documents.
+// FerretDB 1 has no findAndModify with a projection: it is asked for whole documents.
 func (s *docStore) replies(what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder) *options.FindOneAndUpdateOptionsBuilder {
 	switch what {
 	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
@@ -185,7 +185,7 @@ func (s *docStore) replies(what mongolease.Step, opts *options.FindOneAndUpdateO
 	return s.lockAfter
 }
 
-// modify is send of an update that must last. It answers the after-image.
+// modify is send of an update that must last. It returns the after-image.
 func (s *docStore) modify(ctx context.Context, what mongolease.Step, filter bson.D, u *update) (reply, error) {
 	return s.send(ctx, what, s.base.Durable, filter, u, mongobase.After)
 }
