@@ -36,7 +36,7 @@ func aFreeKeyIsGranted(e *env) {
 	}
 	// Both times are the store's, so they may be compared. They were read within one
 	// call, so they may differ from the TTL by no more than the call took.
-	if d := holder.ExpireAt.Sub(holder.Since) - long; d.Abs() > h.replied.Sub(h.sent)+e.mode.slack() {
+	if d := holder.ExpireAt.Sub(holder.Since) - long; d.Abs() > h.replied.Sub(h.sent)+e.slack() {
 		e.Errorf("a TTL of %v became %v", long, long+d)
 	}
 }
@@ -45,7 +45,7 @@ func aFreeKeyIsGranted(e *env) {
 // is not too long is shown by takenUntil.
 func (e *env) lasts(h held) {
 	e.Helper()
-	least := h.TTL - h.replied.Sub(h.sent) - e.mode.slack() - h.TTL/100
+	least := h.TTL - h.replied.Sub(h.sent) - e.slack() - h.TTL/100
 	if h.grant.Left > h.TTL || h.grant.Left < least {
 		e.Errorf("a grant for %v has Left %v, want at least %v and at most the TTL", h.TTL, h.grant.Left, least)
 	}
@@ -66,8 +66,8 @@ func aHeldKeyIsRefusedWithItsStatus(e *env) {
 		holder.ID != h.ID || holder.Owner != c.Owner || holder.Note != c.Note || !holder.Since.Equal(h.grant.Since) {
 		e.Errorf("the refusal does not show this holder: %+v", refusal.Status)
 	}
-	least := long - time.Since(h.sent) - e.mode.slack()
-	if left := refusal.Left(); refusal.Free() || left > long+e.mode.slack() || left < least {
+	least := long - time.Since(h.sent) - e.slack()
+	if left := refusal.Left(); refusal.Free() || left > long+e.slack() || left < least {
 		e.Errorf("the refusal shows %v left of %v", left, long)
 	}
 }

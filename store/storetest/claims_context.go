@@ -63,7 +63,7 @@ func aCallReturnsSoonAfterItsContextEnded(e *env) {
 		sent := time.Now()
 		_ = call(ended())
 		// Generous for busy machines: the claim is about calls that hang.
-		if took := time.Since(sent); took > 4*e.mode.slack() {
+		if took := time.Since(sent); took > 4*e.slack() {
 			e.Errorf("%s took %v though its context had ended", op, took)
 		}
 	}
@@ -108,7 +108,7 @@ func aGrantOutlivesItsContext(e *env) {
 	if err != nil {
 		e.Fatalf("claim: %v", err)
 	}
-	time.Sleep(e.mode.slack())
+	time.Sleep(e.slack())
 	e.holds(held{Claim: c})
 	e.refused(e.claim(c.Key, long))
 	e.release(c.Ref)

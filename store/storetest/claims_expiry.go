@@ -15,7 +15,7 @@ var expiryClaims = []claim{
 func aHolderIsHonouredUntilItExpires(e *env) {
 	h := e.hold(e.key("expiring"), 2*short)
 	e.lasts(h)
-	e.takenUntil(h.Key, h.honoured(), h.replied.Add(h.TTL+e.mode.slack()))
+	e.takenUntil(h.Key, h.honoured(), h.replied.Add(h.TTL+e.slack()))
 }
 
 func anExpiredHolderIsStillShown(e *env) {
@@ -70,10 +70,10 @@ func aStatusShowsTheStoresTime(e *env) {
 	replied := time.Now()
 
 	passed := second.Now.Sub(first.Now)
-	if least, most := again.Sub(middle), replied.Sub(sent); passed < least-e.mode.slack() || passed > most+e.mode.slack() {
+	if least, most := again.Sub(middle), replied.Sub(sent); passed < least-e.slack() || passed > most+e.slack() {
 		e.Errorf("the store's clock advanced by %v while %v to %v passed", passed, least, most)
 	}
-	if since := e.only(first).Since; first.Now.Before(since.Add(-e.mode.slack())) {
+	if since := e.only(first).Since; first.Now.Before(since.Add(-e.slack())) {
 		e.Errorf("Now, %v, is before the grant, %v", first.Now, since)
 	}
 }

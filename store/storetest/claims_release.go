@@ -70,7 +70,7 @@ func (e *env) keep(h held, d time.Duration) (promised, free time.Time) {
 	if _, err := e.store.Release(e.ctx(), h.Ref, d); err != nil {
 		e.Fatalf("release, kept for %v: %v", d, err)
 	}
-	return h.sent.Add(d), h.replied.Add(d + e.mode.slack())
+	return h.sent.Add(d), h.replied.Add(d + e.slack())
 }
 
 func aReleaseCanKeepTheKeyForLongerThanItsTTL(e *env) {
@@ -103,7 +103,7 @@ func aKeptKeyCannotBeRenewedOrTransferred(e *env) {
 		e.refused(e.claim(h.Key, long))
 	})
 	status := e.look(h.Key)
-	if left := status.Left(); left > 2*long+e.mode.slack() || left < long {
+	if left := status.Left(); left > 2*long+e.slack() || left < long {
 		e.Errorf("the key was kept for %v, but %v are left", 2*long, left)
 	}
 	// The same release again, as after a lost reply.

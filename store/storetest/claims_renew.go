@@ -37,7 +37,7 @@ func aRenewalRestartsTheTTL(e *env) {
 		renewed := held{Claim: h.Claim, grant: store.Grant{Left: left}, sent: sent, replied: replied}
 		e.lasts(renewed)
 		e.holds(h)
-		e.takenUntil(h.Key, renewed.honoured(), replied.Add(2*short+e.mode.slack()))
+		e.takenUntil(h.Key, renewed.honoured(), replied.Add(2*short+e.slack()))
 		return
 	}
 	e.Error("five holders expired before a renewal, sent half-way, reached the store")
@@ -50,7 +50,7 @@ func aRenewalChangesOnlyTheExpiry(e *env) {
 		e.Fatalf("renewal: %v", err)
 	}
 	after := e.holder(h.Key)
-	if d := after.ExpireAt.Sub(before.ExpireAt); d < long-e.mode.slack() {
+	if d := after.ExpireAt.Sub(before.ExpireAt); d < long-e.slack() {
 		e.Errorf("a renewal for %v more moved the expiry by %v", long, d)
 	}
 	after.ExpireAt = before.ExpireAt

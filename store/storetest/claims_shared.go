@@ -134,7 +134,7 @@ func aReaderIsHonouredUntilItExpires(e *env) {
 	e.granted(e.reader(key, short))
 	h := e.granted(e.reader(key, 2*short))
 	e.lasts(h)
-	e.takenUntil(key, h.honoured(), h.replied.Add(h.TTL+e.mode.slack()))
+	e.takenUntil(key, h.honoured(), h.replied.Add(h.TTL+e.slack()))
 }
 
 // aReaderIsUnaffectedWhenOthersComeAndGo: the expiry that a renewal gave it stays,
@@ -197,7 +197,7 @@ func aKeptReaderStaysAndAffectsNoOther(e *env) {
 	e.heldBy(key, kept, other)
 	_, err := e.renew(kept.Ref, long)
 	e.gone("renewal of a released holder", err)
-	time.Sleep(2*short + e.mode.slack())
+	time.Sleep(2*short + e.slack())
 	e.heldBy(key, other)
 	e.refused(e.claim(key, long))
 	e.release(other.Ref)

@@ -59,7 +59,7 @@ func aTransferStartsANewTTL(e *env) {
 	from := e.hold(e.key("transferred"), long)
 	to := e.passOn(from.Ref, e.claim(from.Key, 2*short)) // shorter than what was left
 	e.lasts(to)
-	e.takenUntil(to.Key, to.honoured(), to.replied.Add(to.TTL+e.mode.slack()))
+	e.takenUntil(to.Key, to.honoured(), to.replied.Add(to.TTL+e.slack()))
 }
 
 func aKeyIsNeverFreeDuringATransfer(e *env) {

@@ -61,12 +61,12 @@ func aWordIsLeftOnlyOnAHeldKey(e *env) {
 func aWordExpires(e *env) {
 	h := e.hold(e.key("awaited"), long)
 	e.waitFor(h.Key, short)
-	time.Sleep(short + e.mode.slack())
+	time.Sleep(short + e.slack())
 	for range e.rounds(0, 20) { // a store that knows its server's clock as an interval may honour a word longer, by a slow trip
 		if !e.look(h.Key).Wanted {
 			break
 		}
-		time.Sleep(e.mode.slack())
+		time.Sleep(e.slack())
 	}
 	e.wanted(h.Key, false)
 	if wanted, err := e.store.Release(e.ctx(), h.Ref, 0); wanted || err != nil {
@@ -79,7 +79,7 @@ func aWordIsNeverShortened(e *env) {
 	e.waitFor(h.Key, long)
 	e.waitFor(h.Key, short)
 	e.refused(e.claim(h.Key, long))
-	time.Sleep(short + e.mode.slack())
+	time.Sleep(short + e.slack())
 	e.wanted(h.Key, true)
 }
 
@@ -138,7 +138,7 @@ func theHintHeldChangesNoAnswer(e *env) {
 	e.granted(hinted(h.Key))
 
 	out := e.hold(e.key("expired"), short)
-	time.Sleep(short + e.mode.slack())
+	time.Sleep(short + e.slack())
 	next := e.granted(hinted(out.Key))
 	if next.grant.Token <= out.grant.Token {
 		e.Errorf("token %d after %d", next.grant.Token, out.grant.Token)

@@ -66,16 +66,16 @@ func aWritersWordExpires(e *env) {
 	h := e.granted(e.reader(e.key("awaited"), long))
 	told := time.Now()
 	status := e.writerWaits(h.Key, short)
-	if d := status.ExclusiveWantedUntil.Sub(status.Now); d <= 0 || d > short+e.mode.slack() {
+	if d := status.ExclusiveWantedUntil.Sub(status.Now); d <= 0 || d > short+e.slack() {
 		e.Errorf("a word for %v stands for %v", short, d)
 	}
 	e.refusedUntil(told.Add(short), e.reader(h.Key, long))
-	e.sleepUntil(told.Add(short + e.mode.slack()))
+	e.sleepUntil(told.Add(short + e.slack()))
 	for range e.rounds(1, 20) { // a store that knows its server's clock as an interval may honour a word longer, by a slow trip
 		if _, err := e.try(e.reader(h.Key, long)); err == nil {
 			return
 		}
-		time.Sleep(e.mode.slack())
+		time.Sleep(e.slack())
 	}
 	e.Errorf("a word for %v still keeps readers out after %v", short, time.Since(told))
 }

@@ -100,6 +100,7 @@ func (e *env) granted(c store.Claim) held {
 	if err != nil {
 		e.Fatalf("claim of %q, which should be free: %v", c.Key, err)
 	}
+	e.took(h.replied.Sub(h.sent))
 	return h
 }
 
@@ -160,7 +161,9 @@ func (e *env) renew(r store.Ref, ttl time.Duration) (time.Duration, error) {
 
 func (e *env) look(key string) store.Status {
 	e.Helper()
+	begun := time.Now()
 	all, err := e.store.Look(e.ctx(), []string{key})
+	e.took(time.Since(begun))
 	if err != nil || len(all) != 1 {
 		e.Fatalf("look at %q: %d answers, %v", key, len(all), err)
 	}
@@ -246,14 +249,14 @@ func same(a, b store.Status) bool {
 func (e *env) sleepUntil(at time.Time) { time.Sleep(time.Until(at)) }
 
 // outlive waits until h has certainly expired, if nothing renewed it.
-func (e *env) outlive(h held) { e.sleepUntil(h.replied.Add(h.TTL + e.mode.slack())) }
+func (e *env) outlive(h held) { e.sleepUntil(h.replied.Add(h.TTL + e.slack())) }
 
 // takenUntil claims key repeatedly and checks that no claim is granted before promised,
 // and that one is granted at free. It checks nothing between the two, so a slow machine
 // cannot make it fail: a reply that came before promised was also decided before.
 func (e *env) takenUntil(key string, promised, free time.Time) {
 	e.Helper()
-	edge := promised.Add(-e.mode.slack())
+	edge := promised.Add(-e.slack())
 	step := max(time.Until(edge)/8, time.Millisecond)
 	for {
 		h, err := e.try(e.claim(key, long))
@@ -266,7 +269,7 @@ func (e *env) takenUntil(key string, promised, free time.Time) {
 		case !errors.Is(err, store.ErrHeld):
 			e.Fatalf("claim of %q: %v", key, err)
 		case !h.sent.Before(free):
-			e.Errorf("%q is still held, %v after it should be free: %v", key, h.sent.Sub(free)+e.mode.slack(), err)
+			e.Errorf("%q is still held, %v after it should be free: %v", key, h.sent.Sub(free)+e.slack(), err)
 			return
 		}
 		if next := time.Now().Add(step); next.Before(edge) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,26 @@ func (m Mode) slack() time.Duration {
 		return time.Millisecond
 	}
 	return 250 * time.Millisecond
+}
+
+// longest is the longest call so far, in real time, that had no other call to wait for.
+var longest atomic.Int64
+
+func (e *env) took(d time.Duration) {
+	for e.mode == Real {
+		if most := longest.Load(); int64(d) <= most || longest.CompareAndSwap(most, int64(d)) {
+			return
+		}
+	}
+}
+
+// slack is how late a store may free a key. A store knows the time from its replies, and
+// no better than a call takes: once when it writes an expiry, and once when it judges it.
+func (e *env) slack() time.Duration {
+	if e.mode == Real {
+		return e.mode.slack() + 2*time.Duration(longest.Load())
+	}
+	return e.mode.slack()
 }
 
 // A Purger is a store under test that can remove the record of a key, as an operator
