@@ -240,7 +240,7 @@ func TestWaitersPollOnFerretDB(t *testing.T) {
 	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
 		switch {
 		case (name == "hello" || name == "isMaster") && cmd.Lookup("$db").StringValue() != "admin": // the store's own, not the driver's
-			return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D { return testserver.Edit(reply, []string{"setName"}) }}
+			return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D { return testserver.Edit(reply, []string{"setName", "msg"}) }}
 		case name == "buildInfo":
 			return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
 				return testserver.Edit(reply, nil, bson.E{Key: "ferretdbVersion", Value: "v1.24.2"})

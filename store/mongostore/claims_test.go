@@ -100,7 +100,7 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 	touch("expireAt") // so that the upsert is refused
 	swaps := 0
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
-		if isModify(name) && !isUpsert(c) {
+		if isModify(name) && isTakeover(c) {
 			swaps++
 			return testserver.Fate{Before: func() { touch("holders." + victim.ID + ".expireAt") }}
 		}
@@ -135,7 +135,7 @@ func replacedMeanwhile(t *testing.T) (lost bool) {
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: time.Now().Add(time.Hour)}}}})
 	require.NoError(t, err)
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
-		if isModify(name) && !isUpsert(c) {
+		if isModify(name) && isTakeover(c) {
 			return testserver.Fate{Before: func() { f.acquire(other, next) }}
 		}
 		return testserver.Fate{}

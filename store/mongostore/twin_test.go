@@ -19,8 +19,7 @@ import (
 func newFixtureOnLine(t testing.TB) (*fixture, *testserver.Line) {
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
-	_, err := f.store.Look(f.ctx(), []string{"warm"}) // the clock is known
-	require.NoError(t, err)
+	f.acquire(f.store, exclusiveClaim("warm", time.Second)) // the clock is known, through a router too
 	f.tap.Take()
 	return f, line
 }
@@ -33,6 +32,11 @@ func (f *fixture) brief() context.Context {
 }
 
 func isUpsert(c bson.Raw) bool { u, _ := c.Lookup("upsert").BooleanOK(); return u }
+
+// isTakeover tells a compare-and-swap of all holders.
+func isTakeover(c bson.Raw) bool {
+	return !c.Lookup("update", "$set", fieldHolders).IsZero() && !isUpsert(c)
+}
 
 func isModify(name string) bool { return name == "findAndModify" }
 
@@ -102,8 +106,7 @@ func TestWithoutRetryableWritesAnUndoThatFindsNothingIsNotSettled(t *testing.T) 
 	t.Parallel()
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through, withoutRetries)
-	_, err := f.store.Look(f.ctx(), []string{"warm"})
-	require.NoError(t, err)
+	f.acquire(f.store, exclusiveClaim("warm", time.Second))
 	require.False(t, stalledClaim(t, f, line), "settled, and the claim arrived after it")
 	require.False(t, f.absent("k"), "the late claim was refused: the test shows nothing")
 	ref := store.Ref{Key: "k", ID: f.document("k").holders[0].ID, Mode: store.Exclusive}
