@@ -15,9 +15,9 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A scenario brings about what one safety is there for, and says how it was
-// violated; empty if it was not. Here each must come out clean;
-// control_knobs_test.go takes the safety out and each must tell.
+// A scenario brings about the situation that one safety is made for, and describes the
+// violation that it saw, if any. Here no scenario may report one. control_knobs_test.go
+// takes the safety out, and then each must.
 type scenario func(t *testing.T) (violation string)
 
 var scenarios = map[string]scenario{
@@ -30,7 +30,7 @@ var scenarios = map[string]scenario{
 	"every claim has an ID of its own":            cleanUpBesideAClaim,
 }
 
-func TestEverySafetyHolds(t *testing.T) {
+func TestNoScenarioReportsAViolation(t *testing.T) {
 	for name, run := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			assert.Empty(t, inBubble(t, run))
@@ -43,8 +43,8 @@ func inBubble(t *testing.T, run scenario) (violation string) {
 	return violation
 }
 
-// toldInTime says whether the holder knew a margin before the rival was granted
-// the key. The holder knows when Err says so.
+// toldInTime describes the violation if the holder was not told of its loss at least one
+// margin before the rival was granted the key. The holder is told when Err says so.
 func toldInTime(l *mongolock.Lease, rival <-chan result, margin time.Duration) string {
 	var told time.Time
 	for {
@@ -84,7 +84,7 @@ func deadlineUnderSlowReplies(t *testing.T) string {
 	return toldInTime(l, rival, 950*time.Millisecond)
 }
 
-// marginAgainst cuts a holder off; timers may be late by half a second.
+// marginAgainst cuts a holder off from the store. Timers may be late by half a second.
 func marginAgainst(t *testing.T, margin time.Duration) string {
 	b := newHookedStore(memstore.New())
 	l := acquire(t, newClient(t, b, mongolock.WithMargin(margin)), "k")
@@ -96,8 +96,8 @@ func marginAgainst(t *testing.T, margin time.Duration) string {
 	return toldInTime(l, rival, 0)
 }
 
-// lateRelease lets a lost lease's removal arrive when the next holder is in; by
-// key removes whoever holds.
+// lateRelease lets the removal of a lost lease arrive when the next holder has the key.
+// A removal by key alone removes that holder.
 func lateRelease(t *testing.T, byKey bool) string {
 	b := newHookedStore(memstore.New())
 	l := acquire(t, newClient(t, b), "k")
@@ -128,7 +128,7 @@ func unknownOutcome(t *testing.T) string {
 	}
 	time.Sleep(time.Second)
 	if !isFree(t, b, "k") {
-		return "nobody holds the key, and it is not free"
+		return "nobody has a lease of the key, but it is held"
 	}
 	return ""
 }
@@ -148,7 +148,7 @@ func handOverOrder(t *testing.T) (violation string) {
 		h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 			g, err := do()
 			if l.Err() == nil {
-				violation = "the next has the key, and its last holder does not know"
+				violation = "the next holder has the key, and the last one was not told"
 			}
 			return g, err
 		}
@@ -162,8 +162,8 @@ func handOverOrder(t *testing.T) (violation string) {
 	return violation
 }
 
-// cleanUpBesideAClaim lets a second claim succeed while the first one, of which
-// nobody knows whether it was applied, is still being cleaned up.
+// cleanUpBesideAClaim lets a second claim succeed while the first one, whose outcome is
+// unknown, is still being cleaned up.
 func cleanUpBesideAClaim(t *testing.T) string {
 	b := newHookedStore(memstore.New())
 	c := newClient(t, b)

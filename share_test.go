@@ -27,9 +27,7 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 		wait := inBackground(t.Context(), one, "k")
 		for _, l := range readers {
 			time.Sleep(time.Minute) // renewed
-			if len(wait) != 0 {
-				t.Fatal("a writer is in with readers")
-			}
+			require.Empty(t, wait, "a writer holds the key together with readers")
 			assert.NoError(t, l.Err())
 			release(t, l)
 		}
@@ -38,22 +36,18 @@ func TestReadersHoldAKeyTogetherAndAWriterWaitsForAll(t *testing.T) {
 		require.NoError(t, r.err)
 		tookBetween(t, start, 0, 0)
 		for _, l := range readers {
-			if r.lease.Token() <= l.Token() {
-				t.Errorf("token %d after %d", r.lease.Token(), l.Token())
-			}
+			assert.Greater(t, r.lease.Token(), l.Token(), "the writer's token")
 		}
 		late := inBackground(t.Context(), two, "k", mongolock.Shared())
 		time.Sleep(time.Minute)
-		if len(late) != 0 {
-			t.Error("a reader is in with the writer")
-		}
+		assert.Empty(t, late, "a reader holds the key together with the writer")
 		release(t, r.lease)
 		release(t, (<-late).lease)
 		mustBeFree(t, b, "k")
 	})
 }
 
-func TestOfPermitsThereAreNoMoreThanN(t *testing.T) {
+func TestNoMorePermitsAreGrantedThanThereAre(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		clients := []*mongolock.Client{newClient(t, s), newClient(t, s)}
 		var mu sync.Mutex // protects inside and most
@@ -78,13 +72,13 @@ func TestOfPermitsThereAreNoMoreThanN(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		assert.Equal(t, 3, most, "of 3 permits were in use together")
+		assert.Equal(t, 3, most, "permits that were in use at once")
 		mustBeFree(t, b, "k")
 	})
 }
 
-// streamOfReaders keeps a key shared without a gap, from clients of their own: each
-// reader enters before the last one leaves.
+// streamOfReaders keeps a key shared without a gap: each reader, with a client of its own,
+// acquires the key before the last one releases it.
 func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mongolock.ClientOption) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -123,7 +117,7 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 					mustBeHeld(t, b, "k")
 					start := time.Now()
 					l := acquire(t, writer, "k")
-					// As long as those that were in when it came, and no longer.
+					// The writer waits for the readers that were there when it came, and for no others.
 					tookBetween(t, start, time.Millisecond, hold+slack)
 					release(t, l)
 				}
@@ -132,7 +126,7 @@ func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
 	}
 }
 
-func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
+func TestAWriterThatGivesUpDoesNotWithdrawAnotherWritersWord(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		reader := acquire(t, one, "k", mongolock.Shared())
@@ -143,7 +137,7 @@ func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
 		assert.ErrorIs(t, (<-gives).err, mongolock.ErrHeld)
 		synctest.Wait()
 		_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
-		assert.ErrorIs(t, err, mongolock.ErrHeld, "a reader passes a writer who waits")
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "a reader is held while a writer waits")
 		release(t, reader)
 		r := <-stays
 		require.NoError(t, r.err)
@@ -151,8 +145,8 @@ func TestOneWriterOfSeveralThatGivesUpLeavesTheirWord(t *testing.T) {
 	})
 }
 
-// A writer that died while it waited keeps readers out no longer than a holder that
-// died would.
+// A writer that died while it waited keeps readers out for no longer than a dead holder
+// would.
 func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one := newClient(t, s)
@@ -165,12 +159,12 @@ func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
 		b.reset()
 		l := acquire(t, one, "k", mongolock.Shared())
 		tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
-		assert.LessOrEqual(t, b.count("acquire"), 4, "claims were sent meanwhile")
+		assert.LessOrEqual(t, b.count("acquire"), 4, "claims sent meanwhile")
 		release(t, l)
 	})
 }
 
-// A writer's word has to be left again and again, for as long as it waits.
+// A writer has to renew its word for as long as it waits.
 func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
@@ -185,7 +179,7 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 			for range 100 {
 				time.Sleep(1300 * time.Millisecond)
 				_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
-				require.ErrorIs(t, err, mongolock.ErrHeld, "a reader passes a writer who waits")
+				require.ErrorIs(t, err, mongolock.ErrHeld, "a reader is held while a writer waits")
 			}
 			release(t, reader)
 			release(t, (<-writer).lease)
@@ -193,7 +187,7 @@ func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
 	}
 }
 
-func TestAWaiterForAPermitGetsItWhenTheFirstHolderRanOut(t *testing.T) {
+func TestAWaiterForAPermitGetsItWhenTheFirstHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
@@ -212,7 +206,7 @@ func TestAWaiterForAPermitGetsItWhenTheFirstHolderRanOut(t *testing.T) {
 	}
 }
 
-func TestAnotherModeOrLimitIsSaidAtOnce(t *testing.T) {
+func TestAClaimInAnotherModeOrWithAnotherLimitFailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, memstore.New())
 		acquire(t, c, "shared", mongolock.Shared())
@@ -232,9 +226,7 @@ func TestAnotherModeOrLimitIsSaidAtOnce(t *testing.T) {
 			for _, err := range []error{wait, try} {
 				assert.ErrorIs(t, err, mongolock.ErrModeMismatch)
 				assert.NotErrorIs(t, err, mongolock.ErrHeld)
-				if err == nil || err.Error() != x.says {
-					t.Errorf("%v, want %s", err, x.says)
-				}
+				assert.EqualError(t, err, x.says)
 			}
 		}
 		tookBetween(t, start, 0, 0)
@@ -242,19 +234,22 @@ func TestAnotherModeOrLimitIsSaidAtOnce(t *testing.T) {
 	})
 }
 
-func TestModesOfBadTermsAreRefused(t *testing.T) {
+func TestInvalidModesAreRefused(t *testing.T) {
 	c := newClient(t, memstore.New())
-	for says, opts := range map[string][]mongolock.AcquireOption{
-		"mongolock: OneOf(0): must be between 1 and 10000":                                            {mongolock.OneOf(0)},
-		"mongolock: OneOf(-1): must be between 1 and 10000":                                           {mongolock.OneOf(-1)},
-		"mongolock: OneOf(10001): must be between 1 and 10000":                                        {mongolock.OneOf(10_001)},
-		"mongolock: Shared and OneOf: only one of them can be given, and only one number of permits":  {mongolock.Shared(), mongolock.OneOf(2)},
-		"mongolock: Shared and OneOf: only one of them can be given, and only one number of permits ": {mongolock.OneOf(3), mongolock.OneOf(2)},
+	const both = "mongolock: Shared and OneOf: only one of them can be given, and only one number of permits"
+	for _, x := range []struct {
+		says string
+		opts []mongolock.AcquireOption
+	}{
+		{"mongolock: OneOf(0): must be between 1 and 10000", []mongolock.AcquireOption{mongolock.OneOf(0)}},
+		{"mongolock: OneOf(-1): must be between 1 and 10000", []mongolock.AcquireOption{mongolock.OneOf(-1)}},
+		{"mongolock: OneOf(10001): must be between 1 and 10000", []mongolock.AcquireOption{mongolock.OneOf(10_001)}},
+		{both, []mongolock.AcquireOption{mongolock.Shared(), mongolock.OneOf(2)}},
+		{both, []mongolock.AcquireOption{mongolock.OneOf(3), mongolock.OneOf(2)}},
 	} {
-		l, err := c.Acquire(t.Context(), "k", opts...)
-		if l != nil || err == nil || err.Error() != says[:len(err.Error())] {
-			t.Errorf("%v, want %s", err, says)
-		}
+		l, err := c.Acquire(t.Context(), "k", x.opts...)
+		assert.Nil(t, l)
+		assert.EqualError(t, err, x.says)
 	}
 	release(t, acquire(t, c, "k", mongolock.OneOf(10_000)))
 	release(t, acquire(t, c, "k", mongolock.Shared(), mongolock.Shared()))
@@ -267,15 +262,14 @@ func TestASharedLeaseCannotBeDetached(t *testing.T) {
 			l := acquire(t, c, "k", mode)
 			ticket, err := l.Detach(t.Context())
 			assert.ErrorIs(t, err, errors.ErrUnsupported)
-			if ticket != "" || l.Err() != nil {
-				t.Errorf("%q, and the lease says %v", ticket, l.Err())
-			}
+			assert.Empty(t, ticket)
+			assert.NoError(t, l.Err())
 			release(t, l)
 		}
 	})
 }
 
-func TestASharedLeaseIsLostAlone(t *testing.T) {
+func TestTheLossOfASharedLeaseDoesNotAffectOtherHolders(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		lost, stays := acquire(t, c, "k", mongolock.Shared(), mongolock.NoRenewal()), acquire(t, c, "k", mongolock.Shared())
@@ -290,9 +284,8 @@ func TestASharedLeaseIsLostAlone(t *testing.T) {
 	})
 }
 
-// A process that gives a permit back and takes one at once, again and again, does
-// not keep those of another out.
-func TestPermitsAreNotKeptFromOtherProcesses(t *testing.T) {
+// The workers of one process release permits and acquire them again in a loop.
+func TestAProcessThatReacquiresPermitsInALoopDoesNotStarveAnother(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		busy, other := newClient(t, s), newClient(t, s)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -319,7 +312,7 @@ func TestPermitsAreNotKeptFromOtherProcesses(t *testing.T) {
 	})
 }
 
-func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
+func TestASharedClaimOfUnknownOutcomeIsCleanedUpWithoutHarmToOtherHolders(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		stays := acquire(t, c, "k", mongolock.Shared())
@@ -335,14 +328,15 @@ func TestAnUnknownJoinIsCleanedUpAndDisturbsNobody(t *testing.T) {
 		time.Sleep(time.Second)
 		b.hook(func(h *hooks) { h.acquire = nil })
 		status, err := c.Inspect(t.Context(), "k")
-		if err != nil || len(status.Holders) != 1 || status.Holders[0].ID != stays.ID() {
-			t.Errorf("%+v, %v", status, err)
+		require.NoError(t, err)
+		if assert.Len(t, status.Holders, 1) {
+			assert.Equal(t, stays.ID(), status.Holders[0].ID)
 		}
 		release(t, stays)
 	})
 }
 
-func TestAReaderBehindAReaderIsNotToldThatTheKeyIsHeld(t *testing.T) {
+func TestAReaderThatTimesOutBehindAReaderDoesNotGetErrHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c := newClient(t, b)

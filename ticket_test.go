@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -19,8 +18,8 @@ import (
 
 const ticketMark = "mongolock1."
 
-// sealed is a ticket with the fields of a genuine one, changed by with.
-func sealed(with map[string]any) string {
+// ticketWith returns a ticket with the fields of a genuine one, changed by with.
+func ticketWith(with map[string]any) string {
 	fields := map[string]any{"k": "k", "i": "AN-ID-THAT-NOBODY-MAY-SEE", "t": 7, "d": 30 * time.Second, "n": "a note"}
 	maps.Copy(fields, with)
 	text, err := json.Marshal(fields)
@@ -31,10 +30,10 @@ func sealed(with map[string]any) string {
 }
 
 func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
-	whole := sealed(nil)
+	whole := ticketWith(nil)
 	broken := map[string]struct{ ticket, says string }{
 		"empty":             {"", "not a ticket"},
-		"other text":        {"my dog ate it", "not a ticket"},
+		"other text":        {"some other text", "not a ticket"},
 		"a newer version":   {"mongolock2." + strings.TrimPrefix(whole, ticketMark), "newer version"},
 		"the mark alone":    {ticketMark, "broken ticket"},
 		"no base64":         {ticketMark + "***", "broken ticket"},
@@ -44,14 +43,14 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 		"no JSON":           {ticketMark + base64.RawURLEncoding.EncodeToString([]byte("{")), "broken ticket"},
 		"another JSON":      {ticketMark + base64.RawURLEncoding.EncodeToString([]byte("[1]")), "broken ticket"},
 		"trailing JSON":     {ticketMark + base64.RawURLEncoding.EncodeToString([]byte(`{"k":"k"}{}`)), "broken ticket"},
-		"no key":            {sealed(map[string]any{"k": ""}), "key is empty"},
-		"a key too long":    {sealed(map[string]any{"k": strings.Repeat("k", 1025)}), "key has 1025 bytes"},
-		"a key of a number": {sealed(map[string]any{"k": 1}), "broken ticket"},
-		"no ID":             {sealed(map[string]any{"i": ""}), "ID is empty"},
-		"no TTL":            {sealed(map[string]any{"d": 0}), "TTL of 0s"},
-		"a TTL too short":   {sealed(map[string]any{"d": 99 * time.Millisecond}), "TTL of 99ms"},
-		"a TTL too long":    {sealed(map[string]any{"d": 2 * year}), "TTL of 17520h"},
-		"a note too long":   {sealed(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
+		"no key":            {ticketWith(map[string]any{"k": ""}), "key is empty"},
+		"a key too long":    {ticketWith(map[string]any{"k": strings.Repeat("k", 1025)}), "key has 1025 bytes"},
+		"a key of a number": {ticketWith(map[string]any{"k": 1}), "broken ticket"},
+		"no ID":             {ticketWith(map[string]any{"i": ""}), "ID is empty"},
+		"no TTL":            {ticketWith(map[string]any{"d": 0}), "TTL of 0s"},
+		"a TTL too short":   {ticketWith(map[string]any{"d": 99 * time.Millisecond}), "TTL of 99ms"},
+		"a TTL too long":    {ticketWith(map[string]any{"d": 2 * year}), "TTL of 17520h"},
+		"a note too long":   {ticketWith(map[string]any{"n": strings.Repeat("n", 1025)}), "note has 1025 bytes"},
 	}
 	s := newCountingStore()
 	client := connect(s)
@@ -60,21 +59,19 @@ func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lease, err := client.Resume(t.Context(), b.ticket)
 			mustSay(t, err, "resume", b.says)
-			if lease != nil || errors.Is(err, mongolock.ErrLost) {
-				t.Errorf("lease %v, error %v", lease, err)
-			}
+			assert.Nil(t, lease)
+			assert.NotErrorIs(t, err, mongolock.ErrLost)
 		})
 	}
 	assert.Zero(t, s.n.Load(), "store calls")
 }
 
-func TestATicketOfNothingIsLostAndKeepsItsID(t *testing.T) {
+func TestATicketThatNamesNoHolderIsLostAndItsIDStaysSecret(t *testing.T) {
 	client := connect(newCountingStore())
 	defer client.Close()
-	_, err := client.Resume(t.Context(), sealed(nil))
-	if !errors.Is(err, mongolock.ErrLost) || strings.Contains(fmt.Sprintf("%v %+v", err, err), "NOBODY-MAY-SEE") {
-		t.Error(err)
-	}
+	_, err := client.Resume(t.Context(), ticketWith(nil))
+	assert.ErrorIs(t, err, mongolock.ErrLost)
+	assert.NotContains(t, fmt.Sprintf("%v %+v", err, err), "NOBODY-MAY-SEE")
 }
 
 func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
@@ -94,13 +91,13 @@ func TestAWrongOptionOfResumeLeavesTheTicketGood(t *testing.T) {
 	assert.NoError(t, lease.Release())
 }
 
-// A ticket comes from outside: whatever it says, Resume answers an error or a
-// lease of what it names, and never both nor neither.
+// A ticket comes from outside the process. Nothing is detached here, so Resume must return
+// an error and no lease, whatever the ticket says.
 func FuzzTicket(f *testing.F) {
-	f.Add(sealed(nil))
-	f.Add(sealed(map[string]any{"k": "$where", "t": -1}))
-	f.Add(sealed(map[string]any{"d": -1}))
-	f.Add(sealed(map[string]any{"n": "\ufffd", "x": nil}))
+	f.Add(ticketWith(nil))
+	f.Add(ticketWith(map[string]any{"k": "$where", "t": -1}))
+	f.Add(ticketWith(map[string]any{"d": -1}))
+	f.Add(ticketWith(map[string]any{"n": "\ufffd", "x": nil}))
 	f.Add(ticketMark)
 	f.Add(ticketMark + "bnVsbA") // null
 	f.Add(strings.Repeat(ticketMark, 3))
@@ -110,9 +107,9 @@ func FuzzTicket(f *testing.F) {
 	client := connect(newCountingStore())
 	f.Cleanup(func() { client.Close() })
 	f.Fuzz(func(t *testing.T, ticket string) {
-		lease, err := client.Resume(context.Background(), ticket) // nothing is detached
-		if lease != nil || err == nil || !strings.HasPrefix(err.Error(), "mongolock: resume") {
-			t.Errorf("lease %v, error %v", lease, err)
-		}
+		lease, err := client.Resume(context.Background(), ticket)
+		assert.Nil(t, lease)
+		require.Error(t, err)
+		assert.Regexp(t, "^mongolock: resume", err.Error())
 	})
 }

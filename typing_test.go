@@ -15,10 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// What an option is good for, its type says: a misplaced one does not compile.
+// The type of an option says where it may be given.
 func TestAnOptionInTheWrongPlaceDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	const (
@@ -38,7 +39,7 @@ func TestAnOptionInTheWrongPlaceDoesNotCompile(t *testing.T) {
 		{"client.Resume(ctx, key, mongolock.MinHold(0))", needsBoth},
 		{"client.Resume(ctx, key, mongolock.WithOwner(key))", needsBoth},
 
-		// The control: what belongs there compiles.
+		// The control: an option in its place compiles.
 		{"client.Acquire(ctx, key, mongolock.TTL(0), mongolock.MaxHold(0), mongolock.MaxWait(0), mongolock.NoRenewal(), mongolock.MinHold(0), mongolock.Note(key))", ""},
 		{"mongolock.NewWithStore(nil, mongolock.TTL(0), mongolock.MaxHold(0), mongolock.MaxWait(0), mongolock.NoRenewal(), mongolock.WithOwner(key))", ""},
 		{"mongolock.New(nil, mongolock.TTL(0), mongolock.WithLogger(nil), mongolock.WithoutIndex())", ""},
@@ -47,13 +48,10 @@ func TestAnOptionInTheWrongPlaceDoesNotCompile(t *testing.T) {
 	imports := compiled(t)
 	for _, test := range tests {
 		err := typeCheck(test.expression, imports)
-		switch {
-		case test.says == "" && err != nil:
-			t.Errorf("%s: %v", test.expression, err)
-		case test.says != "" && err == nil:
-			t.Errorf("%s compiles", test.expression)
-		case test.says != "" && !strings.Contains(err.Error(), test.says):
-			t.Errorf("%s: %v", test.expression, err)
+		if test.says == "" {
+			assert.NoError(t, err, test.expression)
+		} else {
+			assert.ErrorContains(t, err, test.says, test.expression)
 		}
 	}
 }
@@ -78,7 +76,7 @@ func f(ctx context.Context, client *mongolock.Client, key string) { %s }
 	return err
 }
 
-// compiled imports this module and what it needs from the build cache.
+// compiled returns an importer of this module and its dependencies from the build cache.
 func compiled(t *testing.T) types.Importer {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", ".")

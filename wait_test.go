@@ -2,7 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-func TestAWaiterGetsTheKeySoonAfterTheHoldersDeath(t *testing.T) {
+func TestAWaiterGetsTheKeySoonAfterADeadHolderExpires(t *testing.T) {
 	for _, feed := range []bool{true, false} {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			var opts []mongolock.ClientOption
@@ -33,7 +32,7 @@ func TestAWaiterGetsTheKeySoonAfterTheHoldersDeath(t *testing.T) {
 	}
 }
 
-func TestACancelOfATryHasNoUnknownOutcome(t *testing.T) {
+func TestACancelledAcquireHasNoUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		b.hook(func(h *hooks) {
@@ -52,21 +51,19 @@ func TestACancelOfATryHasNoUnknownOutcome(t *testing.T) {
 			l, err := ask(ctx, "k")
 			cancel()
 			tookBetween(t, start, 1500*time.Millisecond, 1500*time.Millisecond)
-			if l != nil || errors.Is(err, mongolock.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v, %v", name, l, err)
-			}
+			assert.Nil(t, l, name)
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, name)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, name)
 			mustBeHeld(t, b, "k")
 			time.Sleep(500 * time.Millisecond)
 			synctest.Wait()
-			mustBeFree(t, b, "k") // given back the moment the grant came
-			if b.count("undo") != 0 {
-				t.Errorf("%s: undone", name)
-			}
+			mustBeFree(t, b, "k") // given back at the moment when the grant came
+			assert.Zero(t, b.count("undo"), "clean-ups of %s", name)
 		}
 	})
 }
 
-func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
+func TestMaxWaitIsKeptWhenTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		acquire(t, newClient(t, b.mem), "k")
@@ -78,7 +75,7 @@ func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 			wait <- result{l, err, time.Now()}
 		}()
 		synctest.Wait()
-		b.hook(func(h *hooks) { // it looks again when the holder should have run out, and hangs
+		b.hook(func(h *hooks) { // the waiter asks again when the holder should have expired, and the call hangs
 			h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
 				return store.Grant{}, untilDone(ctx)
 			}
@@ -92,41 +89,40 @@ func TestMaxWaitIsKeptThoughTheStoreIsSlow(t *testing.T) {
 	})
 }
 
-func TestOfManyTriesOnANewKeyOneWins(t *testing.T) {
+func TestOneOfManyConcurrentTriesGetsANewKey(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
-		oneWins(t, s)
+		exactlyOneIsGranted(t, s)
 	})
 }
 
-func TestOfManyTriesOnAnExpiredKeyOneWins(t *testing.T) {
+func TestOneOfManyConcurrentTriesGetsAnExpiredKey(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: time.Second}
 		_, err := b.mem.Acquire(t.Context(), dead)
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		oneWins(t, s)
+		exactlyOneIsGranted(t, s)
 	})
 }
 
-func oneWins(t *testing.T, s store.Store) {
+func exactlyOneIsGranted(t *testing.T, s store.Store) {
 	t.Helper()
 	var mu sync.Mutex
-	won := 0
+	granted := 0
 	var wg sync.WaitGroup
 	for range 20 {
 		c := newClient(t, s)
 		wg.Go(func() {
 			l, err := c.TryAcquire(t.Context(), "k")
-			switch {
-			case err == nil && l != nil:
+			if l != nil && assert.NoError(t, err) {
 				mu.Lock()
-				won++
+				granted++
 				mu.Unlock()
-			case l != nil || !errors.Is(err, mongolock.ErrHeld):
-				t.Errorf("%v, %v", l, err)
+				return
 			}
+			assert.ErrorIs(t, err, mongolock.ErrHeld)
 		})
 	}
 	wg.Wait()
-	assert.Equal(t, 1, won, "winners")
+	assert.Equal(t, 1, granted, "leases granted")
 }
