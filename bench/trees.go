@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,14 +16,13 @@ import (
 )
 
 const (
-	treeLocks = 10_000
-	treeBatch = 500
-	treeTurns = 8
-	treeMost  = 8 << 20 // the largest document of a tree; MongoDB's limit is twice that
+	treeBatch   = 5_000
+	treeTurns   = 30
+	treeClients = 50
+	treeLong    = 4 * time.Second
 )
 
-// trees measures path locks on a tree with many locks: each request reads its document
-// whole, and writes a part of it.
+// trees measures path locks on trees with many locks, and by many processes.
 func trees(ctx context.Context, l *lab) ([]figure, error) {
 	var sent atomic.Int64
 	driver, err := connect(l.uri, &sent)
@@ -29,72 +30,139 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 		return nil, err
 	}
 	defer driver.Disconnect(context.WithoutCancel(ctx))
-	coll := locksOf(driver, "trees")
-	mine, err := pathlock.OnMongo(coll)
+	var pairs []func() error
+	for _, many := range []int{10_000, 100_000, 0} {
+		coll := locksOf(driver, fmt.Sprint("trees", many))
+		tree, err := openTree(coll)
+		if err != nil {
+			return nil, err
+		}
+		defer tree.Close()
+		if err := fillTree(ctx, tree, coll, many); err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, func() error { return treePair(ctx, tree, "/new") })
+	}
+	if err := pairs[0](); err != nil { // the first Lock asks for the time, and makes the indexes
+		return nil, err
+	}
+	sent.Store(0)
+	if err := pairs[0](); err != nil {
+		return nil, err
+	}
+	commands := float64(sent.Load())
+	small := raceOf(pairs[0], pairs[2])
+	large := raceOf(pairs[1], pairs[2])
+	if err := errors.Join(small.run(3, treeTurns), large.run(3, treeTurns)); err != nil {
+		return nil, err
+	}
+	alone, _, err := treeCrowd(ctx, l, 1)
 	if err != nil {
 		return nil, err
 	}
-	other, err := pathlock.OnMongo(locksOf(l.driver, "trees"))
-	if err != nil {
-		return nil, err
-	}
-	size, err := largeTree(ctx, mine, coll)
-	if err != nil {
-		return nil, err
-	}
-	sent.Store(0) // the first edit also asked for the time
-	if err := treePair(ctx, mine, "large"); err != nil {
-		return nil, err
-	}
-	commands := float64(sent.Load()) / 2
-
-	alone := raceOf(
-		func() error { return treePair(ctx, mine, "large") },
-		func() error { return treePair(ctx, mine, "small") })
-	inTurn := raceOf(
-		func() error { return treePair(ctx, mine, "large") },
-		func() error { return treePair(ctx, other, "large") },
-		func() error { return treePair(ctx, mine, "small") })
-	err = errors.Join(alone.run(2, treeTurns), inTurn.run(1, treeTurns))
+	together, each, err := treeCrowd(ctx, l, treeClients)
 	ms := func(seconds float64) string { return fmt.Sprintf("an empty tree; %.1f ms", seconds*1000) }
 	return []figure{
-		{"commands of a request on a tree of 10,000 path locks", commands, "%.1f", 2, atMost, "counted: a read and a write"},
-		{"lock and release there", alone.ratio(1), "%.1f ×", 0, noTarget, ms(alone.median(0))},
-		{"the same, two processes in turn", inTurn.ratio(2), "%.1f ×", 0, noTarget, ms(inTurn.median(0)) + ": each reads what the other wrote"},
-		{"the document of that tree", float64(size) / (1 << 20), "%.2f MB", treeMost >> 20, atMost, fmt.Sprintf("the size at which new locks are refused, at %d like these", treeMost/(size/treeLocks))},
+		{"commands of a path lock and its release", commands, "%.1f", 4, atMost, "counted: announce, look, grant, release"},
+		{"lock and release on a tree of 10,000 path locks", small.ratio(1), "%.2f ×", 1.3, atMost, ms(small.median(0))},
+		{"the same, of 100,000", large.ratio(1), "%.2f ×", 1.3, atMost, ms(large.median(0))},
+		{"commands of each, 50 processes on paths of their own", each, "%.1f", 5, atMost, fmt.Sprintf("counted; %.0f a second, one process alone %.0f", together, alone)},
 	}, err
 }
 
-// largeTree puts many locks into a tree, some hundred at a time, and returns the size of
-// its document.
-func largeTree(ctx context.Context, storage pathlock.Storage, coll *mongo.Collection) (size int, err error) {
-	for i := 0; i < treeLocks && err == nil; i += treeBatch {
-		_, err = storage.Update(ctx, "large", func(_ *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
-			var e pathlock.Edit
-			for n := i; n < i+treeBatch; n++ {
-				e.Put = append(e.Put, pathlock.Lock{
-					Token: fmt.Sprintf("urn:uuid:00000000-0000-4000-8000-%012d", n), Path: fmt.Sprintf("/dir%d/file%d", n/100, n%100),
-					Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeout: time.Hour, Since: now.Latest, ExpireAt: now.Latest.Add(time.Hour),
-				})
-			}
-			return e, nil
-		})
-	}
+func openTree(coll *mongo.Collection) (*pathlock.Tree, error) {
+	storage, err := pathlock.OnMongo(coll)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	raw, err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: "large"}}).Raw()
-	return len(raw), err
+	return pathlock.New(storage, "files")
 }
 
-func treePair(ctx context.Context, storage pathlock.Storage, name string) error {
-	tree, err := pathlock.New(storage, name)
+// fillTree puts many locks into a tree: some hundred by the library, and copies of these
+// under other names. What a copy is found by is another number, or that of a path above
+// it, as for any file in the same directory.
+func fillTree(ctx context.Context, tree *pathlock.Tree, coll *mongo.Collection, many int) error {
+	if many == 0 {
+		return nil
+	}
+	var directories []bson.D
+	for i := range 100 {
+		l, err := tree.Lock(ctx, pathlock.Request{Path: fmt.Sprintf("/dir%d/file", i), Timeouts: []time.Duration{time.Hour}})
+		if err != nil {
+			return err
+		}
+		var d bson.D
+		if err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: l.Token}}).Decode(&d); err != nil {
+			return err
+		}
+		directories = append(directories, d)
+	}
+	for n := 0; n < many; {
+		var batch []any
+		for ; len(batch) < treeBatch && n < many; n++ {
+			var d bson.D
+			for _, e := range directories[n%len(directories)] {
+				switch e.Key {
+				case "_id":
+					e.Value = fmt.Sprintf("urn:uuid:00000000-0000-4000-8000-%012d", n)
+				case "path":
+					e.Value = fmt.Sprintf("/dir%d/file%d", n%len(directories), n)
+				case "on":
+					e.Value = int64(rand.Uint64()) &^ 7 //nolint:gosec // any number
+				}
+				d = append(d, e)
+			}
+			batch = append(batch, d)
+		}
+		if _, err := coll.InsertMany(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func treePair(ctx context.Context, tree *pathlock.Tree, path string) error {
+	l, err := tree.Lock(ctx, pathlock.Request{Path: path, Depth: pathlock.Infinity})
 	if err != nil {
 		return err
 	}
-	l, err := tree.Lock(ctx, pathlock.Request{Path: "/new", Mode: pathlock.Exclusive, Depth: pathlock.Infinity})
-	if err == nil {
-		err = tree.Release(ctx, l.Path, l.Token)
+	return tree.Release(ctx, l.Path, l.Token)
+}
+
+// treeCrowd has clients lock and release paths of their own for a while. It returns how
+// many pairs they made a second, and the commands of each.
+func treeCrowd(ctx context.Context, l *lab, clients int) (pairs, commands float64, err error) {
+	var sent, made atomic.Int64
+	var trees []*pathlock.Tree
+	for range clients {
+		driver, err := connect(l.uri, &sent)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer driver.Disconnect(context.WithoutCancel(ctx))
+		tree, err := openTree(locksOf(driver, "crowded"))
+		if err != nil {
+			return 0, 0, err
+		}
+		defer tree.Close()
+		if err := treePair(ctx, tree, "/first"); err != nil && !errors.Is(err, pathlock.ErrConflict) {
+			return 0, 0, err
+		}
+		trees = append(trees, tree)
 	}
-	return errors.Join(err, tree.Close())
+	sent.Store(0)
+	var all sync.WaitGroup
+	faults := make([]error, clients)
+	began := time.Now()
+	for i, tree := range trees {
+		all.Go(func() {
+			for time.Since(began) < treeLong && faults[i] == nil {
+				faults[i] = treePair(ctx, tree, fmt.Sprintf("/own/%d", i))
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	n := float64(made.Load())
+	return n / time.Since(began).Seconds(), float64(sent.Load()) / n, errors.Join(faults...)
 }

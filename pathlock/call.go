@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -21,14 +22,12 @@ const (
 	notifyFor = 2 * time.Second       // a notice is a hint
 )
 
-// An outcome is the result of a write.
-type outcome struct {
-	lock  Lock      // granted or refreshed
-	was   time.Time // when it would have run out without this refresh
-	exact bool      // the storage's clock is known exactly
-	at    time.Time // what that clock showed at the write
-	undo  bool      // it may have been applied: take it back
-	err   error
+// answer is what a request for a lock returns.
+func (o outcome) answer() (Lock, error) {
+	if o.err != nil {
+		return Lock{}, o.err
+	}
+	return o.granted(), nil
 }
 
 // granted returns the lock with the time that is left for certain. It is counted from a
@@ -68,23 +67,23 @@ func (t *Tree) spawn(f func()) bool {
 	return true
 }
 
-func (t *Tree) view(ctx context.Context, look func(*Document, Clock)) error {
+func (t *Tree) view(ctx context.Context, p part, look func(*Document, Clock)) error {
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	return wrap(t.storage.View(ctx, t.name, look))
+	return wrap(t.engine.view(ctx, p, look))
 }
 
-// write makes one edit. claimed is the token that the edit adds, if any: it is removed
-// again if nobody will learn of it.
-func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, outcome), claimed string) outcome {
+// write runs one request that writes. If it adds a lock that nobody will learn of, the
+// lock is removed again.
+func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) outcome {
 	if err := t.enter(ctx); err != nil {
 		return outcome{err: err}
 	}
-	if _, ok := t.storage.(Prompt); ok {
-		o := t.writeNow(ctx, decide, claimed)
-		if o.undo {
-			t.undo(claimed, o.lock.Timeout)
+	if t.engine.prompt() {
+		o := t.writeNow(ctx, step)
+		if o.claims != "" && o.fault != nil {
+			t.undo(o.claims, o.lock.Timeout)
 		}
 		return o
 	}
@@ -92,18 +91,21 @@ func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, o
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBound)
 	ok := t.spawn(func() {
 		defer cancel()
-		o := t.writeNow(own, decide, claimed)
+		o := t.writeNow(own, step)
 		answer <- o
-		unseen := false
-		if ctx.Err() != nil && o.err == nil && claimed != "" {
+		if o.claims == "" {
+			return
+		}
+		unseen := o.fault != nil
+		if ctx.Err() != nil && o.err == nil {
 			select {
 			case <-answer: // the caller has left: nobody has seen the token
 				unseen = true
 			default:
 			}
 		}
-		if o.undo || unseen { // here, so that Close waits for it
-			t.takeBack(claimed, o.lock.Timeout)
+		if unseen && !knob.UnknownIsNotHeld { // here, so that Close waits for it
+			t.takeBack(o.claims, o.lock.Timeout)
 		}
 	})
 	if !ok {
@@ -123,27 +125,26 @@ func (t *Tree) write(ctx context.Context, decide func(*Document, Clock) (Edit, o
 	}
 }
 
-// writeNow makes one edit and wakes waiters and watchers.
-func (t *Tree) writeNow(ctx context.Context, decide func(*Document, Clock) (Edit, outcome), claimed string) outcome {
-	var o outcome
-	var changed, heard bool
-	at, err := t.storage.Update(ctx, t.name, func(doc *Document, now Clock) (Edit, error) {
-		var e Edit
-		e, o = decide(doc, now)
-		changed = len(e.Drop) > 0 || len(e.Events) > 0 || o.lock.ExpireAt.Before(o.was)
-		heard = doc.watched(now)
-		return e, nil
-	})
-	if err != nil {
-		err = wrap(err)
-		if !sure(err) {
-			return outcome{lock: o.lock, undo: claimed != "" && o.err == nil, err: fmt.Errorf("%w (%w)", err, ErrOutcomeUnknown)}
+// writeNow runs a request, and wakes waiters and watchers.
+func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome) outcome {
+	o := step(ctx)
+	if o.fault != nil {
+		o.err = wrap(o.fault)
+		if sure(o.err) {
+			o.claims = ""
+		} else {
+			o.err = fmt.Errorf("%w (%w)", o.err, ErrOutcomeUnknown)
 		}
-		return outcome{err: err}
+		return o
 	}
-	o.at = at
-	if changed {
-		t.hub.wrote(ctx, heard)
+	if o.changed {
+		t.hub.wrote(ctx, o.heard)
+	}
+	if o.revived {
+		// The storage's clock says that this was written after the lock had run out, so
+		// others may have been told that it is gone.
+		t.undo(o.lock.Token, o.lock.Timeout)
+		return outcome{err: ErrUnknownToken}
 	}
 	return o
 }
@@ -155,9 +156,8 @@ func (t *Tree) undo(token string, timeout time.Duration) {
 	}
 }
 
-// takeBack removes a token, and repeats that until it is acknowledged or the lock would
-// have run out by itself. The edit writes a new revision also if the token is not there:
-// a late command of the first write then finds another revision than it names.
+// takeBack removes a lock, and repeats that until it is settled, or the lock would have
+// run out by itself.
 func (t *Tree) takeBack(token string, timeout time.Duration) {
 	if timeout == Infinite || timeout > undoFor {
 		timeout = undoFor
@@ -166,17 +166,12 @@ func (t *Tree) takeBack(token string, timeout time.Duration) {
 	defer cancel()
 	for pause := undoLeast; ; pause = min(2*pause, undoMost) {
 		ctx, cancel := context.WithTimeout(whole, callBound)
-		_, err := t.storage.Update(ctx, t.name, func(doc *Document, now Clock) (Edit, error) {
-			e := doc.begin(now)
-			if l := doc.live(token, now); l != nil {
-				doc.log(&e, now, Released, *l, now.Latest)
-			}
-			e.Drop, e.Touch = append(e.Drop, token), true
-			return e, nil
-		})
+		settled, err := t.engine.takeBack(ctx, token)
 		cancel()
-		if err == nil || errors.Is(err, ErrForeign) {
+		if err == nil {
 			t.hub.wrote(whole, true)
+		}
+		if settled || errors.Is(err, ErrForeign) {
 			return
 		}
 		select {

@@ -54,7 +54,7 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 		changes[i].Path = path
 	}
 	var locked *LockedError
-	err := t.view(ctx, func(doc *Document, now Clock) {
+	err := t.view(ctx, partOf(changes), func(doc *Document, now Clock) {
 		locked = nil // a storage may call this twice
 		for _, c := range changes {
 			if locked = doc.confirm(c, tokens, now); locked != nil {
@@ -66,6 +66,20 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 		return locked
 	}
 	return err
+}
+
+// partOf returns the locks that decide about changes.
+func partOf(changes []Change) (p part) {
+	for _, c := range changes {
+		p.at = append(p.at, c.Path)
+		if above, ok := parent(c.Path); ok && c.Kind == Deleting {
+			p.at = append(p.at, above)
+		}
+		if c.Kind == Deleting {
+			p.below = append(p.below, c.Path)
+		}
+	}
+	return p
 }
 
 // confirm implements "What a lock guards" of the package comment.

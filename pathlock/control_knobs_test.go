@@ -3,9 +3,14 @@
 package pathlock_test
 
 import (
+	"os"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/pathlock"
 )
 
 func TestControlAKillInAWriteInPlaceIsNoticed(t *testing.T) {
@@ -18,4 +23,37 @@ func TestControlAPowerCutIsNoticedWithoutEachStepOfAWrite(t *testing.T) {
 
 func TestControlADirectoryWithoutFileLocksIsNoticed(t *testing.T) {
 	ledgerShows(t, place{Dir: disktest.InMemory(t)}, disktest.Fault+"=LockIgnored")
+}
+
+// faults are the safeties that a child process goes without.
+var faults = map[string]*bool{
+	"the look after the announcement": &knob.PathWithoutLook,
+	"the order of pending locks":      &knob.PathWithoutOrder,
+}
+
+const envFault = "MONGOLOCK_TEST_PATHS_WITHOUT"
+
+func init() {
+	if out := faults[os.Getenv(envFault)]; out != nil {
+		*out = true
+	}
+}
+
+func TestControlALockOnMongoWithoutItsSafetiesIsNoticed(t *testing.T) {
+	for fault := range faults {
+		t.Run(fault, func(t *testing.T) { ledgerShows(t, onMongo(pathlock.NewPlaceOnMongo(t)), envFault+"="+fault) })
+	}
+}
+
+// ledgerShows runs processes that lack a safety until the ledger shows it.
+func ledgerShows(t *testing.T, where place, env ...string) {
+	t.Helper()
+	shown := func(g *ledger) bool {
+		conflicts, _ := g.replay()
+		return len(conflicts) > 0 || len(g.faults) > 0
+	}
+	g := crowd(t, where, shown, env...)
+	assert.True(t, shown(g), "%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
+	conflicts, _ := g.replay()
+	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))
 }

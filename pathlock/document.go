@@ -198,10 +198,6 @@ func (d *Document) log(e *Edit, now Clock, kind Kind, l Lock, at time.Time) {
 	e.Events = append(e.Events, Event{Seq: seq + 1, Kind: kind, At: at, Lock: l})
 }
 
-func (d *Document) sortLog() {
-	slices.SortFunc(d.Log, func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) })
-}
-
 func (d *Document) watched(now Clock) bool { return d.Watched.After(now.Earliest) }
 
 func byAge(a, b Lock) int {

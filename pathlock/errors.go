@@ -3,6 +3,7 @@ package pathlock
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -70,11 +71,36 @@ func (a Affecting) Len() int { return len(a.Parents) + len(a.Same) + len(a.Child
 type ConflictError struct {
 	Request Request // with its path in its clean form, and with its defaults filled in
 	Affecting
+
+	// More is about how many locks are in the way beside those that are listed. At most
+	// MaxListed are.
+	More int
+
+	again time.Duration // ask again no later than this; 0: by the locks' own times
+}
+
+// MaxListed is how many locks a ConflictError lists at most.
+const MaxListed = 1000
+
+// conflict makes the error, and cuts its lists.
+func conflict(r Request, a Affecting, more int) *ConflictError {
+	room := MaxListed
+	for _, list := range []*[]Lock{&a.Parents, &a.Same, &a.Children} {
+		if over := len(*list) - room; over > 0 {
+			*list, more = (*list)[:room:room], more+over
+		}
+		room -= len(*list)
+	}
+	return &ConflictError{Request: r, Affecting: a, More: more}
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("pathlock: %s lock of %q, depth %s, conflicts with %d above, %d on it and %d below",
+	text := fmt.Sprintf("pathlock: %s lock of %q, depth %s, conflicts with %d above, %d on it and %d below",
 		e.Request.Mode, e.Request.Path, e.Request.Depth, len(e.Parents), len(e.Same), len(e.Children))
+	if e.More > 0 {
+		text += fmt.Sprintf(", and %d more", e.More)
+	}
+	return text
 }
 
 // Is makes a ConflictError match ErrConflict.

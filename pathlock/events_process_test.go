@@ -96,7 +96,7 @@ func TestEventsOfAnotherProcessComeOnceAndInOrderOnMongo(t *testing.T) {
 	notices := make(chan store.Notice, 100)
 	if testserver.Has("capped") {
 		go func() {
-			for notice, err := range storage.(store.Feed).Watch(ctx) {
+			for notice, err := range pathlock.FeedOf(storage).Watch(ctx) {
 				if err == nil && notice != (store.Notice{}) {
 					notices <- notice
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -373,6 +374,50 @@ func ExampleOnMongo() {
 	tree, err := pathlock.New(storage, "files")
 	check(err)
 	fmt.Println(tree.Close())
+	// Output: <nil>
+}
+
+// An operator who grants no right to make indexes makes them once.
+func ExampleMongo_EnsureIndex() {
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	check(err)
+	storage, err := pathlock.OnMongo(conn.Database("app").Collection("paths"))
+	check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	check(conn.Disconnect(context.Background())) // here nothing is to be sent
+	fmt.Println(storage.EnsureIndex(ctx) != nil)
+	// Output: true
+}
+
+func ExampleWithoutIndex() {
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	check(err)
+	defer func() { _ = conn.Disconnect(context.Background()) }()
+	_, err = pathlock.OnMongo(conn.Database("app").Collection("paths"), pathlock.WithoutIndex())
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+func ExampleWithLogger() {
+	conn, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	check(err)
+	defer func() { _ = conn.Disconnect(context.Background()) }()
+	_, err = pathlock.OnMongo(conn.Database("app").Collection("paths"), pathlock.WithLogger(slog.New(slog.DiscardHandler)))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A storage of your own has View and Update.
+func ExampleOnDocuments() {
+	type mine struct{ *pathlock.Memory }
+	storage, err := pathlock.OnDocuments(mine{pathlock.InMemory()})
+	check(err)
+	tree, err := pathlock.New(storage, "files")
+	check(err)
+	defer tree.Close()
+	_, err = tree.Lock(context.Background(), pathlock.Request{Path: "/docs"})
+	fmt.Println(err)
 	// Output: <nil>
 }
 

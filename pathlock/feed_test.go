@@ -49,7 +49,7 @@ func (s *disconnecting) Update(ctx context.Context, tree string, change func(*pa
 func TestAWaitEndsWhenTheStorageIsDisconnectedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := &disconnecting{Memory: pathlock.InMemory()}
-		tree := treeOn(t, storage)
+		tree := treeOn(t, onDocuments(t, storage))
 		_, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

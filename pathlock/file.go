@@ -35,6 +35,8 @@ func InDir(path string) (*Dir, error) {
 	return &Dir{files: files, clock: time.Now, most: maxDocument}, nil
 }
 
+func (d *Dir) open(name string) engine { return documents{d, name} }
+
 // Close closes the directory. Close the trees first.
 func (d *Dir) Close() error { return d.files.Close() }
 

@@ -83,8 +83,13 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 	if !heard || h.feed == nil {
 		return
 	}
+	h.announce(ctx)
+}
+
+// announce sends a notice to other processes.
+func (h *hub) announce(ctx context.Context) {
 	notice := store.Notice{Topic: TopicPaths, Key: h.tree.name, Kind: KindChanged}
-	if _, ok := h.tree.storage.(Prompt); ok {
+	if h.tree.engine.prompt() {
 		_ = h.feed.Notify(context.WithoutCancel(ctx), notice) // a hint
 		return
 	}

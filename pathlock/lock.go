@@ -92,6 +92,12 @@ func (l *Lock) answer(now Clock) Lock {
 	return c
 }
 
+// copied returns a copy with an owner of its own.
+func (l Lock) copied() Lock {
+	l.Owner = bytes.Clone(l.Owner)
+	return l
+}
+
 // newToken makes a random UUID (RFC 9562, version 4), as a URN.
 func newToken() string {
 	var id [16]byte

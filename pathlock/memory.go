@@ -35,6 +35,8 @@ func InMemoryWithClock(now func() time.Time) *Memory {
 // AnswersAtOnce marks a storage whose calls never block.
 func (m *Memory) AnswersAtOnce() {}
 
+func (m *Memory) open(name string) engine { return documents{m, name} }
+
 // View shows a tree.
 func (m *Memory) View(ctx context.Context, tree string, look func(*Document, Clock)) error {
 	if err := notStarted(ctx); err != nil {

@@ -1,243 +1,204 @@
 package pathlock
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// The document of a tree:
+// The document of a lock:
 //
-//	{ _id: "files", pathlock: 1,           // the version of this shape, and the mark that it is ours
-//	  rev: ObjectId, at: Date,             // new with every edit; the server's clock then
-//	  locks: { "<uuid>": { path, mode, depth, timeout, owner, since, expireAt? } },
-//	  watchedUntil: Date, seq: 17,         // somebody listens; the last event
-//	  log: { "17": { kind, at, token, … as above } } }
+//	{ _id: "urn:uuid:…",            // the token
+//	  pathlock: 2, tree: "files",   // the version of this shape, and the mark that it is ours
+//	  state: "pending" | "granted" | "released" | "expired",
+//	  path, mode, depth, timeout, owner,
+//	  since: Date, until: Date,     // when it runs out; of a pending one: when nobody heeds it any more
+//	  on: Long, under: [Long, …],   // by which it is found, see keys below
+//	  rev: ObjectID,                // new with each write that a rival has to notice
+//	  at: Date,                     // $currentDate: the server's clock at the last write
+//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: for watchers
 //
-// It has no mark of package mongolock's: to that it is a stranger's, which its locks
-// and its index leave alone.
+// Beside it there is one document for each tree on which somebody waits or watches:
+//
+//	{ _id: "files", pathlock: 2, tree: "files", waitedUntil: Date, watchedUntil: Date, at: Date }
+//
+// Neither has the mark of package mongolock, whose locks and index leave them alone.
 const (
 	fieldMark    = "pathlock"
-	fieldRev     = "rev"
-	fieldAt      = "at"
-	fieldLocks   = "locks"
-	fieldWatched = "watchedUntil"
-	fieldSeq     = "seq"
-	fieldLog     = "log"
+	fieldTree    = "tree"
+	fieldState   = "state"
 	fieldPath    = "path"
 	fieldMode    = "mode"
 	fieldDepth   = "depth"
 	fieldTimeout = "timeout"
 	fieldOwner   = "owner"
 	fieldSince   = "since"
-	fieldExpire  = "expireAt"
-	fieldKind    = "kind"
-	fieldToken   = "token"
+	fieldUntil   = "until"
+	fieldOn      = "on"
+	fieldUnder   = "under"
+	fieldRev     = "rev"
+	fieldAt      = "at"
+	fieldGranted = "granted"
+	fieldEnded   = "ended"
+	fieldWaited  = "waitedUntil"
+	fieldWatched = "watchedUntil"
 
-	mongoVersion = 1
-	tokenPrefix  = "urn:uuid:"
+	mongoVersion = 2
 
-	lockSize = 256 // at most what a lock takes in the document beside its texts
+	statePending  = "pending"
+	stateGranted  = "granted"
+	stateReleased = "released"
+	stateExpired  = "expired"
 )
 
-// A mongoFound is a document as it was read; of a tree that nobody wrote it is empty.
-type mongoFound struct {
-	raw bson.Raw
-	rev bson.ObjectID
+// never is the until of an infinite lock.
+var never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// A record is the document of a lock as it was read.
+type record struct {
+	Lock
+	state          string
+	until          time.Time
+	rev            bson.ObjectID
+	at             time.Time
+	granted, ended time.Time
 }
 
-// A mongoWrite is an edit as a command.
-type mongoWrite struct {
-	filter, update bson.D
-	rev            bson.ObjectID // the new one
-	first          bool          // it makes the document
+// readRecord refuses a document that this version did not write: a newer version's lock
+// must not be overlooked.
+func readRecord(raw bson.Raw) (r record, err error) {
+	r.Token, _ = raw.Lookup("_id").StringValueOK()
+	if mark := raw.Lookup(fieldMark); !mongobase.Is(mark, mongoVersion) {
+		return r, fmt.Errorf("%w: in a document of the tree %q is %v, not %d", ErrForeign, fieldMark, mark, mongoVersion)
+	}
+	text := func(field string) string {
+		s, _ := raw.Lookup(field).StringValueOK()
+		return s
+	}
+	date := func(field string) time.Time {
+		t, _ := mongobase.Time(raw.Lookup(field))
+		return t
+	}
+	r.state, r.Path, r.Mode, r.Depth = text(fieldState), text(fieldPath), Mode(text(fieldMode)), Depth(text(fieldDepth))
+	r.Since, r.until, r.at, r.granted, r.ended = date(fieldSince), date(fieldUntil), date(fieldAt), date(fieldGranted), date(fieldEnded)
+	timeout, _ := raw.Lookup(fieldTimeout).AsInt64OK()
+	r.Timeout = time.Duration(timeout)
+	if _, owner, ok := raw.Lookup(fieldOwner).BinaryOK(); ok && len(owner) > 0 {
+		r.Owner = append([]byte(nil), owner...)
+	}
+	r.rev, _ = raw.Lookup(fieldRev).ObjectIDOK()
+	if r.Timeout != Infinite {
+		r.ExpireAt = r.until
+	}
+	if r.until.IsZero() || r.rev.IsZero() || r.check() != nil {
+		return r, fmt.Errorf("%w: the document of a lock of %.100q is marked as ours, and is not", ErrForeign, r.Path)
+	}
+	return r, nil
 }
 
-// mongoShape refuses a document that is not of this version.
-func mongoShape(name string, raw bson.Raw) (mongoFound, error) {
-	mark := raw.Lookup(fieldMark)
-	rev, ok := raw.Lookup(fieldRev).ObjectIDOK()
-	switch {
-	case mark.IsZero():
-		return mongoFound{}, fmt.Errorf("%w: the document %q has no %q", ErrForeign, name, fieldMark)
-	case !mark.IsNumber() || mark.AsFloat64() != mongoVersion:
-		return mongoFound{}, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, name, fieldMark, mark, mongoVersion)
-	case !ok:
-		return mongoFound{}, foreign(name, fieldRev)
-	}
-	return mongoFound{raw: raw, rev: rev}, nil
-}
-
-func foreign(name, field string) error {
-	return fmt.Errorf("%w: the document %q is marked as ours, and its %q is not", ErrForeign, name, field)
-}
-
-// decode makes the document of what was read. What is not as we write it is an error,
-// as it may be a newer version's.
-func (f mongoFound) decode() (*Document, error) {
-	d := NewDocument()
-	if f.raw == nil {
-		return d, nil
-	}
-	name, _ := f.raw.Lookup("_id").StringValueOK()
-	ok := eachField(f.raw.Lookup(fieldLocks), func(id string, raw bson.Raw) bool {
-		l, ok := readLock(raw)
-		l.Token = tokenPrefix + id
-		ok = ok && l.check() == nil
-		if ok {
-			d.index.put(l)
-		}
-		return ok
-	})
-	if !ok {
-		return nil, foreign(name, fieldLocks)
-	}
-	ok = eachField(f.raw.Lookup(fieldLog), func(id string, raw bson.Raw) bool {
-		l, ok := readLock(raw)
-		seq, err := strconv.ParseInt(id, 10, 64)
-		kind, kindOK := raw.Lookup(fieldKind).StringValueOK()
-		at, atOK := mongobase.Time(raw.Lookup(fieldAt))
-		token, tokenOK := raw.Lookup(fieldToken).StringValueOK()
-		l.Token = tokenPrefix + token
-		d.Log = append(d.Log, Event{Seq: seq, Kind: Kind(kind), At: at, Lock: l})
-		return ok && err == nil && kindOK && atOK && tokenOK
-	})
-	if !ok {
-		return nil, foreign(name, fieldLog)
-	}
-	d.sortLog()
-	d.Seq, _ = f.raw.Lookup(fieldSeq).AsInt64OK()
-	d.Watched, _ = mongobase.Time(f.raw.Lookup(fieldWatched))
-	return d, nil
-}
-
-// eachField shows visit the documents in a document, and reports whether all were well.
-// A field that is not there is well.
-func eachField(v bson.RawValue, visit func(string, bson.Raw) bool) bool {
-	if v.IsZero() {
-		return true
-	}
-	doc, ok := v.DocumentOK()
-	if !ok {
-		return false
-	}
-	elements, err := doc.Elements()
-	if err != nil {
-		return false
-	}
-	for _, e := range elements {
-		raw, ok := e.Value().DocumentOK()
-		if !ok || !visit(e.Key(), raw) {
-			return false
-		}
-	}
-	return true
-}
-
-func readLock(raw bson.Raw) (l Lock, ok bool) {
-	elements, err := raw.Elements()
-	if err != nil {
-		return l, false
-	}
-	for _, e := range elements {
-		v := e.Value()
-		switch e.Key() {
-		case fieldPath:
-			l.Path, _ = v.StringValueOK()
-		case fieldMode:
-			text, _ := v.StringValueOK()
-			l.Mode = Mode(text)
-		case fieldDepth:
-			text, _ := v.StringValueOK()
-			l.Depth = Depth(text)
-		case fieldTimeout:
-			ns, _ := v.AsInt64OK()
-			l.Timeout = time.Duration(ns)
-		case fieldOwner:
-			_, owner, _ := v.BinaryOK()
-			l.Owner = append([]byte(nil), owner...)
-		case fieldSince:
-			l.Since, ok = mongobase.Time(v)
-		case fieldExpire:
-			l.ExpireAt, _ = mongobase.Time(v)
-		}
-	}
-	return l, ok
-}
-
-func writeLock(l Lock) bson.D {
+// announcement is the document of a pending lock, but for what its filter and the
+// server's clock add.
+func announcement(tree string, l Lock, until time.Time) bson.D {
 	d := bson.D{
-		{Key: fieldPath, Value: l.Path},
-		{Key: fieldMode, Value: string(l.Mode)},
-		{Key: fieldDepth, Value: string(l.Depth)},
+		{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: tree},
+		{Key: fieldState, Value: statePending},
+		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},
-		{Key: fieldSince, Value: l.Since},
+		{Key: fieldUntil, Value: until},
+		{Key: fieldRev, Value: bson.NewObjectID()},
 	}
 	if len(l.Owner) > 0 {
 		d = append(d, bson.E{Key: fieldOwner, Value: bson.Binary{Data: l.Owner}})
 	}
-	if !l.ExpireAt.IsZero() {
-		d = append(d, bson.E{Key: fieldExpire, Value: l.ExpireAt})
+	above := bases(tree, l.Path)
+	here := above[len(above)-1]
+	under := make(bson.A, 0, len(above))
+	for _, base := range above[:len(above)-1] {
+		under = append(under, base|modeBit(l.Mode))
 	}
-	return d
+	return append(d,
+		bson.E{Key: fieldOn, Value: here | modeBit(l.Mode) | depthBit(l.Depth)},
+		bson.E{Key: fieldUnder, Value: under})
 }
 
-// mongoWrite is an edit as a command that names the revision found. Only what changes
-// is sent.
-func (d *Document) mongoWrite(name string, found mongoFound, e Edit) (mongoWrite, error) {
-	w := mongoWrite{rev: bson.NewObjectID(), first: found.raw == nil}
-	w.filter = bson.D{{Key: "_id", Value: name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldRev, Value: found.rev}}
-	if w.first {
-		w.filter[2].Value = bson.D{{Key: "$exists", Value: false}}
+// Locks are found by numbers: 61 bits of a hash of tree and path, so that an index entry
+// is small however long the path is, and bits for the mode and the depth, so that a
+// request reads only what it may conflict with. A lock has one number for its path (on),
+// and one for each path above it (under). Paths with equal hashes are told apart by the
+// path in the document.
+const (
+	bitShared   = 1
+	bitInfinity = 2
+	bitEvents   = 4
+	allBits     = 7
+)
+
+func modeBit(m Mode) int64 {
+	if m == Shared {
+		return bitShared
 	}
-	set := bson.D{{Key: fieldRev, Value: w.rev}}
-	size := len(found.raw) // and what the log takes, which is bounded, there is room for
-	for _, l := range e.Put {
-		set = append(set, bson.E{Key: lockField(l.Token), Value: writeLock(l)})
-		size += lockSize + len(l.Path) + len(l.Owner)
-	}
-	if d.adds(e) && size > maxDocument {
-		return w, fmt.Errorf("%w: %q has %d bytes, and %d are the most", ErrTooLarge, name, size, maxDocument)
-	}
-	var unset bson.D
-	dropped := make(map[string]bool, len(e.Drop))
-	for _, token := range e.Drop {
-		if d.index.tokens[token] != nil && !dropped[token] {
-			dropped[token] = true
-			unset = append(unset, bson.E{Key: lockField(token), Value: ""})
-		}
-	}
-	if n := len(e.Events); n > 0 {
-		set = append(set, bson.E{Key: fieldSeq, Value: e.Events[n-1].Seq})
-		kept := e.Events[max(0, n-LogLength):]
-		for _, event := range kept {
-			l := append(writeLock(event.Lock),
-				bson.E{Key: fieldKind, Value: string(event.Kind)}, bson.E{Key: fieldAt, Value: event.At},
-				bson.E{Key: fieldToken, Value: strings.TrimPrefix(event.Lock.Token, tokenPrefix)})
-			set = append(set, bson.E{Key: logField(event.Seq), Value: l})
-		}
-		for _, old := range d.Log[:max(0, min(len(d.Log), len(d.Log)+len(kept)-LogLength))] {
-			unset = append(unset, bson.E{Key: logField(old.Seq), Value: ""})
-		}
-	}
-	if e.Seq > d.Seq && len(e.Events) == 0 {
-		set = append(set, bson.E{Key: fieldSeq, Value: e.Seq})
-	}
-	if e.Watched.After(d.Watched) {
-		set = append(set, bson.E{Key: fieldWatched, Value: e.Watched})
-	}
-	w.update = bson.D{{Key: "$set", Value: set}, {Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}
-	if len(unset) > 0 {
-		w.update = append(w.update, bson.E{Key: "$unset", Value: unset})
-	}
-	return w, nil
+	return 0
 }
 
-func lockField(token string) string { return fieldLocks + "." + strings.TrimPrefix(token, tokenPrefix) }
+func depthBit(d Depth) int64 {
+	if d == Infinity {
+		return bitInfinity
+	}
+	return 0
+}
 
-func logField(seq int64) string { return fieldLog + "." + strconv.FormatInt(seq, 10) }
+// bases returns the hashes of the paths above a clean one, from the root down, and of
+// the path itself.
+func bases(tree, path string) (all []int64) {
+	hash := sha256.New()
+	var sum [sha256.Size]byte
+	add := func(text string) {
+		hash.Write([]byte(text))
+		all = append(all, int64(binary.BigEndian.Uint64(hash.Sum(sum[:0])))&^allBits) //nolint:gosec // its bits
+	}
+	add(tree + "\x00")
+	for segment := range segments(path) {
+		add("/" + segment)
+	}
+	return all
+}
+
+// covering returns the numbers of all locks that cover a path: those on it, and those
+// above it with depth infinity.
+func covering(tree, path string, modes ...Mode) (on bson.A) {
+	all := bases(tree, path)
+	if knob.PathAncestorForgotten {
+		all = all[len(all)-1:]
+	}
+	for _, mode := range modes {
+		for _, base := range all {
+			on = append(on, base|bitInfinity|modeBit(mode))
+		}
+		on = append(on, all[len(all)-1]|modeBit(mode))
+	}
+	return on
+}
+
+// inside returns the numbers of all locks below a path.
+func inside(tree, path string, modes ...Mode) (under bson.A) {
+	all := bases(tree, path)
+	for _, mode := range modes {
+		under = append(under, all[len(all)-1]|modeBit(mode))
+	}
+	return under
+}
+
+// bucketFor is the time for which the events of a tree share a number.
+const bucketFor = 10 * time.Second
+
+// bucket returns the number by which watchers find the events around a time.
+func bucket(tree string, t time.Time) int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00\x00%d", tree, t.UnixNano()/int64(bucketFor)))
+	return int64(binary.BigEndian.Uint64(sum[:]))&^allBits | bitEvents //nolint:gosec // its bits
+}

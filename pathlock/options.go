@@ -77,7 +77,9 @@ func WithAlias(alias func(path string) (string, error)) Option {
 	})
 }
 
+// release is how Release was asked to end a lock.
 type release struct {
+	path     string // its clean form, aliases resolved
 	owner    []byte
 	askOwner bool
 	force    bool

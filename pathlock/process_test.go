@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	processes  = 3
-	goroutines = 16
-	patience   = 30 * time.Second // on a busy machine
+	processes = 3
+	patience  = time.Minute // on a busy machine
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +44,6 @@ func TestMain(m *testing.M) {
 type place struct {
 	Dir      string // or
 	DB, Coll string
-	Blind    bool
 }
 
 func onMongo(at interface{ Where() (db, coll string) }) (p place) {
@@ -61,11 +59,7 @@ func (p place) open() (pathlock.Storage, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := pathlock.OnMongo(conn.Database(p.DB).Collection(p.Coll))
-	if err == nil && p.Blind {
-		m.Blind()
-	}
-	return m, err
+	return pathlock.OnMongo(conn.Database(p.DB).Collection(p.Coll))
 }
 
 // work locks, refreshes and releases at random, in goroutines, until it is killed. It
@@ -85,6 +79,10 @@ func work(ctx context.Context, p place) error {
 		out.Lock()
 		defer out.Unlock()
 		fmt.Printf(format+"\n", args...)
+	}
+	goroutines := 16
+	if p.Dir == "" {
+		goroutines = 8 // more would wait for each other's pending locks most of the time
 	}
 	for range goroutines {
 		go workAtRandom(tree, say)
@@ -202,6 +200,10 @@ func (g *ledger) replay() (conflicts []string, beside int) {
 // enough says so.
 func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) *ledger {
 	t.Helper()
+	pause := 100 * time.Millisecond // between two kills
+	if where.Dir == "" {
+		pause = 1500 * time.Millisecond // the pending locks of a killed process count for a second
+	}
 	g := &ledger{spans: make(map[string]*span)}
 	var mu sync.Mutex // protects g
 	var readers sync.WaitGroup
@@ -236,7 +238,7 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 		return enough(g)
 	}
 	for end := time.Now().Add(patience); !done() && time.Now().Before(end); g.kills++ {
-		time.Sleep(time.Duration(100+rand.IntN(200)) * time.Millisecond)
+		time.Sleep(pause + rand.N(pause))
 		i := rand.IntN(processes)
 		kill(all[i])
 		old := all[i]
@@ -279,24 +281,4 @@ func TestProcessesThatAreKilledNeverHoldConflictingLocksOnMongo(t *testing.T) {
 
 func TestProcessesThatAreKilledNeverHoldConflictingLocksInADirectory(t *testing.T) {
 	noConflictAmong(t, place{Dir: disktest.InMemory(t)})
-}
-
-// The control: a swap that does not compare.
-func TestControlASwapThatDoesNotCompareIsNoticed(t *testing.T) {
-	where := onMongo(pathlock.NewPlaceOnMongo(t))
-	where.Blind = true
-	ledgerShows(t, where)
-}
-
-// ledgerShows runs processes that lack a safety until the ledger shows it.
-func ledgerShows(t *testing.T, where place, env ...string) {
-	t.Helper()
-	shown := func(g *ledger) bool {
-		conflicts, _ := g.replay()
-		return len(conflicts) > 0 || len(g.faults) > 0
-	}
-	g := crowd(t, where, shown, env...)
-	assert.True(t, shown(g), "%d grants, and no conflict or fault: the test cannot fail", len(g.spans))
-	conflicts, _ := g.replay()
-	t.Logf("shown after %d grants and %d kills: %d conflicts, %d faults", len(g.spans), g.kills, len(conflicts), len(g.faults))
 }

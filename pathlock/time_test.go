@@ -119,9 +119,16 @@ func TestAWaitEndsWhenItsTreeIsClosed(t *testing.T) {
 
 // A slow storage writes at once, and answers later.
 type slow struct {
-	storage pathlock.Storage
+	storage pathlock.Documents
 	by      time.Duration
 	err     error // lost answers
+}
+
+func onDocuments(t testing.TB, d pathlock.Documents) pathlock.Storage {
+	t.Helper()
+	s, err := pathlock.OnDocuments(d)
+	require.NoError(t, err)
+	return s
 }
 
 func (s slow) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
@@ -137,7 +144,7 @@ func (s slow) Update(ctx context.Context, tree string, change func(*pathlock.Doc
 func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.InMemory()
-		tree := treeOn(t, slow{storage: storage, by: 3 * time.Second})
+		tree := treeOn(t, onDocuments(t, slow{storage: storage, by: 3 * time.Second}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -154,7 +161,7 @@ func TestCloseWaitsForTheCleanUpOfAnUnknownLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := pathlock.InMemory()
 		s := &failingOnce{slow{storage: storage, by: 3 * time.Second}}
-		tree := treeOn(t, s, pathlock.WithLimits(pathlock.Limits{Infinite: true}))
+		tree := treeOn(t, onDocuments(t, s), pathlock.WithLimits(pathlock.Limits{Infinite: true}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := tree.Lock(ctx, exclusive("/a", pathlock.Infinite))

@@ -4,22 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/store"
 )
 
 // A Tree is a set of paths and the locks on them. It is safe for concurrent use: a
 // process needs one for each set. New makes one; Close it.
 type Tree struct {
-	storage Storage
-	name    string
-	policy  Policy
-	alias   func(string) (string, error)
-	hub     *hub
+	name   string
+	policy Policy
+	alias  func(string) (string, error)
+	engine engine
+	hub    *hub
 
 	base       context.Context // ends when Close gives up waiting
 	giveUp     context.CancelFunc
@@ -34,13 +30,13 @@ const maxName = 128
 // New returns the tree of that name in a storage. It sends nothing. A tree that nobody
 // has written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
-	t := &Tree{storage: storage, name: name, policy: Limits{}.Pick}
+	t := &Tree{name: name, policy: Limits{}.Pick}
 	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
 		return nil, err
 	}
 	t.base, t.giveUp = context.WithCancel(context.Background())
-	feed, _ := storage.(store.Feed)
-	t.hub = newHub(t, feed)
+	t.engine = storage.open(name)
+	t.hub = newHub(t, t.engine.feed())
 	return t, nil
 }
 
@@ -51,7 +47,7 @@ func (t *Tree) Lock(ctx context.Context, r Request) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	return t.lock(ctx, r, timeout, false)
+	return t.lock(ctx, r, timeout, waitsNot)
 }
 
 // prepare checks a request, and settles its path and timeout.
@@ -69,29 +65,10 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 	return r, timeout, err
 }
 
-// lock makes one attempt, under a new token. With word it notes in the tree, if it is
-// refused, that somebody waits.
-func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, word bool) (Lock, error) {
+// lock makes one attempt, under a new token.
+func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w waiting) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
-	o := t.write(ctx, func(doc *Document, now Clock) (Edit, outcome) {
-		if c := doc.conflicts(r, now); c.Len() > 0 {
-			var e Edit
-			if word {
-				doc.leaveWord(&e, now)
-			}
-			return e, outcome{err: &ConflictError{Request: r, Affecting: c}}
-		}
-		l := l
-		l.Since, l.ExpireAt = mongoclock.Ceil(now.Latest), now.end(timeout)
-		e := doc.begin(now)
-		e.Put = append(e.Put, l)
-		doc.log(&e, now, Added, l, l.Since)
-		return e, outcome{lock: l, exact: now.exact()}
-	}, l.Token)
-	if o.err != nil {
-		return Lock{}, o.err
-	}
-	return o.granted(), nil
+	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.lock(ctx, r, l, w) }).answer()
 }
 
 // Refresh restarts a lock's time, and changes nothing else of it. The new time is what
@@ -108,31 +85,7 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 			return Lock{}, err
 		}
 	}
-	o := t.write(ctx, func(doc *Document, now Clock) (Edit, outcome) {
-		old := doc.live(token, now)
-		if old == nil {
-			return Edit{}, outcome{err: ErrUnknownToken}
-		}
-		l := *old
-		l.Owner = bytes.Clone(l.Owner)
-		if picked != 0 {
-			l.Timeout = picked
-		}
-		l.ExpireAt = now.end(l.Timeout)
-		e := doc.begin(now)
-		e.Put = append(e.Put, l)
-		return e, outcome{lock: l, was: old.ExpireAt, exact: now.exact()}
-	}, "")
-	switch {
-	case o.err != nil:
-		return Lock{}, o.err
-	case !o.was.IsZero() && !o.at.Before(o.was):
-		// The storage's clock says that this was written after the lock had run out, so
-		// others may have been told that it is gone.
-		t.undo(token, o.lock.Timeout)
-		return Lock{}, ErrUnknownToken
-	}
-	return o.granted(), nil
+	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.refresh(ctx, token, picked) }).answer()
 }
 
 // Release ends the lock that has a token. path is any path that the lock covers: a check
@@ -152,27 +105,13 @@ func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseO
 	if err != nil {
 		how.anyPath = true // the alias cannot tell; the token can
 	}
-	return t.write(ctx, func(doc *Document, now Clock) (Edit, outcome) {
-		l := doc.live(token, now)
-		switch {
-		case l == nil:
-			return Edit{}, outcome{err: ErrUnknownToken}
-		case how.force:
-		case !how.anyPath && !l.Covers(resolved):
-			return Edit{}, outcome{err: fmt.Errorf("%w: %q, but %q, depth %s", ErrWrongPath, resolved, l.Path, l.Depth)}
-		case how.askOwner && !bytes.Equal(how.owner, l.Owner):
-			return Edit{}, outcome{err: fmt.Errorf("%w: of %q", ErrWrongOwner, l.Path)}
-		}
-		e := doc.begin(now)
-		e.Drop = append(e.Drop, token)
-		doc.log(&e, now, Released, *l, now.Latest)
-		return e, outcome{}
-	}, "").err
+	how.path = resolved
+	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.release(ctx, token, how) }).err
 }
 
 // Locks returns all locks of the tree, by path.
 func (t *Tree) Locks(ctx context.Context) (all []Lock, err error) {
-	err = t.view(ctx, func(doc *Document, now Clock) { all = doc.all(now) })
+	err = t.view(ctx, part{all: true}, func(doc *Document, now Clock) { all = doc.all(now) })
 	return all, err
 }
 
@@ -187,7 +126,11 @@ func (t *Tree) Affected(ctx context.Context, path string, opts ...AffectedOption
 	if err != nil {
 		return a, err
 	}
-	err = t.view(ctx, func(doc *Document, now Clock) { a = doc.affecting(resolved, now, where) })
+	p := part{at: []string{resolved}}
+	if where.children {
+		p.below = p.at
+	}
+	err = t.view(ctx, p, func(doc *Document, now Clock) { a = doc.affecting(resolved, now, where) })
 	return a, err
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -22,8 +22,9 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	woken, leave := t.hub.join() // before the first attempt: a later release wakes
 	defer leave()
 	var last error
+	w := waitsFirst
 	for poll := time.Duration(0); ; {
-		l, err := t.lock(ctx, r, timeout, t.hub.feed != nil)
+		l, err := t.lock(ctx, r, timeout, w)
 		if err == nil {
 			return l, nil
 		}
@@ -35,12 +36,12 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 			}
 			return Lock{}, gaveUp(ctx, last, err)
 		case refused:
-			last = err
+			last, w = err, waitsAgain
 		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
 			return Lock{}, err
 		}
 		poll = t.hub.patience(poll)
-		pause := poll/2 + rand.N(poll/2+1)
+		pause := backoff.Jitter(poll)
 		if refused {
 			pause = min(pause, conflict.next())
 		}
@@ -67,6 +68,9 @@ func gaveUp(ctx context.Context, conflict, err error) error {
 // next returns the time until the first lock in the way has run out.
 func (e *ConflictError) next() time.Duration {
 	next := pollLive
+	if e.again > 0 {
+		next = min(next, e.again)
+	}
 	for _, locks := range [][]Lock{e.Parents, e.Same, e.Children} {
 		for _, l := range locks {
 			if l.Left != Infinite {

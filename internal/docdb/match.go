@@ -80,6 +80,14 @@ func equal(value any, there bool, want any) bool {
 }
 
 func operator(value any, there bool, op bson.E) (bool, error) {
+	if all, is := value.(bson.A); is && op.Key != "$exists" && op.Key != "$ne" && op.Key != "$not" { // any of its values
+		for _, v := range all {
+			if ok, err := operator(v, true, op); ok || err != nil {
+				return ok, err
+			}
+		}
+		return false, nil
+	}
 	same := there && class(value) == class(op.Value)
 	switch op.Key {
 	case "$eq":

@@ -60,9 +60,16 @@ func bySort(sort, a, b bson.D) int {
 	return 0
 }
 
-// projected keeps the fields that a projection names.
+// projected keeps the fields that a projection names, or leaves out those that it names
+// with 0.
 func projected(d, projection bson.D) bson.D {
 	if len(projection) == 0 {
+		return d
+	}
+	if !truth(projection[0].Value) {
+		for _, e := range projection {
+			d = without(d, e.Key)
+		}
 		return d
 	}
 	kept := bson.D{}

@@ -2,6 +2,7 @@ package docdb
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,12 @@ func modified(d bson.D, op string, f bson.E, s stamps) (bson.D, error) {
 			return d, nil
 		}
 		return with(d, f.Key, f.Value)
+	case "$push":
+		all, _ := old.(bson.A)
+		if there && all == nil {
+			return nil, badValue("the field %s must be an array", f.Key)
+		}
+		return with(d, f.Key, append(slices.Clone(all), f.Value))
 	case "$inc":
 		sum, err := sum(old, there, f)
 		if err != nil {

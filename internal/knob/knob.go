@@ -64,6 +64,20 @@ const (
 	DeleteWithoutRev = false
 	// UndoDeletes makes the clean-up of a join delete the document and with it all other holders.
 	UndoDeletes = false
+	// PathWithoutLook grants a path lock that was looked for only before it was announced.
+	PathWithoutLook = false
+	// PathWithoutOrder grants a path lock beside a pending one, whichever is older.
+	PathWithoutOrder = false
+	// PathByOwnClock judges the expiry of path locks by a clock that is two seconds ahead.
+	PathByOwnClock = false
+	// PathRefreshRevives refreshes a path lock that may have run out.
+	PathRefreshRevives = false
+	// PathReleaseByPath releases a path lock by its path, whoever has it.
+	PathReleaseByPath = false
+	// PathDropWithoutRev removes what is in the way of a path lock, though it has changed meanwhile.
+	PathDropWithoutRev = false
+	// PathAncestorForgotten looks for path locks on the path itself and below, not above.
+	PathAncestorForgotten = false
 	// WriteInPlace overwrites a file instead of replacing it.
 	WriteInPlace = false
 	// FileUnsynced renames a file before its content is synced.

@@ -24,6 +24,7 @@
 //	keys.go        which keys they take, and how: exclusively, as readers, with permits, two at once
 //	simulate.go    a whole run
 //	readlog.go     what the database did
+//	paths*.go      the same for clients of package pathlock: a run, its users, its judge
 //
 // The same seed gives the same log, byte for byte. All chance depends on the seed and on who
 // asks for it, or when, but never on the order in which goroutines happen to run. No two

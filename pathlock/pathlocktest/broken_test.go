@@ -17,12 +17,12 @@ import (
 type (
 	look   = func(*pathlock.Document, pathlock.Clock)
 	change = func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)
-	update = func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error)
+	update = func(ctx context.Context, s pathlock.Documents, tree string, c change) (time.Time, error)
 )
 
 // A broken storage is one in memory that neglects one duty.
 type broken struct {
-	pathlock.Storage // without a feed, and not prompt: like a remote one
+	pathlock.Documents // without a feed, and not prompt: like a remote one
 
 	clock  func(pathlock.Clock) pathlock.Clock
 	edit   func(pathlock.Edit) pathlock.Edit
@@ -38,7 +38,7 @@ func (b broken) View(ctx context.Context, tree string, l look) error {
 	if b.tree != nil {
 		tree = b.tree(tree)
 	}
-	return b.Storage.View(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) {
+	return b.Documents.View(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) {
 		if b.clock != nil {
 			now = b.clock(now)
 		}
@@ -64,17 +64,23 @@ func (b broken) Update(ctx context.Context, tree string, c change) (time.Time, e
 		return e, err
 	}
 	if b.update != nil {
-		return b.update(ctx, b.Storage, tree, spoilt)
+		return b.update(ctx, b.Documents, tree, spoilt)
 	}
-	return b.Storage.Update(ctx, tree, spoilt)
+	return b.Documents.Update(ctx, tree, spoilt)
 }
 
-func (b broken) Open(testing.TB) pathlock.Storage { return b }
+func (b broken) Open(t testing.TB) pathlock.Storage {
+	s, err := pathlock.OnDocuments(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // The control of the suite: each neglected duty is noticed by the claim that names it.
 func TestControlTheSuiteNoticesEachNeglectedDuty(t *testing.T) {
 	for claimed, b := range map[string]broken{
-		"OfManyAtOnceOneIsGranted": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error) {
+		"OfManyAtOnceOneIsGranted": {update: func(ctx context.Context, s pathlock.Documents, tree string, c change) (time.Time, error) {
 			var edit pathlock.Edit
 			var verdict error
 			err := errors.Join(s.View(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) { edit, verdict = c(d, now) }), verdict)
@@ -84,7 +90,7 @@ func TestControlTheSuiteNoticesEachNeglectedDuty(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // and meanwhile another writes
 			return s.Update(ctx, tree, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) { return edit, nil })
 		}},
-		"NoEditIsLost": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (time.Time, error) {
+		"NoEditIsLost": {update: func(ctx context.Context, s pathlock.Documents, tree string, c change) (time.Time, error) {
 			n := 0
 			return s.Update(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) (pathlock.Edit, error) {
 				for range d.Locks() {
@@ -117,15 +123,15 @@ func TestControlTheSuiteNoticesEachNeglectedDuty(t *testing.T) {
 			}
 			return e
 		}},
-		"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten": {update: func(ctx context.Context, s pathlock.Storage, tree string, c change) (at time.Time, err error) {
+		"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten": {update: func(ctx context.Context, s pathlock.Documents, tree string, c change) (at time.Time, err error) {
 			at, _ = s.Update(ctx, tree, func(d *pathlock.Document, now pathlock.Clock) (e pathlock.Edit, _ error) {
 				e, err = c(d, now)
 				return e, nil
 			})
 			return at, err
 		}},
-		"ACallWithAnEndedContextStoresNothing": {ctx: context.WithoutCancel},
-		"TreesDoNotAffectEachOther":            {tree: func(string) string { return "the only one" }},
+		"AnUpdateWithAnEndedContextWritesNothing": {ctx: context.WithoutCancel},
+		"TreesDoNotAffectEachOther":               {tree: func(string) string { return "the only one" }},
 		"EachWatcherIsToldOfEachEventOnceAndInOrder": {edit: func(e pathlock.Edit) pathlock.Edit {
 			if len(e.Events) > 0 {
 				e.Events = append(e.Events, e.Events[len(e.Events)-1]) // twice
@@ -147,7 +153,7 @@ func TestControlTheSuiteNoticesEachNeglectedDuty(t *testing.T) {
 
 // With nothing neglected each claim holds: so it is the neglect that is noticed.
 func TestControlTheSuitePassesAStorageThatNeglectsNothing(t *testing.T) {
-	for _, c := range claimsOn(broken{}) {
+	for _, c := range claimsOn(broken{}, true) {
 		t.Run(c.name, func(t *testing.T) {
 			if said := show(t, c.name, broken{}); said != "" {
 				t.Error(said)
@@ -159,12 +165,12 @@ func TestControlTheSuitePassesAStorageThatNeglectsNothing(t *testing.T) {
 // show runs a claim on a place, in virtual time, and returns how it failed.
 func show(t *testing.T, name string, b broken) (said string) {
 	t.Helper()
-	for _, c := range claimsOn(b) {
+	for _, c := range claimsOn(b, true) {
 		if c.name != name {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			b.Storage = pathlock.InMemory()
+			b.Documents = pathlock.InMemory()
 			r := &recorder{TB: t}
 			done := make(chan struct{})
 			go func() {

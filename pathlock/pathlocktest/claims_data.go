@@ -128,7 +128,7 @@ func (e *env) fill(l pathlock.Lock) {
 	e.Helper()
 	full := false
 	for many, had := 16, 0; many > 0; {
-		_, err := e.storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+		_, err := e.documents().Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
 			var edit pathlock.Edit
 			for i := range many {
 				l.Token = fmt.Sprintf("urn:uuid:%d", had+i)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,35 +85,46 @@ var stepClaims = []claim{
 			e.Errorf("%d locks are there of %d", len(all), writers*each/2)
 		}
 	}},
+	{"OfOverlappingRequestsAtOnceOneIsGranted", func(e *env) {
+		for round := range 5 {
+			var granted atomic.Int32
+			e.crowd(6, func(tree *pathlock.Tree, i int) {
+				r := ask(fmt.Sprint("/", round, strings.Repeat("/x", i))) // each above the next
+				r.Depth = pathlock.Infinity
+				if _, err := tree.Lock(e.ctx(), r); err == nil {
+					granted.Add(1)
+				} else if !errors.Is(err, pathlock.ErrConflict) {
+					e.Error(err)
+				}
+			})
+			if granted.Load() != 1 {
+				e.Errorf("%d were granted", granted.Load())
+			}
+		}
+	}},
+	{"SharedRequestsAtOnceAreAllGranted", func(e *env) {
+		e.crowd(6, func(tree *pathlock.Tree, i int) {
+			r := ask("/a" + strings.Repeat("/x", i/2))
+			r.Mode, r.Depth = pathlock.Shared, pathlock.Infinity
+			if _, err := tree.Lock(e.ctx(), r); err != nil {
+				e.Error(err)
+			}
+		})
+	}},
 	{"ACallWithAnEndedContextStoresNothing", func(e *env) {
 		ctx, cancel := context.WithCancel(e.ctx())
 		cancel()
-		_, err := e.storage.Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			return pathlock.Edit{Touch: true}, nil
-		})
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
-			e.Errorf("update: %v", err)
-		}
-		if err := e.storage.View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
-			e.Errorf("view: %v", err)
-		}
-		if _, err := e.tree.Lock(ctx, ask("/a")); !errors.Is(err, context.Canceled) {
-			e.Errorf("lock: %v", err)
+		_, lock := e.tree.Lock(ctx, ask("/a"))
+		_, refresh := e.tree.Refresh(ctx, "urn:uuid:none")
+		_, locks := e.tree.Locks(ctx)
+		for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": e.tree.Release(ctx, "/a", "urn:uuid:none")} {
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
+				e.Errorf("%s: %v", op, err)
+			}
 		}
 		if all := e.locks(); len(all) != 0 {
 			e.Errorf("there are %+v", all)
 		}
-	}},
-	{"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten", func(e *env) {
-		l := e.lock(ask("/a"))
-		mine := errors.New("mine")
-		_, err := e.storage.Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
-			return pathlock.Edit{Drop: []string{l.Token}}, mine
-		})
-		if !errors.Is(err, mine) || errors.Is(err, pathlock.ErrOutcomeUnknown) {
-			e.Errorf("answered %v", err)
-		}
-		e.find(l.Token)
 	}},
 	{"AWaiterGetsThePathSoonAfterItsRelease", func(e *env) {
 		l := e.lock(ask("/a"))
@@ -152,4 +164,32 @@ func (e *env) crowd(n int, f func(tree *pathlock.Tree, i int)) {
 	}
 	close(start)
 	all.Wait()
+}
+
+// documentClaims are about storages that keep documents.
+var documentClaims = []claim{
+	{"AnUpdateWithAnEndedContextWritesNothing", func(e *env) {
+		ctx, cancel := context.WithCancel(e.ctx())
+		cancel()
+		_, err := e.documents().Update(ctx, e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			return pathlock.Edit{Touch: true}, nil
+		})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
+			e.Errorf("update: %v", err)
+		}
+		if err := e.documents().View(ctx, e.name, func(*pathlock.Document, pathlock.Clock) {}); !errors.Is(err, context.Canceled) {
+			e.Errorf("view: %v", err)
+		}
+	}},
+	{"AnErrorOfTheDecisionIsReturnedAndNothingIsWritten", func(e *env) {
+		l := e.lock(ask("/a"))
+		mine := errors.New("mine")
+		_, err := e.documents().Update(e.ctx(), e.name, func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error) {
+			return pathlock.Edit{Drop: []string{l.Token}}, mine
+		})
+		if !errors.Is(err, mine) || errors.Is(err, pathlock.ErrOutcomeUnknown) {
+			e.Errorf("answered %v", err)
+		}
+		e.find(l.Token)
+	}},
 }

@@ -31,18 +31,19 @@ type Stranger interface {
 	Foreign(tree string) (intact func() error, err error)
 }
 
-// Limited is a Place whose trees have a size limit, and refuse locks with ErrTooLarge. It
-// is optional.
+// Limited is a Place with pathlock.Documents that have a size limit: their trees refuse
+// locks with ErrTooLarge. It is optional.
 type Limited interface{ Limited() }
 
 // Run proves a storage. It runs in real time, with short timeouts and some slack. Claims
 // run in parallel, because most of them wait, except those that write megabytes.
 func Run(t *testing.T, newPlace func(t testing.TB) Place) {
 	place := newPlace(t)
+	kept, _ := place.Open(t).(pathlock.Documents)
 	for _, c := range limitsOf(place) {
 		t.Run(c.name, func(t *testing.T) { c.body(newEnv(t, newPlace)) })
 	}
-	for _, c := range claimsOn(place) {
+	for _, c := range claimsOn(place, kept != nil) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.body(newEnv(t, newPlace))
@@ -56,8 +57,11 @@ type claim struct {
 	body func(*env)
 }
 
-func claimsOn(p Place) []claim {
+func claimsOn(p Place, documents bool) []claim {
 	all := slices.Concat(dataClaims, stepClaims, timeClaims, eventClaims)
+	if documents {
+		all = append(all, documentClaims...)
+	}
 	if _, ok := p.(Stranger); ok {
 		all = append(all, strangerClaims...)
 	}
@@ -70,6 +74,9 @@ func limitsOf(p Place) []claim {
 	}
 	return nil
 }
+
+// documents is the storage as one of documents, which the claims about these need.
+func (e *env) documents() pathlock.Documents { return e.storage.(pathlock.Documents) }
 
 // env is what the test of a claim has: a place, and a tree with a name of its own.
 type env struct {

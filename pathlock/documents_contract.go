@@ -7,8 +7,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// A Storage keeps one document for each tree, and the clock that judges its locks.
-// OnMongo, InMemory and InDir make storages; package pathlocktest proves one.
+// Documents keeps one document for each tree, and the clock that judges its locks. Memory
+// and Dir do. OnDocuments makes a Storage of yours; package pathlocktest proves it.
 //
 //  1. One step. change sees the tree as it is when its edit is applied: if somebody
 //     writes in between, change is called again. The edits of a tree have an order, and
@@ -31,8 +31,8 @@ import (
 //  7. Context. A call returns soon after its context ends, and starts nothing that
 //     outlives it.
 //
-// A storage that is also a store.Feed carries the notices for waiters and watchers.
-type Storage interface {
+// Documents that are also a store.Feed carry the notices for waiters and watchers.
+type Documents interface {
 	// View calls look with a tree. look must not change or keep the document. It may be
 	// called again.
 	View(ctx context.Context, tree string, look func(doc *Document, now Clock)) error
@@ -43,11 +43,11 @@ type Storage interface {
 	Update(ctx context.Context, tree string, change func(doc *Document, now Clock) (Edit, error)) (at time.Time, err error)
 }
 
-// Prompt marks a storage whose calls never block. They run on the caller's goroutine.
+// Prompt marks Documents whose calls never block. They run on the caller's goroutine.
 // Otherwise each write has its own goroutine, so that the caller can leave when its
 // context ends.
 type Prompt interface {
-	Storage
+	Documents
 	AnswersAtOnce()
 }
 

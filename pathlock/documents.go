@@ -1,0 +1,206 @@
+package pathlock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// OnDocuments makes a Storage that keeps each tree in one document: for a storage of your
+// own, or for one that wraps a Memory or a Dir. Each request reads the whole document, so
+// trees should be small, or the documents in memory.
+func OnDocuments(d Documents) (Storage, error) {
+	if d == nil {
+		return nil, errors.New("pathlock: OnDocuments: the argument is nil")
+	}
+	return onDocuments{d}, nil
+}
+
+type onDocuments struct{ Documents }
+
+func (s onDocuments) open(name string) engine { return documents{s.Documents, name} }
+
+// documents is the engine of a tree that is one document, changed by compare-and-swap.
+type documents struct {
+	kept Documents
+	name string
+}
+
+func (d documents) feed() store.Feed {
+	feed, _ := d.kept.(store.Feed)
+	return feed
+}
+
+func (d documents) prompt() bool {
+	_, is := d.kept.(Prompt)
+	return is
+}
+
+// update makes one edit of the document.
+func (d documents) update(ctx context.Context, decide func(*Document, Clock) (Edit, outcome)) outcome {
+	var o outcome
+	at, err := d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
+		var e Edit
+		e, o = decide(doc, now)
+		o.changed = o.changed || len(e.Drop) > 0 || len(e.Events) > 0
+		o.heard = doc.watched(now)
+		return e, nil
+	})
+	o.at = at
+	if err != nil {
+		return outcome{fault: err, lock: o.lock, claims: o.claims}
+	}
+	return o
+}
+
+func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
+	return d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+		if c := doc.conflicts(r, now); c.Len() > 0 {
+			var e Edit
+			if w != waitsNot && d.feed() != nil {
+				doc.leaveWord(&e, now)
+			}
+			return e, outcome{err: conflict(r, c, 0)}
+		}
+		l := l
+		l.Since, l.ExpireAt = mongoclock.Ceil(now.Latest), now.end(l.Timeout)
+		e := doc.begin(now)
+		e.Put = append(e.Put, l)
+		doc.log(&e, now, Added, l, l.Since)
+		return e, outcome{lock: l, claims: l.Token, exact: now.exact()}
+	})
+}
+
+func (d documents) refresh(ctx context.Context, token string, timeout time.Duration) outcome {
+	var was time.Time
+	o := d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+		old := doc.live(token, now)
+		if old == nil {
+			return Edit{}, outcome{err: ErrUnknownToken}
+		}
+		was = old.ExpireAt
+		l := old.copied()
+		if timeout != 0 {
+			l.Timeout = timeout
+		}
+		l.ExpireAt = now.end(l.Timeout)
+		e := doc.begin(now)
+		e.Put = append(e.Put, l)
+		return e, outcome{lock: l, exact: now.exact(), changed: l.ExpireAt.Before(was)}
+	})
+	o.revived = o.err == nil && o.fault == nil && !was.IsZero() && !o.at.Before(was)
+	return o
+}
+
+func (d documents) release(ctx context.Context, token string, how release) outcome {
+	return d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+		l := doc.live(token, now)
+		if l == nil {
+			return Edit{}, outcome{err: ErrUnknownToken}
+		}
+		if err := how.refuse(l); err != nil {
+			return Edit{}, outcome{err: err}
+		}
+		e := doc.begin(now)
+		e.Drop = append(e.Drop, token)
+		doc.log(&e, now, Released, *l, now.Latest)
+		return e, outcome{}
+	})
+}
+
+// refuse says why a release must not end this lock.
+func (how release) refuse(l *Lock) error {
+	switch {
+	case how.force:
+	case !how.anyPath && !l.Covers(how.path):
+		return fmt.Errorf("%w: %q, but %q, depth %s", ErrWrongPath, how.path, l.Path, l.Depth)
+	case how.askOwner && !bytes.Equal(how.owner, l.Owner):
+		return fmt.Errorf("%w: of %q", ErrWrongOwner, l.Path)
+	}
+	return nil
+}
+
+// takeBack is settled by one edit. It writes a new revision also if the token is not
+// there: a late command of the first write then finds another revision than it names.
+func (d documents) takeBack(ctx context.Context, token string) (settled bool, err error) {
+	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
+		e := doc.begin(now)
+		if l := doc.live(token, now); l != nil {
+			doc.log(&e, now, Released, *l, now.Latest)
+		}
+		e.Drop, e.Touch = append(e.Drop, token), true
+		return e, nil
+	})
+	return err == nil, err
+}
+
+func (d documents) view(ctx context.Context, _ part, look func(*Document, Clock)) error {
+	return d.kept.View(ctx, d.name, look)
+}
+
+func (d documents) watcher(t *Tree) watcher { return &documentWatcher{documents: d, tree: t} }
+
+// A documentWatcher is one Watch: how far it has read.
+type documentWatcher struct {
+	documents
+	tree  *Tree
+	begun bool
+	seq   int64
+}
+
+// look reads on. It writes if a lock has run out, so that the event is logged once for
+// all watchers, and if the word that somebody watches has to be renewed.
+func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.Duration, err error) {
+	var seen documentWatcher
+	var fresh []Event
+	o := w.tree.write(ctx, func(ctx context.Context) outcome {
+		return w.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+			e := doc.begin(now)
+			doc.leaveWord(&e, now)
+			seen.seq, fresh = w.read(doc, e, now)
+			next = doc.nextExpiry(now)
+			return e, outcome{}
+		})
+	})
+	if o.err != nil {
+		return nil, 0, o.err
+	}
+	w.begun, w.seq = true, seen.seq
+	return fresh, next, nil
+}
+
+// read returns how far the watcher will have read once the edit is applied, and what is
+// new. It leaves w as it is, because it may be called again.
+func (w *documentWatcher) read(doc *Document, e Edit, now Clock) (seq int64, fresh []Event) {
+	seq = max(doc.Seq, e.Seq)
+	if len(e.Events) > 0 {
+		seq = e.Events[len(e.Events)-1].Seq
+	}
+	if !w.begun {
+		return seq, nil
+	}
+	fresh = slices.DeleteFunc(slices.Concat(doc.Log, e.Events), func(event Event) bool { return event.Seq <= w.seq })
+	if int64(len(fresh)) < seq-w.seq || seq < w.seq {
+		return seq, reset(seq, now.Latest, doc.all(now))
+	}
+	for i := range fresh {
+		fresh[i].Lock = fresh[i].Lock.copied()
+	}
+	return seq, fresh
+}
+
+// reset tells a watcher that missed events of all locks.
+func reset(seq int64, at time.Time, locks []Lock) []Event {
+	all := []Event{{Seq: seq, Kind: Reset, At: at}}
+	for _, l := range locks {
+		l.Left = 0
+		all = append(all, Event{Seq: seq, Kind: Added, At: at, Lock: l})
+	}
+	return all
+}

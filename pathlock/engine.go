@@ -1,0 +1,82 @@
+package pathlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Storage is where trees are kept. InMemory, InDir and OnMongo make one, and
+// OnDocuments makes one from a storage of your own.
+type Storage interface {
+	open(name string) engine
+}
+
+// An engine runs the requests of one tree on its storage. Each call is one attempt,
+// bounded by its context. It does not know the caller's context.
+type engine interface {
+	// feed returns what carries notices between processes, or nil.
+	feed() store.Feed
+
+	// prompt reports whether calls never block.
+	prompt() bool
+
+	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, it
+	// leaves the word that somebody does. The lock may be added under another token.
+	lock(ctx context.Context, r Request, l Lock, w waiting) outcome
+
+	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own.
+	refresh(ctx context.Context, token string, timeout time.Duration) outcome
+
+	// release removes a lock.
+	release(ctx context.Context, token string, how release) outcome
+
+	// takeBack removes a lock whose outcome is unknown, or that nobody will use. It is
+	// called again until it is settled: until the lock is not there and never will be.
+	takeBack(ctx context.Context, token string) (settled bool, err error)
+
+	// view calls look with the locks of a part of the tree, perhaps more than once.
+	view(ctx context.Context, p part, look func(*Document, Clock)) error
+
+	// watcher makes the state of one Watch.
+	watcher(t *Tree) watcher
+}
+
+// waiting says whether a caller of lock waits.
+type waiting int
+
+const (
+	waitsNot   waiting = iota
+	waitsFirst         // this is its first attempt
+	waitsAgain
+)
+
+// A watcher reads the events of a tree.
+type watcher interface {
+	// look returns the events since the last look, and the time until the next lock runs
+	// out. The first look returns none.
+	look(ctx context.Context) (events []Event, next time.Duration, err error)
+}
+
+// A part says which locks of a tree a request needs.
+type part struct {
+	all   bool
+	at    []string // clean paths: those that cover them
+	below []string // clean paths: those below them
+}
+
+// An outcome is the result of a request that writes.
+type outcome struct {
+	lock  Lock      // granted or refreshed
+	exact bool      // the storage's clock is known exactly
+	at    time.Time // what it showed at the write
+
+	err    error  // the verdict: why the request was refused
+	fault  error  // the storage's: it says whether the write may have been applied
+	claims string // the token of a lock that may have been added in spite of the fault
+
+	changed bool // waiters and watchers may want to know
+	heard   bool // some in other processes do
+	revived bool // a refresh was applied after the lock had run out: it has to go
+}

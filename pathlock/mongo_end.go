@@ -1,0 +1,190 @@
+package pathlock
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+)
+
+// release removes a lock: one command, and another to say why it was refused.
+func (m *mongoTree) release(ctx context.Context, token string, how release) outcome {
+	if err := notStarted(ctx); err != nil {
+		return outcome{fault: err}
+	}
+	ctx = mongobase.Bare(ctx)
+	now, err := m.clock(ctx, nil)
+	if err != nil {
+		return outcome{fault: err}
+	}
+	filter := bson.D{
+		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
+		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest}}},
+	}
+	if !how.force && !how.anyPath {
+		filter = append(filter, bson.E{Key: fieldOn, Value: bson.D{{Key: "$in", Value: covering(m.name, how.path, Exclusive, Shared)}}})
+	}
+	if !how.force && how.askOwner {
+		owner := bson.E{Key: fieldOwner, Value: bson.Binary{Data: how.owner}}
+		if len(how.owner) == 0 {
+			owner.Value = bson.D{{Key: "$exists", Value: false}}
+		}
+		filter = append(filter, owner)
+	}
+	if knob.PathReleaseByPath {
+		filter = bson.D{filter[1], filter[2], filter[len(filter)-1]}
+	}
+	for {
+		o, done := m.remove(ctx, now, filter)
+		if done {
+			return o
+		}
+		r, _, o := m.alive(ctx, token)
+		if r == nil {
+			return o
+		}
+		if err := how.refuse(&r.Lock); err != nil {
+			return outcome{err: err}
+		}
+		if ctx.Err() != nil {
+			return outcome{fault: notStarted(ctx)}
+		}
+		if now, err = m.clock(ctx, nil); err != nil {
+			return outcome{fault: err}
+		}
+	}
+}
+
+// remove ends the lock that a filter finds. While somebody watches its record stays, to
+// be read by them.
+func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D) (o outcome, done bool) {
+	w, err := m.standing(ctx)
+	if err != nil {
+		if !sure(err) {
+			err = mongoerr.NotApplied(err)
+		}
+		return outcome{fault: err}, true
+	}
+	sent := m.base.Clock.Now()
+	var reply mongobase.Reply
+	if w.watches(now) {
+		reply, err = m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), withoutKeys(options.Before))
+	} else {
+		reply, err = m.base.Remove(ctx, m.base.Durable, filter)
+	}
+	switch {
+	case err != nil:
+		return outcome{fault: mongoerr.Mark(err)}, true
+	case !reply.Found():
+		return o, false
+	}
+	o = outcome{changed: true, heard: w.heard(now)}
+	if !w.watches(now) && m.base.Clock.Now().Sub(sent) > wordFresh {
+		if r, err := readRecord(reply.Image); err == nil {
+			o.heard = m.buryLate(ctx, r) || o.heard
+		}
+	}
+	return o, true
+}
+
+// tombstone is the update by which a record tells watchers of the end of its lock. It is
+// found by no request any more.
+func (m *mongoTree) tombstone(state string, now Clock) bson.D {
+	return bson.D{
+		{Key: "$set", Value: bson.D{
+			{Key: fieldState, Value: state}, {Key: fieldUnder, Value: bson.A{bucket(m.name, now.Latest)}}, {Key: fieldRev, Value: bson.NewObjectID()},
+		}},
+		{Key: "$unset", Value: bson.D{{Key: fieldOn, Value: ""}}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}, {Key: fieldEnded, Value: true}}},
+	}
+}
+
+// end removes a record that has run out, or a pending one, if it is still as it was seen.
+func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, err error) {
+	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
+	if knob.PathDropWithoutRev {
+		filter = filter[:1]
+	}
+	if r.state == stateGranted {
+		w, err := m.standing(ctx)
+		if err != nil {
+			return false, err
+		}
+		if w.watches(now) {
+			reply, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateExpired, now), onlyAt())
+			return reply.Found(), err
+		}
+	}
+	reply, err := m.base.Remove(ctx, m.base.Durable, filter)
+	return reply.Found(), err
+}
+
+// takeBack removes a lock in the session of its attempt: a late command of the attempt is
+// then refused.
+func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, err error) {
+	return m.base.Undo(ctx, token, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+		now, err := m.clock(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		w, err := m.standing(ctx)
+		if err != nil {
+			return false, err
+		}
+		id := bson.E{Key: "_id", Value: token}
+		if w.watches(now) {
+			r, err := m.base.Modify(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: stateGranted}}, m.tombstone(stateReleased, now), onlyAt())
+			if err != nil || r.Found() {
+				return r.Found(), err
+			}
+		}
+		r, err := m.base.Remove(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{statePending, stateGranted}}}}})
+		return r.Found(), err
+	})
+}
+
+// tellLate tells watchers of a grant that was made with an old word. It reports whether
+// somebody watches, and whether somebody waits or watches.
+func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard bool) {
+	w, err := m.standing(ctx)
+	now, enough := m.readClock(nil)
+	if err != nil || !enough || !w.watches(now) {
+		return false, err == nil && w.heard(now)
+	}
+	_, _ = m.base.Modify(ctx, m.base.Durable, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: stateGranted}}, bson.D{
+		{Key: "$push", Value: bson.D{{Key: fieldUnder, Value: bucket(m.name, now.Latest)}}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldGranted, Value: true}}},
+	}, onlyAt())
+	return true, true
+}
+
+// buryLate does that for a release.
+func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
+	w, err := m.standing(ctx)
+	now, enough := m.readClock(nil)
+	if err != nil || !enough || !w.watches(now) {
+		return err == nil && w.heard(now)
+	}
+	d := announcement(m.name, r.Lock, mongoclock.Ceil(now.Latest))
+	d = append(d, bson.E{Key: fieldSince, Value: r.Since}, bson.E{Key: fieldGranted, Value: r.granted})
+	update := m.tombstone(stateReleased, now)
+	buried := update[0].Value.(bson.D)
+	for _, e := range d {
+		if e.Key != fieldOn && e.Key != fieldUnder && e.Key != fieldState && e.Key != fieldRev {
+			buried = append(buried, e)
+		}
+	}
+	_, _ = m.base.Modify(ctx, m.base.Soft, bson.D{{Key: "_id", Value: r.Token}, {Key: fieldRev, Value: bson.D{{Key: "$exists", Value: false}}}},
+		bson.D{{Key: "$set", Value: buried}, update[2]}, onlyAt().SetUpsert(true))
+	return true
+}
+
+// withoutKeys makes an update answer the document without the numbers it is found by.
+func withoutKeys(which options.ReturnDocument) *options.FindOneAndUpdateOptionsBuilder {
+	return options.FindOneAndUpdate().SetReturnDocument(which).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}})
+}

@@ -1,0 +1,226 @@
+package pathlock
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+)
+
+// stale is the age from which a sample's drift would make locks noticeably too long.
+const stale = 10 * time.Minute
+
+// A sight is what one find saw of a tree.
+type sight struct {
+	word    word
+	records []record
+	sent    mongoclock.Moment
+	full    bool // the find was cut off: there may be more
+}
+
+// filter is that of a find: of these locks, by their numbers, and of the tree's word.
+func (m *mongoTree) filter(on, under bson.A) bson.D {
+	some := bson.A{bson.D{{Key: "_id", Value: m.name}}, bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: on}}}}}
+	if len(under) > 0 {
+		some = append(some, bson.D{{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}}})
+	}
+	return bson.D{{Key: "$or", Value: some}}
+}
+
+// inTheWay is the filter for the locks that may conflict with a request.
+func (m *mongoTree) inTheWay(r Request) bson.D {
+	modes := []Mode{Exclusive, Shared}
+	if r.Mode == Shared {
+		modes = modes[:1]
+	}
+	var under bson.A
+	if r.Depth == Infinity {
+		under = inside(m.name, r.Path, modes...)
+	}
+	return m.filter(covering(m.name, r.Path, modes...), under)
+}
+
+// partFilter is the filter for a part of the tree.
+func (m *mongoTree) partFilter(p part) bson.D {
+	if p.all {
+		p = part{at: []string{"/"}, below: []string{"/"}}
+	}
+	var on, under bson.A
+	for _, path := range p.at {
+		on = append(on, covering(m.name, path, Exclusive, Shared)...)
+	}
+	for _, path := range p.below {
+		under = append(under, inside(m.name, path, Exclusive, Shared)...)
+	}
+	return m.filter(on, under)
+}
+
+// find reads what a filter finds, at most limit documents if that is not 0. Nothing is
+// applied if it fails.
+func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bson.D, limit int64) (s sight, err error) {
+	s.sent = m.base.Clock.Now()
+	cursor, err := coll.Find(ctx, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	if err != nil {
+		return s, mongoerr.NotApplied(err)
+	}
+	defer cursor.Close(ctx)
+	n := int64(0)
+	for ; cursor.Next(ctx); n++ {
+		if id, _ := cursor.Current.Lookup("_id").StringValueOK(); id == m.name {
+			if s.word, err = m.readWord(cursor.Current); err != nil {
+				return s, err
+			}
+			continue
+		}
+		r, err := readRecord(cursor.Current)
+		if err != nil {
+			return s, err
+		}
+		s.records = append(s.records, r)
+	}
+	if err := cursor.Err(); err != nil {
+		return s, mongoerr.NotApplied(err)
+	}
+	s.full = limit > 0 && n >= limit
+	m.learn(s.word, s.sent)
+	return s, nil
+}
+
+// look reads the locks in the way of a request, for a pending lock. It has to see every
+// lock that was announced before this one. A node that was the primary when the
+// announcement was acknowledged has them, and the driver does not go back to an earlier
+// one. A router may: there the look asks for what a majority has, no older than the
+// announcement.
+func (m *mongoTree) look(ctx context.Context, a *mongobase.Attempt, r Request) (sight, error) {
+	const limit = MaxListed + 2 // with the word, and the lock itself
+	filter := m.inTheWay(r)
+	session := mongo.SessionFromContext(a.In(ctx))
+	if !m.base.Kind().Router || session == nil {
+		return m.find(a.In(ctx), m.base.Soft, filter, limit)
+	}
+	causal, err := m.base.Soft.Database().Client().StartSession(options.Session().SetCausalConsistency(true))
+	if err != nil {
+		return sight{}, mongoerr.NotApplied(err)
+	}
+	defer causal.EndSession(context.WithoutCancel(ctx))
+	if err := causal.AdvanceClusterTime(session.ClusterTime()); err != nil {
+		return sight{}, mongoerr.NotApplied(err)
+	}
+	if err := causal.AdvanceOperationTime(session.OperationTime()); err != nil {
+		return sight{}, mongoerr.NotApplied(err)
+	}
+	coll := m.base.Soft.Clone(options.Collection().SetReadConcern(readconcern.Majority()))
+	return m.find(mongo.NewSessionContext(ctx, causal), coll, filter, limit)
+}
+
+// ranOut reports whether a lock has run out, or a pending one is not heeded any more: a
+// rival may remove it, if it is still as it was seen. It is the only judge of this.
+func (r *record) ranOut(now Clock) bool { return !r.until.After(now.Earliest) }
+
+// clock returns the server's clock, good enough to judge these records.
+func (m *mongoTree) clock(ctx context.Context, records []record) (Clock, error) {
+	if now, enough := m.readClock(records); enough {
+		return now, nil
+	}
+	if err := m.sample(ctx, records); err != nil {
+		return Clock{}, err
+	}
+	now, _ := m.readClock(records)
+	return now, nil
+}
+
+// readClock is the server's clock; not enough if a new sample would tell more.
+func (m *mongoTree) readClock(records []record) (now Clock, enough bool) {
+	r, known := m.base.Known()
+	if !known {
+		return Clock{}, false
+	}
+	now = Clock{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
+	if knob.PathByOwnClock {
+		now.Earliest = now.Earliest.Add(2 * time.Second)
+	}
+	if r.Fresh {
+		return now, true
+	}
+	if r.Latest.Sub(r.Earliest) >= stale {
+		return now, false
+	}
+	for i := range records {
+		if records[i].until.After(r.Earliest) && !records[i].until.After(r.Latest) {
+			return now, false
+		}
+	}
+	return now, true
+}
+
+// sample asks for the server's time. A router's is another machine's and judges nobody,
+// so there one of the documents is asked, by a write that changes nothing else.
+func (m *mongoTree) sample(ctx context.Context, records []record) error {
+	if !m.base.Kind().Router {
+		if _, _, err := m.base.Hello(ctx); err != nil {
+			return mongoerr.NotApplied(err)
+		}
+	}
+	if !m.base.Kind().Router || len(records) == 0 {
+		return nil
+	}
+	r, err := m.base.Modify(ctx, m.base.Voted,
+		bson.D{{Key: "_id", Value: records[0].Token}, {Key: fieldMark, Value: mongoVersion}},
+		bson.D{{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}}, onlyAt())
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	m.drawn(r)
+	return nil
+}
+
+// drawn takes the time in an answer for a sample, and returns it.
+func (m *mongoTree) drawn(r mongobase.Reply) (at time.Time, ok bool) {
+	at, ok = mongobase.Time(r.Image.Lookup(fieldAt))
+	if ok {
+		m.base.Timed(r, at)
+	}
+	return at, ok
+}
+
+// onlyAt makes an update answer the server's time, and nothing else of the document.
+func onlyAt() *options.FindOneAndUpdateOptionsBuilder {
+	return options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldAt, Value: 1}})
+}
+
+// view reads a part of the tree: one find.
+func (m *mongoTree) view(ctx context.Context, p part, look func(*Document, Clock)) error {
+	if err := notStarted(ctx); err != nil {
+		return err
+	}
+	ctx = mongobase.Bare(ctx)
+	s, err := m.find(ctx, m.base.Soft, m.partFilter(p), 0)
+	if err != nil {
+		return err
+	}
+	now, err := m.clock(ctx, s.records)
+	if err != nil {
+		return err
+	}
+	look(s.document(), now)
+	return nil
+}
+
+// document is what was seen, as the requests judge it. Pending locks count for nothing.
+func (s *sight) document() *Document {
+	d := NewDocument()
+	for i := range s.records {
+		if s.records[i].state == stateGranted {
+			d.index.put(s.records[i].Lock)
+		}
+	}
+	return d
+}

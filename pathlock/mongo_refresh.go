@@ -1,0 +1,137 @@
+package pathlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+)
+
+var (
+	errNoTime = errors.New("the server's answer has no time in it")
+	errLate   = errors.New("the server took too long for a refresh")
+)
+
+// quickly is how much of its time a lock must have left for a refresh by one command: more
+// than such a command takes, so that the lock cannot have run out when it was applied.
+const quickly = callBound + time.Second
+
+// refresh restarts a lock's time: by one command if its timeout is given and it has some
+// time left, and otherwise by a find and a compare-and-swap.
+func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration) outcome {
+	if err := notStarted(ctx); err != nil {
+		return outcome{fault: err}
+	}
+	ctx = mongobase.Bare(ctx)
+	if timeout == Infinite || timeout > quickly {
+		if o, done := m.refreshAtOnce(ctx, token, timeout); done {
+			return o
+		}
+	}
+	for {
+		r, now, o := m.alive(ctx, token)
+		if r == nil {
+			return o
+		}
+		if timeout != 0 {
+			r.Timeout = timeout
+		}
+		was := r.until
+		if o, done := m.refreshSeen(ctx, r, now, was); done {
+			return o
+		}
+		if ctx.Err() != nil {
+			return outcome{fault: notStarted(ctx)}
+		}
+	}
+}
+
+// refreshAtOnce extends a lock that has more than quickly left. It is not done if there
+// is no such lock, or if the lock was to last longer than that: to shorten its time needs
+// a compare-and-swap, as a command that comes late must never do that.
+func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration) (o outcome, done bool) {
+	now, err := m.clock(ctx, nil)
+	if err != nil {
+		return outcome{fault: err}, true
+	}
+	l := Lock{Timeout: timeout, ExpireAt: now.end(timeout)}
+	filter := bson.D{
+		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
+		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest.Add(quickly)}}},
+	}
+	if knob.PathRefreshRevives {
+		filter = filter[:3]
+	}
+	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
+		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}}},
+		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
+		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+	}, withoutKeys(options.After))
+	switch {
+	case err != nil:
+		return outcome{fault: mongoerr.Mark(err)}, true
+	case !reply.Found():
+		return o, false
+	}
+	r, err := readRecord(reply.Image)
+	at, ok := m.drawn(reply)
+	switch {
+	case err != nil:
+		return outcome{err: err}, true
+	case !ok:
+		return outcome{fault: errNoTime}, true
+	case !at.Before(now.Latest.Add(quickly)):
+		return outcome{fault: errLate}, true
+	case r.until.After(until(l)):
+		return o, false
+	}
+	return outcome{lock: r.Lock, at: at}, true
+}
+
+// refreshSeen swaps the times of a lock that is still as it was seen.
+func (m *mongoTree) refreshSeen(ctx context.Context, r *record, now Clock, was time.Time) (o outcome, done bool) {
+	l := r.Lock
+	l.ExpireAt = now.end(l.Timeout)
+	reply, err := m.base.Modify(ctx, m.base.Durable,
+		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
+		bson.D{
+			{Key: "$set", Value: bson.D{
+				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: bson.NewObjectID()},
+			}},
+			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+		}, onlyAt())
+	switch {
+	case err != nil:
+		return outcome{fault: mongoerr.Mark(err)}, true
+	case !reply.Found():
+		return o, false
+	}
+	at, ok := m.drawn(reply)
+	if !ok {
+		return outcome{fault: errNoTime}, true
+	}
+	return outcome{lock: l, at: at, changed: until(l).Before(was), revived: !at.Before(was) && !knob.PathRefreshRevives}, true
+}
+
+// alive reads the lock of a token. If there is none, or it may have run out, the outcome
+// says so.
+func (m *mongoTree) alive(ctx context.Context, token string) (*record, Clock, outcome) {
+	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
+	if err != nil {
+		return nil, Clock{}, outcome{fault: err}
+	}
+	now, err := m.clock(ctx, s.records)
+	if err != nil {
+		return nil, now, outcome{fault: err}
+	}
+	if len(s.records) == 0 || s.records[0].state != stateGranted || !s.records[0].until.After(now.Latest) && !knob.PathRefreshRevives {
+		return nil, now, outcome{err: ErrUnknownToken}
+	}
+	return &s.records[0], now, outcome{}
+}

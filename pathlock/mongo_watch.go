@@ -1,0 +1,252 @@
+package pathlock
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+const (
+	// eventsLate is how much later an event may be seen than its time says: writes become
+	// visible out of order, and after a failover another clock tells the time.
+	eventsLate = 5 * time.Second
+
+	// buriedFor is how long the record of an ended lock stays for watchers, at least.
+	buriedFor = 2 * time.Minute
+
+	soonEnough = 64 // locks that a look removes at most, of those that ran out
+)
+
+// A mongoWatcher is one Watch. It remembers the events of the last few seconds, and no
+// locks.
+type mongoWatcher struct {
+	*mongoTree
+	tree  *Tree
+	begun bool
+	from  time.Time            // events after this are new, unless they were told
+	told  map[string]time.Time // the events since then that were told, by kind and token
+	until time.Time            // when its word ends
+	seq   int64
+	last  time.Time // of the last event: times do not go back
+}
+
+func (m *mongoTree) watcher(t *Tree) watcher {
+	return &mongoWatcher{mongoTree: m, tree: t, told: make(map[string]time.Time)}
+}
+
+// look reads the events since the last look. A watcher that has let its word run out may
+// have missed some, as nobody kept them for it.
+func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Duration, err error) {
+	if err := notStarted(ctx); err != nil {
+		return nil, 0, err
+	}
+	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), callBound)
+	defer cancel()
+	now, err := w.clock(ctx, nil)
+	if err != nil {
+		return nil, 0, wrap(err)
+	}
+	switch {
+	case !w.begun || !w.until.After(now.Latest):
+		events, err = w.begin(ctx)
+	case !w.until.After(now.Latest.Add(wordFor / 2)):
+		if w.until, err = w.leaveWord(ctx, fieldWatched); err == nil {
+			w.sweep(ctx, now)
+		}
+	}
+	if err != nil {
+		return nil, 0, wrap(err)
+	}
+	next, err = w.expire(ctx)
+	if err != nil {
+		return nil, 0, wrap(err)
+	}
+	fresh, err := w.read(ctx)
+	return append(events, fresh...), next, wrap(err)
+}
+
+// begin leaves the word, and lets it become known to all that write. If the watcher was
+// there before, it is told of all locks.
+func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
+	if w.until, err = w.leaveWord(ctx, fieldWatched); err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(wordSettled):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := w.sample(ctx, nil); err != nil {
+		return nil, err
+	}
+	now, err := w.clock(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	behind := w.begun
+	w.begun, w.from = true, now.Earliest
+	if !behind {
+		return nil, nil
+	}
+	clear(w.told)
+	w.seq++
+	err = w.view(ctx, part{all: true}, func(doc *Document, now Clock) { events = reset(w.seq, w.at(now.Latest), doc.all(now)) })
+	for _, event := range events {
+		w.told[string(Added)+event.Lock.Token] = event.Lock.Since
+	}
+	return events, err
+}
+
+// expire removes locks that have run out, so that all watchers are told, and returns the
+// time until the next one does.
+func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err error) {
+	for {
+		now, err := w.clock(ctx, nil)
+		if err != nil {
+			return 0, err
+		}
+		filter := bson.D{
+			{Key: fieldUntil, Value: bson.D{{Key: "$lte", Value: now.Latest.Add(pollLive)}}},
+			{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
+		}
+		cursor, err := w.base.Soft.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough).
+			SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+		if err != nil {
+			return 0, err
+		}
+		var all []bson.Raw
+		if err := cursor.All(ctx, &all); err != nil {
+			return 0, err
+		}
+		var over []record
+		next = pollLive
+		for _, raw := range all {
+			r, err := readRecord(raw)
+			if err != nil {
+				return 0, err
+			}
+			if r.ranOut(now) {
+				over = append(over, r)
+			} else {
+				next = min(next, max(tick, r.until.Sub(now.Earliest)+tick))
+			}
+		}
+		told := false
+		for i := range over {
+			gone, err := w.end(ctx, now, &over[i])
+			if err != nil {
+				return 0, err
+			}
+			told = told || gone
+		}
+		if told {
+			w.tree.hub.announce(ctx)
+		}
+		if len(over) < soonEnough {
+			return next, nil
+		}
+	}
+}
+
+// read returns the new events, in order of time.
+func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
+	now, err := w.clock(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var under bson.A
+	for t := w.from.Add(-2 * bucketFor); t.Before(now.Latest.Add(2 * bucketFor)); t = t.Add(bucketFor) {
+		under = append(under, bucket(w.name, t))
+	}
+	after := bson.D{{Key: "$gt", Value: w.from}}
+	cursor, err := w.base.Soft.Find(ctx, bson.D{
+		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
+		{Key: "$or", Value: bson.A{bson.D{{Key: fieldGranted, Value: after}}, bson.D{{Key: fieldEnded, Value: after}}}},
+	}, options.Find().SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	if err != nil {
+		return nil, err
+	}
+	defer cursor.Close(ctx)
+	var fresh []Event
+	for cursor.Next(ctx) {
+		r, err := readRecord(cursor.Current)
+		if err != nil {
+			return nil, err
+		}
+		fresh = w.add(fresh, Added, r.granted, r.Lock)
+		switch r.state {
+		case stateReleased:
+			fresh = w.add(fresh, Released, r.ended, r.Lock)
+		case stateExpired:
+			fresh = w.add(fresh, Expired, r.ended, r.Lock)
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(fresh, func(a, b Event) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Lock.Token, b.Lock.Token))
+	})
+	for i := range fresh {
+		w.seq++
+		fresh[i].Seq = w.seq
+		if fresh[i].Kind == Expired {
+			fresh[i].At = fresh[i].Lock.ExpireAt
+		}
+		fresh[i].At = w.at(fresh[i].At)
+	}
+	w.forget(now)
+	return fresh, nil
+}
+
+// add adds an event that was not told yet.
+func (w *mongoWatcher) add(to []Event, kind Kind, at time.Time, l Lock) []Event {
+	key := string(kind) + l.Token
+	if _, told := w.told[key]; told || !at.After(w.from) {
+		return to
+	}
+	w.told[key] = at
+	return append(to, Event{Kind: kind, At: at, Lock: l})
+}
+
+// at is a time that is not before that of the last event.
+func (w *mongoWatcher) at(t time.Time) time.Time {
+	if t.After(w.last) {
+		w.last = t
+	}
+	return w.last
+}
+
+// forget moves the time on from which events are read.
+func (w *mongoWatcher) forget(now Clock) {
+	if from := now.Earliest.Add(-eventsLate); from.After(w.from) {
+		w.from = from
+	}
+	for key, at := range w.told {
+		if !at.After(w.from) {
+			delete(w.told, key)
+		}
+	}
+}
+
+// sweep removes the records of ended locks that no watcher needs any more. It is
+// repeated, and those that it misses the server removes by the index, so it may fail.
+func (w *mongoWatcher) sweep(ctx context.Context, now Clock) {
+	var under bson.A
+	for t := now.Earliest.Add(-buriedFor); t.After(now.Earliest.Add(-buriedFor - 2*wordFor)); t = t.Add(-bucketFor) {
+		under = append(under, bucket(w.name, t))
+	}
+	_, _ = w.base.Soft.DeleteMany(ctx, bson.D{
+		{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}},
+		{Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{stateReleased, stateExpired}}}},
+		{Key: fieldEnded, Value: bson.D{{Key: "$lt", Value: mongoclock.Floor(now.Earliest.Add(-buriedFor))}}},
+	})
+}

@@ -1,0 +1,97 @@
+package pathlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// looks collects the events of a watcher until there are so many.
+func looks(t *testing.T, f *mongoFixture, w watcher, n int) (got []string) {
+	t.Helper()
+	for began := time.Now(); len(got) < n && time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+		events, _, err := w.look(f.ctx())
+		require.NoError(t, err)
+		for _, event := range events {
+			got = append(got, fmt.Sprint(event.Kind, event.Lock.Path))
+		}
+	}
+	return got
+}
+
+func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	w := tree.engine.watcher(tree).(*mongoWatcher)
+	require.Empty(t, looks(t, f, w, 0))
+	_, _, err := w.look(f.ctx())
+	require.NoError(t, err)
+	gone, err := tree.Lock(f.ctx(), exclusively("/gone"))
+	require.NoError(t, err)
+	_, err = tree.Lock(f.ctx(), exclusively("/stays"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"added/gone", "added/stays"}, looks(t, f, w, 2))
+
+	// As after a minute without a look: the word is over, and nobody keeps records.
+	_, err = f.coll.UpdateByID(f.ctx(), "files", bson.D{{Key: "$unset", Value: bson.D{{Key: fieldWatched, Value: ""}}}})
+	require.NoError(t, err)
+	w.until = time.Time{}
+	time.Sleep(wordFresh + 100*time.Millisecond) // until every process knows
+	require.NoError(t, tree.Release(f.ctx(), "/gone", gone.Token))
+	assert.Equal(t, []string{"reset", "added/stays"}, looks(t, f, w, 2))
+
+	_, err = tree.Lock(f.ctx(), exclusively("/new"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"added/new"}, looks(t, f, w, 1), "and goes on")
+}
+
+func TestRecordsOfEndedLocksStayOnlyWhileSomebodyWatches(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	pair := func() {
+		l, err := tree.Lock(f.ctx(), exclusively("/a"))
+		require.NoError(t, err)
+		require.NoError(t, tree.Release(f.ctx(), "/a", l.Token))
+	}
+	count := func() int64 {
+		n, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: fieldState, Value: stateReleased}})
+		require.NoError(t, err)
+		return n
+	}
+	pair()
+	assert.Zero(t, count(), "nobody watches")
+	w := tree.engine.watcher(tree).(*mongoWatcher)
+	_, _, err := w.look(f.ctx())
+	require.NoError(t, err)
+	pair()
+	assert.EqualValues(t, 1, count())
+
+	_, err = f.coll.UpdateMany(f.ctx(), bson.D{{Key: fieldState, Value: stateReleased}}, bson.D{{Key: "$set", Value: bson.D{
+		{Key: fieldEnded, Value: time.Now().Add(-150 * time.Second)},
+		{Key: fieldUnder, Value: bson.A{bucket("files", time.Now().Add(-150*time.Second))}},
+	}}})
+	require.NoError(t, err)
+	now, err := w.clock(f.ctx(), nil)
+	require.NoError(t, err)
+	w.sweep(f.ctx(), now)
+	assert.Zero(t, count(), "watchers remove what they no longer need")
+}
+
+// A watcher of a tree with many locks remembers the last events, and no locks.
+func TestAWatcherRemembersNoLocks(t *testing.T) {
+	f := newMongo(t)
+	f.many(2000, func(i int) Lock {
+		return Lock{Path: fmt.Sprint("/", i), Mode: Exclusive, Depth: Zero, Timeout: time.Hour}
+	})
+	tree := f.tree(f.storage())
+	w := tree.engine.watcher(tree).(*mongoWatcher)
+	for range 3 {
+		_, _, err := w.look(f.ctx())
+		require.NoError(t, err)
+	}
+	assert.Empty(t, w.told)
+}

@@ -1,0 +1,152 @@
+package pathlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+)
+
+// The word of a tree says that somebody waits or watches. Each look of a Lock reads it
+// along with the locks. What a process knows of it is at most wordFresh old; so a new
+// word is known to all that write once it has stood for wordSettled.
+const (
+	wordFresh   = time.Second
+	wordSettled = wordFresh + 200*time.Millisecond
+)
+
+// A word is when those who wait and those who watch stop being expected.
+type word struct{ waited, watched time.Time }
+
+// A knownWord is the word as a process last read it.
+type knownWord struct {
+	mu   sync.Mutex // protects the rest
+	word word
+	sent mongoclock.Moment // of the command that read it
+	read bool
+
+	waits      bool              // it says that somebody waits
+	waitsSince mongoclock.Moment // since when this process knows
+}
+
+func (k *knownWord) learn(w word, sent mongoclock.Moment) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.read || sent >= k.sent {
+		k.word, k.sent, k.read = w, sent, true
+	}
+}
+
+// unsettled returns for how long a process may not know yet that somebody waits.
+func (k *knownWord) unsettled(now mongoclock.Moment) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.waits {
+		k.waits, k.waitsSince = true, now
+	}
+	return max(0, wordSettled-now.Sub(k.waitsSince))
+}
+
+// ended notes that nobody waits.
+func (k *knownWord) ended() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waits = false
+}
+
+// fresh returns the word, if it was read recently.
+func (k *knownWord) fresh(now mongoclock.Moment) (word, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.word, k.read && now.Sub(k.sent) <= wordFresh
+}
+
+// standing returns the tree's word, and reads it if what is known is old.
+func (m *mongoTree) standing(ctx context.Context) (word, error) {
+	if w, fresh := m.fresh(m.base.Clock.Now()); fresh {
+		return w, nil
+	}
+	r, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: m.name}})
+	if err != nil {
+		return word{}, err
+	}
+	w, err := m.readWord(r.Image)
+	if err == nil {
+		m.learn(w, r.Sent)
+	}
+	return w, err
+}
+
+// readWord refuses a document under the tree's name that this version did not write.
+func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
+	if raw == nil {
+		return w, nil
+	}
+	mark := raw.Lookup(fieldMark)
+	tree, _ := raw.Lookup(fieldTree).StringValueOK()
+	switch {
+	case mark.IsZero():
+		return w, fmt.Errorf("%w: the document %q has no %q", ErrForeign, m.name, fieldMark)
+	case mongobase.Is(mark, 1):
+		return w, fmt.Errorf("%w: the document %q holds the locks of an older version: remove it when they have run out", ErrForeign, m.name)
+	case !mongobase.Is(mark, mongoVersion):
+		return w, fmt.Errorf("%w: in the document %q %q is %v, not %d", ErrForeign, m.name, fieldMark, mark, mongoVersion)
+	case tree != m.name:
+		return w, fmt.Errorf("%w: the document %q is marked as ours, and is not", ErrForeign, m.name)
+	}
+	w.waited, _ = mongobase.Time(raw.Lookup(fieldWaited))
+	w.watched, _ = mongobase.Time(raw.Lookup(fieldWatched))
+	return w, nil
+}
+
+// leaveWord writes the word that somebody waits (fieldWaited) or watches (fieldWatched),
+// and returns when it ends.
+func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Time, err error) {
+	now, err := m.base.Read(ctx)
+	if err != nil {
+		return until, err
+	}
+	until = mongoclock.Ceil(now.Latest.Add(wordFor))
+	write := func() (mongobase.Reply, error) {
+		return m.base.Modify(ctx, m.base.Soft,
+			bson.D{{Key: "_id", Value: m.name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: m.name}},
+			bson.D{
+				{Key: "$max", Value: bson.D{{Key: field, Value: until}}},
+				{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
+			}, mongobase.Upsert)
+	}
+	r, err := write()
+	if mongoerr.ClassOf(err) == mongoerr.DuplicateID { // a stranger's, or another process was quicker
+		seen, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: m.name}})
+		if err != nil {
+			return until, err
+		}
+		if _, err := m.readWord(seen.Image); err != nil {
+			return until, err
+		}
+		if r, err = write(); err != nil {
+			return until, err
+		}
+	} else if err != nil {
+		return until, err
+	}
+	at, _ := mongobase.Time(r.Image.Lookup(fieldAt))
+	m.base.Timed(r, at)
+	w, err := m.readWord(r.Image)
+	if err == nil {
+		m.learn(w, r.Sent)
+	}
+	return until, err
+}
+
+// heard reports whether somebody in another process may wait or watch.
+func (w word) heard(now Clock) bool { return w.waited.After(now.Earliest) || w.watches(now) }
+
+// watches reports whether somebody may watch.
+func (w word) watches(now Clock) bool { return w.watched.After(now.Earliest) }
