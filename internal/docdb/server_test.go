@@ -148,7 +148,11 @@ func randomDate(d *rand.Rand) bson.DateTime {
 func randomCommand(d *rand.Rand) bson.D {
 	switch d.IntN(10) {
 	case 0:
-		return bson.D{{Key: "find", Value: "c"}, {Key: "filter", Value: randomFilter(d)}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}}}
+		c := bson.D{{Key: "find", Value: "c"}, {Key: "filter", Value: randomFilter(d)}, {Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}}}
+		if d.IntN(3) == 0 {
+			c = append(c, bson.E{Key: "projection", Value: bson.D{{Key: pick(d, "expireAt", "under", "holders"), Value: d.IntN(2)}}})
+		}
+		return c
 	case 1:
 		return bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{append(bson.D{{Key: "_id", Value: randomKey(d)}}, randomFields(d)...)}}}
 	case 2:
@@ -172,6 +176,9 @@ func randomFields(d *rand.Rand) bson.D {
 		fields = append(fields, bson.E{Key: "holders", Value: bson.D{{Key: pick(d, "x", "y"), Value: bson.D{{Key: "expireAt", Value: randomDate(d)}}}}})
 	}
 	if d.IntN(3) == 0 {
+		fields = append(fields, bson.E{Key: "under", Value: pick[any](d, bson.A{}, bson.A{1}, bson.A{1, int64(2)})})
+	}
+	if d.IntN(3) == 0 {
 		fields = append(fields, bson.E{Key: "rev", Value: pick[any](d, 1, 2.0, bson.ObjectID{1}, true)})
 	}
 	return fields
@@ -182,8 +189,12 @@ func randomFields(d *rand.Rand) bson.D {
 func randomFilter(d *rand.Rand) bson.D {
 	f := bson.D{{Key: "_id", Value: randomKey(d)}}
 	for range d.IntN(3) {
-		path := pick(d, "expireAt", "holders.x.expireAt", "holders.y.expireAt", "holders.x", "mongolock", "rev")
+		path := pick(d, "expireAt", "holders.x.expireAt", "holders.y.expireAt", "holders.x", "mongolock", "rev", "under")
 		if f[len(f)-1].Key == path || len(f) > 2 && f[1].Key == path {
+			continue
+		}
+		if path == "under" {
+			f = append(f, bson.E{Key: path, Value: pick[any](d, bson.D{{Key: "$in", Value: bson.A{2, 3}}}, bson.D{{Key: "$exists", Value: true}})})
 			continue
 		}
 		f = append(f, bson.E{Key: path, Value: randomCondition(d)})
@@ -224,6 +235,9 @@ func randomUpdate(d *rand.Rand) bson.D {
 	}
 	if d.IntN(4) == 0 {
 		u = append(u, bson.E{Key: "$inc", Value: bson.D{{Key: "limit", Value: 1}}})
+	}
+	if d.IntN(4) == 0 {
+		u = append(u, bson.E{Key: "$push", Value: bson.D{{Key: "under", Value: d.IntN(4)}}})
 	}
 	if len(u) == 0 || d.IntN(2) == 0 {
 		u = append(u, bson.E{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}})

@@ -18,10 +18,10 @@ var pathControls = []struct {
 	{1, "a grant without the look after the announcement", &knob.PathWithoutLook},
 	{1, "no order between pending locks", &knob.PathWithoutOrder},
 	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock},
-	{8, "a refresh that revives", &knob.PathRefreshRevives},
+	{10, "a refresh that revives", &knob.PathRefreshRevives},
 	{1, "a release by path", &knob.PathReleaseByPath},
-	{45, "what is in the way removed though it has changed", &knob.PathDropWithoutRev},
-	{1, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld},
+	{41, "what is in the way removed though it has changed", &knob.PathDropWithoutRev},
+	{14, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld},
 	{1, "the locks above forgotten", &knob.PathAncestorForgotten},
 }
 
