@@ -18,7 +18,7 @@ import (
 
 var (
 	stressSeeds = flag.Int("stress.seeds", 300, "seeds of the randomised test")
-	stressFirst = flag.Uint64("stress.first", 1, "first of them")
+	stressFirst = flag.Uint64("stress.first", 1, "the first of these seeds")
 )
 
 const (
@@ -26,19 +26,20 @@ const (
 	stressMargin = stressTTL / 10
 )
 
-// A grantChecker sees every grant in the moment the store makes it, and every lease
-// that a worker was given.
+// A grantChecker sees every grant at the moment when the store makes it, and every lease
+// that a worker gets.
 type grantChecker struct {
 	t    *testing.T
 	seed uint64
 
 	mu      sync.Mutex
-	granted map[string]store.Claim // the last of each key
+	granted map[string]store.Claim // the last claim of each key
 	tokens  map[string]int64
-	seen    map[string][]*watched // leases of each key
+	leases  map[string][]*checkedLease // of each key, since its last grant
 }
 
-type watched struct {
+// A checkedLease is a lease of which the checker knows when it ended.
+type checkedLease struct {
 	*mongolock.Lease
 	mu       sync.Mutex
 	ended    time.Time
@@ -49,8 +50,8 @@ func (r *grantChecker) errorf(format string, args ...any) {
 	r.t.Errorf("seed %d: %s", r.seed, fmt.Sprintf(format, args...))
 }
 
-// grant checks that nobody else trusts a lease of the key at this moment, and
-// that those who lost one knew a margin ago.
+// grant checks that no other lease of the key is live at this moment, and that a holder
+// that lost one was told at least one margin ago.
 func (r *grantChecker) grant(c store.Claim, g store.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +59,7 @@ func (r *grantChecker) grant(c store.Claim, g store.Grant) {
 		r.errorf("token %d of %q after %d", g.Token, c.Key, r.tokens[c.Key])
 	}
 	r.tokens[c.Key], r.granted[c.Key] = g.Token, c
-	for _, l := range r.seen[c.Key] {
+	for _, l := range r.leases[c.Key] {
 		if l.ID() == c.ID {
 			continue
 		}
@@ -71,20 +72,20 @@ func (r *grantChecker) grant(c store.Claim, g store.Grant) {
 			r.errorf("%q granted while a lease of it is live", c.Key)
 		case released || errors.Is(err, mongolock.ErrDetached):
 		case ended.IsZero() || time.Since(ended) < stressMargin:
-			r.errorf("%q granted %v after its holder was told (%v), want %v", c.Key, time.Since(ended), err, stressMargin)
+			r.errorf("%q granted %v after its holder was told (%v), want at least %v", c.Key, time.Since(ended), err, stressMargin)
 		}
 	}
-	r.seen[c.Key] = nil
+	r.leases[c.Key] = nil
 }
 
-// watch takes note of a lease that a worker was given.
-func (r *grantChecker) watch(l *mongolock.Lease) *watched {
-	w := &watched{Lease: l}
+// watch adds a lease that a worker got.
+func (r *grantChecker) watch(l *mongolock.Lease) *checkedLease {
+	w := &checkedLease{Lease: l}
 	r.mu.Lock()
 	if last := r.granted[l.Key()]; last.ID != l.ID() && l.Err() == nil {
-		r.errorf("a live lease of %q, which was granted to somebody else since", l.Key())
+		r.errorf("a lease of %q is live though a later one was granted", l.Key())
 	}
-	r.seen[l.Key()] = append(r.seen[l.Key()], w)
+	r.leases[l.Key()] = append(r.leases[l.Key()], w)
 	r.mu.Unlock()
 	go func() {
 		<-l.Done()
@@ -95,33 +96,34 @@ func (r *grantChecker) watch(l *mongolock.Lease) *watched {
 	return w
 }
 
-func (w *watched) release() error {
+func (w *checkedLease) release() error {
 	w.mu.Lock()
 	w.released = true
 	w.mu.Unlock()
 	return w.Release()
 }
 
-// A moody store delays, loses, fails and applies late, as its dice fall. It is
-// one client's way to the store.
+// A faultyStore is one client's connection to the store. At random it delays, loses and
+// fails calls, or applies them late.
 type faultyStore struct {
 	*hookedStore
-	mu   sync.Mutex // protects dice
-	dice *rand.Rand
+	mu  sync.Mutex // protects rng
+	rng *rand.Rand
 }
 
 func (m *faultyStore) roll(n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.dice.IntN(n)
+	return m.rng.IntN(n)
 }
 
 func (m *faultyStore) some(most time.Duration) time.Duration {
 	return time.Duration(m.roll(int(most)))
 }
 
-// pass lets do answer, or not, as the mood is.
-func pass[T any](ctx context.Context, m *faultyStore, do func() T) (answer T, fault error) {
+// answerOrFault calls do, unless the request is lost, and returns its answer, unless a
+// fault takes its place.
+func answerOrFault[T any](ctx context.Context, m *faultyStore, do func() T) (answer T, fault error) {
 	wait := func(most time.Duration) error {
 		select {
 		case <-time.After(m.some(most)):
@@ -130,31 +132,31 @@ func pass[T any](ctx context.Context, m *faultyStore, do func() T) (answer T, fa
 			return ctx.Err()
 		}
 	}
-	link := 30 * time.Millisecond
-	switch mood := m.roll(100); {
-	case mood < 40:
+	delay := 30 * time.Millisecond
+	switch roll := m.roll(100); {
+	case roll < 40:
 		return do(), nil
-	case mood < 75:
-		if mood >= 65 {
-			link = stressTTL
+	case roll < 75:
+		if roll >= 65 {
+			delay = stressTTL
 		}
-		if err := wait(link); err != nil {
+		if err := wait(delay); err != nil {
 			return answer, errors.Join(err, store.ErrNotApplied)
 		}
 		answer = do()
-		return answer, wait(link)
-	case mood < 82: // the reply is lost
+		return answer, wait(delay)
+	case roll < 82: // the reply is lost
 		_ = do()
 		return answer, errNet
-	case mood < 86: // or never comes
+	case roll < 86: // the reply never comes
 		_ = do()
 		return answer, untilDone(ctx)
-	case mood < 90: // the request is lost
+	case roll < 90: // the request is lost
 		return answer, errNet
-	case mood < 95: // and known to be
+	case roll < 95: // the request is known to be lost
 		return answer, errors.Join(errNet, store.ErrNotApplied)
 	}
-	late := m.some(3 * stressTTL) // applied after everybody gave up
+	late := m.some(3 * stressTTL) // applied after the caller gave up
 	go func() { time.Sleep(late); _ = do() }()
 	return answer, errNet
 }
@@ -166,9 +168,9 @@ type answered[T any] struct {
 
 func answerOf[T any](value T, err error) answered[T] { return answered[T]{value, err} }
 
-// callOrFault is pass for what may fail by itself.
+// callOrFault is answerOrFault for a call that may return an error of its own.
 func callOrFault[T any](ctx context.Context, m *faultyStore, do func() (T, error)) (none T, err error) {
-	a, fault := pass(ctx, m, func() answered[T] { return answerOf(do()) })
+	a, fault := answerOrFault(ctx, m, func() answered[T] { return answerOf(do()) })
 	if fault != nil {
 		return none, fault
 	}
@@ -176,7 +178,7 @@ func callOrFault[T any](ctx context.Context, m *faultyStore, do func() (T, error
 }
 
 func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultyStore {
-	m := &faultyStore{hookedStore: newHookedStore(mem), dice: rand.New(rand.NewPCG(seed, 7))}
+	m := &faultyStore{hookedStore: newHookedStore(mem), rng: rand.New(rand.NewPCG(seed, 7))}
 	claim := func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 		return callOrFault(ctx, m, func() (store.Grant, error) {
 			g, err := do()
@@ -189,7 +191,7 @@ func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultySt
 	m.hook(func(h *hooks) {
 		h.acquire, h.transfer = claim, claim
 		h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-			answers, fault := pass(ctx, m, do)
+			answers, fault := answerOrFault(ctx, m, do)
 			if fault != nil {
 				return allFail(batch, fault)
 			}
@@ -206,26 +208,26 @@ func newFaultyStore(mem *memstore.Store, r *grantChecker, seed uint64) *faultySt
 	return m
 }
 
-// A worker takes, holds, gives back and walks away, as its dice fall.
+// A worker acquires, holds, releases and abandons keys at random.
 type worker struct {
 	r       *grantChecker
-	dice    *rand.Rand
+	rng     *rand.Rand
 	clients []*mongolock.Client
 	tickets chan string
 }
 
 func (w *worker) some(most time.Duration) time.Duration {
-	return time.Duration(w.dice.Int64N(int64(most)))
+	return time.Duration(w.rng.Int64N(int64(most)))
 }
 
 func (w *worker) work(t *testing.T, steps int) {
 	for range steps {
-		c := w.clients[w.dice.IntN(len(w.clients))]
+		c := w.clients[w.rng.IntN(len(w.clients))]
 		ctx, cancel := context.WithTimeout(t.Context(), w.some(3*stressTTL))
-		l, err := w.take(ctx, c, fmt.Sprint("key-", w.dice.IntN(3)))
+		l, err := w.take(ctx, c, fmt.Sprint("key-", w.rng.IntN(3)))
 		switch {
 		case (l == nil) == (err == nil):
-			w.r.errorf("a call came to %v and %v", l, err)
+			w.r.errorf("a call returned %v and %v", l, err)
 		case err == nil:
 			w.hold(t, w.r.watch(l))
 		}
@@ -235,7 +237,7 @@ func (w *worker) work(t *testing.T, steps int) {
 }
 
 func (w *worker) take(ctx context.Context, c *mongolock.Client, key string) (*mongolock.Lease, error) {
-	switch w.dice.IntN(8) {
+	switch w.rng.IntN(8) {
 	case 0:
 		return c.TryAcquire(ctx, key)
 	case 1:
@@ -254,17 +256,17 @@ func (w *worker) take(ctx context.Context, c *mongolock.Client, key string) (*mo
 	return c.Acquire(ctx, key)
 }
 
-func (w *worker) hold(t *testing.T, l *watched) {
+func (w *worker) hold(t *testing.T, l *checkedLease) {
 	most := 30 * time.Millisecond
-	if w.dice.IntN(4) == 0 {
+	if w.rng.IntN(4) == 0 {
 		most = 2 * stressTTL
 	}
 	select {
 	case <-time.After(w.some(most)):
 	case <-l.Done():
-		time.Sleep(w.some(2 * stressMargin)) // it takes a while to stop
+		time.Sleep(w.some(2 * stressMargin)) // the work takes a while to stop
 	}
-	switch w.dice.IntN(10) {
+	switch w.rng.IntN(10) {
 	case 0:
 		if ticket, err := l.Detach(t.Context()); err == nil {
 			select {
@@ -278,7 +280,7 @@ func (w *worker) hold(t *testing.T, l *watched) {
 	case 2:
 		go l.release()
 	}
-	for range 1 + w.dice.IntN(2) {
+	for range 1 + w.rng.IntN(2) {
 		_ = l.release()
 	}
 }
@@ -296,7 +298,7 @@ func TestNoSequenceOfFaultsBreaksThePromise(t *testing.T) {
 func stress(t *testing.T, seed uint64) {
 	r := &grantChecker{
 		t: t, seed: seed,
-		granted: make(map[string]store.Claim), tokens: make(map[string]int64), seen: make(map[string][]*watched),
+		granted: make(map[string]store.Claim), tokens: make(map[string]int64), leases: make(map[string][]*checkedLease),
 	}
 	shift := time.Duration(seed%3) * time.Hour
 	mem := memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(shift) }))
@@ -315,7 +317,7 @@ func stress(t *testing.T, seed uint64) {
 	tickets := make(chan string, 10)
 	var wg sync.WaitGroup
 	for i := range uint64(8) {
-		w := &worker{r: r, dice: rand.New(rand.NewPCG(seed, 100+i)), clients: clients, tickets: tickets}
+		w := &worker{r: r, rng: rand.New(rand.NewPCG(seed, 100+i)), clients: clients, tickets: tickets}
 		wg.Go(func() { w.work(t, 12) })
 	}
 	done := make(chan struct{})
@@ -326,10 +328,10 @@ func stress(t *testing.T, seed uint64) {
 		r.errorf("workers are stuck")
 		return
 	}
-	time.Sleep(4*stressTTL + 10*time.Second) // what is applied late, and a TTL
+	time.Sleep(4*stressTTL + 10*time.Second) // until what is applied late has expired
 	for _, key := range []string{"key-0", "key-1", "key-2"} {
 		if !isFree(t, mem, key) {
-			r.errorf("%q is held by nobody", key)
+			r.errorf("%q is held though nobody has a lease of it", key)
 		}
 	}
 	start := time.Now()
