@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,8 +20,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// What a client asks of a store that is in trouble. Each test counts calls in virtual
-// time.
+// These tests count, in virtual time, the calls that a client sends to a store that is in
+// trouble.
 
 var errRefused = fmt.Errorf("the server is overloaded (%w)", store.ErrNotApplied)
 
@@ -66,13 +64,13 @@ func claimsUnderFaults(t *testing.T, fault func(context.Context) error, polls bo
 			return store.Grant{}, fault(ctx)
 		}
 	})
-	release(t, l) // a read shows a free key, and a wake-up says so
+	release(t, l) // a read shows that the key is free, and a wake-up says so
 	b.reset()
 	before := runtime.NumGoroutine()
 	const seconds = 3600
 	for range 60 {
 		time.Sleep(time.Minute)
-		c.Inspect(ctx, "k") //nolint:errcheck // beside it, somebody looks
+		_, _ = c.Inspect(ctx, "k") // a look beside the waiter
 	}
 	assert.LessOrEqual(t, b.count("acquire"), 2*seconds)
 	assert.LessOrEqual(t, b.count("undo"), 2*seconds)
@@ -108,12 +106,12 @@ func TestClaimsOfUnknownOutcomeDoNotPileUp(t *testing.T) {
 
 		b.hook(func(h *hooks) { *h = hooks{} })
 		l, err := c.TryAcquire(t.Context(), "k")
-		require.NoError(t, err, "the store answers again, and the next try settles the earlier claim first")
+		require.NoError(t, err, "the store answers again, so the next try settles the earlier claim first")
 		release(t, l)
 	})
 }
 
-func TestCleaningUpManyKeysTakesFewCallsAtATime(t *testing.T) {
+func TestAtMostSixteenCleanUpsRunAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
@@ -142,14 +140,14 @@ func TestCleaningUpManyKeysTakesFewCallsAtATime(t *testing.T) {
 	})
 }
 
-func TestAWaiterLooksOnceAMinuteWhateverIsLost(t *testing.T) {
+func TestAWaiterAsksOnceAMinuteWhateverWakeUpsAreLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		holder, c := newClient(t, mem), newClient(t, mem)
 		l := acquire(t, holder, "k", mongolock.TTL(24*time.Hour))
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(10 * time.Minute)
-		_, err := mem.Release(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, 0) // by hand, and nobody announces it
+		_, err := mem.Release(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, 0) // freed by hand, without a wake-up
 		require.NoError(t, err)
 		freed := time.Now()
 		r := <-wait
@@ -163,7 +161,7 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log safeText
 		b := newHookedStore(memstore.New())
-		f := &refusing{hookedStore: b}
+		f := &refusingFeed{hookedStore: b}
 		holder, c := newClient(t, f, mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))), newClient(t, b.mem)
 		handsOver := func() time.Duration {
 			l := acquire(t, holder, "k", mongolock.TTL(time.Hour))
@@ -177,7 +175,7 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 			return time.Since(start)
 		}
 		f.refuse.Store(true)
-		assert.Positive(t, handsOver(), "announced all the same")
+		assert.Positive(t, handsOver(), "the release was announced")
 		f.refuse.Store(false)
 		time.Sleep(time.Minute)
 		assert.Zero(t, handsOver(), "the wake-up is sent again")
@@ -185,22 +183,7 @@ func TestARefusedWakeUpIsTriedAgainAfterAMinute(t *testing.T) {
 	})
 }
 
-// A refusing store refuses to announce while it is told to.
-type refusing struct {
-	*hookedStore
-	refuse atomic.Bool
-}
-
-func (r *refusing) Notify(ctx context.Context, n store.Notice) error {
-	if r.refuse.Load() {
-		return fmt.Errorf("quota: %w", errors.ErrUnsupported)
-	}
-	return r.mem.Notify(ctx, n)
-}
-
-func (r *refusing) Watch(ctx context.Context) iter.Seq2[store.Notice, error] { return r.mem.Watch(ctx) }
-
-func TestAFeedThatComesBackIsFollowedByReadsAndNotByAHerdOfClaims(t *testing.T) {
+func TestAFeedThatComesBackIsFollowedByReadsAndNotByOneClaimPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
 		holder, c := newClient(t, f.mem), newClient(t, f)
@@ -227,7 +210,7 @@ func TestAFeedThatComesBackIsFollowedByReadsAndNotByAHerdOfClaims(t *testing.T) 
 	})
 }
 
-func TestAWriterWhosePredecessorGaveUpLeavesItsWordAtOnce(t *testing.T) {
+func TestAWriterLeavesItsWordAsSoonAsItIsFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		holder, c := newClient(t, mem), newClient(t, mem)
@@ -242,28 +225,10 @@ func TestAWriterWhosePredecessorGaveUpLeavesItsWordAtOnce(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		status, err := holder.Inspect(t.Context(), "k")
 		require.NoError(t, err)
-		assert.True(t, status.Reserved(), "the writer is first in line, and its word does not keep others out")
+		assert.True(t, status.Reserved(), "the word of the writer, which is first in line, keeps others out")
 		release(t, held)
 		w := <-wait
 		require.NoError(t, w.err)
 		release(t, w.lease)
 	})
-}
-
-// A safeText is text that several goroutines write.
-type safeText struct {
-	mu   sync.Mutex // protects text
-	text strings.Builder
-}
-
-func (s *safeText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *safeText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }

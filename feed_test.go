@@ -1,0 +1,218 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestWaitersAreServedWithAndWithoutAWorkingFeed(t *testing.T) {
+	for name, broken := range map[string]error{
+		"works": nil, "unsupported": fmt.Errorf("no feed: %w", errors.ErrUnsupported), "broken": errNet,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newBreakableFeed(newHookedStore(memstore.New()), broken)
+				one, two := newClient(t, f), newClient(t, f)
+				for range 5 {
+					l := acquire(t, one, "k")
+					wait := inBackground(t.Context(), two, "k")
+					time.Sleep(5 * time.Minute)
+					start := time.Now()
+					release(t, l)
+					r := <-wait
+					require.NoError(t, r.err)
+					tookBetween(t, start, 0, 1200*time.Millisecond)
+					release(t, r.lease)
+				}
+				if errors.Is(broken, errors.ErrUnsupported) {
+					assert.Equal(t, 1, f.watched, "calls of Watch on a store without a feed")
+				}
+			})
+		})
+	}
+}
+
+func TestWaitersAreServedWhenTheFeedFailsAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		one, two := newClient(t, f), newClient(t, f)
+		for range 20 {
+			l := acquire(t, one, "k")
+			wait := inBackground(t.Context(), two, "k")
+			time.Sleep(10 * time.Second)
+			f.failWith(errNet)
+			time.Sleep(7 * time.Second)
+			f.failWith(nil)
+			start := time.Now()
+			release(t, l)
+			r := <-wait
+			require.NoError(t, r.err)
+			tookBetween(t, start, 0, 1200*time.Millisecond)
+			release(t, r.lease)
+
+			l = acquire(t, one, "k") // the feed works again, and is used
+			wait = inBackground(t.Context(), two, "k")
+			time.Sleep(10 * time.Second)
+			start = time.Now()
+			release(t, l)
+			r = <-wait
+			tookBetween(t, start, 0, 0)
+			release(t, r.lease)
+		}
+	})
+}
+
+func TestAReleaseWhileTheFeedIsBrokenIsSeenWhenItWorksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		one, two := newClient(t, f), newClient(t, f)
+		l := acquire(t, one, "k")
+		wait := inBackground(t.Context(), two, "k")
+		time.Sleep(10 * time.Second)
+		f.hook(func(h *hooks) { // polls do not help either
+			h.look = func(context.Context, []string, func() ([]store.Status, error)) ([]store.Status, error) {
+				return nil, errNet
+			}
+		})
+		f.failWith(errNet)
+		time.Sleep(time.Second)
+		release(t, l)
+		time.Sleep(time.Second)
+		f.failWith(nil)
+		back := time.Now()
+		assert.NoError(t, (<-wait).err)
+		tookBetween(t, back, 0, 7*time.Second)
+	})
+}
+
+func TestAFlappingFeedIsReopenedWithGrowingPausesAndLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flappingFeed{hookedStore: newHookedStore(memstore.New())}
+		var text safeText
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		logged := func() int { return strings.Count(text.String(), "interrupted") }
+		l := acquire(t, newClient(t, f.mem), "k")
+		c := newClient(t, f, mongolock.WithLogger(log))
+		wait := inBackground(t.Context(), c, "k")
+		time.Sleep(10 * time.Minute)
+		assert.LessOrEqual(t, f.watched.Load(), int64(10*60/4+10), "calls of Watch in ten minutes")
+		assert.GreaterOrEqual(t, f.watched.Load(), int64(10*60/7), "calls of Watch in ten minutes")
+		assert.Equal(t, 1, logged(), "log lines")
+		f.lasts.Store(int64(time.Minute)) // the feed works for a minute, so its next failure is logged
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 2, logged(), "log lines")
+		start := time.Now()
+		release(t, l)
+		r := <-wait
+		tookBetween(t, start, 0, 1200*time.Millisecond)
+		release(t, r.lease)
+	})
+}
+
+func TestAnIdleFeedIsClosedAndOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		one, two := newClient(t, f), newClient(t, f)
+		for i := 1; i <= 3; i++ {
+			l := acquire(t, one, "k")
+			wait := inBackground(t.Context(), two, "k")
+			time.Sleep(time.Second)
+			release(t, l)
+			r := <-wait
+			release(t, r.lease)
+			assert.Equal(t, i, f.watched, "calls of Watch")
+			time.Sleep(time.Duration(i) * 29 * time.Second) // shorter than the idle time at first, then longer
+			if i == 1 {
+				l := acquire(t, one, "k")
+				wait := inBackground(t.Context(), two, "k")
+				time.Sleep(time.Second)
+				release(t, l)
+				release(t, (<-wait).lease)
+				assert.Equal(t, 1, f.watched, "calls of Watch before the feed was idle for long")
+				time.Sleep(time.Minute)
+			}
+		}
+	})
+}
+
+func TestAClientWithoutTheFeedAnnouncesItsReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHookedStore(memstore.New())
+		polls, other := newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
+		l := acquire(t, polls, "k")
+		wait := inBackground(t.Context(), other, "k")
+		time.Sleep(10 * time.Second)
+		start := time.Now()
+		release(t, l)
+		release(t, (<-wait).lease)
+		tookBetween(t, start, 0, 0)
+	})
+}
+
+// A client that cannot watch the feed goes on announcing its releases, until an
+// announcement is refused.
+func TestAClientAnnouncesReleasesOnAFeedThatItCannotWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		announcer := &announceOnlyStore{Store: f.hookedStore, feed: f.mem}
+		one, two := newClient(t, announcer), newClient(t, f)
+		for i := range 3 {
+			first := acquire(t, two, "k")
+			wait := inBackground(t.Context(), one, "k")
+			time.Sleep(10 * time.Second)
+			release(t, first)
+			r := <-wait
+			tookBetween(t, r.when, 0, 0)
+			again := inBackground(t.Context(), two, "k")
+			time.Sleep(10 * time.Second)
+			start := time.Now()
+			release(t, r.lease)
+			release(t, (<-again).lease)
+			tookBetween(t, start, 0, 0)
+			assert.Equal(t, 1, announcer.watched, "calls of Watch by round %d", i)
+		}
+		announcer.refuse = true
+		sent := announcer.sent
+		for range 3 {
+			l := acquire(t, one, "k")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = two.Acquire(ctx, "k")
+			cancel()
+			release(t, l)
+			synctest.Wait()
+		}
+		assert.Equal(t, sent+1, announcer.sent, "announcements: none follows the refused one")
+	})
+}
+
+func TestUncontendedTrafficDoesNotKeepTheFeedOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBreakableFeed(newHookedStore(memstore.New()), nil)
+		one, two := newClient(t, f), newClient(t, f)
+		for want := 1; want <= 2; want++ {
+			l := acquire(t, one, "k")
+			wait := inBackground(t.Context(), two, "k")
+			time.Sleep(time.Second)
+			release(t, l)
+			release(t, (<-wait).lease)
+			assert.Equal(t, want, f.watched, "calls of Watch")
+			for range 100 {
+				time.Sleep(time.Second)
+				release(t, acquire(t, two, "j"))
+			}
+		}
+	})
+}
