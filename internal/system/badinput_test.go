@@ -25,7 +25,7 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A logbook takes log lines from several goroutines.
+// A logBuffer collects the log lines of several goroutines.
 type logBuffer struct {
 	mu   sync.Mutex // protects text
 	text bytes.Buffer
@@ -39,7 +39,7 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 
 func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// option makes a client log here.
+// option makes a client log to this buffer.
 func (l *logBuffer) option() mongolock.ClientOption { return mongolock.WithLogger(l.logger()) }
 
 func (l *logBuffer) count(what string) int {
@@ -54,8 +54,8 @@ func (l *logBuffer) lines() []string {
 	return strings.FieldsFunc(l.text.String(), func(r rune) bool { return r == '\n' })
 }
 
-// locksIn is a client on a collection, silent and with a small margin (Close waits for
-// that) unless an option says otherwise.
+// newClientOn returns a client on a collection. It is silent and has a small margin, for which
+// Close waits, unless an option says otherwise.
 func newClientOn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
 	t.Helper()
 	quiet := []mongolock.ClientOption{mongolock.WithLogger(slog.New(slog.DiscardHandler)), mongolock.WithMargin(10 * time.Millisecond)}
@@ -65,7 +65,7 @@ func newClientOn(t testing.TB, coll *mongo.Collection, opts ...mongolock.ClientO
 	return client
 }
 
-// newLocks is a client on a collection of its own.
+// newClient returns a client on a collection of its own.
 func newClient(t testing.TB, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
 	t.Helper()
 	coll := testserver.Collection(t, testserver.Client(t))
@@ -85,7 +85,7 @@ func tryAcquire(t testing.TB, c *mongolock.Client, key string, opts ...mongolock
 	return lease
 }
 
-// stored is the document under a key, whatever it is; nil if there is none.
+// storedDocument returns the document under a key, whatever it is, or nil if there is none.
 func storedDocument(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
 	t.Helper()
 	raw, err := coll.FindOne(contextFor(t, 10*time.Second), bson.D{{Key: "_id", Value: key}}).Raw()
@@ -105,7 +105,7 @@ func TestNewNamesANilCollectionAndEveryBadOptionAtOnce(t *testing.T) {
 	}
 }
 
-// nowhere are servers that do not answer, each in another way.
+// unreachableServers are servers that do not answer, each in another way.
 func unreachableServers(t *testing.T) map[string]string {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -124,10 +124,10 @@ func unreachableServers(t *testing.T) map[string]string {
 		}
 	})
 	return map[string]string{
-		"nobody listens":        "mongodb://127.0.0.1:1",
-		"no such host":          "mongodb://no-such-host.invalid",
-		"somebody says nothing": "mongodb://" + silent.Addr().String(),
-		"no such replica set":   "mongodb://127.0.0.1:1/?replicaSet=rs9",
+		"nobody listens":          "mongodb://127.0.0.1:1",
+		"no such host":            "mongodb://no-such-host.invalid",
+		"the server says nothing": "mongodb://" + silent.Addr().String(),
+		"no such replica set":     "mongodb://127.0.0.1:1/?replicaSet=rs9",
 	}
 }
 
@@ -170,7 +170,7 @@ func TestAnUnreachableServerIsAClearErrorWithinTheCallersTime(t *testing.T) {
 					}
 					says := []string{"server selection", `"nightly"`}
 					switch call {
-					case "Acquire", "TryAcquire": // the claim is still on its way: nobody knows more yet
+					case "Acquire", "TryAcquire": // the claim is still under way
 						says[0] = "the store has not answered"
 					case "EnsureIndex":
 						says[1] = "ensure index"
@@ -200,7 +200,7 @@ func TestAnUnreachableServerIsNamedToACallerWithoutADeadline(t *testing.T) {
 	assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "unknown, though nothing was sent")
 }
 
-// A stranger is a document that somebody else put into the collection.
+// A foreignDocument is a document that this library did not write.
 type foreignDocument struct {
 	name string
 	doc  bson.D // without its _id
@@ -235,7 +235,7 @@ func foreignDocuments() []foreignDocument {
 	return all
 }
 
-// everyCall makes each call of the API that names a key, and one that does not.
+// everyCall makes each call of the API that names a key, and List, which does not.
 func everyCall(t *testing.T, client *mongolock.Client, key string) map[string]error {
 	t.Helper()
 	answers := map[string]error{}
@@ -244,7 +244,7 @@ func everyCall(t *testing.T, client *mongolock.Client, key string) map[string]er
 	_, answers["Acquire"] = client.Acquire(ctx, key)
 	_, answers["Acquire with MinHold and Note"] = client.Acquire(ctx, key, mongolock.MinHold(time.Second), mongolock.Note("n"))
 	answers["Do"] = mongolock.Do(ctx, client, key, func(context.Context, *mongolock.Lease) error {
-		t.Error("ran under a lock that is none")
+		t.Error("ran without a lock")
 		return nil
 	})
 	_, answers["Inspect"] = client.Inspect(ctx, key)
@@ -275,8 +275,8 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 	}
 }
 
-// What has the mark and not the shape nobody of us wrote, but it says it is ours:
-// it is never granted while it might be somebody's, nor removed.
+// A document with the mark and without the shape was written by nobody that we know, but says
+// that it is ours. It is never granted while it might be somebody's, and never removed.
 func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	t.Parallel()
 	client, coll := newClient(t)
@@ -303,7 +303,7 @@ func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	}
 }
 
-// An index in the way: which it is, and what EnsureIndex says. A lock does without.
+// A conflicting index is named in the log and by EnsureIndex. Locks work without the index.
 func TestAConflictingIndexIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "ttl")
@@ -338,7 +338,7 @@ func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	client := newClientOn(t, coll, mongolock.WithLogger(log.logger()))
 	tryAcquire(t, client, "k")
-	err = client.EnsureIndex(t.Context()) // before 5.0 a server has but one index on a field
+	err = client.EnsureIndex(t.Context()) // before 5.0 a server has only one index on a field
 	failed, logged := err != nil, len(log.lines()) > 0
 	assert.Equal(t, logged, failed, "EnsureIndex: %v; logged %q", err, log.lines())
 	specs, err := coll.Indexes().ListSpecifications(t.Context())
@@ -348,7 +348,7 @@ func TestAnotherIndexOnTheSameFieldIsLeftAlone(t *testing.T) {
 
 func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "ttl") // the servers that have none do not know such collections either
+	testserver.Need(t, "ttl") // servers without it do not have such collections either
 	for kind, opts := range map[string]bson.D{
 		"view":        {{Key: "viewOn", Value: "others"}, {Key: "pipeline", Value: bson.A{}}},
 		"time-series": {{Key: "timeseries", Value: bson.D{{Key: "timeField", Value: "at"}}}},
@@ -412,7 +412,7 @@ func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
 	assert.LessOrEqual(t, time.Since(began), time.Second, "Close, with nothing held")
 }
 
-// A capped collection would take the claim, and drop it when it is full.
+// A capped collection would accept the claim, and drop it when it is full.
 func TestACappedCollectionIsRefused(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "capped")

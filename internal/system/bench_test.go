@@ -25,10 +25,10 @@ import (
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
-// byHand is what one would write with the driver alone, under the same concerns.
+// byHand is a lock written with the driver alone, under the same concerns.
 type byHand struct{ durable, soft *mongo.Collection }
 
-// pair is the same two commands as a lease's.
+// pair sends the same two commands as a lease does.
 func (h byHand) pair(ctx context.Context, key string) error {
 	id, now := rand.Text(), time.Now()
 	until := now.Add(30 * time.Second)
@@ -53,7 +53,7 @@ func (h byHand) pair(ctx context.Context, key string) error {
 	}).Err()
 }
 
-// barest is the least that anybody could write and call a lock.
+// barest sends the least that could be called a lock.
 func (h byHand) barest(ctx context.Context, key string) error {
 	err := h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: 1}}}},
 		options.FindOneAndUpdate().SetUpsert(true)).Err()
@@ -64,7 +64,7 @@ func (h byHand) barest(ctx context.Context, key string) error {
 	return err
 }
 
-// A race runs its contestants in turn, so that what slows the machine slows all of
+// A comparison runs its subjects in turn, so that whatever slows the machine slows all of
 // them, and compares their medians.
 type comparison struct {
 	names []string
@@ -77,7 +77,7 @@ func (c *comparison) add(name string, run func() error) {
 }
 
 func (c *comparison) lap(b *testing.B) {
-	for _, who := range mathrand.Perm(len(c.runs)) { // nobody always comes after the same one
+	for _, who := range mathrand.Perm(len(c.runs)) { // so that no subject always follows the same one
 		start := time.Now()
 		if err := c.runs[who](); err != nil {
 			b.Fatalf("%s: %v", c.names[who], err)
@@ -86,8 +86,8 @@ func (c *comparison) lap(b *testing.B) {
 	}
 }
 
-// judge reports the first contestant's ratio to each of the others, and fails if it
-// is over its limit in a run long enough to tell.
+// judge reports the first subject's ratio to each of the others. It fails if a ratio is over
+// its limit and the run was long enough to tell.
 func (c *comparison) judge(b *testing.B, enough int, limits ...float64) {
 	var medians []float64
 	for _, took := range c.took {
@@ -107,7 +107,7 @@ func (c *comparison) judge(b *testing.B, enough int, limits ...float64) {
 	}
 }
 
-// A racecourse is a collection for contestants that have a connection each.
+// A pairFixture is a collection for subjects that have a connection each.
 type pairFixture struct {
 	t    testing.TB
 	coll *mongo.Collection
@@ -155,7 +155,7 @@ func pairOf(c *mongolock.Client, key string) error {
 	return lease.Release()
 }
 
-// pair is a pair on the store alone, under a bound like the engine's.
+// pair acquires and releases on the store alone, under a bound like the engine's.
 func (f pairFixture) pair(s *mongostore.Store, key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -167,8 +167,8 @@ func (f pairFixture) pair(s *mongostore.Store, key string) error {
 	return err
 }
 
-// BenchmarkFreePairs races a lease of a free key against the same two commands by
-// hand and against the barest pair. Run it with -benchtime 2000x.
+// BenchmarkFreePairs compares a lease of a free key with the same two commands by hand and
+// with the barest pair. Run it with -benchtime 2000x.
 func BenchmarkFreePairs(b *testing.B) {
 	bench := newPairFixture(b)
 	client, hand, alone := bench.client(), bench.byHand(), bench.store()
@@ -189,8 +189,7 @@ func BenchmarkFreePairs(b *testing.B) {
 	c.judge(b, 2000, 1.10, 1.25, math.Inf(1))
 }
 
-// BenchmarkRenewalRounds races a round of 1,000 renewals against the same bulk by
-// hand.
+// BenchmarkRenewalRounds compares a round of 1,000 renewals with the same bulk by hand.
 func BenchmarkRenewalRounds(b *testing.B) {
 	bench := newPairFixture(b)
 	s, hand := bench.store(), bench.byHand()
@@ -244,7 +243,8 @@ func BenchmarkRenewalRounds(b *testing.B) {
 	c.judge(b, 20, 1.2)
 }
 
-// The allocations of a pair, beside those of the driver alone.
+// BenchmarkLeasePair and BenchmarkHandPair show the allocations of a pair, of a lease and of
+// the driver alone.
 func BenchmarkLeasePair(b *testing.B) {
 	client := newPairFixture(b).client()
 	b.ReportAllocs()

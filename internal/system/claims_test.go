@@ -21,7 +21,7 @@ func TestEveryClaimHoldsOnAServer(t *testing.T) {
 	})
 }
 
-// env is a server and a machine with other things to do.
+// env is an Env on a server, and on a machine that has other things to do.
 func (f *fixture) env() claims.Env {
 	tap := &testserver.Tap{}
 	crowd := 2

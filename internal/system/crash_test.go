@@ -34,9 +34,9 @@ type trial struct {
 	odd    []error
 }
 
-// A heldSpan is a time in which a lease said that it is held: from the first to the
-// last look at it, by the one clock of this machine. Two of one key that overlap
-// break the promise, however late anybody looked.
+// A heldSpan is the time in which a lease said that it is held, from the first to the last
+// look at it, by the one clock of this machine. If two spans of one key overlap, the promise
+// is broken, however late the looks were.
 type heldSpan struct {
 	from, to time.Time
 	token    int64
@@ -97,7 +97,7 @@ func (m *trial) work(ctx context.Context, c *mongolock.Client, key string) {
 	}
 }
 
-// failed takes in an error and looks whether it is a clean one.
+// failed records an error, and whether it is a clean one.
 func (m *trial) failed(l *mongolock.Lease, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,8 +130,8 @@ func (m *trial) overlaps() (overlaps, disorder, holds int) {
 	return overlaps, disorder, holds
 }
 
-// mustHaveKeptThePromise judges the trial, and then asks that everything work again
-// with the same clients, and that nothing stay behind.
+// mustHaveKeptThePromise judges the trial. Then everything must work again with the same
+// clients, and nothing may stay behind.
 func (m *trial) mustHaveKeptThePromise() {
 	m.t.Helper()
 	overlaps, disorder, holds := m.overlaps()
@@ -172,14 +172,13 @@ func TestKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
 			s.Do("restart")
 			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
 			s.Do("stepdown?seconds=1")
-			time.Sleep(time.Second) // then it is primary again
+			time.Sleep(time.Second) // it is primary again after that
 		}
 	})
 	m.mustHaveKeptThePromise()
 }
 
-// cutOff lets one client after the other lose its connection, for longer than its
-// leases last.
+// cutOff cuts one client after the other off, for longer than its leases last.
 func cutOff(t *testing.T) *trial {
 	t.Helper()
 	f := newFixture(t)
@@ -202,7 +201,7 @@ func cutOff(t *testing.T) *trial {
 			p.Restore()
 			time.Sleep(100 * time.Millisecond)
 			if overlaps, _, _ := m.overlaps(); overlaps > 0 {
-				return // it is broken: that is all there is to see
+				return // the promise is broken: no more to see
 			}
 		}
 	})

@@ -103,7 +103,7 @@ func TestARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 	token := l.Token()
 	after := before
 	for renewals := 0; renewals < 3 || !after.ExpireAt.After(before.ExpireAt); renewals++ {
-		require.LessOrEqual(t, renewals, 200, "not renewed") // each writes an end by a sample better or worse than the first; time goes on meanwhile
+		require.LessOrEqual(t, renewals, 200, "not renewed") // each end rests on a sample that may be better or worse than the first
 		require.NoError(t, l.Renew(f.ctx()))
 		after = readLock(f.document("k"))
 		time.Sleep(5 * time.Millisecond)
@@ -141,7 +141,8 @@ func TestAWaiterGetsAnExpiredKeySoonAfterItsEndAndNeverBefore(t *testing.T) {
 	f.expiresInTime(f.client(mongolock.TTL(700*time.Millisecond)), f.client(), 700*time.Millisecond)
 }
 
-// tries are simultaneous, each by a client of its own. It answers who won.
+// tries makes one TryAcquire per client, all at once, and returns the leases that were
+// granted.
 func (f *fixture) tries(clients []*mongolock.Client, key string) (winners []*mongolock.Lease) {
 	f.t.Helper()
 	begin := make(chan struct{})
@@ -200,7 +201,7 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 	greedy, modest := f.client(), f.client()
 	ctx, stop := context.WithCancel(f.ctx())
 	var wg sync.WaitGroup
-	for range 2 { // one of them always stands in line
+	for range 2 { // so that one of them always waits
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				l, err := greedy.Acquire(ctx, "k")
@@ -259,7 +260,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 			next := f.granted(wait).lease
 			tryAcquire(next)
 			f.release(next)
-		case 5: // takeover of one that ran out
+		case 5: // takeover of an expired one
 			past := time.Now().Add(-time.Second)
 			_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{
 				{Key: fieldExpireAt, Value: past}, {Key: fieldHolders + "." + l.ID() + "." + fieldExpireAt, Value: past},
@@ -269,7 +270,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 			tryAcquire(next)
 			_ = l.Release()
 			f.release(next)
-		case 6: // every process starts anew
+		case 6: // every process restarts
 			f.release(l)
 			if i%49 == 6 {
 				for j := range clients {

@@ -20,7 +20,7 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// endOf is when a lease's Done was closed.
+// endOf tells when a lease's Done is closed.
 func endOf(l *mongolock.Lease) <-chan time.Time {
 	done := make(chan time.Time, 1)
 	go func() { <-l.Done(); done <- time.Now() }()
@@ -91,7 +91,7 @@ func TestRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 	}
 }
 
-// failsOnce holds keys while one renewal of them, or one bulk, meets with a fault.
+// failsOnce holds keys while one renewal of them, or one bulk, meets a fault.
 func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action, keys ...string) {
 	t.Helper()
 	f := newFixture(t)
@@ -256,8 +256,8 @@ func TestAReleaseThatHangsTakesAtMostFiveSeconds(t *testing.T) {
 	f.release(a.lease)
 }
 
-// handOver is a release with a waiter of the same client in line, whose transfer
-// something befalls. It answers the waiter's grant and Release's error.
+// handOver releases a lease while a waiter of the same client stands in the queue, and injects
+// a fault into the transfer. It returns the waiter's grant and Release's error.
 func handOver(t *testing.T, f *fixture, c *mongolock.Client, proxy *faultproxy.Proxy, fault faultproxy.Action) (a outcome, old *mongolock.Lease, err error) {
 	t.Helper()
 	old = f.acquire(c, "k")
@@ -292,7 +292,7 @@ func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T
 			assert.Greater(t, a.lease.Token(), old.Token(), "the token rises")
 			assert.NoError(t, old.Release(), "repeated, Release")
 			assert.NotContains(t, strings.Join(f.holders("k"), " "), old.ID(), "the old lease is still there")
-			for _, rule := range f.rules { // what was left in a socket comes
+			for _, rule := range f.rules { // what was left in a socket arrives
 				rule.Release()
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -399,7 +399,7 @@ func TestCloseWithoutTheServerIsBoundedAndNamesWhatItLeaves(t *testing.T) {
 	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "left behind"))
 }
 
-// lateRelease gives back a lease whose key was freed by hand and granted again.
+// lateRelease releases a lease whose key was freed by hand and granted again.
 func lateRelease(t *testing.T) (stays bool) {
 	t.Helper()
 	f := newFixture(t)

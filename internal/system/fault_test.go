@@ -20,8 +20,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// mustBeUnknown fails unless err says that a claim's outcome is being cleaned up,
-// and no lease came with it.
+// mustBeUnknown fails unless err says that the outcome of a claim is unknown, and no lease
+// came with it.
 func mustBeUnknown(t *testing.T, l *mongolock.Lease, err error) {
 	t.Helper()
 	require.Nil(t, l, "answered %v, %v: neither granted nor unknown", l, err)
@@ -49,7 +49,7 @@ func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 			l := f.acquire(c, "k")
 			require.GreaterOrEqual(t, proxy.Count("findAndModify"), 2, "there was no retry: the test shows nothing")
 			f.mustHold(l)
-			rule.Release() // a twin left in a socket comes now
+			rule.Release() // a twin left in a socket arrives now
 			assert.NoError(t, l.Renew(f.ctx()))
 			_, err := f.client().TryAcquire(f.ctx(), "k")
 			assert.ErrorIs(t, err, mongolock.ErrHeld, "another")
@@ -116,8 +116,8 @@ func TestACleanUpIsRepeatedUntilItIsAcknowledged(t *testing.T) {
 	assert.Equal(t, 3, lost.Hits(), "refused clean-ups")
 }
 
-// lateClaim leaves a claim in a socket until its caller gave up and it was cleaned
-// up; then a rival may do something, and the claim arrives.
+// lateClaim leaves a claim in a socket until its caller has given up and it was cleaned up.
+// Then meanwhile runs, and the claim arrives.
 func lateClaim(t *testing.T, f *fixture, c *mongolock.Client, proxy *faultproxy.Proxy, retries retrying, meanwhile func()) {
 	t.Helper()
 	stuck := f.on(proxy, claimCommands.Nth(1), faultproxy.Orphan())
@@ -260,8 +260,8 @@ func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	f.release(l)
 }
 
-// A takeover goes two ways. If the key's end has passed it is the upsert that
-// replaces the holder; if only the holders' ends have, compare-and-swap.
+// A key is taken over in one of two ways. If the key's own end has passed, the upsert replaces
+// its holder. If only its holders' ends have passed, a compare-and-swap does.
 func TestATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -289,8 +289,8 @@ func TestATakeoverWhoseReplyIsLostFreesTheKey(t *testing.T) {
 	}
 }
 
-// plantDead stores a key whose only holder has run out, with the key's own end
-// so far from now.
+// insertExpired stores a key whose only holder has expired. The key's own end is last from
+// now.
 func (f *fixture) insertExpired(key string, last time.Duration) {
 	f.t.Helper()
 	past := time.Now().Add(-time.Second)
@@ -425,8 +425,8 @@ func TestAServersClockThatIsAnHourOffChangesNothing(t *testing.T) {
 	}
 }
 
-// expiresInTime fails unless a lease that is not renewed is another's soon after
-// its end, and not before.
+// expiresInTime fails unless a waiter gets a lease that is not renewed soon after its end, and
+// not before.
 func (f *fixture) expiresInTime(one, two *mongolock.Client, ttl time.Duration) {
 	f.t.Helper()
 	sent := time.Now()
@@ -444,8 +444,8 @@ func (f *fixture) expiresInTime(one, two *mongolock.Client, ttl time.Duration) {
 	f.release(a.lease)
 }
 
-// asleep makes a client's machine be suspended for a while, which its clock does
-// not notice: what the server says is suddenly later.
+// asleep suspends a client's machine for a while without its clock noticing: the server's time
+// is suddenly later.
 func asleep(t *testing.T, suspended time.Duration) (believed time.Duration, taken bool) {
 	t.Helper()
 	const ttl = 20 * time.Second
@@ -453,7 +453,7 @@ func asleep(t *testing.T, suspended time.Duration) (believed time.Duration, take
 	c, proxy := f.behind(withRetries, mongolock.TTL(ttl), mongolock.NoRenewal())
 	proxy.ShiftClock(suspended)
 	l, err := c.TryAcquire(f.ctx(), "k")
-	if err != nil { // by now it knows the time again
+	if err != nil { // it knows the time again
 		mustBeUnknown(t, l, err)
 		f.release(f.acquire(c, "k"))
 		return 0, false
@@ -548,7 +548,7 @@ func TestAnUnreadableReplyToAClaimIsAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// No document in the answer of an upsert says nothing of it.
+// A reply to an upsert without a document says nothing about its outcome.
 func TestAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 	t.Parallel()
 	withoutValue := func(reply bson.D) bson.D { // the rest stays, its operationTime too

@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A crowd is several processes in each of which as many wait for a key that this one
+// waitingProcesses are several processes with as many waiters each for a key that the test
 // holds.
 type waitingProcesses struct {
 	*fixture
@@ -31,8 +31,8 @@ func newWaitingProcesses(f *fixture, processes, each int) *waitingProcesses {
 	return p
 }
 
-// settle waits until all have been refused, have left word, have looked once more, and
-// listen.
+// settle waits until all waiters were refused, have left their word, have looked once more,
+// and listen.
 func (p *waitingProcesses) settle() {
 	p.t.Helper()
 	p.until(time.Now().Add(20*time.Second), "they ask no more", func() bool {
@@ -40,7 +40,7 @@ func (p *waitingProcesses) settle() {
 	})
 }
 
-// quiet is how many commands the busiest process sent in so long, of which kinds.
+// quiet returns, by kind, the commands that the busiest process sent within d.
 func (p *waitingProcesses) quiet(d time.Duration) (most map[string]int) {
 	p.t.Helper()
 	for _, w := range p.workers {
@@ -54,7 +54,7 @@ func (p *waitingProcesses) quiet(d time.Duration) (most map[string]int) {
 	return most
 }
 
-// mustBeServed gives the key back, and fails unless all have had it soon.
+// mustBeServed releases the key, and fails unless every waiter had it within most.
 func (p *waitingProcesses) mustBeServed(most time.Duration) {
 	p.t.Helper()
 	p.release(p.held)
@@ -69,8 +69,8 @@ func (p *waitingProcesses) mustBeServed(most time.Duration) {
 	}
 }
 
-// In none of these a notice is lost for ever: those who wait sleep for 20 s at least
-// where nobody tells them.
+// Each kind of trouble may lose notices, but no waiter for ever. A waiter that is not told
+// sleeps for at least 20 s.
 func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 	// Not parallel: it keeps the server busy.
 	notice := freedNotice(strings.Repeat("x", 500))
@@ -107,7 +107,7 @@ func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 			trouble(f)
 			w.mustBeServed(feedSoon)
 			if f.wakesAre() == feedUncapped {
-				f.handsOver(f.client(), f.client(), "k", true, feedSoon) // somebody waits, and it is mended
+				f.handsOver(f.client(), f.client(), "k", true, feedSoon) // a wait repairs it
 			}
 		})
 	}
@@ -133,11 +133,11 @@ func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 	w.mustBeServed(2 * feedSoon)
 }
 
-// How little, over two minutes, make bench tells.
+// `make bench` tells how little they send over two minutes.
 func TestAHundredWaitersInEachOfFourProcessesSendAlmostNothing(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	w := newWaitingProcesses(f, 4, 100)
-	w.quiet(2 * pollMost) // and what each looks at once more after its word
+	w.quiet(2 * pollMost) // and until each has looked once more after its word
 	sent := w.quiet(5 * time.Second)
 	assert.LessOrEqual(t, total(sent), 2, "in five seconds a process sent %v", sent)
 	w.mustBeServed(20 * time.Second)

@@ -23,21 +23,21 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// feedSoon is what a waiter is given that is told, or that polls, on a machine which
-// is busy with other things. One that is not told sleeps until the holder it saw
-// should have run out: 20 s, the TTL here less a renewal's period, at least.
+// feedSoon bounds the wake-up of a waiter that is told, or that polls, on a busy machine. A
+// waiter that is not told sleeps until the holder that it saw should expire: at least 20 s,
+// the TTL here less the period of renewals.
 const feedSoon = 5 * time.Second
 
-// newFeedRoom is a room on a server with a feed. (FerretDB has capped collections, and
-// there is none on it: see refuseFerret. It is known by not being atomic.)
+// newFeedFixture is a fixture on a server with a feed. FerretDB has capped collections but no
+// feed, see refuseFerret; it lacks the capability atomic.
 func newFeedFixture(t testing.TB) *fixture {
 	t.Helper()
 	f := newFixture(t, "capped", "atomic")
-	f.server = asFound // here a feed is as a program's
+	f.server = asFound // the feed is like a program's
 	return f
 }
 
-// wakes is the collection of wake-ups of a room.
+// wakes is the collection of wake-ups.
 func (f *fixture) wakes() *mongo.Collection {
 	return f.coll.Database().Collection(f.coll.Name() + ".wake")
 }
@@ -49,7 +49,7 @@ func freedNotice(key string) bson.D {
 	}
 }
 
-// What the collection of wake-ups is.
+// A feedState is the state of the collection of wake-ups.
 type feedState int
 
 const (
@@ -71,8 +71,8 @@ func (f *fixture) wakesAre() feedState {
 	return feedUncapped
 }
 
-// asleep waits until the client's waiters of a key have done all that there is to
-// do, and so with an open feed if it is to have one.
+// asleep waits until the client's waiters of a key have nothing left to do, with an open feed
+// if they are to have one.
 func (f *fixture) asleep(c *mongolock.Client, key string, feed bool) {
 	f.t.Helper()
 	f.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
@@ -81,8 +81,8 @@ func (f *fixture) asleep(c *mongolock.Client, key string, feed bool) {
 	})
 }
 
-// handsOver lets the key go from one client to another that waits for it, which
-// takes at most so long.
+// handsOver passes the key from one client to another that waits for it. The hand-over may
+// take most.
 func (f *fixture) handsOver(from, to *mongolock.Client, key string, feed bool, most time.Duration) {
 	f.t.Helper()
 	l := f.acquire(from, key)
@@ -95,7 +95,7 @@ func (f *fixture) handsOver(from, to *mongolock.Client, key string, feed bool, m
 	f.release(a.lease)
 }
 
-// served waits until each of them had the key, in whatever order.
+// served waits until each waiter had the key, in any order.
 func (f *fixture) served(waits []<-chan outcome) {
 	f.t.Helper()
 	var all sync.WaitGroup
@@ -164,8 +164,7 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 	assert.Equal(t, 1, tailing(tap.Take()), "cursors for the next waiter")
 }
 
-// The driver refuses to wait for longer than a client's own timeout, unless told
-// otherwise call by call.
+// The driver limits a wait to the client's own timeout, unless each call says otherwise.
 func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
@@ -177,8 +176,8 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	f.asleep(c, "k", true)
 	tap.Take()
 	time.Sleep(time.Second)
-	// What it reads by itself is the key, a moment after its word and once more about
-	// a second later: the second falls into this one or the next.
+	// Without a wake-up it reads the key only a moment after its word, and once more about a
+	// second later: that falls into this second or the next.
 	sent := tap.Take()
 	assert.LessOrEqual(t, tailing(sent), 0, "%v in a second of waiting", named(sent))
 	assert.LessOrEqual(t, len(sent), 2, "%v in a second of waiting", named(sent))
@@ -187,8 +186,8 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
 }
 
-// Not lost though the answer that it makes stale comes after it: the reply to the
-// head's look is held back until the key is free and the wake-up has come.
+// The wake-up makes an answer stale that arrives after it: the reply to the first waiter's
+// look is held back until the key is free and the wake-up has come.
 func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)
@@ -209,7 +208,7 @@ func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 			return testserver.Edit(reply, nil)
 		}}
 	})
-	inside.Freed(holder, "k") // for nothing
+	inside.Freed(holder, "k") // without a reason
 	f.await(asked, "the head looks")
 	f.release(l)
 	f.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
@@ -232,7 +231,7 @@ func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
 }
 
-// What it does to FerretDB one does not do to it: see refuseFerret. There waiters poll.
+// Tailable cursors harm FerretDB, see refuseFerret: waiters poll there.
 func TestWaitersPollOnFerretDB(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -272,9 +271,9 @@ func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
 	}
 	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
 	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
-	assert.EqualValues(t, 1, n, "%d documents beside a stranger's", n-1)
-	assert.NoError(t, err, "%d documents beside a stranger's", n-1)
-	assert.Equal(t, feedUncapped, f.wakesAre(), "%d documents beside a stranger's", n-1)
+	assert.EqualValues(t, 1, n, "%d documents beside the foreign one", n-1)
+	assert.NoError(t, err, "%d documents beside the foreign one", n-1)
+	assert.Equal(t, feedUncapped, f.wakesAre(), "%d documents beside the foreign one", n-1)
 }
 
 func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
@@ -349,7 +348,7 @@ func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
 		f.asleep(c, "k", true)
 		proxy.Cut()
 		time.Sleep(500 * time.Millisecond)
-		f.release(l) // and nobody hears it
+		f.release(l) // and the waiter does not hear it
 		time.Sleep(500 * time.Millisecond)
 		proxy.Restore()
 		back := time.Now()
@@ -441,8 +440,8 @@ func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
 	t.Logf("all served %v after the server was back", time.Since(back))
 }
 
-// Every removal of a holder from a document that carries a word is announced: the
-// waiter sleeps until its holder should have run out, or hears of it.
+// Every removal of a holder from a document with a word is announced. Unless it hears of it,
+// the waiter sleeps until the holder should have expired.
 func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	t.Parallel()
 	removals := map[string]func(f *fixture, c *mongolock.Client, l *mongolock.Lease){
@@ -477,7 +476,7 @@ func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	}
 }
 
-// The image that says whether somebody waits went with the reply.
+// The reply's image, which says whether somebody waits, was lost with the reply.
 func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)

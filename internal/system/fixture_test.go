@@ -33,8 +33,8 @@ const (
 	lookAgain   = 50 * time.Millisecond // after a waiter left its word it looks once more
 	releaseMost = 5 * time.Second       // Release takes at most this long
 
-	slack       = 250 * time.Millisecond // what anything on a real server may be late
-	feedBriefly = 250 * time.Millisecond // that a feed outlasts who needs it
+	slack       = 250 * time.Millisecond // how late anything may be on a real server
+	feedBriefly = 250 * time.Millisecond // that a feed stays open after its last waiter
 	pollPause   = pollMost * 6 / 5       // how long a waiter sleeps at most between two looks
 )
 
@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// Those on a server wait for time to pass more than they compute; but the embedded
-	// one takes one command at a time.
+	// These tests wait more than they compute. But the embedded server takes one command at a
+	// time.
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		at := "4"
 		if testserver.Has("atomic") {
@@ -58,14 +58,14 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// A fixture is a collection and the clients on it. Each has a connection of its
-// own: to the database, and to each other, they are processes.
+// A fixture is a collection and the clients on it. Each client has a connection of its own:
+// for the database and for each other, they are processes.
 //
 // When the test is over and all of them are closed, no key may be held any more.
 type fixture struct {
 	t       testing.TB
 	uri     string
-	coll    *mongo.Collection // past everything: somebody at the shell
+	coll    *mongo.Collection // without a proxy or a tap, like a shell's
 	proxies []*faultproxy.Proxy
 	rules   []*faultproxy.Rule
 	worst   atomic.Int64 // of the trips to the server so far, see busy
@@ -74,10 +74,10 @@ type fixture struct {
 
 func newFixture(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
-	return newFixtureOnAny(t, append(capabilities, "atomic")...) // several clients at once, and connections cut under them
+	return newFixtureOnAny(t, append(capabilities, "atomic")...) // several clients at once, whose connections are cut
 }
 
-// newAnyRoom is for what the embedded server shows as well.
+// newFixtureOnAny is for claims that the embedded server can show as well.
 func newFixtureOnAny(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
 	testserver.Need(t, append(capabilities, "mongodb")...)
@@ -86,8 +86,8 @@ func newFixtureOnAny(t testing.TB, capabilities ...string) *fixture {
 	return f
 }
 
-// newFixtureApart is a room on a server of its own, where one can be had. What a test
-// leaves there that keeps SecantusDB busy, see spareTheServer, ends with it.
+// newFixtureApart uses a server of its own, where one can be had. What keeps SecantusDB busy
+// after the test, see clientOfStore, ends with that server.
 func newFixtureApart(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
 	if !testserver.Has("process") {
@@ -99,7 +99,7 @@ func newFixtureApart(t testing.TB, capabilities ...string) *fixture {
 	return f
 }
 
-// A serverUse says what a server of a test has beside it.
+// A serverUse says what else uses the server of a test.
 type serverUse int
 
 const (
@@ -132,12 +132,11 @@ func (f *fixture) measure() {
 	f.t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// busy is what the machine's being busy may have cost: where a test says how soon
-// something must happen it means that much later. It moves no limit that safety
-// depends on.
+// busy is what a busy machine may have cost. Where a test says how soon something must happen,
+// that bound moves by this much. No bound of a safety moves.
 func (f *fixture) busy() time.Duration { return 3 * time.Duration(f.worst.Load()) }
 
-// within fails unless something took no longer than so long.
+// within fails unless something took at most most.
 func (f *fixture) within(most, took time.Duration, what string) {
 	f.t.Helper()
 	assert.LessOrEqual(f.t, took, most+f.busy(), "%s: it took %v, want at most %v and %v for a busy machine", what, took, most, f.busy())
@@ -160,7 +159,7 @@ func (f *fixture) warm(c *mongolock.Client) *mongolock.Client {
 	f.t.Helper()
 	_, err := c.Inspect(f.ctx(), "warm")
 	require.NoError(f.t, err)
-	if testserver.Has("router") { // whose hello does not tell the shard's time
+	if testserver.Has("router") { // its hello does not tell the shard's time
 		f.release(f.acquire(c, "warm "+rand.Text()))
 	}
 	return c
@@ -186,10 +185,9 @@ func (f *fixture) clientOn(conn *mongo.Client, opts ...mongolock.ClientOption) *
 	return c
 }
 
-// clientOfStore makes a client with a feed shorter than that of a program, if the
-// server has other tests beside this one: SecantusDB keeps a core busy for each cursor
-// that awaits something, to the end of the wait, though the reader has closed the
-// connection or is cut off.
+// clientOfStore makes a client. If other tests use the server too, its feed is shorter than a
+// program's: SecantusDB keeps a core busy for each cursor that awaits data, to the end of the
+// wait, even if the reader has closed the connection or is cut off.
 func (f *fixture) clientOfStore(coll *mongo.Collection, opts ...mongolock.ClientOption) *mongolock.Client {
 	f.t.Helper()
 	if f.server != withOtherTests {
@@ -206,7 +204,7 @@ func (f *fixture) clientOfStore(coll *mongo.Collection, opts ...mongolock.Client
 	return c
 }
 
-// Whether the driver of a client retries its writes.
+// A retrying says whether a client's driver retries writes.
 type retrying bool
 
 const (
@@ -243,7 +241,7 @@ func (f *fixture) on(proxy *faultproxy.Proxy, m faultproxy.Matcher, actions ...f
 	return rule
 }
 
-// calm ends all faults.
+// endFaults ends all faults.
 func (f *fixture) endFaults() {
 	for _, rule := range f.rules {
 		rule.Remove()
@@ -271,7 +269,7 @@ func (f *fixture) release(l *mongolock.Lease) {
 	assert.NoError(f.t, l.Release(), "Release of %q", l.Key())
 }
 
-// A outcome is what an Acquire in the background came to.
+// An outcome is what an Acquire in the background came to.
 type outcome struct {
 	lease *mongolock.Lease
 	err   error
@@ -300,7 +298,7 @@ func (f *fixture) granted(answer <-chan outcome) outcome {
 	return outcome{}
 }
 
-// waits returns once a client stands in line for a key, and has been refused.
+// waits returns once a client's waiter for a key was refused.
 func (f *fixture) waits(c *mongolock.Client, key string) {
 	f.t.Helper()
 	f.until(time.Now().Add(5*time.Second), "it waits for "+key, func() bool {
@@ -348,7 +346,7 @@ func (f *fixture) mustBeAbsent(key string) {
 	assert.Nil(f.t, f.document(key), "%q is there", key)
 }
 
-// until fails unless something comes true by then.
+// until waits for something to come true, and fails if it has not by then.
 func (f *fixture) until(by time.Time, what string, is func() bool) {
 	f.t.Helper()
 	for !is() {
@@ -376,10 +374,10 @@ func (f *fixture) await(ch <-chan struct{}, what string) time.Time {
 	return time.Now()
 }
 
-// mustBeEmpty fails if a key is held though all clients were closed: a ghost.
+// mustHoldNothing fails if a key is held though all clients were closed.
 func (f *fixture) mustHoldNothing() {
 	if f.t.Failed() || f.t.Skipped() {
-		return // what failed may have left something
+		return // a failed test may have left something
 	}
 	s, err := mongostore.New(f.coll, mongostore.WithoutIndex())
 	require.NoError(f.t, err)
@@ -389,7 +387,7 @@ func (f *fixture) mustHoldNothing() {
 	}
 }
 
-// withFields asks for commands with these fields.
+// withFields matches commands with these fields.
 func withFields(paths ...[]string) func(bson.Raw) bool {
 	return func(c bson.Raw) bool {
 		for _, path := range paths {
@@ -405,8 +403,8 @@ func withoutField(path ...string) func(bson.Raw) bool {
 	return func(c bson.Raw) bool { return c.Lookup(path...).IsZero() }
 }
 
-// isHandOver asks for commands whose filter is that of a hand-over: a revision and
-// nothing else, or a holder that was not broken.
+// isHandOver matches commands with the filter of a hand-over: a revision and nothing else, or
+// a holder that was not broken.
 func isHandOver(c bson.Raw) bool {
 	query, _ := c.Lookup("query").DocumentOK()
 	elements, _ := query.Elements()
@@ -414,7 +412,7 @@ func isHandOver(c bson.Raw) bool {
 		slices.ContainsFunc(elements, func(e bson.RawElement) bool { return strings.HasSuffix(e.Key(), "."+fieldBroken) })
 }
 
-// The rows of the protocol, as a proxy sees them.
+// The commands of the protocol, as a proxy sees them.
 var (
 	modifyCommands   = faultproxy.Command("findAndModify")
 	claimCommands    = modifyCommands.Where(withFields([]string{"upsert"}))
@@ -447,7 +445,8 @@ type lockHolder struct {
 	ExpireAt time.Time `bson:"expireAt"`
 }
 
-// readLock reads a document; the zero value where there is none, or of another shape.
+// readLock reads a document. It returns the zero value if there is none, or if it has another
+// shape.
 func readLock(raw bson.Raw) (d lockDocument) {
 	if raw != nil {
 		_ = bson.Unmarshal(raw, &d)
@@ -455,7 +454,7 @@ func readLock(raw bson.Raw) (d lockDocument) {
 	return d
 }
 
-// only is the one holder that a document has; the zero value if it has another number.
+// only returns the only holder of a document, or the zero value if there are more or none.
 func (d lockDocument) only() lockHolder {
 	if len(d.Holders) == 1 {
 		for _, h := range d.Holders {

@@ -21,8 +21,8 @@ func init() {
 	}
 }
 
-// The control of the test that a waiter is served beside a process that takes the
-// key again and again: where that one keeps no turns, it waits until the loop is over.
+// The control of the test of a waiter beside a looping process. If that process keeps the key
+// from others, the waiter waits until the loop is over.
 func TestControlAGreedyProcessKeepsAWaiterOut(t *testing.T) {
 	f := newFeedFixture(t)
 	greedy := worker{f.child("greedy worker")}
@@ -32,9 +32,9 @@ func TestControlAGreedyProcessKeepsAWaiterOut(t *testing.T) {
 	assert.Greater(t, longest, 2*time.Second, "waited at most %v, while the other had it %d times: the test shows nothing", longest, grants)
 }
 
-// The control: compare-and-swap that compares nothing.
+// The control: a compare-and-swap that compares nothing.
 func TestControlWithoutTheRevisionSeveralTriesWin(t *testing.T) {
-	f := newFixture(t, "operationtime") // else each confirms that it is in the document
+	f := newFixture(t, "operationtime") // without it each grant is confirmed
 	clients := f.clients(20)
 	faulty(t, &knob.SwapWithoutRev, &knob.SwapByRevAlone)
 	for round := range 10 {
@@ -51,10 +51,10 @@ func TestControlWithoutTheRevisionSeveralTriesWin(t *testing.T) {
 	t.Error("one winner each time: it is not the revision that protects")
 }
 
-// The control: the judge sees it when leases that were lost free the next holder's.
+// The control: the judge notices if lost leases free the next holder's.
 func TestControlClientsThatReleaseByKeyAloneBreakThePromise(t *testing.T) {
 	faulty(t, &knob.ReleaseByKey)
-	for range 10 { // a machine that is very busy may show nothing for several
+	for range 10 { // a very busy machine may show nothing for some rounds
 		if overlaps, _, _ := cutOff(t).overlaps(); overlaps > 0 {
 			return
 		}
@@ -67,15 +67,14 @@ func TestControlAReleaseByKeyAloneFreesALaterHolder(t *testing.T) {
 	assert.False(t, lateRelease(t), "the later holder stays: it is not the ID that protects")
 }
 
-// The control: what is cleaned up in a session of its own is not safe from the claim
-// that comes later.
+// The control: a clean-up in a session of its own does not stop the claim that arrives later.
 func TestControlACleanUpInAnotherSessionDoesNotStopALateClaim(t *testing.T) {
 	f := newFixture(t, "retryable")
 	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
 	faulty(t, &knob.UndoElsewhere)
 	lateClaim(t, f, c, proxy, withRetries, func() {})
 	assert.NotNil(t, f.document("k"), "refused all the same: it is not the session that protects")
-	time.Sleep(1200 * time.Millisecond) // it runs out
+	time.Sleep(1200 * time.Millisecond) // it expires
 }
 
 // The control: a deadline that rests on the sample at hand.
@@ -85,7 +84,7 @@ func TestControlADeadlineFromAnOldSampleIsNotHonoured(t *testing.T) {
 	assert.True(t, taken, "honoured all the same: it is not the reply's own time that protects")
 }
 
-// faulty sets switches until the test is over, which must not run beside others.
+// faulty sets switches until the test is over. No other test may run meanwhile.
 func faulty(t *testing.T, switches ...*bool) {
 	for _, s := range switches {
 		*s = true

@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The driver says that this is final, and so does the wait.
+// The driver's error is final, and so is the wait's.
 func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	uri, name := testserver.URI(t, "atomic"), "locks_"+rand.Text()[:8]
@@ -54,8 +54,8 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 	_ = waiting.Close()
 }
 
-// The application uses the pool's only connection. A claim that finds none was never
-// sent: nothing is cleaned up, and nobody has to wait for what it might have left.
+// The application uses the pool's only connection. A claim that finds no connection was never
+// sent: nothing is cleaned up, and nobody waits for what it might have left.
 func TestAClaimThatFindsNoFreeConnectionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	uri, name := testserver.URI(t, "atomic"), "locks_"+rand.Text()[:8]

@@ -45,9 +45,9 @@ var childPrograms = map[string]func(){
 	"downward": func() { acquireAllAgain("c", "b", "a") },
 }
 
-// holdUntilKilled holds the key until it is killed, or its parent is gone. It says
-// so, and whenever it finds that it was stopped for a while, for how long, and what
-// the first look at its lease's context then shows.
+// holdUntilKilled holds the key until it is killed, or its parent is gone, and says that it
+// holds it. Whenever it finds that it was stopped for a while, it says for how long, and
+// whether the first look at its lease's context shows the loss.
 func holdUntilKilled(opts ...mongolock.AcquireOption) {
 	c, _ := childClient(mongolock.TTL(childTTL))
 	l, err := c.Acquire(context.Background(), "k", opts...)
@@ -55,7 +55,7 @@ func holdUntilKilled(opts ...mongolock.AcquireOption) {
 		panic(err)
 	}
 	ctx := l.Context(context.Background())
-	last := time.Now() // before its word: who reads that may stop it at once
+	last := time.Now() // before it says so: the reader may stop it at once
 	fmt.Println("holds", l.Token())
 	for ; ; time.Sleep(time.Millisecond) {
 		now := time.Now()
@@ -66,7 +66,7 @@ func holdUntilKilled(opts ...mongolock.AcquireOption) {
 	}
 }
 
-// childClient is what a child has to work with. The child ends with its parent.
+// childClient is the client of a child. The child ends with its parent.
 func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
 	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
 	if err != nil {
@@ -80,7 +80,7 @@ func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Coll
 	}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		_ = c.Close() // and with it its feed, see spareTheServer
+		_ = c.Close() // and with it its feed, see clientOfStore
 		os.Exit(0)
 	}()
 	return c, coll
@@ -113,12 +113,12 @@ func (f *fixture) child(what string) *childProcess {
 		_ = cmd.Wait()
 		late.Stop()
 	})
-	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // and then it says nothing more
+	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // after that says fails
 	f.t.Cleanup(func() { stuck.Stop() })
 	return &childProcess{cmd, f.t, stdin, bufio.NewScanner(stdout)}
 }
 
-// says is the next line of the child.
+// says returns the next line of the child's output.
 func (c *childProcess) says() string {
 	c.t.Helper()
 	require.True(c.t, c.out.Scan(), "the child ended without a word")

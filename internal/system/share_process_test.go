@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	childBusy = 3 * time.Second        // how long children come and go
+	childBusy = 3 * time.Second        // how long children work
 	childHold = 400 * time.Millisecond // of a reader in a stream
 
 	presenceSuffix = ".presence" // the collection where children say that they are inside
 )
 
-// presence adds to the count of those of a kind that are inside, and answers all
-// counts.
+// presence changes the count of one kind of holders that are inside, and returns all counts.
 func presence(coll *mongo.Collection, key, kind string, by int) (inside struct{ Readers, Writers, Permits int }) {
 	err := coll.Database().Collection(coll.Name()+presenceSuffix).FindOneAndUpdate(context.Background(),
 		bson.D{{Key: "_id", Value: key}}, bson.D{{Key: "$inc", Value: bson.D{{Key: kind, Value: by}}}},
@@ -38,8 +37,8 @@ func presence(coll *mongo.Collection, key, kind string, by int) (inside struct{ 
 	return inside
 }
 
-// comeAndGo takes a key again and again, in so many goroutines, and says what it saw
-// there that must not be, and in the end how often it was in.
+// comeAndGo takes a key again and again, in n goroutines. It says what it saw there that must
+// not be, and in the end how often it held the key.
 func comeAndGo(key, kind string, n int, opts ...mongolock.AcquireOption) {
 	c, coll := childClient()
 	var mu sync.Mutex // protects served
@@ -113,9 +112,8 @@ func acquireAllAgain(keys ...string) {
 	fmt.Println("served", served)
 }
 
-// serve lets children work and fails if one of them saw something wrong, or got
-// nothing done. The counts are there before them: see confirm for what an upsert in a
-// race may answer.
+// serve runs children, and fails if one of them saw something wrong or got nothing done. The
+// counts are created before: of several upserts at once one may fail.
 func (f *fixture) serve(kinds ...string) {
 	f.t.Helper()
 	counts := f.coll.Database().Collection(f.coll.Name() + presenceSuffix)
@@ -228,8 +226,8 @@ func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
 	}
 }
 
-// However the last holder goes, who waits in another process is woken, and does not
-// find out by itself.
+// However the last holder leaves, a waiter in another process is woken, and does not find out
+// by polling.
 func TestAWaiterIsWokenHoweverTheLastSharerLeaves(t *testing.T) {
 	for name, leave := range map[string]func(f *fixture, holder *mongolock.Client, l *mongolock.Lease){
 		"release":  func(f *fixture, holder *mongolock.Client, l *mongolock.Lease) { f.release(l) },

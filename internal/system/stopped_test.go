@@ -21,14 +21,14 @@ func TestAStoppedProcessFindsItsLeaseLostWhenItContinues(t *testing.T) {
 	a := f.granted(f.inBackground(f.ctx(), c, "k"))
 	time.Sleep(2 * childTTL)
 	require.NoError(t, child.Process.Signal(syscall.SIGCONT))
-	for stopped := time.Duration(0); stopped < childTTL; { // shorter ones are the machine's own
+	for stopped := time.Duration(0); stopped < childTTL; { // shorter stops are the machine's own
 		said := strings.Fields(child.says())
 		stopped, _ = time.ParseDuration(said[0])
 		if over := said[1] == "true"; stopped >= childTTL && !over {
 			t.Errorf("it was stopped for %v, and its context is not over", stopped)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // what it may still send
+	time.Sleep(100 * time.Millisecond) // for what it may still send
 	f.mustHold(a.lease)
 	f.release(a.lease)
 }

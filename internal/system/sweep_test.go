@@ -14,8 +14,8 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// The sweep is the server's, and comes once a minute; a server of the test's own can be
-// told to make it once a second.
+// The server removes expired documents once a minute. A server of the test's own can be told
+// to do so once a second.
 func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "ttl", "atomic")
@@ -37,8 +37,8 @@ func TestTheTTLIndexRemovesOnlyLocksThatExpiredLongAgo(t *testing.T) {
 		"ours, two hours ago":              {ours, ago(2 * time.Hour)},
 		"ours, half an hour ago":           {ours, ago(time.Hour / 2)},
 		"ours, in a while":                 {ours, ago(-time.Hour)},
-		"a stranger's, two hours ago":      {ago(2 * time.Hour)},
-		"a stranger's, without an end":     {{Key: "name", Value: "settings"}},
+		"foreign, two hours ago":           {ago(2 * time.Hour)},
+		"foreign, without an end":          {{Key: "name", Value: "settings"}},
 		"a newer version's, two hours ago": {{Key: fieldMark, Value: 2}, ago(2 * time.Hour)},
 	} {
 		_, err := f.coll.InsertOne(f.ctx(), append(bson.D{{Key: "_id", Value: key}}, fields...))

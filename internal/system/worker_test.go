@@ -21,8 +21,8 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// A worker is a process that does what the test tells it: one order at a time, a JSON
-// document on a line of its input, answered by one on its output.
+// A worker is a process that does what the test orders. An order is a JSON document on a line
+// of its input, and is answered by one on its output.
 type worker struct{ *childProcess }
 
 type workerOrder struct {
@@ -55,7 +55,7 @@ func (f *fixture) workers(n int) (all []worker) {
 	return all
 }
 
-// begin gives an order, end waits for the report, do is both.
+// begin gives an order, end waits for the report, and do does both.
 func (w worker) begin(o workerOrder) {
 	w.t.Helper()
 	require.NoError(w.t, json.NewEncoder(w.in).Encode(o))
@@ -122,7 +122,7 @@ func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
 	case "release":
 		report.Moment = time.Now().UnixNano()
 		err = w.leases[o.Key].Release()
-		time.Sleep(50 * time.Millisecond) // it is announced off the caller's path
+		time.Sleep(50 * time.Millisecond) // the release is announced in the background
 	case "wait":
 		for range o.Count {
 			w.waiters.Go(func() { w.waitFor(o.Key) })
@@ -187,7 +187,7 @@ func (w *workerSelf) waitFor(key string) {
 	}
 }
 
-// poll asks again and again, as one would without Acquire.
+// poll retries TryAcquire, as a program without Acquire would.
 func (w *workerSelf) poll(ctx context.Context, o workerOrder) (granted int64, err error) {
 	for {
 		l, err := w.client.TryAcquire(ctx, o.Key)
@@ -206,7 +206,7 @@ func middle(ds []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }
 
-// worded waits until somebody left word under a key.
+// worded waits until a waiter has left its word under a key.
 func (f *fixture) worded(key string) {
 	f.t.Helper()
 	f.until(time.Now().Add(10*time.Second), "word is left", func() bool {
@@ -222,8 +222,8 @@ func total(sent map[string]int) (n int) {
 	return n
 }
 
-// From the call of Release to the grant in another process; and beside it, turn by
-// turn, to one that asks every 100 ms.
+// The time from the call of Release to the grant in another process is compared, turn by turn,
+// with that of a process that polls every 100 ms.
 func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	from, to := f.worker(), f.worker()
@@ -234,7 +234,7 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 		begun := time.Now()
 		to.begin(workerOrder{Do: "acquire", Key: "k"})
 		f.worded("k")
-		time.Sleep(2 * lookAgain) // and the feed is open
+		time.Sleep(2 * lookAgain) // until the feed is open
 		released := from.do(workerOrder{Do: "release", Key: "k"})
 		granted := to.end()
 		handed = append(handed, time.Duration(granted.Moment-released.Moment))
@@ -243,8 +243,8 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 			assert.Equal(t, 1, sent["findAndModify"], "to release, %v", sent)
 			assert.Equal(t, 1, sent["insert"], "to release, %v", sent)
 			assert.Len(t, sent, 2, "to release")
-			// A claim that is refused, and its word; one look to be sure, and one more
-			// where the wait takes a second; the wake-up; the claim that is granted.
+			// A refused claim and its word; one look to be sure, and one more if the wait
+			// takes a second; the wake-up; the claim that is granted.
 			looks := 1
 			if time.Since(begun) > pollMost*4/5 {
 				looks++
@@ -266,17 +266,17 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 	}
 	hand, poll := middle(handed), middle(polled)
 	t.Logf("handed over in %v, %.1f times faster than to a poll in %v", hand, float64(poll)/float64(hand), poll)
-	assert.LessOrEqual(t, hand, poll, "a hand-over, and one to a poll every %v", pause) // how much faster, on a machine that does nothing else, make bench tells
+	assert.LessOrEqual(t, hand, poll, "a hand-over, and one to a poll every %v", pause) // `make bench` tells how much faster, on an idle machine
 }
 
 func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
-	// Not parallel, as none of these: each keeps the server busy.
+	// Not parallel, like the other tests here: each keeps the server busy.
 	f := newFixtureApart(t, "capped", "atomic")
 	all := f.workers(8)
 	grants := make([]int, len(all))
 	var longest time.Duration
 	sent, served, began := 0, 0, time.Now()
-	// Four seconds; where a machine is too busy for grants enough to compare, more.
+	// Four seconds; more if the machine is too busy for enough grants to compare.
 	for round := 0; round == 0 || served < 600 && round < 10; round++ {
 		for _, w := range all {
 			w.begin(workerOrder{Do: "loop", Key: "k", For: 4 * time.Second})
@@ -293,7 +293,7 @@ func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
 	slices.Sort(grants)
 	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
 	assert.GreaterOrEqual(t, grants[0]*3, grants[len(grants)-1], "the most served had it over three times as often as the least")
-	// Nobody loses two hundred times in a row by chance; who is forgotten sleeps for 20 s.
+	// Nobody loses two hundred times in a row by chance. A forgotten waiter sleeps for 20 s.
 	assert.LessOrEqual(t, longest, max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
 }
 
@@ -304,7 +304,8 @@ func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 			waits, grants := besideALoop(f, f.worker(), beside)
 			t.Logf("waited %v, while the other had it %d times", waits, grants)
 			assert.GreaterOrEqual(t, grants, 20, "times that the other had it: the test shows little")
-			// Two seconds; where the machine is too busy for fifty turns in that time, a hundred turns.
+			// Two seconds, or a hundred turns if the machine is too busy for fifty in that
+			// time.
 			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*loopFor/time.Duration(grants)), "the longest wait")
 		})
 	}
@@ -312,8 +313,8 @@ func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 
 const loopFor = 4 * time.Second
 
-// besideALoop is how long a process waits for a key, ten times, that goroutines of
-// another take again and again; and how often those had it.
+// besideALoop lets a process acquire a key ten times that goroutines of another process take
+// in a loop. It returns its waits, and how often the others had the key.
 func besideALoop(f *fixture, greedy worker, beside int) (waits []time.Duration, grants int) {
 	modest := f.worker()
 	greedy.begin(workerOrder{Do: "loop", Key: "k", Count: beside, For: loopFor})

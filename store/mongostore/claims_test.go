@@ -83,8 +83,7 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 	}
 }
 
-// renewedMeanwhile is a takeover of a holder that is renewed between the look and
-// the swap.
+// renewedMeanwhile takes a key over whose holder is renewed between the look and the swap.
 func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
@@ -122,8 +121,8 @@ func TestATakeoverDoesNotDropAHolderRenewedMeanwhile(t *testing.T) {
 	assert.NotEmpty(t, h.ID, "dropped a living holder")
 }
 
-// replacedMeanwhile is a takeover of a document that another grant has replaced
-// between the look and the swap.
+// replacedMeanwhile takes a document over that another grant replaces between the look and the
+// swap.
 func replacedMeanwhile(t *testing.T) (lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
@@ -151,8 +150,8 @@ func TestATakeoverAppliesOnlyToTheRevisionItSaw(t *testing.T) {
 	assert.False(t, replacedMeanwhile(t), "took the key from somebody granted meanwhile")
 }
 
-// handedOverLate is a hand-over of a key that another was granted meanwhile, in a
-// document of his own.
+// handedOverLate hands over a key that another claim was granted meanwhile, in a document of
+// its own.
 func handedOverLate(t *testing.T) (lost bool) {
 	t.Helper()
 	f := newFixture(t)
@@ -203,7 +202,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	}
 	for i := range cycles {
 		if i%200 == 199 {
-			stores[1] = f.another() // a process that starts anew
+			stores[1] = f.another() // a process that restarts
 		}
 		s := stores[i%len(stores)]
 		c := exclusiveClaim("k", time.Minute)
@@ -221,8 +220,8 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 	}
 }
 
-// trustedTooLong is by how much a client that was suspended trusts its grant for longer
-// than the server honours it: it believes that its sample is fresh.
+// trustedTooLong returns by how much a client that was suspended trusts its grant for longer
+// than the server honours it. The client believes that its sample is fresh.
 func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
 	t.Helper()
 	f := newFixture(t)
@@ -234,7 +233,7 @@ func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
 	require.NoError(t, err)
 	asleep := 1200 * time.Millisecond
 	time.Sleep(asleep)
-	slept.Add(int64(asleep)) // nothing passed, says its clock
+	slept.Add(int64(asleep)) // by its clock nothing has passed
 
 	c := exclusiveClaim("k", time.Second)
 	sent := time.Now()
@@ -302,7 +301,7 @@ func TestAClaimInAnUnknownModeIsNotApplied(t *testing.T) {
 	assert.Empty(t, sent, "sent %s", rendered(sent))
 }
 
-// indexes is the TTL index as the server has it.
+// indexes are the indexes that the server has, but for that of _id.
 func (f *fixture) indexes() []bson.Raw {
 	f.t.Helper()
 	cursor, err := f.coll.Indexes().List(f.ctx())
@@ -380,9 +379,9 @@ func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 	}
 }
 
-// A holder that lets go and takes the key again in a loop: the word finds no document,
-// and the look that follows finds the next one. A waiter that were told no more than
-// that it is held would sleep until its end, and nobody would know that it waits.
+// A holder releases and takes the key again in a loop: the word finds no document, and the
+// look after it finds the next one. If a waiter were told only that the key is held, it would
+// sleep until that holder's end, and nobody would know that it waits.
 func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}

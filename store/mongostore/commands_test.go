@@ -32,7 +32,7 @@ const (
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
 )
 
-// sentHolder is the whole map with one holder.
+// sentHolder sets the whole map of holders to one holder.
 func sentHolder(id string) string {
 	return "update: {$set: {mode: exclusive, limit: 1, holders: {" + id + ": {owner: owner, note: note, since: DATE, expireAt: DATE}}, expireAt: DATE, rev: REV}, $currentDate: {at: true}}"
 }
@@ -164,8 +164,8 @@ func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)...)
 }
 
-// The rest of an expired document's takeover: the top-level expireAt lags behind a
-// holder that left or ran out only where several can be in, but the row is there.
+// The document's own expireAt can be later than the last holder's only if several were in. The
+// row exists for that.
 func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")
@@ -212,7 +212,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	var batch []store.Renewal
 	for i := range 1000 {
 		c := exclusiveClaim(fmt.Sprintf("k%d", i), 30*time.Second)
-		if i%250 == 0 { // the others are put there by hand: it is the round that counts
+		if i%250 == 0 { // the others are inserted by hand
 			f.acquire(f.store, c)
 		}
 		batch = append(batch, store.Renewal{Ref: c.Ref, TTL: c.TTL})
@@ -226,7 +226,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	sent := f.tap.Take()
 	require.Len(t, sent, 2, "commands for a round that all matched")
 	require.Equal(t, "update", sent[0].Index(0).Key(), "%d commands for a round that all matched", len(sent))
-	clock := "hello" // whose, through a router, is not the documents'
+	clock := "hello" // through a router its time is not the documents'
 	if testserver.Has("router") {
 		clock = "findAndModify"
 	}
@@ -251,7 +251,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	assert.Greater(t, sent[2].Lookup("batchSize").AsInt64(), int64(1000), "%d commands for a round that came short", len(sent))
 }
 
-// plant puts holders into the collection by hand where there are none yet.
+// plant inserts holders by hand where there are none yet.
 func (f *fixture) plant(batch []store.Renewal) {
 	f.t.Helper()
 	var docs []any
@@ -269,7 +269,7 @@ func (f *fixture) plant(batch []store.Renewal) {
 	}
 }
 
-// Whatever the caller's client and collection say, ours are the concerns.
+// The concerns of the caller's client and collection have no effect.
 func TestTheCallersConcernsAndReadPreferenceAreNotUsed(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")
@@ -296,8 +296,8 @@ func TestTheCallersConcernsAndReadPreferenceAreNotUsed(t *testing.T) {
 	}
 }
 
-// A release that one node acknowledges may be lost with it. That is borne for a
-// minute, not for an hour.
+// A release that one node acknowledges may be lost with that node. That is acceptable for a
+// lease of a minute, not for one of an hour.
 func TestALongLeaseIsReleasedByMajority(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")

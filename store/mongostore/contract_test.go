@@ -20,7 +20,7 @@ import (
 	"github.com/mongolock/mongolock/store/storetest"
 )
 
-// A storeAndShell is a store with somebody at the shell beside it.
+// A storeAndShell is a store, and an operator with a shell beside it.
 type storeAndShell struct {
 	*Store
 	coll  *mongo.Collection
@@ -32,8 +32,8 @@ func (h *storeAndShell) Purge(key string) error {
 	return err
 }
 
-// foreignDocuments are documents that nobody may touch: other people's, with our
-// fields and without, run out and not, and what a newer version might write.
+// foreignDocuments are documents that nobody may touch: other people's, with our fields and
+// without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
 	{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: bson.NewObjectID()}},
@@ -54,17 +54,16 @@ func (h *storeAndShell) Foreign(key string) (intact func() error, err error) {
 	return func() error {
 		after, err := h.coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Raw()
 		if err == nil && !bytes.Equal(before, after) {
-			err = fmt.Errorf("the stranger's document was\n%v\nand is\n%v", before, after)
+			err = fmt.Errorf("the foreign document was\n%v\nand is\n%v", before, after)
 		}
 		return err
 	}, err
 }
 
-// A ferretStore hands nothing over with the dates of the one who leaves: FerretDB takes
-// holders with the same dates for the same, and leaves them as they were. Two readings of
-// the clock may come to one date, also some time apart, but not to that of two TTLs.
-// And it has no feed: FerretDB's wake-ups come, but one in 20 ms, too slow for the claims
-// about crowds of them.
+// A ferretStore never hands over with the dates of the holder that leaves: FerretDB takes
+// holders with equal dates for equal, and does not change them. Two readings of the clock may
+// give one date, also some time apart, but not with two TTLs. And it has no feed: FerretDB
+// delivers one wake-up in 20 ms, too slow for the claims with many of them.
 type ferretStore struct {
 	store.Store
 	storetest.Purger
@@ -77,11 +76,12 @@ func (f ferretStore) Transfer(ctx context.Context, from store.Ref, to store.Clai
 }
 
 func TestTheStoreKeepsItsContract(t *testing.T) {
-	// Not parallel: its claims are, with short TTLs, and want no others beside them.
+	// Not parallel: its claims are parallel, with short TTLs, and want no other tests beside
+	// them.
 	hand := func(t testing.TB) *storeAndShell {
 		f := newFixtureOnAny(t)
 		if err := f.store.EnsureIndex(f.ctx()); err != nil {
-			t.Log(err) // no claim depends on it; where there is one, it is there from the start
+			t.Log(err) // no claim depends on it
 		}
 		return &storeAndShell{Store: f.store, coll: f.coll}
 	}
@@ -92,7 +92,7 @@ func TestTheStoreKeepsItsContract(t *testing.T) {
 	}
 	testserver.Need(t)
 	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
-		h := hand(t) // each its own: FerretDB reads all of a collection for most filters
+		h := hand(t) // a collection for each: FerretDB reads all of it for most filters
 		return ferretStore{h, h, h}
 	})
 }
@@ -116,8 +116,8 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 	}
 }
 
-// What has our mark and not our shape nobody of us wrote. It is not taken over while
-// it might be somebody's, nor does it upset anybody.
+// A document with our mark and without our shape was written by nobody that we know. It is not
+// taken over while it might be somebody's, and disturbs nobody.
 func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -55,7 +55,7 @@ func TestControlWithoutTheMarkAStrangersDocumentIsOverwritten(t *testing.T) {
 	f := newFixture(t)
 	faulty(t, &knob.MarkIgnored)
 	h := &storeAndShell{Store: f.store, coll: f.coll}
-	h.shape.Store(1) // has our fields, run out
+	h.shape.Store(1) // has our fields, expired
 	intact, err := h.Foreign("k")
 	require.NoError(t, err)
 	_, err = f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))

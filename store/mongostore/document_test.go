@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// Whatever lies under a key is read without a panic, and what does not look like a
-// document of ours from end to end is a stranger's.
+// Any document under a key is read without a panic. What is not a document of ours from end to
+// end is foreign.
 func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 	now := time.UnixMilli(1_800_000_000_000)
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}
@@ -52,7 +52,7 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
 		if r.foreign != "" && r.Foreign().Error() == "" {
-			t.Error("a stranger without a name")
+			t.Error("a foreign document without a name")
 		}
 	})
 }

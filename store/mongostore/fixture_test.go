@@ -19,8 +19,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A fixture is a store on a collection of its own, with a tap on its wire and a
-// second, untapped hand on its documents.
+// A fixture is a store on a collection of its own, with a tap on its commands and an untapped
+// way to its documents.
 type fixture struct {
 	t     testing.TB
 	store *Store
@@ -28,8 +28,8 @@ type fixture struct {
 	tap   *testserver.Tap
 }
 
-// newFixture is for what is said of a server's answers in detail; the embedded
-// server, which answers one command at a time and without operationTime, has others.
+// newFixture is for claims about a server's answers in detail. The embedded server, which
+// answers one command at a time and without operationTime, gives other answers.
 func newFixture(t testing.TB, opts ...func(*options.ClientOptions)) *fixture {
 	t.Helper()
 	testserver.Need(t, "atomic")
@@ -44,7 +44,7 @@ func newFixtureOnAny(t testing.TB, opts ...func(*options.ClientOptions)) *fixtur
 	return f
 }
 
-// another is a second process's store on the same collection.
+// another returns a second process's store on the same collection.
 func (f *fixture) another(opts ...func(*options.ClientOptions)) *Store {
 	f.t.Helper()
 	client := testserver.Client(f.t, opts...)
@@ -96,8 +96,8 @@ func (f *fixture) expire(r store.Ref, ago time.Duration) {
 	require.NoError(f.t, err)
 }
 
-// rendered renders commands for comparison: what the store sent, without what the
-// driver adds, and with IDs, dates and revisions named by kind.
+// rendered shows commands for comparison: what the store sent, without what the driver adds,
+// and with IDs, dates and revisions named by kind.
 func rendered(commands []bson.Raw, names ...string) string {
 	var lines []string
 	for _, c := range commands {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// lockDocument is one that this library writes.
+// lockDocument returns a document that this library writes.
 func lockDocument(t testing.TB, more ...bson.E) []byte {
 	t.Helper()
 	now := bson.DateTime(1_767_225_600_000)
@@ -62,8 +62,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 	})
 }
 
-// leftAlone puts a stranger's document into a database and sends what the store
-// sends.
+// leftAlone inserts a foreign document into a database, and sends what the store sends.
 func leftAlone(t *testing.T, raw []byte) {
 	var doc bson.D
 	if bson.Unmarshal(raw, &doc) != nil {
@@ -73,7 +72,7 @@ func leftAlone(t *testing.T, raw []byte) {
 	seen := map[string]bool{"_id": true}
 	for _, e := range doc {
 		if seen[e.Key] {
-			return // a name twice: no server takes that
+			return // no server accepts a name twice
 		}
 		seen[e.Key] = true
 		mine = append(mine, e)
@@ -109,9 +108,9 @@ func leftAlone(t *testing.T, raw []byte) {
 		require.True(t, ok, "not answered")
 	}
 	after := db.Docs("d.c")
-	require.Len(t, after, len(before), "a stranger's document was touched: %v", before)
-	require.Len(t, after, 1, "a stranger's document was touched: %v", before)
-	require.Equal(t, 1, db.Len(), "a stranger's document was touched: %v, %v", before, after)
+	require.Len(t, after, len(before), "a foreign document was touched: %v", before)
+	require.Len(t, after, 1, "a foreign document was touched: %v", before)
+	require.Equal(t, 1, db.Len(), "a foreign document was touched: %v, %v", before, after)
 }
 
 // Keys, notes and owners come back byte for byte from a document.
@@ -135,7 +134,7 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 	})
 }
 
-// What stands in the collection of wake-ups is a notice or is passed over.
+// A document in the collection of wake-ups is a notice of ours or is ignored.
 func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 	for _, d := range []bson.D{
 		noticeOf(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
@@ -157,7 +156,7 @@ func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
 			t.Errorf("%q is taken for %+v", raw, n)
 		}
 		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) {
-			t.Errorf("a stranger's document is taken for %+v", n)
+			t.Errorf("a foreign document is taken for %+v", n)
 		}
 		if !ok || bson.Raw(raw).Validate() != nil {
 			return

@@ -36,8 +36,8 @@ func TestABulkOfRenewalsWhoseReplyIsLostIsAskedAfter(t *testing.T) {
 	}
 }
 
-// A bulk waits for a document that somebody's open transaction has written. What comes
-// before it in the bulk is renewed.
+// A bulk waits for a document that an open transaction has written. The renewals before that
+// document in the bulk are applied.
 func TestABlockedDocumentCostsTheRenewalsBeforeItNothing(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "transactions")

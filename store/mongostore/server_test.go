@@ -188,7 +188,7 @@ func TestTheStrictStableAPIIsEnough(t *testing.T) {
 	assert.NoError(t, f.store.EnsureIndex(f.ctx()))
 }
 
-// shifted is a store whose server's clock is off by so much, in every reply.
+// shifted returns a store whose server's clock is off by that much, in every reply.
 func (f *fixture) shifted(by time.Duration) *Store {
 	line := &testserver.Line{}
 	line.Set(func(name string, c bson.Raw) testserver.Fate {

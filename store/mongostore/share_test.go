@@ -115,8 +115,8 @@ func (f *fixture) release(r store.Ref) {
 	require.NoError(f.t, err, "release %q", r.Key)
 }
 
-// die sets a holder's end to the past, and leaves the document its own, which is the
-// others'.
+// die sets a holder's end to the past. The document keeps its own end, which is that of the
+// others.
 func (f *fixture) die(r store.Ref, ago time.Duration) {
 	f.t.Helper()
 	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: r.Key}},
@@ -154,8 +154,8 @@ func isRemove(c bson.Raw) bool { r, _ := c.Lookup("remove").BooleanOK(); return 
 
 func isUnset(c bson.Raw) bool { return !c.Lookup("update", "$unset").IsZero() }
 
-// Each safety of sharing, in the one race that it is there for; what the race came to
-// without it is the control. The scenarios answer what was wrong.
+// Each safety of sharing, in the race that it is there for. A scenario returns what went
+// wrong; the controls show what does without the safety.
 var shareRaces = []struct {
 	name   string
 	safety string // the switch of internal/knob that takes it out
@@ -199,7 +199,7 @@ var shareRaces = []struct {
 			writer.Want = time.Minute
 			meanwhile(line, isJoin, func() { f.held(other, writer) })
 			if _, err := f.store.Acquire(f.ctx(), sharedClaim("k", time.Minute)); err == nil {
-				return "a reader passed a writer who waits"
+				return "a reader passed a waiting writer"
 			}
 			return ""
 		},
@@ -213,20 +213,20 @@ var shareRaces = []struct {
 			meanwhile(line, isRemove, func() { f.acquire(other, second) })
 			f.release(first.Ref)
 			if f.absent("k") {
-				return "who joined while another left is gone"
+				return "a holder that joined while another left is gone"
 			}
 			return ""
 		},
 	},
 	{
-		"the end of who is dropped is in the filter", "JoinDropsTheLiving",
+		"the end of a dropped holder is in the filter", "JoinDropsTheLiving",
 		func(f *fixture, line *testserver.Line) string {
 			other := f.another()
 			late, stays := sharedClaim("k", time.Minute), sharedClaim("k", time.Minute)
 			f.acquire(other, late)
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
-			meanwhile(line, isJoin, func() { // its renewal was judged by a server time of a trip ago
+			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
 				in := time.Now().Add(time.Minute)
 				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
 					bson.D{{Key: "$max", Value: bson.D{{Key: of(late.ID, fieldExpireAt), Value: in}, {Key: fieldExpireAt, Value: in}}}})
@@ -234,7 +234,7 @@ var shareRaces = []struct {
 			})
 			f.acquire(f.store, sharedClaim("k", time.Minute))
 			if _, ok := f.document("k").Holder(late.ID); !ok {
-				return "who was renewed in time is dropped"
+				return "a holder that was renewed in time is dropped"
 			}
 			return ""
 		},
@@ -256,7 +256,7 @@ var shareRaces = []struct {
 			assert.True(f.t, settled, "settled")
 			assert.NoError(f.t, err, "settled")
 			if f.absent("k") {
-				return "with the claim went who was in"
+				return "the other holder went with the claim"
 			}
 			_, ok := f.document("k").Holder(c.ID)
 			assert.False(f.t, ok, "it is not cleaned up")
@@ -275,7 +275,7 @@ func TestEachSafetyOfSharingHoldsInItsRace(t *testing.T) {
 	}
 }
 
-// stalledJoin is a join that does not arrive, is undone, and then does.
+// stalledJoin sends a join that does not arrive, undoes it, and then lets it arrive.
 func stalledJoin(t *testing.T, opts ...func(*options.ClientOptions)) (settled bool, f *fixture, joined store.Claim) {
 	t.Helper()
 	line := &testserver.Line{}
@@ -302,7 +302,7 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]func(*options.ClientOptions){
 		"with transaction numbers":    nil,
-		"without transaction numbers": {withoutRetries}, // there the new revision alone bars it
+		"without transaction numbers": {withoutRetries}, // there the new revision alone refuses it
 	} {
 		t.Run(name, func(t *testing.T) {
 			settled, f, joined := stalledJoin(t, opts...)
@@ -314,8 +314,8 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 	}
 }
 
-// A reader that dies between leaving and deleting leaves an empty document, whose end
-// lies in the future, and which is in nobody's way.
+// A reader that dies between leaving and deleting leaves an empty document. Its end lies in
+// the future, but it blocks nobody.
 func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]store.Claim{
@@ -368,8 +368,8 @@ func TestAWordWrittenJustBeforeTheDeleteIsSeen(t *testing.T) {
 			f.acquire(f.store, mine)
 			other := f.another()
 			c.Want = time.Minute
-			// The word comes while the holder is still in, and its answer after it has left:
-			// so it is written by hand.
+			// The word arrives while the holder is still in, and its reply after the holder
+			// has left. So it is written by hand.
 			meanwhile(line, isRemove, func() {
 				word := fieldWanted
 				if c.Mode == store.Exclusive {
@@ -424,7 +424,7 @@ func TestThroughARouterSharersAreJudgedByTheShardsClock(t *testing.T) {
 	assert.Len(t, r.holders, 2)
 }
 
-// A claim waits for its turn among those of its process no longer than its context.
+// A claim waits for its turn among those of its process, but no longer than its context.
 func TestAJoinWaitsForTheGateNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	f, line := newFixtureOnLine(t)

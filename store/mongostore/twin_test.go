@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// onLine is a bench whose store's commands go over a line.
+// newFixtureOnLine is a fixture whose store's commands go over a line.
 func newFixtureOnLine(t testing.TB) (*fixture, *testserver.Line) {
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
@@ -77,7 +77,8 @@ func TestAGrantWhoseEveryReplyIsLostIsUndone(t *testing.T) {
 	f.acquire(f.another(), exclusiveClaim("k", time.Second))
 }
 
-// stalledClaim is a claim neither of whose sends arrives, undone, and then both do.
+// stalledClaim sends a claim and its retry, which do not arrive, undoes it, and then lets both
+// arrive.
 func stalledClaim(t *testing.T, f *fixture, line *testserver.Line) (settled bool) {
 	t.Helper()
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
@@ -116,8 +117,8 @@ func TestWithoutRetryableWritesAnUndoThatFindsNothingIsNotSettled(t *testing.T) 
 	assert.True(t, f.absent("k"), "repeated, it is not settled")
 }
 
-// heldThenLate is a claim whose first send stalls while its retry is refused; then
-// the key becomes free, and the first arrives.
+// heldThenLate sends a claim that stalls while its retry is refused. Then the key becomes
+// free, and the first one arrives.
 func heldThenLate(t *testing.T, claim store.Claim, slow time.Duration) (f *fixture, err error) {
 	t.Helper()
 	f, line := newFixtureOnLine(t)
@@ -157,8 +158,8 @@ func TestTheLateTwinOfASlowRefusalIsRefused(t *testing.T) {
 	assert.True(t, f.absent("k"), "refused with %v, and its twin holds the key", err)
 }
 
-// The control: the twin of a quick refusal that nothing followed is applied. It runs
-// out by itself (docs/design.md §4).
+// The control: the twin of a quick refusal, if nothing followed it, is applied. It expires
+// (docs/design.md §4).
 func TestTheLateTwinOfAQuickRefusalIsAppliedAndExpires(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")
