@@ -27,12 +27,13 @@ const (
 // instead of competing with each other.
 type Client struct {
 	config
-	store  store.Store
-	prompt bool // the store answers at once: see send
-	clock  monotonic.Clock
-	keeper keeper
-	watch  *watch
-	feed   store.Feed // to announce on; nil: none
+	store    store.Store
+	prompt   bool            // the store answers at once: see send
+	clock    monotonic.Clock // counts the time for which the machine is suspended
+	watchdog watchdog
+	keeper   keeper
+	watch    *watch
+	feed     store.Feed // to announce on; nil: none
 
 	// base is the context of store calls and background work. It ends when Close has
 	// waited long enough.
@@ -76,7 +77,6 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 func newClient(s store.Store, conf config) *Client {
 	c := &Client{
 		config:        conf,
-		clock:         monotonic.New(),
 		store:         s,
 		draining:      make(chan struct{}),
 		queues:        make(map[string]*queue),
@@ -84,6 +84,7 @@ func newClient(s store.Store, conf config) *Client {
 		permitStreaks: make(map[string]streak),
 		closeOK:       make(chan struct{}),
 	}
+	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
 	c.keeper.client = c

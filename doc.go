@@ -45,11 +45,16 @@
 // knows at least one margin before anybody else can be granted the key. The margin
 // allows for timers that fire late and for the time that work takes to stop. A renewal
 // that succeeds moves the deadline forward, never back. A renewal that fails is repeated
-// until one succeeds or the deadline comes. An answer that comes after the deadline
+// until one succeeds or the deadline comes; one that hangs is given up after a tenth of the
+// TTL and repeated, apart from other leases. So an outage of half the TTL loses no lease,
+// and a record that is blocked loses no lease but its own. An answer that comes after the deadline
 // moves nothing, and a grant that comes after it is given back.
 //
 // A process that is paused runs no timers. So [Lease.Err], [Lease.Remaining] and the Err
-// of a [Lease.Context] look at the clock themselves. Between that look and the next
+// of a [Lease.Context] look at the clock themselves. That clock counts the time for which
+// the machine was suspended; within a second of its waking, what ran out meanwhile is
+// ended and what is due is renewed. (A virtual machine may be paused without its guest's
+// knowing: no clock in it tells.) Between that look and the next
 // instruction the process can still be paused. Only the token, checked by the resource
 // that is written to (package fence), stops a write after that.
 //

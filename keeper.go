@@ -81,6 +81,18 @@ func (k *keeper) stop() {
 	}
 }
 
+// rearm sets all timers again, by the clock as it is now.
+func (k *keeper) rearm() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, g := range k.groups {
+		if g != nil {
+			g.armed = 0
+			g.arm()
+		}
+	}
+}
+
 // arm sets the timer to the first renewal due, or leaves a sooner one. With keeper.mu held.
 func (g *group) arm() {
 	if len(g.due) == 0 || g.keeper.stopped {

@@ -77,6 +77,7 @@ func (l *Lease) start(w *waiter) error {
 	}
 	c.mu.Lock()
 	c.enlist(l)
+	c.watchSleep()
 	if l.queue = w.queue; l.queue == nil || w.gone {
 		l.queue = c.queueOf(l.key)
 	}
@@ -226,7 +227,9 @@ func (l *Lease) expire() {
 		return
 	}
 	if !l.over(now) {
-		l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
+		if l.timer != nil { // else the first renewal sets it
+			l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
+		}
 		l.mu.Unlock()
 		return
 	}

@@ -6,6 +6,8 @@ package monotonic
 import (
 	"math"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // A Moment is a point in time: the nanoseconds since the origin of its [Clock].
@@ -27,15 +29,30 @@ func (m Moment) Add(d time.Duration) Moment {
 // Sub is the time from earlier to m.
 func (m Moment) Sub(earlier Moment) time.Duration { return time.Duration(m - earlier) }
 
-// A Clock counts the time since it was made. Make one with [New]; it is safe for
-// concurrent use.
-type Clock struct{ origin time.Time }
+// A Clock counts the time since it was made. Make one with [New] or [CountingSleep]; it
+// is safe for concurrent use.
+type Clock struct {
+	origin time.Time
+	sleep  suspend.Meter
+}
 
-// New makes a clock that begins now.
-func New() Clock { return Clock{time.Now().Add(-1)} } // no moment is zero
+// New makes a clock that begins now. It stands still while the machine is suspended, where
+// the monotonic clock does.
+func New() Clock { return Clock{origin: time.Now().Add(-1)} } // no moment is zero
+
+// CountingSleep makes a clock that begins now and counts the time for which the machine is
+// suspended. A reading takes a system call.
+func CountingSleep(m suspend.Meter) Clock {
+	c := New()
+	c.sleep = m
+	return c
+}
 
 // Now is the present moment.
-func (c Clock) Now() Moment { return Moment(time.Since(c.origin)) }
+func (c Clock) Now() Moment {
+	asleep := c.sleep.Asleep() // first: see package suspend
+	return Moment(asleep + time.Since(c.origin))
+}
 
 // Until is the time from now to m, negative if m has passed.
 func (c Clock) Until(m Moment) time.Duration { return m.Sub(c.Now()) }
@@ -43,5 +60,6 @@ func (c Clock) Until(m Moment) time.Duration { return m.Sub(c.Now()) }
 // Since is the time from m to now.
 func (c Clock) Since(m Moment) time.Duration { return c.Now().Sub(m) }
 
-// Time is m as a time.Time, for code that does not know this clock.
-func (c Clock) Time(m Moment) time.Time { return c.origin.Add(time.Duration(m)) }
+// Time is m as a time.Time, for code that does not know this clock: as far from time.Now as
+// m is from now.
+func (c Clock) Time(m Moment) time.Time { return c.origin.Add(time.Duration(m) - c.sleep.Asleep()) }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 func TestAClockCountsTheTimeThatPasses(t *testing.T) {
@@ -55,4 +56,26 @@ func TestNothingIsLaterThanNever(t *testing.T) {
 		assert.Equal(t, want, m.Add(d), "%v later", d)
 	}
 	assert.Equal(t, monotonic.Never, monotonic.Never.Add(time.Nanosecond))
+}
+
+func TestAClockThatCountsSleepGoesOnInIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		c := monotonic.CountingSleep(suspend.From(func() time.Duration { return slept }))
+		before := c.Now()
+		slept = time.Hour
+		assert.Equal(t, time.Hour, c.Since(before))
+		assert.Equal(t, time.Minute, time.Until(c.Time(c.Now().Add(time.Minute))), "as far from time.Now as from now")
+	})
+}
+
+// BenchmarkNow is what a reading costs: with the time asleep, and without.
+func BenchmarkNow(b *testing.B) {
+	for name, c := range map[string]monotonic.Clock{"counting sleep": monotonic.CountingSleep(suspend.New()), "plain": monotonic.New()} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				_ = c.Now()
+			}
+		})
+	}
 }

@@ -50,6 +50,9 @@ func From(read func() time.Duration) Meter {
 	return Meter{read: read, base: read()}
 }
 
+// Measures reports whether the Meter can show anything but zero.
+func (m Meter) Measures() bool { return m.read != nil }
+
 // Asleep returns how long the machine has slept since the Meter was made. The value is exact
 // but for the time that passes between the readings of two clocks, by which it may be lower.
 func (m Meter) Asleep() time.Duration {

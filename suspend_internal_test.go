@@ -1,0 +1,98 @@
+package mongolock
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A machine can be suspended: its timers stand still, the store's clock goes on.
+type machine struct {
+	slept  atomic.Int64
+	client *Client
+	store  *memstore.Store
+}
+
+func newMachine(t *testing.T, counted bool) *machine {
+	m := &machine{}
+	m.store = memstore.New(memstore.WithClock(func() time.Time { return time.Now().Add(time.Duration(m.slept.Load())) }))
+	var err error
+	m.client, err = NewWithStore(m.store, WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = m.client.Close() })
+	if counted {
+		m.client.measure(suspend.From(func() time.Duration { return time.Duration(m.slept.Load()) }))
+	}
+	return m
+}
+
+// trusted reports whether a holder trusts its lease right after its machine slept for an
+// hour, though another client was granted the key.
+func trusted(t *testing.T, counted bool, opts ...AcquireOption) (trusted bool) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, counted)
+		l, err := m.client.Acquire(t.Context(), "k", opts...)
+		require.NoError(t, err)
+		ctx := l.Context(t.Context())
+		time.Sleep(5 * time.Second)
+		m.slept.Add(int64(time.Hour))
+		other, err := NewWithStore(m.store)
+		require.NoError(t, err)
+		defer other.Close()
+		_, err = other.TryAcquire(t.Context(), "k")
+		require.NoError(t, err, "the key is free by the store's clock")
+		trusted = ctx.Err() == nil || l.Remaining() > 0 || l.Err() == nil
+	})
+	return trusted
+}
+
+func TestALookAtALeaseAfterASuspendTellsThatItIsOver(t *testing.T) {
+	assert.False(t, trusted(t, true))
+	assert.False(t, trusted(t, true, NoRenewal()))
+}
+
+// The control: a clock that does not count the time asleep.
+func TestControlALeaseThatDoesNotCountSleepIsTrustedAfterIt(t *testing.T) {
+	assert.True(t, trusted(t, false))
+}
+
+func TestASuspendEndsWhatRanOutAndRenewsWhatDidNotWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, true)
+		short, err := m.client.Acquire(t.Context(), "short")
+		require.NoError(t, err)
+		once, err := m.client.Acquire(t.Context(), "once", NoRenewal(), TTL(time.Minute))
+		require.NoError(t, err)
+		long, err := m.client.Acquire(t.Context(), "long", TTL(time.Hour))
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		m.slept.Add(int64(40 * time.Minute))
+		resumed := time.Now()
+		<-short.Done()
+		<-once.Done()
+		assert.LessOrEqual(t, time.Since(resumed), watchdogPeriod)
+		assert.ErrorIs(t, short.Err(), ErrLost)
+		time.Sleep(watchdogPeriod)
+		synctest.Wait()
+		assert.NoError(t, long.Err())
+		assert.Greater(t, long.Remaining(), 59*time.Minute-time.Second, "renewed at once")
+	})
+}
+
+func TestAClaimAfterASuspendIsTrustedForItsWholeTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, true)
+		m.slept.Add(int64(time.Hour))
+		l, err := m.client.Acquire(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, 29*time.Second, l.Remaining())
+	})
+}
