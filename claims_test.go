@@ -11,14 +11,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The same claims hold on a server, see internal/system.
+// Package internal/system tests the same claims on a server.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
 	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
 	})
 }
 
-// inMemory is virtual time, in which nothing comes later than it is due.
+// inMemory is the environment of a bubble, where nothing happens later than it is due.
 func inMemory(t *testing.T, b *hookedStore, s store.Store) claims.Env {
 	never := func() time.Duration { return 0 }
 	return claims.Env{

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mongolock/mongolock/store/memstore"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
@@ -22,7 +23,7 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 			job, cancel := context.WithCancel(t.Context())
 			l.Context(job)
 			cancel()
-			l.Context(context.Background()) // has no end of its own
+			l.Context(context.Background()) // this one never ends by itself
 		}
 		synctest.Wait()
 		l.mu.Lock()

@@ -19,23 +19,23 @@ import (
 
 var errDisconnected = fmt.Errorf("client is disconnected (%w; %w)", store.ErrDisconnected, store.ErrNotApplied)
 
-// A closable store answers nothing any more once it is closed under its client.
-type closable struct {
+// A disconnectableStore refuses every call once it is disconnected while its client is in use.
+type disconnectableStore struct {
 	store.Store
-	closed atomic.Bool
-	claims atomic.Int32
+	disconnected atomic.Bool
+	claims       atomic.Int32
 }
 
-func (s *closable) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+func (s *disconnectableStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	s.claims.Add(1)
-	if s.closed.Load() {
+	if s.disconnected.Load() {
 		return store.Grant{}, errDisconnected
 	}
 	return s.Store.Acquire(ctx, c)
 }
 
-func (s *closable) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	if s.closed.Load() {
+func (s *disconnectableStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	if s.disconnected.Load() {
 		return nil, errDisconnected
 	}
 	return s.Store.Look(ctx, keys)
@@ -49,7 +49,7 @@ func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 		lease, err := holder.Acquire(t.Context(), "k", mongolock.TTL(time.Minute))
 		require.NoError(t, err)
 
-		s := &closable{Store: mem}
+		s := &disconnectableStore{Store: mem}
 		client, err := mongolock.NewWithStore(s)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -63,7 +63,7 @@ func TestAWaitEndsWhenTheStoreIsDisconnectedForGood(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, waits, "a wait ended while the key was held")
-		s.closed.Store(true)
+		s.disconnected.Store(true)
 		asked, began := s.claims.Load(), time.Now()
 		for range cap(waits) {
 			err := <-waits

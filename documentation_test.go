@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// documented are the packages in which every entry point has an example.
+// documented lists the packages in which every entry point has an example.
 var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
 
-// contract are the methods that a store has because package store asks for them: the
-// engine calls them, and a user of the library never does.
+// contract lists the methods of package store's interfaces. The engine calls them; a user of
+// the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
 	"AnswersAtOnce", "Notify", "Watch", "Withdraw",
@@ -58,8 +58,8 @@ func checkExamples(t *testing.T, of string, examples []*doc.Example) {
 	}
 }
 
-// ofInterface reports whether a method is called through an interface, and not by
-// users directly.
+// ofInterface reports whether a method is called through an interface only, not by users
+// directly.
 func ofInterface(pkg, typ, method string) bool {
 	if strings.HasSuffix(typ, "Error") {
 		return method == "Error" || method == "Is" || method == "Unwrap"

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A ticket of any text is refused or understood, and what is understood is what
-// was written.
-func FuzzATicketIsRefusedOrUnderstood(f *testing.F) {
+// A text is refused as a ticket, or parsed to what it would be written from.
+func FuzzATicketIsRefusedOrParsed(f *testing.F) {
 	l := &Lease{key: "k", id: "ID", token: 7, terms: &terms{ttl: time.Minute, note: "n"}}
 	f.Add(l.ticket())
 	f.Add(ticketMark)
@@ -31,7 +30,7 @@ func FuzzATicketIsRefusedOrUnderstood(f *testing.F) {
 }
 
 // Keys and notes that cannot come back byte for byte are refused, and no others.
-func FuzzKeysAndNotesAreRefusedOrTaken(f *testing.F) {
+func FuzzOnlyInvalidKeysAndNotesAreRefused(f *testing.F) {
 	for _, s := range []string{"nightly-report", "", "$x", "a.b", "\x00", "🔒", "a/b", " ", "\xff", strings.Repeat("k", 1025)} {
 		f.Add(s, s)
 	}

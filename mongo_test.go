@@ -16,10 +16,10 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-// New on a server, in short. What the whole library does there is tested in
+// These tests show that New works on a server. The whole library is tested there in
 // internal/system, and the store alone in store/mongostore.
 
-// newLocks is a client on a collection of its own, on the server of the tests.
+// newLocks returns a client on a collection of its own, on the server of the tests.
 func newLocks(t *testing.T, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
 	t.Helper()
 	conn := testserver.Connect(t, testserver.URI(t, "mongodb"))
@@ -38,7 +38,7 @@ func documents(t *testing.T, coll *mongo.Collection) int64 {
 	return n
 }
 
-func TestALeaseIsADocumentOfTheCollectionAndGoesWithIt(t *testing.T) {
+func TestALeaseIsADocumentAndIsLostWhenTheDocumentIsDeleted(t *testing.T) {
 	t.Parallel()
 	client, coll := newLocks(t, mongolock.TTL(3*time.Second))
 	lease, err := client.TryAcquire(t.Context(), "nightly-report")
@@ -54,12 +54,12 @@ func TestALeaseIsADocumentOfTheCollectionAndGoesWithIt(t *testing.T) {
 	select {
 	case <-lease.Done():
 	case <-time.After(5 * time.Second):
-		t.Fatal("deleted by hand, and its holder does not learn of it")
+		t.Fatal("the document was deleted by hand, and its holder is not told")
 	}
 	assert.ErrorIs(t, lease.Err(), mongolock.ErrLost)
 }
 
-func TestANewClientOfTheCollectionIsRefusedAHeldKey(t *testing.T) {
+func TestAnotherClientOfTheCollectionIsRefusedAHeldKey(t *testing.T) {
 	t.Parallel()
 	first, coll := newLocks(t, mongolock.WithOwner("first"))
 	second, err := mongolock.New(coll)
@@ -77,5 +77,5 @@ func TestANewClientOfTheCollectionIsRefusedAHeldKey(t *testing.T) {
 func TestNewOnANilCollectionIsRefused(t *testing.T) {
 	_, err := mongolock.New(nil, mongolock.TTL(time.Nanosecond))
 	assert.ErrorContains(t, err, "New: the collection is nil")
-	assert.ErrorContains(t, err, "TTL(1ns)", "every fault is named at once")
+	assert.ErrorContains(t, err, "TTL(1ns)", "every fault is named in one error")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages are the Markdown files of the repository, by path.
+// pages returns the Markdown files of the repository, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := filesEndingIn(t, ".md")
@@ -23,7 +23,8 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// filesEndingIn are the texts of the repository's own files of a kind, by path.
+// filesEndingIn returns the texts of the repository's own files whose names end in suffix,
+// by path.
 func filesEndingIn(t *testing.T, suffix string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -51,7 +52,7 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 )
 
-func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
+func TestEveryLinkInThePagesHasATarget(t *testing.T) {
 	all := pages(t)
 	for page, text := range all {
 		for _, l := range link.FindAllStringSubmatch(anyBlock.ReplaceAllString(text, ""), -1) {
@@ -72,7 +73,7 @@ func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are the names that GitHub gives to the headings of a page.
+// anchors returns the names that GitHub gives to the headings of a page.
 func anchors(page string) []string {
 	var all []string
 	for _, h := range heading.FindAllStringSubmatch(anyBlock.ReplaceAllString(page, ""), -1) {
@@ -123,7 +124,6 @@ func TestEveryTestThatThePagesNameExists(t *testing.T) {
 	}
 }
 
-// A table that says where things are is of use as long as they are there.
 func TestEveryFolderAndFileThatThePagesNameExists(t *testing.T) {
 	named := regexp.MustCompile("`((?:internal|store|adapters|examples|devmongo|bench|docs)/[\\w/.]+|(?:schedule|leader|doclock|pathlock|fence)/[\\w/.]+)`")
 	for page, text := range pages(t) {
@@ -178,7 +178,7 @@ func TestReadmeShowsExamplesThatRun(t *testing.T) {
 	}
 }
 
-// exampleSources are the files whose code runs in tests or by make demo.
+// exampleSources returns the files whose code runs in tests or by make demo.
 func exampleSources(t *testing.T) []string {
 	t.Helper()
 	var sources []string
@@ -194,7 +194,7 @@ func exampleSources(t *testing.T) []string {
 	return sources
 }
 
-// words is code with its whitespace reduced to what separates words.
+// words returns code with each run of whitespace reduced to one space.
 func words(code string) string { return strings.Join(strings.Fields(code), " ") }
 
 func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
