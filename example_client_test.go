@@ -31,8 +31,8 @@ func ExampleClient_Acquire() {
 	// because it was held: true
 }
 
-// TryAcquire asks once. The refusal says who holds the key, since when, what for,
-// and for how long unless they renew.
+// TryAcquire asks once. A refusal says who holds the key, since when, what for, and for
+// how long unless the holder renews.
 func ExampleClient_TryAcquire() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -95,8 +95,8 @@ func ExampleClient_List() {
 	// order/2 host-a/17
 }
 
-// Break takes a key from a holder that hangs. Given grace enough, the holder is
-// told before the next one is let in; with a negative grace it is only told.
+// Break takes a key from a holder that hangs. With enough grace the holder is
+// told before the next one gets the key. With a negative grace it is only told.
 func ExampleClient_Break() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -111,7 +111,7 @@ func ExampleClient_Break() {
 	check(err)
 	fmt.Println("broke the lease of", broken[0].Owner)
 
-	_ = lease.Renew(ctx) // as happens by itself every third of the TTL
+	_ = lease.Renew(ctx) // the client does this by itself every third of the TTL
 	fmt.Println(lease.Err())
 	fmt.Println(errors.Is(lease.Err(), mongolock.ErrBroken), errors.Is(lease.Err(), mongolock.ErrLost))
 	// Output:
@@ -120,7 +120,7 @@ func ExampleClient_Break() {
 	// true true
 }
 
-// Resume goes on with what another process detached, under the same token.
+// Resume continues a lease that another process detached, under the same token.
 func ExampleClient_Resume() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -166,8 +166,8 @@ func ExampleClient_Shutdown() {
 	// main: shut down, <nil>
 }
 
-// Close ends every lease and gives its key back. Close the client before the
-// database connection that it works on.
+// Close ends every lease and releases its key. Close the client before the database
+// connection that it uses.
 func ExampleClient_Close() {
 	ctx := context.Background()
 	client := connect(memstore.New(), mongolock.TTL(time.Second))

@@ -9,20 +9,20 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// What a caller can tell apart, and what to do about it.
+// A caller can tell these outcomes apart, and do something about each.
 func Example_errors() {
 	explain := func(err error) string {
 		switch {
 		case err == nil:
 			return "done"
 		case errors.Is(err, mongolock.ErrLost):
-			return "the lease ended under the job: somebody else may be at it"
+			return "the lease ended during the job: another process may be doing it now"
 		case errors.Is(err, mongolock.ErrHeld):
 			return "others have the key: come again later"
 		case errors.Is(err, mongolock.ErrClosed):
 			return "this process is stopping"
 		case errors.Is(err, mongolock.ErrOutcomeUnknown):
-			return "the database did not answer: the key may be taken by nobody for a while"
+			return "the database did not answer: the key may stay taken for a while"
 		case errors.Is(err, mongolock.ErrForeign):
 			return "something else is stored under the key: take another"
 		}
@@ -49,7 +49,7 @@ func Example_errors() {
 	// this process is stopping
 }
 
-// A HeldError carries the Status of the key: who, since when, for how long.
+// A HeldError carries the Status of the key: who holds it, since when, and for how long.
 func ExampleHeldError() {
 	ctx := context.Background()
 	client := connect(memstore.New(), mongolock.WithOwner("host-a/17"))

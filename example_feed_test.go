@@ -9,7 +9,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// The feed of a client's store carries what else its processes have to tell each other.
+// An application may send notices of its own over the feed of a client's store.
 func ExampleClient_Feed() {
 	client, err := mongolock.NewWithStore(memstore.New())
 	if err != nil {
@@ -18,7 +18,7 @@ func ExampleClient_Feed() {
 	}
 	defer client.Close()
 	for notice, err := range client.Feed().Watch(context.Background()) {
-		if notice == (store.Notice{}) { // it is live
+		if notice == (store.Notice{}) { // the feed is live
 			_ = client.Feed().Notify(context.Background(), store.Notice{Topic: "prices", Key: "EUR", Kind: "changed"})
 			continue
 		}

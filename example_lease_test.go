@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// mustAcquire is for examples that are about what comes after.
+// mustAcquire acquires a key in examples that are about what comes afterwards.
 func mustAcquire(l mongolock.Locker, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
 	lease, err := l.Acquire(context.Background(), key, opts...)
 	check(err)
@@ -29,7 +29,7 @@ func ExampleLease_Key() {
 	// Output: nightly-report
 }
 
-// The token lets the resource itself refuse a holder that comes too late.
+// With the token the resource itself can refuse a holder that comes too late.
 func ExampleLease_Token() {
 	client := connect(memstore.New())
 	defer client.Close()
@@ -44,7 +44,7 @@ func ExampleLease_Token() {
 	}
 
 	late := mustAcquire(client, "account-7")
-	late.Release() // as far as the database knows; the holder may be asleep
+	late.Release() // the database considers it ended; the holder may be asleep
 	next := mustAcquire(client, "account-7")
 	defer next.Release()
 	fmt.Println("next:", write(next.Token()))
@@ -77,8 +77,8 @@ func ExampleLease_Context() {
 	ctx := lease.Context(context.Background())
 	fmt.Println(ctx.Err())
 
-	s.Delete("nightly-report") // somebody with a shell on the database
-	_ = lease.Renew(ctx)       // as happens by itself every third of the TTL
+	s.Delete("nightly-report") // an operator deletes the record
+	_ = lease.Renew(ctx)       // the client does this by itself every third of the TTL
 	fmt.Println(ctx.Err())
 	fmt.Println(context.Cause(ctx))
 	// Output:
@@ -102,7 +102,7 @@ func ExampleLease_Done() {
 	// Output: stop: mongolock: lease is lost: held for its MaxHold
 }
 
-// Err looks at the clock itself: ask it before a step that cannot be taken back.
+// Err looks at the clock itself. Call it before a step that cannot be undone.
 func ExampleLease_Err() {
 	client := connect(memstore.New())
 	defer client.Close()
@@ -148,7 +148,7 @@ func ExampleLease_Renew() {
 	// mongolock: renew "nightly-report": mongolock: lease was released
 }
 
-// Release may be called twice, and tells if the lease had been lost before.
+// Release may be called twice. It reports whether the lease was lost before.
 func ExampleLease_Release() {
 	client := connect(memstore.New())
 	defer client.Close()
@@ -166,7 +166,7 @@ func ExampleLease_Release() {
 	// true
 }
 
-// Detach leaves the key taken, for whoever gets the ticket within the TTL.
+// Detach leaves the key taken, for the process that resumes the ticket within the TTL.
 func ExampleLease_Detach() {
 	ctx := context.Background()
 	client := connect(memstore.New())
@@ -201,7 +201,7 @@ func ExampleLease_LogValue() {
 	// level=INFO msg=done lease.key=nightly-report lease.token=1 lease.ended="mongolock: lease was released"
 }
 
-// withoutTime makes log lines the same every day.
+// withoutTime removes the time from log lines, so that the output is always the same.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}

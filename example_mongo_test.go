@@ -13,7 +13,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// The locks live in a collection of their own, which every process names.
+// The locks live in a collection of their own. Every process opens the same one.
 func ExampleNew() {
 	ctx := context.Background()
 	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
@@ -29,7 +29,7 @@ func ExampleNew() {
 	// Output: ready, and nothing is sent yet
 }
 
-// A process that may not make indexes leaves that to whoever deploys it.
+// A process without the right to create indexes leaves that to its deployment.
 func ExampleWithoutIndex() {
 	ctx := context.Background()
 	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
@@ -45,7 +45,7 @@ func ExampleWithoutIndex() {
 	// Output: ready, and will make no index
 }
 
-// EnsureIndex is for a deployment script that wants to know that it is there.
+// EnsureIndex is for a deployment script, which needs to know that the index exists.
 func ExampleClient_EnsureIndex() {
 	client := connect(memstore.New())
 	defer client.Close()

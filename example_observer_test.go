@@ -13,8 +13,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// metrics counts operations by how they ended, and how many are under way. It is
-// all that a bridge to a metrics system needs.
+// metrics counts operations by their outcome, and those that are under way. A bridge to a
+// metrics system needs no more than this.
 type metrics struct {
 	mu       sync.Mutex
 	ended    map[string]int
@@ -44,7 +44,7 @@ func (m *metrics) Begin(ctx context.Context, op mongolock.Op, _ string) (context
 	}
 }
 
-// ending is a label with few values.
+// ending returns a label for an outcome, one of few.
 func ending(err error) string {
 	switch {
 	case err == nil, errors.Is(err, mongolock.ErrReleased):
@@ -57,7 +57,7 @@ func ending(err error) string {
 	return "error"
 }
 
-// Metrics hang on an Observer.
+// An Observer can feed metrics.
 func ExampleWithObserver() {
 	ctx := context.Background()
 	m := newMetrics()
@@ -82,7 +82,7 @@ func ExampleWithObserver() {
 	// release ok 1
 }
 
-// A tracer passes its span on in the context: what happens within it is its child.
+// A tracer puts its span into the context, so that operations within it become its children.
 type tracer struct{}
 
 type spanKey struct{}
@@ -95,7 +95,7 @@ func (tracer) Begin(ctx context.Context, op mongolock.Op, key string) (context.C
 	return context.WithValue(ctx, spanKey{}, span), func(mongolock.Outcome) { fmt.Println(span) }
 }
 
-// Traces hang on an Observer as well.
+// An Observer can also make traces.
 func ExampleObserver() {
 	ctx := context.WithValue(context.Background(), spanKey{}, "POST /report")
 	client := connect(memstore.New(), mongolock.WithObserver(tracer{}))

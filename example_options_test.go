@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A short TTL frees the key of a crashed holder soon; a long one rides out a long
-// outage of the database. Given to Acquire it holds for that lease alone.
+// A short TTL frees the key of a crashed holder soon; a long one outlasts a long outage of
+// the database. A TTL given to Acquire applies to that lease alone.
 func ExampleTTL() {
 	client := connect(memstore.New(), mongolock.TTL(5*time.Minute), mongolock.WithMargin(0))
 	defer client.Close()
@@ -41,8 +41,8 @@ func ExampleMaxHold() {
 	// Output: true true
 }
 
-// MaxWait bounds the wait where a context should not: it is not an error of the
-// caller's, just a key that stays taken.
+// MaxWait bounds the wait without a context: the error then says that the key is held, not
+// that the caller's time is over.
 func ExampleMaxWait() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -59,7 +59,7 @@ func ExampleMaxWait() {
 	// Output: still held by host-a/17
 }
 
-// Without renewal the key comes free one TTL after its grant, whatever happens.
+// Without renewal the key becomes free one TTL after its grant, whatever happens.
 func ExampleNoRenewal() {
 	client := connect(memstore.New())
 	defer client.Close()
@@ -71,9 +71,9 @@ func ExampleNoRenewal() {
 	// Output: mongolock: lease is lost: not renewed in time
 }
 
-// A job that takes a second, started by timers that are a minute apart from host
-// to host, would run once on each. MinHold keeps the key taken until the last of
-// them has come and gone.
+// A job takes a second, and every host starts it by a timer. If the timers are up to a
+// minute apart, each host would run the job. MinHold keeps the key taken until the last
+// timer has fired.
 func ExampleMinHold() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -91,7 +91,7 @@ func ExampleMinHold() {
 	// Output: true false
 }
 
-// A note tells whoever looks at the lock what it is held for.
+// A note says what the key is held for, to everyone who inspects it.
 func ExampleNote() {
 	ctx := context.Background()
 	client := connect(memstore.New())
@@ -105,7 +105,7 @@ func ExampleNote() {
 	// Output: run of May 3
 }
 
-// The owner is for people; it plays no part in who may do what.
+// The owner is for people to read. It has no influence on who gets the key.
 func ExampleWithOwner() {
 	ctx := context.Background()
 	client := connect(memstore.New(), mongolock.WithOwner("billing on host-a"))
@@ -119,7 +119,7 @@ func ExampleWithOwner() {
 	// Output: billing on host-a
 }
 
-// What goes wrong in the background is logged: a lost lease is a warning.
+// Problems in the background are logged. A lost lease is a warning.
 func ExampleWithLogger() {
 	s := memstore.New()
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
@@ -128,7 +128,7 @@ func ExampleWithLogger() {
 	defer client.Close()
 
 	lease := mustAcquire(client, "nightly-report")
-	s.Delete("nightly-report") // somebody with a shell on the database
+	s.Delete("nightly-report") // an operator deletes the record
 	_ = lease.Renew(context.Background())
 	// Output:
 	// level=WARN msg="mongolock: lease lost" key=nightly-report token=1 cause="mongolock: lease is lost: no longer in the store"
@@ -146,7 +146,7 @@ func ExampleWithMargin() {
 	// Output: trusted for 6m0s
 }
 
-// Without the feed waiters poll, up to a second apart.
+// Without the feed, waiters poll with pauses of at most a second.
 func ExampleWithoutFeed() {
 	ctx := context.Background()
 	s := memstore.New()

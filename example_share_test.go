@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// Whoever only reads the catalogue does so together with others. Whoever rebuilds
-// it has it alone.
+// Many processes may read the catalogue at once. A process that rebuilds it holds the key
+// alone.
 func ExampleShared() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -34,7 +34,7 @@ func ExampleShared() {
 	// a reader beside a writer: true
 }
 
-// The mail server bears two connections, from however many processes.
+// The mail server allows two connections, from any number of processes.
 func ExampleOneOf() {
 	ctx := context.Background()
 	client := connect(memstore.New())
@@ -54,8 +54,8 @@ func ExampleOneOf() {
 	// mongolock: "smtp" is in use as one of 2 permits, not as one of 3 permits
 }
 
-// A transfer needs both accounts. Another one that names them the other way round
-// asks in the same order, and so waits for the first account instead of a circle.
+// A transfer needs both accounts. AcquireAll asks for them in a fixed order, so two
+// transfers that name the accounts in opposite order do not deadlock.
 func ExampleAcquireAll() {
 	ctx := context.Background()
 	client := connect(memstore.New())
@@ -79,7 +79,7 @@ func ExampleAcquireAll() {
 	// mongolock: AcquireAll: the key "account/3" is given twice
 }
 
-// Work under several leases ends with any of them.
+// The context of several leases ends when any of them does.
 func ExampleLeases_Context() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -93,14 +93,14 @@ func ExampleLeases_Context() {
 	defer accounts.Release()
 
 	work := accounts.Context(ctx)
-	s.Delete("account/7") // somebody at the shell
+	s.Delete("account/7") // an operator deletes the record
 	_ = accounts[1].Renew(ctx)
 	<-work.Done()
 	fmt.Println(context.Cause(work))
 	// Output: mongolock: lease is lost: no longer in the store
 }
 
-// Err tells which of the leases ended, and why.
+// Err reports which of the leases ended, and why.
 func ExampleLeases_Err() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -114,7 +114,7 @@ func ExampleLeases_Err() {
 	defer accounts.Release()
 
 	fmt.Println(accounts.Err())
-	s.Delete("account/7") // somebody at the shell
+	s.Delete("account/7") // an operator deletes the record
 	_ = accounts[1].Renew(ctx)
 	fmt.Println(accounts.Err())
 	// Output:
@@ -140,7 +140,7 @@ func ExampleLeases_Release() {
 	// Output: <nil>
 }
 
-// What looks at locks sees all holders of a shared key, and that a writer waits.
+// Inspect shows all holders of a shared key, and whether a writer waits.
 func ExampleClient_Inspect_shared() {
 	ctx := context.Background()
 	s := memstore.New()

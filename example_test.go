@@ -19,8 +19,8 @@ func report(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// connect makes one process's client on s. The examples are quiet; a client of
-// yours logs to slog.Default().
+// connect returns the client of one process on s. It logs nothing; by default a client
+// logs to slog.Default().
 func connect(s store.Store, opts ...mongolock.ClientOption) *mongolock.Client {
 	quiet := mongolock.WithLogger(slog.New(slog.DiscardHandler))
 	client, err := mongolock.NewWithStore(s, append([]mongolock.ClientOption{quiet}, opts...)...)
@@ -30,14 +30,14 @@ func connect(s store.Store, opts ...mongolock.ClientOption) *mongolock.Client {
 	return client
 }
 
-// check stands for what you do about errors.
+// check stands for the error handling of your program.
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// A nightly job that every host starts, and one does.
+// Every host starts the nightly job, and one of them runs it.
 func Example() {
 	ctx := context.Background()
 	client, err := mongolock.NewWithStore(memstore.New())
@@ -58,7 +58,7 @@ func Example() {
 	// Output: writing the report
 }
 
-// Do waits for the key, works and gives the key back.
+// Do waits for the key, runs the function and releases the key.
 func ExampleDo() {
 	ctx := context.Background()
 	client := connect(memstore.New())
@@ -74,7 +74,7 @@ func ExampleDo() {
 	// error: out of paper
 }
 
-// TryDo leaves the work to whoever has the key already.
+// TryDo leaves the work to the process that already holds the key.
 func ExampleTryDo() {
 	ctx := context.Background()
 	s := memstore.New()
@@ -96,8 +96,8 @@ func ExampleTryDo() {
 	// host A ran: true <nil>
 }
 
-// One client per process and store; what it is given as options holds for every
-// lease that does not say otherwise.
+// A process has one client for each store. The client's options apply to every lease that
+// has none of its own.
 func ExampleNewWithStore() {
 	client, err := mongolock.NewWithStore(memstore.New(), mongolock.TTL(time.Minute), mongolock.WithOwner("host-a/billing"))
 	if err != nil {
@@ -106,14 +106,14 @@ func ExampleNewWithStore() {
 	defer client.Close()
 
 	_, err = mongolock.NewWithStore(memstore.New(), mongolock.TTL(0), mongolock.WithOwner(""))
-	fmt.Println(err) // all that is wrong with it
+	fmt.Println(err) // the error names every invalid option
 	// Output:
 	// mongolock: TTL(0s): must be between 100ms and a year (8760h0m0s)
 	// mongolock: WithOwner is empty
 }
 
-// Code that takes a Locker can be given a fake. (Package mongolocktest has a
-// better one.)
+// Code that takes a Locker can be tested with a fake. Package mongolocktest has a better
+// one.
 func ExampleLocker() {
 	var locks mongolock.Locker = outOfReach{}
 	err := mongolock.Do(context.Background(), locks, "nightly-report", func(ctx context.Context, _ *mongolock.Lease) error {
@@ -123,7 +123,7 @@ func ExampleLocker() {
 	// Output: no route to host
 }
 
-// outOfReach is a Locker whose database is never there.
+// outOfReach is a Locker whose database cannot be reached.
 type outOfReach struct{}
 
 func (outOfReach) Acquire(context.Context, string, ...mongolock.AcquireOption) (*mongolock.Lease, error) {
