@@ -37,7 +37,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer tree.Close()
+		defer func() { _ = tree.Close() }()
 		if err := fillTree(ctx, tree, coll, many); err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func treeCrowd(ctx context.Context, l *lab, clients int) (pairs, commands float6
 		if err != nil {
 			return 0, 0, err
 		}
-		defer tree.Close()
+		defer func() { _ = tree.Close() }()
 		if err := treePair(ctx, tree, "/first"); err != nil && !errors.Is(err, pathlock.ErrConflict) {
 			return 0, 0, err
 		}

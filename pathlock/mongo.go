@@ -86,14 +86,17 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...Mongo
 	return m, nil
 }
 
-// The indexes. By the first two each request finds the locks in its way, and no others.
-// The third removes the records of locks that ran out an hour ago, which nobody else
-// came across. It decides nothing.
-var mongoIndexes = []mongo.IndexModel{
-	{Keys: bson.D{{Key: fieldOn, Value: 1}}, Options: options.Index().SetName("pathlock_on").SetSparse(true)},
-	{Keys: bson.D{{Key: fieldUnder, Value: 1}}, Options: options.Index().SetName("pathlock_under").SetSparse(true)},
-	{Keys: bson.D{{Key: fieldUntil, Value: 1}}, Options: options.Index().SetName("pathlock_until").
-		SetExpireAfterSeconds(int32(time.Hour / time.Second)).SetPartialFilterExpression(bson.D{{Key: fieldMark, Value: mongoVersion}})},
+// mongoIndexes returns the indexes. By the first two each request finds the locks in its
+// way, and no others. The third removes the records of locks that ran out an hour ago,
+// which nobody else came across; it decides nothing. (The driver changes the models that it
+// is given, so each call needs its own.)
+func mongoIndexes() []mongo.IndexModel {
+	return []mongo.IndexModel{
+		{Keys: bson.D{{Key: fieldOn, Value: 1}}, Options: options.Index().SetName("pathlock_on").SetSparse(true)},
+		{Keys: bson.D{{Key: fieldUnder, Value: 1}}, Options: options.Index().SetName("pathlock_under").SetSparse(true)},
+		{Keys: bson.D{{Key: fieldUntil, Value: 1}}, Options: options.Index().SetName("pathlock_until").
+			SetExpireAfterSeconds(int32(time.Hour / time.Second)).SetPartialFilterExpression(bson.D{{Key: fieldMark, Value: mongoVersion}})},
+	}
 }
 
 const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make the indexes
@@ -102,14 +105,14 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	ctx = mongobase.Bare(ctx)
-	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes)
+	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil
 	}
 	errs := []error{err}
 	if _, refused := errors.AsType[mongo.CommandError](err); refused { // for one of them: a server may lack TTL or partial indexes
 		errs = nil
-		for _, index := range mongoIndexes {
+		for _, index := range mongoIndexes() {
 			_, err := m.base.Soft.Indexes().CreateOne(ctx, index)
 			errs = append(errs, err)
 		}
