@@ -158,7 +158,7 @@ func (w *cleaner) try(u *openClaim) {
 // of is a claim of the key that is not settled; nil if there is none. With Client.mu
 // held.
 func (w *cleaner) of(key string) *openClaim {
-	if knob.ReuseID {
+	if knob.ReuseID || knob.OneID {
 		return nil // so that the next claim can come under the same ID
 	}
 	for _, u := range w.claims {

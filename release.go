@@ -288,19 +288,3 @@ func (l *Lease) afterLoss(cause error) {
 	}
 	l.mu.Unlock()
 }
-
-// timeToStop is how long the holder of a lost lease has before it is given back.
-func (l *Lease) timeToStop() time.Duration {
-	if knob.GiveBackAtDeadline {
-		return 0
-	}
-	return l.margin
-}
-
-// keep is how long after its grant the key must stay taken; 0 once that time is over.
-func (l *Lease) keep() time.Duration {
-	if l.terms.minHold == 0 || l.unseen.Load() || l.client.clock.Since(l.granted) >= drifted(l.terms.minHold) {
-		return 0
-	}
-	return l.terms.minHold
-}

@@ -1,0 +1,258 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/store"
+)
+
+// renew sends one renewal for all of batch and takes in the answers, after beginRenewal
+// for each of them. A nil error is a renewal in time. Every lease is extended or planned
+// before the logger or the observer is called, which may take their time.
+func (k *keeper) renew(batch []*Lease) []error {
+	if len(batch) == 0 {
+		return nil
+	}
+	c := k.client
+	key, values := "", context.Background()
+	if len(batch) == 1 {
+		key, values = batch[0].key, batch[0].values
+	}
+	values, end := c.observe(values, OpRenew, key)
+	sent := c.clock.Now()
+	request, limit := make([]store.Renewal, len(batch)), maxCall
+	for i, l := range batch {
+		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
+		limit = min(limit, l.patience(sent))
+	}
+	ctx, cancel := c.bound(values, sent.Add(limit))
+	answers := c.store.Renew(ctx, request)
+	cancel()
+	now := c.clock.Now()
+
+	var failed []*Lease
+	var tell []func()
+	for i, l := range batch {
+		again, first := l.takeIn(answers[i], sent, now)
+		if again {
+			failed = append(failed, l)
+		}
+		if first {
+			tell = append(tell, func() {
+				c.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answers[i].Err)
+			})
+		}
+	}
+	k.retry(failed, sent, now)
+	for i, l := range batch {
+		if cause := verdict(answers[i].Err); cause != nil {
+			if f := l.finish(cause); f != nil {
+				tell = append(tell, f)
+			}
+		}
+	}
+	for _, f := range tell {
+		f()
+	}
+	errs, out := make([]error, len(batch)), Outcome{}
+	for i, l := range batch {
+		if errs[i] = l.renewalError(answers[i].Err); errs[i] == nil {
+			out.Count++
+		}
+	}
+	out.Err = errors.Join(errs...)
+	end(out)
+	return errs
+}
+
+func (l *Lease) trustedUntil() monotonic.Moment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline
+}
+
+// beginRenewal makes the caller the one to renew the lease. Otherwise it returns a
+// channel that closes when the renewal under way is over, or nil if the lease has ended.
+func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return false, nil
+	case l.renewing != nil:
+		return false, l.renewing
+	}
+	l.renewing = make(chan struct{})
+	l.watchDeadline(l.client.clock.Until(l.deadline))
+	return true, nil
+}
+
+// takeIn takes in the answer to a renewal, without calling anybody. It reports whether
+// the renewal failed and is to be repeated, and whether the one before had not failed. An
+// answer after the deadline moves nothing: the holder was told that the lease is over, or
+// is about to be.
+func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again, first bool) {
+	l.mu.Lock()
+	close(l.renewing)
+	l.renewing = nil
+	l.until = now.Add(drifted(l.terms.ttl)) // the renewal may have been applied, whatever the answer
+	held := l.err == nil && !l.over(now)
+	if held && answer.Err == nil {
+		l.took = now.Sub(sent)
+		l.extend(sent.Add(answer.Left - l.margin))
+	}
+	first = !l.failing
+	l.failing = answer.Err != nil
+	l.mu.Unlock()
+	switch {
+	case !held || l.terms.noRenewal || verdict(answer.Err) != nil:
+		return false, false
+	case answer.Err != nil:
+		l.client.keeper.remove(l)
+		return true, first
+	}
+	l.renewAt(l.nextRenewal(answer.Left, sent, now))
+	return false, false
+}
+
+// extend moves the deadline forward, and never back. With l.mu held.
+func (l *Lease) extend(deadline monotonic.Moment) {
+	if l.maxEnd != 0 {
+		deadline = min(deadline, l.maxEnd)
+	}
+	l.deadline = max(l.deadline, deadline)
+}
+
+// verdict is why a lease ends whose renewal was answered with err; nil if it goes on.
+func verdict(err error) error {
+	var broken *store.BrokenError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &broken):
+		return fmt.Errorf("%w: %s", ErrBroken, broken.Reason)
+	case errors.Is(err, store.ErrGone):
+		return errGone
+	case store.IsVerdict(err):
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
+}
+
+// renewalError is what a renewal that was answered with err came to.
+func (l *Lease) renewalError(err error) error {
+	if ended := l.Err(); ended != nil {
+		err = ended
+	}
+	if err == nil {
+		return nil
+	}
+	return &fault{op: "renew", key: l.key, err: err}
+}
+
+// nextRenewal is a third of the TTL after the last renewal was sent, so that slow
+// answers do not add up, or when half of the time is over for which the lease may be
+// trusted. The latter is sooner under a large margin, and if the store promised little.
+func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) monotonic.Moment {
+	return max(l.renewalDue(sent, left), now.Add(l.terms.ttl/200))
+}
+
+func (l *Lease) renewalDue(sent monotonic.Moment, left time.Duration) monotonic.Moment {
+	return sent.Add(min(l.terms.ttl/3, (left-l.margin)/2))
+}
+
+// renewAt plans the next renewal, unless the lease has ended or NoRenewal is set.
+func (l *Lease) renewAt(due monotonic.Moment) {
+	if l.terms.noRenewal {
+		return
+	}
+	l.client.keeper.remove(l) // a call of Renew came between: plan from here
+	l.client.keeper.add(l, due)
+	if l.Err() != nil {
+		l.client.keeper.remove(l)
+	}
+}
+
+// retryParts is how many renewals take the place of one that failed.
+const retryParts = 16
+
+// A retry is a renewal that is repeated, for leases that failed together. They stay out
+// of the group's schedule until they are renewed: one document that is blocked, by
+// somebody's open transaction, may hold up every renewal that is sent with its own. What
+// failed together is repeated in parts, side by side, so that whatever blocks is soon
+// alone: a thousand leases take three rounds, sixteen take one.
+type retry struct {
+	client *Client
+	leases []*Lease
+}
+
+// retry repeats the renewals of leases that failed, sent at sent and answered now. A
+// quick refusal is repeated after a pause, a call that took its time at once.
+func (k *keeper) retry(failed []*Lease, sent, now monotonic.Moment) {
+	if len(failed) == 0 {
+		return
+	}
+	pause := failed[0].retryPause(now)
+	for _, l := range failed {
+		pause = min(pause, l.retryPause(now))
+	}
+	wait := max(sent.Add(backoff.Jitter(pause)).Sub(now), 0)
+	for part := range slices.Chunk(failed, (len(failed)+retryParts-1)/retryParts) {
+		r := &retry{k.client, part}
+		for _, l := range part {
+			l.mu.Lock()
+			l.retry = r
+			l.mu.Unlock()
+		}
+		time.AfterFunc(wait, r.run) // does nothing once the client is closed
+	}
+}
+
+func (r *retry) run() {
+	if !r.client.enter() {
+		return
+	}
+	defer r.client.background.Done()
+	var due []*Lease
+	for _, l := range r.leases {
+		l.mu.Lock()
+		mine := l.retry == r && l.failing // else a call of Renew came between
+		l.mu.Unlock()
+		if mine {
+			if mine, _ = l.beginRenewal(); mine {
+				due = append(due, l)
+			}
+		}
+	}
+	r.client.keeper.renew(due)
+}
+
+// patience is how long the store may take to answer a renewal of the lease that is sent
+// now: a tenth of the TTL, so that one that hangs costs an attempt and not the lease. A
+// repeated one has a third of the time that is left, so that the last of them begin
+// shortly before the deadline. Where the last renewal was slow and was answered, the next
+// may take twice as long, up to a third of the TTL.
+func (l *Lease) patience(now monotonic.Moment) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ttl, left := l.terms.ttl, l.deadline.Sub(now)
+	most := max(left/3, ttl/50)
+	if !l.failing {
+		most = min(most, ttl/10)
+	}
+	most = max(most, min(2*l.took, ttl/3))
+	return max(min(most, left), time.Millisecond)
+}
+
+// retryPause is the time between two renewals that fail at once. It is shorter where the
+// deadline is near.
+func (l *Lease) retryPause(now monotonic.Moment) time.Duration {
+	ttl, left := l.terms.ttl, l.trustedUntil().Sub(now)
+	return min(ttl/20, 5*time.Second, max(left/3, ttl/100))
+}
