@@ -11,13 +11,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestHandOverIsOneCommand(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k")
@@ -25,21 +28,17 @@ func TestHandOverIsOneCommand(t *testing.T) {
 		b.reset()
 		release(t, l)
 		r := <-wait
-		if r.err != nil || r.lease.Token() <= l.Token() {
-			t.Fatalf("%v, token after %d", r.err, l.Token())
-		}
-		if b.count("transfer") != 1 || b.total() != 1 {
-			t.Errorf("%d transfers of %d commands", b.count("transfer"), b.total())
-		}
+		require.NoError(t, r.err)
+		require.Greater(t, r.lease.Token(), l.Token())
+		assert.Equal(t, 1, b.count("transfer"), "transfers")
+		assert.Equal(t, 1, b.total(), "commands")
 		time.Sleep(time.Hour)
-		if r.lease.Err() != nil {
-			t.Error("not renewed:", r.lease.Err())
-		}
+		assert.NoError(t, r.lease.Err(), "the lease is renewed")
 	})
 }
 
-// loop lets n goroutines of a client take the key again and again, and counts the
-// grants, until stop is called.
+// loop lets n goroutines of a client acquire and release the key in a loop until stop is
+// called, and counts the grants.
 func loop(t *testing.T, c *mongolock.Client, n int, section time.Duration) (grants *atomic.Int64, stop func()) {
 	var over atomic.Bool
 	var wg sync.WaitGroup
@@ -48,8 +47,7 @@ func loop(t *testing.T, c *mongolock.Client, n int, section time.Duration) (gran
 		wg.Go(func() {
 			for !over.Load() {
 				l, err := c.Acquire(t.Context(), "k")
-				if err != nil {
-					t.Error(err)
+				if !assert.NoError(t, err) {
 					return
 				}
 				grants.Add(1)
@@ -69,10 +67,8 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 		for _, section := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, 300 * time.Millisecond} {
 			for _, feed := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%d workers, %v, feed %v", workers, section, feed), func(t *testing.T) {
-					onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-						if violation := notStarved(t, s, workers, section, feed); violation != "" {
-							t.Error(violation)
-						}
+					onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+						assert.Empty(t, notStarved(t, s, workers, section, feed))
 					})
 				})
 			}
@@ -80,19 +76,18 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 	}
 }
 
-// Eight processes on a store whose calls take a while, not the same for all.
-func TestEightClientsThatLoopShareTheKey(t *testing.T) {
+// The calls of the eight clients take a while, each a random time.
+func TestEightClientsThatReacquireInALoopShareTheKeyFairly(t *testing.T) {
 	for _, section := range []time.Duration{0, 3 * time.Millisecond, 40 * time.Millisecond} {
 		t.Run(section.String(), func(t *testing.T) {
-			if violation := inBubble(t, func(t *testing.T) string { return eightThatLoop(t, section, 0) }); violation != "" {
-				t.Error(violation)
-			}
+			assert.Empty(t, inBubble(t, func(t *testing.T) string { return eightThatLoop(t, section, 0) }))
 		})
 	}
 }
 
-// eightThatLoop counts their grants; the first of them are ten times as near to the
-// store as the others.
+// eightThatLoop lets eight clients reacquire the key in a loop, and reports a violation if
+// one of them gets much less than another. The calls of the first clients, near of them,
+// take a tenth of the time.
 func eightThatLoop(t *testing.T, section time.Duration, near int) (violation string) {
 	mem := memstore.New()
 	var grants []*atomic.Int64
@@ -102,7 +97,7 @@ func eightThatLoop(t *testing.T, section time.Duration, near int) (violation str
 		if i < near {
 			trip /= 10
 		}
-		n, stop := loop(t, newClient(t, slowly(mem, trip)), 1, section)
+		n, stop := loop(t, newClient(t, newSlowStore(mem, trip)), 1, section)
 		grants, stops = append(grants, n), append(stops, stop)
 	}
 	time.Sleep(10 * time.Second)
@@ -110,7 +105,7 @@ func eightThatLoop(t *testing.T, section time.Duration, near int) (violation str
 	for _, n := range grants {
 		each = append(each, n.Load())
 	}
-	var all sync.WaitGroup // each waits for its own, who may wait for another's
+	var all sync.WaitGroup // each stop waits for its own client, which may wait for another
 	for _, stop := range stops {
 		all.Go(stop)
 	}
@@ -118,17 +113,17 @@ func eightThatLoop(t *testing.T, section time.Duration, near int) (violation str
 	slices.Sort(each)
 	t.Logf("grants %v", each)
 	if each[0]*3 < each[7] || each[0] < 10 {
-		return fmt.Sprintf("the least served got %d, the most served %d", each[0], each[7])
+		return fmt.Sprintf("one client was granted the key %d times, another %d times", each[0], each[7])
 	}
 	return ""
 }
 
-// slowly is a store whose calls take a trip there and a trip back, each at most three
-// times as long as the least.
-func slowly(mem *memstore.Store, least time.Duration) *bent {
-	b := bend(mem)
+// newSlowStore returns a store to which each call takes a trip there and a trip back, each
+// between least and three times least.
+func newSlowStore(mem *memstore.Store, least time.Duration) *hookedStore {
+	b := newHookedStore(mem)
 	trip := func() { time.Sleep(least + rand.N(2*least)) }
-	b.bend(func(h *hooks) {
+	b.hook(func(h *hooks) {
 		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 			trip()
 			defer trip()
@@ -148,14 +143,14 @@ func slowly(mem *memstore.Store, least time.Duration) *bent {
 	return b
 }
 
-// notStarved lets one wait for a key that the workers of another process take again
-// and again.
+// notStarved lets a client wait for a key that the workers of another client acquire in a
+// loop, and reports a violation if it waits for too long.
 func notStarved(t *testing.T, s store.Store, workers int, section time.Duration, feed bool) (violation string) {
 	var opts []mongolock.ClientOption
 	bound := 100*time.Millisecond + 3*section + 100*time.Millisecond
 	if !feed {
 		opts = append(opts, mongolock.WithoutFeed())
-		bound = 5 * time.Second // a look has to fall into the 50 ms that the others leave it alone
+		bound = 5 * time.Second // a look has to fall into the 50 ms for which the others leave the key alone
 	}
 	greedy, other := newClient(t, s, opts...), newClient(t, s, opts...)
 	grants, stop := loop(t, greedy, workers, section)
@@ -168,10 +163,10 @@ func notStarved(t *testing.T, s store.Store, workers int, section time.Duration,
 		l, err := other.Acquire(ctx, "k")
 		cancel()
 		if err != nil {
-			return fmt.Sprintf("starved, while the others had it %d times: %v", grants.Load()-before, err)
+			return fmt.Sprintf("starved, while the others were granted the key %d times: %v", grants.Load()-before, err)
 		}
 		if waited := time.Since(start); waited > bound {
-			return fmt.Sprintf("waited %v, while the others had it %d times; want at most %v", waited, grants.Load()-before, bound)
+			return fmt.Sprintf("waited %v, while the others were granted the key %d times; want at most %v", waited, grants.Load()-before, bound)
 		}
 		release(t, l)
 		time.Sleep(time.Second)
@@ -179,8 +174,8 @@ func notStarved(t *testing.T, s store.Store, workers int, section time.Duration,
 	return ""
 }
 
-func TestAtMostSixteenHandOversInARowWhileOthersWait(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestAClientHandsOverAtMostSixteenTimesInARowWhileAnotherWaits(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		greedy, other := newClient(t, s), newClient(t, s)
 		grants, stop := loop(t, greedy, 4, time.Millisecond)
 		defer stop()
@@ -188,41 +183,35 @@ func TestAtMostSixteenHandOversInARowWhileOthersWait(t *testing.T) {
 		before := grants.Load()
 		wait := inBackground(t.Context(), other, "k")
 		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		// The one that held it, the one that first saw the word, and sixteen more.
-		if n := grants.Load() - before; n < 10 || n > 18 {
-			t.Errorf("the others had it %d times meanwhile", n)
-		}
-		time.Sleep(60 * time.Millisecond) // they leave it alone for 50 ms
+		require.NoError(t, r.err)
+		// One holder at the start, one that saw the word first, and sixteen hand-overs.
+		assert.GreaterOrEqual(t, grants.Load()-before, int64(10), "grants to the others meanwhile")
+		assert.LessOrEqual(t, grants.Load()-before, int64(18), "grants to the others meanwhile")
+		time.Sleep(60 * time.Millisecond) // the others leave the key alone for 50 ms
 		before = grants.Load()
 		release(t, r.lease)
 		time.Sleep(time.Millisecond)
-		if grants.Load() == before {
-			t.Error("nobody of the others had it after that")
-		}
+		assert.Greater(t, grants.Load(), before, "grants to the others after that")
 	})
 }
 
-func TestWithoutWordOfOthersHandOversGoOnForEver(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestHandOversAreUnlimitedWhileNoOtherClientWaits(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		_, stop := loop(t, c, 2, time.Millisecond)
 		time.Sleep(time.Second)
 		stop()
-		if b.count("transfer") < 990 || b.count("acquire") > 2 {
-			t.Errorf("%d transfers, %d acquires", b.count("transfer"), b.count("acquire"))
-		}
+		assert.GreaterOrEqual(t, b.count("transfer"), 990, "hand-overs in a second")
+		assert.LessOrEqual(t, b.count("acquire"), 2, "claims in a second")
 	})
 }
 
-func TestAWaiterCancelledAsItIsHandedTheKeyLosesNothing(t *testing.T) {
+func TestACancelDuringAHandOverLeavesTheKeyUsable(t *testing.T) {
 	const took = 10 * time.Millisecond
-	for _, sameHead := range []bool{true, false} {
+	for _, withSecond := range []bool{true, false} {
 		for offset := -took; offset <= 2*took; offset += took / 4 {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-				b.bend(func(h *hooks) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+				b.hook(func(h *hooks) {
 					h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 						time.Sleep(took / 2)
 						defer time.Sleep(took / 2)
@@ -235,7 +224,7 @@ func TestAWaiterCancelledAsItIsHandedTheKeyLosesNothing(t *testing.T) {
 				first := inBackground(ctx, c, "k")
 				synctest.Wait()
 				var second <-chan result
-				if sameHead {
+				if withSecond {
 					second = inBackground(t.Context(), c, "k")
 				}
 				time.Sleep(50 * time.Millisecond)
@@ -243,20 +232,16 @@ func TestAWaiterCancelledAsItIsHandedTheKeyLosesNothing(t *testing.T) {
 				time.Sleep(took)
 				release(t, l)
 				r := <-first
-				switch {
-				case r.err == nil:
+				if r.err == nil {
 					release(t, r.lease)
-				case r.lease != nil:
-					t.Errorf("offset %v: a lease and %v", offset, r.err)
-				default:
-					mustMatch(t, r.err, context.Canceled)
+				} else {
+					assert.ErrorIs(t, r.err, context.Canceled, "offset %v", offset)
+					assert.Nil(t, r.lease, "offset %v", offset)
 				}
 				cancel()
 				if second != nil {
 					r := <-second
-					if r.err != nil {
-						t.Fatalf("offset %v: %v", offset, r.err)
-					}
+					require.NoError(t, r.err, "offset %v", offset)
 					release(t, r.lease)
 				}
 				time.Sleep(100 * time.Millisecond)
@@ -266,14 +251,14 @@ func TestAWaiterCancelledAsItIsHandedTheKeyLosesNothing(t *testing.T) {
 	}
 }
 
-func TestAHandOverOfUnknownOutcomeServesTheWaiterAllTheSame(t *testing.T) {
+func TestTheWaiterIsServedAfterAHandOverOfUnknownOutcome(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 			c := newClient(t, s)
 			l := acquire(t, c, "k")
 			wait := inBackground(t.Context(), c, "k")
 			synctest.Wait()
-			b.bend(func(h *hooks) {
+			b.hook(func(h *hooks) {
 				h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					if applied {
 						_, _ = do()
@@ -281,40 +266,37 @@ func TestAHandOverOfUnknownOutcomeServesTheWaiterAllTheSame(t *testing.T) {
 					return store.Grant{}, errNet
 				}
 			})
-			mustMatch(t, l.Release(), errNet, mongolock.ErrOutcomeUnknown)
+			err := l.Release()
+			assert.ErrorIs(t, err, errNet)
+			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
 			start := time.Now()
 			r := <-wait
-			if r.err != nil || r.lease.Token() <= l.Token() {
-				t.Fatal(r.err)
-			}
+			require.NoError(t, r.err)
+			require.Greater(t, r.lease.Token(), l.Token())
 			tookBetween(t, start, 0, time.Second)
 			time.Sleep(time.Hour)
 			release(t, l)
-			if r.lease.Err() != nil {
-				t.Error(r.lease.Err())
-			}
+			assert.NoError(t, r.lease.Err())
 		})
 	}
 }
 
-func TestALateHandOverIsGivenBack(t *testing.T) {
+func TestAHandOverThatArrivesAfterItsDeadlineIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
 		l := acquire(t, c, "k")
 		wait := inBackground(t.Context(), c, "k", mongolock.TTL(time.Second))
 		synctest.Wait()
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.transfer = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
-				defer time.Sleep(2 * time.Second) // longer than what it grants
+				defer time.Sleep(2 * time.Second) // longer than the TTL that it grants
 				return do()
 			}
 		})
 		release(t, l)
 		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		require.NoError(t, r.err)
 		tookBetween(t, r.when, 0, 0)
 		release(t, r.lease)
 		time.Sleep(time.Second)

@@ -205,20 +205,6 @@ func isFree(t *testing.T, s store.Store, key string) bool {
 	return all[0].Free()
 }
 
-func mustMatch(t *testing.T, err error, targets ...error) {
-	t.Helper()
-	for _, target := range targets {
-		assert.ErrorIs(t, err, target)
-	}
-}
-
-func mustNotMatch(t *testing.T, err error, targets ...error) {
-	t.Helper()
-	for _, target := range targets {
-		assert.NotErrorIs(t, err, target)
-	}
-}
-
 // isOver reports whether a Done channel is closed once every goroutine of the bubble
 // waits.
 func isOver(done <-chan struct{}) bool {
@@ -283,10 +269,3 @@ func (s *safeText) String() string {
 	defer s.mu.Unlock()
 	return s.text.String()
 }
-
-// The names that keeper_test.go and its neighbours still use.
-type bent = hookedStore
-
-func bend(mem *memstore.Store) *hookedStore { return newHookedStore(mem) }
-
-func (b *hookedStore) bend(f func(*hooks)) { b.hook(f) }

@@ -2,12 +2,14 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
@@ -15,8 +17,8 @@ import (
 )
 
 // renewalsFail makes every renewal fail with err.
-func renewalsFail(b *bent, err error) {
-	b.bend(func(h *hooks) {
+func renewalsFail(b *hookedStore, err error) {
+	b.hook(func(h *hooks) {
 		h.renew = func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
 			return allFail(batch, err)
 		}
@@ -32,8 +34,8 @@ func allFail(batch []store.Renewal, err error) []store.Renewed {
 }
 
 // slowRenewals lets every renewal take d, applied in the middle of it.
-func slowRenewals(b *bent, d time.Duration) {
-	b.bend(func(h *hooks) {
+func slowRenewals(b *hookedStore, d time.Duration) {
+	b.hook(func(h *hooks) {
 		h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
 			time.Sleep(d / 2)
 			defer time.Sleep(d / 2)
@@ -42,17 +44,15 @@ func slowRenewals(b *bent, d time.Duration) {
 	})
 }
 
-func TestARenewalThatFailsAndThenWorksLosesNothing(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		for range 20 {
 			renewalsFail(b, errNet)
 			time.Sleep(18 * time.Second)
-			b.bend(func(h *hooks) { h.renew = nil })
+			b.hook(func(h *hooks) { h.renew = nil })
 			time.Sleep(15 * time.Second)
-			if l.Err() != nil {
-				t.Fatal(l.Err())
-			}
+			require.NoError(t, l.Err())
 		}
 	})
 }
@@ -62,7 +62,7 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 		return allFail(batch, untilDone(ctx))
 	}
 	lateReply := func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-		time.Sleep(time.Hour) // heeds no context, and is not even applied before
+		time.Sleep(time.Hour) // the renewal ignores its context, and is applied after an hour
 		return do()
 	}
 	refuse := func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
@@ -72,11 +72,11 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 		"hang": hang, "late": lateReply, "refuse": refuse,
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				start := time.Now()
 				l := acquire(t, newClient(t, s), "k")
 				ctx := l.Context(t.Context())
-				b.bend(func(h *hooks) {
+				b.hook(func(h *hooks) {
 					h.renew = renew
 					h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
 						return false, untilDone(ctx)
@@ -86,27 +86,25 @@ func TestLeaseIsLostBeforeItsTTLWhenRenewalsFail(t *testing.T) {
 				<-l.Done()
 				tookBetween(t, start, 29*time.Second, 29*time.Second)
 				<-ctx.Done()
-				mustMatch(t, l.Err(), mongolock.ErrLost)
-				mustMatch(t, context.Cause(ctx), mongolock.ErrLost)
-				if r := <-rival; r.err != nil || r.when.Sub(start) < 30*time.Second || r.when.Sub(start) > 30*time.Second+50*time.Millisecond {
-					t.Errorf("the rival: %v after %v", r.err, r.when.Sub(start))
-				} else {
-					time.Sleep(2 * time.Hour)
-					mustMatch(t, l.Err(), mongolock.ErrLost)
-					if r.lease.Err() != nil {
-						t.Error("the late renewal disturbed the next holder:", r.lease.Err())
-					}
-				}
+				assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+				assert.ErrorIs(t, context.Cause(ctx), mongolock.ErrLost)
+				r := <-rival
+				require.NoError(t, r.err)
+				assert.GreaterOrEqual(t, r.when.Sub(start), 30*time.Second, "the time until the rival was granted the key")
+				assert.LessOrEqual(t, r.when.Sub(start), 30*time.Second+50*time.Millisecond, "the time until the rival was granted the key")
+				time.Sleep(2 * time.Hour)
+				assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+				assert.NoError(t, r.lease.Err(), "the late renewal must not affect the next holder")
 			})
 		})
 	}
 }
 
-func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
+func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 	for _, late := range []time.Duration{0, time.Millisecond, time.Second, 5 * time.Second, 15 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
-			b.bend(func(h *hooks) {
+			b := newHookedStore(memstore.New())
+			b.hook(func(h *hooks) {
 				h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
 					time.Sleep(late) // on its way while the lease is released
 					defer time.Sleep(time.Second)
@@ -119,19 +117,16 @@ func TestARenewalRacingTheReleaseRevivesNothing(t *testing.T) {
 			next := acquire(t, newClient(t, b.mem), "k", mongolock.NoRenewal())
 			granted := time.Now()
 			time.Sleep(2 * time.Minute)
-			mustMatch(t, l.Err(), mongolock.ErrReleased)
-			if err := next.Err(); !errors.Is(err, mongolock.ErrLost) {
-				t.Errorf("the next holder's end: %v", err)
-			}
-			if _, err := newClient(t, b.mem).TryAcquire(t.Context(), "k"); err != nil {
-				t.Errorf("%v after: %v", time.Since(granted), err)
-			}
+			assert.ErrorIs(t, l.Err(), mongolock.ErrReleased)
+			assert.ErrorIs(t, next.Err(), mongolock.ErrLost, "the next holder's end")
+			_, err := newClient(t, b.mem).TryAcquire(t.Context(), "k")
+			assert.NoError(t, err, "%v after", time.Since(granted))
 		})
 	}
 }
 
 func TestAThousandLeasesAreRenewedByOneCommandPerRound(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
 		for i := range 1000 {
@@ -140,32 +135,27 @@ func TestAThousandLeasesAreRenewedByOneCommandPerRound(t *testing.T) {
 		}
 		b.reset()
 		time.Sleep(100 * time.Second)
-		if n := b.count("renew"); n != 10 || b.total() != n {
-			t.Errorf("%d renewals of %d commands in ten rounds", n, b.total())
-		}
+		assert.Equal(t, 10, b.count("renew"), "renewals in ten rounds")
+		assert.Equal(t, 10, b.total(), "commands in ten rounds")
 		for _, l := range leases {
-			if l.Err() != nil {
-				t.Fatal(l.Err())
-			}
+			require.NoError(t, l.Err())
 		}
 	})
 }
 
-func TestABatchHasAtMostAThousandEntriesAndNamesEachOnce(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestABatchHasAtMostAThousandEntriesAndNamesEachLeaseOnce(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		for i := range 2500 {
 			acquire(t, c, fmt.Sprint(i))
 		}
 		var mu sync.Mutex
 		seen := make(map[string]int)
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.renew = func(_ context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				mu.Lock()
 				defer mu.Unlock()
-				if len(batch) > 1000 {
-					t.Errorf("%d entries", len(batch))
-				}
+				assert.LessOrEqual(t, len(batch), 1000, "entries of a batch")
 				for _, r := range batch {
 					seen[r.ID]++
 				}
@@ -175,20 +165,17 @@ func TestABatchHasAtMostAThousandEntriesAndNamesEachOnce(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(seen) != 2500 || b.count("renew") != 3 {
-			t.Errorf("%d renewed by %d commands", len(seen), b.count("renew"))
-		}
+		assert.Len(t, seen, 2500)
+		assert.Equal(t, 3, b.count("renew"), "commands")
 		for id, n := range seen {
-			if n != 1 {
-				t.Errorf("%s renewed %d times", id, n)
-			}
+			assert.Equal(t, 1, n, "renewals of %s", id)
 		}
 	})
 }
 
-func TestAShortLeaseBesideALongOneIsNotLostOnASlowLink(t *testing.T) {
+func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		slowRenewals(b, 60*time.Millisecond)
 		c := newClient(t, b)
 		for i := range 20 {
@@ -196,16 +183,14 @@ func TestAShortLeaseBesideALongOneIsNotLostOnASlowLink(t *testing.T) {
 		}
 		short := acquire(t, c, "short", mongolock.TTL(200*time.Millisecond))
 		time.Sleep(10 * time.Minute)
-		if short.Err() != nil {
-			t.Error(short.Err())
-		}
+		assert.NoError(t, short.Err())
 	})
 }
 
-func TestTheRenewalOfLongLeasesMayHangWithoutCostingTheShortOnesTheirs(t *testing.T) {
+func TestAHangingRenewalOfALongLeaseDoesNotCostAShortOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
-		b.bend(func(h *hooks) {
+		b := newHookedStore(memstore.New())
+		b.hook(func(h *hooks) {
 			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				if batch[0].TTL > time.Second {
 					return allFail(batch, untilDone(ctx))
@@ -217,33 +202,29 @@ func TestTheRenewalOfLongLeasesMayHangWithoutCostingTheShortOnesTheirs(t *testin
 		long := acquire(t, c, "long")
 		short := acquire(t, c, "short", mongolock.TTL(200*time.Millisecond))
 		time.Sleep(time.Minute)
-		mustMatch(t, long.Err(), mongolock.ErrLost)
-		if short.Err() != nil {
-			t.Error(short.Err())
-		}
+		assert.ErrorIs(t, long.Err(), mongolock.ErrLost)
+		assert.NoError(t, short.Err())
 	})
 }
 
-func TestALeaseIsKeptWhenEveryRenewalTakesAsLongAsItMay(t *testing.T) {
+func TestALeaseSurvivesRenewalsThatTakeAThirdOfTheTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{200 * time.Millisecond, 3 * time.Second, 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
+			b := newHookedStore(memstore.New())
 			slowRenewals(b, ttl/3-time.Millisecond)
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(ttl))
 			time.Sleep(time.Hour)
-			if l.Err() != nil {
-				t.Errorf("TTL %v: %v", ttl, l.Err())
-			}
+			assert.NoError(t, l.Err(), "TTL %v", ttl)
 		})
 	}
 }
 
-func TestALeaseIsKeptWhenTheGrantWasSlowAndTheRenewalIs(t *testing.T) {
+func TestALeaseSurvivesASlowGrantFollowedBySlowRenewals(t *testing.T) {
 	for _, slow := range []time.Duration{time.Second, 4 * time.Second, 5 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			b := bend(memstore.New())
+			b := newHookedStore(memstore.New())
 			slowRenewals(b, 3*time.Second)
-			b.bend(func(h *hooks) {
+			b.hook(func(h *hooks) {
 				h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 					defer time.Sleep(slow)
 					return do()
@@ -251,79 +232,70 @@ func TestALeaseIsKeptWhenTheGrantWasSlowAndTheRenewalIs(t *testing.T) {
 			})
 			l := acquire(t, newClient(t, b), "k", mongolock.TTL(10*time.Second))
 			time.Sleep(time.Hour)
-			if l.Err() != nil {
-				t.Errorf("grant after %v: %v", slow, l.Err())
-			}
+			assert.NoError(t, l.Err(), "grant after %v", slow)
 		})
 	}
 }
 
-func TestAShortLeftIsRenewedAtOnce(t *testing.T) {
+func TestALeaseWithLittleTimeLeftIsRenewedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				answers := do()
-				answers[0].Left = 5 * time.Second // all that a stale clock lets it promise
+				answers[0].Left = 5 * time.Second // a store with a stale sample of the clock promises no more
 				return answers
 			}
 		})
 		time.Sleep(time.Hour)
-		if l.Err() != nil {
-			t.Error(l.Err())
-		}
+		assert.NoError(t, l.Err())
 	})
 }
 
-func TestManyRenewalsAtOnceGoOneByOne(t *testing.T) {
+func TestConcurrentRenewalsOfOneLeaseAreSentOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		var mu sync.Mutex
-		under := 0
-		b.bend(func(h *hooks) {
+		underWay := 0
+		b.hook(func(h *hooks) {
 			h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				mu.Lock()
-				if under++; under > 1 {
-					t.Error("two renewals of one lease under way")
-				}
+				underWay++
+				assert.Equal(t, 1, underWay, "renewals of the lease under way")
 				mu.Unlock()
 				time.Sleep(time.Millisecond)
-				defer func() { mu.Lock(); under--; mu.Unlock() }()
+				defer func() { mu.Lock(); underWay--; mu.Unlock() }()
 				return do()
 			}
 		})
 		l := acquire(t, newClient(t, b), "k")
-		time.Sleep(10 * time.Second) // the keeper's own among them
+		time.Sleep(10 * time.Second) // the keeper's renewal is among them
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				if err := l.Renew(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, l.Renew(t.Context()))
 			})
 		}
 		wg.Wait()
-		if l.Remaining() < 28*time.Second || b.count("renew") < 50 || b.count("renew") > 51 {
-			t.Errorf("%v left after %d renewals", l.Remaining(), b.count("renew"))
-		}
+		assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
+		assert.GreaterOrEqual(t, b.count("renew"), 50, "renewals")
+		assert.LessOrEqual(t, b.count("renew"), 51, "renewals")
 	})
 }
 
-func TestRenewLetsItsCallerGoAndGoesOn(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestARenewalGoesOnWhenItsCallerGivesUp(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
 		slowRenewals(b, 2*time.Second)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		mustMatch(t, l.Renew(ctx), context.DeadlineExceeded)
+		assert.ErrorIs(t, l.Renew(ctx), context.DeadlineExceeded)
 		time.Sleep(10 * time.Second)
-		if l.Err() != nil {
-			t.Error("the renewal was torn off:", l.Err())
-		}
+		assert.NoError(t, l.Err(), "the renewal was not cut short")
 		time.Sleep(20 * time.Second)
-		mustMatch(t, l.Err(), mongolock.ErrLost)
-		mustMatch(t, l.Renew(t.Context()), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrLost)
 	})
 }

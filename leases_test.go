@@ -192,14 +192,14 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 	})
 }
 
-func TestWhatACancelledAcquireAllCouldNotReleaseIsTold(t *testing.T) {
+func TestAFailedAcquireAllReportsWhatItCouldNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		acquire(t, newClient(t, b), "c")
 		c := newClient(t, b)
 		time.AfterFunc(time.Second, func() {
-			b.mem.Delete("a") // so its lease is lost
-			b.bend(func(h *hooks) {
+			b.mem.Delete("a") // so the lease of "a" is lost
+			b.hook(func(h *hooks) {
 				h.release = func(_ context.Context, r store.Ref, do func() (bool, error)) (bool, error) {
 					if r.Key == "b" {
 						return false, errNet
@@ -209,6 +209,7 @@ func TestWhatACancelledAcquireAllCouldNotReleaseIsTold(t *testing.T) {
 			})
 		})
 		_, err := mongolock.AcquireAll(t.Context(), c, []string{"a", "b", "c"})
-		mustMatch(t, err, mongolock.ErrLost, errNet)
+		assert.ErrorIs(t, err, mongolock.ErrLost)
+		assert.ErrorIs(t, err, errNet)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// An outage says of a renewal that is sent in it whether it is answered.
+// An outage handles a renewal that is sent during it, the n-th, and returns its answers.
 type outage func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
 
 // silent answers nothing until the context of the call ends.
@@ -42,19 +42,19 @@ var outages = map[string]outage{
 	},
 }
 
-// lostIn reports how many of three leases an outage costs that begins at begin.
+// lostIn returns how many of three leases are lost in an outage that starts at begin.
 func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b)
 		var leases []*mongolock.Lease
 		for i := range 3 {
 			leases = append(leases, acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(ttl)))
 		}
 		start, n := time.Now(), 0
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
-				time.Sleep(ttl / 1000) // on its way
+				time.Sleep(ttl / 1000) // the request is on its way
 				if at := time.Since(start); at >= begin && at < begin+long {
 					n++
 					return how(ctx, n, batch, do)
@@ -77,25 +77,24 @@ func TestAnOutageOfHalfTheTTLLosesNoLeaseWheneverItBegins(t *testing.T) {
 		for ttl, part := range map[time.Duration]float64{time.Second: 0.5, 10 * time.Second: 0.5, 30 * time.Second: 0.6} {
 			for step := range 40 {
 				begin := ttl/3 - ttl/40 + time.Duration(step)*ttl/100
-				if n := lostIn(t, ttl, begin, time.Duration(part*float64(ttl)), how); n > 0 {
-					t.Errorf("%s: TTL %v, begun after %v: %d leases lost", name, ttl, begin, n)
-				}
+				lost := lostIn(t, ttl, begin, time.Duration(part*float64(ttl)), how)
+				assert.Zero(t, lost, "leases lost in an outage (%s) after %v, with a TTL of %v", name, begin, ttl)
 			}
 		}
 	}
 }
 
-// The control: what is longer than a lease can be trusted does cost it.
+// The control: an outage that is longer than a lease is trusted costs it.
 func TestControlAnOutageOfTheWholeTTLLosesEveryLease(t *testing.T) {
 	assert.Equal(t, 3, lostIn(t, 10*time.Second, time.Second, 10*time.Second, silent))
 }
 
 func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k")
 		hung := false
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				if !hung {
 					hung = true
@@ -114,13 +113,13 @@ func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
 	for _, n := range []int{2, 17, 1000} {
 		for _, blocked := range []int{0, n / 2, n - 1} {
 			synctest.Test(t, func(t *testing.T) {
-				b := bend(memstore.New())
+				b := newHookedStore(memstore.New())
 				c := newClient(t, b)
 				leases := make([]*mongolock.Lease, n)
 				for i := range leases {
 					leases[i] = acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(10*time.Second))
 				}
-				b.bend(func(h *hooks) {
+				b.hook(func(h *hooks) {
 					h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 						for _, r := range batch {
 							if r.ID == leases[blocked].ID() {
@@ -143,7 +142,7 @@ func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
 	}
 }
 
-// A slowLine takes its time for each line.
+// A slowLine is a log handler that takes delay for each line.
 type slowLine struct {
 	slog.Handler
 	delay time.Duration
@@ -156,7 +155,7 @@ func (s slowLine) WithGroup(string) slog.Handler             { return s }
 
 func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b, mongolock.WithLogger(slog.New(slowLine{slog.DiscardHandler, 250 * time.Millisecond})))
 		var leases []*mongolock.Lease
 		for i := range 400 {
@@ -176,13 +175,13 @@ func TestASlowLoggerLosesNoLeaseThatWasRenewed(t *testing.T) {
 	})
 }
 
-// cutOff is a lease that is cut off after a grant that left less than its TTL, and when
-// its Done was closed.
+// doneAfter acquires a lease that lasts for less than its TTL, by the time given, and that
+// cannot be renewed. It returns when Done was closed, and when the deadline was.
 func doneAfter(t *testing.T, less, margin time.Duration) (done, deadline time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		c := newClient(t, b, mongolock.WithMargin(margin))
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
 				g, err := do()
 				g.Left -= less
@@ -211,9 +210,9 @@ func TestDoneIsClosedAtTheDeadlineWhateverTheMargin(t *testing.T) {
 	}
 }
 
-func TestNoVerbShowsALeasesID(t *testing.T) {
+func TestFormattingALeaseNeverShowsItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "the key", mongolock.NoRenewal())
 		ended := false
 		ctx := l.Context(t.Context())
@@ -231,7 +230,7 @@ func TestNoVerbShowsALeasesID(t *testing.T) {
 			var log bytes.Buffer
 			slog.New(slog.NewTextHandler(&log, nil)).Info("held", "lease", l)
 			assert.NotContains(t, log.String(), l.ID())
-			b.bend(func(h *hooks) {
+			b.hook(func(h *hooks) {
 				h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) { return false, errNet }
 			})
 			time.Sleep(40 * time.Second)
@@ -240,11 +239,11 @@ func TestNoVerbShowsALeasesID(t *testing.T) {
 	})
 }
 
-func TestReleaseOfALostLeaseSaysSoThoughTheDatabaseIsAway(t *testing.T) {
+func TestReleaseReportsALossThoughTheDatabaseCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		l := acquire(t, newClient(t, b), "k", mongolock.NoRenewal())
-		b.bend(func(h *hooks) {
+		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
 		<-l.Done()

@@ -10,36 +10,35 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
 func TestReleaseAfterALossReportsItAndNeverFreesALaterHolder(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		renewalsFail(b, errNet)
 		next := acquire(t, newClient(t, b.mem), "k")
-		mustMatch(t, l.Err(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
 		for range 3 {
-			mustMatch(t, l.Release(), mongolock.ErrLost)
+			assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 		}
 		time.Sleep(time.Hour)
-		if next.Err() != nil {
-			t.Error(next.Err())
-		}
+		assert.NoError(t, next.Err())
 	})
 }
 
 func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k", mongolock.NoRenewal())
 		time.Sleep(20 * time.Second)
-		if err := l.Renew(t.Context()); err != nil { // the store would honour it until 50 s
-			t.Fatal(err)
-		}
+		require.NoError(t, l.Renew(t.Context())) // the store would honour the lease until 50 s
 		b.mem.Break(t.Context(), store.Ref{Key: "k", ID: l.ID(), Mode: store.Exclusive}, "why", false)
-		mustMatch(t, l.Renew(t.Context()), mongolock.ErrBroken)
+		assert.ErrorIs(t, l.Renew(t.Context()), mongolock.ErrBroken)
 		lost := time.Now()
 		synctest.Wait()
 		mustBeHeld(t, b, "k")
@@ -52,9 +51,9 @@ func TestALostLeaseIsGivenBackOneMarginAfterItsEnd(t *testing.T) {
 	})
 }
 
-func TestReleasesFromManyGoroutinesAgree(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+func TestConcurrentReleasesWaitForOneCommand(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
 				time.Sleep(time.Second)
 				return do()
@@ -66,17 +65,15 @@ func TestReleasesFromManyGoroutinesAgree(t *testing.T) {
 			wg.Go(func() { release(t, l) })
 		}
 		wg.Wait()
-		if b.count("release") != 1 {
-			t.Errorf("%d commands", b.count("release"))
-		}
+		assert.Equal(t, 1, b.count("release"), "commands")
 		mustBeFree(t, b, "k")
 	})
 }
 
-func TestAReleaseThatFailsOnTheNetworkCanBeRepeatedAndIsRetried(t *testing.T) {
+func TestAReleaseThatFailsCanBeRepeatedAndIsRetriedInTheBackground(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied ", applied), func(t *testing.T) {
-			onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				fail := func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
 					if applied {
 						_, _ = do()
@@ -84,21 +81,22 @@ func TestAReleaseThatFailsOnTheNetworkCanBeRepeatedAndIsRetried(t *testing.T) {
 					return false, errNet
 				}
 				c := newClient(t, s)
-				b.bend(func(h *hooks) { h.release = fail })
+				b.hook(func(h *hooks) { h.release = fail })
 				l := acquire(t, c, "k")
 				err := l.Release()
-				mustMatch(t, err, errNet, mongolock.ErrOutcomeUnknown)
-				mustNotMatch(t, err, mongolock.ErrLost)
-				mustMatch(t, l.Release(), errNet)
-				b.bend(func(h *hooks) { h.release = nil })
+				assert.ErrorIs(t, err, errNet)
+				assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+				assert.NotErrorIs(t, err, mongolock.ErrLost)
+				assert.ErrorIs(t, l.Release(), errNet)
+				b.hook(func(h *hooks) { h.release = nil })
 				release(t, l)
 				mustBeFree(t, b, "k")
 
-				b.bend(func(h *hooks) { h.release = fail })
+				b.hook(func(h *hooks) { h.release = fail })
 				l = acquire(t, c, "k2")
-				mustMatch(t, l.Release(), errNet)
+				assert.ErrorIs(t, l.Release(), errNet)
 				time.Sleep(5 * time.Second)
-				b.bend(func(h *hooks) { h.release = nil })
+				b.hook(func(h *hooks) { h.release = nil })
 				time.Sleep(6 * time.Second)
 				mustBeFree(t, b, "k2")
 				release(t, l)
@@ -108,19 +106,17 @@ func TestAReleaseThatFailsOnTheNetworkCanBeRepeatedAndIsRetried(t *testing.T) {
 }
 
 func TestARetriedReleaseStopsOnceTheTTLIsOver(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
-		b.bend(func(h *hooks) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		b.hook(func(h *hooks) {
 			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
 		})
 		l := acquire(t, newClient(t, s), "k")
-		mustMatch(t, l.Release(), errNet)
+		assert.ErrorIs(t, l.Release(), errNet)
 		time.Sleep(40 * time.Second)
 		b.reset()
-		release(t, l) // it ran out: nothing of it is left
+		release(t, l) // the lease has expired, so nothing is left to release
 		time.Sleep(time.Hour)
-		if b.total() != 0 {
-			t.Errorf("%d commands", b.total())
-		}
+		assert.Zero(t, b.total(), "commands")
 	})
 }
 
@@ -144,53 +140,48 @@ func TestReleaseTakesAtMostFiveSeconds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whereCallsMayBlock(t, func(t *testing.T, b *bent, s store.Store) {
+			whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
 				c := newClient(t, s)
 				l := acquire(t, c, "k")
 				waiter := inBackground(t.Context(), c, "k")
 				synctest.Wait()
-				b.bend(cut)
+				b.hook(cut)
 				start := time.Now()
-				if l.Release() == nil {
-					t.Error("released by a store that hangs")
-				}
+				assert.Error(t, l.Release(), "the store hangs")
 				tookBetween(t, start, time.Second, 5*time.Second)
-				b.bend(func(h *hooks) { *h = hooks{} })
-				if r := <-waiter; r.err != nil {
-					t.Error(r.err)
-				}
+				b.hook(func(h *hooks) { *h = hooks{} })
+				assert.NoError(t, (<-waiter).err)
 			})
 		})
 	}
 }
 
-func TestReleaseOfAKeyTakenAwayByHandReportsTheLoss(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestReleaseOfAKeyThatWasDeletedByHandReportsTheLoss(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")
 		b.mem.Delete("k")
-		mustMatch(t, l.Release(), mongolock.ErrLost)
-		mustMatch(t, l.Release(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
+		assert.ErrorIs(t, l.Release(), mongolock.ErrLost)
 	})
 }
 
-func TestMinHoldIsOverForAReleaseThatComesLater(t *testing.T) {
-	onBothPaths(t, func(t *testing.T, b *bent, s store.Store) {
+func TestAReleaseAfterMinHoldFreesTheKeyAtOnce(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		l := acquire(t, c, "k", mongolock.MinHold(20*time.Second))
 		wait := inBackground(t.Context(), c, "k")
 		time.Sleep(21 * time.Second)
 		release(t, l)
 		r := <-wait
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		require.NoError(t, r.err)
 		tookBetween(t, r.when, 0, 0)
 		release(t, r.lease)
 		mustBeFree(t, b, "k")
 	})
 }
 
-// A handler that blocks is a log line on its way through a full pipe.
+// A slowLog is a log handler that takes 300 ms for each line, as if it wrote to a full
+// pipe.
 type slowLog struct {
 	slog.Handler
 	begun chan struct{}
@@ -206,9 +197,9 @@ func (s slowLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-func TestCloseInTheMomentOfALossStillLeavesTheMargin(t *testing.T) {
+func TestCloseAtTheMomentOfALossWaitsForTheMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bend(memstore.New())
+		b := newHookedStore(memstore.New())
 		log := slowLog{slog.DiscardHandler, make(chan struct{}, 1)}
 		c := newClient(t, b, mongolock.WithLogger(slog.New(log)), mongolock.WithMargin(2*time.Second))
 		l := acquire(t, c, "k", mongolock.MaxHold(10*time.Second))
