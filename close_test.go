@@ -153,30 +153,6 @@ func TestCloseAfterALossWaitsForTheLostLeasesMargin(t *testing.T) {
 	})
 }
 
-// allHang makes every call hang until its context ends.
-func allHang(b *hookedStore) {
-	b.hook(func(h *hooks) {
-		h.acquire = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-			return store.Grant{}, untilDone(ctx)
-		}
-		h.renew = func(ctx context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-			return allFail(batch, untilDone(ctx))
-		}
-		h.release = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
-			return false, untilDone(ctx)
-		}
-		h.transfer = func(ctx context.Context, _ store.Claim, _ func() (store.Grant, error)) (store.Grant, error) {
-			return store.Grant{}, untilDone(ctx)
-		}
-		h.undo = func(ctx context.Context, _ store.Ref, _ func() (bool, error)) (bool, error) {
-			return false, untilDone(ctx)
-		}
-		h.look = func(ctx context.Context, _ []string, _ func() ([]store.Status, error)) ([]store.Status, error) {
-			return nil, untilDone(ctx)
-		}
-	})
-}
-
 func TestCloseOnAHangingStoreTakesSixSecondsAndNamesTheKeysThatAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())

@@ -2,7 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,128 +16,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
-
-// errNet is a fault that leaves the outcome of a call unknown.
-var errNet = errors.New("connection reset")
-
-// A hookedStore is a memstore that counts its calls and lets hooks replace them. A hook
-// gets the call's arguments and a function that makes the call. Hooks may be exchanged at
-// any time. The type embeds the interface, not *memstore.Store, so that the engine does
-// not take it for a store that answers at once.
-type hookedStore struct {
-	store.Store
-	mem *memstore.Store
-
-	mu    sync.Mutex // protects calls and hooks
-	calls map[string]int
-	hooks hooks
-}
-
-type hooks struct {
-	acquire  func(ctx context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error)
-	renew    func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed
-	release  func(ctx context.Context, r store.Ref, do func() (bool, error)) (bool, error)
-	transfer func(ctx context.Context, to store.Claim, do func() (store.Grant, error)) (store.Grant, error)
-	undo     func(ctx context.Context, claim store.Ref, do func() (bool, error)) (bool, error)
-	look     func(ctx context.Context, keys []string, do func() ([]store.Status, error)) ([]store.Status, error)
-}
-
-func newHookedStore(mem *memstore.Store) *hookedStore {
-	return &hookedStore{Store: mem, mem: mem, calls: make(map[string]int)}
-}
-
-func (b *hookedStore) Unwrap() store.Store { return b.Store }
-
-// hook changes the hooks.
-func (b *hookedStore) hook(f func(*hooks)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f(&b.hooks)
-}
-
-// count returns the number of calls of that name since the last reset.
-func (b *hookedStore) count(call string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.calls[call]
-}
-
-// total returns the number of all calls since the last reset.
-func (b *hookedStore) total() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, calls := range b.calls {
-		n += calls
-	}
-	return n
-}
-
-func (b *hookedStore) reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	clear(b.calls)
-}
-
-// called counts a call and returns the hooks.
-func (b *hookedStore) called(name string) hooks {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.calls[name]++
-	return b.hooks
-}
-
-func (b *hookedStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	do := func() (store.Grant, error) { return b.Store.Acquire(context.WithoutCancel(ctx), c) }
-	if h := b.called("acquire").acquire; h != nil {
-		return h(ctx, c, do)
-	}
-	return do()
-}
-
-func (b *hookedStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	do := func() []store.Renewed { return b.Store.Renew(context.WithoutCancel(ctx), batch) }
-	if h := b.called("renew").renew; h != nil {
-		return h(ctx, batch, do)
-	}
-	return do()
-}
-
-func (b *hookedStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
-	do := func() (bool, error) { return b.Store.Release(context.WithoutCancel(ctx), r, keep) }
-	if h := b.called("release").release; h != nil {
-		return h(ctx, r, do)
-	}
-	return do()
-}
-
-func (b *hookedStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
-	do := func() (store.Grant, error) { return b.Store.Transfer(context.WithoutCancel(ctx), from, to) }
-	if h := b.called("transfer").transfer; h != nil {
-		return h(ctx, to, do)
-	}
-	return do()
-}
-
-func (b *hookedStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
-	do := func() (bool, error) { return b.Store.Undo(context.WithoutCancel(ctx), claim, from) }
-	if h := b.called("undo").undo; h != nil {
-		return h(ctx, claim, do)
-	}
-	return do()
-}
-
-func (b *hookedStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
-	do := func() ([]store.Status, error) { return b.Store.Look(context.WithoutCancel(ctx), keys) }
-	if h := b.called("look").look; h != nil {
-		return h(ctx, keys, do)
-	}
-	return do()
-}
-
-// A promptStore is a hookedStore that the engine takes for one that answers at once.
-type promptStore struct{ *hookedStore }
-
-func (promptStore) AnswersAtOnce() {}
 
 // onBothPaths runs a test in two bubbles: on a store that the engine takes for one that
 // answers at once, and on one whose calls may block.
@@ -240,16 +117,6 @@ func inBackground(ctx context.Context, c *mongolock.Client, key string, opts ...
 		ch <- result{l, err, time.Now()}
 	}()
 	return ch
-}
-
-// untilDone stands for a reply that never comes: it returns when the call's context ends.
-// A store that answers at once is given no deadline; there the reply counts as lost.
-func untilDone(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		return errNet
-	}
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 // A safeText is a text that several goroutines may write to.

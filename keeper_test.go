@@ -16,34 +16,6 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// renewalsFail makes every renewal fail with err.
-func renewalsFail(b *hookedStore, err error) {
-	b.hook(func(h *hooks) {
-		h.renew = func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
-			return allFail(batch, err)
-		}
-	})
-}
-
-func allFail(batch []store.Renewal, err error) []store.Renewed {
-	answers := make([]store.Renewed, len(batch))
-	for i := range answers {
-		answers[i].Err = err
-	}
-	return answers
-}
-
-// slowRenewals lets every renewal take d, applied in the middle of it.
-func slowRenewals(b *hookedStore, d time.Duration) {
-	b.hook(func(h *hooks) {
-		h.renew = func(_ context.Context, _ []store.Renewal, do func() []store.Renewed) []store.Renewed {
-			time.Sleep(d / 2)
-			defer time.Sleep(d / 2)
-			return do()
-		}
-	})
-}
-
 func TestALeaseSurvivesRenewalsThatFailForAWhile(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		l := acquire(t, newClient(t, s), "k")

@@ -1,0 +1,126 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// streamOfReaders keeps a key shared without a gap: each reader, with a client of its own,
+// acquires the key before the last one releases it.
+func streamOfReaders(t *testing.T, s store.Store, hold time.Duration, opts ...mongolock.ClientOption) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		c := newClient(t, s, opts...)
+		wg.Go(func() {
+			time.Sleep(time.Duration(i) * hold / 4)
+			for ctx.Err() == nil {
+				l, err := c.Acquire(ctx, "k", mongolock.Shared())
+				if err != nil {
+					return
+				}
+				time.Sleep(hold)
+				_ = l.Release()
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+func TestAStreamOfOverlappingReadersDoesNotKeepAWriterOut(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		t.Run(fmt.Sprint("feed ", feed), func(t *testing.T) {
+			onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+				var opts []mongolock.ClientOption
+				slack := 10 * time.Millisecond
+				if !feed {
+					opts, slack = append(opts, mongolock.WithoutFeed()), 1200*time.Millisecond // one poll
+				}
+				const hold = 4 * time.Second
+				stop := streamOfReaders(t, s, hold, opts...)
+				defer stop()
+				writer := newClient(t, s, opts...)
+				for range 5 {
+					time.Sleep(10*time.Second + 700*time.Millisecond)
+					mustBeHeld(t, b, "k")
+					start := time.Now()
+					l := acquire(t, writer, "k")
+					// The writer waits for the readers that were there when it came, and for no others.
+					tookBetween(t, start, time.Millisecond, hold+slack)
+					release(t, l)
+				}
+			})
+		})
+	}
+}
+
+func TestAWriterThatGivesUpDoesNotWithdrawAnotherWritersWord(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		one, two := newClient(t, s), newClient(t, s)
+		reader := acquire(t, one, "k", mongolock.Shared())
+		ctx, cancel := context.WithCancel(t.Context())
+		gives, stays := inBackground(ctx, two, "k"), inBackground(t.Context(), two, "k")
+		time.Sleep(time.Second)
+		cancel()
+		assert.ErrorIs(t, (<-gives).err, mongolock.ErrHeld)
+		synctest.Wait()
+		_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
+		assert.ErrorIs(t, err, mongolock.ErrHeld, "a reader is held while a writer waits")
+		release(t, reader)
+		r := <-stays
+		require.NoError(t, r.err)
+		release(t, r.lease)
+	})
+}
+
+// A writer that died while it waited keeps readers out for no longer than a dead holder
+// would.
+func TestAWriterThatDiedWaitingKeepsReadersOutForOneTTL(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		one := newClient(t, s)
+		reader := acquire(t, one, "k", mongolock.Shared())
+		dead := store.Claim{Ref: store.Ref{Key: "k", ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: 20 * time.Second, Want: time.Hour}
+		_, err := b.mem.Acquire(t.Context(), dead)
+		require.ErrorIs(t, err, store.ErrHeld)
+		start := time.Now()
+		release(t, reader)
+		b.reset()
+		l := acquire(t, one, "k", mongolock.Shared())
+		tookBetween(t, start, 20*time.Second, 20*time.Second+50*time.Millisecond)
+		assert.LessOrEqual(t, b.count("acquire"), 4, "claims sent meanwhile")
+		release(t, l)
+	})
+}
+
+// A writer has to renew its word for as long as it waits.
+func TestAWriterKeepsReadersOutForAsLongAsItWaits(t *testing.T) {
+	for _, feed := range []bool{true, false} {
+		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+			var opts []mongolock.ClientOption
+			if !feed {
+				opts = append(opts, mongolock.WithoutFeed())
+			}
+			one, two := newClient(t, s, opts...), newClient(t, s, opts...)
+			reader := acquire(t, one, "k", mongolock.Shared())
+			writer := inBackground(t.Context(), two, "k", mongolock.TTL(time.Second), mongolock.MaxHold(time.Hour))
+			time.Sleep(time.Second)
+			for range 100 {
+				time.Sleep(1300 * time.Millisecond)
+				_, err := one.TryAcquire(t.Context(), "k", mongolock.Shared())
+				require.ErrorIs(t, err, mongolock.ErrHeld, "a reader is held while a writer waits")
+			}
+			release(t, reader)
+			release(t, (<-writer).lease)
+		})
+	}
+}
