@@ -13,7 +13,7 @@ import (
 
 // Package internal/system tests the same claims on a server.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
-	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
+	claims.Run(t, func(t *testing.T, _ claims.Need, holds func(*testing.T, claims.Env)) {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })
 	})
 }

@@ -48,14 +48,24 @@ type Env struct {
 // A claim is a promise, and the test of it.
 type claim struct {
 	name  string
+	needs Need
 	holds func(t *testing.T, env Env)
 }
 
+// A Need is what a claim needs of a server.
+type Need bool
+
+const (
+	anyServer Need = false
+	// Atomic: conditional updates by several clients at once.
+	Atomic Need = true
+)
+
 // Run runs every claim in an Env of its own: in makes it and passes it on.
-func Run(t *testing.T, in func(t *testing.T, holds func(t *testing.T, env Env))) {
+func Run(t *testing.T, in func(t *testing.T, needs Need, holds func(t *testing.T, env Env))) {
 	for _, all := range [][]claim{grants, waits, ends} {
 		for _, c := range all {
-			t.Run(c.name, func(t *testing.T) { in(t, c.holds) })
+			t.Run(c.name, func(t *testing.T) { in(t, c.needs, c.holds) })
 		}
 	}
 }

@@ -15,15 +15,15 @@ import (
 
 // ends are the claims about how leases end.
 var ends = []claim{
-	{"AReleaseIsNoLossAndStopsTheRenewals", aReleaseIsNoLossAndStopsTheRenewals},
-	{"ReleasingTwiceOrAfterALossNeverFreesALaterHolder", releasingTwiceOrAfterALossNeverFreesALaterHolder},
-	{"MaxHoldEndsALeaseThatWouldRenewForEver", maxHoldEndsALeaseThatWouldRenewForEver},
-	{"MinHoldKeepsTheKeyThoughReleased", minHoldKeepsTheKeyThoughReleased},
-	{"MinHoldEndsAtTheTTLWhenTheHolderDied", minHoldEndsAtTheTTLWhenTheHolderDied},
-	{"ABreakTellsTheHolderBeforeTheNextIsGranted", aBreakTellsTheHolderBeforeTheNextIsGranted},
-	{"DetachEndsTheLeaseHereAndResumeKeepsTheToken", detachEndsTheLeaseHereAndResumeKeepsTheToken},
-	{"OfSeveralThatResumeOneWins", ofSeveralThatResumeOneWins},
-	{"ATicketIsWorthNothingAfterItsTTL", aTicketIsWorthNothingAfterItsTTL},
+	{"AReleaseIsNoLossAndStopsTheRenewals", anyServer, aReleaseIsNoLossAndStopsTheRenewals},
+	{"ReleasingTwiceOrAfterALossNeverFreesALaterHolder", anyServer, releasingTwiceOrAfterALossNeverFreesALaterHolder},
+	{"MaxHoldEndsALeaseThatWouldRenewForEver", anyServer, maxHoldEndsALeaseThatWouldRenewForEver},
+	{"MinHoldKeepsTheKeyThoughReleased", Atomic, minHoldKeepsTheKeyThoughReleased},
+	{"MinHoldEndsAtTheTTLWhenTheHolderDied", Atomic, minHoldEndsAtTheTTLWhenTheHolderDied},
+	{"ABreakTellsTheHolderBeforeTheNextIsGranted", Atomic, aBreakTellsTheHolderBeforeTheNextIsGranted},
+	{"DetachEndsTheLeaseHereAndResumeKeepsTheToken", Atomic, detachEndsTheLeaseHereAndResumeKeepsTheToken},
+	{"OfSeveralThatResumeOneWins", Atomic, ofSeveralThatResumeOneWins},
+	{"ATicketIsWorthNothingAfterItsTTL", Atomic, aTicketIsWorthNothingAfterItsTTL},
 }
 
 // margin is the default for a TTL.

@@ -15,15 +15,15 @@ import (
 
 // grants are the claims about keys and who gets them.
 var grants = []claim{
-	{"AFreeKeyIsGrantedInOneCommand", aFreeKeyIsGrantedInOneCommand},
-	{"ASecondTryIsRefusedAtOnceAndToldByWhom", aSecondTryIsRefusedAtOnceAndToldByWhom},
-	{"KeysDoNotAffectEachOther", keysDoNotAffectEachOther},
-	{"OddKeysOwnersAndNotesComeBackByteForByte", oddKeysOwnersAndNotesComeBackByteForByte},
-	{"ReleaseFreesAtOnceTenTimesInARow", releaseFreesAtOnceTenTimesInARow},
-	{"AContextAlreadyDoneSendsNothing", aContextAlreadyDoneSendsNothing},
-	{"StartingClientsSendsNothingAndTouchesNobodysLock", startingClientsSendsNothingAndTouchesNobodysLock},
-	{"ALeaseOutlivesManyTTLsAndKeepsItsToken", aLeaseOutlivesManyTTLsAndKeepsItsToken},
-	{"AKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal", aKeyDeletedByHandIsFreeAndItsHolderLearns},
+	{"AFreeKeyIsGrantedInOneCommand", anyServer, aFreeKeyIsGrantedInOneCommand},
+	{"ASecondTryIsRefusedAtOnceAndToldByWhom", anyServer, aSecondTryIsRefusedAtOnceAndToldByWhom},
+	{"KeysDoNotAffectEachOther", anyServer, keysDoNotAffectEachOther},
+	{"OddKeysOwnersAndNotesComeBackByteForByte", anyServer, oddKeysOwnersAndNotesComeBackByteForByte},
+	{"ReleaseFreesAtOnceTenTimesInARow", anyServer, releaseFreesAtOnceTenTimesInARow},
+	{"AContextAlreadyDoneSendsNothing", anyServer, aContextAlreadyDoneSendsNothing},
+	{"StartingClientsSendsNothingAndTouchesNobodysLock", anyServer, startingClientsSendsNothingAndTouchesNobodysLock},
+	{"ALeaseOutlivesManyTTLsAndKeepsItsToken", anyServer, aLeaseOutlivesManyTTLsAndKeepsItsToken},
+	{"AKeyDeletedByHandIsFreeAndItsHolderLearnsAtTheNextRenewal", anyServer, aKeyDeletedByHandIsFreeAndItsHolderLearns},
 }
 
 func aFreeKeyIsGrantedInOneCommand(t *testing.T, env Env) {

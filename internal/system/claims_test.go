@@ -15,19 +15,19 @@ import (
 // The same claims hold in memory and in virtual time, see the root.
 func TestEveryClaimHoldsOnAServer(t *testing.T) {
 	t.Parallel()
-	claims.Run(t, func(t *testing.T, holds func(*testing.T, claims.Env)) {
+	claims.Run(t, func(t *testing.T, needs claims.Need, holds func(*testing.T, claims.Env)) {
 		t.Parallel()
-		holds(t, newFixtureOnAny(t).env())
+		with := newFixtureOnAny
+		if needs == claims.Atomic {
+			with = newFixture
+		}
+		holds(t, with(t).env())
 	})
 }
 
 // env is an Env on a server, and on a machine that has other things to do.
 func (f *fixture) env() claims.Env {
 	tap := &testserver.Tap{}
-	crowd := 2
-	if testserver.Has("atomic") {
-		crowd = 4
-	}
 	return claims.Env{
 		Client: func(opts ...mongolock.ClientOption) *mongolock.Client {
 			return f.clientOn(f.connect(f.uri, tap.On), opts...)
@@ -44,8 +44,8 @@ func (f *fixture) env() claims.Env {
 		LateWake:   func() time.Duration { return slack + pollPause + f.busy() },
 		Tolerance:  2 * time.Second,
 		Many:       6,
-		Crowd:      crowd,
-		Contenders: []int{crowd},
+		Crowd:      4,
+		Contenders: []int{4},
 		OneCommand: testserver.Has("operationtime"),
 	}
 }
