@@ -14,7 +14,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A machine can be suspended: its timers stand still, the store's clock goes on.
+// A machine can be suspended: its timers stop, and the store's clock goes on.
 type machine struct {
 	slept  atomic.Int64
 	client *Client
@@ -54,17 +54,17 @@ func trusted(t *testing.T, counted bool, opts ...AcquireOption) (trusted bool) {
 	return trusted
 }
 
-func TestALookAtALeaseAfterASuspendTellsThatItIsOver(t *testing.T) {
+func TestALeaseThatExpiredDuringASuspendIsOverAtTheNextLook(t *testing.T) {
 	assert.False(t, trusted(t, true))
 	assert.False(t, trusted(t, true, NoRenewal()))
 }
 
-// The control: a clock that does not count the time asleep.
-func TestControlALeaseThatDoesNotCountSleepIsTrustedAfterIt(t *testing.T) {
+// The control: the time asleep is not counted.
+func TestControlWithoutCountingSleepAnExpiredLeaseIsTrusted(t *testing.T) {
 	assert.True(t, trusted(t, false))
 }
 
-func TestASuspendEndsWhatRanOutAndRenewsWhatDidNotWithinASecond(t *testing.T) {
+func TestWithinASecondAfterASuspendExpiredLeasesEndAndOthersAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, true)
 		short, err := m.client.Acquire(t.Context(), "short")
