@@ -37,6 +37,10 @@ type openClaim struct {
 	pause *backoff.Backoff
 	tried chan struct{} // closed when the next attempt is over, or the one under way
 	busy  bool          // one is under way
+
+	// answered: a clean-up found nothing, where writes have no transaction numbers and that
+	// proves nothing. It goes on, but keeps nobody from asking: the store is not in trouble.
+	answered bool
 }
 
 // undo cleans up after a claim of unknown outcome, in the background.
@@ -142,6 +146,8 @@ func (w *cleaner) try(u *openClaim) {
 		c.logger.Info("mongolock: gave up cleaning up a claim, which has run out", "key", u.claim.Key, "error", err)
 	}
 	c.mu.Lock()
+	first := err == nil && !u.answered
+	u.answered = u.answered || err == nil
 	if settled || over {
 		delete(w.claims, u.claim)
 	}
@@ -150,19 +156,19 @@ func (w *cleaner) try(u *openClaim) {
 	u.tried, u.busy = make(chan struct{}), false
 	w.wake()
 	c.mu.Unlock()
-	if settled || over {
+	if settled || over || first {
 		c.freed(u.claim.Key)
 	}
 }
 
-// of is a claim of the key that is not settled; nil if there is none. With Client.mu
-// held.
+// of is a claim of the key that may hold it and was not cleaned up yet; nil if there is
+// none. With Client.mu held.
 func (w *cleaner) of(key string) *openClaim {
 	if knob.ReuseID || knob.OneID {
 		return nil // so that the next claim can come under the same ID
 	}
 	for _, u := range w.claims {
-		if u.claim.Key == key {
+		if u.claim.Key == key && !u.answered {
 			return u
 		}
 	}
