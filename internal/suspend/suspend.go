@@ -66,7 +66,7 @@ func (m Meter) Asleep() time.Duration {
 // that Round could strip.
 func inBubble() bool {
 	now := time.Now()
-	return now == now.Round(0) //nolint:staticcheck // Equal does not see the monotonic reading
+	return now == now.Round(0) //nolint:staticcheck,revive // Equal does not see the monotonic reading
 }
 
 // origin is any moment: only differences to it are used.
