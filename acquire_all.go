@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Leases are what AcquireAll grants: one lease for each key, in the order of the
-// keys. They may be used one by one as well.
+// Leases are what AcquireAll grants: one lease for each key, in the order in which the
+// keys were given. They may be used one by one as well.
 type Leases []*Lease
 
 // AcquireAll acquires several keys: all of them or none. It asks for one after the
@@ -45,6 +45,9 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if lost := leases.Err(); lost != nil {
 		return nil, errors.Join(fmt.Errorf("mongolock: acquire all: %w", lost), leases.giveUp())
 	}
+	slices.SortFunc(leases, func(a, b *Lease) int {
+		return slices.Index(keys, a.key) - slices.Index(keys, b.key)
+	})
 	return leases, nil
 }
 

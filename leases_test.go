@@ -213,3 +213,15 @@ func TestAFailedAcquireAllReportsWhatItCouldNotRelease(t *testing.T) {
 		assert.ErrorIs(t, err, errNet)
 	})
 }
+
+func TestAcquireAllAnswersInTheOrderInWhichTheKeysWereGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := []string{"c", "a", "b"}
+		leases, err := mongolock.AcquireAll(t.Context(), newClient(t, memstore.New()), keys)
+		require.NoError(t, err)
+		for i, l := range leases {
+			assert.Equal(t, keys[i], l.Key(), "lease %d", i)
+		}
+		require.NoError(t, leases.Release())
+	})
+}
