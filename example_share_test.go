@@ -74,8 +74,8 @@ func ExampleAcquireAll() {
 	_, err = mongolock.AcquireAll(ctx, client, []string{"account/3", "account/3"})
 	fmt.Println(err)
 	// Output:
-	// account/3
 	// account/7
+	// account/3
 	// mongolock: AcquireAll: the key "account/3" is given twice
 }
 
