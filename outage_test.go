@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,13 +52,13 @@ func lostIn(t *testing.T, ttl, begin, long time.Duration, how outage) (lost int)
 		for i := range 3 {
 			leases = append(leases, acquire(t, c, fmt.Sprint("k", i), mongolock.TTL(ttl)))
 		}
-		start, n := time.Now(), 0
+		start := time.Now()
+		var n atomic.Int64
 		b.hook(func(h *hooks) {
 			h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 				time.Sleep(ttl / 1000) // the request is on its way
 				if at := time.Since(start); at >= begin && at < begin+long {
-					n++
-					return how(ctx, n, batch, do)
+					return how(ctx, int(n.Add(1)), batch, do)
 				}
 				return do()
 			}
