@@ -161,18 +161,18 @@ func (w *cleaner) try(u *openClaim) {
 	}
 }
 
-// of is a claim of the key that may hold it and was not cleaned up yet; nil if there is
-// none. With Client.mu held.
-func (w *cleaner) of(key string) *openClaim {
+// of are the claims of the key that may hold it and were not cleaned up yet. With
+// Client.mu held.
+func (w *cleaner) of(key string) (all []*openClaim) {
 	if knob.ReuseID || knob.OneID {
 		return nil // so that the next claim can come under the same ID
 	}
 	for _, u := range w.claims {
 		if u.claim.Key == key && !u.answered {
-			return u
+			all = append(all, u)
 		}
 	}
-	return nil
+	return all
 }
 
 var errUnsettled = errors.New("an earlier claim of this client is not settled yet")
@@ -182,28 +182,28 @@ var errUnsettled = errors.New("an earlier claim of this client is not settled ye
 // says that it may hold the key yet.
 func (c *Client) settleFirst(ctx context.Context, key string) error {
 	c.mu.Lock()
-	u := c.cleaner.of(key)
-	if u == nil {
-		c.mu.Unlock()
-		return nil
+	open := c.cleaner.of(key)
+	tried := make([]<-chan struct{}, len(open))
+	for i, u := range open {
+		u.due, tried[i] = min(u.due, c.clock.Now()), u.tried
+		c.cleaner.wake()
 	}
-	u.due = min(u.due, c.clock.Now())
-	c.cleaner.wake()
-	tried := u.tried
 	c.mu.Unlock()
-
-	err := error(&fault{op: "acquire", key: key, err: errUnsettled, unknown: true})
-	select {
-	case <-tried:
-	case <-ctx.Done():
-		return &fault{op: "acquire", key: key, err: fmt.Errorf("%w: %w", errUnsettled, contextError(ctx)), unknown: true}
-	case <-c.draining:
-		return &fault{op: "acquire", key: key, err: ErrClosed}
+	for _, over := range tried {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return &fault{op: "acquire", key: key, err: fmt.Errorf("%w: %w", errUnsettled, contextError(ctx)), unknown: true}
+		case <-c.draining:
+			return &fault{op: "acquire", key: key, err: ErrClosed}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cleaner.of(key) == nil {
-		return nil
+	for _, u := range open { // of those; a claim that failed meanwhile is the next caller's business
+		if c.cleaner.claims[u.claim] == u && !u.answered {
+			return &fault{op: "acquire", key: key, err: errUnsettled, unknown: true}
+		}
 	}
-	return err
+	return nil
 }

@@ -91,7 +91,7 @@ func (c *Client) decide(w *waiter) move {
 	if now < q.plan.askAt && (q.wakeUp == noWakeUp || q.plan.faults != nil) { // a hint does not shorten a backoff
 		return q.readOrSleep(now, q.plan.askAt)
 	}
-	if c.cleaner.of(w.key) != nil { // it may be our own claim that holds the key: its end wakes us
+	if len(c.cleaner.of(w.key)) > 0 { // it may be our own claim that holds the key: its end wakes us
 		return w.sleepUntil(0)
 	}
 	held := q.expectsRefusal(w.terms)
