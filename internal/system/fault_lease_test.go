@@ -104,7 +104,7 @@ func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action
 	f.await(rule.Fired(), "a renewal")
 	first := inside.Honoured(all[0])
 	f.until(time.Now().Add(5*time.Second), "renewed or lost", func() bool {
-		return all[0].Err() != nil || inside.Honoured(all[0]).After(first)
+		return all[0].Err() != nil || inside.Honoured(all[0]).After(first.Add(100*time.Millisecond))
 	})
 	for _, l := range all {
 		f.mustHold(l)
@@ -127,7 +127,9 @@ func TestALostReplyWithTheTimeOfABulkLosesNoLease(t *testing.T) {
 	}
 	rule := f.on(proxy, clock.Next(1), faultproxy.DropReply())
 	f.await(rule.Fired(), "what tells the time of a bulk")
-	f.until(time.Now().Add(3*time.Second), "renewed", func() bool { return inside.Honoured(one).After(first) && inside.Honoured(two).After(first) })
+	f.until(time.Now().Add(3*time.Second), "renewed", func() bool {
+		return inside.Honoured(one).After(first.Add(100*time.Millisecond)) && inside.Honoured(two).After(first.Add(100*time.Millisecond))
+	})
 	f.release(one)
 	f.release(two)
 }
