@@ -1,0 +1,200 @@
+package otellock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/mongolock/mongolock"
+)
+
+// The bounds of histograms: of what takes round trips and waits, and of work.
+var (
+	short = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	long  = []float64{.01, .1, 1, 10, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600}
+)
+
+// meters are the instruments.
+type meters struct {
+	operation, wait, hold, run    metric.Float64Histogram
+	lost, renewed, missed         metric.Int64Counter
+	runs                          metric.Int64UpDownCounter
+	leases, waiters, candidates   metric.Int64ObservableUpDownCounter
+	cleanUps, clients             metric.Int64ObservableUpDownCounter
+	oldestWait, oldestRenewal     metric.Float64ObservableGauge
+	storeCalls, unobservedCounter metric.Int64ObservableCounter
+}
+
+// measure makes the instruments.
+func (o *Observer) measure(m metric.Meter) error {
+	var errs []error
+	histogram := func(name, help string, bounds []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithDescription(help), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, unit, help string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithDescription(help), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return c
+	}
+	number := func(name, unit, help string) metric.Int64ObservableUpDownCounter {
+		n, err := m.Int64ObservableUpDownCounter(name, metric.WithDescription(help), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return n
+	}
+	age := func(name, help string) metric.Float64ObservableGauge {
+		g, err := m.Float64ObservableGauge(name, metric.WithDescription(help), metric.WithUnit("s"))
+		errs = append(errs, err)
+		return g
+	}
+	total := func(name, unit, help string) metric.Int64ObservableCounter {
+		c, err := m.Int64ObservableCounter(name, metric.WithDescription(help), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return c
+	}
+	o.operation = histogram("lock.operation.duration", "How long operations took: acquire (waits included), renew, release, transfer.", short)
+	o.wait = histogram("lock.wait.duration", "How long calls waited that did not get their key at once.", short)
+	o.hold = histogram("lock.hold.duration", "How long leases were held that have ended.", long)
+	o.run = histogram("lock.run.duration", "How long the functions of jobs and terms took.", long)
+	o.lost = counter("lock.leases.lost", "{lease}", "Leases that ended and that their holders did not end.")
+	o.renewed = counter("lock.leases.renewed", "{lease}", "Renewals of single leases that were granted.")
+	o.missed = counter("lock.fires.missed", "{event}", "How often fires of a job were missed or skipped, and will not run.")
+	var err error
+	o.runs, err = m.Int64UpDownCounter("lock.runs", metric.WithDescription("Functions of jobs and terms that run now. A leader has one, of system leader."), metric.WithUnit("{run}"))
+	errs = append(errs, err)
+	o.leases = number("lock.leases", "{lease}", "Leases that are held, and those that have ended and are not given back yet.")
+	o.waiters = number("lock.waiters", "{call}", "Calls of Acquire that have not been answered, candidates for leader aside.")
+	o.candidates = number("lock.candidates", "{candidate}", "Candidates that wait to be elected.")
+	o.cleanUps = number("lock.cleanups", "{claim}", "Claims of unknown outcome that are being cleaned up.")
+	o.clients = number("lock.clients", "{client}", "Clients, schedulers and trees that are open.")
+	o.oldestWait = age("lock.wait.oldest", "How long the longest waiter has waited, candidates aside.")
+	o.oldestRenewal = age("lock.renewal.oldest", "How long ago the lease was renewed that has waited longest for its next renewal.")
+	o.storeCalls = total("lock.store.calls", "{call}", "Calls of the store.")
+	o.unobservedCounter = total("lock.operations.unobserved", "{operation}", "Operations that are in no other metric, as the observer was too slow.")
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.cleanUps, o.clients,
+		o.oldestWait, o.oldestRenewal, o.storeCalls, o.unobservedCounter)
+	return err
+}
+
+// ended records an operation.
+func (o *Observer) ended(ctx context.Context, of mongolock.Operation, out mongolock.Outcome, took time.Duration) {
+	system := AttrSystem.String(of.Package)
+	outcome := mongolock.OutcomeOf(out.Err)
+	attrs := []attribute.KeyValue{system, AttrOutcome.String(outcome)}
+	if o.metricKey != nil && of.Key != "" {
+		attrs = append(attrs, AttrKey.String(o.metricKey(of)))
+	}
+	var histogram metric.Float64Histogram
+	switch of.Op {
+	case mongolock.OpAcquire, mongolock.OpRelease, mongolock.OpTransfer:
+		histogram, attrs = o.operation, append(attrs, AttrOperation.String(string(of.Op)))
+	case mongolock.OpRenew:
+		histogram, attrs = o.operation, append(attrs, AttrOperation.String(string(of.Op)))
+		o.renewed.Add(ctx, int64(renewals(out)), metric.WithAttributes(system))
+	case mongolock.OpWait:
+		histogram = o.wait
+	case mongolock.OpHold:
+		histogram = o.hold
+		if outcome == mongolock.OutcomeLost {
+			o.lost.Add(ctx, 1, metric.WithAttributes(system, AttrLossCause.String(cause(out.Err))))
+		}
+	case mongolock.OpRun:
+		histogram = o.run
+		o.runs.Add(ctx, -1, metric.WithAttributes(system))
+	case mongolock.OpMiss:
+		o.missed.Add(ctx, 1, metric.WithAttributes(system))
+		return
+	default: // of a newer version
+		return
+	}
+	histogram.Record(ctx, took.Seconds(), metric.WithAttributes(attrs...))
+}
+
+func cause(err error) string {
+	switch {
+	case errors.Is(err, mongolock.ErrMaxHold):
+		return "max_hold"
+	case errors.Is(err, mongolock.ErrBroken):
+		return "broken"
+	}
+	return "lost"
+}
+
+// renewals is how many leases a renewal renewed. Package pathlock renews one, or fails.
+func renewals(out mongolock.Outcome) int {
+	if out.Err != nil && out.Count == 1 {
+		return 0
+	}
+	return out.Count
+}
+
+// sources are the clients that are open.
+type sources struct {
+	mu    sync.Mutex // protects what follows
+	open  map[*source]bool
+	ended map[string]mongolock.Stats // by package: what clients counted that are closed
+}
+
+type source struct{ stats func() mongolock.Stats }
+
+// Watch implements mongolock.StatsObserver.
+func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
+	src := &source{stats}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open, s.ended = make(map[*source]bool), make(map[string]mongolock.Stats)
+	}
+	s.open[src] = true
+	return func() {
+		last := stats()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.open[src] {
+			delete(s.open, src)
+			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Unobserved: last.Unobserved}.Plus(s.ended[last.Package])
+		}
+	}
+}
+
+// observe reports the numbers of all clients, added up by package.
+func (o *Observer) observe(_ context.Context, to metric.Observer) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all, feeds := maps.Clone(o.sources.ended), make(map[[2]string]int64)
+	for s := range o.open {
+		is := s.stats()
+		all[is.Package] = all[is.Package].Plus(is)
+		feeds[[2]string{is.Package, string(is.Feed)}]++
+	}
+	for pkg, s := range all {
+		system := AttrSystem.String(pkg)
+		with := metric.WithAttributes(system)
+		to.ObserveInt64(o.leases, int64(s.Held), metric.WithAttributes(system, AttrState.String("held")))
+		to.ObserveInt64(o.leases, int64(s.Unreleased), metric.WithAttributes(system, AttrState.String("unreleased")))
+		to.ObserveInt64(o.waiters, int64(s.Waiters-s.Candidates), with)
+		to.ObserveInt64(o.candidates, int64(s.Candidates), with)
+		to.ObserveInt64(o.cleanUps, int64(s.CleanUps), with)
+		to.ObserveFloat64(o.oldestWait, s.OldestWait.Seconds(), with)
+		to.ObserveFloat64(o.oldestRenewal, s.OldestRenewal.Seconds(), with)
+		to.ObserveInt64(o.unobservedCounter, int64(s.Unobserved), with)
+		for call, n := range s.Calls {
+			to.ObserveInt64(o.storeCalls, int64(n), metric.WithAttributes(system, AttrStoreCall.String(call)))
+		}
+		for _, state := range []mongolock.FeedState{mongolock.FeedNone, mongolock.FeedIdle, mongolock.FeedOpening, mongolock.FeedLive} {
+			to.ObserveInt64(o.clients, feeds[[2]string{pkg, string(state)}], metric.WithAttributes(system, AttrFeedState.String(string(state))))
+		}
+	}
+	return nil
+}
+
+var _ mongolock.StatsObserver = (*Observer)(nil)

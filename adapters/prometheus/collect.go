@@ -1,0 +1,153 @@
+package promlock
+
+import (
+	"maps"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongolock/mongolock"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("mongolock_"+name, help, append([]string{"package"}, labels...), nil)
+}
+
+var (
+	held          = desc("leases_held", "Leases that are held.")
+	unreleased    = desc("leases_unreleased", "Leases that have ended and are not given back yet.")
+	waiters       = desc("waiters", "Calls of Acquire that have not been answered, candidates for leader aside.")
+	candidates    = desc("candidates", "Candidates that wait to be elected.")
+	oldestWait    = desc("oldest_wait_seconds", "How long the longest waiter has waited, candidates aside.")
+	oldestRenewal = desc("oldest_renewal_seconds", "How long ago the lease was renewed that has waited longest for its next renewal.")
+	cleanUps      = desc("cleanups", "Claims of unknown outcome that are being cleaned up.")
+	clients       = desc("clients", "Clients, schedulers and trees that are open, by the state of their feed: live, opening, idle or none.", "feed")
+	calls         = desc("store_calls_total", "Calls of the store, by kind.", "call")
+	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
+
+	descs = []*prometheus.Desc{held, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, unobserved}
+)
+
+// Watch implements mongolock.StatsObserver.
+func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
+	s := &source{stats}
+	c.meet(mongolock.Operation{Package: stats().Package})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sources[s] = true
+	return func() {
+		last := stats()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.sources[s] {
+			return
+		}
+		delete(c.sources, s)
+		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Unobserved: last.Unobserved}.Plus(c.ended[last.Package])
+	}
+}
+
+// meet sets counters to zero before they count: the first event of a counter that was not
+// there before is no increase to Prometheus.
+func (c *Collector) meet(of mongolock.Operation) {
+	if c.key != nil && of.Op == mongolock.OpHold {
+		c.mayBeLost(of)
+	}
+	pkg := of.Package
+	if _, known := c.known.LoadOrStore(pkg, true); known {
+		return
+	}
+	if c.key == nil {
+		c.mayBeLost(of)
+		c.missed.WithLabelValues(pkg)
+		c.runs.WithLabelValues(pkg)
+	}
+	c.renewed.WithLabelValues(pkg)
+	c.handOvers.WithLabelValues(pkg, mongolock.OutcomeGranted)
+	for _, outcome := range []string{mongolock.OutcomeGranted, mongolock.OutcomeFailed, mongolock.OutcomeUnknown} {
+		for op, d := range c.durations {
+			if op == mongolock.OpRenew || op == mongolock.OpRelease || c.key == nil && op == mongolock.OpAcquire {
+				d.WithLabelValues(pkg, outcome)
+			}
+		}
+	}
+}
+
+func (c *Collector) mayBeLost(of mongolock.Operation) {
+	of.Op = mongolock.OpHold
+	for _, cause := range []string{causeMaxHold, causeBroken, causeLost} {
+		c.lost.WithLabelValues(c.values(of, cause)...)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range descs {
+		to <- d
+	}
+	for _, part := range c.parts() {
+		part.Describe(to)
+	}
+}
+
+func (c *Collector) parts() []prometheus.Collector {
+	all := []prometheus.Collector{c.lost, c.renewed, c.handOvers, c.missed, c.runs}
+	for _, d := range c.durations {
+		all = append(all, d)
+	}
+	return all
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	for _, part := range c.parts() {
+		part.Collect(to)
+	}
+	all, feeds := c.sums()
+	for pkg, s := range all {
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{pkg}, labels...)...)
+		}
+		total := func(d *prometheus.Desc, n uint64, labels ...string) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{pkg}, labels...)...)
+		}
+		gauge(held, float64(s.Held))
+		gauge(unreleased, float64(s.Unreleased))
+		gauge(waiters, float64(s.Waiters-s.Candidates))
+		gauge(candidates, float64(s.Candidates))
+		gauge(oldestWait, s.OldestWait.Seconds())
+		gauge(oldestRenewal, s.OldestRenewal.Seconds())
+		gauge(cleanUps, float64(s.CleanUps))
+		for _, state := range []mongolock.FeedState{mongolock.FeedNone, mongolock.FeedIdle, mongolock.FeedOpening, mongolock.FeedLive} {
+			gauge(clients, float64(feeds[feed{pkg, state}]), string(state))
+		}
+		for call, n := range s.Calls {
+			total(calls, n, call)
+		}
+		total(unobserved, s.Unobserved)
+	}
+}
+
+// A feed is that of clients of a package.
+type feed struct {
+	pkg   string
+	state mongolock.FeedState
+}
+
+// sums adds up, by package, what is open and what closed clients had counted. feeds is how
+// many clients have a feed in a state.
+func (c *Collector) sums() (all map[string]mongolock.Stats, feeds map[feed]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, feeds = maps.Clone(c.ended), make(map[feed]int)
+	for s := range c.sources {
+		is := s.stats()
+		all[is.Package] = all[is.Package].Plus(is)
+		feeds[feed{is.Package, is.Feed}]++
+	}
+	return all, feeds
+}
+
+var _ interface {
+	mongolock.StatsObserver
+	prometheus.Collector
+} = (*Collector)(nil)

@@ -1,0 +1,77 @@
+package promlock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongolock/mongolock"
+	promlock "github.com/mongolock/mongolock/adapters/prometheus"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// show prints the metrics of a registry whose names begin so.
+func show(registry *prometheus.Registry, prefix string) {
+	families, err := registry.Gather()
+	if err != nil {
+		log.Panic(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if strings.HasPrefix(f.GetName(), prefix) {
+				fmt.Println(f.GetName(), m.GetGauge().GetValue())
+			}
+		}
+	}
+}
+
+func ExampleNew() {
+	metrics, err := promlock.New()
+	if err != nil {
+		log.Panic(err)
+	}
+	registry := prometheus.NewRegistry() // or prometheus.MustRegister(metrics)
+	registry.MustRegister(metrics)
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics)) // on MongoDB: mongolock.New(coll, …)
+	if err != nil {
+		log.Panic(err)
+	}
+	defer client.Close()
+
+	lease, err := client.Acquire(context.Background(), "nightly-report")
+	if err != nil {
+		log.Panic(err)
+	}
+	show(registry, "mongolock_leases_held")
+	if err := lease.Release(); err != nil {
+		log.Panic(err)
+	}
+	show(registry, "mongolock_leases_held")
+	// Output:
+	// mongolock_leases_held 1
+	// mongolock_leases_held 0
+}
+
+// The label is the part of a key before its first colon.
+func ExampleKeyLabel() {
+	kind := func(of mongolock.Operation) string {
+		kind, _, _ := strings.Cut(of.Key, ":")
+		return kind
+	}
+	_, err := promlock.New(promlock.KeyLabel(kind))
+	fmt.Println(kind(mongolock.Operation{Key: "order:4711"}), err)
+	// Output: order <nil>
+}
+
+func ExampleBuckets() {
+	_, err := promlock.New(promlock.Buckets(mongolock.OpHold, 1, 10, 60))
+	fmt.Println(err)
+	_, err = promlock.New(promlock.Buckets(mongolock.OpHold, 60, 10))
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// promlock: Buckets(hold): the bounds must increase
+}

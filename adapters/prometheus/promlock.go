@@ -1,0 +1,233 @@
+// Package promlock makes metrics for Prometheus of what package mongolock and the packages
+// on it do.
+//
+//	metrics, err := promlock.New()
+//	prometheus.MustRegister(metrics)
+//	client, err := mongolock.New(coll, mongolock.WithObserver(metrics))
+//
+// One Collector is enough for a process: it takes any number of clients, schedulers, trees
+// and locks on documents, and adds them up by package. What a client holds is read when
+// the metrics are scraped; what it did is counted as it happens.
+//
+// Keys are no labels, as a program may have any number of them. [KeyLabel] maps those
+// that you want to see to a few names of yours.
+//
+// docs/telemetry.md lists the metrics. docs/grafana has a dashboard and alert rules for
+// them.
+package promlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongolock/mongolock"
+)
+
+// A Collector is an observer of clients and a collector of metrics. It is safe for
+// concurrent use.
+type Collector struct {
+	key func(mongolock.Operation) string // nil: no label
+
+	durations map[mongolock.Op]*prometheus.HistogramVec
+	lost      *prometheus.CounterVec
+	renewed   *prometheus.CounterVec
+	handOvers *prometheus.CounterVec
+	missed    *prometheus.CounterVec
+	runs      *prometheus.GaugeVec
+
+	known sync.Map // packages whose counters exist
+
+	mu      sync.Mutex // protects what follows
+	sources map[*source]bool
+	ended   map[string]mongolock.Stats // by package: what clients counted that are closed
+}
+
+// A source is a client, or something like it, that is open.
+type source struct{ stats func() mongolock.Stats }
+
+// An Option changes a Collector.
+type Option interface{ apply(*config) error }
+
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+type config struct {
+	key     func(mongolock.Operation) string
+	buckets map[mongolock.Op][]float64
+}
+
+// KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases
+// and runs. Its value is what name returns for the operation: one of few, such as the
+// part of the key before an ID. Each value costs some sixty time series.
+func KeyLabel(name func(mongolock.Operation) string) Option {
+	return option(func(c *config) error {
+		if c.key = name; name == nil {
+			return errors.New("promlock: KeyLabel(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// Buckets sets the upper bounds, in seconds, of the histogram of an operation's duration.
+func Buckets(op mongolock.Op, bounds ...float64) Option {
+	return option(func(c *config) error {
+		_, known := c.buckets[op]
+		switch {
+		case !known:
+			return errors.New("promlock: Buckets(" + string(op) + "): no operation with a duration")
+		case len(bounds) == 0:
+			return errors.New("promlock: Buckets(" + string(op) + "): no bounds")
+		}
+		for i := 1; i < len(bounds); i++ {
+			if bounds[i] <= bounds[i-1] {
+				return errors.New("promlock: Buckets(" + string(op) + "): the bounds must increase")
+			}
+		}
+		c.buckets[op] = bounds
+		return nil
+	})
+}
+
+// The default bounds: of what takes round trips and waits, and of work.
+var (
+	short = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	long  = []float64{.01, .1, 1, 10, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600}
+)
+
+// New makes a Collector. All options are checked together.
+func New(opts ...Option) (*Collector, error) {
+	conf := config{buckets: map[mongolock.Op][]float64{
+		mongolock.OpAcquire: short, mongolock.OpWait: short, mongolock.OpRenew: short, mongolock.OpRelease: short, mongolock.OpTransfer: short,
+		mongolock.OpHold: long, mongolock.OpRun: long,
+	}}
+	var errs []error
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("promlock: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(&conf))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	c := &Collector{
+		key:       conf.key,
+		durations: make(map[mongolock.Op]*prometheus.HistogramVec),
+		sources:   make(map[*source]bool),
+		ended:     make(map[string]mongolock.Stats),
+	}
+	for op, bounds := range conf.buckets {
+		c.durations[op] = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mongolock_" + string(op) + "_duration_seconds", Help: helps[op], Buckets: bounds,
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+		}, c.labels(op, "outcome"))
+	}
+	c.lost = counter("leases_lost", "Leases that ended and that their holders did not end, by cause: max_hold, broken, or lost.", c.labels(mongolock.OpHold, "cause"))
+	c.renewed = counter("leases_renewed", "Renewals of single leases that were granted.", []string{"package"})
+	c.handOvers = counter("handovers", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
+	c.missed = counter("fires_missed", "How often fires of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
+	c.runs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mongolock_runs", Help: "Functions of jobs and terms that run now. A leader has one, of package leader.",
+	}, c.labels(mongolock.OpRun))
+	return c, nil
+}
+
+var helps = map[mongolock.Op]string{
+	mongolock.OpAcquire:  "How long calls took that ask for a key, waits included.",
+	mongolock.OpWait:     "How long calls waited that did not get their key at once.",
+	mongolock.OpHold:     "How long leases were held that have ended.",
+	mongolock.OpRenew:    "How long calls took that renew leases, one or several.",
+	mongolock.OpRelease:  "How long attempts took to give a lease back.",
+	mongolock.OpTransfer: "How long attempts took to hand a lease over, or to resume one.",
+	mongolock.OpRun:      "How long the functions of jobs and terms took.",
+}
+
+func counter(name, help string, labels []string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mongolock_" + name + "_total", Help: help}, labels)
+}
+
+// hasKey reports whether the metrics of an operation have the label key, if any do.
+func hasKey(op mongolock.Op) bool {
+	switch op {
+	case mongolock.OpAcquire, mongolock.OpWait, mongolock.OpHold, mongolock.OpRun, mongolock.OpMiss:
+		return true
+	}
+	return false
+}
+
+func (c *Collector) labels(op mongolock.Op, more ...string) []string {
+	all := append([]string{"package"}, more...)
+	if c.key != nil && hasKey(op) {
+		all = append(all, "key")
+	}
+	return all
+}
+
+// values are those of the labels of an operation's metrics.
+func (c *Collector) values(of mongolock.Operation, more ...string) []string {
+	all := append([]string{of.Package}, more...)
+	if c.key != nil && hasKey(of.Op) {
+		all = append(all, c.key(of))
+	}
+	return all
+}
+
+// Begin implements mongolock.Observer.
+func (c *Collector) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	c.meet(of)
+	if of.Op == mongolock.OpRun {
+		c.runs.WithLabelValues(c.values(of)...).Inc()
+	}
+	began := time.Now()
+	return ctx, func(out mongolock.Outcome) {
+		outcome := mongolock.OutcomeOf(out.Err)
+		if d := c.durations[of.Op]; d != nil {
+			d.WithLabelValues(c.values(of, outcome)...).Observe(time.Since(began).Seconds())
+		}
+		switch of.Op {
+		case mongolock.OpHold:
+			if outcome == mongolock.OutcomeLost {
+				c.lost.WithLabelValues(c.values(of, cause(out.Err))...).Inc()
+			}
+		case mongolock.OpRenew:
+			c.renewed.WithLabelValues(of.Package).Add(float64(renewals(out)))
+		case mongolock.OpTransfer:
+			c.handOvers.WithLabelValues(of.Package, outcome).Inc()
+		case mongolock.OpRun:
+			c.runs.WithLabelValues(c.values(of)...).Dec()
+		case mongolock.OpMiss:
+			c.missed.WithLabelValues(c.values(of)...).Inc()
+		}
+	}
+}
+
+// The causes of lost leases.
+const (
+	causeMaxHold = "max_hold"
+	causeBroken  = "broken"
+	causeLost    = "lost"
+)
+
+func cause(err error) string {
+	switch {
+	case errors.Is(err, mongolock.ErrMaxHold):
+		return causeMaxHold
+	case errors.Is(err, mongolock.ErrBroken):
+		return causeBroken
+	}
+	return causeLost
+}
+
+// renewals is how many leases a renewal renewed. Package pathlock renews one, or fails.
+func renewals(out mongolock.Outcome) int {
+	if out.Err != nil && out.Count == 1 {
+		return 0
+	}
+	return out.Count
+}

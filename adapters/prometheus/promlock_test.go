@@ -1,0 +1,322 @@
+package promlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	promlock "github.com/mongolock/mongolock/adapters/prometheus"
+	"github.com/mongolock/mongolock/leader"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/pathlock"
+	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// An exposition is the metrics of a process as Prometheus gets them, over HTTP.
+type exposition struct {
+	t   *testing.T
+	url string
+}
+
+// expose registers a collector in a registry of its own, which checks what it collects, and
+// serves it.
+func expose(t *testing.T, c *promlock.Collector) exposition {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(c))
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	t.Cleanup(server.Close)
+	return exposition{t, server.URL}
+}
+
+// scrape reads all metrics, by name and labels as they are written, without those of zero.
+// Of a histogram it has the count.
+func (e exposition) scrape() map[string]float64 {
+	e.t.Helper()
+	answer, err := http.Get(e.url)
+	require.NoError(e.t, err)
+	defer answer.Body.Close()
+	require.Equal(e.t, http.StatusOK, answer.StatusCode)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	require.NoError(e.t, err)
+	all := make(map[string]float64)
+	for name, f := range families {
+		for _, m := range f.Metric {
+			if v := value(f.GetType(), m); v != 0 {
+				all[name+labels(m)] = v
+			}
+		}
+	}
+	return all
+}
+
+func value(kind dto.MetricType, m *dto.Metric) float64 {
+	switch kind {
+	case dto.MetricType_HISTOGRAM:
+		return float64(m.GetHistogram().GetSampleCount())
+	case dto.MetricType_COUNTER:
+		return m.GetCounter().GetValue()
+	}
+	return m.GetGauge().GetValue()
+}
+
+func labels(m *dto.Metric) string {
+	var all []string
+	for _, l := range m.Label {
+		if l.GetValue() != "mongolock" { // the package of most
+			all = append(all, l.GetValue())
+		}
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+// wants fails unless the exposition has these values.
+func (e exposition) wants(want map[string]float64) {
+	e.t.Helper()
+	is := e.scrape()
+	for name, v := range want {
+		assert.InDelta(e.t, v, is[name], 0, "%s; there are %v", name, is)
+	}
+}
+
+func newCollector(t *testing.T, opts ...promlock.Option) *promlock.Collector {
+	t.Helper()
+	c, err := promlock.New(opts...)
+	require.NoError(t, err)
+	return c
+}
+
+var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))
+
+func TestWhatIsHeldAndWhoWaitsIsReadAtTheScrape(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	s := memstore.New()
+	client, err := mongolock.NewWithStore(s, mongolock.WithObserver(metrics), quiet)
+	require.NoError(t, err)
+	exposed.wants(map[string]float64{"mongolock_clients{idle}": 1})
+	a, err := client.Acquire(t.Context(), "a")
+	require.NoError(t, err)
+	b, err := client.Acquire(t.Context(), "b")
+	require.NoError(t, err)
+	next := make(chan *mongolock.Lease)
+	go func() {
+		l, err := client.Acquire(t.Context(), "a")
+		assert.NoError(t, err)
+		next <- l
+	}()
+	require.Eventually(t, func() bool { return client.Stats().Waiters == 1 }, 5*time.Second, time.Millisecond)
+	exposed.wants(map[string]float64{"mongolock_leases_held{}": 2, "mongolock_waiters{}": 1})
+	is := exposed.scrape()
+	assert.Positive(t, is["mongolock_oldest_wait_seconds{}"])
+	assert.Positive(t, is["mongolock_oldest_renewal_seconds{}"])
+
+	require.NoError(t, a.Release()) // handed over
+	require.NoError(t, errors.Join((<-next).Release(), b.Release()))
+	exposed.wants(map[string]float64{
+		"mongolock_leases_held{}": 0, "mongolock_waiters{}": 0, "mongolock_oldest_wait_seconds{}": 0,
+		"mongolock_acquire_duration_seconds{granted}":  3,
+		"mongolock_wait_duration_seconds{granted}":     1,
+		"mongolock_hold_duration_seconds{released}":    3,
+		"mongolock_release_duration_seconds{granted}":  3,
+		"mongolock_transfer_duration_seconds{granted}": 1,
+		"mongolock_handovers_total{granted}":           1,
+		"mongolock_store_calls_total{acquire}":         2,
+		"mongolock_store_calls_total{transfer}":        1,
+		"mongolock_store_calls_total{release}":         2,
+	})
+	require.NoError(t, client.Close())
+	exposed.wants(map[string]float64{"mongolock_clients{idle}": 0, "mongolock_store_calls_total{acquire}": 2})
+}
+
+func TestOutcomesAreCounted(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	locks := mongolocktest.New(t, mongolock.WithObserver(metrics), quiet)
+	ctx := t.Context()
+
+	release := locks.Hold("k")
+	_, err := locks.TryAcquire(ctx, "k")
+	require.ErrorIs(t, err, mongolock.ErrHeld)
+	_, err = locks.Acquire(ctx, "k", mongolock.MaxWait(time.Millisecond))
+	require.ErrorIs(t, err, mongolock.ErrHeld)
+	release()
+
+	lost, err := locks.Acquire(ctx, "lost")
+	require.NoError(t, err)
+	locks.Lose("lost")
+	assert.ErrorIs(t, lost.Release(), mongolock.ErrLost)
+	limited, err := locks.Acquire(ctx, "limited", mongolock.MaxHold(time.Millisecond))
+	require.NoError(t, err)
+	<-limited.Done()
+	_ = limited.Release()
+	broken, err := locks.Acquire(ctx, "broken")
+	require.NoError(t, err)
+	_, err = locks.Break(ctx, "broken", "because", -1)
+	require.NoError(t, err)
+	assert.ErrorIs(t, broken.Renew(ctx), mongolock.ErrBroken)
+	_ = broken.Release()
+	renewed, err := locks.Acquire(ctx, "renewed")
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(renewed.Renew(ctx), renewed.Release()))
+
+	locks.Fail(errors.New("down"))
+	_, err = locks.TryAcquire(ctx, "unknown")
+	require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+	exposed.wants(map[string]float64{"mongolock_cleanups{}": 1, "mongolock_acquire_duration_seconds{unknown}": 1})
+	locks.Fail(nil)
+	require.Eventually(t, func() bool { return locks.Stats().CleanUps == 0 }, 10*time.Second, time.Millisecond)
+
+	exposed.wants(map[string]float64{
+		"mongolock_acquire_duration_seconds{held}":    1,
+		"mongolock_acquire_duration_seconds{timeout}": 1,
+		"mongolock_hold_duration_seconds{lost}":       3,
+		"mongolock_leases_lost_total{lost}":           1,
+		"mongolock_leases_lost_total{max_hold}":       1,
+		"mongolock_leases_lost_total{broken}":         1,
+		"mongolock_leases_renewed_total{}":            1,
+		"mongolock_cleanups{}":                        0,
+	})
+}
+
+// The first loss must be an increase, and so there is a zero before it.
+func TestCountersOfAPackageExistBeforeTheyCount(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics))
+	require.NoError(t, err)
+	defer client.Close()
+	answer, err := http.Get(exposed.url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	for _, line := range []string{
+		`mongolock_leases_lost_total{cause="lost",package="mongolock"} 0`,
+		`mongolock_acquire_duration_seconds_count{outcome="failed",package="mongolock"} 0`,
+		`mongolock_fires_missed_total{package="mongolock"} 0`,
+		`mongolock_unobserved_operations_total{package="mongolock"} 0`,
+	} {
+		assert.Contains(t, string(text), line)
+	}
+}
+
+func TestKeysAreNoLabelsUnlessAFunctionNamesThem(t *testing.T) {
+	for name, opts := range map[string][]promlock.Option{
+		"without": nil,
+		"with":    {promlock.KeyLabel(func(of mongolock.Operation) string { kind, _, _ := strings.Cut(of.Key, ":"); return kind })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			metrics := newCollector(t, opts...)
+			exposed := expose(t, metrics)
+			client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
+			require.NoError(t, err)
+			defer client.Close()
+			for i := range 10 {
+				lease, err := client.Acquire(t.Context(), fmt.Sprintf("order:%d", i))
+				require.NoError(t, err)
+				require.NoError(t, lease.Release())
+			}
+			is := exposed.scrape()
+			for metric := range is {
+				assert.NotContains(t, metric, "order:")
+			}
+			want := map[string]float64{"mongolock_hold_duration_seconds{released}": 10}
+			if opts != nil {
+				want = map[string]float64{"mongolock_hold_duration_seconds{order,released}": 10, "mongolock_acquire_duration_seconds{order,granted}": 10}
+			}
+			exposed.wants(want)
+		})
+	}
+}
+
+func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
+	require.NoError(t, err)
+	defer client.Close()
+	require.NoError(t, leader.Run(t.Context(), client, "billing", func(context.Context, leader.Term) error {
+		exposed.wants(map[string]float64{"mongolock_runs{leader}": 1, "mongolock_leases_held{}": 1})
+		return nil
+	}))
+	exposed.wants(map[string]float64{"mongolock_runs{leader}": 0})
+
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(metrics), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
+		cancel()
+		return nil
+	}))
+	require.NoError(t, jobs.Run(ctx))
+
+	tree, err := pathlock.New(pathlock.InMemory(), "files", pathlock.WithObserver(metrics))
+	require.NoError(t, err)
+	defer tree.Close()
+	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
+	require.NoError(t, err)
+	_, err = tree.Refresh(t.Context(), l.Token)
+	require.NoError(t, err)
+	require.NoError(t, tree.Release(t.Context(), "/a", l.Token))
+	_, err = tree.Refresh(t.Context(), l.Token)
+	require.ErrorIs(t, err, pathlock.ErrUnknownToken)
+
+	exposed.wants(map[string]float64{
+		"mongolock_hold_duration_seconds{released,leader}":       1,
+		"mongolock_run_duration_seconds{granted,leader}":         1,
+		"mongolock_hold_duration_seconds{released,schedule}":     1,
+		"mongolock_run_duration_seconds{granted,schedule}":       1,
+		"mongolock_store_calls_total{acquire,schedule}":          1,
+		"mongolock_acquire_duration_seconds{granted,pathlock}":   1,
+		"mongolock_renew_duration_seconds{lost,pathlock}":        1,
+		"mongolock_leases_renewed_total{pathlock}":               1,
+		"mongolock_release_duration_seconds{granted,pathlock}":   1,
+		"mongolock_clients{idle,pathlock}":                       1,
+		"mongolock_clients{idle}":                                1,
+		"mongolock_store_calls_total{renew,pathlock}":            2,
+		"mongolock_acquire_duration_seconds{granted,leader}":     1,
+		"mongolock_release_duration_seconds{granted,leader}":     1,
+		"mongolock_release_duration_seconds{granted,schedule}":   1,
+		"mongolock_acquire_duration_seconds{granted,schedule}":   1,
+		"mongolock_acquire_duration_seconds{cancelled,schedule}": 0,
+	})
+}
+
+func TestSeveralClientsAreAddedUp(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	for i := range 3 {
+		client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.Acquire(t.Context(), "k")
+		require.NoError(t, err)
+		exposed.wants(map[string]float64{"mongolock_leases_held{}": float64(i + 1), "mongolock_clients{idle}": float64(i + 1)})
+	}
+}
+
+func TestWrongOptionsAreRefusedByName(t *testing.T) {
+	_, err := promlock.New(nil, promlock.KeyLabel(nil), promlock.Buckets("fly", 1), promlock.Buckets(mongolock.OpHold), promlock.Buckets(mongolock.OpRun, 2, 1))
+	for _, want := range []string{"a nil Option", "KeyLabel(nil)", "Buckets(fly): no operation", "Buckets(hold): no bounds", "Buckets(run): the bounds must increase"} {
+		assert.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/mongolock/mongolock"
+)
+
+// A breakCmd is `mongolock break`.
+type breakCmd struct {
+	Key    string        `arg:"" help:"The key."`
+	Reason string        `required:"" help:"Why; the holder's error says it." placeholder:"TEXT"`
+	Grace  time.Duration `help:"How long the holders have to give up before they are removed. By default half of what is left of the longest lease, and 2s: so they are told in time. Negative: nothing is removed, they give up at their next renewal." placeholder:"12s"`
+	Yes    bool          `short:"y" help:"Do not ask."`
+}
+
+// Help says what break does.
+func (*breakCmd) Help() string {
+	return `The holders are marked. A holder that is alive learns of it at its next renewal, a third
+of its TTL away at most, and its lease ends with the reason. When the grace is over, holders
+that have not given up are removed. With too short a grace a holder that is alive may still
+work when the next one begins: only its token stops it then.`
+}
+
+// Run breaks a key.
+func (c *breakCmd) Run(a *app) error {
+	ctx := context.Background()
+	if err := keyIsGood(c.Key); err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.Reason) == "" {
+		return exitf(exitUsage, "--reason: must not be empty")
+	}
+	return a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
+		s, err := client.Inspect(ctx, c.Key)
+		if err != nil {
+			return err
+		}
+		if s.Free() {
+			return exitf(exitNothing, "nobody holds %s", shown(c.Key))
+		}
+		grace := c.Grace
+		if grace == 0 {
+			grace = graceOf(s)
+		}
+		if !c.Yes {
+			if err := c.confirm(a, viewOf(s), grace); err != nil {
+				return err
+			}
+		}
+		marked, err := client.Break(ctx, c.Key, c.Reason, grace)
+		if err != nil {
+			return err
+		}
+		if len(marked) == 0 {
+			return exitf(exitNothing, "nobody holds %s any more", shown(c.Key))
+		}
+		return c.report(ctx, a, client, marked)
+	})
+}
+
+// graceOf is long enough for every live holder to be told, and for a margin. A holder is
+// renewed every third of its TTL: so at least two thirds are left, and half of that is the
+// time to its next renewal at most.
+func graceOf(s mongolock.Status) time.Duration {
+	var most time.Duration
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			most = max(most, h.ExpireAt.Sub(s.Now))
+		}
+	}
+	return most/2 + 2*time.Second
+}
+
+// confirm says what will be done, and asks.
+func (c *breakCmd) confirm(a *app, v keyView, grace time.Duration) error {
+	fmt.Fprintf(a.stderr, "%s is held:\n", shown(v.Key))
+	for _, h := range v.Holders {
+		if h.Live {
+			left, _ := v.stateOf(h)
+			fmt.Fprintf(a.stderr, "   %s for %s, %s  %s\n", shown(h.Owner), span(v.Now.Sub(h.Since)), left, shown(h.Note))
+		}
+	}
+	switch {
+	case grace < 0:
+		fmt.Fprintln(a.stderr, "Each holder's lease will end at its next renewal, or when it runs out.")
+	default:
+		fmt.Fprintf(a.stderr, "Each holder's lease will end at its next renewal. What is left after %v is removed, and\nothers can be granted the key while a holder that was not told may still work.\n", grace.Round(100*time.Millisecond))
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return exitf(exitDeclined, "standard input is no terminal that could be asked: --yes breaks without asking")
+	}
+	fmt.Fprint(a.stderr, "Break it? [y/N] ")
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && answer == "" {
+		return exitf(exitDeclined, "not confirmed")
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return exitf(exitDeclined, "not confirmed")
+	}
+	return nil
+}
+
+// report says whose leases were broken, and how the key stands now.
+func (c *breakCmd) report(ctx context.Context, a *app, client *mongolock.Client, marked []mongolock.Holder) error {
+	s, err := client.Inspect(ctx, c.Key)
+	if err != nil {
+		return err
+	}
+	v := viewOf(s)
+	p := a.printer()
+	if p.asJSON {
+		broken := []holderView{}
+		for _, h := range marked {
+			broken = append(broken, holderView{Owner: h.Owner, Note: h.Note, Since: h.Since.UTC(), ExpireAt: h.ExpireAt.UTC(), Broken: c.Reason})
+		}
+		return p.row(struct {
+			Broken []holderView `json:"broken"`
+			Now    keyView      `json:"after"`
+		}{broken, v})
+	}
+	for _, h := range marked {
+		fmt.Fprintf(a.stdout, "broke %s of %s\n", shown(c.Key), shown(h.Owner))
+	}
+	if v.Free {
+		fmt.Fprintf(a.stdout, "%s is free\n", shown(c.Key))
+		return nil
+	}
+	for _, h := range v.Holders {
+		if h.Live {
+			left, _ := v.stateOf(h)
+			fmt.Fprintf(a.stdout, "%s is held by %s, %s\n", shown(c.Key), shown(h.Owner), left)
+		}
+	}
+	return nil
+}

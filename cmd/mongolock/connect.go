@@ -1,0 +1,206 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+
+	"github.com/mongolock/mongolock"
+)
+
+// A connection is the part of the command line that says where the locks are.
+type connection struct {
+	URI        string `name:"uri" help:"Connection string of the deployment." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
+	DB         string `name:"db" help:"Database; by default that of the connection string, or mongolock." env:"MONGOLOCK_DB" placeholder:"NAME"`
+	Collection string `help:"Collection; by default locks, for jobs it is jobs." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
+	Owner      string `help:"The name of this process, which others see beside the key; by default host/pid." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
+	Verbose    bool   `short:"v" help:"Say on standard error what the library logs."`
+}
+
+// reachFor is how long a server may take to be found. What is unreachable is said within
+// five seconds.
+const reachFor = 4500 * time.Millisecond
+
+// An attempt remembers why servers could not be reached.
+type attempts struct {
+	mu     sync.Mutex
+	failed map[string]error // by address
+}
+
+func (a *attempts) add(e *event.ServerHeartbeatFailedEvent) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	address, _, _ := strings.Cut(e.ConnectionID, "[")
+	a.failed[address] = e.Failure
+}
+
+func (a *attempts) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for address, err := range a.failed {
+		text := sentence(err)
+		if i := strings.LastIndex(text, "dial "); i >= 0 {
+			text = text[i:]
+		}
+		return fmt.Sprintf("%s (%s)", address, text)
+	}
+	return "none was found"
+}
+
+// options reads the connection string.
+func (c *connection) options() (*options.ClientOptions, *connstring.ConnString, error) {
+	type parsed struct {
+		opts *options.ClientOptions
+		cs   *connstring.ConnString
+		err  error
+	}
+	done := make(chan parsed, 1)
+	go func() { // a mongodb+srv address asks a name server, which may be silent
+		cs, err := connstring.ParseAndValidate(c.URI)
+		if err != nil {
+			done <- parsed{err: err}
+			return
+		}
+		opts := options.Client().ApplyURI(c.URI)
+		done <- parsed{opts, cs, opts.Validate()}
+	}()
+	select {
+	case p := <-done:
+		if p.err != nil {
+			return nil, nil, exitf(exitUsage, "--uri: %s", c.redact(sentence(p.err)))
+		}
+		return p.opts, p.cs, nil
+	case <-time.After(reachFor):
+		return nil, nil, exitf(exitUnreachable, "--uri: the name server does not answer")
+	}
+}
+
+// redact takes the password out of a text.
+func (c *connection) redact(text string) string {
+	if _, rest, ok := strings.Cut(c.URI, "://"); ok {
+		if i := strings.LastIndex(rest, "@"); i >= 0 {
+			if _, password, ok := strings.Cut(rest[:i], ":"); ok && password != "" {
+				return strings.ReplaceAll(text, password, "…")
+			}
+		}
+	}
+	return text
+}
+
+// A deployment is what the command line named, reached.
+type deployment struct {
+	client *mongo.Client
+	uri    *connstring.ConnString
+	opts   *options.ClientOptions
+	db     *mongo.Database
+}
+
+// reach connects and makes sure that a primary answers.
+func (c *connection) reach(ctx context.Context) (*deployment, error) {
+	opts, cs, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	tried := &attempts{failed: map[string]error{}}
+	opts.SetAppName(cmp.Or(cs.AppName, "mongolock"))
+	opts.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: tried.add})
+	client, err := mongo.Connect(opts)
+	if err != nil {
+		return nil, exitf(exitUsage, "--uri: %s", c.redact(sentence(err)))
+	}
+	d := &deployment{client: client, uri: cs, opts: opts, db: client.Database(cmp.Or(c.DB, cs.Database, "mongolock"))}
+	if err := d.ping(ctx); err != nil {
+		go d.close() // nothing is to be told to a server that does not answer
+		switch {
+		case refusesUser(err):
+			return nil, exitf(exitRights, "the server refuses the user of --uri: %s", c.redact(last(err)))
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		}
+		return nil, exitf(exitUnreachable, "no server of --uri can be reached: %s", c.redact(tried.String()))
+	}
+	return d, nil
+}
+
+// ping returns in time, whatever the driver does.
+func (d *deployment) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, reachFor)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- d.client.Ping(ctx, readpref.Primary()) }() // ends with ctx
+	select {
+	case err := <-answer:
+		return err
+	case <-time.After(reachFor + 200*time.Millisecond):
+		return context.DeadlineExceeded
+	}
+}
+
+// last is the innermost error's text.
+func last(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return sentence(err)
+		}
+		err = inner
+	}
+}
+
+func (d *deployment) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = d.client.Disconnect(ctx)
+}
+
+// collection is the one of the command line, or the command's own.
+func (d *deployment) collection(c *connection, standard string) *mongo.Collection {
+	return d.db.Collection(cmp.Or(c.Collection, standard))
+}
+
+// logger is where the library logs: nowhere, unless asked.
+func (c *connection) logger() *slog.Logger {
+	if !c.Verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+// locks makes a client of the library on the collection of locks.
+func (a *app) locks(d *deployment, opts ...mongolock.ClientOption) (*mongolock.Client, error) {
+	opts = append(opts, mongolock.WithLogger(a.logger()))
+	if a.Owner != "" {
+		opts = append(opts, mongolock.WithOwner(a.Owner))
+	}
+	return mongolock.New(d.collection(&a.connection, "locks"), opts...)
+}
+
+// withLocks reaches the deployment and calls f with a client that only looks.
+func (a *app) withLocks(ctx context.Context, f func(*deployment, *mongolock.Client) error) error {
+	if err := a.checkOwner(); err != nil {
+		return err
+	}
+	d, err := a.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	client, err := a.locks(d)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it holds nothing
+	return f(d, client)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/traps"
+)
+
+// A doctorCmd is `mongolock doctor`.
+type doctorCmd struct {
+	TTL    time.Duration `name:"ttl" help:"The TTL that is used here: its margin is what clocks and round trips are held against." default:"30s" placeholder:"30s"`
+	Margin time.Duration `help:"The margin that is used here, if not a tenth of the TTL and at most 1s." placeholder:"1s"`
+	Long   time.Duration `help:"From which time on it is strange that a key is held." default:"24h" placeholder:"24h"`
+}
+
+// Help says what is done.
+func (*doctorCmd) Help() string {
+	return `Each line is one check: ok, a warning or a failure, and what to do. The exit code is that
+of the worst line: 0, 1 or 2.
+
+Rights and the protocol are tried with keys of its own, mongolock-doctor:…, which are removed
+again. If the collection of locks is not there yet, they are tried in another one of that
+name and an ending, which is dropped. A collection of wake-ups that was not there is dropped
+too. A notice stays in one that was there, until it is overwritten.`
+}
+
+func (c *doctorCmd) margin() time.Duration {
+	if c.Margin > 0 {
+		return c.Margin
+	}
+	return min(time.Second, c.TTL/10)
+}
+
+// A level is how a line is to be taken.
+type level string
+
+const (
+	ok      level = "ok"
+	warning level = "warning"
+	failure level = "failure"
+)
+
+func (l level) tone() tone {
+	switch l {
+	case warning:
+		return yellow
+	case failure:
+		return red
+	}
+	return green
+}
+
+// A finding is one line.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	Says  string `json:"says"`
+	Do    string `json:"do,omitempty"`
+}
+
+// An exam is one run of the doctor.
+type exam struct {
+	c *doctorCmd
+	a *app
+	d *deployment
+
+	coll    *mongo.Collection // where things are tried
+	real    *mongo.Collection // where the locks are
+	there   bool              // that one exists
+	woke    bool              // and its wake-ups
+	facts   traps.Facts
+	hello   bson.Raw
+	scratch string // what the keys that are tried begin with
+
+	level level // the worst so far
+	p     *printer
+}
+
+// A check is a group of lines. It is given up after a while.
+type check struct {
+	name string
+	run  func(*exam, context.Context) []finding
+}
+
+// checks are in the order in which they help: without the first ones the others say little.
+var checks = []check{
+	{"reachable", (*exam).reachable},
+	{"topology", (*exam).topology},
+	{"traps", (*exam).traps},
+	{"clocks", (*exam).clocks},
+	{"collection", (*exam).collection},
+	{"rights", (*exam).rights},
+	{"durable writes", (*exam).durable},
+	{"index", (*exam).index},
+	{"wake-ups", (*exam).wakeUps},
+	{"a lock's life", (*exam).life},
+	{"held longest", (*exam).longest},
+	{"dead holders", (*exam).dead},
+	{"left behind", (*exam).leftBehind},
+}
+
+// checkFor bounds one check.
+const checkFor = 20 * time.Second
+
+// Run examines the deployment.
+func (c *doctorCmd) Run(a *app) error {
+	if c.TTL < 100*time.Millisecond {
+		return exitf(exitUsage, "--ttl=%v: must be at least 100ms", c.TTL)
+	}
+	if c.Margin < 0 || c.Margin > c.TTL/2 {
+		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", c.Margin, c.TTL)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	x := &exam{c: c, a: a, level: ok, p: a.printer()}
+	d, err := a.reach(ctx)
+	if err != nil {
+		if code, _ := verdict(err); code == exitUsage {
+			return err
+		}
+		do := "check the address, the network, and whether the set has a primary"
+		if code, _ := verdict(err); code == exitRights {
+			do = "check the user, its password and authSource"
+		}
+		if err := x.say(finding{"reachable", failure, reason(err), do}); err != nil {
+			return err
+		}
+		return exitf(exitDoctorFails, "")
+	}
+	defer d.close()
+	if err := x.begin(ctx, d); err != nil {
+		return err
+	}
+	defer x.clean()
+	for _, check := range checks {
+		within, cancel := context.WithTimeout(ctx, checkFor)
+		findings := check.run(x, within)
+		cancel()
+		if ctx.Err() != nil {
+			return exitf(exitFailed, "interrupted")
+		}
+		for _, f := range findings {
+			if f.Check == "" {
+				f.Check = check.name
+			}
+			if err := x.say(f); err != nil {
+				return err
+			}
+		}
+	}
+	switch x.level {
+	case warning:
+		return exitf(exitDoctorWarns, "")
+	case failure:
+		return exitf(exitDoctorFails, "")
+	}
+	return nil
+}
+
+// say writes a line.
+func (x *exam) say(f finding) error {
+	if order := []level{ok, warning, failure}; slices.Index(order, f.Level) > slices.Index(order, x.level) {
+		x.level = f.Level
+	}
+	f.Says, f.Do = shown(f.Says), shown(f.Do)
+	if x.p.asJSON || !x.p.tty {
+		return x.p.row(f, cell{text: string(f.Level)}, cell{text: f.Check}, cell{text: f.Says}, cell{text: f.Do})
+	}
+	mark := fmt.Sprintf("%-8s", f.Level)
+	if x.p.colour {
+		mark = string(f.Level.tone()) + mark + reset
+	}
+	var b strings.Builder
+	b.WriteString(mark + " ")
+	indent := strings.Repeat(" ", 9+15)
+	wrap(&b, fmt.Sprintf("%-15s", f.Check)+f.Says, 9, indent, x.p.width)
+	if f.Do != "" {
+		b.WriteString(indent)
+		wrap(&b, "→ "+f.Do, len(indent), indent+"  ", x.p.width)
+	}
+	_, err := io.WriteString(x.p.w, b.String())
+	return err
+}
+
+// wrap writes a text from a column on, in lines of a terminal's width.
+func wrap(b *strings.Builder, text string, column int, indent string, width int) {
+	if width < 60 {
+		width = 100
+	}
+	for i, word := range strings.SplitAfter(text, " ") {
+		if i > 0 && column+len([]rune(strings.TrimSuffix(word, " "))) > width {
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		} else if i > 0 {
+			b.WriteString(" ")
+		}
+		word = strings.TrimSuffix(word, " ")
+		b.WriteString(word)
+		column += len([]rune(word)) + 1
+	}
+	b.WriteString("\n")
+}
+
+func fine(format string, args ...any) []finding {
+	return []finding{{Level: ok, Says: fmt.Sprintf(format, args...)}}
+}
+
+func warn(do, format string, args ...any) []finding {
+	return []finding{{Level: warning, Says: fmt.Sprintf(format, args...), Do: do}}
+}
+
+func fail(do, format string, args ...any) []finding {
+	return []finding{{Level: failure, Says: fmt.Sprintf(format, args...), Do: do}}
+}

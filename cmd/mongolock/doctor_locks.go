@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/fence"
+)
+
+// life has two clients go through all that a lock does, and measures it.
+func (x *exam) life(ctx context.Context) []finding {
+	opts := []mongolock.ClientOption{mongolock.WithoutIndex(), mongolock.WithLogger(x.a.logger()), mongolock.WithOwner("mongolock doctor")}
+	one, err := mongolock.New(x.coll, opts...)
+	if err != nil {
+		return fail("", "%s", reason(err))
+	}
+	defer one.Close() //nolint:errcheck // what it left is looked for
+	two, err := mongolock.New(x.coll, opts...)
+	if err != nil {
+		return fail("", "%s", reason(err))
+	}
+	defer two.Close() //nolint:errcheck // what it left is looked for
+
+	l := &lifeOf{key: x.scratch + ":life", one: one, two: two}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context) (time.Duration, error)
+	}{
+		{"acquire", l.acquire}, {"renew", l.renew}, {"refuse a rival", l.refuse}, {"hand over", l.handOver},
+	} {
+		took, err := step.do(ctx)
+		if err != nil {
+			return fail(whatToDo(err), "%s: %s%s", step.name, reason(err), l.soFar())
+		}
+		l.times = append(l.times, fmt.Sprintf("%s %s", step.name, span(took)))
+	}
+	if err := l.fence(ctx, x); err != nil {
+		return fail("", "the fencing token does not refuse the older holder: %s", reason(err))
+	}
+	l.times = append(l.times, "fenced off the older token")
+	begun := time.Now()
+	if err := l.second.Release(); err != nil {
+		return fail(whatToDo(err), "release: %s%s", reason(err), l.soFar())
+	}
+	l.times = append(l.times, "release "+span(time.Since(begun)))
+	return fine("%s", strings.Join(l.times, ", "))
+}
+
+// A lifeOf is one key on its way from one holder to the next.
+type lifeOf struct {
+	key           string
+	one, two      *mongolock.Client
+	first, second *mongolock.Lease
+	times         []string
+}
+
+func (l *lifeOf) soFar() string {
+	if len(l.times) == 0 {
+		return ""
+	}
+	return " (before that: " + strings.Join(l.times, ", ") + ")"
+}
+
+func (l *lifeOf) acquire(ctx context.Context) (took time.Duration, err error) {
+	begun := time.Now()
+	l.first, err = l.one.TryAcquire(ctx, l.key, mongolock.TTL(10*time.Second))
+	return time.Since(begun), err
+}
+
+func (l *lifeOf) renew(ctx context.Context) (time.Duration, error) {
+	begun := time.Now()
+	err := l.first.Renew(ctx)
+	return time.Since(begun), err
+}
+
+func (l *lifeOf) refuse(ctx context.Context) (time.Duration, error) {
+	begun := time.Now()
+	lease, err := l.two.TryAcquire(ctx, l.key)
+	took := time.Since(begun)
+	switch {
+	case err == nil:
+		_ = lease.Release() // that there are two is bad enough
+		return 0, errors.New("a rival was granted the key while it was held")
+	case errors.Is(err, mongolock.ErrHeld):
+		return took, nil
+	}
+	return took, err
+}
+
+func (l *lifeOf) handOver(ctx context.Context) (time.Duration, error) {
+	type answer struct {
+		lease *mongolock.Lease
+		at    time.Time
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() { // ends with ctx
+		lease, err := l.two.Acquire(ctx, l.key)
+		answers <- answer{lease, time.Now(), err}
+	}()
+	if !pause(ctx, 500*time.Millisecond) { // so that it waits, and listens
+		return 0, ctx.Err()
+	}
+	begun := time.Now()
+	if err := l.first.Release(); err != nil {
+		return 0, err
+	}
+	a := <-answers
+	if a.err != nil {
+		return 0, a.err
+	}
+	if l.second = a.lease; l.second.Token() <= l.first.Token() {
+		return 0, fmt.Errorf("the token did not rise: %d, then %d", l.first.Token(), l.second.Token())
+	}
+	return a.at.Sub(begun), nil
+}
+
+// fence writes with the newer token and then with the older one, which must be refused.
+func (l *lifeOf) fence(ctx context.Context, x *exam) error {
+	id := bson.D{{Key: "_id", Value: x.scratch + ":fenced"}}
+	if _, err := x.coll.InsertOne(ctx, expired(x.scratch+":fenced")); err != nil {
+		return err
+	}
+	touch := bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}}
+	if _, err := fence.UpdateOne(ctx, x.coll, l.second.Token(), id, touch); err != nil {
+		return err
+	}
+	_, err := fence.UpdateOne(ctx, x.coll, l.first.Token(), id, touch)
+	switch {
+	case err == nil:
+		return errors.New("the write went through")
+	case !errors.Is(err, fence.ErrFenced):
+		return err
+	}
+	_, err = x.coll.DeleteOne(ctx, id)
+	return err
+}
+
+// all are the keys in the collection of the locks, without those that are tried.
+func (x *exam) all(ctx context.Context) ([]keyView, error) {
+	client, err := x.a.locks(x.d)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close() //nolint:errcheck // it holds nothing
+	var all []keyView
+	for s, err := range client.List(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(s.Key, "mongolock-doctor:") {
+			all = append(all, viewOf(s))
+		}
+	}
+	return all, nil
+}
+
+// longest names the keys that have been held longest.
+func (x *exam) longest(ctx context.Context) []finding {
+	keys, err := x.all(ctx)
+	if err != nil {
+		return fail("", "the keys cannot be listed: %s", reason(err))
+	}
+	type held struct {
+		key, owner string
+		span       time.Duration
+	}
+	var all []held
+	for _, v := range keys {
+		for _, h := range v.Holders {
+			if h.Live {
+				all = append(all, held{shown(v.Key), shown(h.Owner), v.Now.Sub(h.Since)})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return fine("no key is held")
+	}
+	slices.SortFunc(all, func(a, b held) int { return int(b.span - a.span) })
+	var texts []string
+	for _, h := range all[:min(3, len(all))] {
+		texts = append(texts, fmt.Sprintf("%s for %s by %s", h.key, span(h.span), h.owner))
+	}
+	text := strings.Join(texts, ", ")
+	if more := len(all) - len(texts); more > 0 {
+		text += fmt.Sprintf(", and %d more holders", more)
+	}
+	if all[0].span > x.c.Long {
+		return warn("is that holder meant to hold it so long? mongolock show, mongolock break", "%s", text)
+	}
+	return fine("%s", text)
+}
+
+// dead names holders that ran out: their processes died, or lost the database.
+func (x *exam) dead(ctx context.Context) []finding {
+	keys, err := x.all(ctx)
+	if err != nil {
+		return nil // longest has said it
+	}
+	var names []string
+	var oldest time.Duration
+	for _, v := range keys {
+		for _, h := range v.Holders {
+			if !h.Live {
+				names = append(names, fmt.Sprintf("%s of %s", shown(v.Key), shown(h.Owner)))
+				oldest = max(oldest, v.Now.Sub(h.ExpireAt))
+			}
+		}
+	}
+	if len(names) == 0 {
+		return fine("none has run out and is left")
+	}
+	text := fmt.Sprintf("%d that ran out and were left, the oldest %s ago: %s", len(names), span(oldest), strings.Join(names[:min(3, len(names))], ", "))
+	const swept = 2 * time.Hour
+	if oldest > swept {
+		return warn("is the TTL index there, and does the server's TTL monitor run?", "%s. They block nobody, but nothing removes them", text)
+	}
+	return fine("%s. They block nobody; the TTL index removes them within some two hours", text)
+}

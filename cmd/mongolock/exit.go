@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
+)
+
+// The exit codes. Those of sysexits.h where it has one, so that they seldom meet the codes
+// of a command under run.
+const (
+	exitUsage       = 64
+	exitForeign     = 65
+	exitNothing     = 66
+	exitUnreachable = 69
+	exitFailed      = 70
+	exitLost        = 71
+	exitHeld        = 75
+	exitTimeout     = 76
+	exitRights      = 77
+	exitDeclined    = 78
+	exitNotRun      = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the signal's number
+)
+
+// What doctor exits with.
+const (
+	exitDoctorWarns = 1
+	exitDoctorFails = 2
+)
+
+const exitHelp = `Exit codes:
+
+   0      done; with run, the command's own code stands here and below 64
+   64     wrong usage
+   65     what is stored under the key is not a lock of this library, or in another mode
+   66     nobody holds what was to be broken, or there is no such job or document
+   69     no server can be reached
+   70     any other failure
+   71     run: the lease was lost, and the command was ended
+   75     run --try: the key is held
+   76     run --wait: the key was still held when the time was over
+   77     the server refuses the user, or what the user asked for
+   78     break: not confirmed
+   126    run: the command cannot be run
+   127    run: there is no such command
+   128+n  run: the command ended by signal n
+   1, 2   doctor: the worst line is a warning, a failure`
+
+// An exitError ends the program with a code.
+type exitError struct {
+	code int
+	text string // nothing is said if it is empty
+
+	signal syscall.Signal // that ended the command, or 0
+	typed  bool           // at the terminal
+}
+
+func (e *exitError) Error() string { return e.text }
+
+func exitf(code int, format string, args ...any) error {
+	return &exitError{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// verdict is the exit code for an error, and what to say about it.
+func verdict(err error) (code int, say string) {
+	if err == nil {
+		return 0, ""
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code, e.text
+	}
+	say = reason(err)
+	switch {
+	case errors.Is(err, mongolock.ErrLost):
+		return exitLost, say
+	case errors.Is(err, mongolock.ErrForeign), errors.Is(err, mongolock.ErrModeMismatch):
+		return exitForeign, say
+	case errors.Is(err, mongolock.ErrHeld):
+		return exitHeld, say
+	case errors.Is(err, doclock.ErrNotFound):
+		return exitNothing, say
+	case refusesUser(err):
+		return exitRights, say
+	case mongo.IsTimeout(err), mongo.IsNetworkError(err), errors.Is(err, context.DeadlineExceeded):
+		return exitUnreachable, say
+	}
+	return exitFailed, say
+}
+
+// refusesUser reports whether the server refused who asks or what was asked for.
+func refusesUser(err error) bool {
+	const unauthorized, failed = 13, 18
+	refused, ok := errors.AsType[mongo.ServerError](err)
+	return ok && (refused.HasErrorCode(unauthorized) || refused.HasErrorCode(failed)) ||
+		strings.Contains(err.Error(), "auth error")
+}
+
+// sentence is an error on one line.
+func sentence(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// reason is an error on one line, without the library's name before it.
+func reason(err error) string { return strings.TrimPrefix(sentence(err), "mongolock: ") }
+
+// version is that of the module, as the toolchain knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "mongolock (unknown version)"
+	}
+	return "mongolock " + info.Main.Version
+}

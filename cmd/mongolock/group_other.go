@@ -1,0 +1,29 @@
+//go:build unix && !linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// pdeathsig does nothing: only Linux can tie a command's end to its parent's. The guard
+// ends it.
+func pdeathsig(*syscall.SysProcAttr) {}
+
+// living reports whether the process group has a member.
+func living(group int) bool { return !errors.Is(syscall.Kill(-group, 0), syscall.ESRCH) }
+
+// continuable reports whether this process has a parent that can continue it when it is
+// stopped: one in its session.
+func continuable() bool {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return false
+	}
+	of, err := unix.Getsid(os.Getppid())
+	return err == nil && of == session
+}

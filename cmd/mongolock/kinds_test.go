@@ -1,0 +1,185 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/leader"
+	"github.com/mongolock/mongolock/pathlock"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// prints is what the program prints, ending well.
+func (p *program) prints(args ...string) string {
+	p.t.Helper()
+	r := p.start(args...)
+	require.Equal(p.t, 0, r.code(), "%v: %s", args, r.out)
+	return r.out.String()
+}
+
+func TestLeadersShowsWhoLeads(t *testing.T) {
+	p := newProgram(t)
+	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("billing-7"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	leads := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+			close(leads)
+			<-ctx.Done()
+			return ctx.Err()
+		}, leader.Lease(mongolock.Note("10.0.0.7:8080"), mongolock.TTL(3*time.Second)))
+	})
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	<-leads
+	assert.Regexp(t, `^billing\tbilling-7\t[^\t]+\t\S+ left\t10\.0\.0\.7:8080\n$`, p.prints("leaders"))
+	assert.Regexp(t, `^billing\tbilling-7\t.*\nother\tnobody leads\t`, p.prints("leaders", "billing", "other"))
+	assert.Regexp(t, `^\{"key":"billing","owner":"billing-7","note":"10.0.0.7:8080","since":"[^"]+","leftSeconds":[0-9.]+\}\n$`, p.prints("leaders", "--output", "json"))
+
+	watch := p.start("leaders", "billing", "--watch")
+	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "billing\tbilling-7\t") }, 10*time.Second, 10*time.Millisecond)
+	cancel()
+	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestJobsShowsFiresAndRuns(t *testing.T) {
+	p := newProgram(t)
+	jobs, err := schedule.New(p.database().Collection("jobs"), schedule.WithOwner("worker-3"))
+	require.NoError(t, err)
+	var once sync.Once
+	began := make(chan struct{})
+	require.NoError(t, jobs.Add("fails", schedule.Every(200*time.Millisecond), func(context.Context, schedule.Run) error { return errors.New("no paper") }))
+	require.NoError(t, jobs.Add("runs", schedule.Every(time.Second), func(ctx context.Context, _ schedule.Run) error {
+		once.Do(func() { close(began) })
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = jobs.Run(ctx) })
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	<-began
+	require.Eventually(t, func() bool { return strings.Contains(p.prints("jobs"), "failed") }, 10*time.Second, 50*time.Millisecond)
+	text := p.prints("jobs")
+	assert.Regexp(t, `(?m)^fails\t[^\t]*200ms[^\t]*\t[-0-9: ]+\tnext, `, text)
+	assert.Regexp(t, `(?m)^fails\t\t[-0-9: ]+\tfailed\t[^\t]+\tworker-3\tno paper$`, text)
+	assert.Regexp(t, `(?m)^runs\t\t[-0-9: ]+\trunning\t[^\t]+\tworker-3\t$`, text)
+	var v jobView
+	require.NoError(t, json.Unmarshal([]byte(p.prints("jobs", "runs", "--output", "json")), &v))
+	require.Len(t, v.Running, 1)
+	assert.Empty(t, v.Running[0].ID, "an ID is as good as the lease")
+	missing := p.start("jobs", "other")
+	assert.Equal(t, exitNothing, missing.code())
+	assert.Contains(t, missing.out.String(), "no fire of a job other was ever claimed")
+}
+
+func TestPathsListsATree(t *testing.T) {
+	p := newProgram(t)
+	storage, err := pathlock.OnMongo(p.database().Collection("locks"))
+	require.NoError(t, err)
+	tree, err := pathlock.New(storage, "files")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tree.Close() })
+	lock, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a/b", Depth: pathlock.Infinity, Owner: []byte("Ada")})
+	require.NoError(t, err)
+	assert.Regexp(t, `^/a/b\texclusive\tinfinity\t\S+ left\tAda\t\n$`, p.prints("paths", "files"))
+	text := p.prints("paths", "files", "--output", "json")
+	assert.Contains(t, text, `"path":"/a/b"`)
+	assert.NotContains(t, text, lock.Token)
+	assert.Contains(t, p.prints("paths", "files", "--tokens"), lock.Token)
+	assert.Empty(t, p.prints("paths", "others"))
+	assert.Empty(t, p.prints("ls"), "a path is no key")
+}
+
+func TestDocsListsLockedDocuments(t *testing.T) {
+	p := newProgram(t)
+	coll := p.database().Collection("orders")
+	_, err := coll.InsertMany(t.Context(), []any{bson.D{{Key: "_id", Value: "order-17"}}, bson.D{{Key: "_id", Value: 18}}})
+	require.NoError(t, err)
+	orders, err := doclock.New[bson.M](coll, doclock.With(mongolock.WithOwner("billing-7")))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = orders.Close() })
+	_, err = orders.Acquire(t.Context(), doclock.ID("order-17"), mongolock.Note("charging"))
+	require.NoError(t, err)
+	text := p.prints("docs", "orders")
+	assert.Contains(t, text, "order-17")
+	assert.Contains(t, text, "\tbilling-7\t")
+	assert.Equal(t, 1, strings.Count(text, "\n"), "%s", text)
+	var v struct {
+		ID      any `json:"_id"`
+		Holders []holderView
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.prints("docs", "orders", "--output", "json")), &v))
+	assert.Equal(t, "order-17", v.ID)
+	require.Len(t, v.Holders, 1)
+	assert.Equal(t, "charging", v.Holders[0].Note)
+}
+
+// A name that could steer the terminal is shown quoted.
+func TestWhatOthersWroteIsShownWithoutItsControlCharacters(t *testing.T) {
+	p := newProgram(t)
+	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("a\x1b[2Jb"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = client.TryAcquire(t.Context(), "k\n2", mongolock.Note("x\ty"))
+	require.NoError(t, err)
+	text := p.prints("ls")
+	assert.Contains(t, text, `"k\n2"`)
+	assert.Contains(t, text, `"a\x1b[2Jb"`)
+	assert.NotContains(t, text, "\x1b")
+	assert.Equal(t, 1, strings.Count(text, "\n"))
+}
+
+func TestAStrangersDocumentIsNamed(t *testing.T) {
+	p := newProgram(t)
+	_, err := p.database().Collection("locks").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "k"}})
+	require.NoError(t, err)
+	for _, args := range [][]string{{"show", "k"}, {"run", "k", "--", "true"}, {"break", "k", "--reason", "x", "--yes"}} {
+		r := p.start(args...)
+		assert.Equal(t, exitForeign, r.code(), "%v", args)
+		assert.Contains(t, r.out.String(), "not a lock of this library", "%v", args)
+	}
+}
+
+// After an election a date in a document is another machine's: the holder counts until the
+// server is sure.
+func TestAHolderThatRanOutUnderAnotherElectionIsShownAsBeingConfirmed(t *testing.T) {
+	p := newProgram(t)
+	testserver.Need(t, "operationtime") // a member of a set: a server alone has no elections
+	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("billing-7"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	lease, err := client.TryAcquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	past, holder := time.Now().Add(-5*time.Second), "holders."+lease.ID()
+	_, err = p.database().Collection("locks").UpdateByID(t.Context(), "nightly", bson.D{{Key: "$set", Value: bson.D{
+		{Key: "expireAt", Value: past}, {Key: holder + ".expireAt", Value: past}, {Key: holder + ".epoch", Value: "another"},
+	}}})
+	require.NoError(t, err)
+	confirming := `ran out [^ ]+ ago, being confirmed, free in [^ ]+ at most`
+	assert.Regexp(t, confirming, p.prints("show", "nightly"))
+	assert.Regexp(t, `held, exclusive`, p.prints("show", "nightly"))
+	assert.Regexp(t, confirming, p.prints("ls"))
+	assert.Regexp(t, `ran out, known in [^ ]+ at most`, p.prints("leaders", "nightly"))
+	assert.Regexp(t, `"live":true,"confirming":true,"knownBy":"`, p.prints("show", "nightly", "--output", "json"))
+	held := p.start("run", "--try", "nightly", "--", "true")
+	assert.Equal(t, exitHeld, held.code())
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A runCmd is `mongolock run`.
+type runCmd struct {
+	Key     string        `arg:"" help:"The key to hold."`
+	Wait    time.Duration `help:"Give up when the key is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
+	Try     bool          `help:"Do not wait for the key." xor:"wait"`
+	Shared  bool          `help:"Hold the key together with others that ask so." xor:"mode"`
+	Permits int           `help:"Take one of N permits of the key." xor:"mode" placeholder:"N"`
+	TTL     time.Duration `name:"ttl" help:"How long the key stays taken after this process died." default:"30s" placeholder:"30s"`
+	Margin  time.Duration `help:"How long before others can be granted the key a lost lease ends; half of it is the time between SIGTERM and SIGKILL. By default a tenth of the TTL, at most 1s." placeholder:"1s"`
+	MaxHold time.Duration `help:"End the command when it has held the key for so long." placeholder:"1h"`
+	Note    string        `help:"A text that others see beside the key; by default the command." placeholder:"TEXT"`
+	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// Help says what cannot be said in a line.
+func (*runCmd) Help() string {
+	return `The command runs in a process group of its own, with this environment:
+
+   MONGOLOCK_KEY       the key
+   MONGOLOCK_TOKEN     the fencing token: greater than that of every earlier holder
+   MONGOLOCK_DEADLINE  seconds since 1970 by this host's clock: with --max-hold, when the
+                       command will be ended; without, until when the lease is good unless
+                       it is renewed (it is renewed for as long as the command runs)
+
+The lease is renewed until the command ends. When the lease is lost, the whole process
+group gets SIGTERM, and SIGKILL half a margin later: before another process can be granted
+the key. When the command ends, what it left in its process group is ended in the same
+way, and then the key is given back. Signals are passed on to the group. On a terminal the
+command is in the foreground, as without mongolock; Ctrl-Z stops it and mongolock.
+
+A second process, the guard, has the same deadline and ends the group if mongolock is
+killed or stopped (SIGSTOP, Ctrl-Z for longer than the lease lasts). Not covered: a
+process that leaves the group (setsid), one in an uninterruptible system call, both
+processes killed at once (on Linux the command itself ends then, what it started does
+not), and a whole machine that is paused. Only the token, checked where the command
+writes, stops those. In a pipeline whose other part reads the terminal (| less) give the
+command another standard input.
+
+With --output json what happens to the lease is told on standard error.`
+}
+
+// margin is the library's default, or what was asked for.
+func (c *runCmd) margin() time.Duration {
+	if c.Margin > 0 {
+		return c.Margin
+	}
+	return min(time.Second, c.TTL/10)
+}
+
+// check tries each option by itself, so that an error can name its flag.
+func (c *runCmd) check() error {
+	if c.Margin < 0 || c.Margin > c.TTL/2 {
+		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", c.Margin, c.TTL)
+	}
+	if c.Wait < 0 {
+		return exitf(exitUsage, "--wait=%v: must not be negative", c.Wait)
+	}
+	for _, o := range []struct {
+		flag string
+		set  bool
+		opt  mongolock.AcquireOption
+	}{
+		{"--ttl", true, mongolock.TTL(c.TTL)},
+		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
+		{"--permits", c.Permits != 0, mongolock.OneOf(c.Permits)},
+		{"--note", c.Note != "", mongolock.Note(c.Note)},
+		{"KEY", true, mongolock.TTL(time.Minute)},
+	} {
+		if !o.set {
+			continue
+		}
+		key := "k"
+		if o.flag == "KEY" {
+			key = c.Key
+		}
+		if err := tryOption(key, o.opt); err != nil {
+			return exitf(exitUsage, "%s: %s", o.flag, reason(err))
+		}
+	}
+	return nil
+}
+
+// tryOption asks a store in memory what is wrong with an option.
+func tryOption(key string, opt mongolock.AcquireOption) error {
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	lease, err := client.TryAcquire(context.Background(), key, opt)
+	if err != nil {
+		return err
+	}
+	return lease.Release()
+}
+
+// checkOwner tries --owner.
+func (a *app) checkOwner() error {
+	if a.Owner == "" {
+		return nil
+	}
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithOwner(a.Owner))
+	if err != nil {
+		return exitf(exitUsage, "--owner: %s", reason(err))
+	}
+	return client.Close()
+}
+
+func (c *runCmd) options() []mongolock.AcquireOption {
+	opts := []mongolock.AcquireOption{mongolock.TTL(c.TTL)}
+	note := c.Note
+	if note == "" {
+		note = noteOf(c.Command)
+	}
+	opts = append(opts, mongolock.Note(note))
+	if c.Shared {
+		opts = append(opts, mongolock.Shared())
+	}
+	if c.Permits > 0 {
+		opts = append(opts, mongolock.OneOf(c.Permits))
+	}
+	if c.MaxHold > 0 {
+		opts = append(opts, mongolock.MaxHold(c.MaxHold))
+	}
+	if c.Wait > 0 {
+		opts = append(opts, mongolock.MaxWait(c.Wait))
+	}
+	return opts
+}
+
+// noteOf is the command's name: its arguments may be secret.
+func noteOf(command []string) string {
+	note := []rune(shown(command[0]))
+	return string(note[:min(len(note), 200)])
+}
+
+// A teller says what happens to the lease.
+type teller struct {
+	w      io.Writer
+	asJSON bool
+	key    string
+}
+
+// tell says it: in text only if a person has to know it.
+func (t teller) tell(event, text string, more map[string]any) {
+	if !t.asJSON {
+		if text != "" {
+			fmt.Fprintf(t.w, "mongolock: %s\n", text)
+		}
+		return
+	}
+	line := map[string]any{"event": event, "key": t.key, "at": time.Now().UTC().Format(time.RFC3339Nano)}
+	if text != "" {
+		line["text"] = text
+	}
+	maps.Copy(line, more)
+	p := printer{w: t.w}
+	_ = p.encode(line) // standard error may be closed: then nobody reads it
+}
+
+// Run takes the key, runs the command and gives the key back.
+func (c *runCmd) Run(a *app) error {
+	if err := errors.Join(c.check(), a.checkOwner()); err != nil {
+		return err
+	}
+	path, err := exec.LookPath(c.Command[0])
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return exitf(exitNotFound, "%s: not found", shown(c.Command[0]))
+	case err != nil:
+		return exitf(exitNotRun, "%s: %s", shown(c.Command[0]), sentence(errors.Unwrap(err)))
+	}
+	t := teller{a.stderr, a.Output == "json", c.Key}
+
+	ctx, caught := untilSignal()
+	defer caught()
+	d, err := a.reach(ctx)
+	if err != nil {
+		return c.refused(ctx, err)
+	}
+	client, err := a.locks(d, mongolock.WithMargin(c.margin()))
+	if err != nil {
+		return err
+	}
+	acquire := client.Acquire
+	if c.Try {
+		acquire = client.TryAcquire
+	}
+	lease, err := acquire(ctx, c.Key, c.options()...)
+	if err != nil {
+		_ = client.Close() // a claim whose outcome is unknown is undone
+		return c.refused(ctx, err)
+	}
+	t.tell("granted", "", map[string]any{"token": lease.Token()})
+	caught() // from here on signals are the command's
+
+	err = c.hold(path, lease, t)
+	if ended := lease.Err(); errors.Is(ended, mongolock.ErrLost) && !errors.Is(ended, mongolock.ErrMaxHold) && !errors.Is(ended, mongolock.ErrBroken) {
+		return err // it has run out: the key is free soon, and the server may be out of reach
+	}
+	if released := lease.Release(); released != nil && !errors.Is(released, mongolock.ErrLost) {
+		t.tell("unreleased", fmt.Sprintf("the key %s is not given back and stays taken for %v at most: %s", shown(c.Key), c.TTL, sentence(released)), nil)
+		return err
+	}
+	_ = client.Close() // it holds nothing any more
+	d.close()
+	return err
+}
+
+// untilSignal is a context that a signal ends, with the signal as its cause.
+func untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	go func() { // ends with stop
+		select {
+		case s := <-signals:
+			cancel(&signalError{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string { return e.signal.String() }
+
+// refused is the error of a command that was not run.
+func (c *runCmd) refused(ctx context.Context, err error) error {
+	if s, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+		return exitf(exitSignal+int(s.signal), "")
+	}
+	held, ok := errors.AsType[*mongolock.HeldError](err)
+	switch {
+	case !ok:
+		return err
+	case c.Try:
+		return exitf(exitHeld, "%s is held%s", shown(c.Key), by(held.Status))
+	}
+	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), c.Wait, by(held.Status))
+}
+
+// by says who holds a key.
+func by(s mongolock.Status) string {
+	for _, h := range s.Holders {
+		if s.Live(h) {
+			return fmt.Sprintf(" by %s for %s", shown(h.Owner), span(s.Now.Sub(h.Since)))
+		}
+	}
+	return ""
+}
+
+// environment is the command's.
+func (c *runCmd) environment(lease *mongolock.Lease) []string {
+	until := time.Now().Add(lease.Remaining())
+	if c.MaxHold > 0 {
+		until = time.Now().Add(c.MaxHold) // the hold began a round trip ago: whole seconds allow for that
+	}
+	return append(os.Environ(),
+		"MONGOLOCK_KEY="+c.Key,
+		"MONGOLOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10),
+		"MONGOLOCK_DEADLINE="+strconv.FormatInt(until.Unix(), 10),
+	)
+}

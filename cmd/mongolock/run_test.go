@@ -1,0 +1,217 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+func TestALostLeaseEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
+	p := newProgram(t)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	holder := &program{t, append(p.env, "MONGODB_URI="+proxy.URI()), p.dir}
+	a := holder.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	proxy.Silence()
+	p.dead(p.rival())
+	assert.Equal(t, exitLost, a.code())
+	assert.Contains(t, a.out.String(), "lost k, ending the command")
+}
+
+// Whoever leaves the group is not ended: so the times above can tell.
+func TestControlAProcessThatLeavesItsGroupIsSeenToOutliveTheLease(t *testing.T) {
+	p := newProgram(t)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	holder := &program{t, append(p.env, "MONGODB_URI="+proxy.URI()), p.dir}
+	a := holder.start("run", "--ttl", "2s", "k", "--", "bash", "-c", `setsid bash -c 'echo $$ > pid; while :; do date +%s%N >> child; sleep 0.01; done' & while :; do date +%s%N >> parent; sleep 0.01; done`)
+	p.untilBeating()
+	t.Cleanup(func() {
+		text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
+		if pid, conv := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && conv == nil {
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		}
+	})
+	proxy.Silence()
+	rival := p.rival()
+	a.code()
+	time.Sleep(200 * time.Millisecond)
+	assert.Greater(t, p.beats()["child"], rival)
+	assert.Less(t, p.beats()["parent"], rival)
+}
+
+func TestAKilledRunTakesItsProcessGroupAlong(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	killed := time.Now()
+	a.signal(syscall.SIGKILL)
+	p.dead(p.rival())
+	for name, last := range p.beats() {
+		assert.Less(t, last.Sub(killed), time.Second, "the %s", name)
+	}
+}
+
+func TestAKilledRunWhoseGuardIsKilledTooTakesItsCommandAlong(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn+"\n")
+	p.untilBeating()
+	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
+	a.signal(syscall.SIGKILL)
+	killed := time.Now()
+	time.Sleep(500 * time.Millisecond)
+	assert.Less(t, p.beats()["parent"].Sub(killed), 300*time.Millisecond)
+}
+
+func TestAStoppedRunLosesItsProcessGroupBeforeARivalIsGranted(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	a.signal(syscall.SIGSTOP)
+	p.dead(p.rival())
+	a.signal(syscall.SIGCONT)
+	assert.Equal(t, exitLost, a.code())
+}
+
+// It is the guard that ends the command of a run that is stopped.
+func TestControlWithoutItsGuardAStoppedRunKeepsItsProcessGroup(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "2s", "k", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
+	a.signal(syscall.SIGSTOP)
+	rival := p.rival()
+	time.Sleep(200 * time.Millisecond)
+	for name, last := range p.beats() {
+		assert.Greater(t, last, rival, "the %s", name)
+	}
+	// Continued, it ends what it can no longer vouch for at once.
+	continued := time.Now()
+	a.signal(syscall.SIGCONT)
+	assert.Equal(t, exitLost, a.code())
+	for name, last := range p.beats() {
+		assert.Less(t, last.Sub(continued), 500*time.Millisecond, "the %s", name)
+	}
+}
+
+func TestAShortStopCostsNothing(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "10s", "k", "--", "sh", "-c", "echo ready; sleep 4; exit 3")
+	a.says("ready")
+	a.signal(syscall.SIGSTOP)
+	time.Sleep(2 * time.Second)
+	a.signal(syscall.SIGCONT)
+	assert.Equal(t, 3, a.code())
+}
+
+func TestAKilledGuardEndsNothing(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "2s", "k", "--", "sh", "-c", "echo ready; sleep 4; exit 3")
+	a.says("ready")
+	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
+	assert.Equal(t, 3, a.code(), "%s", a.out)
+}
+
+func TestAHoldThatIsOverEndsTheCommand(t *testing.T) {
+	p := newProgram(t)
+	begun := time.Now()
+	a := p.start("run", "--max-hold", "1s", "k", "--", "bash", "-c", stubborn)
+	assert.Equal(t, exitLost, a.code())
+	assert.Contains(t, a.out.String(), "held for its MaxHold")
+	assert.Less(t, time.Since(begun), 5*time.Second)
+	p.dead(p.rival())
+}
+
+func TestWhatACommandLeavesInItsGroupEndsBeforeTheKeyIsGivenBack(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "k", "--", "bash", "-c", `trap "" TERM; (while :; do date +%s%N >> child; sleep 0.01; done) & sleep 0.3; date +%s%N > parent; exit 4`)
+	p.untilBeating()
+	p.dead(p.rival())
+	assert.Equal(t, 4, a.code())
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	// Under nohup the tests would pass an ignored SIGHUP on to their programs, and no shell can
+	// trap a signal that it began with ignored. One that is handled is reset by exec.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) }) // after the subtests, which run side by side
+	for _, s := range []struct {
+		signal syscall.Signal
+		name   string
+	}{{syscall.SIGTERM, "TERM"}, {syscall.SIGINT, "INT"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGUSR1, "USR1"}, {syscall.SIGUSR2, "USR2"}, {syscall.SIGWINCH, "WINCH"}} {
+		t.Run(s.name, func(t *testing.T) {
+			p := newProgram(t)
+			a := p.start("run", "k", "--", "bash", "-c", `trap "echo got it; exit 5" `+s.name+`; echo ready; while :; do sleep 0.05; done`)
+			a.says("ready")
+			a.signal(s.signal)
+			assert.Equal(t, 5, a.code())
+			assert.Contains(t, a.out.String(), "got it")
+		})
+	}
+}
+
+func TestASignalEndsTheWaitForAKey(t *testing.T) {
+	p := newProgram(t)
+	holder := p.start("run", "k", "--", "sleep", "30")
+	require.Eventually(t, func() bool {
+		show := p.start("show", "k")
+		show.code()
+		return strings.Contains(show.out.String(), "held")
+	}, 10*time.Second, 50*time.Millisecond)
+	waiter := p.start("run", "k", "--", "true")
+	time.Sleep(500 * time.Millisecond)
+	waiter.signal(syscall.SIGTERM)
+	assert.Equal(t, exitSignal+int(syscall.SIGTERM), waiter.code())
+	holder.signal(syscall.SIGTERM)
+	holder.code()
+}
+
+func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
+	p := newProgram(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	a := &exec.Cmd{Path: "/bin/bash", Args: []string{"bash", "-c", `trap "" HUP; exec -a mongolock "$0" run k -- bash -c 'kill -HUP $$; echo alive'`, self}, Env: p.env, Dir: p.dir}
+	out, err := a.CombinedOutput()
+	assert.NoError(t, err)
+	assert.Equal(t, "alive\n", string(out))
+}
+
+func TestOpenFilesArePassedOn(t *testing.T) {
+	p := newProgram(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	a := &exec.Cmd{Path: "/bin/bash", Args: []string{"bash", "-c", `exec 3> third; exec -a mongolock "$0" run k -- bash -c 'echo hello >&3'`, self}, Env: p.env, Dir: p.dir}
+	out, err := a.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := os.ReadFile(filepath.Join(p.dir, "third"))
+	require.NoError(t, err)
+	assert.Equal(t, "hello\n", string(text))
+}
+
+// Nothing of a run outlives it: neither the guard, nor the key.
+func TestNothingIsLeft(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "k", "--", "sh", "-c", "echo ready; sleep 60")
+	a.says("ready")
+	guard := a.guard()
+	a.signal(syscall.SIGUSR1)
+	assert.Equal(t, exitSignal+int(syscall.SIGUSR1), a.code())
+	assert.ErrorIs(t, syscall.Kill(guard, 0), syscall.ESRCH)
+	ls := p.start("ls", "--all")
+	ls.code()
+	assert.Empty(t, ls.out.String())
+}

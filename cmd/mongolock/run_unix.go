@@ -1,0 +1,229 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/suspend"
+)
+
+// forwarded are the signals that are passed on to the command.
+var forwarded = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
+}
+
+// A job is the command, run in a process group of its own.
+type job struct {
+	c     *runCmd
+	lease *mongolock.Lease
+	t     teller
+
+	pid      int  // of the command, and the ID of its process group
+	terminal int  // the descriptor of the terminal that the command shares with us; -1: none
+	tty      bool // the command was put into the terminal's foreground
+	guard    *guardian
+	clock    monotonic.Clock
+	deadline monotonic.Moment // of the lease, as it was known last
+
+	states  chan syscall.WaitStatus // of the command: stopped, then at last ended
+	signals chan os.Signal
+}
+
+// hold runs the command to its end, or ends it with the lease. When hold returns, nothing
+// is left of the command's process group.
+func (c *runCmd) hold(path string, lease *mongolock.Lease, t teller) error {
+	j := &job{
+		c: c, lease: lease, t: t,
+		clock:   monotonic.CountingSleep(suspend.New()),
+		states:  make(chan syscall.WaitStatus, 1),
+		signals: make(chan os.Signal, 16),
+	}
+	j.note()
+	var err error
+	if j.guard, err = startGuard(lease, c.margin(), c.TTL); err != nil {
+		return exitf(exitFailed, "the guard cannot be started: %s", sentence(err))
+	}
+	defer j.guard.dismiss()
+	if err := lease.Err(); err != nil {
+		return exitf(exitLost, "lost %s before the command was started: %s", shown(c.Key), reason(err))
+	}
+	j.listen()
+	defer signal.Stop(j.signals)
+	// A closed standard error must not end this process. The command does not inherit this.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if err := j.start(path); err != nil {
+		return exitf(exitNotRun, "%s: %s", shown(c.Command[0]), sentence(err))
+	}
+	return j.watch()
+}
+
+// listen takes the signals that are the command's.
+func (j *job) listen() {
+	for _, s := range forwarded {
+		if !signal.Ignored(s) { // as under nohup: then the command ignores it too
+			signal.Notify(j.signals, s)
+		}
+	}
+}
+
+// start starts the command. It is called on the main thread: see pdeathsig.
+func (j *job) start(path string) error {
+	j.terminal = terminal()
+	j.tty = j.terminal >= 0 && foreground(j.terminal)
+	cmd := &exec.Cmd{
+		Path: path, Args: j.c.Command, Env: j.c.environment(j.lease),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)},
+	}
+	pdeathsig(cmd.SysProcAttr)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	j.pid = cmd.Process.Pid
+	j.guard.send("group %d", j.pid)
+	go j.wait() // ends with the command
+	return nil
+}
+
+// wait tells when the command stops and when it ends. The command's ID may be another
+// process's from then on, but not that of its group while a member of it is left.
+func (j *job) wait() {
+	for {
+		var state syscall.WaitStatus
+		_, err := syscall.Wait4(j.pid, &state, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		j.states <- state
+		if err != nil || state.Exited() || state.Signaled() {
+			return
+		}
+	}
+}
+
+// watch waits for the end of the command or of the lease.
+func (j *job) watch() error {
+	tick := time.NewTicker(max(j.c.TTL/50, 5*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			j.note()
+		case s := <-j.signals:
+			if s == syscall.SIGCONT {
+				j.resume()
+				continue
+			}
+			j.kill(s.(syscall.Signal))
+		case state := <-j.states:
+			if state.Stopped() {
+				j.stop()
+				continue
+			}
+			lost := j.lease.Err()
+			j.settle(nil)
+			if lost != nil {
+				return j.lost(lost)
+			}
+			return j.ended(state)
+		case <-j.lease.Done():
+			lost := j.lease.Err()
+			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", shown(j.c.Key), reason(lost)), map[string]any{"reason": reason(lost)})
+			j.settle(j.states)
+			return exitf(exitLost, "")
+		}
+	}
+}
+
+func (j *job) lost(err error) error {
+	text := fmt.Sprintf("lost %s while the command ran: %s", shown(j.c.Key), reason(err))
+	j.t.tell("lost", text, map[string]any{"reason": reason(err)})
+	return exitf(exitLost, "")
+}
+
+// note keeps the lease's deadline, which cannot be asked for once it has passed.
+func (j *job) note() {
+	now := j.clock.Now()
+	if left := j.lease.Remaining(); left > 0 {
+		j.deadline = now.Add(left)
+	}
+}
+
+// kill sends a signal to the command's group.
+func (j *job) kill(s syscall.Signal) { _ = syscall.Kill(-j.pid, s) }
+
+// settle ends what is left of the group: SIGTERM now, SIGKILL half a margin later, or half
+// a margin after the lease's deadline if that is sooner. It returns when nothing is left.
+// states is where the command's end is told, nil if it has ended.
+func (j *job) settle(states <-chan syscall.WaitStatus) {
+	if states == nil && !living(j.pid) {
+		j.retake()
+		return
+	}
+	j.guard.send("ending")
+	half := j.c.margin() / 2
+	now := j.clock.Now()
+	last := min(now, j.deadline).Add(half)
+	if j.lease.Err() == nil {
+		last = now.Add(half) // the command left something behind, and the lease goes on
+	}
+	j.kill(syscall.SIGTERM)
+	j.kill(syscall.SIGCONT) // so that what is stopped gets it
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	killed, told := false, false
+	for {
+		now := j.clock.Now()
+		if now >= last {
+			j.kill(syscall.SIGKILL) // again and again: a member may have forked meanwhile
+			killed = true
+		}
+		select {
+		case state := <-states:
+			if state.Stopped() {
+				continue
+			}
+			states = nil
+		case <-j.signals: // its end has been decided
+		case <-poll.C:
+		}
+		if states == nil && !living(j.pid) {
+			break
+		}
+		if killed && !told && now >= last.Add(half) {
+			told = true
+			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, shown(j.c.Key)), nil)
+		}
+	}
+	j.retake()
+}
+
+// ended says how the command ended, and ends as it did.
+func (j *job) ended(state syscall.WaitStatus) error {
+	j.t.tell("ended", "", map[string]any{"code": codeOf(state)})
+	if state.Exited() {
+		if n := state.ExitStatus(); n != 0 {
+			return exitf(n, "")
+		}
+		return nil
+	}
+	s := state.Signal()
+	return &exitError{code: exitSignal + int(s), signal: s, typed: j.tty}
+}
+
+func codeOf(state syscall.WaitStatus) int {
+	if state.Signaled() {
+		return exitSignal + int(state.Signal())
+	}
+	return state.ExitStatus()
+}

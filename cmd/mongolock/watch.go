@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/mongolock/mongolock"
+)
+
+// A watchCmd is `mongolock watch`.
+type watchCmd struct {
+	Prefix string        `arg:"" optional:"" help:"Only keys that begin with it."`
+	Every  time.Duration `help:"How often to look." default:"1s" placeholder:"1s"`
+	Lines  bool          `help:"One line a change, on a terminal too."`
+}
+
+// Help says what is seen.
+func (*watchCmd) Help() string {
+	return `On a terminal a table of all keys, elsewhere one line a change: granted, freed, ran out,
+broken, wanted (somebody waits). It looks every second, with one read: what comes and goes
+between two looks is not seen. Interrupt it to end it.`
+}
+
+// A change is what became of a key between two looks.
+type change struct {
+	At    time.Time `json:"at"` // the server's clock at the look that showed it
+	Kind  string    `json:"kind"`
+	Key   string    `json:"key"`
+	Owner string    `json:"owner,omitempty"`
+	Note  string    `json:"note,omitempty"`
+	Text  string    `json:"text,omitempty"`
+}
+
+// tone is how a kind is coloured.
+func (c change) tone() tone {
+	switch c.Kind {
+	case "granted":
+		return green
+	case "ran out", "broken":
+		return red
+	case "wanted":
+		return yellow
+	}
+	return plain
+}
+
+// A snapshot is all keys at one look, by key.
+type snapshot map[string]mongolock.Status
+
+// look reads the keys.
+func (c *watchCmd) look(ctx context.Context, client *mongolock.Client) (snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	all := snapshot{}
+	for s, err := range client.List(ctx, c.Prefix) {
+		if err != nil {
+			return nil, err
+		}
+		all[s.Key] = s
+	}
+	return all, nil
+}
+
+// since are the changes from before to now, by key.
+func (now snapshot) since(before snapshot, at time.Time) []change {
+	var all []change
+	keys := map[string]bool{}
+	for key := range now {
+		keys[key] = true
+	}
+	for key := range before {
+		keys[key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		all = append(all, changesOf(key, before[key], now[key], at)...)
+	}
+	return all
+}
+
+func changesOf(key string, before, now mongolock.Status, at time.Time) []change {
+	if !now.Now.IsZero() {
+		at = now.Now
+	}
+	was, is := map[string]mongolock.Holder{}, map[string]mongolock.Holder{}
+	for _, h := range before.Holders {
+		if before.Live(h) {
+			was[h.ID] = h
+		}
+	}
+	var all []change
+	add := func(kind string, h mongolock.Holder, text string) {
+		all = append(all, change{at.UTC(), kind, key, h.Owner, h.Note, text})
+	}
+	for _, h := range now.Holders {
+		if now.Live(h) {
+			is[h.ID] = h
+		} else if _, ok := was[h.ID]; ok {
+			add("ran out", h, "")
+			delete(was, h.ID)
+		}
+	}
+	for _, h := range before.Holders {
+		if _, ok := was[h.ID]; !ok {
+			continue
+		}
+		if _, ok := is[h.ID]; !ok {
+			add("freed", h, "after "+span(at.Sub(h.Since)))
+		}
+	}
+	for _, h := range now.Holders {
+		if _, ok := is[h.ID]; !ok {
+			continue
+		}
+		old, known := was[h.ID]
+		if !known {
+			add("granted", h, "")
+		}
+		if h.Broken != "" && old.Broken == "" {
+			add("broken", h, h.Broken)
+		}
+	}
+	if now.Wanted && !before.Wanted {
+		add("wanted", mongolock.Holder{}, "")
+	}
+	return all
+}
+
+// Run shows keys until it is interrupted.
+func (c *watchCmd) Run(a *app) error {
+	if c.Every < 10*time.Millisecond {
+		return exitf(exitUsage, "--every=%v: must be at least 10ms", c.Every)
+	}
+	ctx, stop := untilSignal()
+	defer stop()
+	err := a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
+		p := a.printer(keyHeading...)
+		if p.tty && !c.Lines {
+			return c.screen(ctx, a, client, p)
+		}
+		return c.lines(ctx, a, client, p)
+	})
+	if s, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+		if s.signal == interrupt {
+			return nil // that is how it ends
+		}
+		return exitf(exitSignal+int(s.signal), "")
+	}
+	return err
+}
+
+// lines writes each change. A look that fails is said, and repeated.
+func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, p *printer) error {
+	p.tty = false // a line is written when it happens, not when the table is complete
+	before, err := c.look(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, ch := range before.since(nil, a.begun) {
+		if err := c.say(p, ch); err != nil {
+			return err
+		}
+	}
+	failed := false
+	for pause(ctx, c.Every) {
+		now, err := c.look(ctx, client)
+		if err != nil {
+			if ctx.Err() == nil && !failed {
+				fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
+			}
+			failed = true
+			continue
+		}
+		failed = false
+		for _, ch := range now.since(before, time.Now()) {
+			if err := c.say(p, ch); err != nil {
+				return err
+			}
+		}
+		before = now
+	}
+	return nil
+}
+
+func (c *watchCmd) say(p *printer, ch change) error {
+	kind := ch.Kind
+	if p.colour && ch.tone() != plain {
+		kind = string(ch.tone()) + kind + reset
+	}
+	return p.row(ch, cell{text: ch.At.Format("2006-01-02T15:04:05.000Z")}, cell{text: kind}, cell{text: shown(ch.Key)},
+		cell{text: shown(ch.Owner)}, cell{text: shown(ch.Text)}, cell{text: shown(ch.Note)})
+}
+
+// pause waits, and reports whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// The terminal's other screen, on which the table is drawn; what was there comes back.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	home        = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+// screen draws a table of all keys at each look.
+func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client, p *printer) error {
+	fmt.Fprint(a.stdout, enterScreen)
+	defer fmt.Fprint(a.stdout, leaveScreen)
+	var last []change
+	var before snapshot
+	for {
+		now, err := c.look(ctx, client)
+		status := ""
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			status, now = "cannot look, trying again: "+sentence(err), before
+		case before != nil:
+			last = append(last, now.since(before, time.Now())...)
+			last = last[max(0, len(last)-5):]
+		}
+		before = now
+		c.draw(a, p, now, last, status)
+		if !pause(ctx, c.Every) {
+			return nil
+		}
+	}
+}
+
+func (c *watchCmd) draw(a *app, p *printer, now snapshot, last []change, status string) {
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		width, height = 80, 24
+	}
+	p.width = width
+	held := 0
+	for _, key := range slices.Sorted(maps.Keys(now)) {
+		if v := viewOf(now[key]); !v.Free {
+			held++
+			for _, h := range v.Holders {
+				p.rows = append(p.rows, v.cells(h))
+			}
+		}
+	}
+	table := p.table()
+	p.rows = nil
+	lines := append([]string{fmt.Sprintf("mongolock watch %s · %d held · %s", shown(c.Prefix), held, status), ""}, table...)
+	if room := height - len(last) - 2; len(lines) > room && room > 0 {
+		lines = append(lines[:room-1], fmt.Sprintf("… %d more", len(lines)-room+1))
+	}
+	if len(last) > 0 {
+		lines = append(lines, "")
+		for _, ch := range last {
+			lines = append(lines, fmt.Sprintf("%s  %-8s %s  %s %s", ch.At.Format("15:04:05"), ch.Kind, shown(ch.Key), shown(ch.Owner), shown(ch.Text)))
+		}
+	}
+	fmt.Fprint(a.stdout, home+strings.Join(lines, clearLine+"\r\n")+clearLine+clearBelow)
+}
