@@ -50,7 +50,7 @@ func work(ctx context.Context, name string, o order) error {
 	// The jitter stands for this host's timer: it fires anywhere in the first 90 % of the
 	// period, as if the host's clock were wrong by that much.
 	w.jobs, err = schedule.New(db.Collection("jobs"), schedule.WithOwner(name),
-		schedule.WithJitter(w.Period*9/10), schedule.WithObserver(w.observe),
+		schedule.WithJitter(w.Period*9/10), schedule.WithEvents(w.observe),
 		schedule.WithLogger(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 	if err != nil {
 		return err
