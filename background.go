@@ -72,7 +72,7 @@ const (
 	sleptAtLeast   = 100 * time.Millisecond // less is a reading that was interrupted
 )
 
-// A watchdog notices that the machine was suspended, while leases are held. The timers of
+// A watchdog notices that the machine was suspended, while leases are held or waited for. The timers of
 // a process stand still meanwhile and go on afterwards as if nothing had happened; the
 // watchdog then ends the leases that ran out and renews those that are due.
 type watchdog struct {
@@ -105,7 +105,7 @@ func (c *Client) watchSleep() {
 	time.AfterFunc(watchdogPeriod, c.lookForSleep)
 }
 
-// lookForSleep is the watchdog's look. The next one follows while there are leases.
+// lookForSleep is the watchdog's look. The next one follows while there are leases or waiters.
 func (c *Client) lookForSleep() {
 	if !c.enter() {
 		return
@@ -119,15 +119,21 @@ func (c *Client) lookForSleep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.awake = false
-	if c.leases != nil {
+	if c.leases != nil || c.waiting > 0 {
 		c.watchSleep()
 	}
 }
 
 // afterSleep ends the leases that ran out while the machine slept, sets the timers of the
-// others by the time that has passed, and so renews what is due.
+// others by the time that has passed, and so renews what is due. What this client waits for
+// may have come free meanwhile, and nobody heard of it.
 func (c *Client) afterSleep() {
 	c.keeper.rearm()
+	c.mu.Lock()
+	for _, q := range c.queues {
+		q.look()
+	}
+	c.mu.Unlock()
 	for _, l := range c.unsettledLeases() {
 		l.expire()
 	}

@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -18,7 +20,7 @@ const (
 	maxCall      = 10 * time.Second // for one store call
 	releaseBound = 5 * time.Second  // for Release, and for Close beyond its margin
 	batchSize    = 1000             // entries in one call
-	closeWorkers = 16               // releases that Close has under way at once
+	closeWorkers = 16               // calls that Close has under way at once to release leases
 	sweepAt      = 64               // entries from which on a map of keys is swept before it grows
 )
 
@@ -27,9 +29,14 @@ const (
 // instead of competing with each other.
 type Client struct {
 	config
+	pkg      string // whose operations the observer sees: this package's, or those of one built on it
+	guard    *guarded
+	unwatch  func() // ends what the observer reads
 	store    store.Store
-	prompt   bool            // the store answers at once: see send
-	clock    monotonic.Clock // counts the time for which the machine is suspended
+	counts   *observe.Store     // the same, as it counts its calls
+	prompt   bool               // the store answers at once: see send
+	bulk     store.BulkReleaser // nil: the store has no bulks
+	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
 	keeper   keeper
 	watch    *watch
@@ -50,6 +57,7 @@ type Client struct {
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
 	sweepQueuesAt int                         // queues that nobody is in are dropped when there are this many
 	waiting       int                         // waiters in all queues
+	candidates    int                         // those of them that are of package leader
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
 	cleaner       cleaner
@@ -75,9 +83,13 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 }
 
 func newClient(s store.Store, conf config) *Client {
+	counts := observe.Count(s)
 	c := &Client{
 		config:        conf,
-		store:         s,
+		pkg:           "mongolock",
+		guard:         newGuard(&conf),
+		store:         counts,
+		counts:        counts,
 		draining:      make(chan struct{}),
 		queues:        make(map[string]*queue),
 		leftToOthers:  make(map[string]monotonic.Moment),
@@ -87,14 +99,19 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
+	c.bulk = counts.BulkReleaser()
 	c.keeper.client = c
 	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
-	c.feed = store.FeedOf(s)
+	if of, ok := s.(inside.Packaged); ok {
+		c.pkg = of.Package()
+	}
+	c.feed = counts.Feed()
 	if conf.noFeed {
 		c.watch = newWatch(c, nil)
 	} else {
 		c.watch = newWatch(c, c.feed)
 	}
+	c.watchStats()
 	return c
 }
 
@@ -124,7 +141,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	if err := c.ready(ctx, "acquire", key); err != nil {
 		return nil, err
 	}
-	ctx, end := c.observe(ctx, OpAcquire, key)
+	ctx, end := c.observe(ctx, OpAcquire, key, t)
 	var lease *Lease
 	if err = c.settleFirst(ctx, key); err == nil {
 		lease, err = how(c, ctx, key, t)
@@ -141,7 +158,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 // nothing is sent for it.
 func (c *Client) ready(ctx context.Context, op, key string) error {
 	if ctx.Err() != nil {
-		return &fault{op: op, key: key, err: contextError(ctx)}
+		return &fault{op: op, key: key, err: &abandoned{contextError(ctx)}}
 	}
 	if c.drained.Load() {
 		return &fault{op: op, key: key, err: ErrClosed}
@@ -203,38 +220,35 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 	}
 }
 
-// An Op is an operation that an Observer sees.
-type Op string
+// String shows the client's owner.
+func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.owner) }
 
-// The operations.
-const (
-	OpAcquire  Op = "acquire"  // a call of Acquire or TryAcquire
-	OpWait     Op = "wait"     // the part of Acquire that waits
-	OpHold     Op = "hold"     // from the grant to the lease's end
-	OpRenew    Op = "renew"    // one call of the store; if it renews several leases the key is empty
-	OpRelease  Op = "release"  // one attempt to give a lease back
-	OpTransfer Op = "transfer" // one attempt to hand a lease over inside this process, or to resume a lease
-)
+// Format shows what String does, whatever the verb. Without it package fmt would show the
+// IDs of acquisitions: whoever knows one can end the lease.
+func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
 
-// An Outcome is how an operation ended.
-type Outcome struct {
-	Err   error // nil, a verdict (ErrHeld), or a fault; for OpHold why the lease ended
-	Token int64 // of the lease, where there is one
-	Count int   // leases that the operation was about; for OpRenew those that were renewed
-}
-
-// An Observer sees operations begin and end. Begin returns the context with which the
-// operation goes on, to which a trace can add its span, and a function that is called
-// once when the operation ends; neither may be nil. Both functions must be quick, and
-// may be called by several goroutines at once.
-type Observer interface {
-	Begin(ctx context.Context, op Op, key string) (context.Context, func(Outcome))
-}
-
-// observe tells the observer, if there is one, that an operation begins.
-func (c *Client) observe(ctx context.Context, op Op, key string) (context.Context, func(Outcome)) {
-	if c.observer == nil {
-		return ctx, func(Outcome) {}
+// enlist adds l to the client's list, until it is settled. With c.mu held.
+func (c *Client) enlist(l *Lease) {
+	if l.next = c.leases; l.next != nil {
+		l.next.prev = l
 	}
-	return c.observer.Begin(ctx, op, key)
+	c.leases = l
+}
+
+// delist removes l from the list, and reports whether it was there. With c.mu held.
+func (c *Client) delist(l *Lease) bool {
+	switch {
+	case l.prev != nil:
+		l.prev.next = l.next
+	case c.leases == l:
+		c.leases = l.next
+	default:
+		return false
+	}
+	if l.next != nil {
+		l.next.prev = l.prev
+	}
+	l.prev, l.next = nil, nil
+	c.checkEmpty()
+	return true
 }

@@ -4,8 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/store"
+)
+
+// How long many releases in one call may take. The attempts at what is blocked, the last of
+// them alone, fit into the time of Close.
+const (
+	bulkBound  = releaseBound * 2 / 5
+	againBound = releaseBound / 6 // in a repeated attempt
 )
 
 // Shutdown closes the client after giving holders time to finish. Calls that wait for
@@ -31,7 +42,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close ends every lease (ErrClosed), gives their holders one margin to stop, releases
 // what is left and waits for all background work. That takes at most the margin and
 // 5 s. The error names what is unsettled then, which runs out by itself. No goroutine
-// is left. Later calls return ErrClosed; closing twice is harmless.
+// is left. Later calls return ErrClosed; closing twice is harmless. Many leases are
+// released together, where the store can do that: 10,000 fit into the 5 s over a slow link.
 //
 // Close the client before its database connection.
 func (c *Client) Close() error {
@@ -69,6 +81,7 @@ func (c *Client) shut() error {
 	c.mu.Unlock()
 	c.background.Wait()
 	c.teardown()
+	c.unwatch()
 	return c.unsettled(leases)
 }
 
@@ -137,23 +150,127 @@ func (c *Client) checkEmpty() {
 	}
 }
 
-// giveBackAll gives leases back, some at a time. Those that fail are tried again in the
-// background.
+// giveBackAll gives leases back, some calls at a time; many leases in bulks, where the
+// store has these. What fails is tried again in the background.
 func giveBackAll(leases []*Lease) {
-	todo := make(chan *Lease, len(leases))
-	for _, l := range leases {
-		todo <- l
+	for len(leases) > 0 {
+		c, n := leases[0].client, 0
+		for n < len(leases) && leases[n].client == c {
+			n++
+		}
+		c.giveBackIn(c.bulks(leases[:n]), bulkBound)
+		leases = leases[n:]
+	}
+}
+
+// bulks are the parts in which leases are given back. A few are given back alone, which
+// takes a trip less, and so is a lease that can be handed over.
+func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
+	var many []*Lease
+	for i, l := range leases {
+		if successor, _ := l.successor(); successor != nil || c.bulk == nil || len(leases) <= closeWorkers {
+			parts = append(parts, leases[i:i+1])
+		} else {
+			many = append(many, l)
+		}
+	}
+	return slices.AppendSeq(parts, slices.Chunk(many, batchSize))
+}
+
+// giveBackIn gives leases back part by part, some parts at a time. A part of several has
+// that long.
+func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
+	todo := make(chan []*Lease, len(parts))
+	for _, part := range parts {
+		todo <- part
 	}
 	close(todo)
 	var wg sync.WaitGroup
-	for range min(closeWorkers, len(leases)) {
+	for range min(closeWorkers, len(parts)) {
 		wg.Go(func() {
-			for l := range todo {
-				_ = l.giveBack() // the lease keeps the error
+			for part := range todo {
+				if len(part) == 1 {
+					_ = part[0].giveBack() // the lease keeps the error
+				} else {
+					c.giveBackMany(part, bound)
+				}
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// giveBackMany is giveBack for many leases, with one call of the store. The call has a
+// part of the time of a release, so that one record which is blocked does not use up the
+// time of all: those that are left are tried again in smaller parts.
+func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
+	mine, others := make([]*Lease, 0, len(leases)), []<-chan struct{}(nil)
+	batch := make([]store.Ending, 0, len(leases))
+	for _, l := range leases {
+		switch other, over := l.beginRelease(); {
+		case over:
+		case other != nil:
+			others = append(others, other)
+		default:
+			mine, batch = append(mine, l), append(batch, store.Ending{Ref: l.ref(), Keep: l.keep()})
+		}
+	}
+	values, end := c.observe(context.Background(), OpRelease, "", nil)
+	ctx, cancel := c.within(values, bound)
+	answers := c.bulk.ReleaseMany(ctx, batch)
+	cancel()
+
+	var errs []error
+	var free []string
+	var failed []*Lease
+	for i, l := range mine {
+		done, wake, err := l.released(answers[i].Wanted, answers[i].Err)
+		errs = append(errs, err)
+		if wake {
+			free = append(free, l.key)
+		}
+		if !done && l.failedRelease(err) {
+			failed = append(failed, l)
+		}
+	}
+	c.freed(free...)
+	end(Outcome{Err: errors.Join(errs...), Count: len(mine)})
+	if len(failed) > 0 {
+		c.spawn(func() { c.repeat(failed) })
+	}
+	for _, other := range others {
+		<-other
+	}
+}
+
+// repeat makes further attempts for leases whose first one failed together. They are made
+// in parts, side by side, so that a record which holds up the release of others is soon
+// alone.
+func (c *Client) repeat(leases []*Lease) {
+	for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.pause(pause.Next()); {
+		leases = slices.DeleteFunc(leases, (*Lease).isGivenBack)
+		if len(leases) == 0 {
+			return
+		}
+		c.giveBackIn(slices.Collect(slices.Chunk(leases, (len(leases)+retryParts-1)/retryParts)), againBound)
+	}
+}
+
+// isGivenBack reports whether the lease is settled, as it is once it has run out.
+func (l *Lease) isGivenBack() bool {
+	c := l.client
+	l.mu.Lock()
+	done, ranOut := l.release.state == settled, c.clock.Now() >= l.until
+	if ranOut && !done {
+		l.release.settle(l.answered(nil))
+	}
+	l.mu.Unlock()
+	if ranOut && !done {
+		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
+		l.forget()
+		c.freed(l.key)
+	}
+	return done || ranOut
 }
 
 // drain ends the waits, and refuses new calls of Acquire.
@@ -163,32 +280,6 @@ func (c *Client) drain() {
 	if !c.drained.Swap(true) {
 		close(c.draining)
 	}
-}
-
-// enlist adds l to the client's list, until it is settled. With c.mu held.
-func (c *Client) enlist(l *Lease) {
-	if l.next = c.leases; l.next != nil {
-		l.next.prev = l
-	}
-	c.leases = l
-}
-
-// delist removes l from the list, and reports whether it was there. With c.mu held.
-func (c *Client) delist(l *Lease) bool {
-	switch {
-	case l.prev != nil:
-		l.prev.next = l.next
-	case c.leases == l:
-		c.leases = l.next
-	default:
-		return false
-	}
-	if l.next != nil {
-		l.next.prev = l.prev
-	}
-	l.prev, l.next = nil, nil
-	c.checkEmpty()
-	return true
 }
 
 // untilGiveBack is how long Close must wait before it gives the lease back.

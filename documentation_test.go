@@ -15,13 +15,13 @@ import (
 )
 
 // documented lists the packages in which every entry point has an example.
-var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav"}
+var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav", "adapters/otel", "adapters/prometheus"}
 
 // contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
-	"AnswersAtOnce", "Notify", "Watch", "Withdraw",
+	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "ReleaseMany", "NotifyMany",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {
@@ -69,10 +69,12 @@ func ofInterface(pkg, typ, method string) bool {
 		return slices.Contains(contract, method)
 	case pkg == "schedule" && typ == "Memory": // the contract of schedule.Store, and its clock
 		return slices.Contains([]string{"Claim", "Renew", "Finish", "Undo", "Look", "Names", "Forget", "Now"}, method)
-	case pkg == "mongolock" && typ == "Lease": // which package fmt calls
+	case pkg == "mongolock" && (typ == "Lease" || typ == "Client"), pkg == "store" && (typ == "Ref" || typ == "Holder"): // which package fmt calls
 		return slices.Contains([]string{"String", "GoString", "Format"}, method)
 	case pkg == "schedule" && typ == "Run": // which log/slog calls
 		return method == "LogValue"
+	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call
+		return slices.Contains([]string{"Begin", "Watch", "Describe", "Collect"}, method)
 	case pkg == "pathlock": // its storages, which trees call
 		return slices.Contains([]string{"View", "Update", "AnswersAtOnce"}, method)
 	}

@@ -2,7 +2,6 @@ package mongolock_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,31 +29,18 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
+func (m *metrics) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
 	begun := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.underWay[op]++
+	m.underWay[of.Op]++
 	return ctx, func(out mongolock.Outcome) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.underWay[op]--
-		m.ended[string(op)+" "+ending(out.Err)]++
-		m.longest[op] = max(m.longest[op], time.Since(begun))
+		m.underWay[of.Op]--
+		m.ended[string(of.Op)+" "+mongolock.OutcomeOf(out.Err)]++
+		m.longest[of.Op] = max(m.longest[of.Op], time.Since(begun))
 	}
-}
-
-// ending returns a label for an outcome, one of few.
-func ending(err error) string {
-	switch {
-	case err == nil, errors.Is(err, mongolock.ErrReleased):
-		return "ok"
-	case errors.Is(err, mongolock.ErrHeld):
-		return "held"
-	case errors.Is(err, mongolock.ErrLost):
-		return "lost"
-	}
-	return "error"
 }
 
 // An Observer can feed metrics.
@@ -76,10 +62,10 @@ func ExampleWithObserver() {
 	// Output:
 	// held now: 1
 	// held now: 0
+	// acquire granted 1
 	// acquire held 1
-	// acquire ok 1
-	// hold ok 1
-	// release ok 1
+	// hold released 1
+	// release granted 1
 }
 
 // A tracer puts its span into the context, so that operations within it become its children.
@@ -87,8 +73,8 @@ type tracer struct{}
 
 type spanKey struct{}
 
-func (tracer) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
-	span := fmt.Sprintf("%s %s", op, key)
+func (tracer) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	span := fmt.Sprintf("%s %s", of.Op, of.Key)
 	if parent, ok := ctx.Value(spanKey{}).(string); ok {
 		span = parent + " > " + span
 	}
@@ -110,5 +96,54 @@ func ExampleObserver() {
 	// Output:
 	// POST /report > acquire nightly-report
 	// POST /report > acquire nightly-report > hold nightly-report
-	// POST /report > acquire nightly-report > release nightly-report
+	// POST /report > acquire nightly-report > hold nightly-report > release nightly-report
+}
+
+// OutcomeOf names the end of a call, for a label or a log line.
+func ExampleOutcomeOf() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	lease, err := client.TryAcquire(ctx, "nightly-report")
+	fmt.Println(mongolock.OutcomeOf(err))
+	_, err = client.TryAcquire(ctx, "nightly-report")
+	fmt.Println(mongolock.OutcomeOf(err))
+	_, err = client.Acquire(ctx, "nightly-report", mongolock.MaxWait(time.Millisecond))
+	fmt.Println(mongolock.OutcomeOf(err))
+	lease.Release()
+	fmt.Println(mongolock.OutcomeOf(lease.Err()))
+	// Output:
+	// granted
+	// held
+	// timeout
+	// released
+}
+
+// Stats are the numbers of a client now. Nothing is sent for them.
+func ExampleClient_Stats() {
+	client := connect(memstore.New())
+	defer client.Close()
+	lease := mustAcquire(client, "nightly-report")
+	defer lease.Release()
+
+	stats := client.Stats()
+	fmt.Println("held:", stats.Held, "waiting:", stats.Waiters, "feed:", stats.Feed)
+	fmt.Println("claims sent:", stats.Calls["acquire"])
+	// Output:
+	// held: 1 waiting: 0 feed: idle
+	// claims sent: 1
+}
+
+// A program with several clients adds their numbers up.
+func ExampleStats_Plus() {
+	s := memstore.New()
+	orders, reports := connect(s), connect(s)
+	defer orders.Close()
+	defer reports.Close()
+	defer mustAcquire(orders, "order-17").Release()
+	defer mustAcquire(reports, "nightly-report").Release()
+
+	fmt.Println("held:", orders.Stats().Plus(reports.Stats()).Held)
+	// Output: held: 2
 }

@@ -66,7 +66,7 @@ func (l *Lease) successor() (*waiter, streak) {
 // this lease is settled. Unless it was handled, nothing was changed: release as usual.
 func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := l.client
-	values, end := c.observe(w.ctx, OpTransfer, l.key)
+	values, end := c.observe(w.ctx, OpTransfer, l.key, w.terms)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.clock.Now(), c.newLease(w, claim.ID)
 	next.streak = s

@@ -6,6 +6,9 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 )
 
+// guarding is the guard of a client, and of whatever embeds one.
+func (c *Client) guarding() *guarded { return c.guard }
+
 // settings are those of a client, and of whatever embeds one.
 func (c *Client) settings() *config { return &c.config }
 
@@ -15,6 +18,12 @@ func init() {
 			leases = append(leases, l)
 		}
 		return leases
+	}
+	inside.Guard = func(locker any) any {
+		if c, ok := locker.(interface{ guarding() *guarded }); ok {
+			return c.guarding()
+		}
+		return (*guarded)(nil)
 	}
 	inside.TermsOf = func(locker any, key string, options any) (inside.Terms, error) {
 		conf, err := newConfig(nil)

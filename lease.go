@@ -32,13 +32,14 @@ type Lease struct {
 	until    monotonic.Moment // the store may honour it until then
 	err      error            // why the lease ended; nil while it is held
 	timer    *time.Timer
-	done     chan struct{} // made when asked for
-	contexts *contexts     // made when asked for
-	wanted   bool          // the record carried a word at the grant: somebody waits
-	failing  bool          // the last renewal failed
-	retry    *retry        // that repeats it; an older one leaves the lease alone
-	took     time.Duration // by the last renewal that was answered
-	unseen   atomic.Bool   // no caller was given the lease: MinHold has nothing to protect
+	done     chan struct{}    // made when asked for
+	contexts *contexts        // made when asked for
+	wanted   bool             // the record carried a word at the grant: somebody waits
+	failing  bool             // the last renewal failed
+	retry    *retry           // that repeats it; an older one leaves the lease alone
+	took     time.Duration    // by the last renewal that was answered
+	renewed  monotonic.Moment // when the last renewal that was granted was sent
+	unseen   atomic.Bool      // no caller was given the lease: MinHold has nothing to protect
 	streak   streak
 	renewing chan struct{}
 	release  release
@@ -73,7 +74,7 @@ func (l *Lease) start(w *waiter) error {
 	c := l.client
 	left := l.deadline.Sub(l.granted)
 	if left > 0 {
-		_, l.endHold = c.observe(l.values, OpHold, l.key)
+		l.values, l.endHold = c.observe(l.values, OpHold, l.key, l.terms)
 	}
 	c.mu.Lock()
 	c.enlist(l)

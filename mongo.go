@@ -48,7 +48,7 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {
 		return err
 	}
-	s, ok := c.store.(interface{ EnsureIndex(context.Context) error })
+	s, ok := c.counts.Unwrap().(interface{ EnsureIndex(context.Context) error })
 	if !ok {
 		return &fault{op: "ensure index", err: errors.ErrUnsupported}
 	}

@@ -20,9 +20,9 @@ type observedKey struct{}
 // tracer does.
 type spanObserver struct{ *opLog }
 
-func (s spanObserver) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
-	ctx, end := s.opLog.Begin(ctx, op, key)
-	return context.WithValue(ctx, observedKey{}, op), end
+func (s spanObserver) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	ctx, end := s.opLog.Begin(ctx, of)
+	return context.WithValue(ctx, observedKey{}, of.Op), end
 }
 
 // An opRecorder is a store that records the operation that each call belongs to.
@@ -90,9 +90,9 @@ type closeOnHold struct {
 	closed chan error
 }
 
-func (c *closeOnHold) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
-	ctx, end := c.opLog.Begin(ctx, op, key)
-	if op == mongolock.OpHold {
+func (c *closeOnHold) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	ctx, end := c.opLog.Begin(ctx, of)
+	if of.Op == mongolock.OpHold {
 		go func() { c.closed <- c.client.Close() }()
 		time.Sleep(time.Millisecond)
 	}

@@ -30,11 +30,11 @@ func newOpLog() *opLog {
 	return &opLog{begun: make(map[mongolock.Op]int), open: make(map[string]int)}
 }
 
-func (o *opLog) Begin(ctx context.Context, op mongolock.Op, key string) (context.Context, func(mongolock.Outcome)) {
+func (o *opLog) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	name := fmt.Sprintf("%s %s", op, key)
-	o.begun[op]++
+	name := fmt.Sprintf("%s %s", of.Op, of.Key)
+	o.begun[of.Op]++
 	o.open[name]++
 	var over bool
 	return ctx, func(out mongolock.Outcome) {

@@ -37,6 +37,19 @@ var outages = map[string]outage{
 		}
 		return allFail(batch, errNet)
 	},
+	// A call that hangs gives its connection up, and the next one has another.
+	"one connection is dead": func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+		if n == 1 {
+			return allFail(batch, untilDone(ctx))
+		}
+		return do()
+	},
+	"three connections are dead": func(ctx context.Context, n int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+		if n <= 3 {
+			return allFail(batch, untilDone(ctx))
+		}
+		return do()
+	},
 	"applied, but the reply is lost": func(ctx context.Context, _ int, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
 		do()
 		return allFail(batch, untilDone(ctx))

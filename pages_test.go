@@ -167,14 +167,65 @@ func TestEveryLogLineOfTheOperationsPageIsWrittenByTheCode(t *testing.T) {
 	}
 }
 
-func TestReadmeShowsExamplesThatRun(t *testing.T) {
-	blocks := goBlock.FindAllStringSubmatch(pages(t)["README.md"], -1)
-	require.NotEmpty(t, blocks, "Go code in README.md")
-	examples := exampleSources(t)
-	for _, block := range blocks {
-		code := words(block[1])
-		assert.True(t, slices.ContainsFunc(examples, func(source string) bool { return strings.Contains(source, code) }),
-			"this code of README.md is in no example:\n%s", block[1])
+// The pages that teach show Go code which runs in a test: a block of Go, or the new lines of
+// a change from another library.
+func TestThePagesShowExamplesThatRun(t *testing.T) {
+	all, examples := pages(t), exampleSources(t)
+	for _, page := range []string{"README.md", "docs/guide.md", "docs/testing.md", "docs/migrating.md"} {
+		blocks := shownCode(all[page])
+		require.NotEmpty(t, blocks, "Go code in %s", page)
+		for _, block := range blocks {
+			code := words(block)
+			assert.True(t, slices.ContainsFunc(examples, func(source string) bool { return strings.Contains(source, code) }),
+				"this code of %s is in no example:\n%s", page, block)
+		}
+	}
+}
+
+func TestControlCodeThatIsInNoExampleIsNoticed(t *testing.T) {
+	blocks := shownCode("```go\nlocks.Have(ctx)\n```\n\n```diff\n-old()\n+locks.Have(ctx)\n```\n")
+	require.Equal(t, []string{"locks.Have(ctx)\n", "locks.Have(ctx)"}, blocks)
+	for _, source := range exampleSources(t) {
+		assert.NotContains(t, source, words(blocks[0]))
+	}
+}
+
+var (
+	diffBlock = regexp.MustCompile("(?ms)^```diff\n(.*?)^```$")
+	added     = regexp.MustCompile(`(?m)^\+(.*)$`)
+)
+
+func shownCode(page string) (blocks []string) {
+	for _, b := range goBlock.FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, b[1])
+	}
+	for _, b := range diffBlock.FindAllStringSubmatch(page, -1) {
+		var lines []string
+		for _, l := range added.FindAllStringSubmatch(b[1], -1) {
+			lines = append(lines, l[1])
+		}
+		blocks = append(blocks, strings.Join(lines, "\n"))
+	}
+	return blocks
+}
+
+// The program that a new user copies is the whole file, not a part of one.
+func TestTheProgramOfTheReadmeIsAnExampleFromItsFirstLineToItsLast(t *testing.T) {
+	program, err := os.ReadFile("examples/first/main.go")
+	require.NoError(t, err)
+	assert.Contains(t, pages(t)["README.md"], "```go\n"+string(program)+"```\n")
+}
+
+func TestTheReadmeIsShort(t *testing.T) {
+	assert.LessOrEqual(t, len(strings.Fields(pages(t)["README.md"])), 800, "words")
+}
+
+func TestEveryPageIsOnTheMap(t *testing.T) {
+	all := pages(t)
+	for page := range all {
+		if name, ok := strings.CutPrefix(page, "docs/"); ok && name != "index.md" && !strings.Contains(name, "/") {
+			assert.Contains(t, all["docs/index.md"], "]("+name+")", "docs/index.md")
+		}
 	}
 }
 
@@ -182,7 +233,7 @@ func TestReadmeShowsExamplesThatRun(t *testing.T) {
 func exampleSources(t *testing.T) []string {
 	t.Helper()
 	var sources []string
-	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "examples/*/*.go"} {
+	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "adapters/*/example*_test.go", "examples/*/*.go"} {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
@@ -197,8 +248,10 @@ func exampleSources(t *testing.T) []string {
 // words returns code with each run of whitespace reduced to one space.
 func words(code string) string { return strings.Join(strings.Fields(code), " ") }
 
+// The pictures themselves are compared with their texts in internal/pictures.
 func TestReadmeShowsTheDemoAsRecorded(t *testing.T) {
-	demo, err := os.ReadFile("docs/demo.txt")
+	assert.Contains(t, pages(t)["README.md"], "](docs/pictures/demo.svg)")
+	recorded, err := os.ReadFile("docs/pictures/demo.cast")
 	require.NoError(t, err)
-	assert.Contains(t, pages(t)["README.md"], strings.TrimSpace(string(demo)))
+	assert.Contains(t, string(recorded), "counter 8, never two at once")
 }

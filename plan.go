@@ -40,6 +40,8 @@ type plan struct {
 	askAt  monotonic.Moment // send a claim
 	readAt monotonic.Moment // read the key; zero: no need
 
+	checkAt monotonic.Moment // see whether the lease of this client is there that the head waits for; zero: not planned
+
 	watched   bool             // the client's watch knows of this wait
 	seen      *store.Status    // by the last claim or read; nil: none was answered yet
 	steady    int              // reads in a row that showed the holders which our word was left with

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -29,6 +30,9 @@ type waiter struct {
 	terms    *terms
 	patience monotonic.Moment // MaxWait after the call; zero: none
 
+	since     monotonic.Moment // when it joined the queue
+	candidate bool             // of package leader
+
 	queue      *queue
 	prev, next *waiter
 	nudge      chan struct{} // of capacity 1: decide again what to do
@@ -45,11 +49,15 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 	if t.maxWait > 0 {
 		patience = c.clock.Now().Add(t.maxWait)
 	}
+	as, _ := ctx.Value(inside.ShownKey{}).(inside.Shown)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queueOf(key)
-	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q}
+	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q, since: c.clock.Now(), candidate: as.Package == "leader"}
 	c.waiting++
+	if w.candidate {
+		c.candidates++
+	}
 	if q.head == nil {
 		q.head, q.tail = w, w // whose plan is to ask at once
 	} else {
@@ -136,6 +144,9 @@ func (l *Lease) status() store.Status {
 func (c *Client) unlink(w *waiter) {
 	q := w.queue
 	c.waiting--
+	if w.candidate {
+		c.candidates--
+	}
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

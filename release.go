@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
@@ -113,37 +112,42 @@ func (l *Lease) Release() error {
 // giveBack makes one attempt to remove what the lease has in the store, or waits for
 // the attempt under way.
 func (l *Lease) giveBack() error {
-	l.mu.Lock()
-	r := &l.release
-	switch {
-	case r.state == settled:
-		defer l.mu.Unlock()
-		return r.err
-	case l.err == ErrDetached: //nolint:errorlint // the very cause
-		l.mu.Unlock()
-		return ErrDetached
-	}
-	other := r.begin()
-	l.mu.Unlock()
+	other, over := l.beginRelease()
 	if other != nil {
 		<-other
+	}
+	if other != nil || over {
 		_, err := l.result()
 		return err
 	}
 
-	values, end := l.client.observe(l.values, OpRelease, l.key)
+	values, end := l.client.observe(l.values, OpRelease, l.key, l.terms)
 	done, err := l.attempt(values)
 	end(Outcome{Err: err, Token: l.token, Count: 1})
-	if done {
-		return err
-	}
-	l.mu.Lock()
-	first := r.failed(err)
-	l.mu.Unlock()
-	if first {
-		l.client.spawn(l.repeat)
+	if !done && l.failedRelease(err) {
+		l.client.spawn(func() { l.client.repeat([]*Lease{l}) })
 	}
 	return err
+}
+
+// beginRelease makes the caller the one to attempt the release. If another attempt is
+// under way it returns a channel that closes with its end; over says that there is
+// nothing to release any more.
+func (l *Lease) beginRelease() (other <-chan struct{}, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.release.state == settled || l.err == ErrDetached { //nolint:errorlint // the very cause
+		return nil, true
+	}
+	return l.release.begin(), false
+}
+
+// failedRelease ends an attempt that did not settle the release, and reports whether the
+// caller has to make sure that others follow.
+func (l *Lease) failedRelease(err error) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.release.failed(err)
 }
 
 // giveBackUnseen ends a lease that nobody was given, and frees the key at once,
@@ -164,29 +168,10 @@ func (l *Lease) giveBackInBackground() {
 func (l *Lease) result() (done bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.release.state == settled, l.release.err
-}
-
-// repeat makes further attempts after the first one failed.
-func (l *Lease) repeat() {
-	for pause := backoff.New(50*time.Millisecond, 5*time.Second); l.client.pause(pause.Next()); {
-		l.mu.Lock()
-		done, ranOut := l.release.state == settled, l.client.clock.Now() >= l.until
-		if ranOut && !done {
-			l.release.settle(l.answered(nil))
-		}
-		l.mu.Unlock()
-		switch {
-		case done:
-			return
-		case ranOut:
-			l.client.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
-			l.forget()
-			l.client.freed(l.key)
-			return
-		}
-		_ = l.giveBack()
+	if l.release.state != settled && l.err == ErrDetached { //nolint:errorlint // the very cause
+		return false, ErrDetached
 	}
+	return l.release.state == settled, l.release.err
 }
 
 // attempt hands the lease over to a waiter of this client, or removes it.
@@ -201,15 +186,25 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	ctx, cancel := c.bound(values, until)
 	wanted, err := c.store.Release(ctx, l.ref(), l.keep())
 	cancel()
+	done, free, err := l.released(wanted, err)
+	if free {
+		c.freed(l.key)
+	}
+	return done, err
+}
+
+// released takes in the store's answer to a release. free says that somebody who waits
+// may have the key now.
+func (l *Lease) released(wanted bool, err error) (done, free bool, answer error) {
 	if err != nil && !store.IsVerdict(err) {
-		if !store.IsCertain(err) { // it may have been applied: then the word of those who wait is gone with it
+		unknown := !store.IsCertain(err)
+		if unknown { // it may have been applied: then the word of those who wait is gone with it
 			l.doubt()
-			c.freed(l.key)
 		}
-		return false, l.withLoss(failed("release", l.key, err))
+		return false, unknown, l.withLoss(failed("release", l.key, err))
 	}
 	if wanted && l.turnIsOver() {
-		c.leaveToOthers(l.key) // before forget wakes our own
+		l.client.leaveToOthers(l.key) // before forget wakes our own
 	}
 	l.mu.Lock()
 	err = l.answered(err)
@@ -217,10 +212,7 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	l.release.settle(err)
 	l.mu.Unlock()
 	l.forget()
-	if wanted || inDoubt {
-		c.freed(l.key)
-	}
-	return true, err
+	return true, wanted || inDoubt, err
 }
 
 // withLoss is the store's error, and that the lease was lost before if it was.

@@ -20,11 +20,11 @@ func (k *keeper) renew(batch []*Lease) []error {
 		return nil
 	}
 	c := k.client
-	key, values := "", context.Background()
+	key, values, terms := "", context.Background(), (*terms)(nil)
 	if len(batch) == 1 {
-		key, values = batch[0].key, batch[0].values
+		key, values, terms = batch[0].key, batch[0].values, batch[0].terms
 	}
-	values, end := c.observe(values, OpRenew, key)
+	values, end := c.observe(values, OpRenew, key, terms)
 	sent := c.clock.Now()
 	request, limit := make([]store.Renewal, len(batch)), maxCall
 	for i, l := range batch {
@@ -104,7 +104,7 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 	l.until = now.Add(drifted(l.terms.ttl)) // the renewal may have been applied, whatever the answer
 	held := l.err == nil && !l.over(now)
 	if held && answer.Err == nil {
-		l.took = now.Sub(sent)
+		l.took, l.renewed = now.Sub(sent), sent
 		l.extend(sent.Add(answer.Left - l.margin))
 	}
 	first = !l.failing
@@ -231,6 +231,18 @@ func (r *retry) run() {
 		}
 	}
 	r.client.keeper.renew(due)
+}
+
+// check reads the lease's key, and renews the lease if it is not there: only a renewal says
+// for certain that the lease is gone, and so ends it.
+func (l *Lease) check() {
+	all, err := l.client.watch.readKeys([]string{l.key})
+	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
+		return
+	}
+	if mine, _ := l.beginRenewal(); mine {
+		l.client.keeper.renew([]*Lease{l})
+	}
 }
 
 // patience is how long the store may take to answer a renewal of the lease that is sent

@@ -50,7 +50,7 @@ func opens(s *store.Status, t *terms) time.Duration {
 	first := s.Left()
 	for _, h := range s.Holders {
 		if s.Live(h) {
-			first = min(first, h.ExpireAt.Sub(s.Now))
+			first = min(first, s.LeftOf(h))
 		}
 	}
 	return first
@@ -148,7 +148,7 @@ func (c *Client) takeBack(key string, until time.Time) {
 	if until.IsZero() {
 		return
 	}
-	words := store.WithdrawerOf(c.store)
+	words := c.counts.Withdrawer()
 	if words == nil {
 		return
 	}

@@ -96,3 +96,36 @@ func TestAClaimAfterASuspendIsTrustedForItsWholeTTL(t *testing.T) {
 		assert.Equal(t, 29*time.Second, l.Remaining())
 	})
 }
+
+// resumedWaiter returns how long after a suspend a waiter is granted a key that ran out
+// meanwhile. Its machine holds nothing else.
+func resumedWaiter(t *testing.T, counted bool) (after time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, counted)
+		other, err := NewWithStore(m.store, WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = other.Close() })
+		_, err = other.Acquire(t.Context(), "k", NoRenewal(), TTL(10*time.Minute))
+		require.NoError(t, err)
+		granted := make(chan time.Time, 1)
+		go func() {
+			_, err := m.client.Acquire(t.Context(), "k")
+			assert.NoError(t, err)
+			granted <- time.Now()
+		}()
+		time.Sleep(5 * time.Second)
+		m.slept.Add(int64(time.Hour))
+		resumed := time.Now()
+		after = (<-granted).Sub(resumed)
+	})
+	return after
+}
+
+func TestWithinASecondAfterASuspendWaitersLook(t *testing.T) {
+	assert.LessOrEqual(t, resumedWaiter(t, true), watchdogPeriod)
+}
+
+// The control: without the time asleep the waiter sleeps on.
+func TestControlWithoutCountingSleepAWaiterSleepsOn(t *testing.T) {
+	assert.Greater(t, resumedWaiter(t, false), 10*time.Second)
+}

@@ -104,7 +104,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	if err := c.ready(ctx, "resume", ticket.Key); err != nil {
 		return nil, err
 	}
-	ctx, end := c.observe(ctx, OpTransfer, ticket.Key)
+	ctx, end := c.observe(ctx, OpTransfer, ticket.Key, t)
 	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
 	if !c.enter() {
 		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}

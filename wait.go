@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -18,6 +19,7 @@ const (
 	toTake       // the lease that it was handed
 	toAsk        // for the key: the claim counts as background work from now on
 	toRead       // the key, beside its sleep
+	toCheck      // the lease of this client that it waits for, beside its sleep
 	toQuit       // the client is closed
 )
 
@@ -25,7 +27,7 @@ const (
 type move struct {
 	step  step
 	until monotonic.Moment // toSleep: no longer than this; zero: until it is nudged
-	lease *Lease           // toTake
+	lease *Lease           // toTake, toCheck
 	held  bool             // toAsk: the claim will probably be refused
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
@@ -51,9 +53,11 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			}
 		case toRead:
 			c.spawn(func() { c.read(key) })
+		case toCheck:
+			c.spawn(m.lease.check)
 		case toSleep:
 			if endWait == nil {
-				_, endWait = c.observe(ctx, OpWait, key)
+				_, endWait = c.observe(ctx, OpWait, key, t)
 			}
 			if err := c.sleep(w, m.until); err != nil {
 				return c.leave(w, nil, err)
@@ -80,7 +84,7 @@ func (c *Client) decide(w *waiter) move {
 		return w.sleepUntil(0)
 	case q.holder != nil:
 		w.refused = true
-		return w.sleepUntil(0)
+		return q.checkOrSleep(c.clock.Now())
 	}
 	now := c.clock.Now()
 	if until, ok := c.leftToOthers[w.key]; ok && now < until {
@@ -100,6 +104,23 @@ func (c *Client) decide(w *waiter) move {
 	}
 	q.wakeUp, w.asking = noWakeUp, true
 	return move{step: toAsk, held: held, now: now}
+}
+
+// checkOrSleep lets the head sleep until the lease of this client ends that it waits for, or
+// check once a minute whether that is in the store at all: somebody may have removed it by
+// hand. A lease that is renewed more often learns of that by itself.
+func (q *queue) checkOrSleep(now monotonic.Moment) move {
+	if t := q.holder.terms; !t.noRenewal && t.ttl/3 <= askMost {
+		return q.head.sleepUntil(0)
+	}
+	due := q.plan.checkAt
+	if due == 0 || now >= due {
+		q.plan.checkAt = now.Add(backoff.Jitter(askMost * 3 / 4))
+	}
+	if due != 0 && now >= due {
+		return move{step: toCheck, lease: q.holder}
+	}
+	return q.head.sleepUntil(q.plan.checkAt)
 }
 
 // readOrSleep lets the head sleep until t, or read the key if that is due.
@@ -193,9 +214,9 @@ func (w *waiter) gaveUp(status store.Status, err error) error {
 	case errors.Is(err, ErrClosed), !w.refused:
 		return &fault{op: "acquire", key: w.key, err: err}
 	case patience && w.fault == nil:
-		return held
+		return fmt.Errorf("%w: %w", held, errPatience)
 	case patience:
-		return fmt.Errorf("%w; last fault: %w", held, w.fault)
+		return fmt.Errorf("%w: %w; last fault: %w", held, errPatience, w.fault)
 	case w.fault != nil:
 		return fmt.Errorf("mongolock: acquire %q: %w: %w; last fault: %w", w.key, err, held, w.fault)
 	}

@@ -43,6 +43,7 @@ func (w *watch) begin(p *plan) {
 	if first {
 		p.watched = true
 		w.feed.Join()
+		w.client.watchSleep()
 	}
 	w.pollUntilLive(first)
 }

@@ -69,8 +69,8 @@ type round struct {
 // A rounds is an observer that reports the large rounds.
 type rounds struct{ done chan round }
 
-func (r rounds) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
-	if op != mongolock.OpRenew {
+func (r rounds) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	if of.Op != mongolock.OpRenew {
 		return ctx, func(mongolock.Outcome) {}
 	}
 	start := time.Now()

@@ -63,7 +63,7 @@ func trees(ctx context.Context, l *lab) ([]figure, error) {
 	together, each, err := treeCrowd(ctx, l, treeClients)
 	ms := func(seconds float64) string { return fmt.Sprintf("an empty tree; %.1f ms", seconds*1000) }
 	return []figure{
-		{"commands of a path lock and its release", commands, "%.1f", 4, atMost, "counted: announce, look, grant, release"},
+		{"commands of a path lock and its release", commands, "%.1f", 4, atMost, "counted: add, look, release"},
 		{"lock and release on a tree of 10,000 path locks", small.ratio(1), "%.2f ×", 1.3, atMost, ms(small.median(0))},
 		{"the same, of 100,000", large.ratio(1), "%.2f ×", 1.3, atMost, ms(large.median(0))},
 		{"commands of each, 50 processes on paths of their own", each, "%.1f", 5, atMost, fmt.Sprintf("counted; %.0f a second, one process alone %.0f", together, alone)},

@@ -1,3 +1,5 @@
+//go:build !devmongo_light
+
 package devmongo
 
 import (

@@ -28,8 +28,8 @@ func TestAnAcquireReturnsTheDocumentAsItStood(t *testing.T) {
 	assert.NoError(t, doc.Lease().Err())
 	assert.Positive(t, doc.Lease().Remaining())
 	lock := readLock(get(t, coll, "o-1"), "lock")
-	assert.Equal(t, doc.Lease().ID(), lock.id, "the holder in the document")
-	assert.NotZero(t, lock.expireAt)
+	assert.Equal(t, doc.Lease().ID(), lock.holder.ID, "the holder in the document")
+	assert.NotZero(t, lock.holder.ExpireAt)
 
 	_, err := locks.TryAcquire(t.Context(), ID("o-1"))
 	var held *mongolock.HeldError

@@ -13,6 +13,14 @@ type change struct {
 	number int      // among the saves of its lease
 }
 
+// join adds the change to an update.
+func (ch *change) join(u *update) *update {
+	for _, s := range ch.sets {
+		u.set(s.Key, s.Value)
+	}
+	return u.unset(ch.unsets...)
+}
+
 // A saved is what the document may have of the value: its top-level fields as they were
 // loaded or last saved. There are several possibilities after a save in a transaction
 // that is open, and after one of unknown outcome.

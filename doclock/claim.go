@@ -135,7 +135,7 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 		p.spoil(id)
 		return nil, err
 	}
-	r := &request{one: true, filter: p.filter}
+	r := &request{one: true, filter: p.filter, over: p.overOn(id)}
 	lease, err := l.client.TryAcquire(context.WithValue(ctx, requestKey{}, r), key, opts...)
 	if err != nil {
 		return nil, err

@@ -7,17 +7,21 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
 // stampPath names a field that the server's clock writes. It is a field of the lock; on
 // FerretDB, whose $currentDate writes only top-level fields, it stands beside the lock.
 func (s *docStore) stampPath(field string) string {
 	if s.flat.Load() {
-		return beside(s.field, field)
+		return s.beside(field)
 	}
 	return s.path(field)
 }
+
+func (s *docStore) beside(field string) string { return beside(string(s.lock), field) }
 
 func beside(lock, field string) string { return lock + "_" + field }
 
@@ -26,23 +30,15 @@ func noPath(err error) bool {
 	return mongoerr.HasCode(err, 2) && strings.Contains(err.Error(), "must not contain '.'")
 }
 
-// noFields reports whether a server refused to answer a part of a document.
-func noFields(err error) bool {
-	const notImplemented = 238
-	return mongoerr.HasCode(err, notImplemented) && strings.Contains(err.Error(), "fields")
-}
-
 // path names a field of the lock.
-func (s *docStore) path(field string) string { return s.field + "." + field }
+func (s *docStore) path(field string) string { return s.lock.Path(field) }
 
 // free is the condition that nobody holds a document: it has no lock, or one without a
-// holder, or one whose holder has run out. A foreign field in the lock's place matches
-// none of these.
-func (s *docStore) free(earliest time.Time) bson.E {
+// holder. A foreign field in the lock's place matches neither.
+func (s *docStore) free() bson.E {
 	return bson.E{Key: "$or", Value: bson.A{
-		bson.D{lacks(s.field)},
-		append(s.ours(), lacks(s.path(fieldID))),
-		append(s.ours(), bson.E{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}}),
+		bson.D{mongolease.Lacks(string(s.lock))},
+		append(s.ours(), mongolease.Lacks(s.path(fieldID))),
 	}}
 }
 
@@ -50,33 +46,31 @@ func (s *docStore) free(earliest time.Time) bson.E {
 // into the documents of an array too: an array in the lock's place is foreign, whatever
 // is in it.
 func (s *docStore) ours() bson.D {
-	return bson.D{{Key: s.path(fieldMark), Value: shape}, lacks(s.path("0"))}
+	return bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Lacks(s.path("0"))}
 }
 
-// claimable is the condition that a document is free, not done and not put off. The
-// conditions that an index can answer stand alone, though the others imply some of them.
-// All but the mark of completion stand in an $and, where they keep no planner from using
-// the index.
-func (s *docStore) claimable(earliest time.Time) bson.D {
-	past := func(field string) bson.E {
-		return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(earliest)}}}}}
-	}
-	return bson.D{
+// ready is the condition that a document is not done and not put off.
+func (s *docStore) ready(now time.Time) bson.D {
+	return bson.D{{Key: s.path(fieldDone), Value: nil}, s.past(fieldReadyAt, now)}
+}
+
+func (s *docStore) past(field string, now time.Time) bson.E {
+	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(now)}}}}}
+}
+
+// claimableOf is the filter of those of a filter's documents that may be worth a claim:
+// they are ready, and free or with a holder whose end is not later than until. The
+// conditions that an index can answer stand alone. All but the mark of completion stand in
+// an $and, where they keep no planner from using the index.
+func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
+	return both(filter, bson.D{
 		{Key: s.path(fieldDone), Value: nil},
 		{Key: "$and", Value: bson.A{bson.D{
-			past(fieldReadyAt),
-			past(fieldExpireAt),
-			{Key: "$or", Value: bson.A{
-				bson.D{lacks(s.field)},
-				append(s.ours(), bson.E{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$lte", Value: date(earliest)}}}),
-			}},
+			s.past(fieldReadyAt, now),
+			s.past(fieldExpireAt, until),
+			{Key: "$or", Value: bson.A{bson.D{mongolease.Lacks(string(s.lock))}, s.ours()}},
 		}}},
-	}
-}
-
-// claimableOf adds claimable to a filter.
-func (s *docStore) claimableOf(filter bson.Raw, earliest time.Time) bson.D {
-	return both(filter, s.claimable(earliest))
+	})
 }
 
 // foreignOf is the filter of those of a filter's documents that claims pass over because
@@ -86,10 +80,10 @@ func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 	return both(filter, bson.D{
 		{Key: s.path(fieldDone), Value: nil},
 		{Key: "$and", Value: bson.A{bson.D{
-			{Key: s.field, Value: bson.D{{Key: "$exists", Value: true}}},
+			mongolease.Exists(string(s.lock)),
 			{Key: "$or", Value: bson.A{
 				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
-				bson.D{{Key: s.path("0"), Value: bson.D{{Key: "$exists", Value: true}}}},
+				bson.D{mongolease.Exists(s.path("0"))},
 			}},
 		}}},
 	})
@@ -108,30 +102,25 @@ func both(filter bson.Raw, more bson.D) bson.D {
 }
 
 // named is the condition that the document names an acquisition, run out or not.
-func (s *docStore) named(id string) []bson.E {
+func (s *docStore) named(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
+// Holds, Unbroken and Alive are the conditions of package mongolease.
+func (s *docStore) Holds(id string) []bson.E { return s.named(id) }
+
+func (s *docStore) Unbroken(string) []bson.E { return s.lock.Unbroken() }
+
+func (s *docStore) Alive(id string, by mongobase.Bearing) []bson.E {
+	return append(s.named(id), s.lock.Alive(by)...)
+}
+
+func (s *docStore) Before(_ string, beat int64) bson.E { return s.lock.Before(beat) }
+
 // alive is the condition that an acquisition can still save.
-func (s *docStore) alive(id string) []bson.E {
-	return append(s.named(id), s.living(s.base.Now().Earliest)...)
-}
-
-// living is the condition that the holder, whichever it is, has not run out, was not
-// broken and has not released.
-func (s *docStore) living(earliest time.Time) []bson.E {
-	return append([]bson.E{{Key: s.path(fieldExpireAt), Value: bson.D{{Key: "$gt", Value: date(earliest)}}}}, s.unbroken()...)
-}
-
-func (s *docStore) unbroken() []bson.E {
-	return []bson.E{lacks(s.path(fieldBroken)), lacks(s.path(fieldReleased))}
-}
+func (s *docStore) alive(id string) []bson.E { return s.Alive(id, s.base.Bearing()) }
 
 // newer is the condition that no later save of the same holder was written.
-func (s *docStore) newer(save int) []bson.E {
-	return []bson.E{{Key: s.path(fieldSaves), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: save}}}}}}
-}
-
-func lacks(path string) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$exists", Value: false}}}
+func (s *docStore) newer(save int) bson.E {
+	return bson.E{Key: s.path(fieldSaves), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gte", Value: save}}}}}
 }

@@ -4,6 +4,7 @@ package doclock
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -15,4 +16,23 @@ func TestControlACleanUpInAnotherSessionLetsALateClaimIn(t *testing.T) {
 	knob.UndoElsewhere = true
 	t.Cleanup(func() { knob.UndoElsewhere = false })
 	assert.True(t, lateClaim(t), "refused all the same: the session is not what protects")
+}
+
+// The control: a holder is judged by the clock of another election than its own.
+func TestControlTheClockOfAnotherElectionEndsALiveHolder(t *testing.T) {
+	knob.EpochOfReader = true
+	t.Cleanup(func() { knob.EpochOfReader = false })
+	for name, way := range ways {
+		inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
+			s.elect(30 * time.Second)
+			assert.NoError(t, way(t.Context(), locks), "%s: held all the same: the epoch is not what protects", name)
+		})
+	}
+}
+
+func TestControlTheStormFindsAClockOfAnotherElection(t *testing.T) {
+	knob.EpochOfReader = true
+	t.Cleanup(func() { knob.EpochOfReader = false })
+	_, both := storms(t, 20)
+	assert.NotZero(t, both)
 }

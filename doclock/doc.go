@@ -26,6 +26,9 @@
 //	  doclock: 1,                // the version of this shape; marks the field as doclock's
 //	  id, owner, note, since,    // the acquisition that holds the document; absent: none
 //	  expireAt: Date,            // the end of its time, unless it is renewed; 1970: no holder
+//	  ttl: 30000,                // how long that time is, in milliseconds
+//	  beat: 1700000000000000000, // greater with every write for the holder
+//	  epoch: ObjectId,           // the election of the primary whose clock expireAt goes by
 //	  at: Date,                  // the server's time at the last write
 //	  wantedUntil: Date,         // the word: somebody waits, and a release wakes them
 //	  broken: "…", released: true, stamp,
@@ -34,12 +37,14 @@
 //	  readyAt: Date,             // requeued: not claimed before
 //	  done: true }               // completed: never claimed again
 //
-// A document is free if it has no such field, or one without a holder, or one whose
-// holder has run out by the server's clock. Anything else in that field, null included,
+// A document is free if it has no such field, or one without a holder. It is taken over
+// from a holder that is over (docs/design.md §4.3): one that has run out by the clock of the
+// election that it was written under, that has shown the same beat for its whole TTL, or
+// whose end is more than a minute past. Anything else in that field, null included,
 // belongs to the application: the document is left unchanged, and the error is
 // mongolock.ErrForeign. There is no TTL index, because it would delete the application's
 // documents. The lock of a crashed holder stays in its document and blocks nobody once
-// it has run out.
+// it is over.
 //
 // An application that changes a locked document has to leave the field alone. Updates
 // with $set and its like do. Whatever replaces the whole document (ReplaceOne,
@@ -62,15 +67,17 @@
 //
 // # The commands
 //
-// Each is one findAndModify on one document. E is the expiry that is written; earliest is
-// a time that the server's clock has certainly passed (docs/design.md §4.3). The reply to
-// a claim has the whole document; every other reply has only its _id and its lock.
+// Each is one findAndModify on one document. E is the expiry that is written, with the
+// holder's ttl, a new beat and the epoch. A holder is *alive* in a filter if it was neither
+// broken nor released, and has not run out by the clock of its own epoch.
 //
-//	acquire             {key, free at earliest}: $set id, owner, since, expireAt: E; $currentDate at; the after-image
+//	acquire             {key, no holder}: $set id, owner, since, E; $currentDate at; the after-image
 //	  … or create       the same with upsert and $setOnInsert
 //	held?               a find, or if one waits {key, a holder}: $max wantedUntil; $currentDate at
-//	claim one of many   {_id, the claim's filter, free at earliest, not done, ready}: as acquire, and $inc attempts
-//	renew               {_id, lock.id, alive}: $max expireAt; $currentDate at; many in one bulk and a hello
+//	take over           {key, lock.id, lock.beat as seen}: as acquire, if the holder is over
+//	claim one of many   {_id, no holder, the claim's filter, not done, ready}: as acquire, and $inc attempts
+//	  … taken over      the same, but {lock.id, lock.beat as seen} in place of no holder
+//	renew               {_id, lock.id, alive, lock.beat less}: $max E; $currentDate at; many in one bulk and a hello
 //	save                {_id, lock.id, alive, no later save}: $set and $unset of what changed, $set saves
 //	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image has the word
 //	release             {_id, lock.id}: $unset lock
@@ -116,8 +123,16 @@
 // log, and a transaction has none before its commit, after the work that the token should
 // guard. So take the lock first, then begin the transaction.
 //
-// Once a transaction has written the document, renewals wait for its end: keep it shorter
-// than the TTL. Until then the transaction itself keeps others out.
+// From its first write of the document on, an open transaction keeps everybody else out,
+// and renewals too. Such a document is renewed apart from the others, so that no other
+// lease suffers. End the transaction in time: two thirds of the TTL, less the margin, are
+// left at worst when it writes the document.
+//
+// A renewal between the first command of a transaction and its first write of the document
+// makes the server refuse that write, and the transaction begins again. If it takes longer
+// than a third of the TTL up to there, it may never commit. Let such a transaction begin
+// with [Document.Save]: even with nothing changed it takes the document for the
+// transaction.
 //
 // # One of many
 //
@@ -129,6 +144,11 @@
 // every command names one document. Several processes draw from the same candidates: a
 // process that misses some draws from further in, and looks again after a few misses; one
 // that misses none keeps the order.
+//
+// A look also finds documents whose holder has run out by the clock at hand. It judges them
+// by the rules above, with one more command at most, and leaves out what is not known to be
+// over. After an election the document of a dead worker is therefore claimed up to a TTL
+// later than without, and later still by what the new primary's clock is behind.
 //
 // Claims share a look only if their filters are equal. A filter with the present time in it
 // is another one each time: for work that is due later use [Claimed.Requeue], or let the

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -147,16 +146,19 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		if err != nil {
 			return d.failed(ctx, op, err)
 		}
-		s.leftInTransaction(d.lease)
+		s.releasedInTransaction(d.lease.ID(), func() { _ = d.lease.Release() })
 		return nil
 	}
-	e.session = mongo.SessionFromContext(ctx)
+	e.session.Store(mongo.SessionFromContext(ctx))
 	if !s.end(d.lease.ID(), e) {
+		if err := d.lease.Err(); err != nil { // it has ended since
+			return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), err)
+		}
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased)
 	}
 	err = d.lease.Release() // if the reply is lost the engine repeats it, with e, until one comes
 	switch {
-	case s.hasLanded(e):
+	case e.landed.Load():
 		d.has = saved{value}
 		return nil
 	case err == nil: // the lease is no longer there, after a command whose reply was lost
@@ -181,14 +183,6 @@ func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return errors.Join(fmt.Errorf("%s: %w: %w", what, mongolock.ErrOutcomeUnknown, err), d.lease.Err())
-}
-
-// leftInTransaction notes that the caller's transaction releases the lease if it is
-// committed. A renewal that then finds nothing is no loss.
-func (s *docStore) leftInTransaction(lease *mongolock.Lease) {
-	s.steps.Memory.Change(lease.ID(), func(l *mongolease.Lease[granted]) {
-		l.Own.gone, l.Own.goneAt = func() { _ = lease.Release() }, s.base.Clock.Now()
-	})
 }
 
 // A Claimed is a document that Claim or TryClaim has locked.

@@ -122,3 +122,19 @@ func ExampleLocks_ResumeClaim() {
 	// message 1 attempt 1
 	// done: 1
 }
+
+// Stats are the numbers of this process's part, without a command.
+func ExampleLocks_Stats() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+	order, err := orders.Acquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer order.Release()
+
+	fmt.Println("held:", orders.Stats().Held, "waiting:", orders.Stats().Waiters)
+	// Output: held: 1 waiting: 0
+}

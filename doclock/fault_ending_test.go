@@ -49,7 +49,7 @@ var waysToEnd = map[string]wayToEnd{
 }
 
 func isFreeWith(raw bson.Raw, state string) bool {
-	return raw != nil && readLock(raw, "lock").id == "" && raw.Lookup("state").StringValue() == state
+	return raw != nil && readLock(raw, "lock").holder.ID == "" && raw.Lookup("state").StringValue() == state
 }
 
 // look reads the document; nil if there is none.
@@ -153,7 +153,7 @@ func lateSave(t *testing.T, anyOrder bool) (state string) {
 	stuck.Release()
 	applied(t, stuck, 10*time.Second)
 	raw := look(t, f.direct(t))
-	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").id, "the holder")
+	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder.ID, "the holder")
 	assert.NoError(t, doc.SaveAndRelease(t.Context()))
 	return raw.Lookup("state").StringValue()
 }

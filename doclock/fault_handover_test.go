@@ -26,8 +26,8 @@ const interrupted = 11601
 // A waits is an observer that tells when somebody begins to wait.
 type waits chan struct{}
 
-func (w waits) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
-	if op == mongolock.OpWait {
+func (w waits) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	if of.Op == mongolock.OpWait {
 		w <- struct{}{}
 	}
 	return ctx, func(mongolock.Outcome) {}

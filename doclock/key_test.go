@@ -48,7 +48,7 @@ func TestAllNamesOfADocumentWithItsIDHaveOneKey(t *testing.T) {
 }
 
 func TestTheIndexOfAClaimHasEqualityFirstAndTheSortNext(t *testing.T) {
-	s := &docStore{field: "lock"}
+	s := &docStore{lock: "lock"}
 	for want, in := range map[string]struct{ filter, sort any }{
 		"doclock_state_lock.done_created_lock.readyAt_lock.expireAt": {
 			bson.D{{Key: "state", Value: "new"}}, bson.D{{Key: "created", Value: 1}}},

@@ -101,8 +101,8 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait boo
 	for {
 		r := &request{fields: fields, create: initial != nil, initial: insert}
 		lease, err := ask(context.WithValue(ctx, requestKey{}, r), key, opts...)
-		if id := r.refusedBy(); wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && !id.IsZero() {
-			lease, r, err = l.await(ctx, id, fields, opts)
+		if id := r.seen.Load(); wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && id != nil && !id.IsZero() {
+			lease, r, err = l.await(ctx, *id, fields, opts)
 			if errors.Is(err, ErrNotFound) && ctx.Err() == nil {
 				continue // another document has these values by now, or none has
 			}
@@ -129,14 +129,14 @@ func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, o
 
 // document makes a Document of a grant, or releases a document that does not decode.
 func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], error) {
-	raw := r.take(lease.ID())
+	raw := r.document(lease.ID())
 	d := &Document[T]{locks: l, lease: lease, id: raw.Lookup("_id")}
 	value, err := l.codec.decode(raw)
 	if err != nil {
 		return nil, errors.Join(err, lease.Release())
 	}
 	d.Value = value
-	d.attempts = readLock(raw, l.store.field).attempts
+	d.attempts = readLock(raw, string(l.store.lock)).attempts
 	if raw, err := l.codec.encode(value); err == nil { // otherwise a save will say so
 		d.has = saved{raw}
 	}

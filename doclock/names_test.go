@@ -95,7 +95,7 @@ func TestAWaiterByUniqueFieldsGetsTheDocumentThatHasThemInTheEnd(t *testing.T) {
 	next := <-got
 	require.NotNil(t, next)
 	assert.EqualValues(t, 2, next.ID().AsInt64())
-	assert.Empty(t, readLock(get(t, coll, 1), "lock").id, "the holder of the document that had them before")
+	assert.Empty(t, readLock(get(t, coll, 1), "lock").holder.ID, "the holder of the document that had them before")
 }
 
 // It waits for a document in one state. Its holder, in the same process, changes the state

@@ -77,7 +77,7 @@ func TestBreakTakesADocumentFromItsHolderAndWakesTheWaiter(t *testing.T) {
 	require.NotNil(t, next)
 	doc.Value.Step = 7
 	assert.ErrorIs(t, doc.Save(t.Context()), mongolock.ErrLost)
-	assert.Equal(t, next.Lease().ID(), readLock(get(t, coll, "o"), "lock").id, "the holder")
+	assert.Equal(t, next.Lease().ID(), readLock(get(t, coll, "o"), "lock").holder.ID, "the holder")
 
 	_, err = locks.Break(t.Context(), ID("nobody"), "why", 0)
 	assert.ErrorIs(t, err, ErrNotFound)

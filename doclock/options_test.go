@@ -152,7 +152,7 @@ func TestTheCheckOfOptionsIsNotObserved(t *testing.T) {
 
 type operations chan mongolock.Op
 
-func (o operations) Begin(ctx context.Context, op mongolock.Op, _ string) (context.Context, func(mongolock.Outcome)) {
-	o <- op
+func (o operations) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	o <- of.Op
 	return ctx, func(mongolock.Outcome) {}
 }

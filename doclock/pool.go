@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
 const (
@@ -37,6 +36,7 @@ type pool struct {
 
 	mu       sync.Mutex // protects what follows; never held across a command
 	ids      []bson.RawValue
+	over     holders              // of those documents
 	seen     time.Time            // when the look was answered
 	tries    int                  // documents drawn from this look
 	misses   int                  // how many of them were gone
@@ -53,6 +53,9 @@ type pool struct {
 
 	waiters waiters
 }
+
+// holders are those, by the _ids of their documents, that are over and have not left.
+type holders map[string]mongolease.Holder
 
 // drawing is the look number of a document whose claim is under way.
 const drawing = ^uint64(0)
@@ -157,97 +160,3 @@ func (p *pool) spoil(id bson.RawValue) {
 }
 
 func text(id bson.RawValue) string { return string(id.Type) + string(id.Value) }
-
-// look fills the pool, for all workers of this process.
-func (p *pool) look(ctx context.Context, size int) error {
-	ids, err := p.find(ctx, size)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(p.looking)
-	p.looking = nil
-	if err != nil {
-		return fmt.Errorf("doclock: looking for work: %w", err)
-	}
-	now := time.Now()
-	p.ids = p.ids[:0]
-	for _, id := range ids {
-		key := text(id)
-		if until, bad := p.bad[key]; p.drawn[key] >= p.looks || bad && now.Before(until) {
-			continue
-		}
-		p.ids = append(p.ids, id)
-	}
-	for key, until := range p.drawn {
-		if until <= p.looks {
-			delete(p.drawn, key)
-		}
-	}
-	for key, until := range p.bad {
-		if now.After(until) {
-			delete(p.bad, key)
-		}
-	}
-	p.seen, p.tries, p.misses, p.full = now, 0, 0, len(ids) == size
-	if len(p.ids) > 0 {
-		p.waiters.wake()
-	}
-	return nil
-}
-
-func (p *pool) find(ctx context.Context, size int) ([]bson.RawValue, error) {
-	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
-	defer cancel()
-	now, err := p.store.base.ReadFresh(ctx)
-	if err != nil {
-		return nil, err
-	}
-	opts := options.Find().SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: "_id", Value: 1}})
-	if p.sort != nil {
-		opts.SetSort(p.sort)
-	}
-	cursor, err := p.store.base.Soft.Find(ctx, p.store.claimableOf(p.filter, now.Earliest), opts)
-	if err != nil {
-		return nil, err
-	}
-	defer cursor.Close(ctx)
-	var ids []bson.RawValue
-	for cursor.Next(ctx) {
-		id := cursor.Current.Lookup("_id")
-		id.Value = append([]byte(nil), id.Value...)
-		ids = append(ids, id)
-	}
-	return ids, cursor.Err()
-}
-
-// passedOver is the error of a document that claims pass over, because something foreign
-// stands in the lock's place; nil if none was seen.
-func (p *pool) passedOver() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.foreign
-}
-
-// lookForForeign looks now and then for such a document, which would otherwise wait for
-// ever unnoticed. It is no part of the claim: a fault says nothing.
-func (p *pool) lookForForeign(ctx context.Context) error {
-	p.mu.Lock()
-	if time.Since(p.lookedAt) <= lookFor {
-		defer p.mu.Unlock()
-		return p.foreign
-	}
-	p.lookedAt = time.Now()
-	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
-	defer cancel()
-	image, err := p.store.find(ctx, p.store.foreignOf(p.filter))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case err != nil:
-	case image.Found() && image.Record.foreign != "":
-		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Record.Foreign())
-	default:
-		p.foreign = nil
-	}
-	return p.foreign
-}

@@ -11,18 +11,16 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of the lock's sub-document; see the package comment.
+// The fields of the lock's sub-document besides those that every holder has; see the
+// package comment.
 const (
 	fieldMark     = "doclock"
 	fieldID       = "id"
-	fieldOwner    = "owner"
-	fieldNote     = "note"
-	fieldSince    = "since"
-	fieldExpireAt = "expireAt"
+	fieldExpireAt = mongolease.FieldExpireAt
+	fieldBroken   = mongolease.FieldBroken
+	fieldReleased = mongolease.FieldReleased
 	fieldAt       = "at"
 	fieldWanted   = "wantedUntil"
-	fieldBroken   = "broken"
-	fieldReleased = "released"
 	fieldStamp    = "stamp"
 	fieldSaves    = "saves"
 
@@ -37,15 +35,11 @@ const shape = 1
 
 // A record is a document's lock as read.
 type record struct {
-	foreign string // why it is not a lock of this package; empty: it is, or there is none
+	foreign string            // why it is not a lock of this package; empty: it is, or there is none
+	holder  mongolease.Holder // without an ID: none
 
-	id, owner, note string
-	since, expireAt time.Time
-	at, wanted      time.Time
-	broken          bool
-	reason          string
-	released        bool
-	stamp           bson.Timestamp
+	at, wanted time.Time
+	stamp      bson.Timestamp
 
 	attempts int
 	readyAt  time.Time
@@ -58,39 +52,23 @@ func readLock(doc bson.Raw, field string) (r record) {
 	if err != nil {
 		return r
 	}
-	lock, ok := value.DocumentOK()
-	if !ok {
-		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
-	}
-	mark := lock.Lookup(fieldMark)
-	if !mongobase.Is(mark, shape) {
-		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
+	foreign := func() record { return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))} }
+	lock, _ := value.DocumentOK()
+	elements, err := lock.Elements()
+	_, ends := mongobase.Time(lock.Lookup(fieldExpireAt))
+	if err != nil || !ends || !mongobase.Is(lock.Lookup(fieldMark), shape) {
+		return foreign()
 	}
 	r.at, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
 	r.stamp.T, r.stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
-	hasEnd := false
-	elements, err := lock.Elements()
 	for _, e := range elements {
 		switch v := e.Value(); e.Key() {
 		case fieldID:
-			r.id, _ = v.StringValueOK()
-		case fieldOwner:
-			r.owner, _ = v.StringValueOK()
-		case fieldNote:
-			r.note, _ = v.StringValueOK()
-		case fieldSince:
-			r.since, _ = mongobase.Time(v)
-		case fieldExpireAt:
-			r.expireAt, hasEnd = mongobase.Time(v)
+			r.holder.ID, _ = v.StringValueOK()
 		case fieldAt:
 			r.at, _ = mongobase.Time(v)
 		case fieldWanted:
 			r.wanted, _ = mongobase.Time(v)
-		case fieldBroken:
-			r.reason, _ = v.StringValueOK()
-			r.broken = true
-		case fieldReleased:
-			r.released = true
 		case fieldStamp:
 			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
 		case fieldAttempts:
@@ -100,10 +78,12 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.readyAt, _ = mongobase.Time(v)
 		case fieldDone:
 			r.done = true
+		default:
+			r.holder.Read(e.Key(), v)
 		}
 	}
-	if err != nil || !hasEnd { // without an end it would be held for ever, or never
-		return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))}
+	if r.holder.ID != "" && !r.holder.Complete() { // nobody could tell when it is over
+		return foreign()
 	}
 	return r
 }
@@ -121,17 +101,15 @@ func (r record) Foreign() error {
 }
 
 func (r record) Holder(id string) (mongolease.Holder, bool) {
-	if r.id == "" || r.id != id {
-		return mongolease.Holder{}, false
+	return r.holder, id != "" && r.holder.ID == id
+}
+
+func (r record) Marks() []mongobase.Mark {
+	if r.holder.ID == "" {
+		return nil
 	}
-	return mongolease.Holder{Holder: r.holder(), IsBroken: r.broken, Released: r.released}, true
+	return []mongobase.Mark{r.holder.Mark()}
 }
-
-func (r record) holder() store.Holder {
-	return store.Holder{ID: r.id, Owner: r.owner, Note: r.note, Since: r.since, ExpireAt: r.expireAt, Broken: r.reason}
-}
-
-func (r record) Held(earliest time.Time) bool { return r.id != "" && r.expireAt.After(earliest) }
 
 func (r record) Wanted(now time.Time) bool { return r.wanted.After(now) }
 
@@ -145,8 +123,8 @@ func (r record) residue() bool { return r.attempts > 0 || r.done || !r.readyAt.I
 
 func (r record) Status(key string, now time.Time) store.Status {
 	s := store.Status{Key: key, Wanted: r.Wanted(now), Now: now}
-	if r.id != "" {
-		s.Mode, s.Limit, s.Holders = store.Exclusive, 1, []store.Holder{r.holder()}
+	if r.holder.ID != "" {
+		s.Mode, s.Limit, s.Holders = store.Exclusive, 1, []store.Holder{r.holder.Holder}
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,31 +22,28 @@ import (
 
 // A docStore is the store.Store that keeps a document's holder in a field of that
 // document. The lease engine knows nothing else of this package. The package comment
-// lists its commands.
+// lists its commands. Which command comes next, and what its answer means, is decided in
+// internal/mongolease.
 //
 //	store_acquire.go  acquire, transfer, clean-up
+//	store_renew.go    renew, and transactions of the caller that may be open
 //	store_release.go  release in all its forms, saves, break
 //	store_look.go     reads
-//	layout.go         what the steps of internal/mongolease know of the lock
 //	record.go         the lock's sub-document
 //	conditions.go     the conditions in filters
 //	update.go         the updates
 type docStore struct {
-	base  *mongobase.Base
-	field string
+	base *mongobase.Base
+	lock mongolease.Fields // the field of the lock
 	store.Feed
 	steps mongolease.Steps[record, *update, granted]
 	flat  atomic.Bool // see stampPath
-	whole atomic.Bool // see replies
 	freed freedNames
 
-	// The shapes of commands that need of the document only its lock and its _id.
+	// The replies that need of the document only its lock and its _id.
 	lockAfter, lockBefore *options.FindOneAndUpdateOptionsBuilder
 	lockRemoved           *options.FindOneAndDeleteOptionsBuilder
 	lockFound             *options.FindOneOptionsBuilder
-
-	mu      sync.Mutex // protects endings; never held across a command
-	endings map[string]*ending
 
 	// tamper takes a safety out of a filter, in the tests that show that it is needed.
 	tamper func(what mongolease.Step, filter bson.D) bson.D
@@ -57,152 +55,111 @@ type granted struct {
 	key     string
 	doc     bson.RawValue // the document's _id
 	residue bool
+	ending  *ending // what its release does besides; nil: nothing, or it has not begun
 
-	// gone, if set, is called when a renewal finds that the lease's own transaction
-	// has released it.
-	gone   func()
-	goneAt mongoclock.Moment
+	// A transaction of the caller wrote the document at wroteAt, and may be open still. It
+	// also released the lease if gone is set: what to call when a renewal finds nothing.
+	wroteAt mongoclock.Moment
+	gone    func()
 }
 
 // A request is the part of a call of Locks that a store.Claim has no field for. It
 // travels in the caller's context, whose values the engine hands to the store.
 type request struct {
-	fields  bson.D   // the caller's filter, by which the document is claimed; nil: that of the key
-	initial bson.D   // the fields to insert if there is no document; nil: none
-	create  bool     // insert the document if there is none
-	one     bool     // a claim of one of many: it counts attempts and passes over done documents
-	filter  bson.Raw // with one: the filter that the document must still match
+	fields  bson.D             // the caller's filter, by which the document is claimed; nil: that of the key
+	initial bson.D             // the fields to insert if there is no document; nil: none
+	create  bool               // insert the document if there is none
+	one     bool               // a claim of one of many: it counts attempts and passes over done documents
+	filter  bson.Raw           // with one: the filter that the document must still match
+	over    *mongolease.Holder // with one: whom to take the document over from; nil: nobody held it
 
-	mu   sync.Mutex          // protects what follows
-	docs map[string]bson.Raw // as they stood when they were locked, by the claims' IDs
-	seen bson.RawValue       // the _id of the document that refused a claim
+	docs sync.Map                      // the documents as they stood when they were locked, by the claims' IDs
+	seen atomic.Pointer[bson.RawValue] // the _id of the document that refused the last claim; nil: none did
 }
 
 type requestKey struct{}
 
-func requestOf(ctx context.Context) *request {
-	r, _ := ctx.Value(requestKey{}).(*request)
-	return r
-}
-
-func (r *request) got(id string, doc bson.Raw) {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.docs == nil {
-		r.docs = make(map[string]bson.Raw, 1)
-	}
-	r.docs[id] = doc
-}
-
 // saw notes which document refused a claim.
 func (r *request) saw(image bson.Raw) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = image.Lookup("_id")
+	id := image.Lookup("_id")
+	r.seen.Store(&id)
 }
 
-// refusedBy is the _id of the document that refused the last claim; the zero value if none
-// did.
-func (r *request) refusedBy() bson.RawValue {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen
-}
-
-func (r *request) take(id string) bson.Raw {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.docs[id]
+// document is the document as the claim of that ID locked it.
+func (r *request) document(id string) bson.Raw {
+	doc, _ := r.docs.Load(id)
+	raw, _ := doc.(bson.Raw)
+	return raw
 }
 
 func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	feed, err := mongostore.FeedOn(coll)
-	s := &docStore{base: mongobase.New(coll, nil), field: field, Feed: feed, endings: map[string]*ending{}}
-	only := bson.D{{Key: field, Value: 1}, {Key: beside(field, fieldAt), Value: 1}, {Key: beside(field, fieldStamp), Value: 1}}
+	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field), Feed: feed}
+	only := bson.D{{Key: field, Value: 1}, {Key: s.beside(fieldAt), Value: 1}, {Key: s.beside(fieldStamp), Value: 1}}
 	s.lockAfter = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(only)
 	s.lockBefore = options.FindOneAndUpdate().SetReturnDocument(options.Before).SetProjection(only)
 	s.lockRemoved = options.FindOneAndDelete().SetProjection(only)
 	s.lockFound = options.FindOne().SetProjection(only)
-	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s}, s
+	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, s, s
 	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
 	}
-	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost, s.steps.Memory.OnForgotten = renewed, releasedItself, s.dropEnding
+	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost = renewed, releasedItself
 	return s, err
 }
 
 // A reply is the answer of one command, and the lock in it.
 type reply = mongolease.Image[record]
 
-// send sends an update of one document. The first ones may learn from the server which
-// form of a command it takes.
-func (s *docStore) send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
+// Send updates one document. Only the reply to a claim has more of it than its lock.
+func (s *docStore) Send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
-	r, err := s.base.Modify(ctx, coll, filter, s.document(u), s.replies(what, opts))
-	for again := 0; again < 2 && s.refusesForm(err); again++ {
-		r, err = s.base.Modify(ctx, coll, filter, s.document(u), s.replies(what, opts))
+	switch what {
+	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
+	default:
+		if opts != s.lockBefore {
+			opts = s.lockAfter
+		}
+	}
+	r, err := s.base.Modify(ctx, coll, filter, u.document(s), opts)
+	if noPath(err) { // refused before it touched anything: this is no second attempt
+		s.flat.Store(true)
+		r, err = s.base.Modify(ctx, coll, filter, u.document(s), opts)
 	}
 	image := s.read(r)
-	if opts != mongobase.Before {
+	if opts != s.lockBefore {
 		s.base.Timed(r, image.Record.at)
 	}
 	return image, err
 }
 
-// refusesForm reports whether a server refused one of two forms of a command, and
-// remembers it, so that the command can be sent in the other one. It was refused before it
-// touched anything: this is no second attempt.
-func (s *docStore) refusesForm(err error) bool {
-	switch {
-	case noPath(err):
-		s.flat.Store(true)
-	case noFields(err):
-		s.whole.Store(true)
-	default:
-		return false
-	}
-	return true
+// modify sends an update that must last of the document that r is about. It returns the
+// after-image.
+func (s *docStore) modify(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E, u *update) (reply, error) {
+	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, u, mongobase.After)
 }
 
-// replies asks for the document in the reply to a claim, and for its lock in any other.
-// FerretDB 1 has no findAndModify with a projection: it is asked for whole documents.
-func (s *docStore) replies(what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder) *options.FindOneAndUpdateOptionsBuilder {
-	switch what {
-	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
-		return opts
-	}
-	if s.whole.Load() {
-		return opts
-	}
-	if opts == mongobase.Before {
-		return s.lockBefore
-	}
-	return s.lockAfter
-}
-
-// modify is send of an update that must last. It returns the after-image.
-func (s *docStore) modify(ctx context.Context, what mongolease.Step, filter bson.D, u *update) (reply, error) {
-	return s.send(ctx, what, s.base.Durable, filter, u, mongobase.After)
-}
-
-// remove deletes one document, lock and all.
-func (s *docStore) remove(ctx context.Context, what mongolease.Step, filter bson.D) (reply, error) {
+// Model is one update of a bulk.
+func (s *docStore) Model(what mongolease.Step, filter bson.D, u *update) mongo.WriteModel {
 	if s.tamper != nil {
 		filter = s.tamper(what, filter)
 	}
-	if !s.whole.Load() {
-		r, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
-		if !s.refusesForm(err) {
-			return s.read(r), err
-		}
+	return &mongo.UpdateOneModel{Filter: filter, Update: u.document(s)}
+}
+
+// remove deletes the document that r is about, lock and all.
+func (s *docStore) remove(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E) (reply, error) {
+	filter, err := s.Where(r, conditions...)
+	if err != nil {
+		return reply{}, err
 	}
-	r, err := s.base.Remove(ctx, s.base.Durable, filter)
-	return s.read(r), err
+	if s.tamper != nil {
+		filter = s.tamper(what, filter)
+	}
+	removed, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
+	return s.read(removed), err
 }
 
 // find reads the lock of a document.
@@ -211,52 +168,21 @@ func (s *docStore) find(ctx context.Context, fields bson.D) (reply, error) {
 	return s.read(r), err
 }
 
-func (s *docStore) document(u *update) bson.D {
-	return u.document(s.stampPath(fieldAt), s.stampPath(fieldStamp))
-}
-
 func (s *docStore) read(r mongobase.Reply) reply {
-	return reply{Reply: r, Record: readLock(r.Image, s.field)}
+	return reply{Reply: r, Record: readLock(r.Image, string(s.lock))}
 }
 
-// where is the filter of the document that r is about: by its _id if this store granted
+// Where is the filter of the document that r is about: by its _id if this store granted
 // it, because the fields of the key may change under the lease.
-func (s *docStore) where(r store.Ref, more ...bson.E) (bson.D, error) {
-	if l, ok := s.lease(r.ID); ok && l.Own.key == r.Key {
+func (s *docStore) Where(r store.Ref, more ...bson.E) (bson.D, error) {
+	if l, ok := s.steps.Memory.Of(r.ID); ok && l.Own.key == r.Key {
 		return append(bson.D{{Key: "_id", Value: l.Own.doc}}, more...), nil
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	return append(fields[:len(fields):len(fields)], more...), nil
-}
-
-// lease is what is remembered of a lease.
-func (s *docStore) lease(id string) (mongolease.Lease[granted], bool) { return s.steps.Memory.Of(id) }
-
-// renewed notes that a command sent at sent renewed the lease. If the lease's own
-// transaction had released it before, that transaction was aborted: open, it would have
-// blocked the renewal; committed, the renewal would have found nothing.
-func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
-	if l.Own.gone != nil && sent > l.Own.goneAt {
-		l.Own.gone = nil
-	}
-}
-
-// releasedItself tells the holder of a lease that a renewal found gone, if the lease's own
-// transaction had released it: that is no loss.
-func releasedItself(l mongolease.Lease[granted]) {
-	if l.Own.gone != nil {
-		l.Own.gone()
-	}
-}
-
-// dropEnding forgets the ending of a lease that is over.
-func (s *docStore) dropEnding(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.endings, id)
+	return append(slices.Clip(fields), more...), nil
 }
 
 func modeIs(m store.Mode) error {

@@ -2,26 +2,27 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A claim is on its way through the commands of its attempt.
+// A claim is on its way through the commands of its attempt, which are this store's.
 type claim struct {
+	*docStore
 	*mongolease.Claim
 	*request
-	fields bson.D // that name the document, and maybe more conditions
+	names bson.D // the fields that name the document, and maybe more conditions
 }
 
-var errMissed = errors.New("doclock: somebody else was quicker") // of one of many
+var errMissed error = &missed{} // of one of many
 
 // Acquire locks a document with one update, whose filter asks that nobody holds it. If
 // that matches nothing a read tells why.
@@ -30,7 +31,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	if err != nil {
 		return store.Grant{}, err
 	}
-	g, err := s.steps.Acquire(cl.Attempt.In(ctx), cl.Claim, contender{s, cl})
+	g, err := s.steps.Acquire(cl.Attempt.In(ctx), cl.Claim, contender{cl})
 	s.steps.Over(cl.Claim, err)
 	return g, err
 }
@@ -40,44 +41,122 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if err := modeIs(c.Mode); err != nil {
 		return nil, err
 	}
-	fields, err := filterOf(c.Key)
+	names, err := filterOf(c.Key)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	cl := &claim{request: requestOf(ctx), fields: fields}
-	if cl.request == nil {
-		cl.request = new(request)
+	r, ok := ctx.Value(requestKey{}).(*request)
+	if !ok {
+		r = new(request)
 	}
-	if cl.request.fields != nil {
-		cl.fields = cl.request.fields
+	if r.fields != nil {
+		names = r.fields
 	}
-	if cl.Claim, err = s.steps.Begin(ctx, c); err != nil {
+	begun, err := s.steps.Begin(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	cl.Got = func(document bson.Raw) { cl.got(c.ID, document) }
-	return cl, nil
+	begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
+	return &claim{s, begun, r, names}, nil
 }
 
-// others are the fields of the claim's filter besides _id. Waiters for one document may
-// ask for different values of them.
-func (c *claim) others() []bson.E {
-	return slices.DeleteFunc(slices.Clone(c.fields), func(f bson.E) bool { return f.Key == "_id" })
-}
+// A contender sends the commands of a claim.
+type contender struct{ *claim }
 
-// freely is the filter of the claim: its document, if nobody holds it.
-func (s *docStore) freely(c *claim) bson.D {
-	now := s.base.Now()
-	filter := slices.Clone(c.fields)
-	if c.one {
-		return append(filter, bson.E{Key: "$and", Value: bson.A{c.filter, s.claimable(now.Earliest)}})
+// Claim makes the claim the holder if nobody is. For one of many it takes a document over
+// from a holder that the look ahead has found to be over.
+func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
+	switch {
+	case k.over != nil:
+		return k.TakeOver(ctx, record{holder: *k.over})
+	case k.create:
+		return k.take(ctx, mongolease.Acquire, mongobase.Upsert, k.free())
 	}
-	return append(filter, s.free(now.Earliest))
+	return k.take(ctx, mongolease.Acquire, mongobase.After, k.free())
 }
 
-// Transfer puts a claim in the place of a live holder with one update. If the holder
-// saves as it leaves, the save is part of that update. After a lost reply, Undo removes
-// whichever of the two holds the document, saving first if need be; a transfer that
-// arrives later finds no holder.
+func (k contender) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, who ...bson.E) (reply, mongolease.Tenure, error) {
+	u, t := k.holding(k.claim)
+	filter := append(slices.Clip(k.names), who...)
+	if k.one {
+		filter = append(filter, bson.E{Key: "$and", Value: bson.A{k.filter, k.ready(k.base.Present())}})
+	}
+	image, err := k.Send(ctx, what, k.base.Durable, filter, u, opts)
+	return image, t, err
+}
+
+// Refused: the filter matched nothing, or the document that was to be made is there.
+func (k contender) Refused(image reply, err error) bool {
+	if err != nil {
+		return k.create && mongo.IsDuplicateKeyError(err)
+	}
+	return !image.Found()
+}
+
+// TakeOver puts the claim in the place of a holder that is over, or takes what is free by
+// now. Its filter names the holder's beat, so a holder that was renewed since is safe.
+func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
+	who := []bson.E{k.free()}
+	if id := seen.holder.ID; id != "" {
+		who = append(k.named(id), k.lock.Still(seen.holder))
+	}
+	return k.take(ctx, mongolease.TakeOver, mongobase.After, who...)
+}
+
+// Word writes that somebody waits, if the claim says so, and the server's time. The
+// lock's at is then a sample, and the claim's session has moved on.
+func (k contender) Word(ctx context.Context) (reply, error) {
+	u := stamped()
+	if k.Want > 0 {
+		_, until := k.base.Now().Expiry(k.Want)
+		u.add("$max", k.path(fieldWanted), date(until))
+	}
+	filter := append(slices.Clip(k.names), append(k.ours(), mongolease.Exists(k.path(fieldID)))...)
+	image, err := k.Send(ctx, mongolease.Word, k.base.Soft, filter, u, mongobase.After)
+	if err == nil {
+		k.Attempt.Answered(image.Reply, false)
+	}
+	k.saw(image.Image)
+	return image, err
+}
+
+func (k contender) Look(ctx context.Context) (reply, error) {
+	image, err := k.find(ctx, k.names)
+	k.saw(image.Image)
+	return image, err
+}
+
+func (k contender) CleanUp(ctx context.Context) (wanted bool, err error) {
+	removed, err := k.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Holds(k.ID)...), k.leaving(true), mongobase.After)
+	k.freed.add(k.Key, removed.Image)
+	return removed.Found(), err
+}
+
+// Missed: among many there are others to claim.
+func (k contender) Missed() error {
+	if k.one {
+		return errMissed
+	}
+	return nil
+}
+
+// Absent is the answer to a claim of a document that is not there. If the server refused
+// to insert it, the refusal comes from another unique index than that of the key.
+func (k contender) Absent(refusal error) error {
+	if refusal != nil {
+		return mongoerr.Mark(refusal)
+	}
+	filter, err := textOf(k.names)
+	if err != nil {
+		filter = k.Key
+	}
+	return &notFoundError{filter}
+}
+
+// Transfer puts a claim in the place of a live holder. If the holder saves as it leaves,
+// the save is part of that update. After a lost reply, Undo removes whichever of the two
+// holds the document, saving first if need be; a transfer that arrives later finds no
+// holder.
 func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := modeIs(from.Mode); err != nil {
 		return store.Grant{}, err
@@ -90,29 +169,21 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	if err != nil {
 		return store.Grant{}, err
 	}
-	if e.changesAny(c.others()) { // then it may not be the document that is asked for
+	// Waiters for one document may ask for different values of its other fields.
+	others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
+	if e.changesAny(others) { // then it may not be the document that is asked for
 		s.steps.Over(c.Claim, store.ErrNotApplied)
 		return store.Grant{}, mongoerr.NotApplied(errAlone)
 	}
-	g, err := s.steps.HandOver(c.Attempt.In(ctx), from, c.Claim, contender{s, c}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
-		now := s.base.Now()
-		u, t := s.holding(c, now)
+	return s.steps.Transfer(ctx, from, c.Claim, contender{c}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+		u, t := s.holding(c)
 		e.join(u)
-		filter, err := s.where(from, append(c.others(), layout{s}.Alive(from.ID, now.Earliest)...)...)
-		if err != nil {
-			return reply{}, t, err
-		}
-		image, err := s.send(ctx, mongolease.HandOver, s.base.Durable, filter, u, mongobase.After)
-		if image.Found() {
-			s.land(e)
+		image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.Alive(from.ID, s.base.Bearing())...), u)
+		if image.Found() && e != nil {
+			e.landed.Store(true)
 		}
 		return image, t, err
 	})
-	s.steps.Over(c.Claim, err)
-	if err == nil {
-		s.steps.Memory.Forget(from.ID)
-	}
-	return g, err
 }
 
 // Undo removes what a claim of unknown outcome left, by its ID and in its session. A
@@ -129,42 +200,27 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	if from != nil {
 		which, where = append(which, from.ID), *from
 	}
-	return s.base.Undo(ctx, claim.ID, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
-		if knob.UndoElsewhere {
-			ctx = mongobase.Bare(ctx)
-		}
-		reply, err := s.takeOut(ctx, where, which)
+	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
+		image, err := s.takeOut(ctx, where, s.named(bson.D{{Key: "$in", Value: which}}))
 		if err == nil {
-			s.freed.add(where.Key, reply.Image)
-			s.steps.Memory.Forget(claim.ID, where.ID)
+			s.freed.add(where.Key, image.Image)
 		}
-		return reply.Found() || from != nil, err
+		return image.Found() || from != nil, err
 	})
 }
 
-// takeOut removes whichever of these holds the document. If the old holder of a
-// hand-over had something to save, it is saved now, even if for the second time: the old
-// holder was promised that its save is carried through, and the new one was told
-// nothing. As in any release, a broken holder saves nothing.
-func (s *docStore) takeOut(ctx context.Context, r store.Ref, which bson.A) (image reply, err error) {
-	holder := []bson.E{
-		{Key: s.path(fieldMark), Value: shape},
-		{Key: s.path(fieldID), Value: bson.D{{Key: "$in", Value: which}}},
-	}
+// takeOut removes the holder from the document. If the old holder of a hand-over had
+// something to save, it is saved now, even if for the second time: the old holder was
+// promised that its save is carried through, and the new one was told nothing. As in any
+// release, a broken holder saves nothing.
+func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image reply, err error) {
 	if e := s.ending(r.ID); e != nil {
-		filter, err := s.where(r, append(s.living(s.base.Now().Earliest), holder...)...)
-		if err != nil {
-			return image, err
-		}
 		u := s.leaving(true)
 		e.join(u)
-		if image, err = s.modify(ctx, mongolease.Undo, filter, u); err != nil || image.Found() {
+		image, err = s.modify(ctx, mongolease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), u)
+		if err != nil || image.Found() {
 			return image, err
 		}
 	}
-	filter, err := s.where(r, holder...)
-	if err != nil {
-		return image, err
-	}
-	return s.modify(ctx, mongolease.Undo, filter, s.leaving(true))
+	return s.modify(ctx, mongolease.Undo, r, holder, s.leaving(true))
 }

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -20,67 +20,66 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	return s.steps.Look(ctx, keys)
 }
 
-// images reads the documents of some refs, in their order. A document that the server
-// finds by other values than those of its filter (by a collation) is read alone.
-func (s *docStore) images(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
-	images := make([]reply, len(refs))
-	wheres := make([]bson.D, len(refs))
-	either := make(bson.A, len(refs))
-	for i, r := range refs {
-		fields, err := s.where(r)
-		if err != nil {
-			return nil, err
-		}
-		wheres[i], either[i] = fields, fields
+// Find reads the lock of one document.
+func (s *docStore) Find(ctx context.Context, r store.Ref) (reply, error) {
+	fields, err := s.Where(r)
+	if err != nil {
+		return reply{}, err
 	}
-	if len(refs) > 1 || coll != s.base.Soft {
-		if err := s.imagesAtOnce(ctx, coll, wheres, either, images); err != nil {
-			return nil, err
-		}
-	}
-	if coll != s.base.Soft {
-		return images, nil // what cannot be told by its values is not found here
-	}
-	return images, s.imagesLeft(ctx, wheres, images)
+	return s.find(ctx, fields)
 }
 
-// imagesLeft reads the documents that are still missing, one by one. If none of them is
-// there, one find tells so.
-func (s *docStore) imagesLeft(ctx context.Context, wheres []bson.D, images []reply) error {
-	var left bson.A
+// FindMany reads the documents of some refs, in their order. A document that the server
+// finds by other values than those of its filter (by a collation) is read alone.
+func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
+	images := make([]reply, len(refs))
+	wheres := make([]bson.D, len(refs))
+	for i, r := range refs {
+		var err error
+		if wheres[i], err = s.Where(r); err != nil {
+			return nil, err
+		}
+	}
+	alone := coll == s.base.Soft // by another read concern, it counts as not found
+	if len(refs) > 1 || !alone {
+		if err := s.findAtOnce(ctx, coll, wheres, images); err != nil {
+			return nil, err
+		}
+	}
+	if left := missing(wheres, images); alone && len(left) > 1 { // one find tells whether any of them is there
+		if one, err := s.find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
+			return images, err
+		}
+	}
+	for i := range images {
+		if alone && !images[i].Found() {
+			var err error
+			if images[i], err = s.find(ctx, wheres[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return images, nil
+}
+
+// missing are the filters of the documents that were not found.
+func missing(wheres []bson.D, images []reply) (left bson.A) {
 	for i := range images {
 		if !images[i].Found() {
 			left = append(left, wheres[i])
 		}
 	}
-	if len(left) > 1 {
-		if one, err := s.find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
-			return err
-		}
-	}
-	for i := range images {
-		if images[i].Found() {
-			continue
-		}
-		image, err := s.find(ctx, wheres[i])
-		if err != nil {
-			return err
-		}
-		images[i] = image
-	}
-	return nil
+	return left
 }
 
-func (s *docStore) imagesAtOnce(ctx context.Context, coll *mongo.Collection, wheres []bson.D, either bson.A, images []reply) error {
-	fields := bson.D{{Key: s.field, Value: 1}} // and the fields that name the document
+func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, wheres []bson.D, images []reply) error {
+	fields := bson.M{string(s.lock): 1} // and the fields that name the document
 	for _, w := range wheres {
 		for _, f := range w {
-			if !slices.ContainsFunc(fields, func(e bson.E) bool { return e.Key == f.Key }) {
-				fields = append(fields, bson.E{Key: f.Key, Value: 1})
-			}
+			fields[f.Key] = 1
 		}
 	}
-	cursor, err := coll.Find(ctx, bson.D{{Key: "$or", Value: either}},
+	cursor, err := coll.Find(ctx, bson.D{{Key: "$or", Value: missing(wheres, images)}},
 		options.Find().SetProjection(fields).SetBatchSize(int32(min(len(wheres)+1, 10_000))))
 	if err != nil {
 		return err
@@ -99,41 +98,28 @@ func (s *docStore) imagesAtOnce(ctx context.Context, coll *mongo.Collection, whe
 // List reads the documents that have a holder, live or run out. It scans the whole
 // collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
+	find := func(ctx context.Context) (*mongo.Cursor, error) {
+		return s.base.Soft.Find(ctx, bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldID))},
+			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
+	}
+	read := func(doc bson.Raw) (string, record) {
+		key, _ := textOf(ID(doc.Lookup("_id"))) // without a key it is not listed
+		return key, readLock(doc, string(s.lock))
+	}
 	return func(yield func(store.Status, error) bool) {
-		ctx := mongobase.Bare(ctx)
-		held, err := s.list(ctx, prefix)
-		if err != nil {
-			yield(store.Status{}, mongoerr.NotApplied(err))
-			return
+		var held []store.Status
+		for status, err := range s.steps.List(ctx, prefix, find, read) {
+			if err != nil {
+				yield(status, err)
+				return
+			}
+			held = append(held, status)
 		}
+		slices.SortFunc(held, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
 		for _, status := range held {
 			if !yield(status, nil) {
 				return
 			}
 		}
 	}
-}
-
-func (s *docStore) list(ctx context.Context, prefix string) ([]store.Status, error) {
-	if _, err := s.base.ReadFresh(ctx); err != nil {
-		return nil, err
-	}
-	cursor, err := s.base.Soft.Find(ctx, bson.D{
-		{Key: s.path(fieldMark), Value: shape},
-		{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}}},
-	}, options.Find().SetProjection(bson.D{{Key: s.field, Value: 1}}))
-	if err != nil {
-		return nil, err
-	}
-	defer cursor.Close(ctx)
-	var held []store.Status
-	for cursor.Next(ctx) {
-		rec := readLock(cursor.Current, s.field)
-		key, err := textOf(ID(cursor.Current.Lookup("_id")))
-		if err == nil && rec.foreign == "" && strings.HasPrefix(key, prefix) {
-			held = append(held, rec.Status(key, s.base.Present()))
-		}
-	}
-	slices.SortFunc(held, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
-	return held, cursor.Err()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -190,4 +191,20 @@ func ExampleCurrent() {
 	is, err := leader.Current(context.Background(), client(), "billing")
 	fmt.Printf("%q %v\n", is.Owner, err)
 	// Output: "" <nil>
+}
+
+// A liveness probe restarts the process if its work does not stop when it should.
+func ExampleHealthy() {
+	c, err := leader.New(client(), "billing")
+	if err != nil {
+		log.Fatal(err)
+	}
+	healthy := leader.Healthy(30*time.Second, c)
+	http.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
+		if err := healthy(r); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	fmt.Println(healthy(nil))
+	// Output: <nil>
 }

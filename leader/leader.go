@@ -9,8 +9,13 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
+
+// pkg is this package, for observers.
+const pkg = "leader"
 
 // Topic is the topic of the notices that leaders send. Their key is the candidates' key.
 const Topic = "leaders"
@@ -27,6 +32,8 @@ var (
 
 	// ErrRunning: Run was called on a Candidate that is running.
 	ErrRunning = errors.New("leader: the candidate is running already")
+
+	errPanicked = errors.New("leader: the work panicked")
 )
 
 const (
@@ -66,12 +73,14 @@ type Candidate struct {
 	config
 	locker mongolock.Locker
 	key    string
+	guard  *observe.Guard[mongolock.Operation, mongolock.Outcome] // of the client's observer
 
 	mu      sync.Mutex // protects what follows; never held across a call
 	running bool
 	lease   *mongolock.Lease        // of the term
 	recall  context.CancelCauseFunc // ends it
 	over    chan struct{}           // closed when the key is given back
+	told    time.Time               // when fn was told to stop; zero: it was not, or does not run
 }
 
 // New makes a Candidate. It sends nothing yet. All options are checked together.
@@ -86,7 +95,8 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Candidate{config: conf, locker: l, key: key}, nil
+	guard, _ := inside.Guard(l).(*observe.Guard[mongolock.Operation, mongolock.Outcome])
+	return &Candidate{config: conf, locker: l, key: key, guard: guard}, nil
 }
 
 // Run waits until this process leads, and calls fn. It does so again whenever the term
@@ -104,8 +114,9 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 	}
 	defer c.end()
 	pauses := backoff.New(pauseLeast, pauseMost)
+	standing := context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg})
 	for {
-		lease, err := c.locker.Acquire(ctx, c.key, c.acquire...)
+		lease, err := c.locker.Acquire(standing, c.key, c.acquire...)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -163,7 +174,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		}
 	}()
 	notices.Go(func() { c.announce(KindElected) })
-	err = fn(lease.Context(parent), Term{lease})
+	err = c.lead(parent, lease, fn)
 	switch {
 	case ctx.Err() != nil:
 		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
@@ -174,6 +185,31 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		return true, nil // fn's error comes of a term that was cut short
 	}
 	return false, err
+}
+
+// lead calls fn, with the observer and the check of health looking on.
+func (c *Candidate) lead(parent context.Context, lease *mongolock.Lease, fn Func) (err error) {
+	shown, end := c.guard.Begin(parent, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: c.key})
+	term := lease.Context(shown)
+	returned, done := c.watchHealth(term), false
+	defer func() {
+		returned()
+		why := err
+		switch {
+		case !done:
+			why = errPanicked
+		case lease.Err() != nil:
+			why = lease.Err()
+		case errors.Is(context.Cause(parent), ErrResigned):
+			why = fmt.Errorf("%w: %w", ErrResigned, mongolock.ErrReleased)
+		case parent.Err() != nil:
+			why = parent.Err()
+		}
+		end(mongolock.Outcome{Err: why, Token: lease.Token(), Count: 1})
+	}()
+	err = fn(term, Term{lease})
+	done = true
+	return err
 }
 
 // announce sends a notice to the watchers.

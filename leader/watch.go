@@ -32,6 +32,7 @@ type Inspector interface {
 type Leader struct {
 	Owner string // the name that it gave its client by WithOwner
 	ID    string // of the term
+	Note  string // that it gave its term by Lease(mongolock.Note(…)): an endpoint, say
 	Since time.Time
 }
 
@@ -51,7 +52,7 @@ func look(ctx context.Context, in Inspector, key string) (Leader, time.Duration,
 	}
 	for _, h := range status.Holders {
 		if status.Live(h) {
-			return Leader{Owner: h.Owner, ID: h.ID, Since: h.Since}, status.Left(), nil
+			return Leader{Owner: h.Owner, ID: h.ID, Note: h.Note, Since: h.Since}, status.Left(), nil
 		}
 	}
 	return Leader{}, 0, nil

@@ -3,6 +3,7 @@ package pathlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -228,4 +229,37 @@ func TestTheExampleOfThePackageCommentIsATestedOne(t *testing.T) {
 	}
 	require.NotEmpty(t, code)
 	assert.Contains(t, string(examples), strings.Join(code, ""))
+}
+
+func TestAThousandLocksOfOneOwnerOnOnePath(t *testing.T) {
+	tree := newTree(t)
+	r := pathlock.Request{Path: "/a", Mode: pathlock.Shared, Owner: []byte("one")}
+	tokens := map[string]bool{}
+	for range 1000 {
+		l, err := tree.Lock(t.Context(), r)
+		require.NoError(t, err)
+		tokens[l.Token] = true
+	}
+	assert.Len(t, tokens, 1000, "each has a token of its own")
+	for token := range tokens {
+		require.NoError(t, tree.Release(t.Context(), "/a", token))
+	}
+	r.Mode = pathlock.Exclusive
+	_, err := tree.Lock(t.Context(), r)
+	assert.NoError(t, err)
+}
+
+func TestALockOfTheRootIsRefusedForEverythingBelow(t *testing.T) {
+	tree := newTree(t)
+	for i := range 2500 {
+		_, err := tree.Lock(t.Context(), pathlock.Request{Path: fmt.Sprintf("/dir%d/file%d", i%50, i)})
+		require.NoError(t, err)
+	}
+	_, err := tree.Lock(t.Context(), pathlock.Request{Depth: pathlock.Infinity})
+	var c *pathlock.ConflictError
+	require.ErrorAs(t, err, &c)
+	assert.Equal(t, pathlock.MaxListed, c.Len())
+	assert.Equal(t, 1500, c.More)
+	_, err = tree.Lock(t.Context(), pathlock.Request{})
+	assert.NoError(t, err, "of the root alone")
 }

@@ -71,7 +71,7 @@ func (t *Tree) view(ctx context.Context, p part, look func(*Document, Clock)) er
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	return wrap(t.engine.view(ctx, p, look))
+	return wrap(t.engine.view(t.count(ctx, callView), p, look))
 }
 
 // write runs one request that writes. If it adds a lock that nobody will learn of, the
@@ -96,7 +96,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 		if o.claims == "" {
 			return
 		}
-		unseen := o.fault != nil
+		unseen := o.fault != nil || o.left
 		if ctx.Err() != nil && o.err == nil {
 			select {
 			case <-answer: // the caller has left: nobody has seen the token
@@ -164,9 +164,11 @@ func (t *Tree) takeBack(token string, timeout time.Duration) {
 	}
 	whole, cancel := context.WithTimeout(t.base, timeout)
 	defer cancel()
+	t.seen.cleanUps.Add(1)
+	defer t.seen.cleanUps.Add(-1)
 	for pause := undoLeast; ; pause = min(2*pause, undoMost) {
 		ctx, cancel := context.WithTimeout(whole, callBound)
-		settled, err := t.engine.takeBack(ctx, token)
+		settled, err := t.engine.takeBack(t.count(ctx, callUndo), token)
 		cancel()
 		if err == nil {
 			t.hub.wrote(whole, true)

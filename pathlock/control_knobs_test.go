@@ -27,8 +27,8 @@ func TestControlADirectoryWithoutFileLocksIsNoticed(t *testing.T) {
 
 // faults are the safeties that a child process goes without.
 var faults = map[string]*bool{
-	"the look after the announcement": &knob.PathWithoutLook,
-	"the order of pending locks":      &knob.PathWithoutOrder,
+	"the look after the lock was added": &knob.PathWithoutLook,
+	"locks in doubt in the way":         &knob.PathDoubtIgnored,
 }
 
 const envFault = "MONGOLOCK_TEST_PATHS_WITHOUT"

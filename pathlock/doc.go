@@ -76,7 +76,9 @@
 // Only the storage's clock judges: that of Mongo's server, of the host with the files, of
 // the process with the memory. A lock past its time counts for nothing from that instant,
 // whether its record is still there or not: every request looks at the expiry, and no
-// janitor is needed. Whoever finds the record in its way removes it.
+// janitor is needed. Whoever finds the record in its way removes it. After an election of
+// another primary, whose clock may differ, a lock that was not written since then may count
+// for longer: "When a lock is over" has the rule.
 //
 // The server's clock is known as an interval (docs/design.md §4.3). Its lower end decides
 // that a lock has run out, its upper end when a new one will. A refresh is granted only
@@ -93,48 +95,60 @@
 // decides, and writes its change on condition that nobody wrote in between; if somebody
 // did, it reads and decides again.
 //
-// # One document a lock: announce, look, clear, grant
+// # One document a lock: add, look, keep or withdraw
 //
 // On MongoDB a lock is a document, found by its token, by its path, and by the paths above
 // it. No command spans two documents, so a Lock proceeds in steps:
 //
-//  1. Announce. It inserts the lock as *pending*. A pending lock has a short life of its
-//     own, about a second, after which nobody heeds it.
+//  1. Add. It inserts the lock as it is meant to stay, and waits until a majority has it.
 //  2. Look. One find reads the locks in its way: on the path, above it with depth
-//     infinity and, for a request of depth infinity, below it; and nothing else. A lock
-//     that was announced before this one is always seen.
-//  3. Clear. If a *granted* lock conflicts, the pending one is withdrawn, and the answer is
-//     the conflict. An older pending lock goes first: look again, until it is granted, gone,
-//     or at the end of its life. Locks that have run out, pending ones too, and pending
-//     locks that are younger are removed, each on condition that it is still as it was
-//     seen. If one is not, look again.
-//  4. Grant. A compare-and-swap turns the pending lock into a granted one. If somebody has
-//     removed it meanwhile, the Lock starts again, under another token.
+//     infinity and, for a request of depth infinity, below it; and nothing else. It reads
+//     what a majority has. It has to see the new lock itself.
+//  3. Clear. Locks in the way that are over are removed, each on condition that it is still
+//     as it was seen, and until a majority knows of that. If one is not, look again.
+//  4. Keep or withdraw. If nothing else is in the way, the lock is granted. Otherwise it is
+//     removed again, and the answer is the conflict.
 //
 // A Lock that waits, and one that comes soon after another was refused, looks before it
-// announces, so that it does not write if it has to be refused.
+// adds, so that it does not write if it has to be refused.
 //
-// Of two locks that conflict at most one is granted. Let A be the one that was inserted
-// first, by the order of the database's log. B was inserted later and looked later still,
-// so it saw A. It did not proceed while A was granted. If A was pending, B waited for it,
-// or removed it; if it had run out, B removed it. In each case A is not granted, or not any
-// more, when B is. A removal that finds A as it was seen and a grant or refresh of A are
-// writes to one document: only one of them finds what it names.
+// Of two locks that conflict at most one is granted. Let A be the one that comes first in
+// the database's log. The look of B was answered by a member that shows B, so it has all
+// that the log has before B, and A with it. It shows A, unless the removal of A is known to
+// a majority; and then A is gone for good. If it shows A, B is not granted before it has
+// removed A, which it does only if A is over. A refresh of A and a removal that names what
+// was seen of A are writes to one document: only one of them finds what it names. In each
+// case A is not held, or not any more, when B is granted.
 //
-// Which of two pending locks is older is decided by the server's clock at their insertion,
-// and then by the token. Both sides compute the same from the same two documents, so
-// exactly one waits. The order need not be that of the log: it decides who goes on, not
-// whether both are safe. The oldest pending lock waits for nobody, so nothing can
-// deadlock; and a process that dies blocks others for the short life of its pending locks,
-// and the timeout of its granted ones.
+// Two locks that are added at once may both be withdrawn by that alone. So a lock is in
+// doubt at first, for as long as a few commands take (10 to 250 ms): its Lock may not have
+// looked yet. Nobody is refused for a lock in doubt. Of two that see each other in doubt,
+// the one that was added later, by the server's clock and then by its token, is withdrawn
+// and looks again until the other is decided; the earlier one waits until the later is gone.
+// Both compute the same order from the same two documents. Doubt decides who goes on, and
+// not whether both are safe: whoever takes a lock for granted that is not is refused for
+// nothing, and that is all. A process that dies between its steps leaves a lock that lasts
+// for its timeout, as one that dies while it holds the lock.
 //
-// Whether a lock has run out is judged in one place. Its removal names the revision that
-// was seen, and no date: a lock that was refreshed in between has another.
+// # When a lock is over
+//
+// Dates of two primaries are never compared. A lock is over, so that a rival may remove it,
+// if it was last written under the election that is still going on, and by that primary's
+// clock its time is past; or if the rival has seen its document unchanged for its whole
+// timeout, by the rival's own clock; or if its time is past by more than a minute, by
+// whatever clock. docs/design.md §4.3 has the argument. The removal names the revision that
+// was seen, and no date. Until it is known that a lock is over it counts, and a
+// ConflictError shows as its end when that will be known.
+//
+// A Refresh or a Release judges by a date only if it was written under the election that
+// goes on. After an election they go by the document: while it is there, nobody else was
+// granted what conflicts with it.
 //
 // Refresh, Release and Confirm are one command each. (A Refresh with the lock's own timeout,
-// or of a lock with little time left, has to read it first.) Refresh uses $max, or names
-// the revision: a command that comes late never shortens a lock. A token is used for one
-// lock only, so a command that comes late finds that lock or none.
+// of a lock with little time left, or of one that was written under another election has to
+// read it first.) Refresh uses $max, or names the revision: a command that comes late never
+// shortens a lock. A token is used for one lock only, so a command that comes late finds
+// that lock or none.
 //
 // # The outcomes of a call
 //
@@ -170,9 +184,10 @@
 // hint to look.
 //
 // The events themselves are in the storage. A document of a tree has the last [LogLength] of
-// them while somebody watches. On MongoDB the records of the locks are the events: a record
-// has the times of its grant and of its end by the server's clock, and while somebody
-// watches the record of an ended lock stays for two minutes. Every Lock reads the word along
+// them while somebody watches. On MongoDB the records of the locks are the events: while somebody
+// watches a record has the times of its grant and of its end by the server's clock, which
+// is one command more for a Lock, and the record of an ended lock stays for two minutes.
+// After an election the times are another clock's, so watchers are reset. Every Lock reads the word along
 // with the locks in its way, so a process knows it as of a second ago at most; one that has
 // not looked for a second reads it before it removes a record. That is why Watch takes a
 // little over a second to begin: from then on every process keeps records for it.

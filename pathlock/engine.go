@@ -75,6 +75,7 @@ type outcome struct {
 	err    error  // the verdict: why the request was refused
 	fault  error  // the storage's: it says whether the write may have been applied
 	claims string // the token of a lock that may have been added in spite of the fault
+	left   bool   // it is there though the request was refused
 
 	changed bool // waiters and watchers may want to know
 	heard   bool // some in other processes do

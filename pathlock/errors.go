@@ -103,8 +103,10 @@ func (e *ConflictError) Error() string {
 	return text
 }
 
-// Is makes a ConflictError match ErrConflict.
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+// Is makes a ConflictError match ErrConflict, and mongolock.ErrHeld.
+func (e *ConflictError) Is(target error) bool {
+	return target == ErrConflict || target == mongolock.ErrHeld
+}
 
 // A LockedError refuses a change: the writer needs the token of one of Locks. It
 // matches ErrLocked.

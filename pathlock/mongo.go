@@ -22,11 +22,13 @@ import (
 //
 //	mongo.go           the collection, its options and its indexes
 //	mongo_document.go  the documents, and the values by which they are found
-//	mongo_lock.go      Lock: announce, look, clear, grant
-//	mongo_look.go      what is read, and when a lock has run out
-//	mongo_judge.go     what a pending lock makes of it
+//	mongo_lock.go      Lock: add, look, withdraw or keep
+//	mongo_look.go      what is read
+//	mongo_over.go      when a lock has run out
+//	mongo_judge.go     what a Lock makes of it
 //	mongo_refresh.go   Refresh
 //	mongo_end.go       Release, and the removal of what nobody will use
+//	mongo_own.go       the last locks that this process granted
 //	mongo_word.go      the word that somebody waits or watches
 //	mongo_watch.go     the events of a Watch
 type Mongo struct {
@@ -83,6 +85,7 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...Mongo
 		return nil, fmt.Errorf("pathlock: OnMongo: %w", err)
 	}
 	m.base = mongobase.New(coll, now)
+	m.base.Unsharded = true // the look between insert and grant is of one primary
 	return m, nil
 }
 
@@ -139,12 +142,13 @@ func (m *Mongo) indexOnce(ctx context.Context) {
 func (m *Mongo) open(name string) engine { return &mongoTree{Mongo: m, name: name} }
 
 // A mongoTree is the engine of one tree in a collection. It remembers nothing of the
-// tree but its word.
+// tree but its word, and the last locks that it granted.
 type mongoTree struct {
 	*Mongo
 	name string
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
+	own     ownLocks
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }

@@ -10,19 +10,21 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
 // The document of a lock:
 //
 //	{ _id: "urn:uuid:…",            // the token
 //	  pathlock: 2, tree: "files",   // the version of this shape, and the mark that it is ours
-//	  state: "pending" | "granted" | "released" | "expired",
+//	  state: "granted" | "released" | "expired",
 //	  path, mode, depth, timeout, owner,
-//	  since: Date, until: Date,     // when it runs out; of a pending one: when nobody heeds it any more
+//	  since: Date, until: Date,     // when it was added, and when it runs out
 //	  on: Long, under: [Long, …],   // by which it is found, see keys below
+//	  ttl: Long, epoch: ObjectID,   // for how many ms it is trusted; the election under which until was written
 //	  rev: ObjectID,                // new with each write that a rival has to notice
 //	  at: Date,                     // $currentDate: the server's clock at the last write
-//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: for watchers
+//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while somebody watches
 //
 // Beside it there is one document for each tree on which somebody waits or watches:
 //
@@ -40,6 +42,8 @@ const (
 	fieldOwner   = "owner"
 	fieldSince   = "since"
 	fieldUntil   = "until"
+	fieldTTL     = "ttl"
+	fieldEpoch   = "epoch"
 	fieldOn      = "on"
 	fieldUnder   = "under"
 	fieldRev     = "rev"
@@ -51,7 +55,6 @@ const (
 
 	mongoVersion = 2
 
-	statePending  = "pending"
 	stateGranted  = "granted"
 	stateReleased = "released"
 	stateExpired  = "expired"
@@ -65,9 +68,16 @@ type record struct {
 	Lock
 	state          string
 	until          time.Time
+	ttl            time.Duration
+	epoch          bson.ObjectID
 	rev            bson.ObjectID
 	at             time.Time
 	granted, ended time.Time
+
+	// Of a lock that this process is adding:
+	sent  mongoclock.Moment // when
+	by    mongobase.Bearing // what its dates go by
+	again bool              // its time has to begin again
 }
 
 // readRecord refuses a document that this version did not write: a newer version's lock
@@ -93,25 +103,29 @@ func readRecord(raw bson.Raw) (r record, err error) {
 		r.Owner = append([]byte(nil), owner...)
 	}
 	r.rev, _ = raw.Lookup(fieldRev).ObjectIDOK()
+	r.epoch, _ = raw.Lookup(fieldEpoch).ObjectIDOK()
+	ttl, _ := raw.Lookup(fieldTTL).AsInt64OK()
+	r.ttl = time.Duration(ttl) * time.Millisecond
 	if r.Timeout != Infinite {
 		r.ExpireAt = r.until
 	}
-	if r.until.IsZero() || r.rev.IsZero() || r.check() != nil {
+	if r.until.IsZero() || r.rev.IsZero() || r.ttl <= 0 && r.finite() || r.check() != nil {
 		return r, fmt.Errorf("%w: the document of a lock of %.100q is marked as ours, and is not", ErrForeign, r.Path)
 	}
 	return r, nil
 }
 
-// announcement is the document of a pending lock, but for what its filter and the
-// server's clock add.
-func announcement(tree string, l Lock, until time.Time) bson.D {
+// encoded is the document of a lock, but for what its filter and the server's clock add.
+func (r *record) encoded(tree string) bson.D {
+	l := &r.Lock
 	d := bson.D{
 		{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: tree},
-		{Key: fieldState, Value: statePending},
+		{Key: fieldState, Value: r.state},
 		{Key: fieldPath, Value: l.Path}, {Key: fieldMode, Value: string(l.Mode)}, {Key: fieldDepth, Value: string(l.Depth)},
 		{Key: fieldTimeout, Value: int64(l.Timeout)},
-		{Key: fieldUntil, Value: until},
-		{Key: fieldRev, Value: bson.NewObjectID()},
+		{Key: fieldSince, Value: l.Since}, {Key: fieldUntil, Value: r.until},
+		{Key: fieldTTL, Value: mongobase.Millis(l.Timeout)}, {Key: fieldEpoch, Value: r.epoch},
+		{Key: fieldRev, Value: r.rev},
 	}
 	if len(l.Owner) > 0 {
 		d = append(d, bson.E{Key: fieldOwner, Value: bson.Binary{Data: l.Owner}})

@@ -24,8 +24,8 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 	}
 	filter := bson.D{
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
-		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest}}},
 	}
+	filter = append(filter, m.notLapsed()...)
 	if !how.force && !how.anyPath {
 		filter = append(filter, bson.E{Key: fieldOn, Value: bson.D{{Key: "$in", Value: covering(m.name, how.path, Exclusive, Shared)}}})
 	}
@@ -36,15 +36,17 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 		}
 		filter = append(filter, owner)
 	}
+	granted, own := m.own.take(token)
+	own = own && how.refuse(&granted) == nil
 	if knob.PathReleaseByPath {
-		filter = bson.D{filter[1], filter[2], filter[len(filter)-1]}
+		filter, own = bson.D{filter[1], filter[2], filter[len(filter)-1]}, false
 	}
-	for {
-		o, done := m.remove(ctx, now, filter)
+	for ; ; own = false {
+		o, done := m.remove(ctx, now, filter, own)
 		if done {
 			return o
 		}
-		r, _, o := m.alive(ctx, token)
+		r, o := m.alive(ctx, token)
 		if r == nil {
 			return o
 		}
@@ -61,8 +63,10 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 }
 
 // remove ends the lock that a filter finds. While somebody watches its record stays, to
-// be read by them.
-func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D) (o outcome, done bool) {
+// be read by them. Of a lock that this process granted, path and owner are checked already;
+// its time is checked when it is gone, as its record is of no use if it had run out. Each
+// condition beside _id makes the command slower.
+func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bool) (o outcome, done bool) {
 	w, err := m.standing(ctx)
 	if err != nil {
 		if !sure(err) {
@@ -75,6 +79,9 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D) (o out
 	if w.watches(now) {
 		reply, err = m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), withoutKeys(options.Before))
 	} else {
+		if own {
+			filter = bson.D{filter[0], {Key: fieldState, Value: stateGranted}}
+		}
 		reply, err = m.base.Remove(ctx, m.base.Durable, filter)
 	}
 	switch {
@@ -84,6 +91,12 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D) (o out
 		return o, false
 	}
 	o = outcome{changed: true, heard: w.heard(now)}
+	if own {
+		if r, err := readRecord(reply.Image); err == nil && m.lapsed(&r) {
+			o.err = ErrUnknownToken
+			return o, true
+		}
+	}
 	if !w.watches(now) && m.base.Clock.Now().Sub(sent) > wordFresh {
 		if r, err := readRecord(reply.Image); err == nil {
 			o.heard = m.buryLate(ctx, r) || o.heard
@@ -104,21 +117,19 @@ func (m *mongoTree) tombstone(state string, now Clock) bson.D {
 	}
 }
 
-// end removes a record that has run out, or a pending one, if it is still as it was seen.
+// end removes a record that has run out, if it is still as it was seen.
 func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, err error) {
 	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
 	if knob.PathDropWithoutRev {
 		filter = filter[:1]
 	}
-	if r.state == stateGranted {
-		w, err := m.standing(ctx)
-		if err != nil {
-			return false, err
-		}
-		if w.watches(now) {
-			reply, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateExpired, now), onlyAt())
-			return reply.Found(), err
-		}
+	w, err := m.standing(ctx)
+	if err != nil {
+		return false, err
+	}
+	if w.watches(now) {
+		reply, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateExpired, now), onlyAt())
+		return reply.Found(), err
 	}
 	reply, err := m.base.Remove(ctx, m.base.Durable, filter)
 	return reply.Found(), err
@@ -143,7 +154,7 @@ func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, e
 				return r.Found(), err
 			}
 		}
-		r, err := m.base.Remove(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: bson.D{{Key: "$in", Value: bson.A{statePending, stateGranted}}}}})
+		r, err := m.base.Remove(ctx, m.base.Durable, bson.D{id, {Key: fieldState, Value: stateGranted}})
 		return r.Found(), err
 	})
 }
@@ -170,8 +181,11 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 	if err != nil || !enough || !w.watches(now) {
 		return err == nil && w.heard(now)
 	}
-	d := announcement(m.name, r.Lock, mongoclock.Ceil(now.Latest))
-	d = append(d, bson.E{Key: fieldSince, Value: r.Since}, bson.E{Key: fieldGranted, Value: r.granted})
+	r.until = mongoclock.Ceil(now.Latest)
+	d := r.encoded(m.name)
+	if !r.granted.IsZero() {
+		d = append(d, bson.E{Key: fieldGranted, Value: r.granted})
+	}
 	update := m.tombstone(stateReleased, now)
 	buried := update[0].Value.(bson.D)
 	for _, e := range d {

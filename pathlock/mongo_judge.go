@@ -3,43 +3,101 @@ package pathlock
 import (
 	"context"
 	"strings"
+	"time"
 
+	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
 // A verdict is what a request finds in its way.
 type verdict struct {
-	held  Affecting // granted locks
-	older []*record // pending locks that go first
-	drop  []*record // what has run out, and pending locks that come later
-	now   Clock
+	held           Affecting // locks, but for those in doubt
+	older, younger []*record // locks in doubt, by whether they were added before this one
+	drop           []*record // what has run out
+	mine           bool      // its own lock was seen
+	now            Clock
 }
 
-// judge sorts what was seen. Without a lock of its own (mine is nil) every pending lock
-// is left alone.
-func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight) (v verdict, err error) {
-	if v.now, err = m.clock(mongobase.Bare(ctx), s.records); err != nil {
+func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
+
+// judge sorts what was seen. mine is the lock of the request, if it was added.
+func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight, d *doubts) (v verdict, err error) {
+	if v.now, err = m.judging(mongobase.Bare(ctx), s.records); err != nil {
 		return v, err
 	}
-	held := NewDocument()
+	var others []*record
 	for i := range s.records {
-		o := &s.records[i]
+		switch o := &s.records[i]; {
+		case mine != nil && o.Token == mine.Token:
+			v.mine = true
+		case overlap(r, o.Lock):
+			others = append(others, o)
+		}
+	}
+	j, err := m.judged(ctx, r.about(), v.now, s, others)
+	if err != nil {
+		return v, mongoerr.NotApplied(err)
+	}
+	held := NewDocument()
+	for _, o := range others {
 		switch {
-		case mine != nil && o.Token == mine.Token, !overlap(r, o.Lock):
-		case o.ranOut(v.now):
+		case j.ranOut(o):
 			v.drop = append(v.drop, o)
-		case o.state == stateGranted:
-			held.index.put(o.Lock)
-		case o.state != statePending || mine == nil || knob.PathWithoutOrder:
-		case o.before(mine):
-			v.older = append(v.older, o)
+		case !d.about(o, v.now, m.base.Clock.Now()):
+			held.index.put(j.shown(o))
+		case knob.PathDoubtIgnored:
+		case mine != nil && mine.before(o):
+			v.younger = append(v.younger, o)
 		default:
-			v.drop = append(v.drop, o)
+			v.older = append(v.older, o)
 		}
 	}
 	v.held = held.conflicts(r, v.now)
 	return v, nil
+}
+
+// doubts are what a Lock remembers of locks in its way that may yet be withdrawn. All of
+// it is courtesy: to take a lock that will be withdrawn for one that stays is safe.
+type doubts struct {
+	trip time.Duration // the longest of its commands
+	seen map[string]mongoclock.Moment
+	next time.Duration // pause
+
+	withdrew, heard bool // a lock that others may have been refused for; and some listen
+}
+
+func (d *doubts) took(trip time.Duration) { d.trip = max(d.trip, trip) }
+
+// about reports whether a lock is in doubt: it was added a moment ago, by the server's
+// clock, and by this process's own it was first seen a moment ago.
+func (d *doubts) about(o *record, now Clock, at mongoclock.Moment) bool {
+	moment := min(max(doubtLeast, doubtTrips*d.trip), doubtMost)
+	if now.Earliest.Sub(o.Since) >= moment {
+		return false
+	}
+	first, known := d.seen[o.Token]
+	if !known {
+		if d.seen == nil {
+			d.seen = make(map[string]mongoclock.Moment)
+		}
+		d.seen[o.Token] = at
+		return true
+	}
+	return at.Sub(first) < moment
+}
+
+// pause lets others go on.
+func (d *doubts) pause(ctx context.Context) outcome {
+	d.next = min(max(2*d.next, yieldLeast), yieldMost)
+	select {
+	case <-time.After(backoff.Jitter(d.next)):
+		return outcome{}
+	case <-ctx.Done():
+		return outcome{fault: notStarted(ctx)}
+	}
 }
 
 // overlap reports whether a request and a lock overlap and are not both shared. What the
@@ -51,7 +109,7 @@ func overlap(r Request, l Lock) bool {
 	return l.Covers(r.Path) || r.Depth == Infinity && below(l.Path, r.Path)
 }
 
-// before is the order of pending locks: by the server's clock at their announcement, and
+// before is the order of locks in doubt: by the server's clock when they were added, and
 // then by token. Both sides compute the same, from the same two documents.
 func (r *record) before(o *record) bool {
 	if !r.at.Equal(o.at) {

@@ -2,11 +2,11 @@ package pathlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -14,41 +14,55 @@ import (
 )
 
 const (
-	// pendingFor is how long a pending lock is heeded: usually long enough for its Lock to
-	// come to an end, and as long as others wait if its process was killed in between. Each
-	// further attempt of a Lock has twice as long.
-	pendingFor  = time.Second
-	pendingMost = 8 * time.Second
+	// A lock is in doubt at first: its Lock may not have looked yet, and withdraw it. That
+	// takes as long as two commands, so others give it as long as some of theirs take.
+	doubtTrips = 4
+	doubtLeast = 10 * time.Millisecond
+	doubtMost  = 250 * time.Millisecond
 
-	// crowdedFor is how long a Lock looks before it announces, after one was refused. That
-	// is one command more, and spares others a pending lock that comes to nothing.
+	// crowdedFor is how long a Lock looks before it adds, after one was refused. That is
+	// one command more, and spares two writes if it is refused too.
 	crowdedFor = time.Second
 
-	// The pauses of a Lock that lets an older pending one go first.
+	// The pauses of a Lock that lets another one come to its decision.
 	yieldLeast = 2 * time.Millisecond
-	yieldMost  = 100 * time.Millisecond
+	yieldMost  = 20 * time.Millisecond
 )
 
-// lock announces the lock, looks, clears the way and grants: see the package comment. A
-// Lock whose pending lock was removed by a rival starts again under another token.
+// lock adds the lock, looks, and withdraws it again if others are in the way: see the
+// package comment. A Lock that withdrew for one that was added a moment before, and may
+// be withdrawn too, looks until that is decided.
 func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
 	m.indexOnce(ctx)
+	var d doubts
+	o := m.attempts(ctx, r, l, w, &d)
+	if o.err != nil {
+		m.refused.Store(int64(m.base.Clock.Now()))
+		o = m.leavingWord(ctx, r, o, w, &d)
+	}
+	if d.withdrew {
+		o.changed, o.heard = true, o.heard || d.heard
+	}
+	return o
+}
+
+func (m *mongoTree) attempts(ctx context.Context, r Request, l Lock, w waiting, d *doubts) outcome {
 	for tries := 0; ; tries++ {
 		if w == waitsAgain || tries > 0 || m.crowded() {
 			// Locks were refused a moment ago: look first, and write only if the way is free.
-			if o, free := m.peek(ctx, r); !free {
-				return m.leavingWord(ctx, r, o, w)
+			if o, free := m.peek(ctx, r, d); !free {
+				return o
 			}
 		}
-		o, again := m.attempt(ctx, r, l, min(pendingFor<<min(tries, 8), pendingMost))
+		o, again := m.attempt(ctx, r, l, d)
 		if !again {
-			return m.leavingWord(ctx, r, o, w)
+			return o
 		}
-		if ctx.Err() != nil {
-			return outcome{fault: notStarted(ctx)}
+		if o := d.pause(ctx); o.fault != nil {
+			return o
 		}
 		l.Token = newToken()
 	}
@@ -60,27 +74,33 @@ func (m *mongoTree) crowded() bool {
 	return last != 0 && m.base.Clock.Now().Sub(last) < crowdedFor
 }
 
-// peek looks without announcing anything. It is not free if granted locks are in the way,
-// or something failed.
-func (m *mongoTree) peek(ctx context.Context, r Request) (o outcome, free bool) {
-	s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
-	if err != nil {
-		return outcome{fault: err}, false
+// peek looks without adding anything, until no lock in the way is in doubt. It is not
+// free if locks are in the way, or something failed.
+func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
+	for {
+		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r, ""), MaxListed+2)
+		if err != nil {
+			return outcome{fault: err}, false
+		}
+		v, err := m.judge(ctx, r, nil, &s, d)
+		switch {
+		case err != nil:
+			return outcome{fault: err}, false
+		case v.held.Len() > 0:
+			return outcome{err: m.refusal(ctx, r, v, s.full)}, false
+		case !v.doubtful():
+			return o, true
+		}
+		if o := d.pause(ctx); o.fault != nil {
+			return o, false
+		}
 	}
-	v, err := m.judge(ctx, r, nil, &s)
-	if err != nil || v.held.Len() == 0 {
-		return outcome{fault: err}, err == nil
-	}
-	return outcome{err: m.refusal(ctx, r, v, s.full)}, false
 }
 
 // leavingWord passes a refusal on. If the caller waits and the tree does not say so yet,
 // it leaves the word first, and then looks again: what is released later is announced.
-func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w waiting) outcome {
+func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w waiting, d *doubts) outcome {
 	c, refused := o.err.(*ConflictError) //nolint:errorlint // it was made here
-	if refused {
-		m.refused.Store(int64(m.base.Clock.Now()))
-	}
 	if !refused || w == waitsNot {
 		return o
 	}
@@ -93,107 +113,113 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w wai
 		if _, err := m.leaveWord(mongobase.Bare(ctx), fieldWaited); err != nil {
 			return o // it polls
 		}
-		var free bool
-		if o, free = m.peek(ctx, r); free {
+		later, free := m.peek(ctx, r, d)
+		if free {
 			c.again = tick
-			return outcome{err: c}
-		}
-		if c, refused = o.err.(*ConflictError); !refused { //nolint:errorlint // likewise
 			return o
 		}
+		if c, refused = later.err.(*ConflictError); !refused { //nolint:errorlint // likewise
+			return later
+		}
+		o.err = c
 	}
 	// Until all that write know of the word, a release may be announced to nobody.
 	c.again = m.unsettled(m.base.Clock.Now())
 	return o
 }
 
-// attempt is one Lock under one token; again if a rival removed its pending lock.
-func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, pending time.Duration) (o outcome, again bool) {
-	a, err := m.base.Begin(ctx, l.Token, callBound)
-	if err != nil {
-		return outcome{fault: err}, false
-	}
+// attempt is one Lock under one token; again if it withdrew for a lock that is in doubt,
+// or a rival removed it.
+func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (o outcome, again bool) {
 	if knob.PathWithoutLook {
-		if o, free := m.peek(ctx, r); !free {
-			m.base.Over(a, true)
+		if o, free := m.peek(ctx, r, d); !free {
 			return o, false
 		}
 	}
-	mine, err := m.announce(a.In(ctx), l, pending)
-	if err != nil {
-		// Whether it is there or not: it will not be granted, and soon nobody heeds it.
-		m.base.Over(a, true)
-		return outcome{fault: mongoerr.NotApplied(err)}, false
-	}
-	s, o, free := m.clearTheWay(ctx, a, r, mine)
-	if !free {
-		m.withdraw(a.In(ctx), l.Token)
-		m.base.Over(a, true)
+	mine, o := m.add(ctx, l, d)
+	if mine == nil {
 		return o, false
 	}
-	return m.grant(ctx, a, l, s)
+	s, o, free := m.clearTheWay(ctx, r, mine, d)
+	if free {
+		return m.finish(ctx, mine, s)
+	}
+	if err := m.withdraw(ctx, mine, s, d); err != nil {
+		// A refusal stands. Everything else may have left the lock behind.
+		o.claims, o.lock, o.left = mine.Token, mine.Lock, true
+		if o.err == nil {
+			o.fault = fmt.Errorf("withdrawing a path lock: %w", err)
+		}
+	}
+	return o, o.err == nil && o.fault == nil
 }
 
-// announce adds the pending lock. Its filter finds nothing, so it is inserted, or, where
-// a late twin of the command comes after it, refused.
-func (m *mongoTree) announce(ctx context.Context, l Lock, pending time.Duration) (*record, error) {
-	now, err := m.base.Read(ctx)
+// add adds the lock, durably, as it is meant to stay. Its filter finds nothing, so it is
+// inserted, or, where a late twin of the command comes after it, refused.
+func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
+	a, err := m.base.Begin(ctx, l.Token, callBound)
 	if err != nil {
-		return nil, err
+		return nil, outcome{fault: err}
 	}
-	until := mongoclock.Ceil(now.Latest.Add(pending))
-	coll := m.base.Soft // if this is rolled back, the grant finds nothing
-	if m.base.Kind().Router {
-		coll = m.base.Durable
-	}
-	r, err := m.base.Modify(ctx, coll,
+	by := m.base.Bearing()
+	now := clockOf(by)
+	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
+	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch}
+	r, err := m.base.Modify(a.In(ctx), m.base.Durable,
 		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldRev, Value: bson.D{{Key: "$exists", Value: false}}}},
 		bson.D{
-			{Key: "$set", Value: announcement(m.name, l, until)},
+			{Key: "$set", Value: mine.encoded(m.name)},
 			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 		}, onlyAt().SetUpsert(true))
+	d.took(r.Took)
 	if err != nil {
-		return nil, err
+		err = mongobase.RefusedOrUnknown(r, err)
+		m.base.Over(a, sure(err))
+		return nil, outcome{fault: err, lock: l, claims: l.Token}
 	}
-	at, _ := m.drawn(r)
-	l.Since = at
-	return &record{Lock: l, state: statePending, until: until, at: at}, nil
+	m.base.Over(a, true)
+	var ok bool
+	if mine.at, ok = m.drawn(r); !ok {
+		return nil, outcome{fault: errNoTime, lock: l, claims: l.Token}
+	}
+	mine.sent, mine.by = r.Sent, by
+	mine.again = !m.base.Believes(by, mine.at, r.Sent)
+	return mine, outcome{}
 }
 
-// clearTheWay looks until nothing is in the way of a pending lock: it waits for older
-// pending locks, and removes what has run out and what comes later. It is not free if
-// granted locks are in the way, or something failed.
-func (m *mongoTree) clearTheWay(ctx context.Context, a *mongobase.Attempt, r Request, mine *record) (s sight, o outcome, free bool) {
-	var err error
-	for pause := yieldLeast; ; {
+// clearTheWay looks until nothing is in the way of a lock that was added: it waits for
+// locks that were added after it and are in doubt, and removes what has run out. It is not
+// free if others are in the way, or something failed; without a conflict or a fault the
+// other is in doubt.
+func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d *doubts) (s sight, o outcome, free bool) {
+	for {
+		var err error
 		if knob.PathWithoutLook {
 			return sight{sent: m.base.Clock.Now()}, o, true
 		}
-		s, err = m.look(ctx, a, r)
+		s, err = m.look(ctx, r, mine.Token, d)
 		if err != nil {
 			return s, outcome{fault: err}, false
 		}
-		v, err := m.judge(ctx, r, mine, &s)
+		v, err := m.judge(ctx, r, mine, &s, d)
 		switch {
 		case err != nil:
 			return s, outcome{fault: err}, false
 		case v.held.Len() > 0:
 			return s, outcome{err: m.refusal(ctx, r, v, s.full)}, false
-		case len(v.older) > 0:
-			select {
-			case <-time.After(backoff.Jitter(pause)):
-			case <-ctx.Done():
-				return s, outcome{fault: notStarted(ctx)}, false
-			}
-			pause = min(2*pause, yieldMost)
-			continue
+		case !v.mine && !s.full, len(v.older) > 0:
+			return s, o, false
 		}
-		cleared, err := m.drop(a.In(ctx), v)
-		if err != nil {
+		cleared, err := m.drop(ctx, v)
+		switch {
+		case err != nil:
 			return s, outcome{fault: mongoerr.NotApplied(err)}, false
-		}
-		if cleared && !s.full {
+		case cleared && !s.full && !v.doubtful():
 			return s, o, true
+		}
+		mine.again = true
+		if o := d.pause(ctx); o.fault != nil {
+			return s, o, false
 		}
 	}
 }
@@ -202,7 +228,7 @@ func (m *mongoTree) clearTheWay(ctx context.Context, a *mongobase.Attempt, r Req
 func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool) *ConflictError {
 	more := 0
 	if full { // so many that they were not all read
-		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
+		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r, ""))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {
 			more = 1
@@ -211,12 +237,13 @@ func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool
 	return conflict(r, v.held, more)
 }
 
-// drop removes records that are still as they were seen; not cleared if one has changed.
-// It is durable: a record that came back after a failover would count again.
+// drop removes records that have run out, and are still as they were seen; not cleared if
+// one has changed. It is durable: a record that came back after a failover would count
+// again.
 func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err error) {
 	cleared = true
 	for _, o := range v.drop {
-		gone, err := m.end(ctx, v.now, o)
+		gone, err := m.end(mongobase.Bare(ctx), v.now, o)
 		if err != nil {
 			return false, err
 		}
@@ -225,47 +252,82 @@ func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err erro
 	return cleared, nil
 }
 
-// withdraw removes a pending lock. If that fails, soon nobody heeds it.
-func (m *mongoTree) withdraw(ctx context.Context, token string) {
-	_, _ = m.base.Remove(ctx, m.base.Soft, bson.D{{Key: "_id", Value: token}, {Key: fieldState, Value: statePending}})
+// withdraw removes a lock that nobody was told of, durably: if it came back after a
+// failover, it would be in the way until it runs out. A watcher that was told of all locks
+// meanwhile may know it, if it was there for long.
+func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doubts) error {
+	ctx = mongobase.Bare(ctx)
+	now := m.lately()
+	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
+	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
+	if s.word.watches(now) && m.base.Clock.Now().Sub(mine.sent) > wordFresh {
+		_, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), onlyAt())
+		return err
+	}
+	_, err := m.base.Remove(ctx, m.base.Durable, filter)
+	return err
 }
 
-// grant makes the pending lock a granted one, unless a rival has removed it.
-func (m *mongoTree) grant(ctx context.Context, a *mongobase.Attempt, l Lock, s sight) (o outcome, again bool) {
-	reading, _ := m.base.Known()
-	now := Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
-	l.Since, l.ExpireAt = mongoclock.Ceil(now.Latest), now.end(l.Timeout)
-	watched := s.word.watches(now)
-	update := bson.D{
-		{Key: "$set", Value: bson.D{
-			{Key: fieldState, Value: stateGranted}, {Key: fieldSince, Value: l.Since}, {Key: fieldUntil, Value: until(l)},
-			{Key: fieldRev, Value: bson.NewObjectID()},
-		}},
-		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}, {Key: fieldGranted, Value: true}}},
+// finish grants a lock that nothing is in the way of. It writes again if the lock's time
+// has to begin again, as it had to wait, or as its dates were of another clock than the one
+// that applied them; and if somebody watches. It does not find the lock if a rival has
+// removed it meanwhile.
+func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcome, again bool) {
+	if mine.again {
+		_ = m.base.Sure(mongobase.Bare(ctx)) // the clock, if that may be another one now
 	}
-	if watched {
+	by := m.base.Bearing()
+	now := clockOf(by)
+	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now) && !knob.PathGrantUntold, heard: s.word.heard(now)}
+	var update bson.D
+	if mine.again {
+		mine.ExpireAt = now.end(mine.Timeout)
+		update = bson.D{{Key: "$set", Value: bson.D{
+			{Key: fieldUntil, Value: until(mine.Lock)}, {Key: fieldEpoch, Value: by.Epoch}, {Key: fieldRev, Value: bson.NewObjectID()},
+		}}}
+	}
+	dates := bson.D{{Key: fieldAt, Value: true}}
+	if o.changed {
 		update = append(update, bson.E{Key: "$push", Value: bson.D{{Key: fieldUnder, Value: bucket(m.name, now.Latest)}}})
+		dates = append(dates, bson.E{Key: fieldGranted, Value: true})
 	}
-	reply, err := m.base.Modify(a.In(ctx), m.base.Durable,
-		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: statePending}}, update, onlyAt())
-	if err != nil {
-		err = mongobase.RefusedOrUnknown(reply, err)
-		m.base.Over(a, sure(err))
-		return outcome{fault: err, lock: l, claims: l.Token}, false
+	o.lock = mine.Lock
+	if len(update) > 0 {
+		reply, err := m.base.Modify(mongobase.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
+			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
+		at, ok := m.drawn(reply)
+		switch {
+		case err != nil: // a part of it may have been applied: the lock is there in any case
+			o.fault = err
+			return o, false
+		case !reply.Found():
+			return outcome{}, true
+		case !ok:
+			o.fault = errNoTime
+			return o, false
+		case mine.again && !m.base.Believes(by, at, reply.Sent):
+			o.fault = errClock
+			return o, false
+		case mine.again:
+			o.at = at
+		}
 	}
-	m.base.Over(a, true)
-	if !reply.Found() {
-		return o, true
+	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
+		o.changed, o.heard = m.tellLate(mongobase.Bare(ctx), mine.Token)
 	}
-	at, ok := m.drawn(reply)
-	if !ok {
-		return outcome{fault: errNoTime, lock: l, claims: l.Token}, false
-	}
-	o = outcome{lock: l, at: at, claims: l.Token, changed: watched, heard: s.word.heard(now)}
-	if !watched && m.base.Clock.Now().Sub(s.sent) > wordFresh {
-		o.changed, o.heard = m.tellLate(mongobase.Bare(ctx), l.Token)
-	}
+	m.own.keep(mine.Lock)
 	return o, false
+}
+
+// lately is the server's clock as it is known.
+func (m *mongoTree) lately() Clock {
+	reading, _ := m.base.Known()
+	return Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
+}
+
+// clockOf is the clock that a write goes by.
+func clockOf(by mongobase.Bearing) Clock {
+	return Clock{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
 }
 
 // until is what a lock's record says of its end.

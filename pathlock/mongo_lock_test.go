@@ -1,31 +1,32 @@
 package pathlock
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
 // put inserts the record of another process, as it was at a time of the server's clock.
-func (f *mongoFixture) put(l Lock, state string, at, until time.Time) {
+func (f *mongoFixture) put(l Lock, at, until time.Time) (token string) {
 	f.t.Helper()
-	l.Token = newToken()
-	d := announcement("files", l, until)
-	d = append(d, bson.E{Key: "_id", Value: l.Token}, bson.E{Key: fieldAt, Value: at})
-	for i := range d {
-		if d[i].Key == fieldState {
-			d[i].Value = state
-		}
-	}
-	_, err := f.coll.InsertOne(f.ctx(), d)
+	l.Token, l.Since = newToken(), at
+	r := record{Lock: l, state: stateGranted, until: until, rev: bson.NewObjectID()}
+	_, err := f.coll.InsertOne(f.ctx(), append(r.encoded("files"), bson.E{Key: "_id", Value: l.Token}, bson.E{Key: fieldAt, Value: at}))
 	require.NoError(f.t, err)
+	return l.Token
 }
 
 // serverTime is the server's time, good to a few milliseconds.
@@ -40,55 +41,95 @@ func exclusiveLock(path string) Lock {
 	return Lock{Path: path, Mode: Exclusive, Depth: Infinity, Timeout: time.Minute}
 }
 
-func TestAnOlderPendingLockGoesFirst(t *testing.T) {
+// A lock that was added a moment ago may yet be withdrawn: a later one is not refused for
+// it before that is known.
+func TestALockIsNotRefusedForOneThatIsWithdrawnAtOnce(t *testing.T) {
 	f := newMongo(t)
-	now := f.serverTime()
-	const life = 700 * time.Millisecond
-	f.put(exclusiveLock("/a"), statePending, now.Add(-time.Millisecond), now.Add(life))
-	began := time.Now()
-	_, err := f.tree(f.storage()).Lock(f.ctx(), exclusively("/a/b"))
+	var other atomic.Value // the token; withdrawn once it was seen
+	tree := f.tree(f.storage(func(o *options.ClientOptions) {
+		o.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if token := other.Load(); e.CommandName == "find" && token != nil {
+				_, _ = f.coll.DeleteOne(context.Background(), bson.D{{Key: "_id", Value: token}})
+			}
+		}})
+	}))
+	_, err := tree.Lock(f.ctx(), exclusively("/warm"))
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, time.Since(began), life-100*time.Millisecond, "it did not wait for the older one")
-	assert.Less(t, time.Since(began), 5*time.Second, "it waited for longer than the other's life")
+	other.Store(f.put(exclusiveLock("/a"), f.serverTime().Add(time.Minute), f.serverTime().Add(time.Hour)))
+	_, err = tree.Lock(f.ctx(), exclusively("/a/b"))
+	assert.NoError(t, err)
 }
 
-func TestAYoungerPendingLockIsRemoved(t *testing.T) {
+// The other is a process that was killed between its two steps: it blocks as one that was
+// killed while it held the lock.
+func TestALockThatIsNotWithdrawnIsInTheWayAfterAMoment(t *testing.T) {
 	f := newMongo(t)
-	now := f.serverTime()
-	f.put(exclusiveLock("/a"), statePending, now.Add(time.Minute), now.Add(time.Hour))
-	_, err := f.tree(f.storage()).Lock(f.ctx(), exclusively("/a/b"))
-	require.NoError(t, err)
-	n, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: fieldState, Value: statePending}})
-	require.NoError(t, err)
-	assert.Zero(t, n)
-}
-
-func TestPendingLocksAreNeitherListedNorGuardAnything(t *testing.T) {
-	f := newMongo(t)
-	now := f.serverTime()
-	f.put(exclusiveLock("/a"), statePending, now, now.Add(time.Hour))
 	tree := f.tree(f.storage())
-	all, err := tree.Locks(f.ctx())
+	_, err := tree.Lock(f.ctx(), exclusively("/warm"))
 	require.NoError(t, err)
-	assert.Empty(t, all)
-	assert.NoError(t, tree.Confirm(f.ctx(), nil, Modify("/a")))
+	for _, ahead := range []time.Duration{-time.Millisecond, time.Minute} { // it was added earlier, or later, as the clock says
+		f.put(exclusiveLock(fmt.Sprint("/a", ahead)), f.serverTime().Add(ahead), f.serverTime().Add(time.Hour))
+		began := time.Now()
+		_, err = tree.Lock(f.ctx(), exclusively(fmt.Sprint("/a", ahead, "/b")))
+		assert.ErrorIs(t, err, ErrConflict)
+		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.EqualValues(t, 1, f.count(bson.D{{Key: fieldPath, Value: bson.D{{Key: "$regex", Value: "^/a" + ahead.String()}}}}), "its own is withdrawn")
+	}
 }
 
-// The grant finds nothing when a rival has removed the pending lock: the Lock starts
-// again, under another token.
-func TestALockWhosePendingOneWasRemovedStartsAgain(t *testing.T) {
+func (f *mongoFixture) count(filter bson.D) int64 {
+	f.t.Helper()
+	n, err := f.coll.CountDocuments(f.ctx(), filter)
+	require.NoError(f.t, err)
+	return n
+}
+
+// Of locks that are added at once one is granted, however often: nobody is refused for a
+// lock that nobody gets.
+func TestOfLocksThatAreAddedAtOnceOneIsGranted(t *testing.T) {
+	f := newMongo(t)
+	var trees []*Tree
+	for range 5 {
+		trees = append(trees, f.tree(f.storage()))
+		_, err := trees[0].Lock(f.ctx(), exclusively(fmt.Sprint("/warm", len(trees))))
+		require.NoError(t, err)
+	}
+	for round := range 20 {
+		path := fmt.Sprint("/round", round)
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		for i, tree := range trees {
+			all.Go(func() {
+				_, err := tree.Lock(f.ctx(), exclusively(path+strings.Repeat("/x", i%2)))
+				if err == nil {
+					granted.Add(1)
+				} else {
+					assert.ErrorIs(t, err, ErrConflict)
+				}
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 1, granted.Load(), "round %d", round)
+	}
+}
+
+// A rival has removed the lock, as its time was over, before its Lock came to look.
+func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	f := newMongo(t)
 	m := f.storage()
 	tree := f.tree(m)
 	e := tree.engine.(*mongoTree)
 	l := Lock{Token: newToken(), Path: "/a", Mode: Exclusive, Depth: Zero, Timeout: time.Minute}
-	a, err := m.base.Begin(f.ctx(), l.Token, time.Minute)
+	var d doubts
+	mine, o := e.add(f.ctx(), l, &d)
+	require.NotNil(t, mine, o)
+	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: l.Token}})
 	require.NoError(t, err)
-	_, err = e.announce(a.In(f.ctx()), l, time.Minute)
-	require.NoError(t, err)
-	_, err = f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: l.Token}})
-	require.NoError(t, err)
-	_, again := e.grant(f.ctx(), a, l, sight{sent: m.base.Clock.Now()})
+	_, o, free := e.clearTheWay(f.ctx(), Request{Path: "/a", Mode: Exclusive, Depth: Zero}, mine, &d)
+	assert.False(t, free)
+	assert.NoError(t, errors.Join(o.err, o.fault))
+	mine.again = true
+	_, again := e.finish(f.ctx(), mine, sight{sent: m.base.Clock.Now()})
 	assert.True(t, again)
 	all, err := tree.Locks(f.ctx())
 	require.NoError(t, err)
@@ -102,13 +143,9 @@ func (f *mongoFixture) many(n int, lock func(i int) Lock) {
 	var batch []any
 	for i := range n {
 		l := lock(i)
-		d := append(announcement("files", l, now.Add(time.Hour)), bson.E{Key: "_id", Value: newToken()}, bson.E{Key: fieldAt, Value: now}, bson.E{Key: fieldSince, Value: now})
-		for j := range d {
-			if d[j].Key == fieldState {
-				d[j].Value = stateGranted
-			}
-		}
-		batch = append(batch, d)
+		l.Since = now.Add(-time.Second)
+		r := record{Lock: l, state: stateGranted, until: now.Add(time.Hour), rev: bson.NewObjectID()}
+		batch = append(batch, append(r.encoded("files"), bson.E{Key: "_id", Value: newToken()}, bson.E{Key: fieldAt, Value: now}))
 	}
 	_, err := f.coll.InsertMany(f.ctx(), batch)
 	require.NoError(f.t, err)
@@ -209,23 +246,63 @@ func TestARefreshOfABriefLockNearItsEndIsExact(t *testing.T) {
 	assert.Equal(t, short.ExpireAt, all[0].ExpireAt)
 }
 
-// What nobody will use is removed whether it was granted or not, and once removed it is
-// not there any more.
+// What nobody will use is removed, and once removed it is not there any more.
 func TestALockThatNobodyWillUseIsRemoved(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
-	e := tree.engine.(*mongoTree)
 	granted, err := tree.Lock(f.ctx(), exclusively("/granted"))
 	require.NoError(t, err)
-	pending := Lock{Token: newToken(), Path: "/pending", Mode: Exclusive, Depth: Zero, Timeout: time.Minute}
-	_, err = e.announce(f.ctx(), pending, time.Hour)
-	require.NoError(t, err)
-	for _, token := range []string{granted.Token, pending.Token, "urn:uuid:never"} {
-		settled, err := e.takeBack(f.ctx(), token)
+	for _, token := range []string{granted.Token, "urn:uuid:never"} {
+		settled, err := tree.engine.takeBack(f.ctx(), token)
 		require.NoError(t, err)
 		assert.True(t, settled)
 	}
-	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
+	assert.Zero(t, f.count(bson.D{}))
+}
+
+// Both hold through a router too, which is in front of a set.
+func TestTheLookReadsWhatAMajorityHasAndItsOwnLock(t *testing.T) {
+	f := newMongo(t)
+	m := f.tapped()
+	tree := f.tree(m)
+	_, err := tree.Lock(f.ctx(), exclusively("/warm"))
 	require.NoError(t, err)
-	assert.Zero(t, n)
+	f.tap.Take()
+	l, err := tree.Lock(f.ctx(), exclusively("/a"))
+	require.NoError(t, err)
+	sent := f.tap.Take()
+	require.Len(t, sent, 2)
+	look := sent[1]
+	assert.Equal(t, l.Token, look.Lookup("filter", "$or", "0", "_id", "$in", "1").StringValue(), "it has to see its own lock")
+	level, _ := look.Lookup("readConcern", "level").StringValueOK()
+	if m.base.Kind().Set {
+		assert.Equal(t, "majority", level)
+	} else {
+		assert.NotEqual(t, "majority", level, "there is one member, and it may not know of majorities")
+	}
+	assert.Equal(t, "majority", sent[0].Lookup("writeConcern", "w").StringValue())
+}
+
+func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
+	f := newMongo(t)
+	owner := []byte("one")
+	f.many(1000, func(int) Lock {
+		return Lock{Path: "/a", Mode: Shared, Depth: Infinity, Timeout: time.Hour, Owner: owner}
+	})
+	tree := f.tree(f.storage())
+	r := Request{Path: "/a", Mode: Shared, Depth: Infinity, Owner: owner}
+	last, err := tree.Lock(f.ctx(), r)
+	require.NoError(t, err)
+	around, err := tree.Affected(f.ctx(), "/a")
+	require.NoError(t, err)
+	assert.Len(t, around.Same, 1001)
+	time.Sleep(doubtMost)
+	r.Mode = Exclusive
+	_, err = tree.Lock(f.ctx(), r)
+	var c *ConflictError
+	require.ErrorAs(t, err, &c, "a lock conflicts with those of its own owner too")
+	assert.Equal(t, MaxListed, c.Len())
+	assert.Positive(t, c.More)
+	require.NoError(t, tree.Release(f.ctx(), "/a/b", last.Token, ByOwner(owner)))
+	assert.EqualValues(t, 1000, f.count(bson.D{{Key: fieldPath, Value: "/a"}}), "one of them, and no other")
 }

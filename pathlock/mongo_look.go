@@ -2,12 +2,12 @@ package pathlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -23,20 +23,25 @@ type sight struct {
 	word    word
 	records []record
 	sent    mongoclock.Moment
-	full    bool // the find was cut off: there may be more
+	seen    mongoclock.Moment // when the answer was there
+	full    bool              // the find was cut off: there may be more
 }
 
 // filter is that of a find: of these locks, by their numbers, and of the tree's word.
-func (m *mongoTree) filter(on, under bson.A) bson.D {
-	some := bson.A{bson.D{{Key: "_id", Value: m.name}}, bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: on}}}}}
+func (m *mongoTree) filter(on, under bson.A, tokens ...string) bson.D {
+	ids := bson.A{m.name}
+	for _, token := range tokens {
+		ids = append(ids, token)
+	}
+	some := bson.A{bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: on}}}}}
 	if len(under) > 0 {
 		some = append(some, bson.D{{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}}})
 	}
 	return bson.D{{Key: "$or", Value: some}}
 }
 
-// inTheWay is the filter for the locks that may conflict with a request.
-func (m *mongoTree) inTheWay(r Request) bson.D {
+// inTheWay is the filter for the locks that may conflict with a request, and for its own.
+func (m *mongoTree) inTheWay(r Request, tokens ...string) bson.D {
 	modes := []Mode{Exclusive, Shared}
 	if r.Mode == Shared {
 		modes = modes[:1]
@@ -45,7 +50,7 @@ func (m *mongoTree) inTheWay(r Request) bson.D {
 	if r.Depth == Infinity {
 		under = inside(m.name, r.Path, modes...)
 	}
-	return m.filter(covering(m.name, r.Path, modes...), under)
+	return m.filter(covering(m.name, r.Path, modes...), under, tokens...)
 }
 
 // partFilter is the filter for a part of the tree.
@@ -89,41 +94,25 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 	if err := cursor.Err(); err != nil {
 		return s, mongoerr.NotApplied(err)
 	}
-	s.full = limit > 0 && n >= limit
+	s.full, s.seen = limit > 0 && n >= limit, m.base.Clock.Now()
 	m.learn(s.word, s.sent)
 	return s, nil
 }
 
-// look reads the locks in the way of a request, for a pending lock. It has to see every
-// lock that was announced before this one. A node that was the primary when the
-// announcement was acknowledged has them, and the driver does not go back to an earlier
-// one. A router may: there the look asks for what a majority has, no older than the
-// announcement.
-func (m *mongoTree) look(ctx context.Context, a *mongobase.Attempt, r Request) (sight, error) {
-	const limit = MaxListed + 2 // with the word, and the lock itself
-	filter := m.inTheWay(r)
-	session := mongo.SessionFromContext(a.In(ctx))
-	if !m.base.Kind().Router || session == nil {
-		return m.find(a.In(ctx), m.base.Soft, filter, limit)
+// look reads the locks in the way of a request whose own lock was added. A lock that was
+// added before that one has to be seen, unless it is gone for good. So the look reads what
+// a majority has: of a lock that was removed by a write that may be rolled back it sees the
+// lock. And it has to see its own lock: a member that shows that one has all that
+// was written before it, whether it is the primary, or was, or is asked through a router.
+func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts) (sight, error) {
+	coll := m.base.Soft
+	if m.base.Kind().Set && !knob.PathLookUncommitted {
+		coll = m.base.Committed
 	}
-	causal, err := m.base.Soft.Database().Client().StartSession(options.Session().SetCausalConsistency(true))
-	if err != nil {
-		return sight{}, mongoerr.NotApplied(err)
-	}
-	defer causal.EndSession(context.WithoutCancel(ctx))
-	if err := causal.AdvanceClusterTime(session.ClusterTime()); err != nil {
-		return sight{}, mongoerr.NotApplied(err)
-	}
-	if err := causal.AdvanceOperationTime(session.OperationTime()); err != nil {
-		return sight{}, mongoerr.NotApplied(err)
-	}
-	coll := m.base.Soft.Clone(options.Collection().SetReadConcern(readconcern.Majority()))
-	return m.find(mongo.NewSessionContext(ctx, causal), coll, filter, limit)
+	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // with the word, and the lock itself
+	d.took(m.base.Clock.Now().Sub(s.sent))
+	return s, err
 }
-
-// ranOut reports whether a lock has run out, or a pending one is not heeded any more: a
-// rival may remove it, if it is still as it was seen. It is the only judge of this.
-func (r *record) ranOut(now Clock) bool { return !r.until.After(now.Earliest) }
 
 // clock returns the server's clock, good enough to judge these records.
 func (m *mongoTree) clock(ctx context.Context, records []record) (Clock, error) {
@@ -206,21 +195,44 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*Document, Clock
 	if err != nil {
 		return err
 	}
-	now, err := m.clock(ctx, s.records)
+	now, err := m.judging(ctx, s.records)
 	if err != nil {
 		return err
 	}
-	look(s.document(), now)
+	d, err := m.document(ctx, fmt.Sprint("view", p), now, &s)
+	if err != nil {
+		return err
+	}
+	look(d, now)
 	return nil
 }
 
-// document is what was seen, as the requests judge it. Pending locks count for nothing.
-func (s *sight) document() *Document {
-	d := NewDocument()
+// document is what was seen, as the requests judge it.
+func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *sight) (*Document, error) {
+	var past []*record // those of which the others need nothing remembered
 	for i := range s.records {
-		if s.records[i].state == stateGranted {
-			d.index.put(s.records[i].Lock)
+		if !s.records[i].until.After(now.Latest) {
+			past = append(past, &s.records[i])
 		}
 	}
-	return d
+	j, err := m.judged(ctx, about, now, s, past)
+	if err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	d := NewDocument()
+	for i := range s.records {
+		if r := &s.records[i]; r.state == stateGranted && !j.ranOut(r) {
+			d.index.put(j.shown(r))
+		}
+	}
+	return d, nil
+}
+
+// judging returns the server's clock for judging these records. Only through a router does
+// it matter which: elsewhere who judges asks the server itself.
+func (m *mongoTree) judging(ctx context.Context, records []record) (Clock, error) {
+	if !m.base.Kind().Router {
+		records = nil
+	}
+	return m.clock(ctx, records)
 }

@@ -16,6 +16,7 @@ import (
 var (
 	errNoTime = errors.New("the server's answer has no time in it")
 	errLate   = errors.New("the server took too long for a refresh")
+	errClock  = errors.New("the server's clock is not the one that was asked, or was set")
 )
 
 // quickly is how much of its time a lock must have left for a refresh by one command: more
@@ -29,25 +30,30 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		return outcome{fault: err}
 	}
 	ctx = mongobase.Bare(ctx)
-	if timeout == Infinite || timeout > quickly {
+	if err := m.base.Sure(ctx); err != nil {
+		return outcome{fault: mongoerr.NotApplied(err)}
+	}
+	if (timeout == Infinite || timeout > quickly) && m.base.Bearing().Sure {
 		if o, done := m.refreshAtOnce(ctx, token, timeout); done {
 			return o
 		}
 	}
 	for {
-		r, now, o := m.alive(ctx, token)
+		r, o := m.alive(ctx, token)
 		if r == nil {
 			return o
 		}
 		if timeout != 0 {
 			r.Timeout = timeout
 		}
-		was := r.until
-		if o, done := m.refreshSeen(ctx, r, now, was); done {
+		if o, done := m.refreshSeen(ctx, r); done {
 			return o
 		}
 		if ctx.Err() != nil {
 			return outcome{fault: notStarted(ctx)}
+		}
+		if err := m.base.Sure(ctx); err != nil {
+			return outcome{fault: mongoerr.NotApplied(err)}
 		}
 	}
 }
@@ -56,20 +62,19 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 // is no such lock, or if the lock was to last longer than that: to shorten its time needs
 // a compare-and-swap, as a command that comes late must never do that.
 func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration) (o outcome, done bool) {
-	now, err := m.clock(ctx, nil)
-	if err != nil {
-		return outcome{fault: err}, true
-	}
+	by := m.base.Bearing()
+	now := clockOf(by)
 	l := Lock{Timeout: timeout, ExpireAt: now.end(timeout)}
 	filter := bson.D{
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
 		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest.Add(quickly)}}},
+		{Key: fieldEpoch, Value: by.Epoch},
 	}
 	if knob.PathRefreshRevives {
 		filter = filter[:3]
 	}
 	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
-		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: mongobase.Millis(timeout)}}},
 		{Key: "$set", Value: bson.D{{Key: fieldTimeout, Value: int64(timeout)}, {Key: fieldRev, Value: bson.NewObjectID()}}},
 		{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 	}, withoutKeys(options.After))
@@ -88,6 +93,8 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		return outcome{fault: errNoTime}, true
 	case !at.Before(now.Latest.Add(quickly)):
 		return outcome{fault: errLate}, true
+	case !m.base.Believes(by, at, reply.Sent):
+		return o, false // what was written is of no clock that is known: once more
 	case r.until.After(until(l)):
 		return o, false
 	}
@@ -95,14 +102,16 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 }
 
 // refreshSeen swaps the times of a lock that is still as it was seen.
-func (m *mongoTree) refreshSeen(ctx context.Context, r *record, now Clock, was time.Time) (o outcome, done bool) {
-	l := r.Lock
-	l.ExpireAt = now.end(l.Timeout)
+func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done bool) {
+	l, was := r.Lock, r.until
+	by := m.base.Bearing()
+	l.ExpireAt = clockOf(by).end(l.Timeout)
 	reply, err := m.base.Modify(ctx, m.base.Durable,
 		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
 		bson.D{
 			{Key: "$set", Value: bson.D{
 				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: bson.NewObjectID()},
+				{Key: fieldTTL, Value: mongobase.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
 			}},
 			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 		}, onlyAt())
@@ -113,25 +122,25 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record, now Clock, was t
 		return o, false
 	}
 	at, ok := m.drawn(reply)
-	if !ok {
+	switch {
+	case !ok:
 		return outcome{fault: errNoTime}, true
+	case !m.base.Believes(by, at, reply.Sent):
+		return o, false
 	}
-	return outcome{lock: l, at: at, changed: until(l).Before(was), revived: !at.Before(was) && !knob.PathRefreshRevives}, true
+	oneClock := by.Sure && r.epoch == by.Epoch
+	return outcome{lock: l, at: at, changed: until(l).Before(was), revived: oneClock && !at.Before(was) && !knob.PathRefreshRevives}, true
 }
 
 // alive reads the lock of a token. If there is none, or it may have run out, the outcome
 // says so.
-func (m *mongoTree) alive(ctx context.Context, token string) (*record, Clock, outcome) {
+func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) {
 	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {
-		return nil, Clock{}, outcome{fault: err}
+		return nil, outcome{fault: err}
 	}
-	now, err := m.clock(ctx, s.records)
-	if err != nil {
-		return nil, now, outcome{fault: err}
+	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) && !knob.PathRefreshRevives {
+		return nil, outcome{err: ErrUnknownToken}
 	}
-	if len(s.records) == 0 || s.records[0].state != stateGranted || !s.records[0].until.After(now.Latest) && !knob.PathRefreshRevives {
-		return nil, now, outcome{err: ErrUnknownToken}
-	}
-	return &s.records[0], now, outcome{}
+	return &s.records[0], outcome{}
 }

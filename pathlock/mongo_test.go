@@ -90,13 +90,14 @@ func TestEachRequestSendsTheCommandsThatThePageSays(t *testing.T) {
 	}
 	_, err := tree.Lock(f.ctx(), exclusively("/first"))
 	require.NoError(t, err)
-	expect("createIndexes hello findAndModify find findAndModify", "the first lock of a process")
+	expect("createIndexes hello findAndModify find", "the first lock of a process")
 	l, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.NoError(t, err)
-	expect("findAndModify find findAndModify", "a lock: announce, look, grant")
+	expect("findAndModify find", "a lock: add, look")
+	time.Sleep(doubtMost)
 	_, err = tree.Lock(f.ctx(), exclusively("/a"))
 	require.ErrorIs(t, err, ErrConflict)
-	expect("findAndModify find findAndModify", "a conflict: announce, look, withdraw")
+	expect("findAndModify find findAndModify", "a conflict: add, look, withdraw")
 	_, err = tree.Lock(f.ctx(), exclusively("/a"))
 	require.ErrorIs(t, err, ErrConflict)
 	expect("find", "a conflict soon after another: a look")
@@ -182,6 +183,29 @@ func TestATreeOfAnOlderVersionIsNamed(t *testing.T) {
 	_, err = f.tree(f.storage()).Lock(f.ctx(), exclusively("/a"))
 	assert.ErrorIs(t, err, ErrForeign)
 	assert.ErrorContains(t, err, "the locks of an older version")
+}
+
+// The look between the insert and the grant reads one primary. Locks that stand in each
+// other's way may be on two shards, whatever the key.
+func TestATreeInAShardedCollectionIsRefused(t *testing.T) {
+	f := newMongo(t)
+	line := &testserver.Line{}
+	line.Set(func(command string, c bson.Raw) testserver.Fate {
+		switch db, _ := c.Lookup("$db").StringValueOK(); {
+		case command == "hello" && db != "admin":
+			return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
+				return testserver.Edit(r, []string{"setName", "electionId", "msg"}, bson.E{Key: "msg", Value: "isdbgrid"})
+			}}
+		case command == "collStats":
+			return testserver.Fate{Instead: bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}}}
+		}
+		return testserver.Fate{}
+	})
+	_, err := f.tree(f.storage(line.Through)).Lock(f.ctx(), exclusively("/a"))
+	assert.ErrorContains(t, err, "is sharded: these locks need one that is not")
+	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
+	require.NoError(t, err)
+	assert.Zero(t, n, "documents of a refused lock")
 }
 
 func TestALockOfANewerVersionIsNeverOverlooked(t *testing.T) {

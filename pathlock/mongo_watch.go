@@ -3,6 +3,7 @@ package pathlock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type mongoWatcher struct {
 	from  time.Time            // events after this are new, unless they were told
 	told  map[string]time.Time // the events since then that were told, by kind and token
 	until time.Time            // when its word ends
+	epoch bson.ObjectID        // the election by whose clock it reads: after another one it may have missed some
 	seq   int64
 	last  time.Time // of the last event: times do not go back
 }
@@ -50,12 +52,16 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), callBound)
 	defer cancel()
+	if err := w.base.Sure(ctx); err != nil {
+		return nil, 0, wrap(err)
+	}
 	now, err := w.clock(ctx, nil)
 	if err != nil {
 		return nil, 0, wrap(err)
 	}
+	by := w.base.Bearing()
 	switch {
-	case !w.begun || !w.until.After(now.Latest):
+	case !w.begun || !w.until.After(now.Latest) || by.Sure && by.Epoch != w.epoch:
 		events, err = w.begin(ctx)
 	case !w.until.After(now.Latest.Add(wordFor / 2)):
 		if w.until, err = w.leaveWord(ctx, fieldWatched); err == nil {
@@ -92,15 +98,31 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		return nil, err
 	}
 	behind := w.begun
-	w.begun, w.from = true, now.Earliest
+	w.begun, w.from, w.epoch = true, now.Earliest, w.base.Bearing().Epoch
 	if !behind {
 		return nil, nil
 	}
 	clear(w.told)
 	w.seq++
-	err = w.view(ctx, part{all: true}, func(doc *Document, now Clock) { events = reset(w.seq, w.at(now.Latest), doc.all(now)) })
-	for _, event := range events {
-		w.told[string(Added)+event.Lock.Token] = event.Lock.Since
+	all := part{all: true}
+	s, err := w.find(ctx, w.base.Soft, w.partFilter(all), 0)
+	if err != nil {
+		return nil, err
+	}
+	// A lock that was added after the word is told of when it is granted, if it is.
+	s.records = slices.DeleteFunc(s.records, func(r record) bool {
+		return r.granted.IsZero() && r.Since.After(now.Latest.Add(-wordFresh))
+	})
+	doc, err := w.document(ctx, fmt.Sprint("view", all), now, &s)
+	if err != nil {
+		return nil, err
+	}
+	events = reset(w.seq, w.at(now.Latest), doc.all(now))
+	for _, r := range s.records { // the time of a grant may be another clock's, which is ahead
+		if later := r.granted; later.After(r.Since) {
+			r.Since = later
+		}
+		w.told[string(Added)+r.Token] = r.Since
 	}
 	return events, err
 }
@@ -117,6 +139,7 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 			{Key: fieldUntil, Value: bson.D{{Key: "$lte", Value: now.Latest.Add(pollLive)}}},
 			{Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: w.name}, {Key: fieldState, Value: stateGranted},
 		}
+		s := sight{sent: w.base.Clock.Now()}
 		cursor, err := w.base.Soft.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: fieldUntil, Value: 1}}).SetLimit(soonEnough).
 			SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
 		if err != nil {
@@ -126,22 +149,31 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 		if err := cursor.All(ctx, &all); err != nil {
 			return 0, err
 		}
-		var over []record
-		next = pollLive
+		s.seen = w.base.Clock.Now()
+		var soon []*record
 		for _, raw := range all {
 			r, err := readRecord(raw)
 			if err != nil {
 				return 0, err
 			}
-			if r.ranOut(now) {
+			soon = append(soon, &r)
+		}
+		j, err := w.judged(ctx, "expire", now, &s, soon)
+		if err != nil {
+			return 0, err
+		}
+		var over []*record
+		next = pollLive
+		for _, r := range soon {
+			if j.ranOut(r) {
 				over = append(over, r)
 			} else {
-				next = min(next, max(tick, r.until.Sub(now.Earliest)+tick))
+				next = min(next, max(tick, j.shown(r).ExpireAt.Sub(now.Earliest)+tick))
 			}
 		}
 		told := false
 		for i := range over {
-			gone, err := w.end(ctx, now, &over[i])
+			gone, err := w.end(ctx, now, over[i])
 			if err != nil {
 				return 0, err
 			}

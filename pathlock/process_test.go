@@ -82,7 +82,7 @@ func work(ctx context.Context, p place) error {
 	}
 	goroutines := 16
 	if p.Dir == "" {
-		goroutines = 8 // more would wait for each other's pending locks most of the time
+		goroutines = 8 // more would be refused most of the time
 	}
 	for range goroutines {
 		go workAtRandom(tree, say)
@@ -202,7 +202,7 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 	t.Helper()
 	pause := 100 * time.Millisecond // between two kills
 	if where.Dir == "" {
-		pause = 1500 * time.Millisecond // the pending locks of a killed process count for a second
+		pause = 1500 * time.Millisecond // its processes connect first
 	}
 	g := &ledger{spans: make(map[string]*span)}
 	var mu sync.Mutex // protects g

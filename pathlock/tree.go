@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock"
 )
 
 // A Tree is a set of paths and the locks on them. It is safe for concurrent use: a
@@ -16,6 +18,7 @@ type Tree struct {
 	alias  func(string) (string, error)
 	engine engine
 	hub    *hub
+	seen   seen
 
 	base       context.Context // ends when Close gives up waiting
 	giveUp     context.CancelFunc
@@ -37,6 +40,7 @@ func New(storage Storage, name string, opts ...Option) (*Tree, error) {
 	t.base, t.giveUp = context.WithCancel(context.Background())
 	t.engine = storage.open(name)
 	t.hub = newHub(t, t.engine.feed())
+	t.seen.start(t)
 	return t, nil
 }
 
@@ -47,7 +51,10 @@ func (t *Tree) Lock(ctx context.Context, r Request) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	return t.lock(ctx, r, timeout, waitsNot)
+	ctx, end := t.observe(ctx, mongolock.OpAcquire, t.key(r.Path), r.Mode)
+	l, err := t.lock(ctx, r, timeout, waitsNot)
+	end(err)
+	return l, err
 }
 
 // prepare checks a request, and settles its path and timeout.
@@ -68,7 +75,7 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 // lock makes one attempt, under a new token.
 func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w waiting) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
-	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.lock(ctx, r, l, w) }).answer()
+	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.lock(t.count(ctx, callLock), r, l, w) }).answer()
 }
 
 // Refresh restarts a lock's time, and changes nothing else of it. The new time is what
@@ -85,7 +92,10 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 			return Lock{}, err
 		}
 	}
-	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.refresh(ctx, token, picked) }).answer()
+	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
+	l, err := t.write(ctx, func(ctx context.Context) outcome { return t.engine.refresh(t.count(ctx, callRefresh), token, picked) }).answer()
+	end(lost(err))
+	return l, err
 }
 
 // Release ends the lock that has a token. path is any path that the lock covers: a check
@@ -106,7 +116,10 @@ func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseO
 		how.anyPath = true // the alias cannot tell; the token can
 	}
 	how.path = resolved
-	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.release(ctx, token, how) }).err
+	ctx, end := t.observe(ctx, mongolock.OpRelease, t.key(resolved), "")
+	err = t.write(ctx, func(ctx context.Context) outcome { return t.engine.release(t.count(ctx, callRelease), token, how) }).err
+	end(err)
+	return err
 }
 
 // Locks returns all locks of the tree, by path.
@@ -150,5 +163,6 @@ func (t *Tree) Close() error {
 	t.background.Wait()
 	timer.Stop()
 	t.giveUp()
+	t.seen.stop()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/store"
 )
@@ -19,6 +20,15 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
+	ctx, end := t.observe(ctx, mongolock.OpAcquire, t.key(r.Path), r.Mode)
+	l, err := t.await(ctx, r, timeout)
+	end(err)
+	return l, err
+}
+
+func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ Lock, err error) {
+	waiting := t.waits(r)
+	defer func() { waiting.over(err) }()
 	woken, leave := t.hub.join() // before the first attempt: a later release wakes
 	defer leave()
 	var last error
@@ -40,6 +50,7 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
 			return Lock{}, err
 		}
+		waiting.sleeps(ctx)
 		poll = t.hub.patience(poll)
 		pause := backoff.Jitter(poll)
 		if refused {

@@ -121,7 +121,7 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Leas
 	for i, o := range j.lease {
 		opts[i] = o
 	}
-	asking := context.WithValue(context.WithValue(ctx, askKey{}, a), inside.Unresumable{}, errUnresumable)
+	asking := context.WithValue(shown(ctx, j, a), inside.Unresumable{}, errUnresumable)
 	lease, err := s.client.TryAcquire(asking, key, opts...)
 	if err != nil && ctx.Err() != nil {
 		return nil, &ask{}, err // a: the claim may still be under way, and write to it

@@ -58,7 +58,7 @@ func (e *engine) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	e.track(t)
 	claimed, err := e.store.Claim(ctx, claim)
 	if errors.Is(err, ErrNotDue) {
-		err = fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
+		err = fmt.Errorf("%w (%w, %w)", err, store.ErrNotApplied, errTaken)
 	}
 	if store.IsCertain(err) {
 		e.forget(c.ID)

@@ -190,10 +190,10 @@ func ExampleScheduler_Forget() {
 	// Output: <nil> false
 }
 
-func ExampleWithObserver() {
+func ExampleWithEvents() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(func(e schedule.Event) {
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithEvents(func(e schedule.Event) {
 		fmt.Println(e.Kind, e.Job)
 		if e.Kind == schedule.Ended {
 			cancel()
@@ -221,4 +221,42 @@ func ExampleRun_Token() {
 	first, repeated := schedule.Run{Fire: fire, Attempt: 1}, schedule.Run{Fire: fire, Attempt: 2}
 	fmt.Println(first.Token() < repeated.Token())
 	// Output: true
+}
+
+// An observer counts the runs by their ends, as a bridge to a metrics system does.
+type counter map[string]int
+
+func (c counter) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	return ctx, func(out mongolock.Outcome) {
+		if of.Op == mongolock.OpRun {
+			c[of.Key+" "+mongolock.OutcomeOf(out.Err)]++
+		}
+	}
+}
+
+func ExampleWithObserver() {
+	ctx, cancel := context.WithCancel(context.Background())
+	runs := counter{}
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithObserver(runs))
+	if err != nil {
+		log.Panic(err)
+	}
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(context.Context, schedule.Run) error {
+		cancel()
+		return nil
+	})
+	if err != nil {
+		log.Panic(err)
+	}
+	if err := jobs.Run(ctx); err != nil {
+		log.Panic(err)
+	}
+	fmt.Println(runs)
+	// Output: map[report granted:1]
+}
+
+func ExampleScheduler_Stats() {
+	jobs := runOnce(func(context.Context, schedule.Run) error { return nil })
+	fmt.Println(jobs.Stats().Package, jobs.Stats().Held)
+	// Output: schedule 0
 }

@@ -33,9 +33,12 @@ const (
 )
 
 func (s *Scheduler) event(e Event) {
-	if s.observer != nil {
+	if e.Kind == Skipped || e.Kind == MissedFires {
+		s.observeMiss(e)
+	}
+	if s.events != nil {
 		e.At = s.store.Now()
-		s.observer(e)
+		s.events(e)
 	}
 }
 
@@ -50,9 +53,11 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (ski
 	s.engine.begin(r.ID, r.Began)
 	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
 	var err error
+	ctx, end := s.observeRun(ctx, j, r)
 	began, returned := time.Now(), false
 	defer func() {
 		took := time.Since(began)
+		end(err, returned)
 		if returned {
 			skipped = s.finish(j, t, r, took, Failed, err)
 			return

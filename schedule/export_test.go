@@ -15,3 +15,8 @@ func (s *Scheduler) Unsettled() int {
 	defer s.engine.mu.Unlock()
 	return len(s.engine.claims)
 }
+
+// NewMongoStoreAt is the same on another local clock.
+func NewMongoStoreAt(coll *mongo.Collection, now func() mongoclock.Moment) Store {
+	return newMongo(coll, now)
+}

@@ -58,7 +58,7 @@ func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 		"WithGrace(-1s): must not be negative":  schedule.WithGrace(-time.Second),
 		`WithOwner(""): must be 1 to 256 bytes`: schedule.WithOwner(""),
 		"WithLogger(nil): must not be nil":      schedule.WithLogger(nil),
-		"WithObserver(nil): must not be nil":    schedule.WithObserver(nil),
+		"WithEvents(nil): must not be nil":      schedule.WithEvents(nil),
 		"a nil Option":                          nil,
 	} {
 		_, err := schedule.NewWithStore(schedule.NewMemory(), opt)

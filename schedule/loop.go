@@ -19,8 +19,7 @@ import (
 // (ErrRunning), or if the collection has another document in a job's place
 // (store.ErrForeign). It may be called again.
 func (s *Scheduler) Run(ctx context.Context) error {
-	client, err := mongolock.NewWithStore(s.engine,
-		mongolock.WithOwner(s.owner), mongolock.WithLogger(s.logger))
+	client, err := mongolock.NewWithStore(s.engine, s.clientOptions()...)
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	if s.running {
 		return ErrRunning
 	}
-	s.running, s.client = true, client
+	s.running, s.client, s.guard = true, client, guardOf(client)
 	s.queue, s.fresh = nil, nil
 	for _, j := range s.jobs {
 		j.forget()

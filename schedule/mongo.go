@@ -137,6 +137,7 @@ func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([
 		}
 		if i, asked := at[doc.ID]; asked {
 			all[i] = doc.state()
+			m.base.Saw(doc.ID, doc.marks(), m.base.Clock.Now())
 		}
 	}
 	if err := cursor.Err(); err != nil {

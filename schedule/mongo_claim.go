@@ -23,14 +23,18 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	now := m.base.Now()
-	_, until := now.Expiry(c.TTL)
+	t := m.term(c.TTL)
 	opts := upsert
 	if c.Dead != nil {
 		opts = after
 	}
 	in := attempt.In(ctx)
-	r, err := m.modify(in, c.filter(now.Lowest), c.update(now.Likely, until), opts)
+	over, err := m.base.JudgeAgain(in, c.Job)
+	if err != nil {
+		m.base.Over(attempt, true)
+		return Claimed{}, mongoerr.NotApplied(err)
+	}
+	r, err := m.modify(in, m.filter(c, over), c.update(t), opts)
 	refused := c.Dead != nil && err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
 	attempt.Answered(r.Reply, refused)
 	switch {
@@ -39,7 +43,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		return Claimed{}, m.refusedLate(ctx, c)
 	case refused:
 		m.base.Over(attempt, true)
-		if now.Age > stale {
+		if t.by.Age > stale {
 			_ = m.sample(ctx, c.Job) // if it fails, the next lost claim asks again
 		}
 		return Claimed{}, ErrNotDue
@@ -52,15 +56,41 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, err
 	}
-	won := Claimed{
-		Left: mongoclock.Left(c.TTL, sent, r.Sent, until, r.doc.At), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep),
+	won := Claimed{Left: m.left(t, sent, r), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep)}
+	if won.Left == 0 { // its dates are of another clock, or the claim was late: once more, by a new sample
+		if _, _, err := m.base.Hello(ctx); err == nil {
+			won.Left, _ = m.renew(ctx, c.Ref, c.TTL, sent)
+		}
 	}
 	for _, run := range r.doc.runs() {
-		if run.ID != c.ID && !run.ExpireAt.After(r.doc.At) { // by the clock that wrote this image
+		mark := r.doc.Runs[run.ID].mark(run.ID)
+		if run.ID != c.ID && (slices.Contains(over, mark) || !mark.ExpireAt.Add(mongobase.LongPast).After(r.doc.At)) {
 			won.Dead = append(won.Dead, run)
 		}
 	}
 	return won, nil
+}
+
+// A term is what a write for a run goes by, and what it sets.
+type term struct {
+	by    mongobase.Bearing
+	ttl   time.Duration
+	until time.Time
+	beat  int64
+}
+
+func (m *mongoStore) term(ttl time.Duration) term {
+	t := term{by: m.base.Bearing(), ttl: ttl, beat: m.base.Beat()}
+	_, t.until = t.by.Expiry(ttl)
+	return t
+}
+
+// left is for how long after sent a run is honoured that was written with this term.
+func (m *mongoStore) left(t term, sent mongoclock.Moment, r reply) time.Duration {
+	if !m.base.Believes(t.by, r.doc.At, r.Sent) {
+		return 0
+	}
+	return mongoclock.Left(t.ttl, sent, r.Sent, t.until, r.doc.At)
 }
 
 // confirm looks for a claim that was answered without a document. An upsert that was
@@ -96,10 +126,21 @@ func (c Claim) there() bson.D {
 	return bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "runs." + c.ID, Value: bson.D{{Key: "$exists", Value: true}}}}
 }
 
-func (c Claim) filter(lowest time.Time) bson.D {
+// filter is the condition of a claim. A run that is in its way must be over by the rules of
+// docs/design.md §4.3: it beats as it did when it was found over, or it has been past its
+// end for a minute by any primary's clock.
+func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
 	f := bson.D{{Key: "_id", Value: c.Job}, ours}
+	longPast := bson.D{{Key: "$lte", Value: date(m.base.Now().Lowest.Add(-mongobase.LongPast))}}
 	if c.Dead != nil {
-		f = append(f, bson.E{Key: "runs." + c.Dead.ID + ".expireAt", Value: bson.D{{Key: "$lte", Value: date(lowest)}}})
+		run := "runs." + c.Dead.ID + "."
+		oneOf := bson.A{bson.D{{Key: run + "expireAt", Value: longPast}}}
+		for _, h := range over {
+			if h.ID == c.Dead.ID {
+				oneOf = append(oneOf, bson.D{{Key: run + "beat", Value: h.Beat}})
+			}
+		}
+		f = append(f, bson.E{Key: "$or", Value: oneOf})
 		if !c.Shared {
 			f = append(f, bson.E{Key: "busy.id", Value: c.Dead.ID})
 		}
@@ -113,28 +154,40 @@ func (c Claim) filter(lowest time.Time) bson.D {
 		decided = append(decided, bson.E{Key: "$gte", Value: date(c.From)})
 	}
 	f = append(f, bson.E{Key: "decided", Value: decided})
+	idle := bson.E{Key: "busy.id", Value: bson.D{{Key: "$exists", Value: false}}}
 	switch {
 	case c.Shared:
 	case c.Wait:
-		f = append(f, bson.E{Key: "busy.id", Value: bson.D{{Key: "$exists", Value: false}}})
+		f = append(f, idle)
 	default:
-		f = append(f, bson.E{Key: "busy.until", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(lowest)}}}}})
+		oneOf := bson.A{bson.D{idle}, bson.D{{Key: "busy.until", Value: longPast}}}
+		for _, h := range over {
+			oneOf = append(oneOf, bson.D{{Key: "busy.id", Value: h.ID}, {Key: "busy.beat", Value: h.Beat}})
+		}
+		f = append(f, bson.E{Key: "$or", Value: oneOf})
 	}
 	return f
 }
 
-func (c Claim) update(began, until time.Time) bson.D {
+// stamped are the fields of a run that every write for it sets.
+func (t term) stamped(path string) bson.D {
+	return bson.D{{Key: path + "beat", Value: t.beat}, {Key: path + "epoch", Value: t.by.Epoch}}
+}
+
+func (c Claim) update(t term) bson.D {
 	set := bson.D{
 		{Key: "plan", Value: c.Plan},
 		{Key: "keep", Value: c.Keep},
 		{Key: "runs." + c.ID + ".fire", Value: date(c.Fire)},
 		{Key: "runs." + c.ID + ".attempt", Value: c.Attempt},
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
-		{Key: "runs." + c.ID + ".began", Value: date(began)}, // for people; FerretDB has no $currentDate inside a document
-		{Key: "runs." + c.ID + ".expireAt", Value: date(until)},
+		{Key: "runs." + c.ID + ".began", Value: date(t.by.Likely)}, // for people; FerretDB has no $currentDate inside a document
+		{Key: "runs." + c.ID + ".expireAt", Value: date(t.until)},
+		{Key: "runs." + c.ID + ".ttl", Value: mongobase.Millis(t.ttl)},
 	}
+	set = append(set, t.stamped("runs."+c.ID+".")...)
 	if !c.Shared {
-		set = append(set, bson.E{Key: "busy", Value: bson.D{{Key: "id", Value: c.ID}, {Key: "until", Value: date(until)}}})
+		set = append(set, bson.E{Key: "busy", Value: append(bson.D{{Key: "id", Value: c.ID}, {Key: "until", Value: date(t.until)}}, t.stamped("")...)})
 	}
 	update := bson.D{
 		{Key: "$inc", Value: bson.D{{Key: "seq", Value: 1}}},

@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -50,6 +51,23 @@ type runRecord struct {
 	Ended    time.Time `bson:"ended"`
 	Outcome  Outcome   `bson:"outcome"`
 	Error    string    `bson:"error"`
+
+	TTL   int64         `bson:"ttl"`
+	Beat  int64         `bson:"beat"`
+	Epoch bson.ObjectID `bson:"epoch"`
+}
+
+// mark is what is needed of a run under way to judge whether it is over.
+func (r runRecord) mark(id string) mongobase.Mark {
+	return mongobase.Mark{ID: id, Beat: r.Beat, Epoch: r.Epoch, TTL: time.Duration(r.TTL) * time.Millisecond, ExpireAt: r.ExpireAt}
+}
+
+func (d document) marks() []mongobase.Mark {
+	all := make([]mongobase.Mark, 0, len(d.Runs))
+	for id, r := range d.Runs {
+		all = append(all, r.mark(id))
+	}
+	return all
 }
 
 // readDocument reads a job's document, or returns ErrForeign if it is another's.

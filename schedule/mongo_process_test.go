@@ -141,7 +141,7 @@ func ticks(ctx context.Context, o ticking) error {
 	db := client.Database("mongolock_schedule")
 	asked := make(chan struct{}, 10_000)
 	s, err := schedule.New(db.Collection(o.Collection), schedule.WithOwner(o.Name), schedule.WithJitter(tick*9/10),
-		schedule.WithObserver(func(e schedule.Event) {
+		schedule.WithEvents(func(e schedule.Event) {
 			if e.Kind == schedule.Began || e.Kind == schedule.Passed {
 				asked <- struct{}{}
 			}

@@ -25,25 +25,43 @@ func (r Ref) mine() bson.D {
 // lowers nothing.
 func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
 	sent := m.base.Clock.Now()
-	now, err := m.read(ctx)
-	if err != nil {
+	if _, err := m.read(ctx); err != nil {
 		return 0, err
 	}
-	_, until := now.Expiry(ttl)
-	expireAt := "runs." + r.ID + ".expireAt"
-	filter := append(r.mine(), bson.E{Key: expireAt, Value: bson.D{{Key: "$gt", Value: date(now.Lowest)}}})
-	later := bson.D{{Key: expireAt, Value: date(until)}}
-	if !r.Shared {
-		later = append(later, bson.E{Key: "busy.until", Value: date(until)})
+	left, err := m.renew(ctx, r, ttl, sent)
+	if err != nil || left > 0 {
+		return left, err
 	}
-	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, stamp}, after)
+	if _, _, err := m.base.Hello(ctx); err != nil { // its dates are of another clock: once more
+		return 0, nil //nolint:nilerr // the renewal was applied, but is worth nothing
+	}
+	return m.renew(ctx, r, ttl, sent)
+}
+
+func (m *mongoStore) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoclock.Moment) (time.Duration, error) {
+	t := m.term(ttl)
+	run := "runs." + r.ID + "."
+	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.beat}}})
+	if t.by.Sure { // a date of another election is another clock's
+		filter = append(filter, bson.E{Key: "$or", Value: bson.A{
+			bson.D{{Key: run + "expireAt", Value: bson.D{{Key: "$gt", Value: date(m.base.Now().Lowest)}}}},
+			bson.D{{Key: run + "epoch", Value: bson.D{{Key: "$ne", Value: t.by.Epoch}}}},
+		}})
+	}
+	later, set := bson.D{{Key: run + "expireAt", Value: date(t.until)}, {Key: run + "ttl", Value: mongobase.Millis(ttl)}}, t.stamped(run)
+	if !r.Shared {
+		later = append(later, bson.E{Key: "busy.until", Value: date(t.until)})
+		set = append(set, t.stamped("busy.")...)
+	}
+	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, {Key: "$set", Value: set}, stamp}, after)
 	if err != nil {
 		return 0, mongoerr.Mark(err)
 	}
 	if !reply.Found() {
 		return 0, store.ErrGone
 	}
-	return mongoclock.Left(ttl, sent, reply.Sent, until, reply.doc.At), nil
+	m.base.Refresh(ctx)
+	return m.left(t, sent, reply), nil
 }
 
 // Finish removes the run and enters it in the ring, with the runs that died before it.

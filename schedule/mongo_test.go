@@ -150,7 +150,7 @@ func TestMongoBetweenFiresNothingIsSent(t *testing.T) {
 	var sent testserver.Tap
 	over, ended := make(chan error, 1), make(chan struct{})
 	s, err := schedule.New(collection(t, fresh(), sent.On), schedule.WithLogger(slog.New(slog.DiscardHandler)),
-		schedule.WithObserver(func(e schedule.Event) {
+		schedule.WithEvents(func(e schedule.Event) {
 			if e.Kind == schedule.Ended {
 				close(ended)
 			}

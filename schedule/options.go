@@ -63,7 +63,8 @@ type jobConfig struct {
 type config struct {
 	owner    string
 	logger   *slog.Logger
-	observer func(Event)
+	events   func(Event)
+	observer mongolock.Observer
 	workers  int
 	jitter   time.Duration
 	grace    time.Duration
@@ -164,11 +165,23 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// WithObserver sets a function that is told what becomes of each fire in this process. It
+// WithEvents sets a function that is told what becomes of each fire in this process. It
 // is called from several goroutines, and each waits until it returns.
-func WithObserver(f func(Event)) Option {
+func WithEvents(f func(Event)) Option {
 	return option(func(c *config) error {
-		if c.observer = f; f == nil {
+		if c.events = f; f == nil {
+			return errors.New("schedule: WithEvents(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// WithObserver sets an observer, for metrics and traces. It sees the claims, leases and
+// runs of this process (OpAcquire, OpHold, OpRun), and the fires that will not run
+// (OpMiss). Their key is the job's name.
+func WithObserver(o mongolock.Observer) Option {
+	return option(func(c *config) error {
+		if c.observer = o; o == nil {
 			return errors.New("schedule: WithObserver(nil): must not be nil")
 		}
 		return nil

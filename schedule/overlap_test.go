@@ -149,7 +149,7 @@ func TestRunsMayOverlapWhereThatIsAllowed(t *testing.T) {
 func TestTheObserverIsToldOfFiresThatARunSkips(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var told []string
-		p := c.process(1, schedule.WithObserver(func(e schedule.Event) {
+		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {
 			if e.Kind == schedule.Skipped {
 				told = append(told, fmt.Sprint(e.Run.Fire.Sub(c.begin), " skips up to ", e.Fire.Sub(c.begin)))
 			}

@@ -133,7 +133,7 @@ func TestTheObserverIsToldWhatBecomesOfEachFire(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var told []string
 		failed := errors.New("no paper")
-		p := c.process(1, schedule.WithObserver(func(e schedule.Event) {
+		p := c.process(1, schedule.WithEvents(func(e schedule.Event) {
 			told = append(told, fmt.Sprint(e.Kind, " ", e.Fire.Sub(c.begin), " ", e.Err))
 		}))
 		p.job("job", schedule.Every(time.Minute), func(context.Context, schedule.Run) error { return failed }).start()

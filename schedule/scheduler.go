@@ -34,6 +34,7 @@ type Scheduler struct {
 	queue   queue
 	running bool
 	client  *mongolock.Client // while the Scheduler is running
+	guard   *guarded          // of its observer; set before a run begins
 }
 
 // A job is a job of this process.

@@ -14,7 +14,8 @@ import (
 // (store_test.go) proves both.
 type Store interface {
 	// Claim takes a fire, or answers ErrNotDue. The outcome of a claim is unknown after
-	// any other error that does not match store.ErrNotApplied.
+	// any other error that does not match store.ErrNotApplied. A run that ran out makes
+	// room for the next fire once a Look has shown it, at the latest.
 	Claim(ctx context.Context, c Claim) (Claimed, error)
 
 	// Renew prolongs a run and never shortens it; left counts from the start of the call.

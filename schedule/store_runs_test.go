@@ -13,6 +13,7 @@ import (
 var claimsAboutRuns = map[string]func(*storeFixture){
 	"a run that ran out gives way to the next fire": func(f *storeFixture) {
 		gone, _ := f.dead(1)
+		f.state() // which shows the store that it ran out
 		next := f.ask(2)
 		won := f.won(next)
 		require.Len(f, won.Dead, 1)

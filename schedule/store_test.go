@@ -138,6 +138,7 @@ var claimsAboutFires = map[string]func(*storeFixture){
 	},
 	"a claim undone takes back no later decision": func(f *storeFixture) {
 		c, _ := f.dead(1)
+		f.state()
 		later := f.ask(2)
 		f.won(later)
 		f.undo(c)

@@ -25,7 +25,7 @@ type notebook struct {
 func (n *notebook) options() []schedule.Option {
 	return []schedule.Option{
 		schedule.WithLogger(slog.New(slog.NewTextHandler(n, nil))),
-		schedule.WithObserver(func(e schedule.Event) {
+		schedule.WithEvents(func(e schedule.Event) {
 			if e.Kind == schedule.MissedFires {
 				n.mu.Lock()
 				defer n.mu.Unlock()

@@ -14,7 +14,9 @@
 //     itself. No reader sees half a claim: holder and expiry appear together, so a
 //     held key has an end at every instant.
 //  2. Own clock. Expiry is judged by the store's clock alone. A holder past its
-//     time counts for nothing, present or not. [Grant.Left] and [Renewed.Left]
+//     time counts for nothing, present or not. A store whose clock may be another
+//     one than that of the last write may take longer to be sure, and says until
+//     when ([Holder].KnownBy); never less. [Grant.Left] and [Renewed.Left]
 //     count from the start of the call on the caller's monotonic clock and are
 //     never longer than the store will honour, drift included. The engine
 //     subtracts its margin and nothing else.
@@ -54,6 +56,10 @@
 //     record, unless the word of a writer stands in it. A store may support
 //     Exclusive alone: then other claims answer an error that matches
 //     [errors.ErrUnsupported] and ErrNotApplied.
+//  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: which
+//     of them somebody waits for, and which are gone. A fault is that of the entries
+//     whose release it leaves unknown, and of no other. The engine asks again about
+//     these; what was released is gone by then.
 //
 // # What the engine promises a store
 //
@@ -62,6 +68,6 @@
 // [Prompt]. A call that writes never gets the caller's own context, but one that
 // carries the caller's values (a store strips sessions from it itself). A batch has at
 // most 1,000 entries and names no ID twice; of one holder at most one renewal is under
-// way. A grant that arrives after its deadline is given back. A claim whose outcome is
+// way. A batch of releases is as large, and may have several holders of one key. A grant that arrives after its deadline is given back. A claim whose outcome is
 // unknown is undone, again and again, until that is settled or its TTL is over.
 package store

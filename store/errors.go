@@ -59,10 +59,13 @@ type HeldError struct{ Status }
 func (e *HeldError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mongolock: %q is held", e.Key)
-	live := 0
+	live, confirming := 0, 0
 	for _, h := range e.Holders {
 		if !e.Live(h) {
 			continue
+		}
+		if e.Confirming(h) {
+			confirming++
 		}
 		if live++; live == 1 {
 			fmt.Fprintf(&b, " by %s", h.Owner)
@@ -74,7 +77,10 @@ func (e *HeldError) Error() string {
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
 	}
-	if left := e.Left(); left > 0 {
+	switch left := e.Left(); {
+	case left > 0 && confirming == live:
+		fmt.Fprintf(&b, ", which ran out; that will be confirmed within %v", left.Round(time.Millisecond))
+	case left > 0:
 		fmt.Fprintf(&b, " for another %v unless renewed", left.Round(time.Millisecond))
 	}
 	if e.Reserved() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -24,6 +25,10 @@ type Ref struct {
 	ID   string
 	Mode Mode
 }
+
+// Format shows the key and the mode, under every verb of package fmt, and never the ID:
+// whoever knows that can end the lease.
+func (r Ref) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "{%q %s}", r.Key, r.Mode) }
 
 // A Claim asks for a key.
 type Claim struct {
@@ -89,6 +94,29 @@ type Holder struct {
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"` // why an operator broke it, or empty
+
+	// KnownBy is when the store will know, by the clock of the Status and at the latest,
+	// that the holder is over if it does not renew. Zero: at ExpireAt. A store whose clock
+	// may have been replaced since the holder was written, as by the election of another
+	// primary, does not trust ExpireAt alone.
+	KnownBy time.Time `json:"knownBy,omitzero"`
+}
+
+// end is when a holder that does not renew stops counting.
+func (h Holder) end() time.Time {
+	if h.KnownBy.IsZero() {
+		return h.ExpireAt
+	}
+	return h.KnownBy
+}
+
+// Format shows the holder under every verb of package fmt, without its ID: see Ref.
+func (h Holder) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "{owner %q, note %q, since %s, until %s", h.Owner, h.Note, h.Since.Format(time.RFC3339Nano), h.ExpireAt.Format(time.RFC3339Nano))
+	if h.Broken != "" {
+		_, _ = fmt.Fprintf(f, ", broken: %q", h.Broken)
+	}
+	_, _ = fmt.Fprint(f, "}")
 }
 
 // A Status is a key as the store saw it at Now, by its own clock.
@@ -105,20 +133,28 @@ type Status struct {
 	ExclusiveWantedUntil time.Time
 }
 
-// Live reports whether h holds the key at the moment of the Status.
-func (s Status) Live(h Holder) bool { return h.ExpireAt.After(s.Now) }
+// Live reports whether h holds the key at the moment of the Status, as far as the store
+// knows.
+func (s Status) Live(h Holder) bool { return h.end().After(s.Now) }
+
+// Confirming reports whether h has run out by its own end, but the store has yet to make
+// sure of it. It will know by h.KnownBy. Until then h counts as live.
+func (s Status) Confirming(h Holder) bool { return s.Live(h) && !h.ExpireAt.After(s.Now) }
 
 // Free reports whether nobody holds the key.
 func (s Status) Free() bool { return s.Left() == 0 }
 
-// Left returns the time until the last holder expires, if no holder renews.
+// Left returns the time until the last holder is over, if no holder renews.
 func (s Status) Left() time.Duration {
 	var left time.Duration
 	for _, h := range s.Holders {
-		left = max(left, h.ExpireAt.Sub(s.Now))
+		left = max(left, s.LeftOf(h))
 	}
 	return left
 }
+
+// LeftOf returns the time until h is over, if it does not renew; zero if it is over.
+func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now)) }
 
 // Reserved reports whether a writer waits for the sharers to leave, so that new
 // sharers are refused. The key may be free at the same time.
@@ -209,6 +245,36 @@ type Withdrawer interface {
 	// Status showed (ExclusiveWantedUntil). A longer word is another writer's, and
 	// stays.
 	Withdraw(ctx context.Context, key string, until time.Time) error
+}
+
+// An Ending asks to release a holder, as the arguments of Release do.
+type Ending struct {
+	Ref
+	Keep time.Duration
+}
+
+// Ended answers one Ending, as Release answers.
+type Ended struct {
+	Wanted bool
+	Err    error
+}
+
+// A BulkReleaser releases many holders at once, where one call for each would take too
+// long. It is optional. It is not looked for behind a method Unwrap: the Release of a
+// wrapper may do more than the store's.
+type BulkReleaser interface {
+	// ReleaseMany releases each holder of a batch, and answers in the same order what
+	// Release would.
+	ReleaseMany(ctx context.Context, batch []Ending) []Ended
+}
+
+// A BulkFeed is a Feed that sends many notices at once. It is optional.
+type BulkFeed interface {
+	Feed
+
+	// NotifyMany sends notices to every watcher. A watcher may get an empty notice in
+	// the place of any of them.
+	NotifyMany(ctx context.Context, all []Notice) error
 }
 
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -112,7 +113,7 @@ func (w *worker) useExclusive(key string) {
 }
 
 // useAndClose takes a key exclusively with a client of its own, and closes the client while it
-// holds the key.
+// holds the key. Now and then the client has so many others that it releases them in bulk.
 func (w *worker) useAndClose() {
 	client, err := mongolock.New(w.locks, w.options...)
 	if err != nil {
@@ -126,6 +127,12 @@ func (w *worker) useAndClose() {
 	}()
 	e, ctx, cancel := w.call(history.Event{Key: w.Keys[rand.N(2)], Note: closing})
 	defer cancel()
+	if rand.N(2) == 0 {
+		e.Note = closingMany
+		for i := range 20 { // nobody else wants these; an error is no concern of theirs
+			_, _ = client.TryAcquire(ctx, fmt.Sprintf("of %d, %d of %d", w.Client, i, e.Op))
+		}
+	}
 	l, err := client.Acquire(ctx, e.Key)
 	if h := w.answer(e, l, err); h != nil {
 		h.write = w.writeRegister(h)
@@ -262,6 +269,7 @@ func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireO
 const (
 	together      = "together"       // a grant by AcquireAll
 	closing       = "closing"        // a grant to a client that is closed while it holds the key
+	closingMany   = "closing many"   // the same, to a client with many leases
 	inTransaction = "in transaction" // a write
 )
 

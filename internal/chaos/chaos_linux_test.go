@@ -61,7 +61,7 @@ func TestNoChaosBreaksAPromise(t *testing.T) {
 }
 
 // The ways in which workers come by a lease.
-var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed"}
+var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed", "to one with many leases"}
 
 func grantsByWay(h *history.History) map[string]int {
 	n := map[string]int{}
@@ -72,6 +72,8 @@ func grantsByWay(h *history.History) map[string]int {
 			n[ways[3]]++
 		case e.Note == closing:
 			n[ways[5]]++
+		case e.Note == closingMany:
+			n[ways[6]]++
 		case e.Key == document:
 			n[ways[4]]++
 		case e.Limit > 0:

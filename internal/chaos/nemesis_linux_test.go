@@ -109,14 +109,14 @@ func (c *cluster) nemesis(ctx context.Context) {
 			r.Remove()
 		case 8:
 			c.count("replies lost")
-			m.proxy.On(faultproxy.Command("findAndModify").Next(1+rand.N(3)), faultproxy.DropReply())
+			m.proxy.On(faultproxy.Command("findAndModify", "delete").Next(1+rand.N(3)), faultproxy.DropReply())
 		case 9:
 			c.count("command applied late")
-			r := m.proxy.On(faultproxy.Command("findAndModify").Next(1), faultproxy.Orphan())
+			r := m.proxy.On(oneOfTwo(faultproxy.Command("findAndModify"), faultproxy.Command("delete")).Next(1), faultproxy.Orphan())
 			time.AfterFunc(rand.N(3*ttl), r.Release)
 		case 10:
 			c.count("command lost")
-			m.proxy.On(faultproxy.Command("findAndModify").Next(1+rand.N(3)), faultproxy.DropCommand())
+			m.proxy.On(faultproxy.Command("findAndModify", "delete").Next(1+rand.N(3)), faultproxy.DropCommand())
 		case 11:
 			c.count("clock shifted in replies")
 			m.proxy.ShiftClock(rand.N(ttl/40) - ttl/80)
@@ -154,6 +154,15 @@ func (c *cluster) block(ctx context.Context, d time.Duration) bool {
 	}
 	_ = session.AbortTransaction(bounded) // the server may have been killed
 	return err == nil && done.MatchedCount == 1
+}
+
+// oneOfTwo is either of two matchers. Commands of the second are rare: among all of them one
+// would hardly be met.
+func oneOfTwo(often, rare faultproxy.Matcher) faultproxy.Matcher {
+	if rand.N(4) == 0 {
+		return rare
+	}
+	return often
 }
 
 func (c *cluster) count(fault string) { c.faults[fault]++ }

@@ -17,6 +17,8 @@ type Command struct {
 	Number  int64  // the transaction number; 0: none
 
 	ClusterTime bson.Timestamp // the latest that its client knows; zero: none
+
+	statements []int32 // their numbers, if the command is a part of another
 }
 
 // Parse reads a command.

@@ -124,13 +124,18 @@ func (db *DB) Forget() {
 		if e.session == "" {
 			continue
 		}
-		s := db.session(e.session)
-		if e.number > s.active {
-			s.active, s.done = e.number, map[int32]Entry{}
-		}
-		if e.number == s.active {
-			s.done[e.stmt] = e
-		}
+		db.remember(e)
+	}
+}
+
+// remember notes what was done under a transaction number.
+func (db *DB) remember(e Entry) {
+	s := db.session(e.session)
+	if e.number > s.active {
+		s.active, s.done = e.number, map[int32]Entry{}
+	}
+	if e.number == s.active {
+		s.done[e.stmt] = e
 	}
 }
 

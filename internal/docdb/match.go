@@ -161,7 +161,7 @@ func equalities(filter bson.D, into bson.D) (bson.D, error) {
 		}
 		var err error
 		if into, err = with(into, e.Key, value); err != nil {
-			return nil, err
+			return nil, failure{54, fmt.Sprintf("cannot infer query fields to set, path %q is matched twice", e.Key)} // NotSingleValueField
 		}
 	}
 	return into, nil

@@ -168,12 +168,16 @@ func randomCommand(d *rand.Rand) bson.D {
 	}
 }
 
+func randomEpoch(d *rand.Rand) bson.ObjectID { return bson.ObjectID{byte(d.IntN(2))} }
+
 func randomKey(d *rand.Rand) string { return pick(d, "a", "b", "a.b", "$c") }
 
 func randomFields(d *rand.Rand) bson.D {
 	fields := bson.D{{Key: "mongolock", Value: pick[any](d, 1, 2, "1", nil)}, {Key: "expireAt", Value: randomDate(d)}}
 	if d.IntN(2) == 0 {
-		fields = append(fields, bson.E{Key: "holders", Value: bson.D{{Key: pick(d, "x", "y"), Value: bson.D{{Key: "expireAt", Value: randomDate(d)}}}}})
+		fields = append(fields, bson.E{Key: "holders", Value: bson.D{{Key: pick(d, "x", "y"), Value: bson.D{
+			{Key: "expireAt", Value: randomDate(d)}, {Key: "beat", Value: randomEpoch(d)}, {Key: "epoch", Value: randomEpoch(d)}, {Key: "ttl", Value: int64(2000)},
+		}}}})
 	}
 	if d.IntN(3) == 0 {
 		fields = append(fields, bson.E{Key: "under", Value: pick[any](d, bson.A{}, bson.A{1}, bson.A{1, int64(2)})})
@@ -198,6 +202,12 @@ func randomFilter(d *rand.Rand) bson.D {
 			continue
 		}
 		f = append(f, bson.E{Key: path, Value: randomCondition(d)})
+	}
+	if d.IntN(6) == 0 { // each holder ran out, or was written under another election
+		return append(f[:1], bson.E{Key: "$or", Value: bson.A{
+			bson.D{{Key: "holders.x.epoch", Value: bson.D{{Key: "$ne", Value: randomEpoch(d)}}}},
+			bson.D{{Key: "holders.x.expireAt", Value: bson.D{{Key: "$lte", Value: randomDate(d)}}}},
+		}}, bson.E{Key: "holders.y.beat", Value: randomEpoch(d)})
 	}
 	if d.IntN(6) == 0 {
 		f = append(f, bson.E{Key: "$or", Value: bson.A{
@@ -225,7 +235,7 @@ func randomCondition(d *rand.Rand) any {
 func randomUpdate(d *rand.Rand) bson.D {
 	var u bson.D
 	if d.IntN(2) == 0 {
-		u = append(u, bson.E{Key: "$set", Value: bson.D{{Key: pick(d, "mode", "holders.x.released", "rev"), Value: pick[any](d, "exclusive", true, 3)}}})
+		u = append(u, bson.E{Key: "$set", Value: bson.D{{Key: pick(d, "mode", "holders.x.released", "holders.x.beat", "rev"), Value: pick[any](d, "exclusive", true, 3, randomEpoch(d))}}})
 	}
 	if d.IntN(2) == 0 {
 		u = append(u, bson.E{Key: "$max", Value: bson.D{{Key: pick(d, "expireAt", "holders.x.expireAt"), Value: randomDate(d)}}})

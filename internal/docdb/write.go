@@ -163,13 +163,14 @@ func (db *DB) insert(c Command, now time.Time) (bson.D, error) {
 	var n int32
 	var failed bson.A
 	for i, doc := range field[bson.A](c.Body, "documents") {
-		if _, ok := db.done(c, int32(i)); ok {
+		stmt := c.statement(i)
+		if _, ok := db.done(c, stmt); ok {
 			n++
 			continue
 		}
 		d := doc.(bson.D)
-		if err := db.add(c.entry(int32(i), nil, d, nil), now); err != nil {
-			failed = append(failed, writeError(i, err, duplicateDetails(mustGet(d, "_id"))))
+		if err := db.add(c.entry(stmt, nil, d, nil), now); err != nil {
+			failed = append(failed, writeError(c.statement(i), err, duplicateDetails(mustGet(d, "_id"))))
 			if field[bool](c.Body, "ordered") {
 				break
 			}
@@ -180,12 +181,12 @@ func (db *DB) insert(c Command, now time.Time) (bson.D, error) {
 	return counted(n, failed), nil
 }
 
-func writeError(i int, err error, more bson.D) bson.D {
+func writeError(i int32, err error, more bson.D) bson.D {
 	f, ok := err.(failure) //nolint:errorlint // never wrapped
 	if !ok {
 		f = failure{2, err.Error()}
 	}
-	d := bson.D{{Key: "index", Value: int32(i)}, {Key: "code", Value: f.code}, {Key: "errmsg", Value: f.message}}
+	d := bson.D{{Key: "index", Value: i}, {Key: "code", Value: f.code}, {Key: "errmsg", Value: f.message}}
 	if f.code == 11000 {
 		d = append(d, more...)
 	}
@@ -211,9 +212,9 @@ func (db *DB) update(c Command, now time.Time) (bson.D, error) {
 	var failed, upserts bson.A
 	for i, u := range field[bson.A](c.Body, "updates") {
 		statement := u.(bson.D)
-		did, matched, err := db.updateOne(c, int32(i), statement, now)
+		did, matched, err := db.updateOne(c, c.statement(i), statement, now)
 		if err != nil {
-			failed = append(failed, writeError(i, err, duplicateDetails(mustGet(statement, "q._id"))))
+			failed = append(failed, writeError(c.statement(i), err, duplicateDetails(mustGet(statement, "q._id"))))
 			if field[bool](c.Body, "ordered") {
 				break
 			}
@@ -222,7 +223,7 @@ func (db *DB) update(c Command, now time.Time) (bson.D, error) {
 		n += matched
 		modified += did.modified
 		if did.upserted != nil {
-			upserts = append(upserts, bson.D{{Key: "index", Value: int32(i)}, {Key: "_id", Value: did.upserted}})
+			upserts = append(upserts, bson.D{{Key: "index", Value: c.statement(i)}, {Key: "_id", Value: did.upserted}})
 		}
 	}
 	more := bson.D{{Key: "nModified", Value: modified}}
@@ -273,7 +274,8 @@ func (db *DB) updateOne(c Command, stmt int32, u bson.D, now time.Time) (did cha
 func (db *DB) remove(c Command, now time.Time) (bson.D, error) {
 	var n int32
 	for i, q := range field[bson.A](c.Body, "deletes") {
-		if _, ok := db.done(c, int32(i)); ok {
+		stmt := c.statement(i)
+		if _, ok := db.done(c, stmt); ok {
 			n++
 			continue
 		}
@@ -282,7 +284,7 @@ func (db *DB) remove(c Command, now time.Time) (bson.D, error) {
 			return nil, err
 		}
 		if old != nil {
-			db.write(now, c.entry(int32(i), old, nil, nil))
+			db.write(now, c.entry(stmt, old, nil, nil))
 			n++
 		}
 	}

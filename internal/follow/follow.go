@@ -29,6 +29,11 @@ const (
 	// the log has one line of it.
 	Firm = 10 * time.Second
 
+	// Reopen is about how long a feed stays open before it is opened again. Nothing tells
+	// that a feed has come to a stop: a server that is no longer the primary, and does not
+	// know it, still answers, and hears nothing.
+	Reopen = 5 * time.Minute
+
 	// The pauses between two attempts to open a feed.
 	pauseLeast = 100 * time.Millisecond
 	pauseMost  = 5 * time.Second
@@ -36,7 +41,7 @@ const (
 
 // A Loss is the end of a feed that somebody still needs.
 type Loss struct {
-	Err   error // nil: the feed ended by itself
+	Err   error // nil: the feed ended by itself, or is opened again as it is old
 	Final bool  // Err matches errors.ErrUnsupported: the store has no feed, and is not asked again
 	News  bool  // the feed was live, and it is not the same trouble as before: worth a line in the log
 }
@@ -124,6 +129,22 @@ func (f *Follower) Open() bool {
 	return f.reading
 }
 
+// State is "none" if there is no feed, "live" while it is read, "opening" until it is, and
+// "idle" while nobody needs it.
+func (f *Follower) State() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.final:
+		return "none"
+	case f.live:
+		return "live"
+	case f.reading && f.waiters > 0:
+		return "opening"
+	}
+	return "idle"
+}
+
 // End closes the feed for good, and does not wait for it. Later calls of Join do
 // nothing.
 func (f *Follower) End() {
@@ -174,6 +195,7 @@ func (f *Follower) read(ctx context.Context) {
 	for {
 		sleep(ctx, time.Until(f.again))
 		since, err := f.listen(ctx)
+		old := errors.Is(err, errOld)
 		if !since.IsZero() && time.Since(since) >= Firm {
 			f.pauses.Reset()
 			f.said = false
@@ -182,8 +204,12 @@ func (f *Follower) read(ctx context.Context) {
 			return
 		}
 		loss := Loss{Err: err, Final: errors.Is(err, errors.ErrUnsupported), News: !since.IsZero() && !f.said}
+		if old {
+			loss, f.again = Loss{}, time.Now()
+		} else {
+			f.again = time.Now().Add(f.pauses.Next())
+		}
 		f.said = f.said || loss.News
-		f.again = time.Now().Add(f.pauses.Next())
 		f.mu.Lock()
 		f.live = false
 		if loss.Final {
@@ -215,20 +241,31 @@ func (f *Follower) over(ctx context.Context) bool {
 	return true
 }
 
-// listen reads the feed until it ends, and tells since when it was live; zero if it
-// never was.
+var errOld = errors.New("the feed was open for long")
+
+// listen reads the feed until it ends, or is old, and tells since when it was live; zero if
+// it never was.
 func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 	if ctx.Err() != nil {
 		return since, ctx.Err()
 	}
-	for n, err := range f.feed.Watch(ctx) {
-		if err != nil {
+	reading, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	for n, err := range f.feed.Watch(reading) {
+		switch {
+		case err != nil && ctx.Err() == nil && context.Cause(reading) == errOld: //nolint:errorlint // the very cause
+			return since, errOld
+		case err != nil:
 			return since, err
 		}
 		if n == (store.Notice{}) && f.opened(ctx) && since.IsZero() {
 			since = time.Now()
+			defer time.AfterFunc(backoff.Jitter(Reopen), func() { stop(errOld) }).Stop()
 		}
 		f.heard(n)
+	}
+	if ctx.Err() == nil && context.Cause(reading) == errOld { //nolint:errorlint // the very cause
+		return since, errOld
 	}
 	return since, nil
 }

@@ -156,15 +156,15 @@ func TestTheFeedIsOpenWhileSomebodyNeedsItAndForHalfAMinuteMore(t *testing.T) {
 		fo.Join()
 		synctest.Wait()
 		assert.True(t, fo.Live())
-		pass(time.Hour)
+		pass(time.Minute)
 		fo.Leave()
-		pass(time.Hour)
+		pass(time.Minute)
 		assert.True(t, f.isOpen(), "closed while one still waits")
 		fo.Leave()
 		pass(follow.Linger - 1)
 		assert.True(t, f.isOpen(), "closed too soon")
 		fo.Join() // and what is left of the half minute is forgotten
-		pass(time.Hour)
+		pass(time.Minute)
 		fo.Leave()
 		pass(follow.Linger - 1)
 		assert.True(t, f.isOpen() && fo.Live(), "closed too soon, after it was needed again")
@@ -457,5 +457,76 @@ func TestALossIsToldToThoseWhoThenPoll(t *testing.T) {
 		pass(2*time.Minute - time.Second)
 		assert.Equal(t, []time.Duration{time.Minute}, at)
 		fo.Close()
+	})
+}
+
+func TestAFeedThatStaysOpenIsOpenedAgainEveryFewMinutes(t *testing.T) {
+	for name, watch := range map[string]func(context.Context, func(store.Notice, error) bool){
+		"that ends with an error": steady,
+		"that ends": func(ctx context.Context, yield func(store.Notice, error) bool) {
+			if yield(store.Notice{}, nil) {
+				<-ctx.Done()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, l := &feed{watch: watch}, &log{}
+				follower := follow.New(t.Context(), f, l.heard, l.lost)
+				defer follower.Close()
+				follower.Join()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				assert.True(t, follower.Live())
+				times := f.times()
+				assert.InDelta(t, 12, len(times), 3, "openings in an hour: %v", times)
+				for i := range times[1:] {
+					pause := times[i+1] - times[i]
+					assert.GreaterOrEqual(t, pause, 4*time.Minute)
+					assert.LessOrEqual(t, pause, 6*time.Minute)
+				}
+				assert.Len(t, l.notices(), len(times), "each says: look at everything")
+				for _, loss := range l.losses() {
+					assert.Equal(t, follow.Loss{}, loss, "nothing for the log")
+				}
+			})
+		})
+	}
+}
+
+// A server that was deposed and does not know it goes on answering, with nothing.
+func TestAFeedThatFallsSilentIsHeardAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		openings := 0
+		f, l := &feed{watch: func(ctx context.Context, yield func(store.Notice, error) bool) {
+			openings++
+			deposed := openings == 1
+			if !yield(store.Notice{}, nil) {
+				return
+			}
+			for !deposed && ctx.Err() == nil && yield(work, nil) {
+				time.Sleep(time.Second)
+			}
+			<-ctx.Done()
+		}}, &log{}
+		follower := follow.New(t.Context(), f, l.heard, l.lost)
+		defer follower.Close()
+		follower.Join()
+		time.Sleep(6*time.Minute + 2*time.Second)
+		assert.Contains(t, l.notices(), work)
+	})
+}
+
+func TestAFeedWhoseReaderLeavesIsNotOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, l := &feed{watch: steady}, &log{}
+		follower := follow.New(t.Context(), f, l.heard, l.lost)
+		defer follower.Close()
+		follower.Join()
+		time.Sleep(3 * time.Minute)
+		follower.Leave()
+		time.Sleep(time.Hour)
+		assert.Equal(t, 1, f.attempts())
+		assert.False(t, f.isOpen())
 	})
 }

@@ -10,10 +10,10 @@ import (
 // outlived checks that no holder stays longer than its TTL and some slack without being
 // renewed, so none stays after its owner's death either.
 func outlived(h *History) (found []Violation) {
-	most := h.TTL + h.TTL/20 + 10*time.Second + h.Tolerance
+	most := h.TTL + h.TTL/20 + 10*time.Second + h.Tolerance + h.Apart
 	for _, e := range h.Events {
-		if (e.Kind == Applied || e.Kind == Extended) && e.Until-e.At > most {
-			found = append(found, Violation{"outlived", e.At, fmt.Sprintf("%q is held for %v; the TTL is %v", e.Key, e.Until-e.At, h.TTL)})
+		if held := max(e.Until, e.Written) - e.At; (e.Kind == Applied || e.Kind == Extended) && held > most {
+			found = append(found, Violation{"outlived", e.At, fmt.Sprintf("%q is held for %v; the TTL is %v", e.Key, held, h.TTL)})
 		}
 	}
 	return found

@@ -43,17 +43,18 @@ const Trouble Kind = "trouble"
 
 // An Event is one thing that happened.
 type Event struct {
-	At     time.Duration `json:"at"`
-	Kind   Kind          `json:"kind"`
-	Client int           `json:"client"`
-	Key    string        `json:"key,omitempty"`
-	Op     int           `json:"op,omitempty"`
-	ID     string        `json:"id,omitempty"`
-	Token  int64         `json:"token,omitempty"`
-	Until  time.Duration `json:"until,omitempty"` // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock
-	Live   bool          `json:"live,omitempty"`  // of a holder dropped or shortened: it had not expired, by the server's clock
-	Note   string        `json:"note,omitempty"`
-	Mode                 // of a call or a grant
+	At      time.Duration `json:"at"`
+	Kind    Kind          `json:"kind"`
+	Client  int           `json:"client"`
+	Key     string        `json:"key,omitempty"`
+	Op      int           `json:"op,omitempty"`
+	ID      string        `json:"id,omitempty"`
+	Token   int64         `json:"token,omitempty"`
+	Until   time.Duration `json:"until,omitempty"`   // of a call: when its caller gives up; of trouble: its end; of a holder: its expiry, on this clock
+	Written time.Duration `json:"written,omitempty"` // of a holder: its expiry by the clock of the server that wrote it, where that is another time
+	Live    bool          `json:"live,omitempty"`    // of a holder dropped or shortened: its owner might still trust it
+	Note    string        `json:"note,omitempty"`
+	Mode                  // of a call or a grant
 }
 
 func (e Event) String() string {
@@ -106,6 +107,8 @@ type History struct {
 	TTL       time.Duration `json:"ttl"`
 	Margin    time.Duration `json:"margin"`
 	Tolerance time.Duration `json:"tolerance"` // how far clocks were stepped and timers were late: taken off the margin
+
+	Apart time.Duration `json:"apart"` // how far the servers' clocks were apart
 
 	NoFaults bool          `json:"noFaults"` // nothing was made to go wrong
 	End      time.Duration `json:"end"`      // when all calls must have been answered; 0: not judged

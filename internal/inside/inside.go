@@ -20,6 +20,22 @@ var Leases func(client any) []any
 // of the lease returns that: no store could resume it.
 type Unresumable struct{}
 
+// Packaged is a store of leases of another package of this library. Observers see that
+// package's name.
+type Packaged interface{ Package() string }
+
+// ShownKey is the key of a context value, Shown, that says as what observers see an
+// acquisition made with that context.
+type ShownKey struct{}
+
+// Shown is the package and the key that an observer sees; empty: as they are.
+type Shown struct{ Package, Key string }
+
+// Guard returns the guard of the observer of the *mongolock.Client that a locker is or
+// embeds, as an *observe.Guard[mongolock.Operation, mongolock.Outcome]; nil if there is
+// none.
+var Guard func(locker any) any
+
 // Terms are what a lease is asked for on.
 type Terms struct {
 	Mode    store.Mode

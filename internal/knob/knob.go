@@ -44,6 +44,18 @@ const (
 	SwapByRevAlone = false
 	// SwapWithoutRev takes a key over whatever revision its document has.
 	SwapWithoutRev = false
+	// SwapByDate names the dates of the holders that a take-over drops, in place of their beats.
+	SwapByDate = false
+	// HelloBeforeLook asks for the election before the look that judges by it.
+	HelloBeforeLook = false
+	// StillFromSending counts the time of an unchanged holder from the sending of the look that first saw it.
+	StillFromSending = false
+	// RenewalKeepsBeat leaves a holder's beat as it was when the holder is renewed.
+	RenewalKeepsBeat = false
+	// BeatCounts makes a beat a counter, which shows an old number again after a rollback.
+	BeatCounts = false
+	// EpochOfReader takes a holder for one that was written under the reader's election.
+	EpochOfReader = false
 	// MarkIgnored takes every document under a key for one of this library.
 	MarkIgnored = false
 	// UndoElsewhere cleans up in another session than the attempt's.
@@ -66,8 +78,12 @@ const (
 	UndoDeletes = false
 	// PathWithoutLook grants a path lock that was looked for only before it was announced.
 	PathWithoutLook = false
-	// PathWithoutOrder grants a path lock beside a pending one, whichever is older.
-	PathWithoutOrder = false
+	// PathDoubtIgnored grants a path lock beside one that was added a moment ago.
+	PathDoubtIgnored = false
+	// PathGrantUntold keeps no event for watchers when it grants a path lock.
+	PathGrantUntold = false
+	// PathLookUncommitted looks for path locks in what may be rolled back.
+	PathLookUncommitted = false
 	// PathByOwnClock judges the expiry of path locks by a clock that is two seconds ahead.
 	PathByOwnClock = false
 	// PathRefreshRevives refreshes a path lock that may have run out.
@@ -78,6 +94,8 @@ const (
 	PathDropWithoutRev = false
 	// PathAncestorForgotten looks for path locks on the path itself and below, not above.
 	PathAncestorForgotten = false
+	// ObserverAwaited waits for an observer for as long as it takes.
+	ObserverAwaited = false
 	// WriteInPlace overwrites a file instead of replacing it.
 	WriteInPlace = false
 	// FileUnsynced renames a file before its content is synced.

@@ -26,6 +26,12 @@ var (
 	WordAfterLook         bool
 	SwapByRevAlone        bool
 	SwapWithoutRev        bool
+	SwapByDate            bool
+	HelloBeforeLook       bool
+	StillFromSending      bool
+	RenewalKeepsBeat      bool
+	BeatCounts            bool
+	EpochOfReader         bool
 	MarkIgnored           bool
 	UndoElsewhere         bool
 	UndoOnce              bool
@@ -37,12 +43,15 @@ var (
 	DeleteWithoutRev      bool
 	UndoDeletes           bool
 	PathWithoutLook       bool
-	PathWithoutOrder      bool
+	PathDoubtIgnored      bool
+	PathLookUncommitted   bool
+	PathGrantUntold       bool
 	PathByOwnClock        bool
 	PathRefreshRevives    bool
 	PathReleaseByPath     bool
 	PathAncestorForgotten bool
 	PathDropWithoutRev    bool
+	ObserverAwaited       bool
 	WriteInPlace          bool
 	FileUnsynced          bool
 	DirectoryUnsynced     bool

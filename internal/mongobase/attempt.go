@@ -49,7 +49,7 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 	if b.memory.wasUndone(id) {
 		return nil, mongoerr.NotApplied(errUndone)
 	}
-	if _, err := b.Read(ctx); err != nil {
+	if err := b.Sure(ctx); err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
 	a := &Attempt{id: id, life: ttl + ttl/8 + time.Second}

@@ -6,6 +6,9 @@
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
 //	value.go    dates and marks, as BSON has them
 //	encode.go   an update, as it is sent
+//	epoch.go    the elections of a primary
+//	sharded.go  what a sharded collection must be like
+//	takeover.go which holders are over (§4.3)
 //
 // It knows nothing of holders.
 package mongobase
@@ -46,6 +49,15 @@ type Base struct {
 	retries bool        // the driver gives its writes transaction numbers, where the server takes them
 
 	memory memory
+	epochs epochs
+	sights sights
+
+	// Unsharded refuses a collection that is sharded by whatever key.
+	Unsharded    bool
+	shardingSeen atomic.Int64 // the moment of the last answer
+
+	// OnStep, if set, is told that the server's clock was stepped within one election.
+	OnStep func()
 }
 
 // New makes a Base. It sends nothing. now is the local clock; nil is the monotonic
@@ -55,7 +67,7 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 		now = mongoclock.Monotonic()
 	}
 	journaled := true
-	return &Base{
+	b := &Base{
 		Durable:   Under(coll, &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journaled}),
 		Voted:     Under(coll, writeconcern.Majority()),
 		Soft:      Under(coll, writeconcern.W1()),
@@ -63,6 +75,8 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 		Clock:     mongoclock.New(now),
 		retries:   retries(coll.Database().Client()),
 	}
+	b.epochs.clock = mongoclock.New(now)
+	return b
 }
 
 // Under is coll with our concerns, and with the driver's own codecs: the caller's
@@ -94,6 +108,9 @@ type Reply struct {
 	Sent  mongoclock.Moment
 	Took  time.Duration
 }
+
+// Seen is when the answer came.
+func (r Reply) Seen() mongoclock.Moment { return r.Sent.Add(r.Took) }
 
 // Found reports whether the command matched a document, or inserted one.
 func (r Reply) Found() bool { return r.Image != nil }
@@ -143,6 +160,9 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mon
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll).Raw()
 	r.Took = b.Clock.Now().Sub(r.Sent)
+	if r.Took > Slow || err != nil && mongoerr.ClassOf(err).Troubled() && !errors.Is(err, mongo.ErrNoDocuments) {
+		b.epochs.suspect(false)
+	}
 	switch {
 	case err == nil:
 		r.Image = image
@@ -190,6 +210,7 @@ func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int
 		err = nil
 	}
 	if err != nil {
+		b.epochs.suspect(false)
 		return 0, nil, err
 	}
 	return int(result.MatchedCount), failed, nil

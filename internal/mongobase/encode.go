@@ -61,6 +61,8 @@ func appendValue(b []byte, value any) ([]byte, bson.Type) {
 			return nil, 0
 		}
 		return binary.LittleEndian.AppendUint32(b, uint32(v)), bson.TypeInt32 //nolint:gosec // its bits
+	case int64:
+		return binary.LittleEndian.AppendUint64(b, uint64(v)), bson.TypeInt64 //nolint:gosec // its bits
 	case bson.D:
 		if b, ok := appendDocument(b, v); ok {
 			return b, bson.TypeEmbeddedDocument

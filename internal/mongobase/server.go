@@ -3,11 +3,9 @@ package mongobase
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
@@ -35,6 +33,45 @@ func (b *Base) Known() (r mongoclock.Reading, known bool) {
 		return r, false
 	}
 	return b.Clock.Read()
+}
+
+// Sure is Read, with a hello first if there may have been an election since the last one.
+func (b *Base) Sure(ctx context.Context) error {
+	_, known := b.Known()
+	switch {
+	case known && b.Kind().Router:
+		return b.recheckSharding(ctx)
+	case known && !b.epochs.due():
+		return nil
+	}
+	_, err := b.ask(ctx)
+	return err
+}
+
+// Bearing is what a write goes by that is sent now.
+func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
+
+// Believes reports whether a server time, drawn for a command that was sent then and answered
+// by now, may be of the clock that the command went by. If it is not, the machine slept
+// unnoticed or another one answered: what was written by that clock is no ground for trust.
+func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bool {
+	most := stepSeen
+	if b.Kind().Router {
+		most = shardsApart
+	}
+	if by.Allows(server, sent, b.Clock.Now(), most) {
+		return true
+	}
+	b.epochs.suspect(false) // or the same clock would be written by, and not believed, again and again
+	return false
+}
+
+// Refresh asks for the election again if the answer at hand is old, or may be wrong. A
+// fault changes nothing.
+func (b *Base) Refresh(ctx context.Context) {
+	if !b.Kind().Router && b.epochs.aged() {
+		_, _ = b.ask(ctx)
+	}
 }
 
 // Read is the server's clock now; hello asks for it if nobody has told yet.
@@ -82,43 +119,82 @@ func (b *Base) Present() time.Time {
 // Timed takes the time in an after-image as a sample: it was drawn by the command that
 // answers with it.
 func (b *Base) Timed(r Reply, at time.Time) {
-	if !at.IsZero() {
-		b.Clock.Observe(at, r.Sent)
+	if at.IsZero() {
+		return
 	}
+	if !b.Kind().Router && b.Clock.Surprised(at, r.Sent, stepSeen) {
+		b.epochs.suspect(true)
+	}
+	b.Clock.Observe(at, r.Sent)
 }
 
 // Hello asks the server for its kind and its time, which it takes as a sample. It tells
 // when it was sent.
 func (b *Base) Hello(ctx context.Context) (server time.Time, sent mongoclock.Moment, err error) {
+	a, err := b.ask(ctx)
+	return a.server, a.sent, err
+}
+
+// An answer is what one hello tells.
+type answer struct {
+	server time.Time
+	sent   mongoclock.Moment
+
+	epoch            bson.ObjectID
+	elections, known bool
+	sure             bool // the epoch goes on, and its dates can be trusted
+}
+
+func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	ctx = Bare(ctx)
 	db := b.Soft.Database()
-	sent = b.Clock.Now()
+	a.sent = b.Clock.Now()
 	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
 	if mongoerr.ClassOf(err) == mongoerr.NoCommand { // 4.4.0 and 4.4.1
-		sent = b.Clock.Now()
+		a.sent = b.Clock.Now()
 		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 	}
 	if err != nil {
-		return time.Time{}, 0, err
+		return answer{}, err
 	}
-	server, ok := Time(reply.Lookup("localTime"))
-	if !ok {
-		return time.Time{}, 0, errors.New("the server does not tell its time")
+	var ok bool
+	if a.server, ok = Time(reply.Lookup("localTime")); !ok {
+		return answer{}, errors.New("the server does not tell its time")
+	}
+	if deposed(reply) {
+		return answer{}, errors.New("the server that answers is no primary any more")
 	}
 	if isRouter(reply) {
-		b.Clock.ObserveForWriting(server, sent)
+		b.Clock.ObserveForWriting(a.server, a.sent)
 	} else {
-		b.Clock.Observe(server, sent)
+		jumped := b.Clock.Surprised(a.server, a.sent, stepSeen)
+		b.Clock.Observe(a.server, a.sent)
+		a.epoch, a.elections, a.known = epochOf(reply)
+		var stepped bool
+		if a.sure, stepped = b.epochs.heard(a, jumped); stepped && b.OnStep != nil {
+			b.OnStep()
+		}
 	}
 	if b.kind.Load() != nil {
-		return server, sent, nil
+		return a, nil
 	}
-	return server, sent, b.meet(ctx, reply)
+	return a, b.meet(ctx, reply)
 }
 
 func isRouter(hello bson.Raw) bool {
 	kind, _ := hello.Lookup("msg").StringValueOK()
 	return kind == "isdbgrid"
+}
+
+// deposed reports whether the answer is that of a member which stepped down: its clock is not
+// the primary's.
+func deposed(hello bson.Raw) bool {
+	for _, field := range []string{"isWritablePrimary", "ismaster"} {
+		if is, ok := hello.Lookup(field).BooleanOK(); ok {
+			return !is
+		}
+	}
+	return false
 }
 
 // meet records the server's kind from the first hello, or refuses a server that cannot
@@ -130,43 +206,10 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
 	k.Sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
 	k.Numbers = k.Sessions && b.retries && k.Set
 	if k.Router {
-		if err := b.refuseSharded(ctx); err != nil {
+		if err := b.checkSharding(ctx); err != nil {
 			return err
 		}
 	}
 	b.kind.Store(k)
 	return nil
-}
-
-// refuseSharded answers an error for a sharded collection: each shard has a clock of its
-// own, and a client would judge one shard's holders by another's clock. collStats tells
-// whether it is sharded; under a strict API the number of shards that answer $collStats.
-func (b *Base) refuseSharded(ctx context.Context) error {
-	db, name := b.Soft.Database(), b.Soft.Name()
-	sharded := func() error {
-		return fmt.Errorf("the collection %s.%s is sharded: locks need one that is not", db.Name(), name)
-	}
-	stats, err := db.RunCommand(ctx, bson.D{{Key: "collStats", Value: name}}).Raw()
-	if err == nil {
-		if is, _ := stats.Lookup("sharded").BooleanOK(); is {
-			return sharded()
-		}
-		return nil
-	}
-	cursor, err := b.Soft.Aggregate(ctx, mongo.Pipeline{{{Key: "$collStats", Value: bson.D{{Key: "count", Value: bson.D{}}}}}})
-	if err != nil {
-		if c := mongoerr.ClassOf(err); c == mongoerr.Refused || c == mongoerr.NoCommand {
-			return nil // not there yet, or no right to look
-		}
-		return err
-	}
-	defer cursor.Close(ctx)
-	shards := 0
-	for cursor.Next(ctx) {
-		shards++
-	}
-	if shards > 1 {
-		return sharded()
-	}
-	return cursor.Err()
 }

@@ -19,6 +19,9 @@ func Time(v bson.RawValue) (time.Time, bool) {
 	return time.UnixMilli(ms).UTC(), true
 }
 
+// Millis is a duration as documents have it: in milliseconds, rounded up, and at least one.
+func Millis(d time.Duration) int64 { return max(1, int64((d+time.Millisecond-1)/time.Millisecond)) }
+
 // Is reports whether v equals a number as a filter understands it: the mark of a
 // document may come back as another type.
 func Is(v bson.RawValue, number int64) bool {

@@ -97,6 +97,18 @@ func (c *Clock) ObserveForWriting(server time.Time, sent Moment) {
 	}
 }
 
+// Surprised reports whether a server time that was drawn for a command sent at sent, and is
+// answered now, lies outside of what the sample at hand allows, by more than by: the server's
+// clock was stepped, or it is another machine's.
+func (c *Clock) Surprised(server time.Time, sent Moment, by time.Duration) bool {
+	r, known := c.Read()
+	return known && r.from.judges && sent >= r.from.sent && !r.Allows(server, sent, r.At, by)
+}
+
+// Still is how long a rival must have seen a holder of that TTL unchanged, by its own clock,
+// for the holder's trust to be over by the holder's: the TTL, and the drift of both.
+func Still(ttl time.Duration) time.Duration { return ttl + 2*grown(ttl) + Tick }
+
 func (c *Clock) observe(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,6 +135,19 @@ type Reading struct {
 	Age    time.Duration // of the sample
 
 	drift time.Duration // how much of Latest is drift
+	from  sample
+}
+
+// Allows reports whether a server time, drawn for a command that was sent at sent and
+// answered at got, may be of the clock that was read: it lies in what the sample allows, or
+// outside by no more than by.
+func (r Reading) Allows(server time.Time, sent, got Moment, by time.Duration) bool {
+	s := r.from
+	if !s.judges {
+		return true
+	}
+	least, most := sent.Sub(s.got), got.Sub(s.sent)
+	return !server.Before(s.server.Add(least-grown(least)-by)) && !server.After(s.server.Add(Tick+most+grown(most)+by))
 }
 
 // Read returns the server's clock now; false before the first sample.
@@ -135,7 +160,7 @@ func (c *Clock) Read() (Reading, bool) {
 		return Reading{At: t}, false
 	}
 	age := t.Sub(s.sent)
-	r := Reading{At: t, Fresh: age <= Fresh, drift: grown(age)}
+	r := Reading{At: t, Fresh: age <= Fresh, drift: grown(age), from: s}
 	r.Latest = s.server.Add(Tick + age + r.drift)
 	r.Age = age
 	r.Likely = s.server.Add(t.Sub(s.sent) - s.got.Sub(s.sent)/2)

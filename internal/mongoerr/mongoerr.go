@@ -36,6 +36,9 @@ const (
 // Sent reports whether the write of an error of this class may have left this process.
 func (c Class) Sent() bool { return c != NotSent && c != Disconnected }
 
+// Troubled reports whether an error of this class may come of an election.
+func (c Class) Troubled() bool { return c == Unknown || c == NotSent }
+
 // refusals are the codes that a server answers before it writes anything, and that no
 // retry is answered with whose first attempt was applied: they depend on the command and
 // on its sender alone, or come after the server has looked for the transaction number.

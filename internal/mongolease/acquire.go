@@ -5,7 +5,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -16,8 +15,9 @@ type Contender[R Record] interface {
 	// reports whether its answer refuses the claim for what is there.
 	Claim(ctx context.Context) (Image[R], Tenure, error)
 	Refused(image Image[R], err error) bool
-	// TakeOver sends the compare-and-swap on a document whose holders have all run out.
-	TakeOver(ctx context.Context, seen R, now mongoclock.Reading) (Image[R], Tenure, error)
+	// TakeOver sends the compare-and-swap on a document whose holders are all over. Its
+	// filter names the beat of each.
+	TakeOver(ctx context.Context, seen R) (Image[R], Tenure, error)
 	// Word leaves word if the claim asks for it, and answers the document. It finds
 	// nothing if the document is gone, or is a stranger's.
 	Word(ctx context.Context) (Image[R], error)
@@ -93,17 +93,14 @@ func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R],
 	if err := s.turnedAway(ctx, c, with, image.Record); err != nil {
 		return store.Grant{}, err
 	}
-	now := s.Base.Now()
-	if image.Record.Held(now.Earliest) && !now.Fresh {
-		var err error
-		if now, err = s.Base.ReadFresh(ctx); err != nil {
-			return store.Grant{}, c.Attempt.NotApplied(err)
-		}
+	over, err := s.Judge(ctx, c, image)
+	if err != nil {
+		return store.Grant{}, c.Attempt.NotApplied(err)
 	}
-	if image.Record.Held(now.Earliest) {
+	if len(over) < len(image.Record.Marks()) {
 		return store.Grant{}, s.Refuse(ctx, c, with, image.Record)
 	}
-	reply, t, err := with.TakeOver(ctx, image.Record, now)
+	reply, t, err := with.TakeOver(ctx, image.Record)
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(reply.Reply, err)
 	}
@@ -124,6 +121,23 @@ func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R],
 	return store.Grant{}, s.Refuse(ctx, c, with, image.Record)
 }
 
+// Judge tells which holders in the image of a document are over, by their IDs.
+func (s *Steps[R, U, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
+	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen())
+}
+
+// Status is what people are told of a record, with when it will be known which of its
+// holders are over.
+func (s *Steps[R, U, X]) Status(key string, seen R) store.Status {
+	status := seen.Status(key, s.Base.Present())
+	for i, h := range status.Holders {
+		if of, ok := seen.Holder(h.ID); ok {
+			status.Holders[i].KnownBy = s.Base.KnownBy(key, of.Mark(), status.Now)
+		}
+	}
+	return status
+}
+
 // turnedAway answers a claim whose document is a stranger's, or has the claim's twin;
 // nil if it is neither.
 func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) error {
@@ -140,12 +154,11 @@ func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contende
 // not in it, nobody would wake the claimant: it is told that the key was free for a
 // moment, which is so, and asks again.
 func (s *Steps[R, U, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
-	now := s.Base.Present()
-	if c.Want > 0 && !seen.Worded(c.Claim, now) {
+	if c.Want > 0 && !seen.Worded(c.Claim, s.Base.Present()) {
 		var nothing R
 		seen = nothing
 	}
-	return s.Settle(ctx, c, with, &store.HeldError{Status: seen.Status(c.Key, now)})
+	return s.Settle(ctx, c, with, &store.HeldError{Status: s.Status(c.Key, seen)})
 }
 
 // RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply,

@@ -35,7 +35,7 @@ func (s *Steps[R, U, X]) Grant(ctx context.Context, c *Claim, image Image[R], t 
 	}
 	g := store.Grant{
 		Token:  mongobase.Token(stamp),
-		Left:   left(c.TTL, c.Sent, image.Sent, t.Until, at),
+		Left:   s.left(c.Sent, image.Sent, t, at),
 		Since:  t.Since,
 		Wanted: image.Record.Wanted(at),
 	}
@@ -45,7 +45,7 @@ func (s *Steps[R, U, X]) Grant(ctx context.Context, c *Claim, image Image[R], t 
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g)
 	}
-	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
+	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {
 		c.Got(image.Image)
 	}
@@ -78,12 +78,13 @@ func (s *Steps[R, U, X]) confirm(ctx context.Context, c *Claim) (Image[R], error
 // was granted the key since, so it can be given its time all the same. A fault here
 // changes nothing about the grant.
 func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
-	t := c.Tenure(s.Base.Now())
+	_ = s.Base.Sure(ctx)
+	t := c.Tenure()
 	filter, err := s.Shape.Where(c.Ref, append(s.Shape.Holds(c.ID), s.Shape.Unbroken(c.ID)...)...)
 	if err != nil {
 		return
 	}
-	image, err := s.Shape.Send(mongobase.Bare(ctx), Correct, s.Base.Durable, filter, s.Shape.Extend(c.ID, t.Since, t.Until), mongobase.After)
+	image, err := s.Shape.Send(mongobase.Bare(ctx), Correct, s.Base.Durable, filter, s.Shape.Extend(c.ID, t), mongobase.After)
 	if err != nil || !image.Found() {
 		return
 	}
@@ -91,7 +92,7 @@ func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) 
 	if at.IsZero() {
 		return
 	}
-	if left := left(c.TTL, c.Sent, image.Sent, t.Until, at); left > g.Left {
+	if left := s.left(c.Sent, image.Sent, t, at); left > g.Left {
 		g.Left = left
 	}
 	if h, ok := image.Record.Holder(c.ID); ok {
@@ -99,11 +100,15 @@ func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) 
 	}
 }
 
-// left is how long after sent a holder may be trusted that was written with this expiry,
-// by a server time drawn after it was sent.
-func left(ttl time.Duration, sent, drawn mongoclock.Moment, until, server time.Time) time.Duration {
-	if knob.DeadlineFromSample {
-		return ttl
+// left is how long after sent a holder may be trusted that was written with this tenure, by
+// a server time drawn after it was sent. If that time is not of the clock that the tenure
+// goes by, the dates in the document mean nothing: they have to be written again.
+func (s *Steps[R, U, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
+	switch {
+	case knob.DeadlineFromSample:
+		return t.TTL
+	case !s.Base.Believes(t.By, server, drawn):
+		return 0
 	}
-	return mongoclock.Left(ttl, sent, drawn, until, server)
+	return mongoclock.Left(t.TTL, sent, drawn, t.Until, server)
 }

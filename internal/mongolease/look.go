@@ -27,7 +27,7 @@ func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Statu
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	now := s.Base.Present()
+	at := s.Base.Clock.Now()
 	seen := make([]store.Status, len(keys))
 	var strangers []error
 	for i, key := range keys {
@@ -37,7 +37,8 @@ func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Statu
 			var nothing R
 			record = nothing
 		}
-		seen[i] = record.Status(key, now)
+		s.Base.Saw(key, record.Marks(), at)
+		seen[i] = s.Status(key, record)
 	}
 	return seen, errors.Join(strangers...)
 }

@@ -26,6 +26,7 @@ type Memory[X any] struct {
 // or released with more care than needed.
 type Lease[X any] struct {
 	Since time.Time
+	From  mongoclock.Moment // when the claim was sent
 	Until mongoclock.Moment // may be trusted, and so is worth remembering
 	Own   X
 }

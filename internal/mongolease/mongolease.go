@@ -7,7 +7,11 @@
 //	acquire.go    acquire, what follows a refusal, hand over
 //	grant.go      from an applied claim to a grant: token, time left
 //	renew.go      renew, one and many
-//	release.go    what releases, breaks and clean-ups have alike
+//	end.go        release, break, clean up, transfer: around the store's own command
+//	release.go    what these have alike: how durably, and why none was found
+//	look.go       reads of some keys
+//	list.go       reads of all keys
+//	holder.go     the fields of a holder, which all stores share
 //	memory.go     what is remembered of a lease
 //
 // A store has commands of its own. Here is decided which comes next, and what its
@@ -55,8 +59,8 @@ type Record interface {
 	Foreign() error
 	// Holder is the acquisition of that ID.
 	Holder(id string) (Holder, bool)
-	// Held reports whether some holder has not surely run out.
-	Held(earliest time.Time) bool
+	// Marks are what is needed of each holder to judge whether it is over.
+	Marks() []mongobase.Mark
 	// Wanted reports whether the word of somebody who waits is still good.
 	Wanted(now time.Time) bool
 	// Worded reports whether the claim's own word stands in the document.
@@ -72,6 +76,15 @@ type Holder struct {
 	store.Holder
 	IsBroken bool
 	Released bool // given back for later, by MinHold
+
+	TTL   time.Duration
+	Beat  int64
+	Epoch bson.ObjectID
+}
+
+// Mark is what is needed of a holder to judge whether it is over.
+func (h Holder) Mark() mongobase.Mark {
+	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt}
 }
 
 // An Image is the answer of one command about one document.
@@ -88,11 +101,15 @@ type Shape[R Record, U any] interface {
 	Holds(id string) []bson.E
 	// Unbroken is the condition that the holder was neither broken nor released.
 	Unbroken(id string) []bson.E
-	// Alive is the condition that the holder can be renewed and handed over.
-	Alive(id string, earliest time.Time) []bson.E
+	// Alive is the condition that the holder can be renewed and handed over; see
+	// Fields.Alive.
+	Alive(id string, by mongobase.Bearing) []bson.E
+	// Before is the condition that the last write for the holder came before that beat.
+	Before(id string, beat int64) bson.E
 	// Extend is the update that moves a holder's end, and its beginning unless that is
-	// zero. It never moves them back, so that a late one harms nobody.
-	Extend(id string, since, until time.Time) U
+	// zero, and sets the stamp of the tenure. It never moves them back, so that a late one
+	// harms nobody.
+	Extend(id string, t Tenure) U
 	// Touch is the update that writes nothing but the server's time; with a stamp also
 	// a timestamp, where the server tells no operationTime.
 	Touch(stamp bool) U
@@ -130,20 +147,26 @@ type Claim struct {
 	Attempt *mongobase.Attempt
 	Sent    mongoclock.Moment // when the call began: trust counts from here
 
+	base *mongobase.Base
+
 	// Got, if set, is told of the document as a grant left it.
 	Got func(document bson.Raw)
 }
 
-// A Tenure is what a claim writes: when it begins and ends, and the revision that its
-// document has then, where documents have one.
+// A Tenure is what a claim or a renewal writes: when it begins and ends, how long that is
+// meant to be, its beat, what it goes by, and the revision that the document has then, where
+// documents have one.
 type Tenure struct {
 	Since, Until time.Time
+	TTL          time.Duration
+	Beat         int64
+	By           mongobase.Bearing
 	Rev          bson.ObjectID
 }
 
 // Begin opens the attempt of a claim. Nothing of the claim is sent yet.
 func (s *Steps[R, U, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
-	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now()}
+	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now(), base: s.Base}
 	var err error
 	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
 	return claim, err
@@ -154,8 +177,12 @@ func (s *Steps[R, U, X]) Over(c *Claim, err error) {
 	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
 }
 
-// Tenure is when a holder begins that lasts ttl from now on, and when it ends.
-func (c *Claim) Tenure(now mongoclock.Reading) (t Tenure) {
-	t.Since, t.Until = now.Expiry(c.TTL)
+// Tenure is what the claim writes that is sent now.
+func (c *Claim) Tenure() Tenure { return TenureOf(c.base, c.TTL) }
+
+// TenureOf is what is written now for a holder that is to last ttl.
+func TenureOf(b *mongobase.Base, ttl time.Duration) Tenure {
+	t := Tenure{TTL: ttl, Beat: b.Beat(), By: b.Bearing()}
+	t.Since, t.Until = t.By.Expiry(ttl)
 	return t
 }

@@ -17,6 +17,9 @@ import (
 // errAllGone says that a bulk renewed nobody: no document is left to tell the time.
 var errAllGone = errors.New("mongolock: none of the holders is there any more")
 
+// errLate answers a renewal after which a newer one was applied, or itself by another copy.
+var errLate = errors.New("mongolock: the renewal's reply came too late to be one")
+
 // A renewal is one round of renewals on its way.
 type renewal struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
@@ -78,6 +81,7 @@ func (s *Steps[R, U, X]) renewAgain(ctx context.Context, r renewal) {
 	if len(which) == 0 {
 		return
 	}
+	_ = s.Base.Sure(ctx)
 	again.answers = make([]store.Renewed, len(which))
 	s.renew(ctx, again)
 	for i, at := range which {
@@ -88,14 +92,15 @@ func (s *Steps[R, U, X]) renewAgain(ctx context.Context, r renewal) {
 }
 
 // command is the update that renews a holder, never creating nor shortening it.
-func (s *Steps[R, U, X]) command(r store.Renewal, now mongoclock.Reading) (filter bson.D, update U, until time.Time, err error) {
-	_, until = now.Expiry(r.TTL)
-	filter, err = s.Shape.Where(r.Ref, s.Shape.Alive(r.ID, now.Earliest)...)
-	return filter, s.Shape.Extend(r.ID, time.Time{}, until), until, err
+func (s *Steps[R, U, X]) command(r store.Renewal) (filter bson.D, update U, t Tenure, err error) {
+	t = TenureOf(s.Base, r.TTL)
+	t.Since = time.Time{}
+	filter, err = s.Shape.Where(r.Ref, append(s.Shape.Alive(r.ID, t.By), s.Shape.Before(r.ID, t.Beat))...)
+	return filter, s.Shape.Extend(r.ID, t), t, err
 }
 
 func (s *Steps[R, U, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
-	filter, update, until, err := s.command(r, s.Base.Now())
+	filter, update, t, err := s.command(r)
 	if err != nil {
 		return 0, err
 	}
@@ -104,26 +109,40 @@ func (s *Steps[R, U, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r
 	case err != nil:
 		return 0, mongoerr.Mark(err)
 	case !image.Found():
-		return 0, s.Explain(ctx, r.Ref)
+		return 0, s.refused(ctx, r.Ref, t.Beat)
 	}
 	at, _ := image.Record.Drawn()
 	if at.IsZero() {
 		return 0, errNoTrace
 	}
-	return left(r.TTL, sent, image.Sent, until, at), nil
+	left := s.left(sent, image.Sent, t, at)
+	s.Base.Refresh(ctx)
+	return left, nil
+}
+
+// refused is why a renewal found no such holder. If the holder is there and beats later than
+// this renewal, it is this or a newer one that was applied: the reply is late.
+func (s *Steps[R, U, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
+	image, err := s.Shape.Find(ctx, r)
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	if h, ok := image.Record.Holder(r.ID); ok && image.Record.Foreign() == nil && h.Beat >= beat && !h.IsBroken && !h.Released {
+		return errLate
+	}
+	return Why(image, r.ID)
 }
 
 func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
-	now := s.Base.Now()
 	models := make([]mongo.WriteModel, len(r.batch))
-	until := make([]time.Time, len(r.batch))
+	terms := make([]Tenure, len(r.batch))
 	for i, one := range r.batch {
-		filter, update, end, err := s.command(one, now)
+		filter, update, t, err := s.command(one)
 		if err != nil {
 			r.fail(err)
 			return
 		}
-		models[i], until[i] = s.Shape.Model(Renew, filter, update), end
+		models[i], terms[i] = s.Shape.Model(Renew, filter, update), t
 	}
 	within, cancel := partOf(ctx)
 	matched, failed, err := s.Base.Bulk(within, models)
@@ -131,7 +150,7 @@ func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 	if err != nil {
 		r.fail(mongoerr.Mark(err))
 		if mongoerr.ClassOf(err) == mongoerr.Unknown {
-			s.afterAll(ctx, r, until)
+			s.afterAll(ctx, r, terms)
 		}
 		return
 	}
@@ -141,17 +160,17 @@ func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 		for i := range r.answers {
 			r.answers[i].Err = failed[i]
 		}
-		s.whichRenewed(ctx, r, until)
+		s.whichRenewed(ctx, r, terms)
 		return
 	case err != nil:
 		r.fail(err)
 		return
 	}
-	for i, one := range r.batch {
-		r.answers[i] = store.Renewed{Left: left(one.TTL, r.sent, drawn, until[i], server), Err: failed[i]}
+	for i := range r.batch {
+		r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server), Err: failed[i]}
 	}
 	if matched+len(failed) < len(r.batch) {
-		s.whichRenewed(ctx, r, until)
+		s.whichRenewed(ctx, r, terms)
 	}
 }
 
@@ -169,7 +188,7 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 // document that is blocked, by somebody's open transaction, holds up the whole bulk; the
 // renewals before it were applied. Only those count that a majority has, as an answer to
 // the bulk would say. For the others the error of the bulk stands.
-func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, until []time.Time) {
+func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, terms []Tenure) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
@@ -183,8 +202,8 @@ func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, until []time.T
 		return
 	}
 	for i, one := range r.batch {
-		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && !h.ExpireAt.Before(until[i]) {
-			r.answers[i] = store.Renewed{Left: left(one.TTL, r.sent, drawn, until[i], server)}
+		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && h.Beat >= terms[i].Beat {
+			r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server)}
 		}
 	}
 }
@@ -234,8 +253,8 @@ func (s *Steps[R, U, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Tim
 }
 
 // whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
-// has the expiry that was written, or a later one.
-func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, until []time.Time) {
+// has the beat that was written, or a later one.
+func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
@@ -248,7 +267,7 @@ func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, until []ti
 			r.answers[i] = store.Renewed{Err: err}
 		default:
 			h, holds := images[i].Record.Holder(one.ID)
-			if !holds || h.IsBroken || h.Released || h.ExpireAt.Before(until[i]) {
+			if !holds || h.IsBroken || h.Released || h.Beat < terms[i].Beat {
 				r.answers[i] = store.Renewed{Err: Why(images[i], one.ID)}
 			}
 		}

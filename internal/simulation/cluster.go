@@ -3,45 +3,57 @@ package simulation
 import (
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/history"
 )
 
 // A cluster is a replica set of three members. Its primary may be isolated from the others
-// and not know yet that they have elected another. What it writes then is rolled back.
+// and not know yet that they have elected another. What it writes then is rolled back. A
+// server alone is the first of the members; the others do nothing.
 type cluster struct {
 	w       *world
 	members [3]*member
 	leader  *member // the primary of the majority; nil during an election
 	term    int
+	alone   bool
+	shard   int
 }
 
 // A member is one server.
 type member struct {
 	w        *world
+	c        *cluster // nil: a router
+	router   bool
+	heard    bson.Timestamp // by a router: the latest cluster time
 	id       int
 	db       *docdb.DB     // of a primary, also of one that was deposed and does not know
 	has      []time.Time   // when each write of the primary's log reaches this member
 	offset   time.Duration // of its clock
+	drift    int64         // how many millionths its clock runs fast
 	up       bool
 	primary  bool // so it believes
 	isolated bool // from the other members
 	term     int
 	epoch    int // of its connections
+	point    int // how many writes of its log are known never to be rolled back
 
 	waiting map[*request]struct{} // for a majority, or for something to read
 	queued  map[string][]func()   // behind a command of the session that is held up
 	reading map[string][]*request // getMores, by collection
 }
 
-func newCluster(w *world) cluster {
-	c := cluster{w: w, term: 1}
-	d := w.rng("clocks")
+func newCluster(w *world, shard int) *cluster {
+	c := &cluster{w: w, shard: shard, term: 1, alone: w.plan.servers == standalone || w.plan.servers == single}
+	d := w.rng(c.named("clocks"))
 	for i := range c.members {
-		c.members[i] = &member{w: w, id: i, up: true, waiting: map[*request]struct{}{}, queued: map[string][]func(){}, reading: map[string][]*request{}}
-		if w.plan.clockSkew > 0 {
-			c.members[i].offset = d.between(0, w.plan.clockSkew) - w.plan.clockSkew/2
+		m := &member{w: w, c: c, id: 3*shard + i, up: true, drift: w.plan.clockDrift, waiting: map[*request]struct{}{}, queued: map[string][]func(){}, reading: map[string][]*request{}}
+		m.offset = w.plan.offset(d)
+		if w.plan.apart {
+			m.drift = int64(d.n(1001)) - 500
 		}
+		c.members[i] = m
 	}
 	first := c.members[0]
 	first.db, first.primary, first.term = docdb.New(), true, 1
@@ -52,27 +64,48 @@ func newCluster(w *world) cluster {
 // now returns what a member's clock shows.
 func (m *member) now() time.Time {
 	t := m.w.since()
-	return serverEpoch.Add(t + t/1e6*time.Duration(m.w.plan.clockDrift) + m.offset)
+	return serverEpoch.Add(t + t/1e6*time.Duration(m.drift) + m.offset)
 }
 
 // schedule schedules the planned failovers and clock steps.
 func (c *cluster) schedule() {
-	for _, f := range c.w.plan.failovers {
-		c.w.after(f.at, func() { c.failOver(f) })
+	for i, f := range c.w.plan.failovers {
+		if i%len(c.w.shards) == c.shard {
+			c.w.after(f.at, func() { c.failOver(f) })
+		}
 	}
-	for _, s := range c.w.plan.clockSteps {
-		c.w.after(s.at, func() {
-			c.w.fault("clock step")
-			c.members[s.member].offset = s.offset
-			c.w.logf("the clock of server %d is stepped to %v", s.member, s.offset)
-		})
+	for i, s := range c.w.plan.clockSteps {
+		if i%len(c.w.shards) == c.shard {
+			c.w.after(s.at, func() { c.members[s.member].step(s.offset) })
+		}
 	}
 	c.scheduleSweep()
 }
 
+// named names a random source of the cluster.
+func (c *cluster) named(name string) string {
+	if c.shard > 0 {
+		name += " of shard " + itoa(c.shard)
+	}
+	return name
+}
+
+// step sets a member's clock. Where clocks are far apart, that of a primary goes only back:
+// a step forward ends the leases of its election early, which is not promised against.
+func (m *member) step(to time.Duration) {
+	x := &m.w.plan
+	if x.apart && m.primary && to > m.offset && !x.forward {
+		to = max(2*m.offset-to, -x.clocksApart/2)
+	}
+	m.w.fault("clock step")
+	m.w.moved = min(m.w.moved, m.w.since())
+	m.offset = to
+	m.w.logf("the clock of server %d is stepped to %v", m.id, to)
+}
+
 // scheduleSweep is the TTL monitor.
 func (c *cluster) scheduleSweep() {
-	c.w.after(time.Minute+time.Microsecond, func() {
+	c.w.after(time.Minute+time.Microsecond+time.Duration(c.shard)*time.Nanosecond, func() {
 		if m := c.leader; m != nil {
 			before := m.db.Len()
 			m.db.Tag = &mark{at: c.w.since(), member: m.id, clock: m.now(), sweep: true}
@@ -87,9 +120,12 @@ func (c *cluster) scheduleSweep() {
 
 // replicate decides when the writes of a primary reach the other members.
 func (c *cluster) replicate(m *member, from int) {
+	if c.alone {
+		return
+	}
 	now := time.Now()
 	for n := from; n < m.db.Len(); n++ {
-		d := c.w.rng("replicate " + string(rune('a'+m.term)) + " " + itoa(n))
+		d := c.w.rng(c.named("replicate " + string(rune('a'+m.term)) + " " + itoa(n)))
 		for _, o := range c.members {
 			if o == m {
 				continue
@@ -112,7 +148,7 @@ func (c *cluster) replicate(m *member, from int) {
 // committed returns when the nth write of the leader can no longer be rolled back. For an
 // isolated leader that never comes.
 func (c *cluster) committed(m *member, n int) (time.Time, bool) {
-	if n == 0 {
+	if n == 0 || c.alone {
 		return time.Now(), true
 	}
 	if c.leader != m || m.isolated {
@@ -141,7 +177,11 @@ func (c *cluster) failOver(f failover) {
 			return // one failover at a time: two of three members must be left
 		}
 	}
+	if c.alone {
+		f.kind, f.isolated = restart, 0
+	}
 	c.w.fault("primary " + f.kind)
+	c.w.moved = min(c.w.moved, c.w.since())
 	c.w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Failover, Until: f.at + f.election + f.isolated + time.Second})
 	c.w.logf("server %d %s", m.id, f.kind)
 	next, kept := c.successor(m)
@@ -149,7 +189,7 @@ func (c *cluster) failOver(f failover) {
 	switch f.kind {
 	case stepDown:
 		m.resign(errSteppedDown)
-		if c.w.rng("again " + itoa(c.term)).chance(300) {
+		if c.w.rng(c.named("again " + itoa(c.term))).chance(300) {
 			next, db = m, m.db.Fork(m.db.Len()) // elected again: it only forgets its sessions
 		}
 	case restart:
@@ -159,11 +199,20 @@ func (c *cluster) failOver(f failover) {
 		c.w.after(f.isolated, func() { c.rejoin(m) })
 	}
 	c.leader = nil
-	c.w.after(f.election, func() { c.elect(next, db) })
+	c.w.after(f.election, func() {
+		if f.stepped {
+			next.primary = false
+			next.step(f.offset)
+		}
+		c.elect(next, db)
+	})
 }
 
 // successor returns the member that has most of the primary's log, and how many writes.
 func (c *cluster) successor(m *member) (*member, int) {
+	if c.alone {
+		return m, m.db.Len()
+	}
 	var best *member
 	most := -1
 	for _, o := range c.members {
@@ -238,17 +287,4 @@ func (m *member) interrupt(tell func(*request)) {
 	for _, r := range inOrder(waiting) {
 		tell(r)
 	}
-}
-
-// primaryFor returns the primary that a client finds: an isolated one for half of them.
-func (c *cluster) primaryFor(client int) *member {
-	if c.w.isCutOff(client) {
-		return nil
-	}
-	for _, m := range c.members {
-		if m.isolated && m.primary && client%2 == 1 {
-			return m
-		}
-	}
-	return c.leader
 }

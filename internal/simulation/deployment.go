@@ -20,9 +20,11 @@ import (
 // topology: it finds the primary, and forgets it after an error.
 type deployment struct {
 	client *process
-	known  *member // protected by world.mu
+	known  *member // protected by world.mu, as what follows
+	term   int     // the latest election that it has seen
 	looked time.Duration
-	looks  int
+	looks  int           // in how many instants it was asked for a server
+	asked  time.Duration // the last of them
 }
 
 const (
@@ -42,17 +44,24 @@ func connect(p *process, retries bool) (*mongo.Client, error) {
 // SelectServer waits until there is a primary.
 func (d *deployment) SelectServer(ctx context.Context, _ description.ServerSelector) (driver.Server, error) {
 	w := d.client.world
+	began := w.since()
 	for {
 		w.mu.Lock()
 		if (d.known == nil || w.since()-d.looked > heartbeat) && !d.client.dead {
-			d.known, d.looked = w.cluster.primaryFor(d.client.id), w.since()
+			d.known, d.looked = w.serverFor(d.client.id, d.term), w.since()
 		}
 		m := d.known
-		d.looks++
+		if m != nil {
+			d.term = max(d.term, m.term)
+		}
+		if now := w.since(); d.asked != now { // goroutines of one instant ask in any order, and draw alike
+			d.asked = now
+			d.looks++
+		}
 		wait := lookAgain(w.rng(fmt.Sprintf("look %d %d", d.client.id, d.looks)))
 		w.mu.Unlock()
 		if m != nil {
-			return &server{d, m}, nil
+			return &server{d, m, began}, nil
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -64,8 +73,28 @@ func (d *deployment) SelectServer(ctx context.Context, _ description.ServerSelec
 	}
 }
 
-// Kind returns that of a replica set.
+// serverFor returns the server that a client finds: its router, or a primary. With w.mu held.
+func (w *world) serverFor(client, seen int) *member {
+	switch {
+	case w.plan.servers != routers:
+		return w.cluster.primaryFor(client, seen)
+	case w.isCutOff(client):
+		return nil
+	}
+	if w.routers[client] == nil {
+		w.routers[client] = w.newRouter(client)
+	}
+	return w.routers[client]
+}
+
+// Kind returns what the servers are together.
 func (d *deployment) Kind() description.TopologyKind {
+	switch d.client.world.plan.servers {
+	case standalone:
+		return description.TopologyKindSingle
+	case routers:
+		return description.TopologyKindSharded
+	}
 	return description.TopologyKindReplicaSetWithPrimary
 }
 
@@ -74,15 +103,16 @@ func (d *deployment) GetServerSelectionTimeout() time.Duration { return selectio
 
 // A server is a member as the driver sees it.
 type server struct {
-	d *deployment
-	m *member
+	d     *deployment
+	m     *member
+	began time.Duration // when the driver began to look for it
 }
 
 func (s *server) Connection(context.Context) (*mnet.Connection, error) {
 	w := s.d.client.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return mnet.NewConnection(&conn{client: s.d.client, member: s.m, epoch: s.m.epoch}), nil
+	return mnet.NewConnection(&conn{client: s.d.client, member: s.m, epoch: s.m.epoch, began: s.began}), nil
 }
 
 func (s *server) RTTMonitor() driver.RTTMonitor { return noRTT{} }
@@ -117,11 +147,18 @@ func (m *member) address() address.Address {
 
 func (m *member) description() description.Server {
 	minutes := int64(30)
+	kind := description.ServerKindRSPrimary
+	switch m.w.plan.servers {
+	case standalone:
+		kind = description.ServerKindStandalone
+	case routers:
+		kind = description.ServerKindMongos
+	}
 	return description.Server{
 		Addr: m.address(), CanonicalAddr: m.address(),
 		MaxDocumentSize: 16 << 20, MaxMessageSize: 48_000_000, MaxBatchCount: 100_000,
 		SessionTimeoutMinutes: &minutes,
-		Kind:                  description.ServerKindRSPrimary,
+		Kind:                  kind,
 		WireVersion:           &description.VersionRange{Min: 0, Max: 21},
 	}
 }

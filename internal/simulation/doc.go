@@ -13,8 +13,10 @@
 //	world.go       one run: its clock, its log, its history
 //	chance.go      random sources that depend on the seed
 //	plan.go        what a seed makes go wrong, and when
+//	servers.go     which kind they are, and how far their clocks are apart
 //	cluster.go     members, replication, elections, rollback
 //	server.go      how a member answers one command
+//	router.go      routers before two shards, and chunks that migrate
 //	network.go     how a command reaches a member, and its reply the client
 //	delivery.go    what becomes of one command on its way
 //	deployment.go  the driver's side

@@ -20,6 +20,7 @@ var errReset = errors.New("connection reset by peer")
 // A request is one command on its way.
 type request struct {
 	sent       time.Duration
+	began      time.Duration // when its sender began with it, or with an earlier send of the same
 	client     *process
 	actor      string
 	op         int    // the user's call that it belongs to
@@ -30,8 +31,11 @@ type request struct {
 	delivery   delivery
 	obeysLimit bool // the server ends it when its time limit is over
 	message    *wire.Message
-	answer     chan []byte // of capacity 1
-	broken     chan error  // of capacity 1
+	routed     bool         // by a router, which answers instead of breaking the connection
+	tries      int          // of the router
+	done       func(bson.D) // takes the reply of a part of a command; nil: it goes to the client
+	answer     chan []byte  // of capacity 1
+	broken     chan error   // of capacity 1
 }
 
 // A conn is a connection that is used for one operation.
@@ -39,6 +43,7 @@ type conn struct {
 	client *process
 	member *member
 	epoch  int
+	began  time.Duration
 	flight *request
 }
 
@@ -64,7 +69,7 @@ func (c *conn) Write(ctx context.Context, wm []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &request{
-		client: c.client, actor: actor, op: op, cmd: cmd, member: c.member, epoch: c.epoch, message: message,
+		client: c.client, actor: actor, op: op, cmd: cmd, member: c.member, epoch: c.epoch, began: c.began, message: message,
 		answer: make(chan []byte, 1), broken: make(chan error, 1),
 	}
 	c.flight = r
@@ -79,6 +84,13 @@ func (c *conn) Write(ctx context.Context, wm []byte) error {
 func (w *world) send(r *request) {
 	w.sends++
 	r.sent = w.since()
+	if r.cmd.Number > 0 {
+		numbered := fmt.Sprint(r.cmd.Session, r.cmd.Number)
+		if first, again := w.began[numbered]; again {
+			r.began = first
+		}
+		w.began[numbered] = r.began
+	}
 	who := fmt.Sprintf("%d %s %s %s", r.client.id, r.actor, r.cmd.Name, key(r.cmd))
 	w.sent[who]++
 	d := w.rng(fmt.Sprintf("%s %d", who, w.sent[who]))
@@ -93,7 +105,7 @@ func (w *world) send(r *request) {
 		w.after(r.delivery.out, func() { w.arrive(r) })
 	}
 	if r.delivery.reset > 0 {
-		w.after(r.delivery.reset, func() { r.fail(errReset) })
+		w.after(r.delivery.reset, func() { r.breakOff(errReset) })
 	}
 }
 
@@ -133,6 +145,18 @@ func key(c docdb.Command) string {
 
 // respond sends a reply back. With w.mu held.
 func (w *world) respond(r *request, reply bson.D) {
+	if r.done != nil {
+		r.done(reply)
+		return
+	}
+	if r.routed {
+		if t, ok := lookup(reply, "$clusterTime").(bson.D); ok {
+			router := w.routers[r.client.id]
+			if now := t[0].Value.(bson.Timestamp); now.After(router.heard) {
+				router.heard = now
+			}
+		}
+	}
 	if r.delivery.back < 0 {
 		return
 	}
@@ -165,8 +189,18 @@ func verdict(reply bson.D) (s string) {
 	return s
 }
 
-// fail breaks the connection under a request. With w.mu held.
+// fail tells a request's sender that the connection to its server broke: a router makes an
+// ordinary reply of it. With w.mu held.
 func (r *request) fail(err error) {
+	if r.routed {
+		r.client.world.respond(r, errUnreachable.reply())
+		return
+	}
+	r.breakOff(err)
+}
+
+// breakOff breaks the connection under a request. With w.mu held.
+func (r *request) breakOff(err error) {
 	if r.client.dead {
 		return
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,8 +28,10 @@ type pathHold struct {
 	mode     pathlock.Mode
 	depth    pathlock.Depth
 	client   int
+	sent     time.Duration // when its Lock was called
 	from, to time.Duration // certainly held
 	ended    bool          // somebody asked for its release
+	endedAt  time.Duration // when
 }
 
 // pathRun is the history of a run with path locks. It is protected by the world's mutex.
@@ -41,6 +44,8 @@ type pathRun struct {
 	found []history.Violation
 	calls map[string]int       // how calls ended
 	clean map[string]time.Time // the new expiry that a refresh answered, by token and expiry
+
+	watches []*pathWatch
 }
 
 // longest is the longest timeout. Locks with it are always released: one that stays was
@@ -53,14 +58,17 @@ var simPaths = []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/d"}
 // RunPaths runs one history of clients that lock paths, against the same servers and with
 // the same faults as Run.
 func RunPaths(seed uint64, s Settings) *Outcome {
-	w := newWorld(seed)
-	s.apply(&w.plan)
+	w := newWorld(seed, s)
+	if w.plan.servers == routers { // before shards: path locks need one log
+		s.Servers = replicaSet
+		w = newWorld(seed, s)
+	}
 	w.late(s)
 	run := &pathRun{w: w, holds: map[string]*pathHold{}, calls: map[string]int{}, clean: map[string]time.Time{}}
 	w.mu.Lock()
 	w.logf("seed %d: %s", seed, w.plan.String())
 	w.createRegisters()
-	w.cluster.schedule()
+	w.schedule()
 	w.mu.Unlock()
 	d := w.rng("cast")
 	processes := make([]*pathProcess, 2+d.n(3))
@@ -70,7 +78,16 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 		plain = append(plain, processes[i].process)
 	}
 	w.planKills(plain, d)
-	var users sync.WaitGroup
+	watching, stopWatching := context.WithCancel(context.Background())
+	var users, watchers sync.WaitGroup
+	// Where the members' clocks are far apart, a watcher that has not noticed an election may
+	// be told of a lock twice: see judgeWatches.
+	watched := !s.Elections && !w.plan.apart && w.rng("watchers").chance(400)
+	for _, p := range processes {
+		if d := w.rng("watcher " + itoa(p.id)); watched && d.chance(500) {
+			watchers.Go(func() { run.watch(watching, p, d) })
+		}
+	}
 	number := 0
 	for _, p := range processes {
 		for range 1 + d.n(3) {
@@ -89,6 +106,11 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 	}
 	users.Wait()
 	w.waitUntilExpired()
+	if watched {
+		time.Sleep(watchFor)
+	}
+	stopWatching()
+	watchers.Wait()
 	w.mu.Lock()
 	run.quiet = w.since()
 	w.mu.Unlock()
@@ -102,6 +124,7 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 	defer w.mu.Unlock()
 	w.closed = true
 	run.judge(plain)
+	run.judgeWatches()
 	for what, n := range run.calls {
 		w.faults["call: "+what] = n
 	}
@@ -153,7 +176,7 @@ func (r *pathRun) granted(client int, l pathlock.Lock, sent time.Duration) {
 	now := r.w.since()
 	r.w.logf("client %d has %s %s %s, until %v", client, l.Path, l.Mode, l.Depth, sent+l.Left)
 	r.order = append(r.order, l.Token)
-	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, from: now, to: sent + l.Left}
+	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, sent: sent, from: now, to: sent + l.Left}
 }
 
 // refreshes notes that a lock may be shortened from now on, whatever the call answers.
@@ -177,7 +200,9 @@ func (r *pathRun) releases(token string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	h := r.holds[token]
-	h.ended = true
+	if !h.ended {
+		h.ended, h.endedAt = true, r.w.since()
+	}
 	h.to = min(h.to, r.w.since())
 }
 

@@ -7,22 +7,29 @@ import (
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/simulation"
 )
+
+// elections has clocks far apart, and many elections.
+var elections = simulation.Settings{Margin: -1, Elections: true}
 
 // pathControls are the safeties of path locks, each taken out.
 var pathControls = []struct {
 	first uint64 // seed that notices
 	name  string
 	out   *bool
+	s     simulation.Settings
 }{
-	{1, "a grant without the look after the announcement", &knob.PathWithoutLook},
-	{1, "no order between pending locks", &knob.PathWithoutOrder},
-	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock},
-	{10, "a refresh that revives", &knob.PathRefreshRevives},
-	{1, "a release by path", &knob.PathReleaseByPath},
-	{41, "what is in the way removed though it has changed", &knob.PathDropWithoutRev},
-	{14, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld},
-	{1, "the locks above forgotten", &knob.PathAncestorForgotten},
+	{1, "a grant without the look after it was added", &knob.PathWithoutLook, plain},
+	{1, "a grant beside a lock that was added a moment ago", &knob.PathDoubtIgnored, plain},
+	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock, plain},
+	{2, "a refresh that revives", &knob.PathRefreshRevives, plain},
+	{2, "a release by path", &knob.PathReleaseByPath, plain},
+	{180, "what is in the way removed though it has changed", &knob.PathDropWithoutRev, elections},
+	{10, "the election of the reader in place of the writer's", &knob.EpochOfReader, elections},
+	{2, "a lock of unknown outcome not removed", &knob.UnknownIsNotHeld, plain},
+	{1, "a grant of which no watcher is told", &knob.PathGrantUntold, plain},
+	{1, "the locks above forgotten", &knob.PathAncestorForgotten, plain},
 }
 
 func TestControlEverySafetyOfPathLocksTakenOutIsNoticed(t *testing.T) {
@@ -32,7 +39,7 @@ func TestControlEverySafetyOfPathLocksTakenOutIsNoticed(t *testing.T) {
 		}
 		noticed := func(t *testing.T, seed uint64) bool {
 			*c.out = true
-			out := livePaths(t, seed, plain)
+			out := livePaths(t, seed, c.s)
 			*c.out = false
 			found := out.Check()
 			if len(found) > 0 {

@@ -1,10 +1,13 @@
 package simulation
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -13,7 +16,10 @@ type pathRecord struct {
 	pathHold
 	state string
 	until time.Time
-	late  bool // it was refreshed when it may have run out: whoever did so removes it again
+	epoch any
+	late  bool // it was refreshed when it may have run out: its holder removes it again
+	owner int  // the client that added it
+	added time.Duration
 }
 
 func readPath(d bson.D) (token string, r pathRecord, ok bool) {
@@ -23,7 +29,20 @@ func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 	r.path, r.mode, r.depth = text("path"), pathlock.Mode(text("mode")), pathlock.Depth(text("depth"))
 	until, _ := lookup(d, "until").(bson.DateTime)
 	r.until = until.Time().UTC()
+	r.epoch = lookup(d, "epoch")
 	return token, r, ok
+}
+
+// elected reports whether an epoch is an election's, or that of a server by itself, and no
+// label of a writer that knows of none.
+func elected(epoch any) bool {
+	id, _ := epoch.(bson.ObjectID)
+	return id.IsZero() || id[0] == 0x7f
+}
+
+// held reports whether a lock was somebody's at a moment: told, and not let go.
+func (h *pathHold) held(at time.Duration) bool {
+	return h != nil && h.from <= at && !(h.ended && h.endedAt <= at)
 }
 
 // judgeLog reads the log of the last primary: what was rolled back never happened.
@@ -32,55 +51,97 @@ func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 //   - A live lock that nobody let go is not removed.
 //   - A lock that has run out is not refreshed, as far as its holder is told.
 //   - A lock that was granted to nobody is removed once the faults are over.
+//
+// A lock is in the log before its Lock knows whether it is granted; so it counts from when
+// its holder was told.
 func (r *pathRun) judgeLog(tolerance time.Duration) {
 	m := r.w.cluster.leader
 	if m == nil {
 		return
 	}
-	live := map[string]pathRecord{}
-	owner := map[string]int{}
-	for _, e := range m.db.Log(0) {
-		by, ok := e.Tag.(*mark)
-		if !ok || e.NS != lockDB+"."+lockColl {
+	l := &pathLog{run: r, tolerance: tolerance, apart: r.w.plan.apart, slack: 2 * r.w.plan.clocksApart, live: map[string]*pathRecord{}, told: slices.Clone(r.order)}
+	slices.SortStableFunc(l.told, func(a, b string) int { return cmp.Compare(r.holds[a].from, r.holds[b].from) })
+	for _, e := range r.w.writes() {
+		if by := e.Tag.(*mark); e.NS == locksNS {
+			l.grants(by.at)
+			l.last = by
+			l.write(e, by)
+		}
+	}
+	l.grants(r.w.since())
+	for token, o := range l.live {
+		if r.holds[token] == nil && !r.dead[o.owner] && o.until.After(m.now().Add(-longest)) {
+			r.violation("ghost", "%s %s %s of client %d, at the end", o.path, o.mode, o.depth, o.owner)
+		}
+	}
+}
+
+// A pathLog is a reading of the log.
+type pathLog struct {
+	run       *pathRun
+	tolerance time.Duration
+	apart     bool          // dates say little: another primary may have written them
+	slack     time.Duration // by how much they may be wrong
+	live      map[string]*pathRecord
+	told      []string // the locks that are still to be granted, in the order in which they were
+	last      *mark    // the write before
+}
+
+// grants judges the locks of which somebody was told until a moment.
+func (l *pathLog) grants(until time.Duration) {
+	r := l.run
+	for ; len(l.told) > 0 && r.holds[l.told[0]].from < until; l.told = l.told[1:] {
+		token := l.told[0]
+		hold := r.holds[token]
+		if l.last == nil {
 			continue
 		}
-		token, before, was := readPath(e.Before)
-		was = was && before.state == "granted"
-		before.late = live[token].late
-		next, after, is := readPath(e.After)
-		is = is && after.state == "granted"
-		if next != "" {
-			token = next
-		}
-		hold := r.holds[token]
-		switch {
-		case is && !was:
-			for other, o := range live {
-				held := r.holds[other]
-				if other != token && o.until.After(by.clock.Add(tolerance)) && inConflict(&o.pathHold, &after.pathHold) && held != nil && !held.ended {
-					r.violation("granted beside", "%s %s %s beside %s %s %s, at %v", after.path, after.mode, after.depth, o.path, o.mode, o.depth, by.at)
-				}
-			}
-			live[token], owner[token] = after, by.client
-		case was && !is:
-			delete(live, token)
-			if hold == nil && by.at > r.quiet && !r.dead[owner[token]] && before.until.After(by.clock.Add(r.quiet-by.at)) {
-				r.violation("ghost", "%s %s %s of client %d, until %v", before.path, before.mode, before.depth, owner[token], by.at)
-			}
-			if hold != nil && !hold.ended && !before.late && before.until.After(by.clock.Add(tolerance)) {
-				r.violation("taken away", "%s %s %s of client %d, by client %d at %v", before.path, before.mode, before.depth, hold.client, by.client, by.at)
-			}
-		case was && is:
-			after.late = before.late || !before.until.After(by.clock.Add(tolerance))
-			live[token] = after
-			if _, told := r.clean[token+after.until.String()]; told && after.until.After(before.until) && !before.until.After(by.clock.Add(-tolerance)) {
-				r.violation("revived", "%s %s %s at %v, %v after its end", before.path, before.mode, before.depth, by.at, by.clock.Sub(before.until))
+		clock := l.last.clock.Add(hold.from - l.last.at)
+		for other, o := range l.live {
+			held := r.holds[other]
+			if other != token && !l.apart && held.held(hold.from) && inConflict(held, hold) && o.until.After(clock.Add(l.tolerance)) && hold.to > hold.from {
+				r.violation("granted beside", "%s %s %s beside %s %s %s, at %v", hold.path, hold.mode, hold.depth, o.path, o.mode, o.depth, hold.from)
 			}
 		}
 	}
-	for token, o := range live {
-		if r.holds[token] == nil && !r.dead[owner[token]] && o.until.After(m.now().Add(-longest)) {
-			r.violation("ghost", "%s %s %s of client %d, at the end", o.path, o.mode, o.depth, owner[token])
+}
+
+func (l *pathLog) write(e docdb.Entry, by *mark) {
+	r, tolerance := l.run, l.tolerance
+	token, before, was := readPath(e.Before)
+	was = was && before.state == "granted"
+	next, after, is := readPath(e.After)
+	is = is && after.state == "granted"
+	if next != "" {
+		token = next
+	}
+	if old := l.live[token]; old != nil {
+		before.late, before.owner, before.added = old.late, old.owner, old.added
+	}
+	hold := r.holds[token]
+	switch {
+	case is && !was:
+		after.owner, after.added = by.client, by.at
+		l.live[token] = &after
+	case was && !is:
+		delete(l.live, token)
+		if hold == nil && before.added < r.quiet && by.at > r.quiet && !r.dead[before.owner] && before.until.After(by.clock.Add(r.quiet-by.at+l.slack)) {
+			r.violation("ghost", "%s %s %s of client %d, until %v", before.path, before.mode, before.depth, before.owner, by.at)
+		}
+		live := before.until.After(by.clock.Add(tolerance))
+		if l.apart {
+			live = hold != nil && hold.to > by.at+tolerance
+		}
+		if hold.held(by.at) && !before.late && live {
+			r.violation("taken away", "%s %s %s of client %d, by client %d at %v", before.path, before.mode, before.depth, hold.client, by.client, by.at)
+		}
+	case was && is:
+		after.owner, after.added = before.owner, before.added
+		after.late = before.late || !before.until.After(by.clock.Add(tolerance))
+		l.live[token] = &after
+		_, told := r.clean[token+after.until.String()]
+		if oneClock := before.epoch == after.epoch && elected(after.epoch) && !r.w.plan.apart; oneClock && told && after.until.After(before.until) && !before.until.After(by.clock.Add(-tolerance)) {
+			r.violation("revived", "%s %s %s at %v, %v after its end", before.path, before.mode, before.depth, by.at, by.clock.Sub(before.until))
 		}
 	}
 }

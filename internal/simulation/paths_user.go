@@ -54,8 +54,13 @@ func (u *pathUser) step(most time.Duration) {
 	}
 	u.run.granted(u.p.id, l, sent)
 	for range u.rng.n(3) {
-		time.Sleep(u.rng.between(time.Microsecond, max(most, oneOf(u.rng, most, ttl/2))))
-		u.refresh(&l)
+		pause := u.rng.between(time.Microsecond, max(most, oneOf(u.rng, most, ttl/2)))
+		if end := sent + l.Left - w.since(); l.Timeout <= ttl && u.rng.chance(400) { // shortly before its end, or after
+			near := max(ttl/20, 4*w.plan.maxTrip)
+			pause = max(time.Microsecond, end-near+u.rng.between(time.Microsecond, 2*near))
+		}
+		time.Sleep(pause)
+		sent = u.refresh(&l)
 	}
 	time.Sleep(u.rng.between(time.Microsecond, max(most, oneOf(u.rng, most, ttl))))
 	if l.Timeout == longest || !u.rng.chance(200) { // otherwise it runs out
@@ -63,7 +68,8 @@ func (u *pathUser) step(most time.Duration) {
 	}
 }
 
-func (u *pathUser) refresh(l *pathlock.Lock) {
+// refresh returns when it was sent.
+func (u *pathUser) refresh(l *pathlock.Lock) (sent time.Duration) {
 	w := u.p.world
 	ctx, cancel := u.ctx(w.plan.ttl)
 	defer cancel()
@@ -71,7 +77,7 @@ func (u *pathUser) refresh(l *pathlock.Lock) {
 	if u.rng.chance(700) {
 		timeouts = []time.Duration{oneOf(u.rng, w.plan.ttl, 30*time.Second, l.Timeout)}
 	}
-	sent := w.since()
+	sent = w.since()
 	u.run.refreshes(l.Token, timeouts)
 	fresh, err := u.p.tree.Refresh(ctx, l.Token, timeouts...)
 	u.run.ended("refresh", err)
@@ -79,6 +85,7 @@ func (u *pathUser) refresh(l *pathlock.Lock) {
 		*l = fresh
 		u.run.refreshed(fresh, sent)
 	}
+	return sent
 }
 
 func (u *pathUser) release(l pathlock.Lock) {

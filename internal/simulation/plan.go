@@ -14,8 +14,15 @@ type faultPlan struct {
 	margin     time.Duration
 	maxTrip    time.Duration // how long a message takes at most, if nothing goes wrong with it
 	faultsEnd  time.Duration // when the last fault begins
-	clockSkew  time.Duration // by how much the members' clocks differ at most
+	clockSkew  time.Duration // by how much a clock may be ahead of what was judged by it
 	clockDrift int64         // how many millionths the servers' clocks run fast
+
+	servers     string        // their kind
+	apart       bool          // the members' clocks are far apart, and each has a drift of its own
+	clocksApart time.Duration // by how much they differ at most
+	forward     bool          // a primary's clock may go forward far
+	migrations  []migration
+	elections   bool // many, around one key
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 
@@ -38,6 +45,8 @@ type failover struct {
 	kind     string
 	election time.Duration // until there is a primary again
 	isolated time.Duration // how long the old primary goes on without knowing
+	stepped  bool          // the clock of the next primary is set as it is elected
+	offset   time.Duration // to this
 }
 
 const (
@@ -64,7 +73,15 @@ type suspension struct {
 // A span is from when until when.
 type span struct{ from, to time.Duration }
 
-func (w *world) makePlan() faultPlan {
+// makePlan makes the plan of a seed under some settings.
+func (w *world) makePlan(s Settings) faultPlan {
+	x := w.weather()
+	x.choose(w, s)
+	s.apply(&x)
+	return x
+}
+
+func (w *world) weather() faultPlan {
 	d := w.rng("weather")
 	x := faultPlan{
 		noFaults:   d.chance(200),
@@ -117,6 +134,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

@@ -10,21 +10,15 @@ import (
 )
 
 // readLog adds to the history what the database did. It reads the log of the last primary,
-// so what was rolled back never happened. With w.mu held.
+// so what was rolled back never happened. No date of a server judges: a holder is live as
+// long as it may be trusted, in the history's own time. With w.mu held.
 func (w *world) readLog() {
-	m := w.cluster.leader
-	if m == nil {
-		return
-	}
-	owners := map[string]*mark{}
-	for _, e := range m.db.Log(0) {
-		by, ok := e.Tag.(*mark)
-		if !ok {
-			continue
-		}
+	r := logReader{w, map[string]*mark{}, map[string]time.Duration{}}
+	for _, e := range w.writes() {
+		by := e.Tag.(*mark)
 		switch e.NS {
 		case lockDB + "." + lockColl:
-			w.readLocks(e, by, owners)
+			r.readLocks(e, by)
 		case lockDB + "." + regColl:
 			if token, ok := lookup(e.After, "_fence").(int64); ok {
 				w.add(history.Event{At: by.at, Kind: history.Register, Client: by.client, Key: e.After[0].Value.(string), Token: token})
@@ -45,8 +39,15 @@ func lookup(d bson.D, key string) any {
 	return nil
 }
 
+// A logReader remembers of each holder, by its ID, what its writes so far say.
+type logReader struct {
+	*world
+	owners map[string]*mark
+	live   map[string]time.Duration // until when its owner may trust it
+}
+
 // readLocks compares a lock's holders before and after a write.
-func (w *world) readLocks(e docdb.Entry, by *mark, owners map[string]*mark) {
+func (r logReader) readLocks(e docdb.Entry, by *mark) {
 	before, _ := lookup(e.Before, "holders").(bson.D)
 	after, _ := lookup(e.After, "holders").(bson.D)
 	doc := e.After
@@ -55,40 +56,86 @@ func (w *world) readLocks(e docdb.Entry, by *mark, owners map[string]*mark) {
 	}
 	key, _ := doc[0].Value.(string)
 	event := func(kind history.Kind, id string, until time.Time) history.Event {
-		return history.Event{At: by.at, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: by.op}
+		e := history.Event{At: by.at, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: by.op}
+		if r.plan.apart {
+			e.Until, e.Written = r.live[id], e.Until
+		}
+		return e
 	}
 	for _, h := range before {
 		until := expiry(h.Value)
 		ended := event(history.Dropped, h.Key, until)
-		ended.Live = until.After(by.clock.Add(w.plan.clockSkew))
-		ended.Note = w.whose(owners[h.Key], by)
+		ended.Live = by.at < r.live[h.Key]-r.plan.clockSkew-r.plan.ttl/1000
+		ended.Note = r.whose(r.owners[h.Key], by)
 		now, still := lookup(after, h.Key).(bson.D)
+		if still {
+			r.written(h.Key, h.Value.(bson.D), now, by)
+		}
 		switch later := expiry(now); {
 		case !still:
-			w.add(ended)
+			r.add(ended)
 		case later.Before(until) && lookup(now, "released") == nil:
 			ended.Kind, ended.Until = history.Shortened, by.at+later.Sub(by.clock)
-			w.add(ended)
-		case !later.Equal(until):
-			w.add(event(history.Extended, h.Key, later))
+			r.add(ended)
+		case !later.Equal(until) || compareBeats(h.Value, now):
+			r.add(event(history.Extended, h.Key, later))
 		}
 	}
 	for _, h := range after {
 		if lookup(before, h.Key) == nil {
-			if owners[h.Key] == nil {
-				owners[h.Key] = by
+			if r.owners[h.Key] == nil {
+				r.owners[h.Key] = by
 			}
-			w.add(event(history.Applied, h.Key, expiry(h.Value)))
-			if w.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
-				w.add(event(history.Overtook, h.Key, expiry(h.Value)))
+			r.written(h.Key, nil, h.Value.(bson.D), by)
+			r.add(event(history.Applied, h.Key, expiry(h.Value)))
+			if r.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
+				r.add(event(history.Overtook, h.Key, expiry(h.Value)))
 			}
 		}
 	}
 }
 
+// written notes until when a holder may be trusted that this write shows: for its TTL, from
+// before the write was sent, and no longer than its expiry says by the clock that the reply
+// tells. A write of others that leaves it as it was says nothing.
+func (r logReader) written(id string, before, now bson.D, by *mark) {
+	if expiry(before).Equal(expiry(now)) && !compareBeats(before, now) {
+		return
+	}
+	ttl := r.plan.ttl
+	if ms, has := milliseconds(lookup(now, "ttl")); has {
+		ttl = ms
+	}
+	until := min(by.began+ttl, by.at+expiry(now).Sub(by.clock))
+	if lookup(now, "released") == nil { // MinHold ends it sooner
+		until = max(until, r.live[id])
+	}
+	r.live[id] = until
+}
+
+func milliseconds(v any) (time.Duration, bool) {
+	switch n := v.(type) {
+	case int32:
+		return time.Duration(n) * time.Millisecond, true
+	case int64:
+		return time.Duration(n) * time.Millisecond, true
+	}
+	return 0, false
+}
+
+// compareBeats reports whether a holder has another beat than before.
+func compareBeats(before, now any) bool {
+	a, _ := before.(bson.D)
+	b, _ := now.(bson.D)
+	return lookup(a, "beat") != lookup(b, "beat")
+}
+
 // reserved reports whether a writer's word surely keeps others from sharing the key. In an
 // exclusive document the word is that of a writer that was served.
 func (w *world) reserved(lock bson.D, by *mark) bool {
+	if w.plan.apart && (by.at >= w.moved || w.plan.servers == routers) {
+		return false // the word is a date, perhaps by another clock than judges it
+	}
 	word, _ := lookup(lock, "exclusiveWantedUntil").(bson.DateTime)
 	return lookup(lock, "mode") != "exclusive" && word.Time().After(by.clock.Add(w.plan.clockSkew))
 }

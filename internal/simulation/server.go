@@ -19,6 +19,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // the server's clock showed.
 type mark struct {
 	at     time.Duration
+	began  time.Duration // when its sender began with it
 	client int
 	actor  string
 	member int
@@ -38,6 +39,8 @@ type wireFailure struct {
 var (
 	errNotPrimary  = wireFailure{10107, "not primary", []string{"RetryableWriteError"}}
 	errSteppedDown = wireFailure{11602, "operation was interrupted", []string{"RetryableWriteError"}}
+	errUnreachable = wireFailure{6, "network error", []string{"RetryableWriteError"}}
+	errNoPrimary   = wireFailure{133, "no primary", []string{"RetryableWriteError"}}
 	errTimeLimit   = wireFailure{50, "operation exceeded time limit", nil}
 )
 
@@ -52,6 +55,10 @@ func (f wireFailure) reply() bson.D {
 // arrive hands a command to its server. With w.mu held, as everywhere in this file.
 func (w *world) arrive(r *request) {
 	m := r.member
+	if m.router {
+		w.route(r)
+		return
+	}
 	if r.delivery.any && w.cluster.leader != nil {
 		m = w.cluster.leader // as through a proxy that finds the primary itself
 		r.member, r.epoch = m, m.epoch
@@ -70,6 +77,9 @@ func (m *member) handle(r *request) {
 		m.db.Hear(c.ClusterTime)
 	}
 	switch {
+	case m.elsewhere(r), r.routed && !m.primary:
+		w.route(r)
+		return
 	case c.Name == "hello":
 		w.respond(r, m.hello())
 		return
@@ -81,6 +91,11 @@ func (m *member) handle(r *request) {
 		return
 	}
 	before := m.db.Len()
+	if readsMajority(c) {
+		reply, _ := m.settled().Do(c, m.now(), false)
+		m.answered(r, reply, before)
+		return
+	}
 	m.db.Tag = r.mark(m)
 	reply, rest := m.db.Do(c, m.now(), r.delivery.stall > 0)
 	if rest == nil {
@@ -101,10 +116,15 @@ func (m *member) handle(r *request) {
 		}
 		before := m.db.Len()
 		m.db.Tag = r.mark(m)
-		if over {
+		switch {
+		case over:
 			m.db.Release(c)
 			w.respond(r, errTimeLimit.reply())
-		} else {
+		case m.elsewhere(r):
+			m.db.Release(c)
+			r.delivery.stall = 0
+			w.route(r)
+		default:
 			m.answered(r, rest(m.now()), before)
 		}
 		queued := m.queued[c.Session]
@@ -116,7 +136,7 @@ func (m *member) handle(r *request) {
 }
 
 func (r *request) mark(m *member) *mark {
-	return &mark{at: m.w.since(), client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op}
+	return &mark{at: m.w.since(), began: r.began, client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op}
 }
 
 // answered sends a reply: at once, once a majority has the write, or once there is something
@@ -125,7 +145,7 @@ func (m *member) answered(r *request, reply bson.D, before int) {
 	w := m.w
 	if m.db.Len() > before {
 		w.logf("%s writes %d", r.name, m.db.Len())
-		w.cluster.replicate(m, before)
+		m.c.replicate(m, before)
 		defer m.wakeReaders(r.cmd.NS())
 	}
 	reply = m.stamped(reply)
@@ -141,13 +161,17 @@ func (m *member) answered(r *request, reply bson.D, before int) {
 
 // stamped adds the times that every reply of a replica set carries.
 func (m *member) stamped(reply bson.D) bson.D {
-	return append(reply,
-		bson.E{Key: "operationTime", Value: m.db.Last()},
-		bson.E{Key: "$clusterTime", Value: bson.D{
-			{Key: "clusterTime", Value: m.db.ClusterTime()},
-			{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
-		}},
-	)
+	if m.w.plan.servers == standalone {
+		return reply
+	}
+	return append(reply, bson.E{Key: "operationTime", Value: m.db.Last()}, clusterTime(m.db.ClusterTime()))
+}
+
+func clusterTime(t bson.Timestamp) bson.E {
+	return bson.E{Key: "$clusterTime", Value: bson.D{
+		{Key: "clusterTime", Value: t},
+		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
+	}}
 }
 
 func (m *member) waitForMajority(r *request, reply bson.D, n int) {
@@ -159,10 +183,11 @@ func (m *member) waitForMajority(r *request, reply bson.D, n int) {
 			w.respond(r, reply)
 		}
 	}
-	if at, ok := w.cluster.committed(m, n); ok {
+	if at, ok := m.c.committed(m, n); ok {
 		term := m.term
 		w.after(max(time.Until(at), 1), func() {
-			if at, ok := w.cluster.committed(m, n); ok && m.term == term && !at.After(time.Now()) {
+			if at, ok := m.c.committed(m, n); ok && m.term == term && !at.After(time.Now()) {
+				m.point = max(m.point, n)
 				end(reply)
 			}
 		})
@@ -204,18 +229,35 @@ func (m *member) wakeReaders(ns string) {
 }
 
 func (m *member) hello() bson.D {
+	servers := m.w.plan.servers
 	reply := bson.D{
 		{Key: "isWritablePrimary", Value: m.primary},
-		{Key: "setName", Value: "rs"},
 		{Key: "localTime", Value: bson.DateTime(m.now().UnixMilli())},
 		{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
 		{Key: "maxWireVersion", Value: int32(21)},
 		{Key: "ok", Value: 1.0},
 	}
-	if m.db == nil {
+	if m.router {
+		reply = append(reply, bson.E{Key: "msg", Value: "isdbgrid"})
+	} else if servers != standalone {
+		reply = append(reply, bson.E{Key: "setName", Value: "rs"}, bson.E{Key: "setVersion", Value: int32(1)})
+	}
+	if servers == replicaSet && m.primary {
+		reply = append(reply, bson.E{Key: "electionId", Value: m.electionID()})
+	}
+	switch {
+	case m.router:
+		reply[0].Value = true
+		return append(reply, clusterTime(m.heard))
+	case m.db == nil:
 		return reply
 	}
 	return m.stamped(reply)
+}
+
+// electionID is that of a primary, as a real one has it: it rises with each election.
+func (m *member) electionID() bson.ObjectID {
+	return bson.ObjectID{0: 0x7f, 1: 0xff, 2: 0xff, 3: 0xff, 10: byte(m.term >> 8), 11: byte(m.term)}
 }
 
 // inOrder returns requests in the order in which they were sent.

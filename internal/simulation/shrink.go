@@ -7,6 +7,7 @@ import "fmt"
 // still breaks a promise.
 func Shrink(s Settings, fails func(Settings) bool) Settings {
 	for _, without := range []func(*Settings){
+		func(s *Settings) { s.Together = true },
 		func(s *Settings) { s.NoSuspensions = true },
 		func(s *Settings) { s.NoClockSteps = true },
 		func(s *Settings) { s.NoFailovers = true },
@@ -42,7 +43,7 @@ func Shrink(s Settings, fails func(Settings) bool) Settings {
 func (s Settings) Flags() (flags string) {
 	for name, on := range map[string]bool{
 		"suspensions": s.NoSuspensions, "clocksteps": s.NoClockSteps, "failovers": s.NoFailovers, "partitions": s.NoPartitions,
-		"stalls": s.NoStalls, "slow": s.NoSlow, "late": s.NoLate, "loss": s.NoLoss,
+		"stalls": s.NoStalls, "slow": s.NoSlow, "late": s.NoLate, "loss": s.NoLoss, "apart": s.Together,
 	} {
 		if on {
 			flags += "," + name
@@ -50,6 +51,15 @@ func (s Settings) Flags() (flags string) {
 	}
 	if flags != "" {
 		flags = " -sim.without " + flags[1:]
+	}
+	if s.Elections {
+		flags += " -sim.elections"
+	}
+	if s.Forward {
+		flags += " -sim.forward"
+	}
+	if s.Servers != "" {
+		flags += fmt.Sprintf(" -sim.servers %q", s.Servers)
 	}
 	if s.Users > 0 {
 		flags += fmt.Sprint(" -sim.users ", s.Users)

@@ -34,6 +34,12 @@ type Settings struct {
 	Late   time.Duration // how late timers are; needs the switches of package knob
 	NoPartitions, NoFailovers, NoSuspensions, NoClockSteps,
 	NoLoss, NoLate, NoSlow, NoStalls bool // faults to leave out
+
+	Together bool   // the members' clocks are never far apart
+	Forward  bool   // the clock of a primary may go forward far
+	Servers  string // which kind; empty: as the seed says
+
+	Elections bool // many, around one key, with clocks far apart
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -66,16 +72,15 @@ func (s Settings) apply(x *faultPlan) {
 // Run runs one history in a bubble of virtual time, which the caller has made. All randomness
 // in the process must come from the seed.
 func Run(seed uint64, s Settings) *Outcome {
-	w := newWorld(seed)
-	s.apply(&w.plan)
+	w := newWorld(seed, s)
 	s.Late = w.late(s)
 	w.mu.Lock()
 	w.logf("seed %d: %s", seed, w.plan.String())
 	if s.Memory {
-		w.mem, w.plan.clockSkew = memstore.New(), 0
+		w.mem, w.plan.clockSkew, w.plan.clocksApart = memstore.New(), 0, 0
 	} else {
 		w.createRegisters()
-		w.cluster.schedule()
+		w.schedule()
 	}
 	w.mu.Unlock()
 
@@ -123,6 +128,9 @@ func (w *world) createRegisters() {
 func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, watch *sync.WaitGroup) {
 	users, watch = new(sync.WaitGroup), new(sync.WaitGroup)
 	keys := chooseKeys(d)
+	if w.plan.elections {
+		keys = allKeys[:1]
+	}
 	tickets := new(ticketPool)
 	busy := w.plan.noFaults && d.chance(700)
 	number := 0
@@ -185,13 +193,19 @@ func (w *world) outcome(s Settings) *Outcome {
 	defer w.mu.Unlock()
 	w.closed = true
 	h := &w.history
-	h.TTL, h.Margin = w.plan.ttl, w.plan.margin
+	h.TTL, h.Margin, h.Apart = w.plan.ttl, w.plan.margin, w.plan.clocksApart
+	if w.plan.servers == routers && w.plan.apart {
+		h.Apart *= routerApart
+	}
 	if s.Margin >= 0 {
 		h.Margin = s.Margin
 	}
 	h.Tolerance = w.plan.clockSkew + s.Late + time.Millisecond
-	h.NoFaults, h.End, h.Numbered = w.plan.noFaults, w.since(), w.plan.retries
+	h.NoFaults, h.End, h.Numbered = w.plan.noFaults, w.since(), w.plan.retries && w.plan.servers != standalone
 	h.GhostLimit, h.LateGhostLimit, h.IdleLimit = time.Second, 8*time.Second, 1500*time.Millisecond
+	if w.plan.servers == routers || w.plan.servers == single { // no election is known: a holder has to be seen still
+		h.IdleLimit += w.plan.ttl + w.plan.ttl/100
+	}
 	if w.mem == nil {
 		w.readLog()
 	}

@@ -33,6 +33,9 @@ var (
 	simSteps   = flag.Int("sim.steps", 0, "how many steps of each at most; 0: as the seed says")
 	simSame    = flag.Int("sim.same", 10, "how many seeds are run twice, to compare their logs")
 	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
+	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
+	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
+	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
@@ -42,10 +45,11 @@ var plain = simulation.Settings{Margin: -1}
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
+	s.Forward, s.Servers, s.Elections = *simForward, *simServers, *simElects
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
-		"stalls": &s.NoStalls, "slow": &s.NoSlow, "late": &s.NoLate, "loss": &s.NoLoss,
+		"stalls": &s.NoStalls, "slow": &s.NoSlow, "late": &s.NoLate, "loss": &s.NoLoss, "apart": &s.Together,
 	} {
 		*field = slices.Contains(without, name)
 	}
@@ -160,7 +164,8 @@ func spread(t *testing.T, procs int, began time.Time) {
 			break
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
-			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1")
+			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)

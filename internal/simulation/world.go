@@ -24,27 +24,37 @@ type world struct {
 	plan  faultPlan
 	mem   *memstore.Store // instead of the cluster
 
-	mu      sync.Mutex // protects what follows, and all that cluster and network do
-	cluster cluster
-	sent    map[string]int    // how many commands of a kind a sender has sent
-	names   map[string]string // of sessions, by ID; see session
-	grants  map[string]int    // the call that a lease came of, by ID
+	mu      sync.Mutex               // protects what follows, and all that cluster and network do
+	cluster *cluster                 // all servers, or the first shard
+	shards  []*cluster               // one, or two behind routers
+	routers map[int]*member          // by client
+	owner   map[string]int           // which shard has a key
+	moving  map[string]time.Duration // until when a key is on the move at least
+	sent    map[string]int           // how many commands of a kind a sender has sent
+	names   map[string]string        // of sessions, by ID; see session
+	began   map[string]time.Duration // when a statement was first sent, by session and number
+	grants  map[string]int           // the call that a lease came of, by ID
 	faults  map[string]int
 	trouble map[int]span // the last of each client, with some time to recover
 	sends   int
 	closed  bool
+	moved   time.Duration // when the first clock was stepped or the first primary failed
 	stuck   []history.Violation
 	log     []line
 	history history.History
 }
 
-func newWorld(seed uint64) *world {
+func newWorld(seed uint64, s Settings) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, began: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
-	w.plan = w.makePlan()
-	w.cluster = newCluster(w)
+	w.plan, w.moved = w.makePlan(s), neverEnds
+	w.shards = []*cluster{newCluster(w, 0)}
+	if w.plan.servers == routers {
+		w.shards = append(w.shards, newCluster(w, 1))
+	}
+	w.cluster = w.shards[0]
 	return w
 }
 

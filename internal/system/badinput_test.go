@@ -412,20 +412,26 @@ func TestCallsAfterDisconnectSayThatTheClientIsDisconnected(t *testing.T) {
 	assert.LessOrEqual(t, time.Since(began), time.Second, "Close, with nothing held")
 }
 
-// A capped collection would accept the claim, and drop it when it is full.
-func TestACappedCollectionIsRefused(t *testing.T) {
+// A capped collection would accept the claim, and drop it when it is full. Before MongoDB 5.0
+// the claim could not be removed from it either, so it is asked before anything is written.
+func TestACappedCollectionIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "capped")
-	coll := testserver.Collection(t, testserver.Client(t))
+	tap := &testserver.Tap{}
+	coll := testserver.Collection(t, testserver.Client(t, tap.On))
 	err := coll.Database().CreateCollection(t.Context(), coll.Name(), options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20))
 	require.NoError(t, err)
 	client := newClientOn(t, coll)
-	for range 2 {
-		lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
-		assert.Nil(t, lease, "%v, %v", lease, err)
-		assert.ErrorContains(t, err, coll.Name()+" is capped")
-		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-		assert.Nil(t, storedDocument(t, coll, "k"), "left behind")
+	for _, client := range []*mongolock.Client{client, newClientOn(t, coll, mongolock.WithoutIndex())} {
+		for range 2 {
+			tap.Take()
+			lease, err := client.TryAcquire(contextFor(t, 10*time.Second), "k")
+			assert.Nil(t, lease, "%v, %v", lease, err)
+			assert.ErrorContains(t, err, coll.Name()+" is capped")
+			assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			assert.Equal(t, []string{"listCollections"}, tap.TakeNames())
+			assert.Nil(t, storedDocument(t, coll, "k"), "left behind")
+		}
 	}
 	assert.ErrorContains(t, client.EnsureIndex(contextFor(t, 10*time.Second)), "is capped", "EnsureIndex")
 	require.NoError(t, coll.Drop(t.Context()))

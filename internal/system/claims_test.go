@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/claims"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -38,7 +39,7 @@ func (f *fixture) env() claims.Env {
 		},
 		Records:    func() int { return int(f.count()) },
 		Sent:       func() int { return len(tap.Take()) },
-		TTL:        1500 * time.Millisecond,
+		TTL:        min(pace.Of(1500*time.Millisecond), 4*time.Second),
 		Before:     func(d time.Duration) time.Duration { return d / 2 },
 		Late:       func() time.Duration { return slack + f.busy() },
 		LateWake:   func() time.Duration { return slack + pollPause + f.busy() },

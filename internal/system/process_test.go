@@ -21,6 +21,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -247,7 +248,8 @@ func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 		}
 	}
 	insert("first")
-	l, err := c.Acquire(ctx, "k", mongolock.TTL(3*time.Second))
+	ttl := pace.Of(3 * time.Second)
+	l, err := c.Acquire(ctx, "k", mongolock.TTL(ttl))
 	require.NoError(t, err)
 	_, err = rival.TryAcquire(f.ctx(), "k")
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "granted, and another")
@@ -263,7 +265,7 @@ func TestALockTakenInATransactionIsNoPartOfIt(t *testing.T) {
 	assert.NoError(t, err)
 	assert.NoError(t, l.Renew(ctx))
 	require.NoError(t, session.AbortTransaction(ctx))
-	time.Sleep(1200 * time.Millisecond) // renewed, with the values of an aborted transaction
+	time.Sleep(ttl * 2 / 5) // renewed, with the values of an aborted transaction
 	f.mustHold(l)
 	f.release(l)
 	f.mustBeAbsent("k")

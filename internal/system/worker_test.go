@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -292,7 +293,9 @@ func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
 	took := time.Since(began)
 	slices.Sort(grants)
 	t.Logf("grants %v in %v, %.1f commands each, the longest wait %v", grants, took, float64(sent)/float64(served), longest)
-	assert.GreaterOrEqual(t, grants[0]*3, grants[len(grants)-1], "the most served had it over three times as often as the least")
+	// A machine that runs one of them seldom serves it seldom.
+	times := pace.Of(3 * time.Second).Seconds()
+	assert.GreaterOrEqual(t, float64(grants[0])*times, float64(grants[len(grants)-1]), "the most served had it over %.1f times as often as the least", times)
 	// Nobody loses two hundred times in a row by chance. A forgotten waiter sleeps for 20 s.
 	assert.LessOrEqual(t, longest, max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
 }

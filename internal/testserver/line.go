@@ -45,6 +45,19 @@ func (l *Line) Set(fate func(command string, c bson.Raw) Fate) {
 	l.fate = fate
 }
 
+// Also sets a function that decides first. What it leaves to others is decided as before.
+func (l *Line) Also(first func(command string, c bson.Raw) (fate Fate, decided bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.fate
+	l.fate = func(command string, c bson.Raw) Fate {
+		if fate, decided := first(command, c); decided || before == nil {
+			return fate
+		}
+		return before(command, c)
+	}
+}
+
 func (l *Line) decide(c bson.Raw) Fate {
 	l.mu.Lock()
 	fate := l.fate

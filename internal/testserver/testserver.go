@@ -4,6 +4,7 @@
 package testserver
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -23,12 +24,17 @@ func URI(t testing.TB, needs ...string) string {
 		case Has(need):
 		case listed("MONGOLOCK_REQUIRE", need):
 			t.Fatalf("needs %s, which MONGOLOCK_REQUIRE lists and this server does not have", need)
+		case need == "mongodb":
+			t.Skipf("needs %s: there is no server here, and `make test` finds or starts one", need)
 		default:
-			t.Skipf("needs %s: `make test` finds or starts a server and tells its capabilities", need)
+			t.Skipf("needs %s: this server (%s) does not show it; the summary of `make test` names one that does", need, kind())
 		}
 	}
 	return os.Getenv("MONGODB_URI")
 }
+
+// kind names the server for people.
+func kind() string { return cmp.Or(os.Getenv("MONGOLOCK_KIND"), "that of MONGODB_URI") }
 
 // Need is URI for a test that does not connect by itself.
 func Need(t testing.TB, capabilities ...string) {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -144,7 +145,7 @@ var stepClaims = []claim{
 			e.Fatal(err)
 		}
 		released := time.Now()
-		soon := time.Second + slack + 5*released.Sub(sent) // some more if a round trip takes long
+		soon := pace.Of(time.Second+slack) + 5*released.Sub(sent) // some more if a round trip takes long
 		if err := <-got; err != nil || time.Since(released) > soon {
 			e.Errorf("%v, %v after the release", err, time.Since(released))
 		}

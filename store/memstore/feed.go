@@ -31,6 +31,16 @@ func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	return nil
 }
 
+// NotifyMany sends one notice after the other.
+func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
+	for _, n := range all {
+		if err := s.Notify(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Watch yields an empty notice at once, and from then on what is notified. A
 // watcher that falls far behind gets one empty notice in place of all it missed.
 func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {

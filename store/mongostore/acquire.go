@@ -8,7 +8,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
@@ -20,10 +19,16 @@ type claim struct {
 	worded bool // it has left its word: the mark that somebody waits
 }
 
-// Acquire claims a key with one upsert. It inserts the document, or takes over one whose
-// holders have all run out. Any other document refuses it, through the unique index on
-// _id; then the store looks at what stands there.
+// Acquire claims a key with one upsert, which inserts the document. One that is there
+// refuses it, through the unique index on _id; then the store looks at what stands there,
+// and takes it over if its holders are over.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
+	if err := knownMode(c.Mode); err != nil {
+		return store.Grant{}, err
+	}
+	if err := s.refuseCappedOnce(ctx); err != nil {
+		return store.Grant{}, mongoerr.NotApplied(err)
+	}
 	claim, err := s.claim(ctx, c)
 	if err != nil {
 		return store.Grant{}, err
@@ -36,7 +41,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		g, err = s.share(within, claim)
 	}
 	if err == nil {
-		err = s.indexOnce(ctx, claim, g)
+		s.indexOnce(ctx, claim, g)
 	}
 	s.steps.Over(claim.Claim, err)
 	return g, err
@@ -58,10 +63,15 @@ type contender struct {
 }
 
 func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
-	now := k.base.Now()
-	update, t := k.c.document(now)
-	image, err := k.write(ctx, mongolease.Acquire, k.c, ours(k.c.Key, runOut(fieldExpireAt, now.Earliest)), update, mongobase.Upsert)
+	t := k.tenure(k.c)
+	image, err := k.insert(ctx, k.c, k.c.document(t), t)
 	return image, t, err
+}
+
+// insert is the upsert of a claim. Its filter names a revision that no document has but
+// the one which it makes: it finds nothing but its own twin.
+func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongolease.Tenure) (reply, error) {
+	return s.write(ctx, mongolease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, mongobase.Upsert)
 }
 
 // Refused: the upsert met the unique index on _id.
@@ -69,17 +79,16 @@ func (contender) Refused(_ reply, err error) bool {
 	return mongoerr.ClassOf(err) == mongoerr.DuplicateID
 }
 
-// TakeOver takes over a key whose holders have all run out. Its filter names the revision
-// that was seen and the end of each holder that it drops. A renewal does not change rev,
-// so a holder that was renewed since must not match; nor must one that left, hence $lte
-// and never $not $gt.
-func (k contender) TakeOver(ctx context.Context, seen record, now mongoclock.Reading) (reply, mongolease.Tenure, error) {
+// TakeOver takes over a key whose holders are over. Its filter names the revision that was
+// seen and the beat of each holder that it drops. A renewal does not change rev, so a holder
+// that was renewed since must not match; nor must one that left.
+func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.holders {
-		named = append(named, runOut(of(h.ID, fieldExpireAt), now.Earliest))
+		named = append(named, holder(h.ID).Still(h))
 	}
-	update, t := k.c.document(k.base.Now())
-	image, err := k.write(ctx, mongolease.TakeOver, k.c, ours(k.c.Key, named...), update, mongobase.After)
+	t := k.tenure(k.c)
+	image, err := k.write(ctx, mongolease.TakeOver, k.c, ours(k.c.Key, named...), withRev(k.c.document(t), t.Rev), mongobase.After)
 	return image, t, err
 }
 
@@ -114,29 +123,30 @@ func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filte
 }
 
 // document is the update that makes the claim the key's only holder. It writes the whole
-// map of holders.
-func (c *claim) document(now mongoclock.Reading) (bson.D, mongolease.Tenure) {
-	t := c.Tenure(now)
-	t.Rev = bson.NewObjectID()
+// map of holders. The revision is the caller's to write.
+func (c *claim) document(t mongolease.Tenure) bson.D {
 	return bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldMode, Value: string(c.Mode)},
 			{Key: fieldLimit, Value: c.Limit},
-			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.holder(t)}}},
+			{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
 			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
-			{Key: fieldRev, Value: t.Rev},
 		}},
 		stampAt,
-	}, t
+	}
 }
 
-func (c *claim) holder(t mongolease.Tenure) bson.D {
-	return bson.D{
-		{Key: fieldOwner, Value: c.Owner},
-		{Key: fieldNote, Value: c.Note},
-		{Key: fieldSince, Value: mongobase.Date(t.Since)},
-		{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
-	}
+// tenure is what the claim writes that is sent now.
+func (s *Store) tenure(c *claim) mongolease.Tenure {
+	t := c.Tenure()
+	t.Rev = bson.NewObjectID()
+	return t
+}
+
+// withRev is an update that also writes the revision.
+func withRev(update bson.D, rev bson.ObjectID) bson.D {
+	update[0].Value = append(update[0].Value.(bson.D), bson.E{Key: fieldRev, Value: rev})
+	return update
 }
 
 // leaveWord writes that somebody waits, if the claim says so, and the server's time. The
@@ -153,7 +163,7 @@ func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 		}
 	}
 	image, err := s.word(ctx, c, false)
-	if seen := &image.Record; err != nil || !image.Found() || guess || seen.Foreign() != nil || seen.mode == store.Exclusive || !seen.Held(s.base.Present()) {
+	if seen := &image.Record; err != nil || !image.Found() || guess || seen.Foreign() != nil || seen.mode == store.Exclusive || len(seen.holders) == 0 {
 		return image, err
 	}
 	s.joins.saw(c.Key, s.base.Clock.Now(), true)

@@ -83,25 +83,26 @@ func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
 	}
 }
 
-// renewedMeanwhile takes a key over whose holder is renewed between the look and the swap.
-func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
+// renewedMeanwhile takes a key over whose holder is renewed between the look and the swap, to
+// last until then.
+func renewedMeanwhile(t *testing.T, until time.Time) (dead mongolease.Holder, lost bool) {
 	t.Helper()
 	line := &testserver.Line{}
 	f := newFixture(t, line.Through)
 	victim := exclusiveClaim("k", time.Minute)
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
-	tomorrow := time.Now().Add(24 * time.Hour)
-	touch := func(field string) {
-		_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: tomorrow}}}})
-		assert.NoError(t, err)
-	}
-	touch("expireAt") // so that the upsert is refused
+	renewed := layout{}.Extend(victim.ID, mongolease.Tenure{
+		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
+	})
 	swaps := 0
 	line.Set(func(name string, c bson.Raw) testserver.Fate {
 		if isModify(name) && isTakeover(c) {
 			swaps++
-			return testserver.Fate{Before: func() { touch("holders." + victim.ID + ".expireAt") }}
+			return testserver.Fate{Before: func() {
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, renewed)
+				assert.NoError(t, err)
+			}}
 		}
 		return testserver.Fate{}
 	})
@@ -116,9 +117,17 @@ func renewedMeanwhile(t *testing.T) (dead mongolease.Holder, lost bool) {
 
 func TestATakeoverDoesNotDropAHolderRenewedMeanwhile(t *testing.T) {
 	t.Parallel()
-	h, lost := renewedMeanwhile(t)
+	h, lost := renewedMeanwhile(t, time.Now().Add(24*time.Hour))
 	assert.False(t, lost, "dropped a living holder")
 	assert.NotEmpty(t, h.ID, "dropped a living holder")
+}
+
+// A primary whose clock is behind that of the one before renews a holder without moving its
+// end, as the end never goes back.
+func TestATakeoverDoesNotDropAHolderRenewedByASlowerClock(t *testing.T) {
+	t.Parallel()
+	_, lost := renewedMeanwhile(t, time.Now().Add(-2*time.Hour))
+	assert.False(t, lost, "dropped a living holder")
 }
 
 // replacedMeanwhile takes a document over that another grant replaces between the look and the

@@ -32,25 +32,40 @@ const (
 	sentFind  = "find filter: {_id: k} limit: 1 singleBatch: true readConcern: {level: local}"
 )
 
+// sentNew is the holder that a claim writes.
+const sentNew = "{owner: owner, note: note, since: DATE, expireAt: DATE, ttl: MS, beat: BEAT, epoch: REV}"
+
 // sentHolder sets the whole map of holders to one holder.
-func sentHolder(id string) string {
-	return "update: {$set: {mode: exclusive, limit: 1, holders: {" + id + ": {owner: owner, note: note, since: DATE, expireAt: DATE}}, expireAt: DATE, rev: REV}, $currentDate: {at: true}}"
+func sentHolder(id string) string { return sentAlone("exclusive, limit: 1", id, ", rev: REV") }
+
+func sentAlone(mode, id, rev string) string {
+	return "update: {$set: {mode: " + mode + ", holders: {" + id + ": " + sentNew + "}, expireAt: DATE" + rev + "}, $currentDate: {at: true}}"
 }
 
-func sentUpsert(id string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, expireAt: {$lte: DATE}} " + sentHolder(id) + " upsert: true " + sentDurably
+func sentUpsert(id string) string { return sentInsert("exclusive, limit: 1", id) }
+
+func sentInsert(mode, id string) string {
+	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} " + sentAlone(mode, id, "") + " upsert: true " + sentDurably
 }
 
 func sentAlive(id string) string {
-	return fmt.Sprintf("holders.%[1]s.expireAt: {$gt: DATE}, holders.%[1]s.broken: {$exists: false}, holders.%[1]s.released: {$exists: false}", id)
+	return fmt.Sprintf("holders.%[1]s.broken: {$exists: false}, holders.%[1]s.released: {$exists: false}, "+
+		"$or: [{holders.%[1]s.expireAt: {$gt: DATE}}, {holders.%[1]s.epoch: {$ne: REV}}]", id)
 }
 
 func sentRenewal(id string) string {
-	return "{$max: {holders." + id + ".expireAt: DATE, expireAt: DATE}, $currentDate: {at: true}}"
+	return fmt.Sprintf("{$max: {holders.%[1]s.expireAt: DATE, expireAt: DATE, holders.%[1]s.ttl: MS}, "+
+		"$set: {holders.%[1]s.beat: BEAT, holders.%[1]s.epoch: REV}, $currentDate: {at: true}}", id)
 }
 
 func sentRelease(id, concern string) string {
 	return "findAndModify query: {_id: k, mongolock: 1, mode: exclusive, holders." + id + ": {$exists: true}} remove: true " + concern
+}
+
+// firstClaim is what a client sends before its first claim: it asks whether the collection is
+// capped.
+func firstClaim(then ...string) []string {
+	return append([]string{"listCollections"}, firstContact(then...)...)
 }
 
 // firstContact is what a client sends before its first command: through a router it also
@@ -76,7 +91,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	names := []string{mine.ID, other.ID}
 
 	f.acquire(f.store, mine)
-	f.expect("the first acquire of all", names, firstContact(sentUpsert("ID"))...)
+	f.expect("the first acquire of all", names, firstClaim(sentUpsert("ID"))...)
 
 	_, err := f.store.Acquire(f.ctx(), other)
 	require.ErrorIs(t, err, store.ErrHeld)
@@ -96,7 +111,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 
 	require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: mine.Ref, TTL: mine.TTL}})[0].Err)
 	f.expect("one renewal", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, "+sentAlive("ID")+"} update: "+sentRenewal("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, "+sentAlive("ID")+", holders.ID.beat: {$lt: BEAT}} update: "+sentRenewal("ID")+" "+sentDurably)
 
 	_, err = f.store.Transfer(f.ctx(), mine.Ref, other)
 	require.NoError(t, err)
@@ -128,7 +143,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	_, err = f.store.Release(f.ctx(), kept.Ref, 10*time.Second)
 	require.NoError(t, err)
 	f.expect("MinHold's release", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 
 	settled, err := f.store.Undo(f.ctx(), kept.Ref, nil)
 	require.True(t, settled)
@@ -161,25 +176,20 @@ func TestAHandOverFromALeaseOfAnotherProcessNamesItsID(t *testing.T) {
 	_, err := f.store.Transfer(f.ctx(), theirs.Ref, mine)
 	require.NoError(t, err)
 	f.expect("a hand-over from another process", []string{theirs.ID, mine.ID}, firstContact(
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)...)
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}, "+sentAlive("ID")+"} "+sentHolder("ID2")+" "+sentDurably)...)
 }
 
-// The document's own expireAt can be later than the last holder's only if several were in. The
-// row exists for that.
 func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")
 	f := newFixture(t)
 	dead, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, dead)
-	f.expire(dead.Ref, time.Hour)
-	later := time.Now().Add(time.Hour)
-	_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "expireAt", Value: later}}}})
-	require.NoError(t, err)
+	f.expire(dead.Ref, time.Second)
 	f.tap.Take()
 	f.acquire(f.store, mine)
-	f.expect("a takeover that the upsert cannot see", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+	f.expect("a takeover", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind, sentHello,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
 	r := f.document("k")
 	require.Len(t, r.holders, 1, "the document")
 	assert.Equal(t, mine.ID, r.holders[0].ID, "the document has %+v", r.holders)
@@ -197,7 +207,7 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
 	_, err := f.store.Release(f.ctx(), mine.Ref, 0)
 	require.NoError(t, err)
 	f.tap.Take()
@@ -234,7 +244,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	got, _ := sent[0].Lookup("ordered").BooleanOK()
 	assert.False(t, got, "the bulk is ordered: one failure would stop the rest")
 	first := bson.Raw(sent[0].Lookup("updates").Array()).Index(0).Value()
-	want := "{q: {_id: k0, mongolock: 1, " + sentAlive("ID") + "}, u: " + sentRenewal("ID") + "}"
+	want := "{q: {_id: k0, mongolock: 1, " + sentAlive("ID") + ", holders.ID.beat: {$lt: BEAT}}, u: " + sentRenewal("ID") + "}"
 	assert.Equal(t, want, renderedValue(first, []string{batch[0].ID}), "sent")
 
 	gone := batch[500]
@@ -259,7 +269,7 @@ func (f *fixture) plant(batch []store.Renewal) {
 	for _, r := range batch {
 		docs = append(docs, bson.D{
 			{Key: "_id", Value: r.Key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
-			{Key: "holders", Value: bson.D{{Key: r.ID, Value: bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: ""}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: end}}}}},
+			{Key: "holders", Value: bson.D{{Key: r.ID, Value: bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: ""}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: end}, {Key: "ttl", Value: 30_000}, {Key: "beat", Value: int64(1)}, {Key: "epoch", Value: bson.NilObjectID}}}}},
 			{Key: "expireAt", Value: end}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: time.Now()},
 		})
 	}

@@ -26,8 +26,14 @@ func faulty(t *testing.T, switches ...*bool) {
 
 func TestControlATakeoverByRevisionAloneDropsARenewedHolder(t *testing.T) {
 	faulty(t, &knob.SwapByRevAlone)
-	_, lost := renewedMeanwhile(t)
+	_, lost := renewedMeanwhile(t, time.Now().Add(time.Hour))
 	assert.True(t, lost, "spared all the same: naming the dropped is not what protects")
+}
+
+func TestControlATakeoverThatNamesDatesDropsAHolderRenewedByASlowerClock(t *testing.T) {
+	faulty(t, &knob.SwapByDate)
+	_, lost := renewedMeanwhile(t, time.Now().Add(-2*time.Hour))
+	assert.True(t, lost, "spared all the same: the beat is not what protects")
 }
 
 func TestControlTheRevisionAloneSparesADocumentThatWasReplaced(t *testing.T) {
@@ -45,20 +51,27 @@ func TestControlAHandOverByKeyAloneTakesWhatIsAnothers(t *testing.T) {
 	assert.True(t, handedOverLate(t), "spared all the same: rev is not what protects")
 }
 
+func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
+	faulty(t, &knob.ReleaseByKey)
+	assert.False(t, takenMeanwhile(t), "held all the same: the ID is not what protects")
+}
+
 func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
 	faulty(t, &knob.DeadlineFromSample)
 	late, _ := trustedTooLong(t)
 	assert.Positive(t, late, "honoured all the same: it is not the reply's own time that protects")
 }
 
-func TestControlWithoutTheMarkAStrangersDocumentIsOverwritten(t *testing.T) {
+func TestControlWithoutTheMarkAStrangersDocumentIsChanged(t *testing.T) {
 	f := newFixture(t)
 	faulty(t, &knob.MarkIgnored)
 	h := &storeAndShell{Store: f.store, coll: f.coll}
 	h.shape.Store(1) // has our fields, expired
 	intact, err := h.Foreign("k")
 	require.NoError(t, err)
-	_, err = f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+	waiting := exclusiveClaim("k", time.Second)
+	waiting.Want = time.Minute
+	_, err = f.store.Acquire(f.ctx(), waiting)
 	assert.Error(t, intact(), "left alone all the same (%v): the mark is not what protects", err)
 }
 

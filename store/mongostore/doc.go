@@ -12,6 +12,7 @@
 //	transfer.go   hand over inside a process, Resume
 //	renew.go      renew, one and many
 //	release.go    release, MinHold's release, break
+//	bulk.go       many releases at once
 //	leave.go      leave in shared and permits mode; clean-up of a join
 //	undo.go       clean-up after an unknown outcome
 //	look.go       reads
@@ -19,6 +20,7 @@
 //	document.go   the document
 //	index.go      the TTL index
 //	feed.go       wake-ups
+//	pool.go       whether the client has a connection to spare for them
 //	wakeups.go    the collection that they go through
 //
 // The collection under our own concerns, the server, its clock and the session of a

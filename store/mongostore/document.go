@@ -27,11 +27,12 @@ const (
 	fieldExclusiveWanted = "exclusiveWantedUntil"
 
 	// Of a holder.
-	fieldOwner    = "owner"
-	fieldNote     = "note"
-	fieldSince    = "since"
-	fieldBroken   = "broken"
-	fieldReleased = "released"
+	fieldSince    = mongolease.FieldSince
+	fieldTTL      = mongolease.FieldTTL
+	fieldBeat     = mongolease.FieldBeat
+	fieldEpoch    = mongolease.FieldEpoch
+	fieldBroken   = mongolease.FieldBroken
+	fieldReleased = mongolease.FieldReleased
 
 	// What the token is drawn from where the server does not tell its operationTime.
 	fieldStamp = "stamp"
@@ -171,25 +172,10 @@ func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 		return h, false
 	}
 	elements, err := doc.Elements()
-	ends := false // without an end it would hold for ever, or never
 	for _, e := range elements {
-		switch v := e.Value(); string(keyOf(e)) {
-		case fieldExpireAt:
-			h.ExpireAt, ends = mongobase.Time(v)
-		case fieldSince:
-			h.Since, _ = mongobase.Time(v)
-		case fieldOwner:
-			h.Owner, _ = v.StringValueOK()
-		case fieldNote:
-			h.Note, _ = v.StringValueOK()
-		case fieldBroken:
-			h.Broken, _ = v.StringValueOK()
-			h.IsBroken = true
-		case fieldReleased:
-			h.Released = true
-		}
+		h.Read(string(keyOf(e)), e.Value())
 	}
-	return h, ends && err == nil
+	return h, h.Complete() && err == nil // else nobody could tell when it is over
 }
 
 func (r record) Foreign() error {
@@ -208,8 +194,12 @@ func (r record) Holder(id string) (mongolease.Holder, bool) {
 	return mongolease.Holder{}, false
 }
 
-func (r record) Held(earliest time.Time) bool {
-	return slices.ContainsFunc(r.holders, func(h mongolease.Holder) bool { return h.ExpireAt.After(earliest) })
+func (r record) Marks() []mongobase.Mark {
+	marks := make([]mongobase.Mark, len(r.holders))
+	for i, h := range r.holders {
+		marks[i] = h.Mark()
+	}
+	return marks
 }
 
 func (r record) Wanted(now time.Time) bool {
@@ -251,28 +241,10 @@ func ours(key string, more ...bson.E) bson.D {
 // of names a field of a holder.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
-// Made once, not for every filter.
-var (
-	anything any = bson.D{{Key: "$exists", Value: true}}
-	nothing  any = bson.D{{Key: "$exists", Value: false}}
-)
+func exists(path string) bson.E { return mongolease.Exists(path) }
 
-func exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
-
-func lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }
-
-func runOut(path string, earliest time.Time) bson.E {
-	return bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: mongobase.Date(earliest)}}}
-}
-
-// alive is the condition of a holder that can still be renewed or handed over.
-func alive(id string, earliest time.Time) []bson.E {
-	return []bson.E{
-		{Key: of(id, fieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongobase.Date(earliest)}}},
-		lacks(of(id, fieldBroken)),
-		lacks(of(id, fieldReleased)),
-	}
-}
+// holder is where the fields of a holder are.
+func holder(id string) mongolease.Fields { return mongolease.Fields(fieldHolders + "." + id) }
 
 // newRev goes with every change that a compare-and-swap must not overlook.
 func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }

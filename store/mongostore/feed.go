@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,14 +54,37 @@ type feed struct {
 // Notify inserts one notice, if there is a collection that somebody may be reading.
 func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	ctx = mongobase.Bare(ctx)
-	if int64(s.base.Clock.Now()) >= s.feed.capped.Load() {
-		is, err := s.feed.look(ctx)
-		if err != nil || is != feedCapped {
-			return noFeed(err) // not there, or no feed: nobody listens
-		}
+	if is, err := s.isCapped(ctx); !is {
+		return noFeed(err) // not there, or no feed: nobody listens
 	}
 	_, err := s.feed.coll.InsertOne(ctx, noticeOf(n))
 	return noFeed(err)
+}
+
+// NotifyMany inserts notices with one command.
+func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ctx = mongobase.Bare(ctx)
+	if is, err := s.isCapped(ctx); !is {
+		return noFeed(err)
+	}
+	documents := make([]bson.D, len(all))
+	for i, n := range all {
+		documents[i] = noticeOf(n)
+	}
+	_, err := s.feed.coll.InsertMany(ctx, documents)
+	return noFeed(err)
+}
+
+// isCapped reports whether there is a collection that somebody may be reading.
+func (s *Store) isCapped(ctx context.Context) (bool, error) {
+	if int64(s.base.Clock.Now()) < s.feed.capped.Load() {
+		return true, nil
+	}
+	is, err := s.feed.look(ctx)
+	return err == nil && is == feedCapped, err
 }
 
 func noticeOf(n store.Notice) bson.D {
@@ -92,9 +116,17 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 			return
 		}
 		cursor.SetMaxAwaitTime(s.feed.await)
+		var probe sync.WaitGroup
+		defer probe.Wait()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		probe.Go(func() { s.needSpare(ctx, cancel) })
 		for {
 			more, err := next(ctx, cursor, s.feed.await+feedSlack)
 			if err != nil {
+				if cause := context.Cause(ctx); errors.Is(cause, errOneConnection) {
+					err = cause
+				}
 				yield(store.Notice{}, err)
 				return
 			}

@@ -105,6 +105,9 @@ func rendered(commands []bson.Raw, names ...string) string {
 		elements, _ := c.Elements()
 		for i, e := range elements {
 			switch key := e.Key(); {
+			case elements[0].Key() == "listCollections": // names a collection of the test
+				b.Reset()
+				b.WriteString("listCollections")
 			case i == 0 && e.Value().Type == bson.TypeString:
 				b.WriteString(key)
 			case strings.HasPrefix(key, "$"), key == "lsid", key == "txnNumber", key == "maxTimeMS", key == "ordered" && e.Value().Boolean():
@@ -131,6 +134,9 @@ func renderedValue(v bson.RawValue, names []string) string {
 		var parts []string
 		for _, e := range elements {
 			part := renderedValue(e.Value(), names)
+			if strings.HasSuffix(e.Key(), "ttl") {
+				part = "MS"
+			}
 			if v.Type == bson.TypeEmbeddedDocument {
 				part = named(e.Key(), names) + ": " + part
 			}
@@ -140,6 +146,9 @@ func renderedValue(v bson.RawValue, names []string) string {
 			return "[" + strings.Join(parts, ", ") + "]"
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	if n, ok := v.Int64OK(); ok && n > 1e15 {
+		return "BEAT"
 	}
 	s := v.String()
 	for _, wrap := range []string{`{"$numberInt":"`, `{"$numberLong":"`} {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
@@ -25,7 +24,8 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 	raw, err := bson.Marshal(append(bson.D{
 		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"}, {Key: fieldLimit, Value: 1},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
-			{Key: fieldOwner, Value: "me"}, {Key: fieldNote, Value: ""}, {Key: fieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: fieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+			{Key: fieldTTL, Value: int64(1000)}, {Key: fieldBeat, Value: int64(1)}, {Key: fieldEpoch, Value: bson.ObjectID{3}},
 		}}}},
 		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: bson.ObjectID{1}}, {Key: fieldAt, Value: now},
 	}, more...))
@@ -96,10 +96,11 @@ func leftAlone(t *testing.T, raw []byte) {
 	}
 	before := db.Docs("d.c")
 	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
-	update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
-	renewal := layout{}.Extend("ID", time.Time{}, now.Add(time.Minute))
+	tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: bson.ObjectID{2}}
+	update := withRev(claim.document(tenure), tenure.Rev)
+	renewal := layout{}.Extend("ID", mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
-		{{Key: "query", Value: ours("k", runOut(fieldExpireAt, now))}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
+		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: bson.ObjectID{1}})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
 		{{Key: "query", Value: ours("k", exists(fieldHolders+".ID"))}, {Key: "update", Value: renewal}},
 		{{Key: "query", Value: ours("k")}, {Key: "update", Value: bson.D{stampAt}}},
@@ -124,8 +125,8 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		}
 		now := time.UnixMilli(1_767_225_600_000)
 		claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: key, ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute, Owner: note, Note: note}}}
-		update, _ := claim.document(mongoclock.Reading{Latest: now, Earliest: now})
-		set := update[0].Value.(bson.D)
+		tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 1, Rev: bson.ObjectID{2}}
+		set := withRev(claim.document(tenure), tenure.Rev)[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
 		r := readRecord(raw)
 		if r.foreign != "" || r.key != key || len(r.holders) != 1 || r.holders[0].Note != note || r.holders[0].Owner != note {

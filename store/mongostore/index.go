@@ -25,7 +25,7 @@ const (
 
 // EnsureIndex makes the TTL index, if it is not there.
 func (s *Store) EnsureIndex(ctx context.Context) error {
-	if err := s.refuseCapped(ctx); err != nil {
+	if err := s.refuseCappedOnce(ctx); err != nil {
 		return err
 	}
 	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
@@ -41,28 +41,36 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 // errCapped refuses a collection that drops documents by itself.
 var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
 
-// refuseCapped answers an error for a capped collection. A view or a time series refuses
-// a claim by itself, but a capped collection would take it. Without the right to ask, the
-// answer is taken to be no.
-func (s *Store) refuseCapped(ctx context.Context) error {
+// refuseCappedOnce answers an error for a capped collection, before anything is written to
+// it: it would take a claim, and not let go of it on MongoDB before 5.0. (A view or a time
+// series refuses the claim by itself.) It asks until it has an answer. Without the right to
+// ask, the answer is taken to be no.
+func (s *Store) refuseCappedOnce(ctx context.Context) error {
+	if s.uncapped.Load() {
+		return nil
+	}
 	db, name := s.base.Soft.Database(), s.base.Soft.Name()
 	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
-	if err != nil || len(specs) == 0 {
-		return nil // no right to look, or no time: most likely it is not
+	if err != nil {
+		if class := mongoerr.ClassOf(err); class != mongoerr.Refused && class != mongoerr.NoCommand {
+			return err
+		}
 	}
-	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
-		return fmt.Errorf("the collection %s.%s %w", db.Name(), name, errCapped)
+	if len(specs) > 0 {
+		if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); is {
+			return fmt.Errorf("the collection %s.%s %w", db.Name(), name, errCapped)
+		}
 	}
+	s.uncapped.Store(true)
 	return nil
 }
 
 // indexOnce makes the index at the first grant, when the collection is there. A failure
 // (missing right, conflicting index, no TTL support) is logged once and does not affect
-// the lease; at most a quarter of the lease's time is spent on it. On a capped collection
-// the claim is taken back.
-func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
+// the lease; at most a quarter of the lease's time is spent on it.
+func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) {
 	if s.noIndex || s.indexed.Swap(true) {
-		return nil
+		return
 	}
 	tries := s.indexTries.Add(1)
 	spare := c.Sent.Add(g.Left / 4).Sub(s.base.Clock.Now())
@@ -71,15 +79,10 @@ func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) error {
 	err := s.EnsureIndex(within)
 	switch {
 	case err == nil:
-	case errors.Is(err, errCapped):
-		s.indexed.Store(false) // look again: somebody may mend it
-		c.Attempt.Twin = true
-		return s.steps.Settle(c.Attempt.In(ctx), c.Claim, contender{s, c}, mongoerr.NotApplied(err))
 	case mongo.IsTimeout(err) && tries < 5:
 		s.indexed.Store(false) // a short lease has little time to spare: the next one tries
 	default:
 		s.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
 			"collection", s.base.Soft.Name(), "error", err)
 	}
-	return nil
 }

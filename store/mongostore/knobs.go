@@ -31,7 +31,7 @@ func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOne
 			return true
 		case e.Key == fieldRev:
 			return what == mongolease.TakeOver && knob.SwapWithoutRev
-		case strings.HasSuffix(e.Key, "."+fieldExpireAt):
+		case strings.HasSuffix(e.Key, "."+fieldBeat):
 			return what == mongolease.TakeOver && knob.SwapByRevAlone || what == mongolease.Join && knob.JoinDropsTheLiving
 		case e.Key == "$or": // no writer waits
 			return knob.JoinIgnoresWord && (what == mongolease.Acquire || what == mongolease.Join || what == mongolease.Last)
@@ -44,6 +44,9 @@ func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOne
 	if what == mongolease.Renew && knob.RenewalSets {
 		update = append(bson.D{{Key: "$set", Value: update[0].Value}}, update[1:]...)
 	}
+	if what == mongolease.Renew && (knob.RenewalKeepsBeat || knob.BeatCounts) {
+		update = withoutBeat(update)
+	}
 	if what == mongolease.Join && knob.JoinKeepsRev {
 		set := slices.DeleteFunc(slices.Clone(update[0].Value.(bson.D)), func(e bson.E) bool { return e.Key == fieldRev })
 		update = append(bson.D{{Key: "$set", Value: set}}, update[1:]...)
@@ -54,14 +57,33 @@ func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOne
 	return filter, update, opts
 }
 
+// withoutBeat is a renewal that leaves the beat as it is, or adds one to it.
+func withoutBeat(update bson.D) bson.D {
+	update = slices.Clone(update)
+	for i, op := range update {
+		set, _ := op.Value.(bson.D)
+		at := slices.IndexFunc(set, func(e bson.E) bool { return strings.HasSuffix(e.Key, "."+fieldBeat) })
+		if op.Key != "$set" || at < 0 {
+			continue
+		}
+		update[i].Value = slices.Delete(slices.Clone(set), at, at+1)
+		if knob.BeatCounts {
+			update = append(update, bson.E{Key: "$inc", Value: bson.D{{Key: set[at].Key, Value: int64(1)}}})
+		}
+	}
+	return update
+}
+
 // mapWith is the map of holders as it was seen, and the claim: for the control that
 // shows why a join does not write it.
-func (r record) mapWith(c *claim, t mongolease.Tenure, earliest time.Time) bson.D {
-	all := bson.D{{Key: c.ID, Value: c.holder(t)}}
+func (r record) mapWith(c *claim, t mongolease.Tenure, over map[string]bool) bson.D {
+	all := bson.D{{Key: c.ID, Value: c.Holder(t)}}
 	for _, h := range r.holders {
-		if h.ExpireAt.After(earliest) {
+		if !over[h.ID] {
 			old := claim{Claim: &mongolease.Claim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}}
-			all = append(all, bson.E{Key: h.ID, Value: old.holder(mongolease.Tenure{Since: h.Since, Until: h.ExpireAt})})
+			all = append(all, bson.E{Key: h.ID, Value: old.Holder(mongolease.Tenure{
+				Since: h.Since, Until: h.ExpireAt, TTL: h.TTL, Beat: h.Beat, By: mongobase.Bearing{Epoch: h.Epoch},
+			})})
 		}
 	}
 	return all

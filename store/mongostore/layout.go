@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -22,21 +21,22 @@ func (layout) Where(r store.Ref, more ...bson.E) (bson.D, error) { return ours(r
 
 func (layout) Holds(id string) []bson.E { return []bson.E{exists(fieldHolders + "." + id)} }
 
-func (layout) Unbroken(id string) []bson.E {
-	return []bson.E{lacks(of(id, fieldBroken)), lacks(of(id, fieldReleased))}
-}
+func (layout) Unbroken(id string) []bson.E { return holder(id).Unbroken() }
 
-func (layout) Alive(id string, earliest time.Time) []bson.E { return alive(id, earliest) }
+func (layout) Alive(id string, by mongobase.Bearing) []bson.E { return holder(id).Alive(by) }
 
-func (layout) Extend(id string, since, until time.Time) bson.D {
-	ends := make(bson.D, 0, 3)
-	if !since.IsZero() {
-		ends = append(ends, bson.E{Key: of(id, fieldSince), Value: mongobase.Date(since)})
+func (layout) Before(id string, beat int64) bson.E { return holder(id).Before(beat) }
+
+func (layout) Extend(id string, t mongolease.Tenure) bson.D {
+	ends := make(bson.D, 0, 4)
+	if !t.Since.IsZero() {
+		ends = append(ends, bson.E{Key: of(id, fieldSince), Value: mongobase.Date(t.Since)})
 	}
 	ends = append(ends,
-		bson.E{Key: of(id, fieldExpireAt), Value: mongobase.Date(until)},
-		bson.E{Key: fieldExpireAt, Value: mongobase.Date(until)})
-	return bson.D{{Key: "$max", Value: ends}, stampAt}
+		bson.E{Key: of(id, fieldExpireAt), Value: mongobase.Date(t.Until)},
+		bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
+		holder(id).Lasting(t))
+	return bson.D{{Key: "$max", Value: ends}, {Key: "$set", Value: bson.D(holder(id).Stamp(t))}, stampAt}
 }
 
 func (layout) Touch(stamp bool) bson.D {

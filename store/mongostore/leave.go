@@ -17,9 +17,13 @@ import (
 // leave removes a holder of a shared key, and with the last one the document. It keeps
 // rev: a holder that left makes no join wrong.
 func (s *Store) leave(ctx context.Context, r store.Ref, coll *mongo.Collection) (reply, error) {
-	filter := ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
-	update := bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}}, stampAt}
+	filter, update := leaving(r)
 	return s.drop(ctx, mongolease.Leave, r.Key, filter, update, coll)
+}
+
+func leaving(r store.Ref) (filter, update bson.D) {
+	return ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID)),
+		bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}}, stampAt}
 }
 
 // drop sends the update that removes a holder, and ends the document if nobody is left.

@@ -3,14 +3,12 @@ package mongostore
 import (
 	"context"
 	"iter"
-	"strings"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -26,33 +24,14 @@ const listBatch = 500
 // List reads the keys that begin with prefix in the order of _id, which for
 // strings is that of their bytes.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	return func(yield func(store.Status, error) bool) {
-		ctx := mongobase.Bare(ctx)
-		if _, err := s.base.ReadFresh(ctx); err != nil {
-			yield(store.Status{}, mongoerr.NotApplied(err))
-			return
-		}
-		cursor, err := s.base.Soft.Find(ctx,
+	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongo.Cursor, error) {
+		return s.base.Soft.Find(ctx,
 			bson.D{{Key: "_id", Value: prefixRange(prefix)}, {Key: fieldMark, Value: shape}},
 			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetBatchSize(listBatch))
-		if err != nil {
-			yield(store.Status{}, mongoerr.NotApplied(err))
-			return
-		}
-		defer cursor.Close(ctx)
-		for cursor.Next(ctx) {
-			r := readRecord(cursor.Current)
-			if r.Foreign() != nil || !strings.HasPrefix(r.key, prefix) {
-				continue
-			}
-			if !yield(r.Status(r.key, s.base.Present()), nil) {
-				return
-			}
-		}
-		if err := cursor.Err(); err != nil {
-			yield(store.Status{}, mongoerr.NotApplied(err))
-		}
-	}
+	}, func(doc bson.Raw) (string, record) {
+		r := readRecord(doc)
+		return r.key, r
+	})
 }
 
 // prefixRange holds the strings that begin with prefix: from the prefix up to the next

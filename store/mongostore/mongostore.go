@@ -26,6 +26,7 @@ type Store struct {
 	feed feed
 
 	noIndex    bool
+	uncapped   atomic.Bool // the collection was found not to be capped
 	indexed    atomic.Bool // the first grant made the index, or tried to
 	indexTries atomic.Int32
 	logger     *slog.Logger
@@ -53,8 +54,8 @@ func WithoutIndex() Option {
 	return option(func(c *config) error { c.noIndex = true; return nil })
 }
 
-// WithLogger sets where the store logs that the TTL index cannot be made, which is
-// all that it ever logs. The default is slog.Default().
+// WithLogger sets where the store logs that the TTL index cannot be made, or that the
+// database's clock was stepped. It logs nothing else. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {
 		if l == nil {
@@ -103,10 +104,18 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
+	s.base.OnStep = s.stepped
 	s.withFaults()
 	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
 	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
 	return s
+}
+
+// stepped tells that the server's clock jumped within one election, or that this machine
+// slept without noticing.
+func (s *Store) stepped() {
+	s.logger.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it",
+		"collection", s.base.Soft.Name())
 }
 
 // A reply is the answer of one command, and what it says.

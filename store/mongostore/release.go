@@ -7,8 +7,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
@@ -24,22 +22,16 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	if err := knownMode(r.Mode); err != nil {
 		return false, err
 	}
-	ctx = mongobase.Bare(ctx)
-	var reply reply
-	if keep > 0 {
-		reply, err = s.releaseLater(ctx, r, keep)
-	} else {
-		reply, err = s.releaseNow(ctx, r)
-	}
-	if err != nil {
-		return false, mongoerr.Mark(err)
-	}
-	if !reply.Found() {
-		s.steps.Memory.Forget(r.ID)
-		return false, mongolease.GoneIfBroken(s.explainLeave(ctx, r))
-	}
-	s.steps.Memory.Forget(r.ID)
-	return reply.Record.Wanted(s.base.Present()), nil
+	return s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
+		rest, err := s.steps.Stays(ctx, r, keep)
+		switch {
+		case err != nil:
+			return reply{}, err
+		case rest == 0:
+			return s.releaseNow(ctx, r)
+		}
+		return s.releaseLater(ctx, r, rest)
+	}, s.explainLeave)
 }
 
 func (s *Store) releaseNow(ctx context.Context, r store.Ref) (reply, error) {
@@ -59,28 +51,28 @@ func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 	return mongolease.Why(image, r.ID)
 }
 
-// releaseLater is the release under MinHold: the holder stays until keep after its grant,
-// with a mark, so that nobody renews or hands over what was given back.
-func (s *Store) releaseLater(ctx context.Context, r store.Ref, keep time.Duration) (reply, error) {
-	since, err := s.steps.Since(ctx, r)
-	if err != nil {
-		return reply{}, err
-	}
-	until := since.Add(keep)
-	if now := s.base.Present(); since.IsZero() || !until.After(now) {
-		return s.releaseNow(ctx, r) // that time is over, or there is no such holder
-	}
-	date := mongobase.Date(mongoclock.Ceil(until))
-	filter := ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
-	set := bson.D{{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}, newRev()}
-	update := bson.D{{Key: "$set", Value: set}, stampAt}
+// releaseLater is the release under MinHold: the holder stays with a mark, so that nobody
+// renews or hands over what was given back.
+func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duration) (reply, error) {
+	filter, update := s.laterRelease(r, rest)
+	return s.modifyIn(ctx, mongolease.Release, s.steps.Gently(r.ID), filter, update, mongobase.After)
+}
+
+func (s *Store) laterRelease(r store.Ref, rest time.Duration) (filter, update bson.D) {
+	filter = ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
+	t := mongolease.TenureOf(s.base, rest)
+	date := mongobase.Date(t.Until)
+	set := append(bson.D{
+		{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}, newRev(), holder(r.ID).Lasting(t),
+	}, holder(r.ID).Stamp(t)...)
+	update = bson.D{{Key: "$set", Value: set}, stampAt}
 	if r.Mode == store.Exclusive {
 		set = append(set, bson.E{Key: fieldExpireAt, Value: date})
 		update[0].Value = set
 	} else { // others may hold the key too, and longer
 		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: date}}})
 	}
-	return s.modifyIn(ctx, mongolease.Release, s.steps.Gently(r.ID), filter, update, mongobase.After)
+	return filter, update
 }
 
 // Break marks a holder, which learns of it at its next renewal; with now it removes the
@@ -89,26 +81,17 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	if err := knownMode(r.Mode); err != nil {
 		return err
 	}
-	ctx = mongobase.Bare(ctx)
 	filter := ours(r.Key, exists(fieldHolders+"."+r.ID))
-	var reply reply
-	var err error
-	switch {
-	case now && r.Mode != store.Exclusive:
-		reply, err = s.leave(ctx, r, s.base.Durable)
-	case now:
-		reply, err = s.remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively))
-	default:
-		reply, err = s.modify(ctx, mongolease.Break, filter, bson.D{
+	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
+		switch {
+		case now && r.Mode != store.Exclusive:
+			return s.leave(ctx, r, s.base.Durable)
+		case now:
+			return s.remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively))
+		}
+		return s.modify(ctx, mongolease.Break, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}, newRev()}},
 			stampAt,
 		}, mongobase.After)
-	}
-	if err != nil {
-		return mongoerr.Mark(err)
-	}
-	if !reply.Found() {
-		return mongolease.GoneIfBroken(s.steps.Explain(ctx, r))
-	}
-	return nil
+	})
 }

@@ -1,6 +1,8 @@
 package mongostore
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -42,7 +45,7 @@ func TestAServerWithoutHelloIsAskedTheOldWay(t *testing.T) {
 	})
 	c := exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.store, c)
-	f.expect("acquire", []string{c.ID}, slices.Insert(firstContact(sentUpsert("ID")), 1, "isMaster: 1")...)
+	f.expect("acquire", []string{c.ID}, slices.Insert(firstClaim(sentUpsert("ID")), 2, "isMaster: 1")...)
 }
 
 func TestAServerWithoutAJournalIsNotAskedToWaitForOne(t *testing.T) {
@@ -79,7 +82,7 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			f := newFixture(t, line.Through)
 			c := exclusiveClaim("k", 30*time.Second)
 			g := f.acquire(f.store, c)
-			f.expect("acquire", []string{c.ID}, firstContact(sentUpsert("ID"),
+			f.expect("acquire", []string{c.ID}, firstClaim(sentUpsert("ID"),
 				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)...)
 			r := f.document("k")
 			assert.Equal(t, mongobase.Token(r.stamp), g.Token, "token %d, stamp %v", g.Token, r.stamp)
@@ -125,11 +128,11 @@ func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
 	f, _ := asRouter(t, unsharded)
 	dead, mine := exclusiveClaim("k", 30*time.Second), exclusiveClaim("k", 30*time.Second)
 	f.acquire(f.another(), dead)
-	f.expire(dead.Ref, time.Second)
+	f.expire(dead.Ref, time.Minute+time.Second) // no election is known here: rule 3
 	f.acquire(f.store, mine)
-	f.expect("the takeover", []string{mine.ID, dead.ID}, sentHello, "collStats", sentUpsert("ID"),
+	f.expect("the takeover", []string{mine.ID, dead.ID}, "listCollections", sentHello, "collStats", sentUpsert("ID"),
 		"findAndModify new: true query: {_id: k, mongolock: 1} update: {$currentDate: {at: true}} "+sentSoftly,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.expireAt: {$lte: DATE}} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
 }
 
 func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
@@ -149,13 +152,87 @@ func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 	assert.Equal(t, "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly, rendered(sent[1:], one.ID), "sent\n%s", rendered(sent, one.ID, two.ID))
 }
 
-func TestAShardedCollectionIsRefused(t *testing.T) {
+// shardedBy is what a mongos says of a collection that is sharded by that key.
+func shardedBy(f *fixture, line *testserver.Line, key bson.D) {
+	line.Also(func(_ string, c bson.Raw) (testserver.Fate, bool) {
+		db, _ := c.Lookup("$db").StringValueOK()
+		switch {
+		case db != "config":
+			return testserver.Fate{}, false
+		case key == nil:
+			return testserver.Fate{Instead: bson.D{
+				{Key: "ok", Value: 0}, {Key: "code", Value: 13}, {Key: "codeName", Value: "Unauthorized"}, {Key: "errmsg", Value: "not allowed"},
+			}}, true
+		}
+		docs := bson.A{bson.D{{Key: "_id", Value: f.coll.Database().Name() + "." + f.coll.Name()}, {Key: "key", Value: key}}}
+		return testserver.Fate{Instead: bson.D{{Key: "ok", Value: 1}, {Key: "cursor", Value: bson.D{
+			{Key: "id", Value: int64(0)}, {Key: "ns", Value: "config.collections"}, {Key: "firstBatch", Value: docs},
+		}}}}, true
+	})
+}
+
+func TestACollectionShardedByIDIsUsed(t *testing.T) {
 	t.Parallel()
-	f, _ := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
-	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
-	assert.ErrorContains(t, err, "sharded")
+	for _, key := range []bson.D{{{Key: "_id", Value: 1}}, {{Key: "_id", Value: "hashed"}}} {
+		f, line := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
+		shardedBy(f, line, key)
+		f.acquire(f.store, exclusiveClaim("k", time.Second))
+	}
+}
+
+func TestACollectionShardedByAnythingElseIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, key := range map[string]bson.D{
+		"is sharded by":            {{Key: "region", Value: 1}},
+		"sharded by _id, or not":   {{Key: "_id", Value: 1}, {Key: "region", Value: 1}},
+		"may not see by which key": nil,
+	} {
+		f, line := asRouter(t, bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}})
+		shardedBy(f, line, key)
+		_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, store.ErrNotApplied)
+		assert.True(t, f.absent("k"), "answered %v", err)
+	}
+}
+
+func TestACollectionThatIsShardedLaterIsNoticed(t *testing.T) {
+	t.Parallel()
+	f, line := asRouter(t, unsharded)
+	var passed time.Duration
+	monotonic := mongoclock.Monotonic()
+	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.DiscardHandler), now: func() mongoclock.Moment {
+		return monotonic().Add(passed)
+	}})
+	f.acquire(f.store, exclusiveClaim("before", time.Second))
+	line.Also(func(name string, _ bson.Raw) (testserver.Fate, bool) {
+		return testserver.Fate{Instead: bson.D{{Key: "ok", Value: 1}, {Key: "sharded", Value: true}}}, name == "collStats"
+	})
+	shardedBy(f, line, bson.D{{Key: "region", Value: 1}})
+	f.acquire(f.store, exclusiveClaim("soon", time.Second))
+	passed = 6 * time.Minute
+	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("later", time.Second))
+	assert.ErrorContains(t, err, "is sharded by")
 	assert.ErrorIs(t, err, store.ErrNotApplied)
-	assert.True(t, f.absent("k"), "answered %v", err)
+}
+
+func TestAStepOfTheServersClockIsLoggedAndNoDateIsTrustedAfterIt(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "operationtime")
+	f := newFixture(t)
+	var passed time.Duration
+	monotonic := mongoclock.Monotonic()
+	var log bytes.Buffer
+	f.store = open(f.store.base.Soft, config{noIndex: true, logger: slog.New(slog.NewTextHandler(&log, nil)), now: func() mongoclock.Moment {
+		return monotonic().Add(passed)
+	}})
+	f.acquire(f.store, exclusiveClaim("before", time.Minute))
+	assert.Empty(t, log.String())
+	passed = 6 * time.Minute // which the server's clock does not show: it was stepped back
+	before := f.document("before").holders[0].Epoch
+	f.acquire(f.store, exclusiveClaim("after", time.Minute))
+	assert.Contains(t, log.String(), "clock was stepped")
+	assert.NotEqual(t, before, f.document("after").holders[0].Epoch, "labelled with the election all the same")
 }
 
 func TestTheStrictStableAPIIsEnough(t *testing.T) {

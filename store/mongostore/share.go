@@ -44,7 +44,8 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	}
 	for range joinRaces {
 		if !image.Found() {
-			reply, term, err := s.insert(ctx, c)
+			term := s.tenure(c)
+			reply, err := s.insert(ctx, c, c.document(term), term)
 			switch {
 			case err == nil:
 				return s.steps.Grant(ctx, c.Claim, reply, term)
@@ -53,7 +54,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 			}
 			c.Attempt.Answered(reply.Reply, true)
 		} else {
-			g, done, err := s.join(ctx, c, image.Record)
+			g, done, err := s.join(ctx, c, image)
 			if done || err != nil {
 				return g, err
 			}
@@ -63,15 +64,6 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 		}
 	}
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, contender{s, c}, image.Record)
-}
-
-// insert is the upsert of a claim in shared or permits mode.
-func (s *Store) insert(ctx context.Context, c *claim) (reply, mongolease.Tenure, error) {
-	now := s.base.Now()
-	update, term := c.alone(now)
-	filter := ours(c.Key, noWriter(runOut(fieldExpireAt, now.Earliest), now)...)
-	reply, err := s.write(ctx, mongolease.Acquire, c, filter, update, mongobase.Upsert)
-	return reply, term, err
 }
 
 // noWriter adds to condition what that no writer is waiting. In a document of exclusive
@@ -85,19 +77,19 @@ func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 
 // alone is document for a claim in shared or permits mode that finds no live holder. It
 // removes a writer's word that was left under an exclusive holder.
-func (c *claim) alone(now mongoclock.Reading) (bson.D, mongolease.Tenure) {
-	update, term := c.document(now)
-	return append(update, bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}}), term
+func (c *claim) alone(t mongolease.Tenure) bson.D {
+	return append(c.document(t), bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}})
 }
 
 // join makes the claim a holder beside those in the image, or is refused for what the
 // image shows. It is not done if the document has changed since.
-func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant, done bool, err error) {
-	now, err := s.judging(ctx, c, &seen)
+func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
+	now, over, err := s.judging(ctx, c, &image)
 	if err != nil {
 		return g, true, err
 	}
-	live := seen.live(now.Earliest)
+	seen := image.Record
+	live := len(seen.holders) - len(over)
 	s.joins.saw(c.Key, s.base.Clock.Now(), live > 0 && seen.mode != store.Exclusive)
 	held, refusal := unwelcome(c, seen, live, now)
 	switch {
@@ -112,7 +104,8 @@ func (s *Store) join(ctx context.Context, c *claim, seen record) (g store.Grant,
 		return g, true, s.steps.RefuseTwin(ctx, c.Claim, contender{s, c})
 	}
 	c.Attempt.Rev = seen.rev
-	filter, update, term := joining(c, seen, live, now)
+	term := s.tenure(c)
+	filter, update := joining(c, seen, over, now, term)
 	reply, err := s.write(ctx, mongolease.Join, c, filter, update, mongobase.After)
 	switch {
 	case err != nil:
@@ -138,33 +131,35 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 	case !image.Found():
 		return g, false, nil
 	}
-	return s.join(ctx, c, image.Record)
+	return s.join(ctx, c, image)
 }
 
-// judging is the server's time by which the image is judged. If the sample at hand is
-// old, holders that have run out could look live, so a new one is drawn. Through a mongos
-// only a write tells the time, and the image becomes that of the write.
-func (s *Store) judging(ctx context.Context, c *claim, seen *record) (mongoclock.Reading, error) {
-	now := s.base.Now()
-	if now.Fresh || !seen.Held(now.Earliest) && !seen.exclusiveWanted.After(now.Earliest) {
-		return now, nil
-	}
-	if !s.base.Kind().Router {
-		now, err := s.base.ReadFresh(ctx)
-		if err != nil {
-			err = c.Attempt.NotApplied(err)
+// judging tells which holders in the image are over, and by what time a writer's word is
+// judged. If the sample at hand is old, a word that is over could look good, so a new one is
+// drawn. Through a mongos only a write tells the time, and the image becomes that of the
+// write.
+func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (now mongoclock.Reading, over map[string]bool, err error) {
+	now = s.base.Now()
+	if !now.Fresh && (s.base.Kind().Router || seen.Record.exclusiveWanted.After(now.Earliest)) {
+		if now, err = s.sample(ctx, c, seen); err != nil {
+			return now, nil, c.Attempt.NotApplied(err)
 		}
-		return now, err
+	}
+	if over, err = s.steps.Judge(ctx, c.Claim, *seen); err != nil {
+		return now, nil, c.Attempt.NotApplied(err)
+	}
+	return s.base.Now(), over, nil
+}
+
+func (s *Store) sample(ctx context.Context, c *claim, seen *reply) (mongoclock.Reading, error) {
+	if !s.base.Kind().Router {
+		return s.base.ReadFresh(ctx)
 	}
 	image, err := s.leaveWord(ctx, c)
-	if err != nil {
-		return now, c.Attempt.NotApplied(err)
+	if err == nil && image.Found() {
+		*seen = image
 	}
-	if image.Found() {
-		*seen = image.Record
-	}
-	now = s.base.Now()
-	return now, nil
+	return s.base.Now(), err
 }
 
 // unwelcome is why the claim may not join: others hold the key, or another verdict.
@@ -185,47 +180,35 @@ func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bo
 }
 
 // joining is the compare-and-swap of a join. Its filter names the revision that was seen,
-// which changes whenever a holder is added or dropped, and the end of each holder that it
+// which changes whenever a holder is added or dropped, and the beat of each holder that it
 // drops, because renewals do not change the revision. For the same reason it writes field
 // by field where others stay: the whole map would put their old ends back.
-func joining(c *claim, seen record, live int, now mongoclock.Reading) (filter, update bson.D, term mongolease.Tenure) {
+func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading, t mongolease.Tenure) (filter, update bson.D) {
 	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
 	dropped := bson.D{}
 	for _, h := range seen.holders {
-		if h.ExpireAt.After(now.Earliest) {
+		if !over[h.ID] {
 			continue
 		}
-		filter = append(filter, runOut(of(h.ID, fieldExpireAt), now.Earliest))
+		filter = append(filter, holder(h.ID).Still(h))
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
 	}
-	if live == 0 {
-		update, term = c.alone(now)
-		return filter, update, term
+	if len(over) == len(seen.holders) {
+		return filter, withRev(c.alone(t), t.Rev)
 	}
-	term = c.Tenure(now)
-	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.holder(term)}, newRev()}
+	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
 	if knob.JoinWritesMap {
-		set[0], dropped = bson.E{Key: fieldHolders, Value: seen.mapWith(c, term, now.Earliest)}, nil
+		set[0], dropped = bson.E{Key: fieldHolders, Value: seen.mapWith(c, t, over)}, nil
 	}
 	update = bson.D{
 		{Key: "$set", Value: set},
-		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(term.Until)}}},
+		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
 		stampAt,
 	}
 	if len(dropped) > 0 {
 		update = append(update, bson.E{Key: "$unset", Value: dropped})
 	}
-	return filter, update, term
-}
-
-// live counts the holders that have not surely run out.
-func (r record) live(earliest time.Time) (n int) {
-	for _, h := range r.holders {
-		if h.ExpireAt.After(earliest) {
-			n++
-		}
-	}
-	return n
+	return filter, update
 }
 
 // reserved reports whether a waiting writer's word keeps new sharers out.

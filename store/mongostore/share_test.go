@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -32,13 +33,9 @@ func permitClaim(key string, n int, ttl time.Duration) store.Claim {
 const (
 	sentNoWriter = "$or: [{exclusiveWantedUntil: {$not: {$gt: DATE}}}, {mode: exclusive}]"
 	sentWriter   = "findAndModify new: true query: {_id: k, mongolock: 1, mode: {$ne: exclusive}} update: {$max: {wantedUntil: DATE, exclusiveWantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
-	sentNew      = "{owner: owner, note: note, since: DATE, expireAt: DATE}"
 )
 
-func sentSharedUpsert(id string) string {
-	return "findAndModify new: true query: {_id: k, mongolock: 1, expireAt: {$lte: DATE}, " + sentNoWriter + "} update: " +
-		"{$set: {mode: shared, limit: 0, holders: {" + id + ": " + sentNew + "}, expireAt: DATE, rev: REV}, $currentDate: {at: true}, $unset: {exclusiveWantedUntil: }} upsert: true " + sentDurably
-}
+func sentSharedUpsert(id string) string { return sentInsert("shared, limit: 0", id) }
 
 func sentJoin(id string) string {
 	return "findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, " + sentNoWriter + "} update: " +
@@ -98,7 +95,8 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	assert.False(t, r.expireAt.After(r.at), "what is left for the writer: %+v", r)
 	assert.LessOrEqual(t, r.at.Sub(r.expireAt), time.Minute, "what is left for the writer: %+v", r)
 	f.acquire(f.store, writer)
-	f.expect("the writer's turn", []string{writer.ID}, sentUpsert("ID"))
+	f.expect("the writer's turn", []string{writer.ID}, sentUpsert("ID"), sentWriter,
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID")+" "+sentDurably)
 	f.release(writer.Ref)
 
 	alone := sharedClaim("k", 90*time.Second)
@@ -219,7 +217,7 @@ var shareRaces = []struct {
 		},
 	},
 	{
-		"the end of a dropped holder is in the filter", "JoinDropsTheLiving",
+		"the beat of a dropped holder is in the filter", "JoinDropsTheLiving",
 		func(f *fixture, line *testserver.Line) string {
 			other := f.another()
 			late, stays := sharedClaim("k", time.Minute), sharedClaim("k", time.Minute)
@@ -227,9 +225,9 @@ var shareRaces = []struct {
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
-				in := time.Now().Add(time.Minute)
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}},
-					bson.D{{Key: "$max", Value: bson.D{{Key: of(late.ID, fieldExpireAt), Value: in}, {Key: fieldExpireAt, Value: in}}}})
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, layout{}.Extend(late.ID, mongolease.Tenure{
+					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
+				}))
 				assert.NoError(f.t, err)
 			})
 			f.acquire(f.store, sharedClaim("k", time.Minute))
@@ -413,7 +411,7 @@ func TestThroughARouterSharersAreJudgedByTheShardsClock(t *testing.T) {
 	other := f.another()
 	f.acquire(other, dead)
 	f.acquire(other, stays)
-	f.die(dead.Ref, time.Second)
+	f.die(dead.Ref, time.Minute+time.Second) // no election is known here: rule 3
 	mine := sharedClaim("k", 30*time.Second)
 	f.acquire(f.store, mine)
 	r := f.document("k")

@@ -231,7 +231,7 @@ func (e *env) unchanged(key string, do func()) {
 	}
 }
 
-// same compares two statuses; times may differ in their location.
+// same compares what two statuses say of the record; times may differ in their location.
 func same(a, b store.Status) bool {
 	for _, s := range []*store.Status{&a, &b} {
 		s.Now = s.Now.Round(0).UTC()
@@ -239,6 +239,7 @@ func same(a, b store.Status) bool {
 		holders := make([]store.Holder, len(s.Holders))
 		for i, h := range s.Holders {
 			h.Since, h.ExpireAt = h.Since.Round(0).UTC(), h.ExpireAt.Round(0).UTC()
+			h.KnownBy = time.Time{} // it is the reader's, not the record's
 			holders[i] = h
 		}
 		s.Holders = holders

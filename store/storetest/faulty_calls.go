@@ -54,6 +54,39 @@ func (f *Faulty) Release(ctx context.Context, r store.Ref, keep time.Duration) (
 	return wanted, nil
 }
 
+// ReleaseMany is one call, of OpRelease. Every entry gets the fault, if there is one. If
+// the real store has no bulks it releases one holder after the other.
+func (f *Faulty) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
+	refs := make([]store.Ref, len(batch))
+	for i, e := range batch {
+		refs[i] = e.Ref
+	}
+	mine := slices.Clone(batch)
+	var answers []store.Ended
+	if err := f.do(ctx, OpRelease, refs, func(ctx context.Context) error {
+		answers = releaseMany(ctx, f.Store, mine)
+		return nil
+	}); err != nil {
+		failed := make([]store.Ended, len(batch))
+		for i := range failed {
+			failed[i].Err = err
+		}
+		return failed
+	}
+	return answers
+}
+
+func releaseMany(ctx context.Context, s store.Store, batch []store.Ending) []store.Ended {
+	if bulk, ok := s.(store.BulkReleaser); ok {
+		return bulk.ReleaseMany(ctx, batch)
+	}
+	answers := make([]store.Ended, len(batch))
+	for i, e := range batch {
+		answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep)
+	}
+	return answers
+}
+
 func (f *Faulty) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	var g store.Grant
 	if err := f.do(ctx, OpTransfer, []store.Ref{to.Ref, from}, func(ctx context.Context) (err error) {
@@ -134,6 +167,26 @@ func (f *Faulty) Notify(ctx context.Context, n store.Notice) error {
 			return errNoFeed
 		}
 		return feed.Notify(ctx, n)
+	})
+}
+
+// NotifyMany is one call, of OpNotify.
+func (f *Faulty) NotifyMany(ctx context.Context, all []store.Notice) error {
+	mine := slices.Clone(all)
+	return f.do(ctx, OpNotify, nil, func(ctx context.Context) error {
+		feed := store.FeedOf(f.Store)
+		if feed == nil {
+			return errNoFeed
+		}
+		if bulk, ok := feed.(store.BulkFeed); ok {
+			return bulk.NotifyMany(ctx, mine)
+		}
+		for _, n := range mine {
+			if err := feed.Notify(ctx, n); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -71,8 +71,8 @@ type Stranger interface {
 
 // Run proves that a store keeps the contract of package store, with one subtest for
 // each claim. The store that newStore returns, or a store that it wraps (by a method
-// Unwrap() store.Store), may also be a store.Feed, a Purger and a Stranger; only then
-// the claims about these are made.
+// Unwrap() store.Store), may also be a store.Feed, a store.BulkReleaser, a
+// store.BulkFeed, a Purger and a Stranger; only then the claims about these are made.
 //
 // Each claim asks newStore for a store, inside the bubble if there is one. All of them
 // may be the same store, because keys are unique. One more store is made first, to
@@ -122,6 +122,15 @@ func claimsOn(s store.Store) []claim {
 	}
 	if store.FeedOf(s) != nil {
 		all = append(all, feedClaims...)
+	}
+	if _, ok := as[store.BulkReleaser](s); ok {
+		all = append(all, bulkClaims...)
+		if sharesKeys(s) {
+			all = append(all, sharedBulkClaims...)
+		}
+	}
+	if _, ok := as[store.BulkFeed](s); ok {
+		all = append(all, bulkFeedClaims...)
 	}
 	return all
 }

@@ -1,0 +1,15 @@
+//go:build devmongo_light
+
+package devmongo
+
+import (
+	"context"
+	"errors"
+)
+
+// errLeftOut is the reason of the kinds that bring a container library or a whole server with them.
+// Without those a program with devmongo in it builds in seconds instead of minutes.
+var errLeftOut = errors.New("left out of this build, by the tag devmongo_light; `make bin/devmongo` builds it")
+
+func findDocker(context.Context, settings) (backend, error)   { return nil, errLeftOut }
+func findFerretDB(context.Context, settings) (backend, error) { return nil, errLeftOut }

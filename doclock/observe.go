@@ -1,0 +1,19 @@
+package doclock
+
+import (
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Package is the package whose operations observers see.
+func (*docStore) Package() string { return "doclock" }
+
+// Stats returns the numbers of this process's locks on the documents. Claims that wait for
+// work are no waiters: each of their attempts is a TryAcquire.
+func (l *Locks[T]) Stats() mongolock.Stats { return l.client.Stats() }
+
+// missed refuses the claim of one of many documents. To observers it is held.
+type missed struct{}
+
+func (*missed) Error() string        { return "doclock: somebody else was quicker" }
+func (*missed) Is(target error) bool { return target == store.ErrHeld }

@@ -1,0 +1,155 @@
+package doclock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
+)
+
+// look fills the pool, for all workers of this process.
+func (p *pool) look(ctx context.Context, size int) error {
+	ids, over, full, err := p.find(ctx, size)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.looking)
+	p.looking = nil
+	if err != nil {
+		return fmt.Errorf("doclock: looking for work: %w", err)
+	}
+	now := time.Now()
+	p.ids, p.over = p.ids[:0], over
+	for _, id := range ids {
+		key := text(id)
+		if until, bad := p.bad[key]; p.drawn[key] >= p.looks || bad && now.Before(until) {
+			continue
+		}
+		p.ids = append(p.ids, id)
+	}
+	for key, until := range p.drawn {
+		if until <= p.looks {
+			delete(p.drawn, key)
+		}
+	}
+	for key, until := range p.bad {
+		if now.After(until) {
+			delete(p.bad, key)
+		}
+	}
+	p.seen, p.tries, p.misses, p.full = now, 0, 0, full
+	if len(p.ids) > 0 {
+		p.waiters.wake()
+	}
+	return nil
+}
+
+// find returns the _ids of documents to claim, and which of them have a holder that is
+// over. full says that there may be more.
+func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over holders, full bool, err error) {
+	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
+	defer cancel()
+	if _, err = p.store.base.ReadFresh(ctx); err != nil {
+		return nil, nil, false, err
+	}
+	now := p.store.base.Present()
+	ids, over, full, err = p.findUntil(ctx, size, now, now)
+	if err == nil && full && len(ids) == 0 { // none of these holders is known to be over yet: behind them may be free ones
+		ids, over, full, err = p.findUntil(ctx, size, now, time.Time{})
+	}
+	return ids, over, full, err
+}
+
+// findUntil is one find: of free documents, and of those whose holder's end is not later
+// than until. That is a hint. Whether such a holder is over is judged as in any claim.
+func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (ids []bson.RawValue, over holders, full bool, err error) {
+	opts := options.Find().SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: string(p.store.lock), Value: 1}})
+	if p.sort != nil {
+		opts.SetSort(p.sort)
+	}
+	base := p.store.base
+	sent := base.Clock.Now()
+	cursor, err := base.Soft.Find(ctx, p.store.claimableOf(p.filter, now, until), opts)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	defer cursor.Close(ctx)
+	over = holders{}
+	var marks []mongobase.Mark
+	found := 0
+	for cursor.Next(ctx) {
+		id := cursor.Current.Lookup("_id")
+		id.Value = slices.Clone(id.Value)
+		seen := readLock(cursor.Current, string(p.store.lock))
+		found++
+		if seen.foreign != "" {
+			continue
+		}
+		ids = append(ids, id)
+		if seen.holder.ID != "" {
+			over[text(id)] = seen.holder
+			marks = append(marks, seen.holder.Mark())
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return nil, nil, false, err
+	}
+	full = found == size
+	if len(marks) == 0 { // those that were seen before are remembered
+		return ids, over, full, nil
+	}
+	judged, err := base.Judge(ctx, string(p.filter)+string(p.sort), marks, sent, base.Clock.Now())
+	ids = slices.DeleteFunc(ids, func(id bson.RawValue) bool {
+		h, held := over[text(id)]
+		return held && !judged[h.ID]
+	})
+	return ids, over, full, err
+}
+
+// overOn is the holder of that document that is over; nil: nobody held it.
+func (p *pool) overOn(id bson.RawValue) *mongolease.Holder {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, held := p.over[text(id)]; held {
+		return &h
+	}
+	return nil
+}
+
+// passedOver is the error of a document that claims pass over, because something foreign
+// stands in the lock's place; nil if none was seen.
+func (p *pool) passedOver() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.foreign
+}
+
+// lookForForeign looks now and then for such a document, which would otherwise wait for
+// ever unnoticed. It is no part of the claim: a fault says nothing.
+func (p *pool) lookForForeign(ctx context.Context) error {
+	p.mu.Lock()
+	if time.Since(p.lookedAt) <= lookFor {
+		defer p.mu.Unlock()
+		return p.foreign
+	}
+	p.lookedAt = time.Now()
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
+	defer cancel()
+	image, err := p.store.find(ctx, p.store.foreignOf(p.filter))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+	case image.Found() && image.Record.foreign != "":
+		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Record.Foreign())
+	default:
+		p.foreign = nil
+	}
+	return p.foreign
+}

@@ -1,0 +1,60 @@
+package doclock
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Renew gives holders a new end. A document that a transaction of the caller has written
+// is renewed alone, beside the others: the transaction may still be open, and then blocks
+// every command with a renewal of that document in it.
+func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	var alone sync.WaitGroup
+	defer alone.Wait()
+	answers := make([]store.Renewed, len(batch))
+	var at []int
+	var together []store.Renewal
+	for i, r := range batch {
+		if l, _ := s.steps.Memory.Of(r.ID); l.Own.wroteAt != 0 {
+			alone.Go(func() { answers[i] = s.steps.Renew(ctx, batch[i:i+1])[0] })
+			continue
+		}
+		at, together = append(at, i), append(together, r)
+	}
+	for i, a := range s.steps.Renew(ctx, together) {
+		answers[at[i]] = a
+	}
+	return answers
+}
+
+// wroteInTransaction notes that a transaction of the caller has written the document.
+func (s *docStore) wroteInTransaction(id string) {
+	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.wroteAt = s.base.Clock.Now() })
+}
+
+// releasedInTransaction notes that the caller's transaction releases the lease if it is
+// committed. A renewal that then finds nothing calls gone: that is no loss.
+func (s *docStore) releasedInTransaction(id string, gone func()) {
+	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.gone = gone })
+}
+
+// renewed notes that a command sent at sent renewed the lease. A transaction that had
+// written the document before has ended: open, it would have blocked the renewal. If it
+// was to release the lease it was aborted: committed, the renewal would have found nothing.
+func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
+	if sent > l.Own.wroteAt {
+		l.Own.wroteAt, l.Own.gone = 0, nil
+	}
+}
+
+// releasedItself tells the holder of a lease that a renewal found gone, if the lease's own
+// transaction had released it.
+func releasedItself(l mongolease.Lease[granted]) {
+	if l.Own.gone != nil {
+		l.Own.gone()
+	}
+}

@@ -1,0 +1,98 @@
+package mongolock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+var everyVerb = []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"}
+
+// mustNotShow fails if any verb shows one of the IDs.
+func mustNotShow(t *testing.T, ids []string, what ...any) {
+	t.Helper()
+	for _, verb := range everyVerb {
+		for _, w := range what {
+			text := fmt.Sprintf(verb, w)
+			for _, id := range ids {
+				assert.NotContains(t, text, id, "%s of a %T", verb, w)
+				assert.NotContains(t, text, fmt.Sprintf("%x", id), "%s of a %T", verb, w)
+			}
+		}
+	}
+}
+
+// An eventLog keeps what an observer is told.
+type eventLog struct {
+	mu     sync.Mutex // protects events
+	events []any
+}
+
+func (e *eventLog) add(event any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.events = append(e.events, event)
+}
+
+func (e *eventLog) Begin(ctx context.Context, op mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	e.add(op)
+	return ctx, func(out mongolock.Outcome) { e.add(out) }
+}
+
+// Whoever knows an ID can end the lease, so none gets into a log by accident: of leases,
+// held and ended; of claims of unknown outcome, which the client cleans up; of others.
+func TestFormattingAClientOrAnEventShowsNoID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, log := newHookedStore(memstore.New()), new(eventLog)
+		var ids []string
+		b.hook(func(h *hooks) {
+			h.acquire = func(_ context.Context, c store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+				ids = append(ids, c.ID)
+				g, err := do()
+				if c.Key == "unknown" {
+					err = errNet
+				}
+				return g, err
+			}
+			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		c := newClient(t, b, mongolock.WithObserver(log))
+		held, ended := acquire(t, c, "held"), acquire(t, c, "ended")
+		release(t, ended)
+		_, err := c.TryAcquire(t.Context(), "unknown")
+		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		other := newClient(t, b, mongolock.WithObserver(log))
+		_, refused := other.TryAcquire(t.Context(), "held")
+		require.ErrorIs(t, refused, mongolock.ErrHeld)
+		_, mismatch := other.TryAcquire(t.Context(), "shared", mongolock.Shared())
+		require.NoError(t, mismatch)
+		_, mismatch = other.TryAcquire(t.Context(), "shared", mongolock.OneOf(2))
+		require.ErrorIs(t, mismatch, mongolock.ErrModeMismatch)
+		status, err := c.Inspect(t.Context(), "held")
+		require.NoError(t, err)
+		for range 2 {
+			synctest.Wait()
+			mustNotShow(t, ids, c, other, struct{ C *mongolock.Client }{c}, held, ended, refused, mismatch, status, status.Holders,
+				store.Claim{Ref: store.Ref{Key: "k", ID: ids[0]}}, c.Stats())
+			log.mu.Lock()
+			mustNotShow(t, ids, log.events...)
+			log.mu.Unlock()
+			time.Sleep(time.Minute)
+		}
+		require.Len(t, ids, 6)
+		log.mu.Lock()
+		assert.NotEmpty(t, log.events)
+		log.mu.Unlock()
+		assert.Contains(t, fmt.Sprintf("%+v", status), status.Holders[0].Owner)
+	})
+}

@@ -1,0 +1,128 @@
+package mongolease
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+)
+
+// The fields of a holder that are alike in all stores.
+const (
+	FieldOwner    = "owner"
+	FieldNote     = "note"
+	FieldSince    = "since"
+	FieldExpireAt = "expireAt"
+	FieldTTL      = "ttl"
+	FieldBeat     = "beat"
+	FieldEpoch    = "epoch"
+	FieldBroken   = "broken"
+	FieldReleased = "released"
+)
+
+// Fields is the path of the embedded document that has a holder's fields.
+type Fields string
+
+// Path names one of them.
+func (f Fields) Path(field string) string { return string(f) + "." + field }
+
+// Unbroken is the condition that the holder was neither broken nor released.
+func (f Fields) Unbroken() []bson.E {
+	return []bson.E{Lacks(f.Path(FieldBroken)), Lacks(f.Path(FieldReleased))}
+}
+
+// Alive is the condition that the holder can be renewed, handed over and saved under: it
+// has not run out, was not broken and has not released. A date that was written under
+// another election is another clock's: it is not judged. That the holder is there is for
+// other conditions to say.
+func (f Fields) Alive(by mongobase.Bearing) []bson.E {
+	if !by.Sure || by.Recent.IsZero() {
+		return f.Unbroken()
+	}
+	return append(f.Unbroken(), bson.E{Key: "$or", Value: bson.A{
+		bson.D{{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$gt", Value: mongobase.Date(by.Recent)}}}},
+		bson.D{{Key: f.Path(FieldEpoch), Value: bson.D{{Key: "$ne", Value: by.Epoch}}}},
+	}})
+}
+
+// Before is the condition that the last write for the holder came before that beat. A late
+// copy of an older renewal then changes nothing: not the beat, and not the epoch.
+func (f Fields) Before(beat int64) bson.E {
+	return bson.E{Key: f.Path(FieldBeat), Value: bson.D{{Key: "$lt", Value: beat}}}
+}
+
+// Still is the condition that the holder is there and nothing was written for it since it
+// was seen.
+func (f Fields) Still(h Holder) bson.E {
+	if knob.SwapByDate {
+		return bson.E{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$lte", Value: mongobase.Date(h.ExpireAt)}}}
+	}
+	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
+}
+
+// Stamp is what every write for a holder sets: its beat, and the epoch of its dates.
+func (f Fields) Stamp(t Tenure) []bson.E {
+	return []bson.E{{Key: f.Path(FieldBeat), Value: t.Beat}, {Key: f.Path(FieldEpoch), Value: t.By.Epoch}}
+}
+
+// Lasting is for how long the holder is meant to last from a write on. A renewal writes it
+// with $max: one that asks for less does not end sooner what was granted for longer.
+func (f Fields) Lasting(t Tenure) bson.E {
+	return bson.E{Key: f.Path(FieldTTL), Value: mongobase.Millis(t.TTL)}
+}
+
+// Holder is what a claim writes of itself.
+func (c *Claim) Holder(t Tenure) bson.D {
+	return bson.D{
+		{Key: FieldOwner, Value: c.Owner},
+		{Key: FieldNote, Value: c.Note},
+		{Key: FieldSince, Value: mongobase.Date(t.Since)},
+		{Key: FieldExpireAt, Value: mongobase.Date(t.Until)},
+		{Key: FieldTTL, Value: mongobase.Millis(t.TTL)},
+		{Key: FieldBeat, Value: t.Beat},
+		{Key: FieldEpoch, Value: t.By.Epoch},
+	}
+}
+
+// Read reads one field of a holder. It leaves out what is no field of one.
+func (h *Holder) Read(field string, v bson.RawValue) {
+	switch field {
+	case FieldOwner:
+		h.Owner, _ = v.StringValueOK()
+	case FieldNote:
+		h.Note, _ = v.StringValueOK()
+	case FieldSince:
+		h.Since, _ = mongobase.Time(v)
+	case FieldExpireAt:
+		h.ExpireAt, _ = mongobase.Time(v)
+	case FieldTTL:
+		ms, _ := v.AsInt64OK()
+		h.TTL = time.Duration(ms) * time.Millisecond
+	case FieldBeat:
+		h.Beat, _ = v.AsInt64OK()
+	case FieldEpoch:
+		h.Epoch, _ = v.ObjectIDOK()
+	case FieldBroken:
+		h.Broken, _ = v.StringValueOK()
+		h.IsBroken = true
+	case FieldReleased:
+		h.Released = true
+	}
+}
+
+// Complete reports whether the holder has all that is needed to tell when it is over.
+func (h Holder) Complete() bool { return h.Beat > 0 && h.TTL > 0 && !h.ExpireAt.IsZero() }
+
+// Made once, not for every filter.
+var (
+	anything any = bson.D{{Key: "$exists", Value: true}}
+	nothing  any = bson.D{{Key: "$exists", Value: false}}
+)
+
+// Exists is the condition that a document has a field.
+func Exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
+
+// Lacks is the condition that a document does not have a field.
+func Lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }

@@ -1,0 +1,167 @@
+// Package observe stands between the library and the observer of a program, which may be
+// slow, may block for ever, and may call back into what it observes. It also counts the
+// calls of a store.
+//
+// The types of an operation and its outcome are those of the root package, which imports
+// this one.
+package observe
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+// Patience is how long a [Guard] waits for one call of the observer. The shortest lease,
+// of 100 ms, survives a renewal that is late by that much.
+const Patience = 50 * time.Millisecond
+
+// An Observer sees operations begin and end.
+type Observer[Op, Out any] interface {
+	Begin(ctx context.Context, op Op) (context.Context, func(Out))
+}
+
+// A Guard calls an observer on goroutines of their own, and waits for each call, but not
+// for longer than Patience. While a call is overdue, operations that begin are not
+// observed, and the ends of others are told without waiting. So an observer that hangs
+// costs its caller one Patience, and no goroutines but those of what was under way.
+//
+// A nil Guard observes nothing.
+type Guard[Op, Out any] struct {
+	observer Observer[Op, Out]
+	slow     func() // is called when the first call is overdue
+	said     atomic.Bool
+	overdue  atomic.Int64 // calls that are
+	skipped  atomic.Uint64
+}
+
+// New makes a Guard; nil if observer is nil. slow is called once, when a call takes longer
+// than Patience for the first time.
+func New[Op, Out any](observer Observer[Op, Out], slow func()) *Guard[Op, Out] {
+	if observer == nil {
+		return nil
+	}
+	return &Guard[Op, Out]{observer: observer, slow: slow}
+}
+
+// Skipped is how many operations the observer was not told of.
+func (g *Guard[Op, Out]) Skipped() uint64 {
+	if g == nil {
+		return 0
+	}
+	return g.skipped.Load()
+}
+
+// Begin tells the observer that an operation begins. It returns the context with which the
+// operation goes on and the function to call when it ends; neither is nil. The observer
+// learns of the end, once, even if its Begin returned after that.
+func (g *Guard[Op, Out]) Begin(ctx context.Context, op Op) (context.Context, func(Out)) {
+	switch {
+	case g == nil:
+		return ctx, func(Out) {}
+	case g.overdue.Load() > 0:
+		g.skipped.Add(1)
+		return ctx, func(Out) {}
+	}
+	o := &operation[Out]{}
+	var within context.Context
+	inTime := g.Call(func() {
+		c, end := g.observer.Begin(ctx, op)
+		within = c
+		o.begun(end)
+	})
+	if inTime && within != nil {
+		ctx = within
+	}
+	return ctx, func(out Out) {
+		if end := o.ended(out); end != nil {
+			g.Call(func() { end(out) })
+		}
+	}
+}
+
+// Call runs f, which calls the observer, and reports whether it returned in time.
+func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
+	switch {
+	case knob.ObserverAwaited:
+		f()
+		return true
+	case g.overdue.Load() > 0:
+		go f()
+		return false
+	}
+	const (
+		running int32 = iota
+		returned
+		late
+	)
+	var state atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		f()
+		if !state.CompareAndSwap(running, returned) {
+			g.overdue.Add(-1)
+		}
+		close(done)
+	}()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	}
+	g.overdue.Add(1) // before the other side can take it off
+	if !state.CompareAndSwap(running, late) {
+		g.overdue.Add(-1)
+		<-done
+		return true
+	}
+	if g.slow != nil && !g.said.Swap(true) {
+		g.slow()
+	}
+	return false
+}
+
+// An operation is what became of one Begin. Begin and the operation may end in either
+// order.
+type operation[Out any] struct {
+	mu   sync.Mutex
+	end  func(Out) // nil: Begin has not returned
+	out  *Out      // nil: the operation is under way
+	over bool      // the end was told, or is being told
+}
+
+// begun takes in what Begin returned, and tells the end of an operation that is over.
+func (o *operation[Out]) begun(end func(Out)) {
+	if end == nil {
+		end = func(Out) {}
+	}
+	o.mu.Lock()
+	o.end = end
+	out := o.out
+	o.over = out != nil
+	o.mu.Unlock()
+	if out != nil {
+		end(*out)
+	}
+}
+
+// ended returns the function to tell the end with. It is nil if Begin will tell it, or if
+// it was told.
+func (o *operation[Out]) ended(out Out) func(Out) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.over || o.out != nil:
+		return nil
+	case o.end == nil:
+		o.out = &out
+		return nil
+	}
+	o.over = true
+	return o.end
+}

@@ -1,0 +1,194 @@
+// Package traps knows what is known to go wrong with locks on some servers and
+// configurations: one list, for warnings of the library and for `mongolock doctor`.
+package traps
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Trap is something that is known to go wrong.
+type Trap struct {
+	Name  string // short and stable, for logs and scripts
+	Says  string // what is the case
+	Why   string // what goes wrong then
+	Do    string // what to do about it
+	Grave bool   // locks cannot be trusted: two holders, or a grant that is forgotten
+}
+
+// A Version is a server's, as it tells it.
+type Version [3]int
+
+// Before reports whether v is an older version than the one of these parts.
+func (v Version) Before(parts ...int) bool {
+	return slices.Compare(v[:min(len(parts), len(v))], parts) < 0
+}
+
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
+
+// Facts are what the list is judged by. What is not known has its zero value, and sets no
+// trap.
+type Facts struct {
+	Version    Version
+	Product    string   // "FerretDB", or another name that a server gives itself instead of MongoDB's
+	Hosts      []string // addresses: some services are known by them
+	Standalone bool
+	Router     bool
+	NoHello    bool   // the server has isMaster only
+	NoSessions bool   // the server has no logical sessions
+	NoRetries  bool   // the connection's options turn retryable writes off
+	Engine     string // of the storage
+
+	Voting   int // members of the set that vote and keep data
+	Arbiters int
+
+	MajorityInMemory bool // the set's writeConcernMajorityJournalDefault is false
+}
+
+// Of are the traps that a deployment is in, the grave ones first.
+func Of(f Facts) []Trap {
+	var all []Trap
+	for _, t := range list {
+		if t.is(f) {
+			all = append(all, t.Trap)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Trap) int { return cmp.Compare(gravity(a), gravity(b)) })
+	return all
+}
+
+func gravity(t Trap) int {
+	if t.Grave {
+		return 0
+	}
+	return 1
+}
+
+func (f Facts) known() bool { return f.Version != Version{} }
+
+func (f Facts) mongodb() bool { return f.known() && f.Product == "" }
+
+func (f Facts) on(domain string) bool {
+	return slices.ContainsFunc(f.Hosts, func(host string) bool {
+		name, _, _ := strings.Cut(strings.ToLower(host), ":")
+		return strings.HasSuffix(name, domain)
+	})
+}
+
+var list = []struct {
+	Trap
+	is func(Facts) bool
+}{
+	{
+		Trap{
+			Name: "old-server", Grave: true,
+			Says: "the server is older than MongoDB 4.4",
+			Why:  "the library's commands are not all there, and none of its arguments was made for it",
+			Do:   "use MongoDB 4.4 or later",
+		},
+		func(f Facts) bool { return f.mongodb() && f.Version.Before(4, 4) },
+	},
+	{
+		Trap{
+			Name: "standalone-8.0", Grave: true,
+			Says: "a standalone mongod 8.0",
+			Why:  "it has been reported to lose acknowledged findAndModify writes when it is killed (jira SERVER-139311): a grant can be forgotten, and given again",
+			Do:   "run it as a replica set, of one member if need be",
+		},
+		func(f Facts) bool {
+			return f.mongodb() && f.Standalone && !f.Version.Before(8, 0) && f.Version.Before(8, 1)
+		},
+	},
+	{
+		Trap{
+			Name: "memory-engine", Grave: true,
+			Says: "the storage engine keeps its data in memory",
+			Why:  "a restart of the members forgets all grants, and their holders go on",
+			Do:   "use WiredTiger",
+		},
+		func(f Facts) bool { return f.Engine == "inMemory" || f.Engine == "ephemeralForTest" },
+	},
+	{
+		Trap{
+			Name: "documentdb", Grave: true,
+			Says: "Amazon DocumentDB",
+			Why:  "by its documentation it has no retryable writes and no capped collections, and nobody has shown that the filters of two concurrent updates are atomic there",
+			Do:   "use MongoDB; with DocumentDB waiters poll, and what is promised is not known",
+		},
+		func(f Facts) bool { return f.on(".docdb.amazonaws.com") },
+	},
+	{
+		Trap{
+			Name: "cosmosdb", Grave: true,
+			Says: "Azure Cosmos DB for MongoDB",
+			Why:  "with several write regions the last writer wins, which makes two holders",
+			Do:   "use MongoDB",
+		},
+		func(f Facts) bool { return f.on(".cosmos.azure.com") },
+	},
+	{
+		Trap{
+			Name: "ferretdb", Grave: true,
+			Says: "FerretDB",
+			Why:  "version 1 looks first and updates afterwards: of eight takeovers of one lock at once several won in 199 of 200 rounds. Only behind a gate that passes one command at a time (devmongo has one) is that not so",
+			Do:   "use it for development, behind the gate",
+		},
+		func(f Facts) bool { return f.Product == "FerretDB" },
+	},
+	{
+		Trap{
+			Name: "majority-in-memory", Grave: true,
+			Says: "writeConcernMajorityJournalDefault is false",
+			Why:  "what a majority acknowledged may be in no journal: if the members lose power together, grants are forgotten. The library asks for the journal of the primary alone",
+			Do:   "set it to true in the set's configuration",
+		},
+		func(f Facts) bool { return f.MajorityInMemory },
+	},
+	{
+		Trap{
+			Name: "arbiter",
+			Says: "an arbiter, and two members that keep data",
+			Why:  "when one of the two is down, no write can be acknowledged by a majority that keeps it: leases are lost though a primary is up",
+			Do:   "put a third member with data in the arbiter's place",
+		},
+		func(f Facts) bool { return f.Arbiters > 0 && f.Voting == 2 },
+	},
+	{
+		Trap{
+			Name: "no-hello",
+			Says: "the server has no hello (4.4.0 and 4.4.1)",
+			Why:  "the library asks by isMaster instead: one command more",
+			Do:   "update to a later 4.4",
+		},
+		func(f Facts) bool { return f.NoHello },
+	},
+	{
+		Trap{
+			Name: "no-retries",
+			Says: "retryable writes are off (retryWrites=false)",
+			Why:  "a late copy of a claim is not refused by its number, so clean-ups are repeated for as long as the TTL lasts, and the key may stay taken that long after a fault",
+			Do:   "leave retryWrites=false out of the connection string",
+		},
+		func(f Facts) bool { return f.NoRetries && !f.Standalone },
+	},
+	{
+		Trap{
+			Name: "no-sessions",
+			Says: "the server has no sessions",
+			Why:  "a late copy of a claim is not refused by its number, so clean-ups are repeated for as long as the TTL lasts",
+			Do:   "for production use a replica set of MongoDB",
+		},
+		func(f Facts) bool { return f.NoSessions && !f.Standalone },
+	},
+	{
+		Trap{
+			Name: "standalone",
+			Says: "a standalone server",
+			Why:  "no retryable writes and no operationTime: clean-ups are repeated, and a grant takes one command more. If it is down there is no other",
+			Do:   "for production use a replica set",
+		},
+		func(f Facts) bool { return f.Standalone },
+	},
+}

@@ -1,0 +1,257 @@
+package mongolock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/store"
+)
+
+// An Op is a kind of operation.
+type Op string
+
+// The operations.
+const (
+	OpAcquire  Op = "acquire"  // one call that asks for a key, the wait included
+	OpWait     Op = "wait"     // the part of it that waits
+	OpHold     Op = "hold"     // from the grant to the lease's end
+	OpRenew    Op = "renew"    // one call that renews a lease, or several at once: then there is no key
+	OpRelease  Op = "release"  // one attempt to give a lease back, or several at once: then there is no key
+	OpTransfer Op = "transfer" // one attempt to hand a lease over inside this process, or to resume one
+	OpRun      Op = "run"      // the function of a job (package schedule), or of a term (package leader)
+	OpMiss     Op = "miss"     // fires of a job were missed or skipped, and will not run; it takes no time
+)
+
+// An Operation is what an Observer is told when an operation begins. It never has the ID
+// of an acquisition.
+type Operation struct {
+	Op      Op
+	Package string     // whose operation it is: "mongolock", "doclock", "schedule", "leader" or "pathlock"
+	Key     string     // a key, a document, a job, a path; empty for a renewal or release of several leases
+	Mode    store.Mode // of the lease, where there is one
+}
+
+// An Outcome is how an operation ended. OutcomeOf names it.
+type Outcome struct {
+	Err   error // nil, a verdict (ErrHeld), or a fault; for OpHold why the lease ended
+	Token int64 // of the lease, where there is one
+	Count int   // leases that the operation was about; for OpRenew those that were renewed
+}
+
+// The names of outcomes, which OutcomeOf returns.
+const (
+	OutcomeGranted   = "granted"   // what was asked for was done
+	OutcomeReleased  = "released"  // the lease was released or detached by its holder
+	OutcomeHeld      = "held"      // others hold the key
+	OutcomeTimeout   = "timeout"   // a deadline or MaxWait was over
+	OutcomeCancelled = "cancelled" // the caller's context was cancelled, or the client closed
+	OutcomeLost      = "lost"      // the lease ended, and its holder did not end it
+	OutcomeUnknown   = "unknown"   // the database may have done it; it is being cleaned up
+	OutcomeFailed    = "failed"    // any other error
+)
+
+// OutcomeOf names the outcome that an error stands for: one of the few names above, fit
+// for a label. It is for every error of this library, and nil is OutcomeGranted.
+func OutcomeOf(err error) string {
+	var left *abandoned
+	cause := err
+	if errors.As(err, &left) {
+		cause = left.err // what else the error matches tells of the key, not of why the call ended
+	}
+	certain := errors.Is(cause, store.ErrNotApplied) // then a deadline in it is not the caller's
+	switch {
+	case err == nil:
+		return OutcomeGranted
+	case left != nil && errors.Is(cause, context.DeadlineExceeded), errors.Is(cause, errPatience):
+		return OutcomeTimeout
+	case left != nil:
+		return OutcomeCancelled
+	case errors.Is(err, ErrReleased), errors.Is(err, ErrDetached):
+		return OutcomeReleased
+	case errors.Is(err, ErrLost):
+		return OutcomeLost
+	case errors.Is(err, ErrOutcomeUnknown):
+		return OutcomeUnknown
+	case errors.Is(err, context.DeadlineExceeded) && !certain:
+		return OutcomeTimeout
+	case errors.Is(err, context.Canceled) && !certain, errors.Is(err, ErrClosed):
+		return OutcomeCancelled
+	case errors.Is(err, ErrHeld):
+		return OutcomeHeld
+	}
+	return OutcomeFailed
+}
+
+// An Observer sees operations begin and end: those of a Client, and of the packages
+// schedule, leader, doclock and pathlock. Begin returns the context with which the
+// operation goes on, to which a trace can add its span, and a function that is called
+// once when the operation ends.
+//
+// Both functions should be quick, and are called by several goroutines at once, none of
+// which is the caller's. No lock of this library is held meanwhile: they may call it. A
+// call that takes longer than 50 ms is not waited for: the library goes on, and does not
+// observe what begins before the call returns (Stats.Unobserved counts that). So an
+// observer that hangs loses no lease and keeps no key. A panic in it ends the process.
+type Observer interface {
+	Begin(ctx context.Context, op Operation) (context.Context, func(Outcome))
+}
+
+// A StatsObserver is an Observer that also reads the numbers of what it observes. Watch
+// is called once by each new client (scheduler, tree) with the function that reads them,
+// which may be called at any time; stop is called when the client is closed.
+type StatsObserver interface {
+	Observer
+	Watch(stats func() Stats) (stop func())
+}
+
+// A FeedState says whether a client hears of keys that other processes free.
+type FeedState string
+
+// The states of a feed.
+const (
+	FeedNone    FeedState = "none"    // the store has none, or WithoutFeed: waiters poll
+	FeedIdle    FeedState = "idle"    // nobody waits, so it is not open
+	FeedOpening FeedState = "opening" // it is being opened, for the first time or again: waiters poll meanwhile
+	FeedLive    FeedState = "live"    // it is open
+)
+
+// Stats are the numbers of a client at one moment.
+type Stats struct {
+	Package    string    // as in Operation
+	Held       int       // leases that are held
+	Unreleased int       // leases that have ended and are not given back yet
+	Waiters    int       // calls of Acquire that have not been answered
+	Candidates int       // those of them that wait to be elected by package leader, which may take for ever
+	CleanUps   int       // claims of unknown outcome that are being cleaned up
+	Feed       FeedState // whether the waiters hear of freed keys
+
+	// OldestWait is how long the longest waiter has waited, candidates aside.
+	OldestWait time.Duration
+	// OldestRenewal is how long ago the lease was renewed, or granted, that has waited
+	// longest for its next renewal. Leases with NoRenewal do not count.
+	OldestRenewal time.Duration
+
+	// Calls are the calls of the store since the client was made, by kind. A call is one to
+	// three commands to the database.
+	Calls map[string]uint64
+	// Unobserved are operations of which the Observer was not told, as it was too slow.
+	Unobserved uint64
+}
+
+// Plus adds up the numbers of two clients. Of ages it has the greater one, and Package and
+// Feed are those of s.
+func (s Stats) Plus(t Stats) Stats {
+	s.Held += t.Held
+	s.Unreleased += t.Unreleased
+	s.Waiters += t.Waiters
+	s.Candidates += t.Candidates
+	s.CleanUps += t.CleanUps
+	s.Unobserved += t.Unobserved
+	s.OldestWait = max(s.OldestWait, t.OldestWait)
+	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
+	calls := maps.Clone(s.Calls)
+	if calls == nil {
+		calls = make(map[string]uint64, len(t.Calls))
+	}
+	for kind, n := range t.Calls {
+		calls[kind] += n
+	}
+	s.Calls = calls
+	return s
+}
+
+// Stats returns the numbers of the client. They belong together: all are of one moment.
+// It sends nothing, and takes about a tenth of a microsecond for each lease and each key
+// waited for.
+func (c *Client) Stats() Stats {
+	s := Stats{Package: c.pkg, Calls: c.counts.Calls(), Unobserved: c.guard.Skipped()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	renewed := now
+	for l := c.leases; l != nil; l = l.next {
+		held, at := l.lastRenewed(now)
+		if !held {
+			s.Unreleased++
+			continue
+		}
+		s.Held++
+		if !l.terms.noRenewal {
+			renewed = min(renewed, at)
+		}
+	}
+	s.OldestRenewal = now.Sub(renewed)
+	s.Waiters, s.Candidates, s.CleanUps = c.waiting, c.candidates, len(c.cleaner.claims)
+	for q := range maps.Values(c.queues) {
+		for w := q.head; w != nil; w = w.next { // a candidate may stand before others
+			if !w.candidate {
+				s.OldestWait = max(s.OldestWait, now.Sub(w.since))
+				break
+			}
+		}
+	}
+	s.Feed = FeedState(c.watch.feed.State())
+	return s
+}
+
+// lastRenewed reports whether the lease is held, and when it was last renewed or granted.
+func (l *Lease) lastRenewed(now monotonic.Moment) (held bool, at monotonic.Moment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err == nil && !l.over(now), max(l.granted, l.renewed)
+}
+
+// operation is what the observer is told. A package that acquires for itself says so in
+// ctx.
+func (c *Client) operation(ctx context.Context, op Op, key string, t *terms) Operation {
+	is := Operation{Op: op, Package: c.pkg, Key: key}
+	if t != nil {
+		is.Mode = t.mode
+	}
+	if as, ok := ctx.Value(inside.ShownKey{}).(inside.Shown); ok {
+		if as.Package != "" && op != OpRenew { // which may be of several leases together
+			is.Package = as.Package
+		}
+		if as.Key != "" {
+			is.Key = as.Key
+		}
+	}
+	return is
+}
+
+// observe tells the observer, if there is one, that an operation begins. Without a lock
+// held.
+func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
+	if c.guard == nil {
+		return ctx, func(Outcome) {}
+	}
+	return c.guard.Begin(ctx, c.operation(ctx, op, key, t))
+}
+
+// watchStats lets the observer read the client's numbers, if it wants to.
+func (c *Client) watchStats() {
+	c.unwatch = func() {}
+	if o, ok := c.observer.(StatsObserver); ok {
+		if stop := o.Watch(c.Stats); stop != nil {
+			c.unwatch = func() { c.guard.Call(stop) }
+		}
+	}
+}
+
+// guarded is an observer behind its guard.
+type guarded = observe.Guard[Operation, Outcome]
+
+// newGuard makes the guard of a client's observer.
+func newGuard(conf *config) *guarded {
+	if conf.observer == nil {
+		return nil
+	}
+	return observe.New[Operation, Outcome](conf.observer, func() {
+		conf.logger.Warn("mongolock: the observer is slow: the client goes on without it", "waited", observe.Patience)
+	})
+}

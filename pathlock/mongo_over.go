@@ -1,0 +1,100 @@
+package pathlock
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// again is how soon a lock that has run out, and is not known to be over, is looked at
+// again at the earliest.
+const again = 10 * time.Millisecond
+
+// mark is what is needed to judge whether a lock is over. Its revision is its beat: a value
+// that no other write has, of which these eight bytes are the writing process and its
+// count.
+func (r *record) mark() mongobase.Mark {
+	return mongobase.Mark{ID: r.Token, Beat: int64(binary.BigEndian.Uint64(r.rev[4:])), Epoch: r.epoch, TTL: r.ttl, ExpireAt: r.until} //nolint:gosec // its bits
+}
+
+func (r *record) finite() bool { return r.until.Before(never) }
+
+// judgement tells which locks are over: rivals may remove them, if they are still as they
+// were seen. It is the only judge of that. A date alone is not enough, as it may be of
+// another primary's clock.
+type judgement struct {
+	m     *mongoTree
+	about string // what was looked at: looks at the same are compared
+	now   Clock
+	over  map[string]bool
+}
+
+// judged judges records of one look. Only locks that were seen in an earlier look at the
+// same can be known to be silent.
+func (m *mongoTree) judged(ctx context.Context, about string, now Clock, s *sight, records []*record) (judgement, error) {
+	j := judgement{m: m, about: "paths\x00" + m.name + "\x00" + about, now: now}
+	var marks []mongobase.Mark
+	for _, r := range records {
+		if r.state == stateGranted && r.finite() {
+			marks = append(marks, r.mark())
+		}
+	}
+	if len(marks) == 0 {
+		return j, nil
+	}
+	var err error
+	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen)
+	return j, err
+}
+
+// ranOut reports whether a lock is over.
+func (j *judgement) ranOut(r *record) bool {
+	if knob.PathByOwnClock {
+		return !r.until.After(j.now.Earliest)
+	}
+	return j.over[r.Token]
+}
+
+// shown is a lock that is not over, as people are told of it. If it has run out by a clock
+// that may be another's, its end is when that will be known.
+func (j *judgement) shown(r *record) Lock {
+	l := r.Lock
+	if r.finite() && !r.until.After(j.now.Latest) {
+		l.ExpireAt = mongoclock.Ceil(j.now.Latest.Add(again))
+		if known := j.m.base.KnownBy(j.about, r.mark(), j.now.Latest); known.After(l.ExpireAt) {
+			l.ExpireAt = known
+		}
+	}
+	return l
+}
+
+// about names what a request looks at.
+func (r Request) about() string { return fmt.Sprint("lock\x00", r.Path, "\x00", r.Mode, r.Depth) }
+
+// lapsed reports whether a lock has run out by the clock by which its end was written. If
+// that clock is another primary's, its date says nothing; and while its record is there,
+// nobody was granted what conflicts with it.
+func (m *mongoTree) lapsed(r *record) bool {
+	by := m.base.Bearing()
+	if by.Sure && r.epoch == by.Epoch {
+		return !r.until.After(mongoclock.Ceil(by.Latest))
+	}
+	return !by.Earliest.Before(r.until.Add(mongobase.LongPast))
+}
+
+// notLapsed is that as the condition of a filter.
+func (m *mongoTree) notLapsed() bson.D {
+	by := m.base.Bearing()
+	later := bson.D{{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: mongoclock.Ceil(by.Latest)}}}}
+	if !by.Sure {
+		return nil
+	}
+	return bson.D{{Key: "$or", Value: bson.A{later, bson.D{{Key: fieldEpoch, Value: bson.D{{Key: "$ne", Value: by.Epoch}}}}}}}
+}

@@ -1,0 +1,148 @@
+package pathlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/store"
+)
+
+const pkg = "pathlock"
+
+// WithObserver sets an observer, for metrics and traces. It sees calls of Lock and LockWait
+// (OpAcquire, and OpWait for the part that waits), of Refresh (OpRenew) and of Release
+// (OpRelease). Their key is the tree's name and the path; tokens are never shown. There is
+// no OpHold, as a lock belongs to whoever has its token, in any process.
+func WithObserver(o mongolock.Observer) Option {
+	return option(func(t *Tree) error {
+		if t.seen.observer = o; o == nil {
+			return errors.New("pathlock: WithObserver(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// The kinds of calls of a storage.
+const (
+	callLock = iota
+	callRefresh
+	callRelease
+	callUndo
+	callView
+	callKinds
+)
+
+var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "look"}
+
+// seen is what observers see of a tree.
+type seen struct {
+	observer mongolock.Observer
+	guard    *observe.Guard[mongolock.Operation, mongolock.Outcome]
+	unwatch  func()
+	calls    [callKinds]atomic.Uint64
+	cleanUps atomic.Int64
+
+	mu      sync.Mutex // protects waiters
+	waiters map[*wait]bool
+}
+
+func (s *seen) start(t *Tree) {
+	s.waiters = make(map[*wait]bool)
+	if s.observer == nil {
+		return
+	}
+	s.guard = observe.New[mongolock.Operation, mongolock.Outcome](s.observer, nil)
+	if o, ok := s.observer.(mongolock.StatsObserver); ok {
+		s.unwatch = o.Watch(t.Stats)
+	}
+}
+
+func (s *seen) stop() {
+	if s.unwatch != nil {
+		s.guard.Call(s.unwatch)
+	}
+}
+
+// Stats returns the numbers of this process's part in the tree: its calls that wait, what
+// it cleans up, its calls of the storage. Held is zero: a lock belongs to no process.
+func (t *Tree) Stats() mongolock.Stats {
+	s := mongolock.Stats{
+		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: mongolock.FeedState(t.hub.follower.State()),
+		Calls: make(map[string]uint64, callKinds), Unobserved: t.seen.guard.Skipped(),
+	}
+	for kind := range t.seen.calls {
+		s.Calls[callNames[kind]] = t.seen.calls[kind].Load()
+	}
+	t.seen.mu.Lock()
+	defer t.seen.mu.Unlock()
+	s.Waiters = len(t.seen.waiters)
+	for w := range t.seen.waiters {
+		s.OldestWait = max(s.OldestWait, time.Since(w.since))
+	}
+	return s
+}
+
+// count counts a call of the storage, which gets ctx.
+func (t *Tree) count(ctx context.Context, kind int) context.Context {
+	t.seen.calls[kind].Add(1)
+	return ctx
+}
+
+// observe tells the observer that an operation begins.
+func (t *Tree) observe(ctx context.Context, op mongolock.Op, key string, mode Mode) (context.Context, func(error)) {
+	if t.seen.guard == nil {
+		return ctx, func(error) {}
+	}
+	ctx, end := t.seen.guard.Begin(ctx, mongolock.Operation{Op: op, Package: pkg, Key: key, Mode: store.Mode(mode)})
+	return ctx, func(err error) { end(mongolock.Outcome{Err: err, Count: 1}) }
+}
+
+// key is what observers see of a path.
+func (t *Tree) key(path string) string { return t.name + ":" + path }
+
+// lost is the error of a refresh, as observers see it.
+func lost(err error) error {
+	if errors.Is(err, ErrUnknownToken) {
+		return fmt.Errorf("%w: %w", mongolock.ErrLost, err)
+	}
+	return err
+}
+
+// A wait is one LockWait.
+type wait struct {
+	tree  *Tree
+	r     Request
+	since time.Time
+	end   func(error) // of OpWait; nil: it has not slept yet
+}
+
+// waits counts a waiter until over.
+func (t *Tree) waits(r Request) *wait {
+	w := &wait{tree: t, r: r, since: time.Now()}
+	t.seen.mu.Lock()
+	defer t.seen.mu.Unlock()
+	t.seen.waiters[w] = true
+	return w
+}
+
+// sleeps says that the waiter sleeps now.
+func (w *wait) sleeps(ctx context.Context) {
+	if w.end == nil {
+		_, w.end = w.tree.observe(ctx, mongolock.OpWait, w.tree.key(w.r.Path), w.r.Mode)
+	}
+}
+
+func (w *wait) over(err error) {
+	if w.end != nil {
+		w.end(err)
+	}
+	w.tree.seen.mu.Lock()
+	defer w.tree.seen.mu.Unlock()
+	delete(w.tree.seen.waiters, w)
+}

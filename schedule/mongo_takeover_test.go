@@ -1,0 +1,113 @@
+package schedule_test
+
+import (
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// afterElection is a store whose primary was elected after the others have written. Its clock
+// is ahead of that of the primary before.
+func afterElection(t *testing.T, name string, election bson.ObjectID, ahead time.Duration, now func() mongoclock.Moment) *storeFixture {
+	t.Helper()
+	line := &testserver.Line{}
+	line.Set(func(command string, c bson.Raw) testserver.Fate {
+		if db, _ := c.Lookup("$db").StringValueOK(); command != "hello" || db == "admin" { // the driver's own
+			return testserver.Fate{}
+		}
+		return testserver.Fate{Rewrite: func(r bson.Raw) bson.D {
+			return testserver.Edit(r, []string{"electionId", "setName", "localTime"},
+				bson.E{Key: "electionId", Value: election}, bson.E{Key: "setName", Value: "set"},
+				bson.E{Key: "localTime", Value: time.Now().Add(ahead)})
+		}}
+	})
+	coll := collection(t, name, func(o *options.ClientOptions) { line.Through(o) })
+	return newStoreFixture(t, schedule.NewMongoStoreAt(coll, now), time.Second)
+}
+
+// repeatAfterElection claims a run again whose process is alive, by a primary whose clock is
+// 50 s ahead.
+func repeatAfterElection(t *testing.T, same bool, mode func(*schedule.Claim)) (rival *storeFixture, again schedule.Claim, run schedule.Claim, later func(time.Duration)) {
+	t.Helper()
+	testserver.Need(t, "atomic")
+	name := fresh()
+	old := bson.ObjectID{1}
+	f := afterElection(t, name, old, 0, mongoclock.Monotonic())
+	run = f.ask(0)
+	run.TTL = 30 * time.Second
+	mode(&run)
+	f.won(run)
+	election := bson.ObjectID{2}
+	if same {
+		election = old
+	}
+	var passed time.Duration
+	monotonic := mongoclock.Monotonic()
+	rival = afterElection(t, name, election, 50*time.Second, func() mongoclock.Moment { return monotonic().Add(passed) })
+	rival.job = f.job
+	state := rival.state()
+	require.Len(t, state.Runs, 1)
+	again = rival.ask(0)
+	mode(&again)
+	again.Dead, again.Attempt = &state.Runs[0], 2
+	return rival, again, run, func(d time.Duration) { passed += d }
+}
+
+var runModes = map[string]func(*schedule.Claim){
+	"one at a time": func(*schedule.Claim) {},
+	"shared":        func(c *schedule.Claim) { c.Shared = true },
+}
+
+func TestMongoARunIsNotRepeatedByTheClockOfALaterPrimary(t *testing.T) {
+	t.Parallel()
+	for name, mode := range runModes {
+		t.Run(name, func(t *testing.T) {
+			rival, again, run, _ := repeatAfterElection(t, false, mode)
+			rival.refused("a run that goes on, by another primary's clock", again)
+			if !run.Shared {
+				next := rival.ask(1)
+				rival.refused("the next fire during that run", next)
+			}
+		})
+	}
+}
+
+func TestControlMongoTheSameElectionLetsTheClockDecide(t *testing.T) {
+	t.Parallel()
+	for name, mode := range runModes {
+		t.Run(name, func(t *testing.T) {
+			rival, again, _, _ := repeatAfterElection(t, true, mode)
+			rival.won(again)
+		})
+	}
+}
+
+func TestMongoARunThatWasSeenStillForItsTTLIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, mode := range runModes {
+		t.Run(name, func(t *testing.T) {
+			rival, again, run, later := repeatAfterElection(t, false, mode)
+			later(29 * time.Second)
+			rival.refused("seen for less than its TTL", again)
+			_, err := rival.store.Renew(rival.ctx(), run.Ref, run.TTL)
+			require.NoError(t, err)
+			later(2 * time.Second)
+			rival.refused("renewed in that time", again)
+			rival.state()
+			later(31 * time.Second)
+			again.ID = rival.ask(0).ID
+			rival.won(again)
+			_, err = rival.store.Renew(rival.ctx(), run.Ref, run.TTL)
+			assert.Error(t, err, "the run that was repeated")
+		})
+	}
+}

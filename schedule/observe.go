@@ -1,0 +1,80 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/store"
+)
+
+const pkg = "schedule"
+
+// errTaken has observers see a claim that was refused as held.
+var errTaken error = &taken{}
+
+type taken struct{}
+
+func (*taken) Error() string        { return "somebody else may have it" }
+func (*taken) Is(target error) bool { return target == store.ErrHeld }
+
+var errPanicked = errors.New("schedule: the job panicked")
+
+type guarded = observe.Guard[mongolock.Operation, mongolock.Outcome]
+
+func guardOf(client *mongolock.Client) *guarded {
+	g, _ := inside.Guard(client).(*guarded)
+	return g
+}
+
+// Package is the package whose operations observers see.
+func (*engine) Package() string { return pkg }
+
+// Stats returns the numbers of this process's part: fires held are runs under way. They
+// are zero while the Scheduler is not running.
+func (s *Scheduler) Stats() mongolock.Stats {
+	s.mu.Lock()
+	client := s.client
+	s.mu.Unlock()
+	if client == nil {
+		return mongolock.Stats{Package: pkg, Feed: mongolock.FeedNone}
+	}
+	return client.Stats()
+}
+
+func (s *Scheduler) clientOptions() []mongolock.ClientOption {
+	opts := []mongolock.ClientOption{mongolock.WithOwner(s.owner), mongolock.WithLogger(s.logger)}
+	if s.observer != nil {
+		opts = append(opts, mongolock.WithObserver(s.observer))
+	}
+	return opts
+}
+
+// shown is the context of a claim, in which observers see the job, not the fire: there is
+// no end of fires.
+func shown(ctx context.Context, j *job, a *ask) context.Context {
+	ctx = context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Key: j.name})
+	return context.WithValue(ctx, askKey{}, a)
+}
+
+// observeRun tells the observer that the job's function begins.
+func (s *Scheduler) observeRun(ctx context.Context, j *job, r Run) (_ context.Context, end func(err error, returned bool)) {
+	ctx, tell := s.guard.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: j.name, Mode: store.Exclusive})
+	return ctx, func(err error, returned bool) {
+		switch lost := r.Lease.Err(); {
+		case !returned:
+			err = errPanicked
+		case errors.Is(lost, mongolock.ErrLost):
+			err = lost
+		}
+		tell(mongolock.Outcome{Err: err, Token: r.Token(), Count: 1})
+	}
+}
+
+// observeMiss tells the observer of fires that will not run.
+func (s *Scheduler) observeMiss(e Event) {
+	_, end := s.guard.Begin(context.Background(), mongolock.Operation{Op: mongolock.OpMiss, Package: pkg, Key: e.Job})
+	end(mongolock.Outcome{})
+}

@@ -1,0 +1,232 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+func TestStatsCountLeasesFromGrantToRelease(t *testing.T) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		client := newClient(t, s)
+		leases := []*mongolock.Lease{acquire(t, client, "a"), acquire(t, client, "b", mongolock.Shared()), acquire(t, client, "b", mongolock.Shared())}
+		stats := client.Stats()
+		assert.Equal(t, "mongolock", stats.Package)
+		assert.Equal(t, 3, stats.Held)
+		assert.Zero(t, stats.Unreleased)
+		b.hook(func(h *hooks) {
+			h.release = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errors.New("down") }
+		})
+		assert.Error(t, leases[0].Release())
+		stats = client.Stats()
+		assert.Equal(t, 2, stats.Held)
+		assert.Equal(t, 1, stats.Unreleased, "one that has ended and may still keep its key")
+		b.hook(func(h *hooks) { h.release = nil })
+		for _, l := range leases {
+			release(t, l)
+		}
+		stats = client.Stats()
+		assert.Zero(t, stats.Held+stats.Unreleased)
+	})
+}
+
+func TestALeaseThatRanOutIsNotHeldThoughItsTimerIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := newClient(t, memstore.New())
+		lease := acquire(t, client, "k", mongolock.NoRenewal(), mongolock.TTL(time.Second))
+		assert.Equal(t, 1, client.Stats().Held)
+		time.Sleep(lease.Remaining())
+		assert.Zero(t, client.Stats().Held)
+	})
+}
+
+func TestStatsTellWhoWaitsAndForHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		client, rival := newClient(t, s), newClient(t, s)
+		theirs := acquire(t, rival, "k")
+		first := inBackground(t.Context(), client, "k")
+		time.Sleep(time.Minute)
+		second := inBackground(t.Context(), client, "k")
+		synctest.Wait()
+		stats := client.Stats()
+		assert.Equal(t, 2, stats.Waiters)
+		assert.Equal(t, time.Minute, stats.OldestWait)
+		assert.Zero(t, stats.OldestRenewal)
+		release(t, theirs)
+		release(t, (<-first).lease)
+		release(t, (<-second).lease)
+		stats = client.Stats()
+		assert.Zero(t, stats.Waiters)
+		assert.Zero(t, stats.OldestWait)
+	})
+}
+
+func TestTheOldestRenewalGrowsWhileRenewalsFail(t *testing.T) {
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		client := newClient(t, s)
+		lease := acquire(t, client, "k") // TTL 30 s: renewed every 10 s
+		acquire(t, client, "kept for a day", mongolock.NoRenewal(), mongolock.TTL(24*time.Hour))
+		for range 60 {
+			time.Sleep(time.Second)
+			assert.LessOrEqual(t, client.Stats().OldestRenewal, 10*time.Second)
+		}
+		time.Sleep(time.Second) // past the renewal of this very moment
+		b.hook(func(h *hooks) {
+			h.renew = func(_ context.Context, batch []store.Renewal, _ func() []store.Renewed) []store.Renewed {
+				return []store.Renewed{{Err: errors.New("down")}}
+			}
+		})
+		time.Sleep(20 * time.Second)
+		assert.Greater(t, client.Stats().OldestRenewal, 19*time.Second)
+		<-lease.Done()
+		assert.Zero(t, client.Stats().OldestRenewal, "the lost lease does not count")
+	})
+}
+
+func TestStatsCountCleanUpsUntilTheyAreSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		locks.Fail(errors.New("down"))
+		_, err := locks.TryAcquire(t.Context(), "k")
+		require.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		assert.Equal(t, 1, locks.Stats().CleanUps)
+		locks.Fail(nil)
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, locks.Stats().CleanUps)
+	})
+}
+
+func TestStatsTellTheStateOfTheFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		client, polling, rival := newClient(t, s), newClient(t, s, mongolock.WithoutFeed()), newClient(t, s)
+		assert.Equal(t, mongolock.FeedIdle, client.Stats().Feed)
+		assert.Equal(t, mongolock.FeedNone, polling.Stats().Feed)
+		theirs := acquire(t, rival, "k")
+		got := inBackground(t.Context(), client, "k")
+		synctest.Wait()
+		assert.Equal(t, mongolock.FeedLive, client.Stats().Feed)
+		release(t, theirs)
+		release(t, (<-got).lease)
+		time.Sleep(time.Minute) // it stays open for a while
+		assert.Equal(t, mongolock.FeedIdle, client.Stats().Feed)
+	})
+}
+
+// A brokenFeedStore has a feed that ends with an error, again and again.
+type brokenFeedStore struct{ *countingStore }
+
+func (brokenFeedStore) Notify(context.Context, store.Notice) error { return nil }
+
+func (brokenFeedStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.New("down")) }
+}
+
+func TestAFeedThatCannotBeOpenedIsBeingOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := brokenFeedStore{newCountingStore()}
+		client, rival := newClient(t, s), newClient(t, s)
+		theirs := acquire(t, rival, "k")
+		got := inBackground(t.Context(), client, "k")
+		time.Sleep(time.Minute)
+		assert.Equal(t, mongolock.FeedOpening, client.Stats().Feed)
+		release(t, theirs)
+		release(t, (<-got).lease)
+	})
+}
+
+func TestStatsCountTheCallsOfTheStoreByKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newCountingStore()
+		client := newClient(t, s)
+		lease := acquire(t, client, "k")
+		require.NoError(t, lease.Renew(t.Context()))
+		_, err := client.Inspect(t.Context(), "k")
+		require.NoError(t, err)
+		release(t, lease)
+		calls := client.Stats().Calls
+		assert.Subset(t, calls, map[string]uint64{"acquire": 1, "renew": 1, "look": 1, "release": 1, "transfer": 0, "undo": 0, "list": 0})
+		var all uint64
+		for kind, n := range calls {
+			if kind != "notify" && kind != "watch" {
+				all += n
+			}
+		}
+		assert.EqualValues(t, s.n.Load(), all, "the calls that the store counted itself")
+	})
+}
+
+// A reader is an observer that reads numbers.
+type reader struct {
+	*opLog
+	stats   func() mongolock.Stats
+	stopped bool
+}
+
+func (r *reader) Watch(stats func() mongolock.Stats) (stop func()) {
+	r.stats = stats
+	return func() { r.stopped = true }
+}
+
+func TestAStatsObserverReadsTheNumbersUntilTheClientIsClosed(t *testing.T) {
+	r := &reader{opLog: newOpLog()}
+	client := connect(memstore.New(), mongolock.WithObserver(r))
+	acquire(t, client, "k")
+	require.NotNil(t, r.stats)
+	assert.Equal(t, 1, r.stats().Held)
+	assert.False(t, r.stopped)
+	assert.NoError(t, client.Close())
+	assert.True(t, r.stopped)
+	assert.Zero(t, r.stats().Held)
+}
+
+func TestStatsMayBeReadByTheObserverOfTheOperationThatChangesThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &selfReader{}
+		client := connect(memstore.New(), mongolock.WithObserver(r))
+		release(t, acquire(t, client, "k"))
+		assert.NoError(t, client.Close())
+		assert.Zero(t, client.Stats().Unobserved, "no call took longer than it may")
+		assert.Positive(t, r.read)
+	})
+}
+
+// A selfReader is an observer that reads the numbers in each of its calls.
+type selfReader struct {
+	stats func() mongolock.Stats
+	read  int
+}
+
+func (r *selfReader) Watch(stats func() mongolock.Stats) (stop func()) {
+	r.stats = stats
+	return nil
+}
+
+func (r *selfReader) Begin(ctx context.Context, _ mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
+	_ = r.stats()
+	r.read++
+	return ctx, func(mongolock.Outcome) { _ = r.stats() }
+}
+
+func TestStatsAreAddedUpWithoutChangingEither(t *testing.T) {
+	a := mongolock.Stats{Package: "mongolock", Held: 1, Unreleased: 2, Waiters: 3, Candidates: 4, CleanUps: 5, Unobserved: 6,
+		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: time.Second, Calls: map[string]uint64{"acquire": 7, "renew": 1}}
+	b := mongolock.Stats{Package: "doclock", Held: 10, Unreleased: 20, Waiters: 30, Candidates: 40, CleanUps: 50, Unobserved: 60,
+		Feed: mongolock.FeedNone, OldestWait: time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 70, "undo": 1}}
+	assert.Equal(t, mongolock.Stats{Package: "mongolock", Held: 11, Unreleased: 22, Waiters: 33, Candidates: 44, CleanUps: 55, Unobserved: 66,
+		Feed: mongolock.FeedLive, OldestWait: 2 * time.Second, OldestRenewal: 3 * time.Second, Calls: map[string]uint64{"acquire": 77, "renew": 1, "undo": 1}}, a.Plus(b))
+	assert.Equal(t, map[string]uint64{"acquire": 7, "renew": 1}, a.Calls)
+	assert.Equal(t, b.Calls, mongolock.Stats{}.Plus(b).Calls)
+}

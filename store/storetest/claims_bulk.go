@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+var bulkClaims = []claim{
+	{"ABulkAnswersEachReleaseInItsOrder", aBulkAnswersEachReleaseInItsOrder},
+	{"ABulkOfReleasesChangesOnlyWhatItNames", aBulkOfReleasesChangesOnlyWhatItNames},
+	{"ABulkOfReleasesKeepsTheKeysThatItShall", aBulkOfReleasesKeepsTheKeysThatItShall},
+	{"ABulkOfReleasesCanBeEmptyOrFull", aBulkOfReleasesCanBeEmptyOrFull},
+	{"ABulkThatIsSentAgainAnswersErrGone", aBulkThatIsSentAgainAnswersErrGone},
+}
+
+var sharedBulkClaims = []claim{
+	{"SharersReleasedInOneBulkRemoveTheRecord", sharersReleasedInOneBulkRemoveTheRecord},
+	{"ABulkOfSharersLeavesTheOthersAndAWritersWord", aBulkOfSharersLeavesTheOthersAndAWritersWord},
+}
+
+var bulkFeedClaims = []claim{
+	{"EveryWatcherHearsABulkOfNotices", everyWatcherHearsABulkOfNotices},
+}
+
+// releaseMany releases holders in one bulk.
+func (e *env) releaseMany(batch ...store.Ending) []store.Ended {
+	e.Helper()
+	bulk, _ := as[store.BulkReleaser](e.store)
+	answers := bulk.ReleaseMany(e.ctx(), batch)
+	if len(answers) != len(batch) {
+		e.Fatalf("a bulk of %d releases got %d answers", len(batch), len(answers))
+	}
+	return answers
+}
+
+// ended checks one answer of a bulk.
+func (e *env) ended(what string, got store.Ended, wanted bool) {
+	e.Helper()
+	if got.Err != nil || got.Wanted != wanted {
+		e.Errorf("release of %s in a bulk: wanted %v, %v; should be wanted %v", what, got.Wanted, got.Err, wanted)
+	}
+}
+
+func aBulkAnswersEachReleaseInItsOrder(e *env) {
+	alone, awaited := e.hold(e.key("z alone"), long), e.hold(e.key("y awaited"), long)
+	e.waitFor(awaited.Key, long)
+	absent, last := e.claim(e.key("x free"), long), e.hold(e.key("a last"), long)
+	answers := e.releaseMany(store.Ending{Ref: alone.Ref}, store.Ending{Ref: absent.Ref}, store.Ending{Ref: awaited.Ref}, store.Ending{Ref: last.Ref})
+	e.ended("a key that nobody waits for", answers[0], false)
+	e.gone("release of a free key in a bulk", answers[1].Err)
+	e.ended("a key that somebody waits for", answers[2], true)
+	e.ended("another key", answers[3], false)
+	for _, h := range []held{alone, awaited, last} {
+		e.free(h.Key)
+	}
+}
+
+func aBulkOfReleasesChangesOnlyWhatItNames(e *env) {
+	h, other := e.hold(e.key("held"), long), e.hold(e.key("another"), long)
+	gone := e.hold(e.key("released"), long)
+	wrong := store.Ref{Key: h.Key, ID: e.claim(h.Key, long).ID, Mode: store.Exclusive}
+	crossed := store.Ref{Key: other.Key, ID: h.ID, Mode: store.Exclusive}
+	e.unchanged(h.Key, func() {
+		e.unchanged(other.Key, func() {
+			for _, keep := range []time.Duration{0, 2 * long} {
+				answers := e.releaseMany(store.Ending{Ref: wrong, Keep: keep}, store.Ending{Ref: gone.Ref}, store.Ending{Ref: crossed, Keep: keep})
+				e.gone("release of another ID in a bulk", answers[0].Err)
+				e.gone("release of another key in a bulk", answers[2].Err)
+			}
+		})
+	})
+	e.free(gone.Key)
+}
+
+func aBulkOfReleasesKeepsTheKeysThatItShall(e *env) {
+	kept, over, freed := e.hold(e.key("kept"), long), e.hold(e.key("over"), long), e.hold(e.key("freed"), long)
+	e.sleepUntil(over.replied.Add(2*time.Millisecond + e.slack()))
+	answers := e.releaseMany(
+		store.Ending{Ref: kept.Ref, Keep: 2 * long}, store.Ending{Ref: over.Ref, Keep: time.Millisecond}, store.Ending{Ref: freed.Ref})
+	for i, what := range []string{"a kept key", "a key whose time is over", "a key"} {
+		e.ended(what, answers[i], false)
+	}
+	e.free(freed.Key)
+	e.free(over.Key)
+	e.refused(e.claim(kept.Key, long))
+	_, err := e.renew(kept.Ref, 4*long)
+	e.gone("renewal of a kept key", err)
+	status := e.look(kept.Key)
+	if left := status.Left(); left > 2*long+e.slack() || left < long {
+		e.Errorf("the key was kept for %v, but %v are left", 2*long, left)
+	}
+}
+
+func aBulkOfReleasesCanBeEmptyOrFull(e *env) {
+	e.releaseMany()
+	var batch []store.Ending
+	for range e.rounds(1000, 120) {
+		batch = append(batch, store.Ending{Ref: e.hold(e.key("one of many"), long).Ref})
+	}
+	for _, answer := range e.releaseMany(batch...) {
+		e.ended("one of many", answer, false)
+	}
+	for _, r := range batch {
+		e.free(r.Key)
+	}
+}
+
+func aBulkThatIsSentAgainAnswersErrGone(e *env) {
+	a, b := e.hold(e.key("released"), long), e.hold(e.key("released"), long)
+	batch := []store.Ending{{Ref: a.Ref}, {Ref: b.Ref}}
+	e.releaseMany(batch...)
+	next := e.hold(a.Key, long)
+	e.unchanged(next.Key, func() {
+		for _, answer := range e.releaseMany(batch...) {
+			e.gone("the second release in a bulk", answer.Err)
+		}
+	})
+}
+
+func sharersReleasedInOneBulkRemoveTheRecord(e *env) {
+	var batch []store.Ending
+	key, permits := e.key("shared"), e.key("permits")
+	for _, h := range e.readers(key, 3) {
+		batch = append(batch, store.Ending{Ref: h.Ref})
+	}
+	for range 2 {
+		batch = append(batch, store.Ending{Ref: e.granted(e.permit(permits, 2, long)).Ref})
+	}
+	e.refused(func() store.Claim { c := e.permit(permits, 2, long); c.Want = long; return c }())
+	for i, answer := range e.releaseMany(batch...) {
+		e.ended("a sharer", answer, i >= 3)
+	}
+	for _, key := range []string{key, permits} {
+		e.free(key)
+		e.lists(key)
+	}
+	for _, answer := range e.releaseMany(batch...) {
+		if !errors.Is(answer.Err, store.ErrGone) {
+			e.Errorf("the second release of a sharer: %v, want ErrGone", answer.Err)
+		}
+	}
+}
+
+func aBulkOfSharersLeavesTheOthersAndAWritersWord(e *env) {
+	key := e.key("shared")
+	all := e.readers(key, 4)
+	e.writerWaits(key, long)
+	for _, answer := range e.releaseMany(store.Ending{Ref: all[0].Ref}, store.Ending{Ref: all[2].Ref}) {
+		e.ended("a sharer", answer, true)
+	}
+	e.heldBy(key, all[1], all[3])
+	e.releaseMany(store.Ending{Ref: all[1].Ref}, store.Ending{Ref: all[3].Ref})
+	e.refused(e.reader(key, long))
+	if status := e.look(key); !status.Free() || !status.Reserved() || len(status.Holders) != 0 {
+		e.Errorf("the record that stays for the writer: %+v", status)
+	}
+	e.hold(key, long)
+}
+
+func everyWatcherHearsABulkOfNotices(e *env) {
+	bulk, _ := as[store.BulkFeed](e.store)
+	var watchers []*watcher
+	for range 2 {
+		w := e.watch(func(store.Notice) {})
+		e.live(w)
+		watchers = append(watchers, w)
+	}
+	for _, n := range []int{0, 1, 20} {
+		var all []store.Notice
+		for range n {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
+		}
+		if err := bulk.NotifyMany(e.ctx(), all); err != nil {
+			e.Fatalf("%d notices: %v", n, err)
+		}
+		for _, w := range watchers {
+			for _, n := range all {
+				e.hears(w, n)
+			}
+		}
+	}
+}
