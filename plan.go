@@ -34,10 +34,11 @@ const (
 
 // A plan is what the head of a queue knows of a key that another process holds, and
 // when it acts. A claim asks for the key and leaves a word: a mark that somebody
-// waits, so that the next release wakes us. A read only looks. Both dates are set by
+// waits, so that the next release wakes us. A read only looks. The dates are set by
 // Client.replan and nowhere else. Protected by Client.mu.
 type plan struct {
-	askAt  monotonic.Moment // send a claim
+	askAt  monotonic.Moment // send a claim, if nothing wakes the head earlier
+	notYet monotonic.Moment // send none before this, whatever wakes it: the last one failed
 	readAt monotonic.Moment // read the key; zero: no need
 
 	checkAt monotonic.Moment // see whether the lease of this client is there that the head waits for; zero: not planned
@@ -74,7 +75,8 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		if p.faults == nil {
 			p.faults = backoff.New(faultLeast, faultMost)
 		}
-		p.askAt = now.Add(p.faults.Next())
+		p.notYet = now.Add(p.faults.Next())
+		p.askAt = p.notYet
 		return
 	case keyLeftAlone:
 		if p.readAt == 0 {
@@ -85,7 +87,7 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		if !p.shows(s) {
 			p.steady = 0
 		}
-		p.faults, p.reserved, p.pause = nil, q.head.ownWord(s), readAfterWord
+		p.faults, p.notYet, p.reserved, p.pause = nil, 0, q.head.ownWord(s), readAfterWord
 		p.wordUntil = now.Add(wordOf(s, t, want) / 2)
 	case keyRead:
 		if p.steady++; !p.shows(s) {
@@ -120,6 +122,14 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 	p.readAt = now.Add(backoff.Jitter(p.pause))
 	p.pause = min(2*p.pause, pollMost)
 	q.head.poke() // it may sleep for longer
+}
+
+// asksAt is when a claim is due.
+func (q *queue) asksAt() monotonic.Moment {
+	if q.wakeUp != noWakeUp {
+		return q.plan.notYet
+	}
+	return max(q.plan.askAt, q.plan.notYet)
 }
 
 // wordIsSure reports whether two reads showed the holders that our word was left

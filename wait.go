@@ -92,8 +92,8 @@ func (c *Client) decide(w *waiter) move {
 		c.replan(q, keyLeftAlone, nil, 0)
 		return q.readOrSleep(now, until)
 	}
-	if now < q.plan.askAt && (q.wakeUp == noWakeUp || q.plan.faults != nil) { // a hint does not shorten a backoff
-		return q.readOrSleep(now, q.plan.askAt)
+	if due := q.asksAt(); now < due {
+		return q.readOrSleep(now, due)
 	}
 	if len(c.cleaner.of(w.key)) > 0 { // it may be our own claim that holds the key: its end wakes us
 		return w.sleepUntil(0)
