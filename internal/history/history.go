@@ -133,9 +133,9 @@ func (h *History) Sort() {
 
 // A Violation is a promise broken.
 type Violation struct {
-	Check string
-	At    time.Duration
-	Text  string
+	Check string        `json:"check"`
+	At    time.Duration `json:"at"`
+	Text  string        `json:"text"`
 }
 
 func (v Violation) String() string {

@@ -55,6 +55,7 @@ var controls = []control{
 	{4, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, plain},
 	{273, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, plain},
 	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, plain},
+	{47, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain},
 }
 

@@ -26,6 +26,7 @@
 //	keys.go        which keys they take, and how: exclusively, as readers, with permits, two at once
 //	simulate.go    a whole run
 //	readlog.go     what the database did
+//	tell.go        a run as lines of JSON, for the page in a browser
 //	paths*.go      the same for clients of package pathlock: a run, its users, its judge
 //
 // The same seed gives the same log, byte for byte. All chance depends on the seed and on who

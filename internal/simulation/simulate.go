@@ -21,6 +21,11 @@ type Outcome struct {
 	Long     time.Duration // in virtual time
 	Plan     string
 
+	Processes int
+	Kind      string // of the servers
+	Messages  []*Message
+	Changes   []Change
+
 	stuck []history.Violation
 }
 
@@ -40,6 +45,7 @@ type Settings struct {
 	Servers  string // which kind; empty: as the seed says
 
 	Elections bool // many, around one key, with clocks far apart
+	Unfenced  bool // writes do not check the token
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -81,6 +87,9 @@ func Run(seed uint64, s Settings) *Outcome {
 	} else {
 		w.createRegisters()
 		w.schedule()
+		for _, c := range w.shards {
+			c.tell()
+		}
 	}
 	w.mu.Unlock()
 
@@ -96,6 +105,7 @@ func Run(seed uint64, s Settings) *Outcome {
 		processes[i] = w.process(i, s.Margin)
 	}
 	w.planKills(processes, d)
+	w.unfenced = s.Unfenced
 	users, watch := w.startUsers(processes, d, s)
 	users.Wait()
 	w.waitUntilExpired()
@@ -105,7 +115,9 @@ func Run(seed uint64, s Settings) *Outcome {
 		_ = p.client.Close()
 	}
 	watch.Wait()
-	return w.outcome(s)
+	out := w.outcome(s)
+	out.Processes = len(processes)
+	return out
 }
 
 // createRegisters inserts the registers that holders write to.
@@ -212,6 +224,7 @@ func (w *world) outcome(s Settings) *Outcome {
 	return &Outcome{
 		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends,
 		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck,
+		Kind: w.plan.servers, Messages: w.told.messages, Changes: w.told.changes,
 	}
 }
 

@@ -202,7 +202,14 @@ func (u *user) write(l *mongolock.Lease, m history.Mode) {
 	defer cancel()
 	e := history.Event{Kind: history.Writes, Client: u.p.id, Key: l.Key(), Op: op, ID: l.ID(), Token: l.Token()}
 	w.note(e)
-	_, err := fence.UpdateByID(ctx, u.p.coll, l.Token(), l.Key(), bson.D{{Key: "$set", Value: bson.D{{Key: "op", Value: op}}}})
+	change := bson.D{{Key: "op", Value: op}}
+	var err error
+	if w.unfenced {
+		change = append(change, bson.E{Key: "_fence", Value: l.Token()})
+		_, err = u.p.coll.UpdateByID(ctx, l.Key(), bson.D{{Key: "$set", Value: change}})
+	} else {
+		_, err = fence.UpdateByID(ctx, u.p.coll, l.Token(), l.Key(), bson.D{{Key: "$set", Value: change}})
+	}
 	switch {
 	case err == nil:
 		e.Kind = history.Wrote

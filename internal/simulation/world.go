@@ -41,7 +41,10 @@ type world struct {
 	moved   time.Duration // when the first clock was stepped or the first primary failed
 	stuck   []history.Violation
 	log     []line
-	history history.History
+	told    told // for those who draw the run
+
+	unfenced bool // see Settings
+	history  history.History
 }
 
 func newWorld(seed uint64, s Settings) *world {
