@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // The reply to a claim says when the server wrote it. Without that time nobody knows how
@@ -32,8 +33,9 @@ func TestAGrantWithoutTheServersTimeIsNotTrusted(t *testing.T) {
 // lateGrant has a claim take more than half its TTL to arrive. Its expiry is then written
 // once more, by a command whose reply suffers a fault.
 func lateGrant(t *testing.T, fault faultproxy.Action) (*Document[order], error) {
-	f := behindProxy(t, false, 3*time.Second)
-	f.proxy.On(claims.Nth(1), faultproxy.DelayCommand(1700*time.Millisecond))
+	ttl := pace.Of(3 * time.Second)
+	f := behindProxy(t, false, ttl)
+	f.proxy.On(claims.Nth(1), faultproxy.DelayCommand(ttl*17/30))
 	rule := f.proxy.On(faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$max", "lock.since") }), fault)
 	doc, err := f.TryAcquire(t.Context(), ID("o"))
 	oneHit(t, rule)

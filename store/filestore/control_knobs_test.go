@@ -17,5 +17,11 @@ func TestControlAPowerCutIsNoticedIfAnyStepOfAWriteIsLeftOut(t *testing.T) {
 }
 
 func TestControlTokensDrawnWithoutTheLockAreNoticed(t *testing.T) {
-	disktest.Noticed(t, sameTokens(t, disktest.Fault+"=LockIgnored"))
+	var wrong []string
+	for range 20 { // whether two processes draw at one moment is chance
+		if wrong = sameTokens(t, disktest.Fault+"=LockIgnored"); len(wrong) > 0 {
+			break
+		}
+	}
+	disktest.Noticed(t, wrong)
 }
