@@ -38,6 +38,7 @@ type Client struct {
 	bulk     store.BulkReleaser // nil: the store has no bulks
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
+	warning  warning
 	keeper   keeper
 	watch    *watch
 	feed     store.Feed // to announce on; nil: none
@@ -99,6 +100,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
+	c.warning.store, _ = s.(wary)
 	c.bulk = counts.BulkReleaser()
 	c.keeper.client = c
 	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
@@ -149,6 +151,9 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1
+	}
+	if err == nil || errors.Is(err, ErrHeld) {
+		c.warnOfTraps(t)
 	}
 	end(out)
 	return lease, err

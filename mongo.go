@@ -3,6 +3,9 @@ package mongolock
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -58,4 +61,34 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 		return &fault{op: "ensure index", err: err}
 	}
 	return nil
+}
+
+// wary is a store that knows what goes wrong with locks on its deployment, as that on MongoDB
+// does. It logs that, with some commands of its own.
+type wary interface {
+	WarnOfTraps(ctx context.Context, to *slog.Logger) error
+}
+
+// A warning is what a client does to have its store warn once.
+type warning struct {
+	store wary // nil: the store knows of no traps
+	given atomic.Bool
+	tries atomic.Int32
+}
+
+// warnOfTraps has the store warn, in the background, after the first claim that was answered.
+// No call waits for that. If the pool has one connection renewals do: so it takes no longer
+// than an eighth of the claim's TTL, and is tried again after later claims.
+func (c *Client) warnOfTraps(t *terms) {
+	w := &c.warning
+	if w.store == nil || w.given.Load() || w.given.Swap(true) {
+		return
+	}
+	c.spawn(func() {
+		ctx, cancel := c.within(context.Background(), min(t.ttl/8, time.Second))
+		defer cancel()
+		if err := w.store.WarnOfTraps(ctx, c.logger); err != nil && w.tries.Add(1) < 5 {
+			w.given.Store(false)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -46,6 +47,7 @@ func TestEachStepIsOneCommand(t *testing.T) {
 	var tap testserver.Tap
 	coll := collection(t, tap.On)
 	locks := locksOn[order](t, coll)
+	inside.Warned(locks.client)
 	put(t, coll, order{ID: "o"})
 	must(locks.TryAcquire(t.Context(), ID("o")))(t).Release() // the first one also sends a hello
 	tap.TakeNames()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -106,6 +107,11 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	}
 	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost = renewed, releasedItself
 	return s, err
+}
+
+// WarnOfTraps logs what is known to go wrong with locks on the deployment.
+func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
+	return s.base.WarnOfTraps(ctx, to)
 }
 
 // A reply is the answer of one command, and the lock in it.

@@ -67,6 +67,8 @@ type Waiting struct {
 var (
 	// Look tells what the client does about a key.
 	Look func(client any, key string) Waiting
+	// Warned says that the client need not look for traps of its deployment.
+	Warned func(client any)
 	// FeedLinger sets how long the client's feed stays open when nobody waits.
 	FeedLinger func(client any, d time.Duration)
 	// EndLinger closes the feed as if that time were over.

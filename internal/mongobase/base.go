@@ -31,6 +31,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/traps"
 )
 
 // A Base is a collection under each of our write concerns, whatever its own is, with the
@@ -43,7 +44,8 @@ type Base struct {
 	Committed *mongo.Collection // reads only what a majority has
 
 	Clock   *mongoclock.Clock
-	kind    atomic.Pointer[Kind] // known once the clock is
+	kind    atomic.Pointer[Kind]        // known once the clock is
+	facts   atomic.Pointer[traps.Facts] // those that the first hello told; known once the kind is
 	noJ     atomic.Bool
 	whole   atomic.Bool // the server cannot project the reply of a findAndModify
 	retries bool        // the driver gives its writes transaction numbers, where the server takes them

@@ -3,12 +3,14 @@ package mongobase
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/traps"
 )
 
 // A Kind is the part of the first hello that does not change.
@@ -150,7 +152,8 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	db := b.Soft.Database()
 	a.sent = b.Clock.Now()
 	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
-	if mongoerr.ClassOf(err) == mongoerr.NoCommand { // 4.4.0 and 4.4.1
+	old := mongoerr.ClassOf(err) == mongoerr.NoCommand // 4.4.0 and 4.4.1
+	if old {
 		a.sent = b.Clock.Now()
 		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 	}
@@ -178,7 +181,7 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	if b.kind.Load() != nil {
 		return a, nil
 	}
-	return a, b.meet(ctx, reply)
+	return a, b.meet(ctx, reply, old)
 }
 
 func isRouter(hello bson.Raw) bool {
@@ -199,7 +202,7 @@ func deposed(hello bson.Raw) bool {
 
 // meet records the server's kind from the first hello, or refuses a server that cannot
 // hold locks.
-func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
+func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
 	_, member := hello.Lookup("setName").StringValueOK()
 	k := &Kind{Router: isRouter(hello)}
 	k.Set = k.Router || member
@@ -210,6 +213,31 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw) error {
 			return err
 		}
 	}
+	facts := traps.Met(hello, old)
+	b.facts.Store(&facts)
 	b.kind.Store(k)
+	return nil
+}
+
+// WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. What the
+// protocol allows for is no warning. It asks with two commands, or three of a set, after the
+// hello that told what the server is. An error says that there was no time for that.
+func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
+	if _, err := b.Read(ctx); err != nil {
+		return err
+	}
+	f := *b.facts.Load()
+	f.NoRetries = !b.retries
+	f.Ask(Bare(ctx), b.Soft.Database().Client())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, t := range traps.Of(f) {
+		level := slog.LevelWarn
+		if t.Met {
+			level = slog.LevelInfo
+		}
+		to.Log(ctx, level, "mongolock: a known trap of this deployment", "trap", t.Name, "is", t.Says, "why", t.Why, "do", t.Do)
+	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/history"
+	"github.com/mongolock/mongolock/internal/inside"
 )
 
 // A process is one client of the library, with its users.
@@ -49,6 +50,7 @@ func (w *world) process(id int, margin time.Duration) *process {
 	if err != nil {
 		panic(err)
 	}
+	inside.Warned(p.client) // the servers of the simulation have none, and seeds are to stay what they are
 	return p
 }
 

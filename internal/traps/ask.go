@@ -9,36 +9,53 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// Ask asks a deployment for the facts, with four commands to its primary. It fails only if
-// the server does not say what it is; what a right is missing for stays unknown. NoRetries
-// is the connection's: the caller sets it.
+// Ask asks a deployment for all facts, with three or four commands to its primary. It fails
+// only if the server does not say what it is. NoRetries is the connection's: the caller sets
+// it.
 func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
-	var f Facts
-	admin := client.Database("admin")
-	run := func(command bson.D) (bson.Raw, error) {
-		return admin.RunCommand(ctx, command).Raw()
-	}
-	hello, err := run(bson.D{{Key: "hello", Value: 1}})
-	if mongoerr.ClassOf(err) == mongoerr.NoCommand {
-		f.NoHello = true
-		hello, err = run(bson.D{{Key: "isMaster", Value: 1}})
-	}
+	hello, old, err := Hello(ctx, client.Database("admin"))
 	if err != nil {
-		return f, err
+		return Facts{}, err
 	}
+	f := Met(hello, old)
+	f.Ask(ctx, client)
+	return f, nil
+}
+
+// Hello is the server's hello, or its isMaster if it is too old to have the other.
+func Hello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, err error) {
+	hello, err = db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	if mongoerr.ClassOf(err) == mongoerr.NoCommand {
+		hello, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
+		return hello, true, err
+	}
+	return hello, false, err
+}
+
+// Met are the facts that a server's hello tells. old says that it was isMaster.
+func Met(hello bson.Raw, old bool) Facts {
+	f := Facts{NoHello: old}
 	f.hello(hello)
-	if info, err := run(bson.D{{Key: "buildInfo", Value: 1}}); err == nil {
+	return f
+}
+
+// Ask asks for the facts that hello does not tell, with two commands, or three of a set. What
+// is not answered, for want of a right say, stays as it is.
+func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
+	run := func(command string) (bson.Raw, error) {
+		return client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Raw()
+	}
+	if info, err := run("buildInfo"); err == nil {
 		f.build(info)
 	}
-	if status, err := run(bson.D{{Key: "serverStatus", Value: 1}}); err == nil {
+	if status, err := run("serverStatus"); err == nil {
 		f.Engine, _ = status.Lookup("storageEngine", "name").StringValueOK()
 	}
 	if !f.Standalone && !f.Router {
-		if config, err := run(bson.D{{Key: "replSetGetConfig", Value: 1}}); err == nil {
+		if config, err := run("replSetGetConfig"); err == nil {
 			f.config(config)
 		}
 	}
-	return f, nil
 }
 
 func (f *Facts) hello(hello bson.Raw) {
@@ -49,7 +66,9 @@ func (f *Facts) hello(hello bson.Raw) {
 	f.NoSessions = !hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
 	f.Hosts = texts(hello.Lookup("hosts"))
 	arbiters := texts(hello.Lookup("arbiters"))
-	f.Voting, f.Arbiters = len(f.Hosts), len(arbiters) // until the configuration tells more
+	// Until the configuration tells more. A passive member may have no vote: then too few are
+	// missed, and nobody is warned for nothing.
+	f.Voting, f.Arbiters = len(f.Hosts)+len(texts(hello.Lookup("passives"))), len(arbiters)
 }
 
 func texts(v bson.RawValue) []string {

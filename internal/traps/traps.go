@@ -16,6 +16,7 @@ type Trap struct {
 	Why   string // what goes wrong then
 	Do    string // what to do about it
 	Grave bool   // locks cannot be trusted: two holders, or a grant that is forgotten
+	Met   bool   // the protocol allows for it (docs/design.md): it costs commands, or time after a fault
 }
 
 // A Version is a server's, as it tells it.
@@ -157,7 +158,7 @@ var list = []struct {
 	},
 	{
 		Trap{
-			Name: "no-hello",
+			Name: "no-hello", Met: true,
 			Says: "the server has no hello (4.4.0 and 4.4.1)",
 			Why:  "the library asks by isMaster instead: one command more",
 			Do:   "update to a later 4.4",
@@ -166,7 +167,7 @@ var list = []struct {
 	},
 	{
 		Trap{
-			Name: "no-retries",
+			Name: "no-retries", Met: true,
 			Says: "retryable writes are off (retryWrites=false)",
 			Why:  "a late copy of a claim is not refused by its number, so clean-ups are repeated for as long as the TTL lasts, and the key may stay taken that long after a fault",
 			Do:   "leave retryWrites=false out of the connection string",
@@ -175,7 +176,7 @@ var list = []struct {
 	},
 	{
 		Trap{
-			Name: "no-sessions",
+			Name: "no-sessions", Met: true,
 			Says: "the server has no sessions",
 			Why:  "a late copy of a claim is not refused by its number, so clean-ups are repeated for as long as the TTL lasts",
 			Do:   "for production use a replica set of MongoDB",
@@ -184,7 +185,7 @@ var list = []struct {
 	},
 	{
 		Trap{
-			Name: "standalone",
+			Name: "standalone", Met: true,
 			Says: "a standalone server",
 			Why:  "no retryable writes and no operationTime: clean-ups are repeated, and a grant takes one command more. If it is down there is no other",
 			Do:   "for production use a replica set",

@@ -118,6 +118,13 @@ func (s *Store) stepped() {
 		"collection", s.base.Soft.Name())
 }
 
+// WarnOfTraps logs, by name, what is known to go wrong with locks on the deployment of the
+// store, such as a storage engine that keeps its data in memory. A client does so once, after
+// its first claim that is answered. An error says that there was no time to find out.
+func (s *Store) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
+	return s.base.WarnOfTraps(ctx, to)
+}
+
 // A reply is the answer of one command, and what it says.
 type reply = mongolease.Image[record]
 
