@@ -5,6 +5,7 @@
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
 //	value.go    dates and marks, as BSON has them
+//	shared.go   a question that many ask at one time
 //	encode.go   an update, as it is sent
 //	epoch.go    the elections of a primary
 //	sharded.go  what a sharded collection must be like
@@ -50,9 +51,10 @@ type Base struct {
 	whole   atomic.Bool // the server cannot project the reply of a findAndModify
 	retries bool        // the driver gives its writes transaction numbers, where the server takes them
 
-	memory memory
-	epochs epochs
-	sights sights
+	greeting Shared
+	memory   memory
+	epochs   epochs
+	sights   sights
 
 	// Unsharded refuses a collection that is sharded by whatever key.
 	Unsharded    bool

@@ -43,11 +43,24 @@ func (b *Base) Sure(ctx context.Context) error {
 	switch {
 	case known && b.Kind().Router:
 		return b.recheckSharding(ctx)
-	case known && !b.epochs.due():
+	case !known:
+		return b.greet(ctx)
+	case !b.epochs.due():
 		return nil
 	}
 	_, err := b.ask(ctx)
 	return err
+}
+
+// greet is the first hello, which all who need it at one time share.
+func (b *Base) greet(ctx context.Context) error {
+	return b.greeting.Ask(ctx, func(ctx context.Context) error {
+		if _, known := b.Known(); known {
+			return nil
+		}
+		_, err := b.ask(ctx)
+		return err
+	})
 }
 
 // Bearing is what a write goes by that is sent now.
@@ -81,7 +94,7 @@ func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
 	if r, known := b.Known(); known {
 		return r, nil
 	}
-	if _, _, err := b.Hello(ctx); err != nil {
+	if err := b.greet(ctx); err != nil {
 		return mongoclock.Reading{}, err
 	}
 	return b.Now(), nil

@@ -1,9 +1,11 @@
 package mongostore
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +83,30 @@ func firstContact(then ...string) []string {
 func (f *fixture) expect(what string, names []string, want ...string) {
 	f.t.Helper()
 	assert.Equal(f.t, strings.Join(want, "\n"), rendered(f.tap.Take(), names...), "%s sent", what)
+}
+
+func TestTheFirstClaimsOfAClientShareOneHello(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			_, err := f.store.Acquire(f.ctx(), exclusiveClaim(rand.Text(), 30*time.Second))
+			assert.NoError(t, err)
+		})
+	}
+	all.Wait()
+	sent := map[string]int{}
+	for _, c := range f.tap.Take() {
+		elements, err := c.Elements()
+		require.NoError(t, err)
+		sent[elements[0].Key()]++
+	}
+	want := map[string]int{"listCollections": 1, "hello": 1, "findAndModify": 32}
+	if testserver.Has("router") {
+		want["collStats"] = 1
+	}
+	assert.Equal(t, want, sent)
 }
 
 func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {

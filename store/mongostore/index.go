@@ -49,6 +49,13 @@ func (s *Store) refuseCappedOnce(ctx context.Context) error {
 	if s.uncapped.Load() {
 		return nil
 	}
+	return s.capped.Ask(ctx, s.refuseCapped)
+}
+
+func (s *Store) refuseCapped(ctx context.Context) error {
+	if s.uncapped.Load() {
+		return nil
+	}
 	db, name := s.base.Soft.Database(), s.base.Soft.Name()
 	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
 	if err != nil {

@@ -26,8 +26,9 @@ type Store struct {
 	feed feed
 
 	noIndex    bool
-	uncapped   atomic.Bool // the collection was found not to be capped
-	indexed    atomic.Bool // the first grant made the index, or tried to
+	uncapped   atomic.Bool      // the collection was found not to be capped
+	capped     mongobase.Shared // the question whether it is
+	indexed    atomic.Bool      // the first grant made the index, or tried to
 	indexTries atomic.Int32
 	logger     *slog.Logger
 

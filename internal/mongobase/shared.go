@@ -1,0 +1,52 @@
+package mongobase
+
+import (
+	"context"
+	"sync"
+)
+
+// A Shared is a question that all who ask at one time share. Its zero value is ready.
+type Shared struct {
+	mu    sync.Mutex // protects asked
+	asked *question
+}
+
+type question struct {
+	answered chan struct{} // closed when err is set
+	err      error
+	givenUp  bool // by the caller who asked: no answer for anybody else
+}
+
+// Ask calls ask, unless another caller's ask is under way: then it waits for that one's
+// answer. It waits no longer than ctx lasts.
+func (s *Shared) Ask(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		q, mine := s.join()
+		if mine {
+			q.err = ask(ctx)
+			q.givenUp = q.err != nil && ctx.Err() != nil
+			s.mu.Lock()
+			s.asked = nil
+			s.mu.Unlock()
+			close(q.answered)
+			return q.err
+		}
+		select {
+		case <-q.answered:
+			if !q.givenUp {
+				return q.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Shared) join() (q *question, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked == nil {
+		s.asked, mine = &question{answered: make(chan struct{})}, true
+	}
+	return s.asked, mine
+}
