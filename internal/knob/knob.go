@@ -106,6 +106,10 @@ const (
 	StaleLockKept = false
 	// LockIgnored enters a file's lock though another process holds it.
 	LockIgnored = false
+	// FileByWallClock judges leases in files by the wall clock.
+	FileByWallClock = false
+	// FileBootIgnored takes the time since another start of the host for the time since this one.
+	FileBootIgnored = false
 )
 
 // On reports whether this build has switches that can be set.

@@ -57,6 +57,8 @@ var (
 	DirectoryUnsynced     bool
 	StaleLockKept         bool
 	LockIgnored           bool
+	FileByWallClock       bool
+	FileBootIgnored       bool
 )
 
 // On reports whether this build has switches that can be set.

@@ -36,7 +36,7 @@ func New() Meter {
 	if pretended := knob.Sleeper(); pretended != nil {
 		return From(pretended)
 	}
-	if inBubble() {
+	if InBubble() {
 		return Meter{}
 	}
 	return From(total())
@@ -62,9 +62,9 @@ func (m Meter) Asleep() time.Duration {
 	return max(m.read()-m.base, 0)
 }
 
-// inBubble reports whether the caller is in a bubble. There time.Now has no monotonic reading
+// InBubble reports whether the caller is in a bubble of testing/synctest. There time.Now has no monotonic reading
 // that Round could strip.
-func inBubble() bool {
+func InBubble() bool {
 	now := time.Now()
 	return now == now.Round(0) //nolint:staticcheck,revive // Equal does not see the monotonic reading
 }

@@ -25,9 +25,9 @@ type byHand struct {
 	shape *atomic.Int32
 }
 
-func open(t testing.TB, dir string, opts ...filestore.Option) *filestore.Store {
+func open(t testing.TB, dir string) *filestore.Store {
 	t.Helper()
-	s, err := filestore.Open(dir, opts...)
+	s, err := filestore.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -62,9 +62,14 @@ func TestContractInVirtualTime(t *testing.T) { storetest.Run(t, storetest.Virtua
 
 func TestContractInRealTime(t *testing.T) { storetest.Run(t, storetest.Real, newStore) }
 
-func TestContractWithAClockAnHourAhead(t *testing.T) {
+func TestContractWithAWallClockThatIsSetAllTheTime(t *testing.T) {
 	storetest.Run(t, storetest.Virtual, func(t testing.TB) store.Store {
-		dir := disktest.InMemory(t)
-		return byHand{open(t, dir, filestore.WithClock(func() time.Time { return time.Now().Add(time.Hour) })), dir, new(atomic.Int32)}
+		dir, m := disktest.InMemory(t), newMachine()
+		begin := time.Now()
+		var calls atomic.Int64
+		m.wall = func() time.Time { // an hour ahead, an hour behind, and far from any date of before
+			return begin.Add(time.Duration(calls.Add(1)%3-1)*time.Hour + time.Since(begin)/7)
+		}
+		return byHand{m.open(t, dir), dir, new(atomic.Int32)}
 	})
 }

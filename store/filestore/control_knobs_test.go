@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/knob"
 )
 
 func TestControlAKillIsNoticedIfFilesAreWrittenInPlace(t *testing.T) {
@@ -24,4 +25,16 @@ func TestControlTokensDrawnWithoutTheLockAreNoticed(t *testing.T) {
 		}
 	}
 	disktest.Noticed(t, wrong)
+}
+
+func TestControlAStoreThatJudgesByTheWallClockIsNoticed(t *testing.T) {
+	knob.FileByWallClock = true
+	defer func() { knob.FileByWallClock = false }()
+	disktest.Noticed(t, storms(t, false))
+}
+
+func TestControlAStoreThatTakesEachBootForItsOwnIsNoticed(t *testing.T) {
+	knob.FileBootIgnored = true
+	defer func() { knob.FileBootIgnored = false }()
+	disktest.Noticed(t, storms(t, true))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store/filestore"
@@ -43,17 +42,6 @@ func ExampleOpen() {
 	// Output:
 	// false <nil>
 	// true <nil>
-}
-
-// The store's clock may differ from that of its callers by any amount.
-func ExampleWithClock() {
-	dir, err := os.MkdirTemp("", "locks")
-	check(err)
-	defer os.RemoveAll(dir)
-	s, err := filestore.Open(dir, filestore.WithClock(func() time.Time { return time.Now().Add(time.Hour) }))
-	check(err)
-	fmt.Println(s.Close())
-	// Output: <nil>
 }
 
 func ExampleStore_Close() {

@@ -32,8 +32,8 @@ const (
 )
 
 // edit makes one step of a key: no other call writes its file meanwhile. An error of
-// decide is the answer, whatever the step does to the file. Only a refusal (ErrHeld)
-// comes with a change: a refused claim may leave a word.
+// decide is the answer, whatever the step does to the file. Only a verdict comes with a
+// change: a refused claim may leave a word, and dates that were moved are kept.
 func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.Time) (change, error)) error {
 	name := hostfile.Name(key)
 	// All files whose names begin alike share a lock: lock files are never removed, and
@@ -43,27 +43,30 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 		return fault(err, false)
 	}
 	defer lock.Unlock()
-	rec, now, size, err := s.read(key)
+	rec, seen, err := s.read(key)
 	if err != nil {
 		return err
 	}
-	what, answer := decide(rec, now)
-	applied := true
+	what, answer := decide(rec, seen.now)
 	switch {
-	case answer != nil && !errors.Is(answer, store.ErrHeld), what == leave:
+	case what == leave && seen.moved && (answer == nil || store.IsVerdict(answer)):
+		what = write
+	case what == leave, answer != nil && !errors.Is(answer, store.ErrHeld):
 		return answer
-	case what == write:
-		rec.At = now
+	}
+	var applied bool
+	if what == remove {
+		applied, err = lock.Remove(name)
+	} else {
+		rec.At = seen.now
 		text, failed := json.Marshal(rec)
 		if failed != nil {
 			return fault(failed, false)
 		}
-		if len(text) > maxRecord && len(text) > size && answer == nil {
+		if len(text) > maxRecord && len(text) > seen.size && answer == nil {
 			return fmt.Errorf("%w: %q would have %d bytes", store.ErrTooLarge, key, len(text))
 		}
 		applied, err = lock.Write(name, text)
-	case what == remove:
-		applied, err = lock.Remove(name)
 	}
 	if err != nil {
 		return fault(err, applied)
@@ -71,25 +74,31 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	return answer
 }
 
-// read returns the record of a key and the time: the host's, but never before the time
-// at which the file was written. A key without a file has an empty record.
-func (s *Store) read(key string) (rec *record, now time.Time, size int, err error) {
+// A reading is what goes with a record that was read.
+type reading struct {
+	now   time.Time // by the record's time
+	moved bool      // the record's dates were moved, and its file has the old ones
+	size  int       // of the file
+}
+
+// read returns the record of a key. A key without a file has an empty record.
+func (s *Store) read(key string) (*record, reading, error) {
 	text, err := s.files.Read(hostfile.Name(key))
 	if err != nil {
-		return nil, now, 0, fault(err, false)
+		return nil, reading{}, fault(err, false)
 	}
-	now = s.clock().Round(0).UTC()
-	if text == nil {
-		return &record{Mongolock: version, Key: key}, now, 0, nil
+	rec := &record{Mongolock: version, Key: key}
+	if text != nil {
+		rec, err = parse(text)
+		if err == nil && rec.Key != key {
+			err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, rec.Key)
+		}
+		if err != nil {
+			return nil, reading{now: s.clock.wall()}, fmt.Errorf("%w (the file of the key %q)", err, key)
+		}
 	}
-	rec, err = parse(text)
-	if err == nil && rec.Key != key {
-		err = fmt.Errorf("%w: it belongs to the key %q", store.ErrForeign, rec.Key)
-	}
-	if err != nil {
-		return nil, now, 0, fmt.Errorf("%w (the file of the key %q)", err, key)
-	}
-	return rec, later(now, rec.At), len(text), nil
+	now, moved := s.clock.now(rec)
+	return rec, reading{now, moved, len(text)}, nil
 }
 
 // parse decodes a record, and refuses content that this version did not write.

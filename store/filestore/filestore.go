@@ -22,23 +22,27 @@
 //
 // # The clock
 //
-// Expiry is judged by the host's wall clock, which is the same for all processes and
-// survives a reboot: after it leases last to their TTL, as after a crash. What its changes
-// do:
+// Expiry is judged by a clock that counts from the start of the host, with the time for which
+// it was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW on macOS. All processes of a
+// host have it, leases are counted by it too, and nobody can set it. So:
 //
-//   - Slewed, by up to 0.1 %: nothing. Leases are trusted for that much less.
-//   - Set back: holders last longer, by up to the step. The time of a record never goes
-//     back, and of the tokens only the first in a directory depends on the clock.
-//   - Stepped forward: holders expire in the store by the step too early. A step of more
-//     than a lease's margin lets another process have the key while the holder still
-//     trusts its lease, until its next renewal. Only a token that the resource checks
-//     (package fence) stops the holder's writes in that time. Let the clock slew.
-//   - A suspend of the machine is such a step, because the wall clock counts the time
-//     asleep. It does no harm where the lease's clock counts that time as well: holder and
-//     store then agree that the lease is over.
-//   - A virtual machine that is paused and hides it from its guest does not see the time
-//     go by, and its wall clock is stepped forward later, by a time daemon or the host's
-//     tools. Nothing in the guest can tell this from any other step.
+//   - The wall clock decides nothing. However it is stepped, no lease ends early or late by
+//     that. It gives a record its first date; dates that people see are counted on from there.
+//   - A suspend counts for holder and store alike, and a virtual machine that is paused and
+//     hides that from its guest for neither.
+//   - After a restart of the host the clock begins again. A lease that was left then lasts for
+//     what it had left, from the first claim of its key on, or until a minute after its date by
+//     the wall clock, whichever comes first. Only here the wall clock counts: a lease that
+//     outlives the host, as a ticket does, ends early if that clock was meanwhile set forward by
+//     more than a minute. Tokens do not depend on it, but for the first in a directory.
+//   - Containers of one host may share a directory, each with a time namespace of its own. If
+//     each also has a boot ID of its own (systemd-nspawn gives one), leases are taken over as
+//     after a restart.
+//
+// On other systems expiry is judged by the wall clock. There a step forward by more than a
+// lease's margin lets another process have the key while the holder still trusts its lease,
+// until its next renewal. Only a token that the resource checks (package fence) stops the
+// holder's writes in that time. A step back moves the dates of records with it.
 package filestore
 
 import (
@@ -47,6 +51,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/store"
 )
@@ -54,49 +59,21 @@ import (
 // A Store keeps locks in a directory. It is safe for concurrent use. Open makes one.
 type Store struct {
 	files *hostfile.Dir
-	clock func() time.Time
-}
-
-// An Option changes a Store.
-type Option interface{ apply(*Store) error }
-
-type option func(*Store) error
-
-func (o option) apply(s *Store) error { return o(s) }
-
-// WithClock replaces the host's clock, for tests. All processes that share a directory
-// need the same clock. The default is time.Now.
-func WithClock(now func() time.Time) Option {
-	return option(func(s *Store) error {
-		if now == nil {
-			return errors.New("filestore: WithClock(nil): must not be nil")
-		}
-		s.clock = now
-		return nil
-	})
+	clock timepiece
 }
 
 // Open opens a directory of locks, and makes it if it does not exist. On systems
 // without flock it returns an error that matches errors.ErrUnsupported.
-func Open(dir string, opts ...Option) (*Store, error) {
-	s := &Store{clock: time.Now}
-	var errs []error
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("filestore: a nil Option"))
-			continue
-		}
-		errs = append(errs, o.apply(s))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+func Open(dir string) (*Store, error) {
+	clock, err := hostclock.New()
+	if err != nil {
+		return nil, fmt.Errorf("filestore: Open: the host's clock: %w", err)
 	}
 	files, err := hostfile.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: Open: %w", err)
 	}
-	s.files = files
-	return s, nil
+	return &Store{files, timepiece{clock, time.Now}}, nil
 }
 
 // Close closes the directory. Close the clients first.
@@ -136,7 +113,7 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 			if err != nil {
 				return leave, err
 			}
-			h.ExpireAt = later(h.ExpireAt, now.Add(r.TTL))
+			h.ExpireAt, h.Moved = later(h.ExpireAt, now.Add(r.TTL)), 0
 			answers[i].Left = honoured(r.TTL)
 			return write, nil
 		})
@@ -260,8 +237,8 @@ func (s *Store) grant(ctx context.Context, rec *record, now time.Time, c store.C
 	return store.Grant{Token: token, Left: honoured(c.TTL), Since: now, Wanted: rec.wanted(now)}, err
 }
 
-// honoured is how long a holder may trust a TTL: the host's wall clock may be slewed by
-// a thousandth against its monotonic clock.
+// honoured is how long a holder may trust a TTL: where the wall clock judges it may be slewed by
+// a thousandth against the monotonic clock.
 func honoured(ttl time.Duration) time.Duration { return ttl - ttl/1000 }
 
 // refuse checks context and mode before a call does anything.

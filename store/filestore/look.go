@@ -20,15 +20,15 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 		if err := ended(ctx); err != nil {
 			return nil, err
 		}
-		rec, now, _, err := s.read(key)
+		rec, seen, err := s.read(key)
 		switch {
 		case errors.Is(err, store.ErrForeign):
-			all[i] = store.Status{Key: key, Now: now}
+			all[i] = store.Status{Key: key, Now: seen.now}
 			foreign = append(foreign, err)
 		case err != nil:
 			return nil, err
 		default:
-			all[i] = rec.status(now)
+			all[i] = rec.status(seen.now)
 		}
 	}
 	return all, errors.Join(foreign...)
@@ -75,7 +75,8 @@ func (s *Store) list(ctx context.Context, prefix string) ([]store.Status, error)
 		if err != nil || hostfile.Name(rec.Key) != name || !strings.HasPrefix(rec.Key, prefix) {
 			continue // foreign, the file of tokens, or removed meanwhile
 		}
-		all = append(all, rec.status(later(s.clock().Round(0).UTC(), rec.At)))
+		now, _ := s.clock.now(rec)
+		all = append(all, rec.status(now))
 	}
 	slices.SortFunc(all, func(a, b store.Status) int { return strings.Compare(a.Key, b.Key) })
 	return all, nil

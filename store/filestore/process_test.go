@@ -148,12 +148,11 @@ func TestAFileThatCannotBeReadIsAnErrorAndStays(t *testing.T) {
 }
 
 func TestTokensRiseThoughTheDirectoryWasEmptied(t *testing.T) {
-	now := time.Now()
-	clock := filestore.WithClock(func() time.Time { return now })
-	one, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
+	m := newMachine()
+	one, err := m.open(t, disktest.InMemory(t)).Acquire(t.Context(), mine("k"))
 	require.NoError(t, err)
-	now = now.Add(time.Second)
-	two, err := open(t, disktest.InMemory(t), clock).Acquire(t.Context(), mine("k"))
+	m.set(time.Second)
+	two, err := m.open(t, disktest.InMemory(t)).Acquire(t.Context(), mine("k"))
 	require.NoError(t, err)
 	assert.Greater(t, two.Token, one.Token)
 }
@@ -161,22 +160,11 @@ func TestTokensRiseThoughTheDirectoryWasEmptied(t *testing.T) {
 func TestABadArgumentIsNamed(t *testing.T) {
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for want, open := range map[string]func() (*filestore.Store, error){
-		"not named":       func() (*filestore.Store, error) { return filestore.Open("") },
-		"not a directory": func() (*filestore.Store, error) { return filestore.Open(file) },
-		"nil Option":      func() (*filestore.Store, error) { return filestore.Open(t.TempDir(), nil) },
-		"WithClock(nil)":  func() (*filestore.Store, error) { return filestore.Open(t.TempDir(), filestore.WithClock(nil)) },
-	} {
-		s, err := open()
+	for want, dir := range map[string]string{"not named": "", "not a directory": file} {
+		s, err := filestore.Open(dir)
 		require.ErrorContains(t, err, want)
 		assert.Nil(t, s)
 	}
-}
-
-func TestEveryBadOptionIsNamedAtOnce(t *testing.T) {
-	_, err := filestore.Open(t.TempDir(), nil, filestore.WithClock(nil))
-	require.ErrorContains(t, err, "nil Option")
-	require.ErrorContains(t, err, "WithClock(nil)")
 }
 
 // The package's documentation promises these modes: processes of other users are kept out.

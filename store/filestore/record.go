@@ -12,7 +12,9 @@ import (
 type record struct {
 	Mongolock int          `json:"mongolock"` // the version of this shape; marks the file as ours
 	Key       string       `json:"key"`
-	At        time.Time    `json:"at"` // when it was written, by the host's clock
+	At        time.Time    `json:"at"`   // when it was written
+	Boot      string       `json:"boot"` // the start of the host from which its time counts
+	Zero      time.Time    `json:"zero"` // the date of that start, as the record counts; see timepiece
 	Mode      store.Mode   `json:"mode"`
 	Limit     int          `json:"limit"`
 	Holders   []fileHolder `json:"holders"`
@@ -32,6 +34,8 @@ type fileHolder struct {
 	Released bool      `json:"released,omitempty"` // and kept until ExpireAt
 	Broken   bool      `json:"broken,omitempty"`   // a field of its own, because Reason may be empty
 	Reason   string    `json:"reason,omitempty"`
+
+	Moved time.Duration `json:"moved,omitempty"` // how much later it ends since its last write, by record.move
 }
 
 func (h *fileHolder) live(now time.Time) bool { return h.ExpireAt.After(now) }

@@ -1,0 +1,62 @@
+package filestore
+
+import (
+	"time"
+
+	"github.com/mongolock/mongolock/internal/hostclock"
+	"github.com/mongolock/mongolock/internal/knob"
+)
+
+// acrossBoots is by how much the wall clock may be off from one start of the host to the next
+// without ending a holder early.
+const acrossBoots = time.Minute
+
+// A timepiece tells the time of a record: the date that the wall clock showed when the record was
+// made, and what the host's clock has counted since. Nobody steps that.
+type timepiece struct {
+	host hostclock.Clock
+	wall func() time.Time
+}
+
+// now returns the present by a record's time. It reports whether it moved the record's dates to
+// the time of this boot. Such a record must be written, or the next call moves them again.
+func (t timepiece) now(rec *record) (now time.Time, moved bool) {
+	boot, up, wall := t.host.Boot(), t.host.Now(), t.wall().Round(0).UTC()
+	if knob.FileByWallClock {
+		boot, up = "wall clock", time.Duration(wall.UnixNano())
+	}
+	made := !rec.At.IsZero() // or the key has no file
+	if made && (rec.Boot == boot || knob.FileBootIgnored) {
+		if now := rec.Zero.Add(up); !now.Before(rec.At) {
+			return now, false
+		}
+	}
+	rec.Boot, rec.Zero = boot, wall.Add(-up)
+	if made {
+		rec.move(wall)
+	}
+	return wall, made
+}
+
+// move moves the dates of a record that was written under another boot. Only the wall clock
+// tells how long ago that was, and it may have been set since. So a holder keeps what it had
+// left, up to a minute beyond its date. It gets no more than that minute until it is renewed:
+// of processes that cannot agree on the name of the boot, each moves what the other wrote.
+func (r *record) move(now time.Time) {
+	ago := now.Sub(r.At)
+	for i := range r.Holders {
+		h := &r.Holders[i]
+		by := min(ago, acrossBoots-h.Moved)
+		h.Since, h.ExpireAt, h.Moved = h.Since.Add(by), h.ExpireAt.Add(by), h.Moved+max(0, by)
+	}
+	by := min(ago, 0) // a word is not worth more
+	r.WantedUntil, r.ExclusiveWantedUntil = shifted(r.WantedUntil, by), shifted(r.ExclusiveWantedUntil, by)
+	r.At = now
+}
+
+func shifted(t time.Time, by time.Duration) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(by)
+}
