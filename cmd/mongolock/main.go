@@ -16,6 +16,7 @@
 //	job_unix.go  run: stops, and who has the terminal
 //	guard_*.go   run: the second process, which ends the command if this one cannot
 //	keys.go      ls and show; break.go and watch.go have those
+//	listen.go    watch: when it looks
 //	leaders.go   leaders; jobs.go has jobs, places.go paths and docs
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar

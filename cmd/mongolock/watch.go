@@ -17,16 +17,19 @@ import (
 
 // A watchCmd is `mongolock watch`.
 type watchCmd struct {
-	Prefix string        `arg:"" optional:"" help:"Only keys that begin with it."`
-	Every  time.Duration `help:"How often to look." default:"1s" placeholder:"1s"`
-	Lines  bool          `help:"One line a change, on a terminal too."`
+	Prefix string         `arg:"" optional:"" help:"Only keys that begin with it."`
+	Every  *time.Duration `help:"How often to look at all keys; by default every second, and less often, down to every 5s, while it listens and nothing changes." placeholder:"1s"`
+	Lines  bool           `help:"One line a change, on a terminal too."`
 }
 
 // Help says what is seen.
 func (*watchCmd) Help() string {
 	return `On a terminal a table of all keys, elsewhere one line a change: granted, freed, ran out,
-broken, wanted (somebody waits). It looks every second, with one read: what comes and goes
-between two looks is not seen. Interrupt it to end it.`
+broken, wanted (somebody waits). It listens for the wake-ups that waiters get: a key that
+others wait for is seen to change hands as it does. Nobody announces other changes, so it
+also looks at all keys now and then, with one read: what nobody waits for, and comes and goes
+between two looks, is not seen. It says on standard error when it begins to listen, and when it
+cannot. Interrupt it to end it.`
 }
 
 // A change is what became of a key between two looks.
@@ -135,17 +138,20 @@ func changesOf(key string, before, now mongolock.Status, at time.Time) []change 
 
 // Run shows keys until it is interrupted.
 func (c *watchCmd) Run(a *app) error {
-	if c.Every < 10*time.Millisecond {
-		return exitf(exitUsage, "--every=%v: must be at least 10ms", c.Every)
+	if c.Every != nil && *c.Every < 10*time.Millisecond {
+		return exitf(exitUsage, "--every=%v: must be at least 10ms", *c.Every)
 	}
 	ctx, stop := untilSignal()
 	defer stop()
-	err := a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
+	err := a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
+		locks := d.collection(&a.connection, "locks")
+		out := newLookout(ctx, c.Prefix, c.Every, d.db.Collection(locks.Name()+".wake"), client.Feed())
+		defer out.close()
 		p := a.printer(keyHeading...)
 		if p.tty && !c.Lines {
-			return c.screen(ctx, a, client, p)
+			return c.screen(ctx, a, client, p, out)
 		}
-		return c.lines(ctx, a, client, p)
+		return c.lines(ctx, a, client, p, out)
 	})
 	if s, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
 		if s.signal == interrupt {
@@ -157,36 +163,37 @@ func (c *watchCmd) Run(a *app) error {
 }
 
 // lines writes each change. A look that fails is said, and repeated.
-func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, p *printer) error {
+func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, p *printer, out *lookout) error {
 	p.tty = false // a line is written when it happens, not when the table is complete
 	before, err := c.look(ctx, client)
 	if err != nil {
 		return err
 	}
-	for _, ch := range before.since(nil, a.begun) {
-		if err := c.say(p, ch); err != nil {
-			return err
-		}
-	}
 	failed := false
-	for pause(ctx, c.Every) {
-		now, err := c.look(ctx, client)
-		if err != nil {
-			if ctx.Err() == nil && !failed {
-				fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
-			}
-			failed = true
-			continue
-		}
-		failed = false
-		for _, ch := range now.since(before, time.Now()) {
+	changes := before.since(nil, a.begun)
+	for {
+		for _, ch := range changes {
 			if err := c.say(p, ch); err != nil {
 				return err
 			}
 		}
-		before = now
+		if text, news := out.state(); news {
+			fmt.Fprintf(a.stderr, "mongolock: %s\n", text)
+		}
+		if !out.wait(ctx, len(changes) > 0) {
+			return nil
+		}
+		now, err := c.look(ctx, client)
+		changes = nil
+		switch {
+		case err == nil:
+			changes = now.since(before, time.Now())
+			before = now
+		case ctx.Err() == nil && !failed:
+			fmt.Fprintf(a.stderr, "mongolock: cannot look, trying again: %s\n", sentence(err))
+		}
+		failed = err != nil
 	}
-	return nil
 }
 
 func (c *watchCmd) say(p *printer, ch change) error {
@@ -220,14 +227,16 @@ const (
 )
 
 // screen draws a table of all keys at each look.
-func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client, p *printer) error {
+func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client, p *printer, out *lookout) error {
 	fmt.Fprint(a.stdout, enterScreen)
 	defer fmt.Fprint(a.stdout, leaveScreen)
 	var last []change
 	var before snapshot
 	for {
 		now, err := c.look(ctx, client)
-		status := ""
+		status, _ := out.state()
+		status, _, _ = strings.Cut(status, ":")
+		known := len(last)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -235,11 +244,12 @@ func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client,
 			status, now = "cannot look, trying again: "+sentence(err), before
 		case before != nil:
 			last = append(last, now.since(before, time.Now())...)
-			last = last[max(0, len(last)-5):]
 		}
+		changed := len(last) > known
+		last = last[max(0, len(last)-5):]
 		before = now
 		c.draw(a, p, now, last, status)
-		if !pause(ctx, c.Every) {
+		if !out.wait(ctx, changed) {
 			return nil
 		}
 	}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package main
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/testserver"
+)
+
+func (p *program) owner(name string) *mongolock.Client {
+	p.t.Helper()
+	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner(name))
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestWatchHearsOfAKeyThatOthersWaitFor(t *testing.T) {
+	p := newProgram(t)
+	testserver.Need(t, "capped", "operationtime")
+	one, two := p.owner("one"), p.owner("two")
+	held, err := one.Acquire(t.Context(), "billing.nightly")
+	require.NoError(t, err)
+	unwanted, err := one.Acquire(t.Context(), "billing.unwanted")
+	require.NoError(t, err)
+	next := make(chan error, 1)
+	go func() {
+		_, err := two.Acquire(t.Context(), "billing.nightly")
+		next <- err
+	}()
+	wakes := func() bool {
+		names, err := p.database().ListCollectionNames(t.Context(), bson.D{{Key: "name", Value: "locks.wake"}})
+		return err == nil && len(names) == 1
+	}
+	require.Eventually(t, wakes, 10*time.Second, 10*time.Millisecond)
+
+	// It looks once an hour: what it shows, it was told of.
+	w := p.start("watch", "--lines", "--every", "1h", "billing.")
+	w.says("listening: a key that others wait for is seen as it changes hands, the rest at a look, every 1h")
+	w.says("\tgranted\tbilling.nightly\tone\t")
+	w.says("\twanted\tbilling.nightly\t")
+	time.Sleep(time.Second) // the looks are over that follow the opening of the feed, within 300 ms
+	require.NoError(t, unwanted.Release())
+	time.Sleep(300 * time.Millisecond)
+	assert.NotContains(t, w.out.String(), "\tfreed\t", "nobody announces what nobody waits for")
+	require.NoError(t, held.Release())
+	require.NoError(t, <-next)
+	w.says("\tfreed\tbilling.nightly\tone\tafter ")
+	w.says("\tgranted\tbilling.nightly\ttwo\t")
+	w.says("\tfreed\tbilling.unwanted\tone\tafter ")
+	w.signal(syscall.SIGINT)
+	assert.Equal(t, 0, w.code())
+}
+
+func TestWatchMakesNothingAndSaysThatItDoesNotListen(t *testing.T) {
+	p := newProgram(t)
+	w := p.start("watch", "--lines", "--every", "50ms")
+	w.says("not listening, as nobody has waited here yet (there is no collection locks.wake): looking every 50ms")
+	names, err := p.database().ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	assert.Empty(t, names)
+	lease, err := p.owner("one").Acquire(t.Context(), "nightly")
+	require.NoError(t, err)
+	w.says("\tgranted\tnightly\tone\t")
+	require.NoError(t, lease.Release())
+	w.says("\tfreed\tnightly\tone\t")
+	w.signal(syscall.SIGINT)
+	assert.Equal(t, 0, w.code())
+}
+
+func TestAWatchLooksLessOftenWhileItListensAndNothingChanges(t *testing.T) {
+	l := newLookout(t.Context(), "", nil, nil, nil)
+	assert.Equal(t, lookOften, l.next(false), "without a feed")
+	l.net = lookSeldom
+	assert.Equal(t, lookOften, l.next(false), "without a feed")
+	l.soon = 1
+	assert.Equal(t, lookApart, l.next(false), "after a wake-up")
+	each := 20 * time.Millisecond
+	assert.Equal(t, each, newLookout(t.Context(), "", &each, nil, nil).next(false))
+}
