@@ -89,6 +89,7 @@ func (e *epochs) heard(a answer, jumped bool) (sure, stepped bool) {
 	if e.known && a.sent < e.asked {
 		return a.known && a.epoch == e.id && e.sure(now), false
 	}
+	jumped = jumped || e.clock.Surprised(a.server, a.sent, stepSeen)
 	stepped = e.known && a.known && e.id == a.epoch && (e.stepped || jumped)
 	switch {
 	case stepped:
@@ -108,6 +109,15 @@ func (e *epochs) suspect(jumped bool) {
 	defer e.mu.Unlock()
 	e.doubt = e.doubt || e.elections
 	e.stepped = e.stepped || jumped
+}
+
+// disbelieve notes that a time cannot be of the clock that is written by: this machine slept
+// unnoticed, or another one answered. Without a hello the same clock would be written by, and
+// not believed, again and again, also where there are no elections.
+func (e *epochs) disbelieve() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.doubt = true
 }
 
 // due reports whether a claim is to ask for the epoch: there may have been an election since

@@ -77,7 +77,7 @@ func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bo
 	if by.Allows(server, sent, b.Clock.Now(), most) {
 		return true
 	}
-	b.epochs.suspect(false) // or the same clock would be written by, and not believed, again and again
+	b.epochs.disbelieve()
 	return false
 }
 
