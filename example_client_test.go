@@ -46,7 +46,8 @@ func ExampleClient_TryAcquire() {
 	defer lease.Release()
 
 	_, err = hostB.TryAcquire(ctx, "nightly-report")
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
 		holder := held.Holders[0]
 		fmt.Printf("%s is held by %s (%s) for %v\n", held.Key, holder.Owner, holder.Note, held.Left().Round(time.Minute))
 	}

@@ -53,7 +53,8 @@ func ExampleMaxWait() {
 	defer lease.Release()
 
 	_, err := hostB.Acquire(ctx, "nightly-report", mongolock.MaxWait(10*time.Millisecond))
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
 		fmt.Println("still held by", held.Holders[0].Owner)
 	}
 	// Output: still held by host-a/17

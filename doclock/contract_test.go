@@ -47,7 +47,8 @@ func fromKey(key string) string {
 func ref(r store.Ref) store.Ref { r.Key = toKey(r.Key); return r }
 
 func back(err error) error {
-	if held, ok := errors.AsType[*store.HeldError](err); ok {
+	var held *store.HeldError
+	if errors.As(err, &held) {
 		held.Key = fromKey(held.Key)
 	}
 	return err

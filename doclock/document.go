@@ -171,7 +171,8 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 // is returned as it is: its labels steer Session.WithTransaction.
 func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 	what := fmt.Sprintf("doclock: %s %s", op, d.lease.Key())
-	broken, isBroken := errors.AsType[*store.BrokenError](err)
+	var broken *store.BrokenError
+	isBroken := errors.As(err, &broken)
 	switch {
 	case isBroken:
 		return fmt.Errorf("%s: %w: %s", what, mongolock.ErrBroken, broken.Reason)

@@ -132,7 +132,8 @@ func ExampleWith() {
 	check(err)
 	defer doc.Release()
 	_, err = orders.TryAcquire(ctx, doclock.ID("order-17"))
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
 		fmt.Println("held by", held.Holders[0].Owner)
 	}
 	fmt.Println("for less than 10 s unless renewed:", doc.Lease().Remaining() < 10*time.Second)

@@ -160,7 +160,8 @@ func ExampleError() {
 	check(err)
 
 	_, err = fence.UpdateByID(ctx, reports, 7, "today", bson.M{"$set": bson.M{"total": 41}})
-	if fenced, ok := errors.AsType[*fence.Error](err); ok {
+	var fenced *fence.Error
+	if errors.As(err, &fenced) {
 		fmt.Println("my token is", fenced.Token, "and", fenced.Newer, "has written")
 	}
 	// Output: my token is 7 and 8 has written

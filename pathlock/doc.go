@@ -5,7 +5,8 @@
 //
 //	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
 //	lock, err := tree.Lock(ctx, report)
-//	if conflict, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+//	var conflict *pathlock.ConflictError
+//	if errors.As(err, &conflict) {
 //		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
 //		return
 //	}

@@ -45,7 +45,8 @@ func Example() {
 
 	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
 	lock, err := tree.Lock(ctx, report)
-	if conflict, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+	var conflict *pathlock.ConflictError
+	if errors.As(err, &conflict) {
 		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
 		return
 	}
@@ -85,7 +86,8 @@ func ExampleTree_Lock() {
 		check(err)
 	}
 	_, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Infinity))
-	if c, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+	var c *pathlock.ConflictError
+	if errors.As(err, &c) {
 		fmt.Println(c.Len(), c.Parents[0].Path, c.Same[0].Path, c.Children[0].Path)
 	}
 	// Output: 3 / /docs /docs/plan.txt

@@ -113,7 +113,7 @@ func (m *Mongo) EnsureIndex(ctx context.Context) error {
 		return nil
 	}
 	errs := []error{err}
-	if _, refused := errors.AsType[mongo.CommandError](err); refused { // for one of them: a server may lack TTL or partial indexes
+	if errors.As(err, new(mongo.CommandError)) { // for one of them: a server may lack TTL or partial indexes
 		errs = nil
 		for _, index := range mongoIndexes() {
 			_, err := m.base.Soft.Indexes().CreateOne(ctx, index)

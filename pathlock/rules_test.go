@@ -151,7 +151,8 @@ func askForBoth(t *testing.T, first, second held) pair {
 	one, err := tree.Lock(t.Context(), first.request())
 	require.NoError(t, err)
 	two, err := tree.Lock(t.Context(), second.request())
-	conflict, refused := errors.AsType[*pathlock.ConflictError](err)
+	var conflict *pathlock.ConflictError
+	refused := errors.As(err, &conflict)
 	p := pair{first: first, second: second, refused: refused}
 	if !refused {
 		if err != nil || two.Token == one.Token {
@@ -252,7 +253,8 @@ func TestAConflictListsAllLocksInTheWayByPlace(t *testing.T) {
 		}
 		_, err := tree.Lock(t.Context(), h.request())
 		got := map[string][]string{}
-		if c, ok := errors.AsType[*pathlock.ConflictError](err); ok {
+		var c *pathlock.ConflictError
+		if errors.As(err, &c) {
 			for name, list := range map[string][]pathlock.Lock{"parents": c.Parents, "same": c.Same, "children": c.Children} {
 				for _, l := range list {
 					got[name] = append(got[name], l.Token)

@@ -38,7 +38,8 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 		if err == nil {
 			return l, nil
 		}
-		conflict, refused := errors.AsType[*ConflictError](err)
+		var conflict *ConflictError
+		refused := errors.As(err, &conflict)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, ErrClosed):
 			if refused {

@@ -104,7 +104,8 @@ func ExampleCronError() {
 	jobs, _ := schedule.NewWithStore(schedule.NewMemory())
 	err := jobs.Add("report", schedule.Cron("0 25 * * *"), func(context.Context, schedule.Run) error { return nil })
 	fmt.Println(err)
-	if wrong, ok := errors.AsType[*schedule.CronError](err); ok {
+	var wrong *schedule.CronError
+	if errors.As(err, &wrong) {
 		fmt.Printf("%s\n%*s\n", wrong.Expression, wrong.Offset+1, "^")
 	}
 	// Output:

@@ -40,7 +40,7 @@ var (
 // ErrTooLarge. Nothing was applied and nothing will be; the store was reached, and
 // the state of the key is the reason.
 func IsVerdict(err error) bool {
-	_, broken := errors.AsType[*BrokenError](err)
+	broken := errors.As(err, new(*BrokenError))
 	return broken || errors.Is(err, ErrHeld) || errors.Is(err, ErrModeMismatch) ||
 		errors.Is(err, ErrGone) || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge)
 }

@@ -108,8 +108,8 @@ func (x *exam) rights(ctx context.Context) []finding {
 
 // whatToDo is advice for an error of the server.
 func whatToDo(err error) string {
-	refused, isServer := errors.AsType[mongo.ServerError](err)
-	if !isServer {
+	var refused mongo.ServerError
+	if !errors.As(err, &refused) {
 		return ""
 	}
 	for code, do := range map[int]string{

@@ -76,7 +76,8 @@ func verdict(err error) (code int, say string) {
 	if err == nil {
 		return 0, ""
 	}
-	if e, ok := errors.AsType[*exitError](err); ok {
+	var e *exitError
+	if errors.As(err, &e) {
 		return e.code, e.text
 	}
 	say = reason(err)
@@ -100,8 +101,8 @@ func verdict(err error) (code int, say string) {
 // refusesUser reports whether the server refused who asks or what was asked for.
 func refusesUser(err error) bool {
 	const unauthorized, failed = 13, 18
-	refused, ok := errors.AsType[mongo.ServerError](err)
-	return ok && (refused.HasErrorCode(unauthorized) || refused.HasErrorCode(failed)) ||
+	var refused mongo.ServerError
+	return errors.As(err, &refused) && (refused.HasErrorCode(unauthorized) || refused.HasErrorCode(failed)) ||
 		strings.Contains(err.Error(), "auth error")
 }
 

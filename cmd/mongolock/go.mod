@@ -1,6 +1,6 @@
 module github.com/mongolock/mongolock/cmd/mongolock
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/alecthomas/kong v1.17.0
@@ -8,8 +8,8 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/stretchr/testify v1.12.1
 	go.mongodb.org/mongo-driver/v2 v2.9.3
-	golang.org/x/sys v0.49.0
-	golang.org/x/term v0.47.0
+	golang.org/x/sys v0.47.0
+	golang.org/x/term v0.45.0
 )
 
 require (

@@ -118,7 +118,8 @@ func execute(args []string) int {
 	if say != "" {
 		fmt.Fprintf(os.Stderr, "mongolock: %s\n", say)
 	}
-	if e, ok := errors.AsType[*exitError](err); ok && e.signal != 0 {
+	var e *exitError
+	if errors.As(err, &e) && e.signal != 0 {
 		raise(e.signal, e.typed)
 	}
 	return code
@@ -127,7 +128,8 @@ func execute(args []string) int {
 // usageText is the parser's error, with the help that leads on.
 func usageText(err error) string {
 	text := err.Error()
-	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
 		if cmd := parse.Context.Selected(); cmd != nil {
 			return fmt.Sprintf("%s (see mongolock %s --help)", text, strings.TrimPrefix(cmd.FullPath(), "mongolock "))
 		}

@@ -251,10 +251,12 @@ func (e *signalError) Error() string { return e.signal.String() }
 
 // refused is the error of a command that was not run.
 func (c *runCmd) refused(ctx context.Context, err error) error {
-	if s, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+	var s *signalError
+	if errors.As(context.Cause(ctx), &s) {
 		return exitf(exitSignal+int(s.signal), "")
 	}
-	held, ok := errors.AsType[*mongolock.HeldError](err)
+	var held *mongolock.HeldError
+	ok := errors.As(err, &held)
 	switch {
 	case !ok:
 		return err

@@ -153,7 +153,8 @@ func (c *watchCmd) Run(a *app) error {
 		}
 		return c.lines(ctx, a, client, p, out)
 	})
-	if s, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+	var s *signalError
+	if errors.As(context.Cause(ctx), &s) {
 		if s.signal == interrupt {
 			return nil // that is how it ends
 		}

@@ -43,7 +43,8 @@ func (w *worker) trustTheLock(ctx context.Context, coll *mongo.Collection) error
 
 func (w *worker) try(ctx context.Context, locks *mongolock.Client, tick int64, now time.Time) error {
 	lease, err := locks.TryAcquire(ctx, key)
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
 		w.say(tick, now, "skips it: held by %s", held.Holders[0].Owner)
 		return nil
 	}

@@ -102,7 +102,8 @@ func Example_who() {
 	check(err)
 
 	_, err = locks.TryAcquire(ctx, "report")
-	if held, ok := errors.AsType[*mongolock.HeldError](err); ok {
+	var held *mongolock.HeldError
+	if errors.As(err, &held) {
 		for _, h := range held.Holders {
 			fmt.Println(h.Owner, "has it:", h.Note)
 		}

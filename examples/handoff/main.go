@@ -173,8 +173,8 @@ func (p *process) start(ctx context.Context, role, name string) (*exec.Cmd, erro
 // tryTheKey shows that the key is held though no process has the lease.
 func (p *process) tryTheKey(ctx context.Context) error {
 	_, err := p.locks.TryAcquire(ctx, key)
-	held, ok := errors.AsType[*mongolock.HeldError](err)
-	if !ok {
+	var held *mongolock.HeldError
+	if !errors.As(err, &held) {
 		return fmt.Errorf("the key should be held: %w", cmp.Or(err, errors.New("it was granted")))
 	}
 	p.say("tries the lock: held by %s, which is gone, for %v at most", held.Holders[0].Owner, held.Left().Round(time.Second))

@@ -56,11 +56,13 @@ func answerOf(t *testing.T, db *mongo.Database, c bson.D) (reply bson.Raw, faile
 	if err == nil {
 		return reply, false
 	}
-	if e, ok := errors.AsType[mongo.CommandError](err); ok {
+	var e mongo.CommandError
+	if errors.As(err, &e) {
 		return e.Raw, true
 	}
-	if e, ok := errors.AsType[mongo.WriteException](err); ok {
-		return e.Raw, true
+	var w mongo.WriteException
+	if errors.As(err, &w) {
+		return w.Raw, true
 	}
 	t.Fatalf("to %v: %v", c, err)
 	return nil, false

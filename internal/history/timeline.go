@@ -17,7 +17,12 @@ import (
 // Keep draws a history into a file that a test keeps if it is run with -artifacts.
 func (h *History) Keep(t testing.TB, name, title string, found []Violation) {
 	t.Helper()
-	path := filepath.Join(t.ArtifactDir(), name+".svg")
+	keeps, can := t.(interface{ ArtifactDir() string }) // since Go 1.26
+	dir := t.TempDir
+	if can {
+		dir = keeps.ArtifactDir
+	}
+	path := filepath.Join(dir(), name+".svg")
 	var svg bytes.Buffer
 	err := h.Draw(&svg, title, found)
 	if err == nil {

@@ -206,7 +206,8 @@ func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int
 	if coll == b.Durable && b.lacksJournal(err) {
 		result, err = b.Voted.BulkWrite(ctx, models, unordered)
 	}
-	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
+	var e mongo.BulkWriteException
+	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {
 		failed = make(map[int]error, len(e.WriteErrors))
 		for _, w := range e.WriteErrors {
 			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)

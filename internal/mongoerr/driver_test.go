@@ -75,7 +75,7 @@ func TestAWriteThatFindsNoConnectionWasNotSent(t *testing.T) {
 	err := r.write(200 * time.Millisecond)
 	busy.Release()
 	require.NoError(t, <-over)
-	_, full := errors.AsType[topology.WaitQueueTimeoutError](err)
+	full := errors.As(err, new(topology.WaitQueueTimeoutError))
 	require.True(t, full, "this test wants a full pool: %v", err)
 	assert.Equal(t, NotSent, ClassOf(err), "%v", err)
 	assert.ErrorIs(t, Mark(err), store.ErrNotApplied)

@@ -94,10 +94,10 @@ func ClassOf(err error) Class {
 	if errors.Is(err, mongo.ErrClientDisconnected) {
 		return Disconnected
 	}
-	if _, ok := errors.AsType[topology.ServerSelectionError](err); ok {
+	if errors.As(err, new(topology.ServerSelectionError)) {
 		return NotSent
 	}
-	if _, ok := errors.AsType[topology.WaitQueueTimeoutError](err); ok {
+	if errors.As(err, new(topology.WaitQueueTimeoutError)) {
 		return NotSent
 	}
 	code, message, raw, ok := single(err)
@@ -143,18 +143,20 @@ func Mark(err error) error {
 
 // HasCode reports whether err is a server's error with that code.
 func HasCode(err error, code int) bool {
-	server, ok := errors.AsType[mongo.ServerError](err)
-	return ok && server.HasErrorCode(code)
+	var server mongo.ServerError
+	return errors.As(err, &server) && server.HasErrorCode(code)
 }
 
 // single returns the one answer of a server that err is. A write concern error says
 // that the write was applied on this server, so an error that contains one is not single.
 func single(err error) (code int, message string, raw bson.Raw, ok bool) {
-	if e, is := errors.AsType[mongo.CommandError](err); is {
+	var e mongo.CommandError
+	if errors.As(err, &e) {
 		return int(e.Code), e.Message, e.Raw, len(e.Labels) == 0 || !e.HasErrorLabel("RetryableWriteError")
 	}
-	if e, is := errors.AsType[mongo.WriteException](err); is && e.WriteConcernError == nil && len(e.WriteErrors) == 1 {
-		return e.WriteErrors[0].Code, e.WriteErrors[0].Message, e.WriteErrors[0].Raw, true
+	var w mongo.WriteException
+	if errors.As(err, &w) && w.WriteConcernError == nil && len(w.WriteErrors) == 1 {
+		return w.WriteErrors[0].Code, w.WriteErrors[0].Message, w.WriteErrors[0].Raw, true
 	}
 	return 0, "", nil, false
 }

@@ -65,7 +65,7 @@ func Why[R Record](image Image[R], id string) error {
 // GoneIfBroken is what a release, or a break, answers for err: a broken holder is no
 // longer there as what was meant.
 func GoneIfBroken(err error) error {
-	if _, broken := errors.AsType[*store.BrokenError](err); broken {
+	if errors.As(err, new(*store.BrokenError)) {
 		return store.ErrGone
 	}
 	return err

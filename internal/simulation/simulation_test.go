@@ -1,3 +1,7 @@
+//go:build go1.26
+
+// Package testing/cryptotest, which makes a seed repeatable, is new in Go 1.26.
+
 package simulation_test
 
 import (

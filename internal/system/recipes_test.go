@@ -115,7 +115,8 @@ func (sh shell) needsNow() {
 	sh.t.Helper()
 	const notImplemented = 238
 	_, err := sh.try("list what is held")
-	if refused, ok := errors.AsType[mongo.ServerError](err); !ok || !refused.HasErrorCode(notImplemented) {
+	var refused mongo.ServerError
+	if !errors.As(err, &refused) || !refused.HasErrorCode(notImplemented) {
 		return
 	}
 	testserver.URI(sh.t, "now") // which no server here has

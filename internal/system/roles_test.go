@@ -79,8 +79,8 @@ func (g authServer) role(name string, actions ...string) string {
 
 func unauthorized(err error) bool {
 	const code = 13
-	refused, ok := errors.AsType[mongo.ServerError](err)
-	return ok && refused.HasErrorCode(code)
+	var refused mongo.ServerError
+	return errors.As(err, &refused) && refused.HasErrorCode(code)
 }
 
 // everything does all that the library can do on a collection, with clients that log to log.

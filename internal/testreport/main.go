@@ -47,8 +47,8 @@ func run(argv []string, out io.Writer) (code int, err error) {
 		_, _ = io.Copy(io.Discard, from) // so that the command can end
 	}
 	if ended := cmd.Wait(); ended != nil {
-		exit, ok := errors.AsType[*exec.ExitError](ended)
-		if !ok {
+		var exit *exec.ExitError
+		if !errors.As(ended, &exit) {
 			return 1, errors.Join(err, ended)
 		}
 		code = exit.ExitCode()

@@ -33,8 +33,8 @@ var stepClaims = []claim{
 	{"ALockCountsForOtherProcesses", func(e *env) {
 		l := e.lock(ask("/a"))
 		_, err := e.other.Lock(e.ctx(), ask("/a"))
-		c, ok := errors.AsType[*pathlock.ConflictError](err)
-		if !ok || len(c.Same) != 1 || c.Same[0].Token != l.Token {
+		var c *pathlock.ConflictError
+		if !errors.As(err, &c) || len(c.Same) != 1 || c.Same[0].Token != l.Token {
 			e.Fatalf("another process got %v", err)
 		}
 		if err := e.other.Release(e.ctx(), "/a", l.Token); err != nil {

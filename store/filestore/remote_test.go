@@ -60,9 +60,9 @@ func pack(err error) *verdict {
 		TooLarge: errors.Is(err, store.ErrTooLarge), NotApplied: errors.Is(err, store.ErrNotApplied),
 		Refused: errors.Is(err, errors.ErrUnsupported),
 	}
-	v.Held, _ = errors.AsType[*store.HeldError](err)
-	v.Mismatch, _ = errors.AsType[*store.MismatchError](err)
-	v.Broken, _ = errors.AsType[*store.BrokenError](err)
+	errors.As(err, &v.Held)
+	errors.As(err, &v.Mismatch)
+	errors.As(err, &v.Broken)
 	return v
 }
 

@@ -22,7 +22,8 @@ func ExampleNew() {
 
 	second := store.Ref{Key: "nightly-report", ID: "another id", Mode: store.Exclusive}
 	_, err = s.Acquire(ctx, store.Claim{Ref: second, Limit: 1, TTL: time.Minute, Owner: "host-b/4"})
-	if held, ok := errors.AsType[*store.HeldError](err); ok {
+	var held *store.HeldError
+	if errors.As(err, &held) {
 		fmt.Println("held by", held.Holders[0].Owner)
 	}
 	// Output:

@@ -265,7 +265,8 @@ func (b *bulk) send(models []mongo.WriteModel) (done int, failed map[int]error, 
 		return 0, nil, nil
 	}
 	result, err := b.coll.BulkWrite(b.ctx, models, options.BulkWrite().SetOrdered(false))
-	if e, ok := errors.AsType[mongo.BulkWriteException](err); ok && e.WriteConcernError == nil && result != nil {
+	var e mongo.BulkWriteException
+	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {
 		failed = make(map[int]error, len(e.WriteErrors))
 		for _, w := range e.WriteErrors {
 			failed[w.Index] = fmt.Errorf("release refused: %s (%d)", w.Message, w.Code)

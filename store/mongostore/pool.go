@@ -35,7 +35,8 @@ func (s *Store) needSpare(ctx context.Context, give context.CancelCauseFunc) {
 	ctx, cancel := context.WithTimeout(ctx, spareWithin)
 	defer cancel()
 	err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Primary())).Err()
-	if full, ok := errors.AsType[topology.WaitQueueTimeoutError](err); ok && strings.Contains(full.Error(), "maxPoolSize: 1,") {
+	var full topology.WaitQueueTimeoutError
+	if errors.As(err, &full) && strings.Contains(full.Error(), "maxPoolSize: 1,") {
 		give(errOneConnection)
 	}
 }

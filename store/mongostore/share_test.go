@@ -125,7 +125,8 @@ func (f *fixture) die(r store.Ref, ago time.Duration) {
 func (f *fixture) held(s *Store, c store.Claim) *store.HeldError {
 	f.t.Helper()
 	_, err := s.Acquire(f.ctx(), c)
-	held, ok := errors.AsType[*store.HeldError](err)
+	var held *store.HeldError
+	ok := errors.As(err, &held)
 	require.True(f.t, ok, "acquire %q: %v, want it held", c.Key, err)
 	return held
 }

@@ -130,7 +130,8 @@ func (s keysFolded) Acquire(ctx context.Context, c store.Claim) (store.Grant, er
 	key := c.Key
 	c.Key = folded(c.Key)
 	g, err := s.Store.Acquire(ctx, c)
-	if held, ok := errors.AsType[*store.HeldError](err); ok {
+	var held *store.HeldError
+	if errors.As(err, &held) {
 		held.Key = key
 	}
 	return g, err

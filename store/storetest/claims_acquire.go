@@ -147,8 +147,8 @@ func (e *env) oneWins(key string, n int) {
 		if err == nil {
 			continue
 		}
-		refusal, ok := errors.AsType[*store.HeldError](err)
-		if !ok {
+		var refusal *store.HeldError
+		if !errors.As(err, &refusal) {
 			e.Errorf("a refused claim got %v, want a *HeldError", err)
 		} else if len(refusal.Holders) != 1 || refusal.Holders[0].ID != grants[0].ID {
 			e.Errorf("a refused claim was shown %+v, not the winner %s", refusal.Holders, grants[0].ID)

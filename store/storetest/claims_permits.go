@@ -147,8 +147,8 @@ func anotherModeOrLimitIsAMismatch(e *env) {
 		c.Want = long
 		e.unchanged(c.Key, func() {
 			_, err := e.try(c)
-			mismatch, ok := errors.AsType[*store.MismatchError](err)
-			if !ok || !errors.Is(err, store.ErrModeMismatch) {
+			var mismatch *store.MismatchError
+			if !errors.As(err, &mismatch) || !errors.Is(err, store.ErrModeMismatch) {
 				e.Errorf("%s of limit %d on %q: got %v, want a *MismatchError", c.Mode, c.Limit, c.Key, err)
 			} else if status := e.look(c.Key); mismatch.Key != c.Key || mismatch.Live != status.Mode || mismatch.Limit != status.Limit ||
 				mismatch.Claim.Mode != c.Mode || mismatch.Claim.Limit != c.Limit {

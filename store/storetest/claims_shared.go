@@ -120,7 +120,8 @@ func (e *env) join(c store.Claim) held {
 		if err == nil {
 			return h
 		}
-		if refusal, ok := errors.AsType[*store.HeldError](err); !ok || refusal.Mode == store.Exclusive && !refusal.Free() || refusal.Reserved() {
+		var refusal *store.HeldError
+		if !errors.As(err, &refusal) || refusal.Mode == store.Exclusive && !refusal.Free() || refusal.Reserved() {
 			e.Errorf("join of %q: %v", c.Key, err)
 			return h
 		}

@@ -126,8 +126,8 @@ func (e *env) refusedUntil(end time.Time, c store.Claim) *store.HeldError {
 
 func (e *env) refusal(c store.Claim, err error) *store.HeldError {
 	e.Helper()
-	refusal, ok := errors.AsType[*store.HeldError](err)
-	if !ok {
+	var refusal *store.HeldError
+	if !errors.As(err, &refusal) {
 		e.Fatalf("claim of %q, which is held: got %v, want a *HeldError", c.Key, err)
 	}
 	return refusal
@@ -212,8 +212,8 @@ func (e *env) gone(what string, err error) {
 // broken checks that a call answered a BrokenError with this reason.
 func (e *env) broken(what string, err error, reason string) {
 	e.Helper()
-	verdict, ok := errors.AsType[*store.BrokenError](err)
-	if !ok || verdict.Reason != reason {
+	var verdict *store.BrokenError
+	if !errors.As(err, &verdict) || verdict.Reason != reason {
 		e.Errorf("%s: got %v, want a *BrokenError because %q", what, err, reason)
 	}
 }

@@ -1,0 +1,39 @@
+package mongolock_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var goLine = regexp.MustCompile(`(?m)^go (1\.\d+)\.0$`)
+
+// A new version of a dependency, or `go get`, raises the go line without a word. The linter
+// then holds the code to that line (govet's stdversion).
+func TestNoReleasedModuleNeedsANewerGoThanThePageSays(t *testing.T) {
+	page := pages(t)["docs/compatibility.md"]
+	oldest := regexp.MustCompile(`\| Go \| .*: now (1\.\d+) and 1\.\d+\.`).FindStringSubmatch(page)
+	require.NotNil(t, oldest, "the row about Go in docs/compatibility.md")
+	assert.Contains(t, pages(t)["README.md"], "with Go "+oldest[1]+" or later")
+	newer := map[string]string{"adapters/otel": "1.26", "adapters/prometheus": "1.26"} // as their dependencies do
+	found := 0
+	for file, text := range filesEndingIn(t, "go.mod") {
+		dir := filepath.ToSlash(filepath.Dir(file))
+		if released := dir == "." || regexp.MustCompile(`^(adapters|cmd)/`).MatchString(dir); !released {
+			continue
+		}
+		found++
+		want := oldest[1]
+		if later, ok := newer[dir]; ok {
+			want = later
+			assert.Contains(t, page, "`"+dir+"`")
+		}
+		line := goLine.FindStringSubmatch(text)
+		require.NotNil(t, line, "the go line of %s", file)
+		assert.Equal(t, want, line[1], "the go line of %s", file)
+	}
+	assert.GreaterOrEqual(t, found, 7, "released modules")
+}
