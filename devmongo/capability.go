@@ -43,6 +43,12 @@ const (
 	Expressions Capability = "expressions"
 	// Roles: a server can be started that enforces users' roles, see WithAuth.
 	Roles Capability = "roles"
+	// Set: a set of several members can be started, see Members.
+	Set Capability = "set"
+	// Clocks: the wall clock of each member can be set apart, see OwnClocks.
+	Clocks Capability = "clocks"
+	// Versions: every version of MongoDB can be started, see WithImage.
+	Versions Capability = "versions"
 	// APIStrict: apiStrict refuses a command outside the Stable API.
 	APIStrict Capability = "apistrict"
 	// TimeSeries: time-series collections can be made.
@@ -67,22 +73,22 @@ var versions = map[Capability][2]int{V44: {4, 4}, V50: {5, 0}, V60: {6, 0}, V70:
 
 // capabilities tries on the server what can be tried, in a scratch database that it drops again, and
 // adds what follows from the kind.
-func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, error) {
+func capabilities(ctx context.Context, kind Kind, uri string, s settings) (has []Capability, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	has := slices.Clone(byKind[kind])
+	has = ofKind(ctx, kind, s)
 
 	p := probe{}
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: p.started}))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer disconnect(client)
 	p.admin = client.Database("admin")
 	p.scratch = client.Database("devmongo_" + bson.NewObjectID().Hex())
 
 	if p.hello, err = p.admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -104,22 +110,44 @@ func capabilities(ctx context.Context, kind Kind, uri string) ([]Capability, err
 			has = append(has, c)
 		}
 	}
-	if version, ferret := p.version(ctx); !ferret {
+	version, ferret := p.version(ctx)
+	if !ferret {
 		has = append(has, since(version)...)
 		if kind == External {
 			has = append(has, Atomic)
 		}
 	}
 	slices.Sort(has)
-	return has, ctx.Err()
+	return has, version, ctx.Err()
+}
+
+// ofKind returns the capabilities that follow from the kind, from what else the machine has, and from what
+// was asked for.
+func ofKind(ctx context.Context, kind Kind, s settings) []Capability {
+	has := slices.Clone(byKind[kind])
+	switch kind {
+	case Mongod:
+		if _, err := findFaketime(); err == nil {
+			has = append(has, Clocks)
+		}
+	case Docker:
+		has = append(has, dockerHas(ctx, s)...)
+	}
+	if s.members > 1 || kind == Docker && s.members > 0 {
+		has = slices.DeleteFunc(has, func(c Capability) bool { return c == Roles })
+	}
+	if s.shards > 0 {
+		has = slices.DeleteFunc(has, func(c Capability) bool { return c == StepDown || c == Process || c == Crash || c == Roles })
+	}
+	return has
 }
 
 // byKind has the capabilities that cannot be tried. External has none of them: a server that is not
 // ours is never killed, and we know no user of it.
 var byKind = map[Kind][]Capability{
-	Mongod:   {Atomic, StepDown, Process, Crash, Roles},
+	Mongod:   {Atomic, StepDown, Process, Crash, Roles, Set},
 	Secantus: {Atomic, StepDown, Process, Crash, Roles},
-	Docker:   {Atomic, StepDown, Roles},
+	Docker:   {Atomic, StepDown, Roles, Versions},
 }
 
 // A probe tries one capability in each method. An error means that the server lacks it.
@@ -263,11 +291,20 @@ func since(version string) (has []Capability) {
 }
 
 // limits completes the sentence "this is a server which …".
-func limits(kind Kind, has []Capability) string {
+func limits(kind Kind, has []Capability, s settings) string {
+	switch {
+	case s.members > 1:
+		return fmt.Sprintf("is a set of %d and cannot show mongos", s.members)
+	case s.shards > 0:
+		return fmt.Sprintf("has %d shards of one member, and cannot show an election", s.shards)
+	}
 	switch kind {
 	case Mongod:
-		return "cannot show a second member, a rollback or mongos"
+		return "cannot show a second member, a rollback or mongos by itself (--members 3, --shards 2)"
 	case Docker:
+		if s.members == 1 {
+			return "cannot show a second member, a rollback or mongos by itself (--members 3)"
+		}
 		return "cannot show a second member, a rollback, mongos or a crash"
 	case Secantus:
 		return "cannot show a second member, a rollback, mongos or fail points, and is not MongoDB itself"

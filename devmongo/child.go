@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -27,14 +28,16 @@ type child struct {
 	err  error      // how it ended; valid once exited is closed
 }
 
-// startChild runs a program and watches its output for the line that reports that it is ready.
-func startChild(path string, args []string, readyLine string, log *slog.Logger) (*child, error) {
+// startChild runs a program, with env added to our environment, and watches its output for the line that
+// reports that it is ready.
+func startChild(path string, args, env []string, readyLine string, log *slog.Logger) (*child, error) {
 	c := &child{
 		cmd:    exec.Command(path, args...),
 		ready:  make(chan struct{}),
 		exited: make(chan struct{}),
 		log:    log.With("program", filepath.Base(path)),
 	}
+	c.cmd.Env = append(os.Environ(), env...)
 	output, writer := io.Pipe()
 	c.cmd.Stdout, c.cmd.Stderr = writer, writer
 	// An interrupt from the terminal is for us; the server ends when we end it.
@@ -96,6 +99,9 @@ func (c *child) kill() {
 // end asks the process to end, and kills it if it does not.
 func (c *child) end() {
 	const patience = 10 * time.Second
+	if continueSignal != nil { // a stopped process does not see that it is asked to end
+		c.cmd.Process.Signal(continueSignal)
+	}
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		c.kill()
 		return

@@ -3,6 +3,7 @@ package devmongo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,6 +14,19 @@ import (
 // command runs a command on the admin database of the server that the URI names, whatever its role.
 func command(ctx context.Context, uri string, cmd bson.D) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDirect(true).SetServerSelectionTimeout(5 * time.Second))
+	if err != nil {
+		return err
+	}
+	defer disconnect(client)
+	return client.Database("admin").RunCommand(ctx, cmd).Err()
+}
+
+// onPrimary runs a command on the admin database of a set's primary, or of the one server that there is.
+func onPrimary(ctx context.Context, uri string, cmd bson.D) error {
+	if !strings.Contains(uri, ",") {
+		return command(ctx, uri, cmd)
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(5 * time.Second))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@
 //  4. mongo:8 in Docker, if a daemon answers;
 //  5. FerretDB on SQLite, inside this process, behind a gate that passes one command at a time.
 //
+// [Members] makes the second and the fourth a replica set of several, [Shards] a sharded cluster, whose members
+// can be broken one by one.
+//
 // They differ in what they can show. [Server.Capabilities] lists what a server can show and
 // [Server.Limits] what it cannot, so that a test that would prove nothing on a server skips by name
 // instead of passing.

@@ -3,6 +3,7 @@
 package devmongo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,6 +18,9 @@ import (
 
 // findDocker asks the daemon itself, because a docker program on PATH does not prove that one runs.
 func findDocker(ctx context.Context, s settings) (backend, error) {
+	if s.members > 0 || s.shards > 0 || s.clocks {
+		return findContainers(ctx, s)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	provider, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(silent{}))
@@ -26,13 +30,14 @@ func findDocker(ctx context.Context, s settings) (backend, error) {
 	if err := provider.Health(ctx); err != nil { // closes the provider, too
 		return nil, err
 	}
-	return &container{auth: s.auth}, nil
+	return &container{auth: s.auth, image: cmp.Or(s.image, defaultImage)}, nil
 }
 
-// A container is mongo:8 in Docker. It cannot be killed or restarted: Docker would give it another port,
-// where clients would not find it.
+// A container is one MongoDB in Docker, by testcontainers. It cannot be killed or restarted: Docker would give it another port,
+// where clients would not find it. Those of Members can.
 type container struct {
 	auth    bool
+	image   string
 	running *mongodb.MongoDBContainer
 }
 
@@ -45,7 +50,7 @@ func (c *container) start(ctx context.Context) (string, error) {
 		opts = append(opts, mongodb.WithUsername("root"), mongodb.WithPassword(rand.Text()))
 	}
 	var err error
-	if c.running, err = mongodb.Run(ctx, "mongo:8", opts...); err != nil {
+	if c.running, err = mongodb.Run(ctx, c.image, opts...); err != nil {
 		return "", errors.Join(err, c.stop())
 	}
 	uri, err := c.running.ConnectionString(ctx)

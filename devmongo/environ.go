@@ -9,6 +9,7 @@ const (
 	EnvHas     = "MONGOLOCK_HAS"     // Capabilities, separated by commas
 	EnvKind    = "MONGOLOCK_KIND"    // Kind
 	EnvControl = "MONGOLOCK_CONTROL" // the address of the control endpoint, without a slash at its end
+	EnvVersion = "MONGOLOCK_VERSION" // the version that the server reports
 	EnvRequire = "MONGOLOCK_REQUIRE" // capabilities, separated by commas, whose lack fails a test instead of skipping it
 )
 
@@ -22,5 +23,6 @@ func (s *Server) Environ() []string {
 		EnvURI + "=" + s.URI(),
 		EnvHas + "=" + strings.Join(names, ","),
 		EnvKind + "=" + string(s.kind),
+		EnvVersion + "=" + s.version,
 	}
 }

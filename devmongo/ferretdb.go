@@ -17,8 +17,11 @@ import (
 )
 
 func findFerretDB(_ context.Context, s settings) (backend, error) {
-	if s.auth {
+	switch {
+	case s.auth:
 		return nil, errNoAuth
+	case s.many():
+		return nil, errNoSet
 	}
 	return &ferret{dir: s.dir, port: s.port, log: s.log}, nil
 }

@@ -11,5 +11,11 @@ import (
 // Without those a program with devmongo in it builds in seconds instead of minutes.
 var errLeftOut = errors.New("left out of this build, by the tag devmongo_light; `make bin/devmongo` builds it")
 
-func findDocker(context.Context, settings) (backend, error)   { return nil, errLeftOut }
+func findDocker(ctx context.Context, s settings) (backend, error) {
+	if s.members > 0 || s.shards > 0 || s.clocks { // which the docker command starts
+		return findContainers(ctx, s)
+	}
+	return nil, errLeftOut
+}
+
 func findFerretDB(context.Context, settings) (backend, error) { return nil, errLeftOut }

@@ -58,6 +58,36 @@ func Find(ctx context.Context) []Finding {
 	return found
 }
 
+// check refuses what no kind can do.
+func (s settings) check() error {
+	var wrong string
+	switch {
+	case s.members < 0:
+		wrong = fmt.Sprintf("Members(%d): must not be negative", s.members)
+	case s.members > 7:
+		wrong = fmt.Sprintf("Members(%d): a set has at most 7 members that vote", s.members)
+	case s.shards < 0:
+		wrong = fmt.Sprintf("Shards(%d): must not be negative", s.shards)
+	case s.members > 1 && s.shards > 0:
+		wrong = fmt.Sprintf("Members(%d) with Shards(%d): a shard has one member", s.members, s.shards)
+	case s.auth && (s.members > 1 || s.shards > 0):
+		wrong = "WithAuth with Members or Shards: users are for one server"
+	case s.links && s.members < 2:
+		wrong = "Links without Members: there is nobody to be cut off from"
+	case s.image != "" && s.kind != Docker:
+		wrong = fmt.Sprintf("WithImage(%q) without WithKind(Docker)", s.image)
+	default:
+		return nil
+	}
+	return errors.New("devmongo: " + wrong)
+}
+
+// many says that more is asked for than one server with the machine's clock.
+func (s settings) many() bool { return s.members > 1 || s.shards > 0 || s.clocks }
+
+// errNoSet is the answer of the kinds that are one server.
+var errNoSet = fmt.Errorf("this kind cannot be started as a set, as a sharded cluster or with a clock of its own: %w", errors.ErrUnsupported)
+
 var errNoAuth = errors.New("this kind cannot be started with users")
 
 func findExternal(_ context.Context, s settings) (backend, error) {
@@ -67,6 +97,8 @@ func findExternal(_ context.Context, s settings) (backend, error) {
 		return nil, errors.New("MONGODB_URI is not set")
 	case s.auth:
 		return nil, errNoAuth
+	case s.many():
+		return nil, errNoSet
 	}
 	return external{uri}, nil
 }

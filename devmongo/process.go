@@ -1,6 +1,7 @@
 package devmongo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -39,7 +41,11 @@ type process struct {
 	remove func() error // removes the data if it is temporary
 	port   int
 	user   *url.Userinfo
+	clock  *clock // nil: the machine's own
+	addr   string // by which everybody reaches it, if that is a link and not its own port
 	child  *child // nil before the first start; its exited channel tells whether it runs
+
+	lastPID atomic.Int64 // the child's process ID, for those who are not the backend's one caller
 }
 
 func newProcess(p program, s settings) *process {
@@ -47,9 +53,7 @@ func newProcess(p program, s settings) *process {
 }
 
 func (p *process) start(ctx context.Context) (uri string, err error) {
-	p.ours = p.dir == ""
-	p.dir, p.remove, err = dataDir(p.dir)
-	if err != nil {
+	if err := p.launch(ctx); err != nil {
 		return "", err
 	}
 	defer func() {
@@ -57,9 +61,6 @@ func (p *process) start(ctx context.Context) (uri string, err error) {
 			err = errors.Join(err, p.stop())
 		}
 	}()
-	if err := p.runOnAPort(ctx); err != nil {
-		return "", err
-	}
 	if p.program.initiate != nil {
 		if err := p.program.initiate(ctx, p.uri(), p.host()); err != nil {
 			return "", err
@@ -72,6 +73,24 @@ func (p *process) start(ctx context.Context) (uri string, err error) {
 		return p.createRoot(ctx)
 	}
 	return p.uri(), nil
+}
+
+// launch makes the directory and runs the process for the first time. If it fails it has cleaned up.
+func (p *process) launch(ctx context.Context) (err error) {
+	p.ours = p.dir == ""
+	if p.dir, p.remove, err = dataDir(p.dir); err != nil {
+		return err
+	}
+	if p.clock != nil {
+		err = p.clock.keepIn(p.dir)
+	}
+	if err == nil {
+		err = p.runOnAPort(ctx)
+	}
+	if err != nil {
+		err = errors.Join(err, p.stop())
+	}
+	return err
 }
 
 // runOnAPort runs the process on the given port, or on a free one.
@@ -123,7 +142,7 @@ func (p *process) uri() string {
 	return u.String()
 }
 
-func (p *process) host() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
+func (p *process) host() string { return cmp.Or(p.addr, fmt.Sprintf("127.0.0.1:%d", p.port)) }
 
 // run starts the process and waits until it listens.
 func (p *process) run(ctx context.Context) error {
@@ -131,10 +150,11 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.child, err = startChild(p.program.path, args, p.program.listening, p.log)
+	p.child, err = startChild(p.program.path, args, p.clock.environ(), p.program.listening, p.log)
 	if err != nil {
 		return err
 	}
+	p.lastPID.Store(int64(p.child.cmd.Process.Pid))
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	select {
@@ -148,26 +168,54 @@ func (p *process) run(ctx context.Context) error {
 	}
 }
 
+var errNotRunning = errors.New("the server is not running")
+
 // startTimeout is generous, because a start includes the recovery after a kill, on a busy machine.
 const startTimeout = 60 * time.Second
 
 func (p *process) kill() error {
 	if !p.running() {
-		return errors.New("the server is not running")
+		return errNotRunning
 	}
 	p.child.kill()
 	return nil
 }
 
 func (p *process) restart(ctx context.Context) error {
-	if p.running() {
-		p.child.end()
-	}
-	if err := p.run(ctx); err != nil {
+	if err := p.rerun(ctx); err != nil {
 		return err
 	}
 	return awaitPrimary(ctx, p.uri())
 }
+
+// rerun runs the process on its data, and ends it first if it runs.
+func (p *process) rerun(ctx context.Context) error {
+	if p.running() {
+		p.child.end()
+	}
+	return p.run(ctx)
+}
+
+func (p *process) suspend() error { return p.signal(suspendSignal) }
+func (p *process) resume() error  { return p.signal(continueSignal) }
+
+func (p *process) signal(s os.Signal) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("a process cannot be stopped on this system: %w", errors.ErrUnsupported)
+	case !p.running():
+		return errNotRunning
+	}
+	return p.child.cmd.Process.Signal(s)
+}
+
+func (p *process) setClock(off time.Duration) error { return p.clock.set(off) }
+
+func (p *process) nodes() []node { return []node{p} }
+
+// pid returns the process's ID, or that of the last one if it does not run: what has ended has no
+// connections. Unlike the rest it may be called at any time.
+func (p *process) pid() int { return int(p.lastPID.Load()) }
 
 // stop kills a server whose data is temporary. SecantusDB takes ten seconds to end in good order if a
 // client left a waiting cursor.

@@ -11,8 +11,11 @@ import (
 // `make server`.
 func findSecantus(_ context.Context, s settings) (backend, error) {
 	path, err := lookPath("secantusd-rs", "mongolock", "secantus", "bin")
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case s.many():
+		return nil, errNoSet
 	}
 	return newProcess(program{path: path, args: secantusArgs, listening: "listening on "}, s), nil
 }

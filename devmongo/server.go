@@ -27,9 +27,11 @@ const (
 
 // A Server is one running server. It is safe for concurrent use.
 type Server struct {
-	kind Kind
-	uri  string
-	has  []Capability
+	kind    Kind
+	uri     string
+	version string
+	has     []Capability
+	shape   settings // how many members and shards
 
 	mu      sync.Mutex // one of Kill, Restart, StepDown, Stop at a time
 	backend backend
@@ -51,11 +53,16 @@ type backend interface {
 
 // settings hold the values of the options.
 type settings struct {
-	kind Kind
-	dir  string
-	port int
-	auth bool
-	log  *slog.Logger
+	kind    Kind
+	dir     string
+	port    int
+	auth    bool
+	members int
+	shards  int
+	links   bool
+	clocks  bool
+	image   string
+	log     *slog.Logger
 }
 
 // An Option changes what Start does.
@@ -76,6 +83,25 @@ func WithPort(port int) Option { return func(s *settings) { s.port = port } }
 // FerretDB cannot do that and are left out.
 func WithAuth() Option { return func(s *settings) { s.auth = true } }
 
+// Members starts a replica set of n members, with an election timeout of two seconds. [Server.Members] are
+// its members, which can be broken one by one. One member is the default; then WithImage's container can be
+// killed and restarted, too.
+func Members(n int) Option { return func(s *settings) { s.members = n } }
+
+// Links lets each member of a set be cut off from the others while clients reach them all. Between processes
+// that takes a proxy in front of each member; containers need none.
+func Links() Option { return func(s *settings) { s.links = true } }
+
+// OwnClocks lets the wall clock of each member be set apart from the machine's, by libfaketime.
+func OwnClocks() Option { return func(s *settings) { s.clocks = true } }
+
+// Shards starts a sharded cluster: n shards of one member, a config server and a router, whose address is
+// the URI.
+func Shards(n int) Option { return func(s *settings) { s.shards = n } }
+
+// WithImage sets the image of Docker; the default is mongo:8.
+func WithImage(image string) Option { return func(s *settings) { s.image = image } }
+
 // WithLogger sets the logger for the server's output (Debug) and for kinds that failed to start (Warn).
 // By default nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
@@ -87,6 +113,9 @@ func Start(ctx context.Context, opts ...Option) (*Server, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
 		opt(&s)
+	}
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	offers, err := offersFor(s)
 	if err != nil {
@@ -102,7 +131,7 @@ func startFirst(ctx context.Context, offers []offer, s settings) (*Server, error
 		found := err == nil
 		if found {
 			var server *Server
-			if server, err = startWith(ctx, o.kind, b); err == nil {
+			if server, err = startWith(ctx, o.kind, b, s); err == nil {
 				return server, nil
 			}
 		}
@@ -117,16 +146,16 @@ func startFirst(ctx context.Context, offers []offer, s settings) (*Server, error
 	return nil, fmt.Errorf("devmongo: no server: %w", errors.Join(failed...))
 }
 
-func startWith(ctx context.Context, kind Kind, b backend) (*Server, error) {
+func startWith(ctx context.Context, kind Kind, b backend, s settings) (*Server, error) {
 	uri, err := b.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	has, err := capabilities(ctx, kind, uri)
+	has, version, err := capabilities(ctx, kind, uri, s)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("probing the server's capabilities: %w", err), b.stop())
 	}
-	return &Server{kind: kind, uri: uri, has: has, backend: b}, nil
+	return &Server{kind: kind, uri: uri, version: version, has: has, shape: s, backend: b}, nil
 }
 
 // URI returns the connection string. It stays the same across Kill and Restart.
@@ -135,6 +164,9 @@ func (s *Server) URI() string { return s.uri }
 // Kind returns the kind of the server.
 func (s *Server) Kind() Kind { return s.kind }
 
+// Version returns the version that the server reports.
+func (s *Server) Version() string { return s.version }
+
 // Capabilities returns what the server can show, sorted.
 func (s *Server) Capabilities() []Capability { return slices.Clone(s.has) }
 
@@ -142,10 +174,10 @@ func (s *Server) Capabilities() []Capability { return slices.Clone(s.has) }
 func (s *Server) Has(c Capability) bool { return slices.Contains(s.has, c) }
 
 // Limits describes what the server cannot show, as the end of a sentence: "cannot show …".
-func (s *Server) Limits() string { return limits(s.kind, s.has) }
+func (s *Server) Limits() string { return limits(s.kind, s.has, s.shape) }
 
-// Kill ends the server's process with SIGKILL and waits until it has ended. Without the capability
-// Process its error matches errors.ErrUnsupported.
+// Kill ends the server's process with SIGKILL and waits until it has ended; of a set, those of all members.
+// Without the capability Process its error matches errors.ErrUnsupported.
 func (s *Server) Kill() error {
 	return s.locked("kill", s.backend.kill)
 }
@@ -158,7 +190,8 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 // StepDown makes the server refuse writes with NotWritablePrimary for the period, rounded up to whole
-// seconds. It returns at once. The node is alone, so it becomes primary again when the period is over.
+// seconds. It returns at once. A node that is alone becomes primary again when the period is over; a set
+// elects another one before.
 // Without the capability StepDown the error matches errors.ErrUnsupported.
 func (s *Server) StepDown(ctx context.Context, period time.Duration) error {
 	return s.locked("step down", func() error {
@@ -168,7 +201,7 @@ func (s *Server) StepDown(ctx context.Context, period time.Duration) error {
 		seconds := int((period + time.Second - 1) / time.Second)
 		// Without force a node without a possible successor refuses. The catch-up period must be shorter
 		// than the period itself.
-		return command(ctx, s.uri, bson.D{
+		return onPrimary(ctx, s.uri, bson.D{
 			{Key: "replSetStepDown", Value: max(seconds, 1)},
 			{Key: "secondaryCatchUpPeriodSecs", Value: 0},
 			{Key: "force", Value: true},

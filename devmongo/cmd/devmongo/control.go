@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/mongolock/mongolock/devmongo"
 )
@@ -20,14 +19,17 @@ import (
 //
 //	POST   /kill, /restart, /stepdown[?seconds=2]                the server that the tests share
 //	POST   /servers[?auth=1]                                     starts another of its kind, for one test
+//	POST   /servers?members=3[&links=1][&clocks=1], ?shards=2    or a set, or a sharded cluster
 //	POST   /servers/{id}/kill, …/restart, …/stepdown[?seconds=2] that server
+//	POST   /servers/{id}/members/{n}/{what}                      its n-th member, from 0, see memberVerbs
 //	DELETE /servers/{id}                                         ends that server and removes its data
 //
-// Success is 200 with a JSON object (of a new server: id, uri, kind, has), or 204 without one. A failure
-// is text, with status 400 for a bad period, 404 for an unknown server, 501 for what the kind cannot do,
+// Success is 200 with a JSON object (of a new server: id, uri, kind, version, has, members), or 204 without
+// one. A failure is text, with status 400 for a bad value, 404 for an unknown server, 501 for what the kind cannot do,
 // and 500 for the rest.
 type control struct {
 	shared *devmongo.Server
+	opts   []devmongo.Option // of every server like the shared one
 	log    *slog.Logger
 	http   http.Server
 	url    string
@@ -40,7 +42,7 @@ type control struct {
 
 // startControl listens on a port of the loopback. The path begins with a secret, so that a web page
 // or another user who guesses the port cannot kill anything.
-func startControl(shared *devmongo.Server, log *slog.Logger) (*control, error) {
+func startControl(shared *devmongo.Server, log *slog.Logger, opts ...devmongo.Option) (*control, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -48,6 +50,7 @@ func startControl(shared *devmongo.Server, log *slog.Logger) (*control, error) {
 	secret := "/" + rand.Text()
 	c := &control{
 		shared:  shared,
+		opts:    opts,
 		log:     log,
 		url:     "http://" + l.Addr().String() + secret,
 		servers: map[string]*devmongo.Server{},
@@ -81,8 +84,15 @@ func (c *control) routes() http.Handler {
 		mux.HandleFunc("POST /servers/{id}/"+verb, handler)
 	}
 	mux.HandleFunc("POST /servers", func(w http.ResponseWriter, r *http.Request) {
-		started, err := c.start(r.Context(), r.FormValue("auth") == "1")
-		answer(w, started, err)
+		wanted, err := wantedBy(r)
+		var body *started
+		if err == nil {
+			body, err = c.start(r.Context(), wanted)
+		}
+		answer(w, body, err)
+	})
+	mux.HandleFunc("POST /servers/{id}/members/{n}/{verb}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, nil, c.toMember(r))
 	})
 	mux.HandleFunc("DELETE /servers/{id}", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, nil, c.end(r.PathValue("id")))
@@ -92,23 +102,23 @@ func (c *control) routes() http.Handler {
 
 // started is the answer to POST /servers.
 type started struct {
-	ID   string                `json:"id"`
-	URI  string                `json:"uri"`
-	Kind devmongo.Kind         `json:"kind"`
-	Has  []devmongo.Capability `json:"has"`
+	ID      string                `json:"id"`
+	URI     string                `json:"uri"`
+	Kind    devmongo.Kind         `json:"kind"`
+	Version string                `json:"version"`
+	Has     []devmongo.Capability `json:"has"`
+	Members []string              `json:"members"` // host:port of each
 }
 
-func (c *control) start(ctx context.Context, auth bool) (*started, error) {
+func (c *control) start(ctx context.Context, wanted wanted) (*started, error) {
 	if c.shared.Kind() == devmongo.External {
 		return nil, fmt.Errorf("another external server: %w", errors.ErrUnsupported)
 	}
-	opts := []devmongo.Option{devmongo.WithKind(c.shared.Kind()), devmongo.WithLogger(c.log)}
-	if auth {
-		if !c.shared.Has(devmongo.Roles) {
-			return nil, fmt.Errorf("%s with users: %w", c.shared.Kind(), errors.ErrUnsupported)
-		}
-		opts = append(opts, devmongo.WithAuth())
+	if wanted.auth && !c.shared.Has(devmongo.Roles) {
+		return nil, fmt.Errorf("%s with users: %w", c.shared.Kind(), errors.ErrUnsupported)
 	}
+	opts := append([]devmongo.Option{devmongo.WithKind(c.shared.Kind()), devmongo.WithLogger(c.log)}, c.opts...)
+	opts = append(opts, wanted.options()...)
 	server, err := devmongo.Start(ctx, opts...)
 	if err != nil {
 		return nil, err
@@ -124,7 +134,11 @@ func (c *control) start(ctx context.Context, auth bool) (*started, error) {
 	if closed {
 		return nil, errors.Join(errors.New("devmongo is ending"), server.Stop())
 	}
-	return &started{id, server.URI(), server.Kind(), server.Capabilities()}, nil
+	body := &started{ID: id, URI: server.URI(), Kind: server.Kind(), Version: server.Version(), Has: server.Capabilities()}
+	for _, m := range server.Members() {
+		body.Members = append(body.Members, m.Host())
+	}
+	return body, nil
 }
 
 func (c *control) end(id string) error {
@@ -170,25 +184,11 @@ func (c *control) close() error {
 	return err
 }
 
-func periodOf(r *http.Request) (time.Duration, error) {
-	const usual = 2 * time.Second
-	if r.FormValue("seconds") == "" {
-		return usual, nil
-	}
-	n, err := strconv.Atoi(r.FormValue("seconds"))
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: %q", errBadPeriod, r.FormValue("seconds"))
-	}
-	return time.Duration(n) * time.Second, nil
-}
-
-var errBadPeriod = errors.New("seconds: must be a whole number above zero")
-
 func answer(w http.ResponseWriter, body *started, err error) {
 	switch {
 	case errors.Is(err, errUnknownServer):
 		http.Error(w, err.Error(), http.StatusNotFound)
-	case errors.Is(err, errBadPeriod):
+	case errors.Is(err, errBadValue):
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	case errors.Is(err, errors.ErrUnsupported):
 		http.Error(w, err.Error(), http.StatusNotImplemented)

@@ -13,8 +13,8 @@ import (
 )
 
 // execute runs the command with a server and returns the command's exit code.
-func execute(ctx context.Context, argv []string, log *slog.Logger, opts []devmongo.Option) (code int, err error) {
-	server, err := devmongo.Start(ctx, opts...)
+func execute(ctx context.Context, argv []string, log *slog.Logger, opts, alike []devmongo.Option) (code int, err error) {
+	server, err := devmongo.Start(ctx, append(opts, alike...)...)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -26,7 +26,7 @@ func execute(ctx context.Context, argv []string, log *slog.Logger, opts []devmon
 		// Inside another exec the server and its control endpoint are the outer one's.
 		return runCommand(ctx, argv, os.Environ())
 	}
-	control, err := startControl(server, log)
+	control, err := startControl(server, log, alike...)
 	if err != nil {
 		return exitFailed, err
 	}

@@ -4,6 +4,9 @@
 //	devmongo serve [--kind K] [--port N]        prints the URI and runs until a signal
 //	devmongo which                              lists the kinds and whether this machine has them
 //
+// With --members 3 the server is a replica set of three, with --shards 2 a sharded cluster, whose members
+// serve prints too. With --version exec and serve print the server's version and end.
+//
 // Besides MONGODB_URI, exec sets MONGOLOCK_KIND, MONGOLOCK_HAS (what the server can show) and
 // MONGOLOCK_CONTROL (where it can be killed, restarted and stepped down).
 package main
@@ -26,8 +29,9 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-const usage = `usage: devmongo exec [--kind K] [-v] -- command args…
-       devmongo serve [--kind K] [--port N] [--dir D] [--auth] [-v]
+const usage = `usage: devmongo exec [--kind K] [--image I] [--members N | --shards N] [--clocks] [-v] -- command args…
+       devmongo serve [--kind K] [--image I] [--members N | --shards N] [--clocks] [--port N] [--dir D] [--auth] [-v]
+       devmongo exec|serve … --version
        devmongo which
 kinds: external, mongod, secantus, docker, ferretdb; by default the first that this machine has
 `
@@ -56,6 +60,11 @@ func run(args []string) int {
 		port    = flags.Int("port", 0, "")
 		dir     = flags.String("dir", "", "")
 		auth    = flags.Bool("auth", false, "")
+		members = flags.Int("members", 0, "")
+		shards  = flags.Int("shards", 0, "")
+		clocks  = flags.Bool("clocks", false, "")
+		image   = flags.String("image", "", "")
+		version = flags.Bool("version", false, "")
 		verbose = flags.Bool("v", false, "")
 	)
 	if err := flags.Parse(args[1:]); err != nil {
@@ -75,8 +84,14 @@ func run(args []string) int {
 		devmongo.WithDir(*dir),
 		devmongo.WithLogger(log),
 	}
+	// Servers that tests start for themselves are like the shared one in this.
+	alike := []devmongo.Option{devmongo.Members(*members), devmongo.WithImage(*image)}
+	opts = append(opts, devmongo.Shards(*shards))
 	if *auth {
 		opts = append(opts, devmongo.WithAuth())
+	}
+	if *clocks {
+		opts = append(opts, devmongo.OwnClocks())
 	}
 
 	var (
@@ -84,10 +99,12 @@ func run(args []string) int {
 		err  error
 	)
 	switch command := args[0]; {
+	case *version && (command == "exec" || command == "serve"):
+		code, err = printVersion(ctx, os.Stdout, append(opts, alike...))
 	case command == "exec" && flags.NArg() > 0:
-		code, err = execute(ctx, flags.Args(), log, opts)
+		code, err = execute(ctx, flags.Args(), log, opts, alike)
 	case command == "serve" && flags.NArg() == 0:
-		code, err = serve(ctx, os.Stdout, opts)
+		code, err = serve(ctx, os.Stdout, append(opts, alike...))
 	case command == "which" && flags.NArg() == 0:
 		code = which(ctx, os.Stdout)
 	default:
@@ -107,11 +124,25 @@ func serve(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, err
 	}
 	announce(server)
 	fmt.Fprintln(out, server.URI())
+	if all := server.Members(); len(all) > 1 {
+		for i, m := range all {
+			fmt.Fprintf(out, "member %d: %s\n", i, m.Host())
+		}
+	}
 	<-ctx.Done()
 	if err := server.Stop(); err != nil {
 		return exitFailed, err
 	}
 	return 0, nil
+}
+
+func printVersion(ctx context.Context, out io.Writer, opts []devmongo.Option) (int, error) {
+	server, err := devmongo.Start(ctx, opts...)
+	if err != nil {
+		return exitFailed, err
+	}
+	fmt.Fprintln(out, server.Kind(), server.Version())
+	return 0, server.Stop()
 }
 
 func which(ctx context.Context, out io.Writer) int {

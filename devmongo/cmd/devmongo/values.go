@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mongolock/mongolock/devmongo"
+)
+
+var errBadValue = errors.New("bad value")
+
+// wanted is what a test wants of a server of its own.
+type wanted struct {
+	auth, links, clocks bool
+	members, shards     int
+}
+
+func wantedBy(r *http.Request) (w wanted, err error) {
+	w = wanted{auth: r.FormValue("auth") == "1", links: r.FormValue("links") == "1", clocks: r.FormValue("clocks") == "1"}
+	if w.members, err = number(r, "members", 0); err == nil {
+		w.shards, err = number(r, "shards", 0)
+	}
+	return w, err
+}
+
+// number returns a value that is a whole number, zero or above.
+func number(r *http.Request, name string, usual int) (int, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return usual, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: %s=%q is no whole number", errBadValue, name, text)
+	}
+	return n, nil
+}
+
+func (w wanted) options() (opts []devmongo.Option) {
+	if w.auth {
+		opts = append(opts, devmongo.WithAuth())
+	}
+	if w.links {
+		opts = append(opts, devmongo.Links())
+	}
+	if w.clocks {
+		opts = append(opts, devmongo.OwnClocks())
+	}
+	if w.members > 0 {
+		opts = append(opts, devmongo.Members(w.members))
+	}
+	if w.shards > 0 {
+		opts = append(opts, devmongo.Members(0), devmongo.Shards(w.shards))
+	}
+	return opts
+}
+
+func periodOf(r *http.Request) (time.Duration, error) {
+	const usual = 2
+	n, err := number(r, "seconds", usual)
+	if err == nil && n < 1 {
+		err = fmt.Errorf("%w: seconds=%d is not above zero", errBadValue, n)
+	}
+	return time.Duration(n) * time.Second, err
+}
+
+// memberVerbs are what a test can do with one member.
+var memberVerbs = map[string]func(*devmongo.Member, *http.Request) error{
+	"kill":     func(m *devmongo.Member, _ *http.Request) error { return m.Kill() },
+	"restart":  func(m *devmongo.Member, r *http.Request) error { return m.Restart(r.Context()) },
+	"suspend":  func(m *devmongo.Member, _ *http.Request) error { return m.Suspend() },
+	"continue": func(m *devmongo.Member, _ *http.Request) error { return m.Continue() },
+	"cutoff":   func(m *devmongo.Member, _ *http.Request) error { return m.CutOff() },
+	"rejoin":   func(m *devmongo.Member, _ *http.Request) error { return m.Rejoin() },
+	"primary":  func(m *devmongo.Member, r *http.Request) error { return m.MakePrimary(r.Context()) },
+	"clock": func(m *devmongo.Member, r *http.Request) error {
+		off, err := time.ParseDuration(r.FormValue("ahead"))
+		if err != nil {
+			return fmt.Errorf("%w: ahead=%q is no duration", errBadValue, r.FormValue("ahead"))
+		}
+		return m.SetClock(off)
+	},
+}
+
+// toMember does what a request asks with one member of a server.
+func (c *control) toMember(r *http.Request) error {
+	server, err := c.server(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	do := memberVerbs[r.PathValue("verb")]
+	if do == nil {
+		return fmt.Errorf("%w: a member cannot be told to %q", errBadValue, r.PathValue("verb"))
+	}
+	members := server.Members()
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil || n < 0 || n >= len(members) {
+		return fmt.Errorf("%w: no member %q of %d", errBadValue, r.PathValue("n"), len(members))
+	}
+	return do(members[n], r)
+}
