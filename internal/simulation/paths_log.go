@@ -14,13 +14,20 @@ import (
 // A pathRecord is the document of a lock in the database's log.
 type pathRecord struct {
 	pathHold
-	state string
-	until time.Time
-	epoch any
-	late  bool // it was refreshed when it may have run out: its holder removes it again
-	owner int  // the client that added it
-	added time.Duration
+	state   string
+	until   time.Time
+	ttl     time.Duration
+	epoch   any
+	late    bool // it was refreshed when it may have run out: its holder removes it again
+	owner   int  // the client that added it
+	added   time.Duration
+	changed time.Duration // when it was written last
 }
+
+// silent reports whether a lock was not written for its whole timeout. Rivals that have seen
+// that may remove it. It may have a while left by its date then, as that is reckoned from
+// the upper end of what is known of the server's clock.
+func (r *pathRecord) silent(at time.Duration) bool { return r.ttl > 0 && at-r.changed >= r.ttl }
 
 func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 	token, _ = lookup(d, "_id").(string)
@@ -30,6 +37,8 @@ func readPath(d bson.D) (token string, r pathRecord, ok bool) {
 	until, _ := lookup(d, "until").(bson.DateTime)
 	r.until = until.Time().UTC()
 	r.epoch = lookup(d, "epoch")
+	ms, _ := lookup(d, "ttl").(int64)
+	r.ttl = time.Duration(ms) * time.Millisecond
 	return token, r, ok
 }
 
@@ -48,7 +57,7 @@ func (h *pathHold) held(at time.Duration) bool {
 // judgeLog reads the log of the last primary: what was rolled back never happened.
 //
 //   - A lock is never granted beside another that conflicts, is live, and was not let go.
-//   - A live lock that nobody let go is not removed.
+//   - A live lock that nobody let go is not removed, unless it was silent for its timeout.
 //   - A lock that has run out is not refreshed, as far as its holder is told.
 //   - A lock that was granted to nobody is removed once the faults are over.
 //
@@ -116,9 +125,10 @@ func (l *pathLog) write(e docdb.Entry, by *mark) {
 		token = next
 	}
 	if old := l.live[token]; old != nil {
-		before.late, before.owner, before.added = old.late, old.owner, old.added
+		before.late, before.owner, before.added, before.changed = old.late, old.owner, old.added, old.changed
 	}
 	hold := r.holds[token]
+	after.changed = by.at
 	switch {
 	case is && !was:
 		after.owner, after.added = by.client, by.at
@@ -128,7 +138,7 @@ func (l *pathLog) write(e docdb.Entry, by *mark) {
 		if hold == nil && before.added < r.quiet && by.at > r.quiet && !r.dead[before.owner] && before.until.After(by.clock.Add(r.quiet-by.at+l.slack)) {
 			r.violation("ghost", "%s %s %s of client %d, until %v", before.path, before.mode, before.depth, before.owner, by.at)
 		}
-		live := before.until.After(by.clock.Add(tolerance))
+		live := before.until.After(by.clock.Add(tolerance)) && !before.silent(by.at)
 		if l.apart {
 			live = hold != nil && hold.to > by.at+tolerance
 		}
