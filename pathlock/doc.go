@@ -104,7 +104,7 @@
 //  1. Add. It inserts the lock as it is meant to stay, and waits until a majority has it.
 //  2. Look. One find reads the locks in its way: on the path, above it with depth
 //     infinity and, for a request of depth infinity, below it; and nothing else. It reads
-//     what a majority has. It has to see the new lock itself.
+//     what a majority has. It has to see the new lock itself, and when the server added it.
 //  3. Clear. Locks in the way that are over are removed, each on condition that it is still
 //     as it was seen, and until a majority knows of that. If one is not, look again.
 //  4. Keep or withdraw. If nothing else is in the way, the lock is granted. Otherwise it is
@@ -129,7 +129,8 @@
 // Both compute the same order from the same two documents. Doubt decides who goes on, and
 // not whether both are safe: whoever takes a lock for granted that is not is refused for
 // nothing, and that is all. A process that dies between its steps leaves a lock that lasts
-// for its timeout, as one that dies while it holds the lock.
+// for its timeout, as one that dies while it holds the lock: nobody could tell the two apart
+// without one more write for each Lock.
 //
 // # When a lock is over
 //

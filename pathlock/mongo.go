@@ -22,7 +22,8 @@ import (
 //
 //	mongo.go           the collection, its options and its indexes
 //	mongo_document.go  the documents, and the values by which they are found
-//	mongo_lock.go      Lock: add, look, withdraw or keep
+//	mongo_lock.go      Lock: add and look
+//	mongo_keep.go      … clear the way, withdraw or keep
 //	mongo_look.go      what is read
 //	mongo_over.go      when a lock has run out
 //	mongo_judge.go     what a Lock makes of it
@@ -149,6 +150,7 @@ type mongoTree struct {
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
 	own     ownLocks
+	met     atomic.Bool // what is under the tree's name was read, and is ours
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }

@@ -28,7 +28,7 @@ import (
 //
 // Beside it there is one document for each tree on which somebody waits or watches:
 //
-//	{ _id: "files", pathlock: 2, tree: "files", waitedUntil: Date, watchedUntil: Date, at: Date }
+//	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date }
 //
 // Neither has the mark of package mongolock, whose locks and index leave them alone.
 const (
@@ -75,9 +75,9 @@ type record struct {
 	granted, ended time.Time
 
 	// Of a lock that this process is adding:
-	sent  mongoclock.Moment // when
-	by    mongobase.Bearing // what its dates go by
-	again bool              // its time has to begin again
+	sent, got mongoclock.Moment // when, and when that was answered
+	by        mongobase.Bearing // what its dates go by
+	again     bool              // its time has to begin again
 }
 
 // readRecord refuses a document that this version did not write: a newer version's lock
@@ -182,6 +182,9 @@ func bases(tree, path string) (all []int64) {
 	}
 	return all
 }
+
+// wordNumber returns the number of the document that says who waits or watches.
+func wordNumber(tree string) int64 { return bases(tree, "/")[0] | bitEvents }
 
 // covering returns the numbers of all locks that cover a path: those on it, and those
 // above it with depth infinity.

@@ -64,8 +64,8 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 
 // remove ends the lock that a filter finds. While somebody watches its record stays, to
 // be read by them. Of a lock that this process granted, path and owner are checked already;
-// its time is checked when it is gone, as its record is of no use if it had run out. Each
-// condition beside _id makes the command slower.
+// its state and its time are checked when its record is gone, which is of no use to anybody
+// if it had ended before. A condition beside _id makes the command slower.
 func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bool) (o outcome, done bool) {
 	w, err := m.standing(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bo
 		reply, err = m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), withoutKeys(options.Before))
 	} else {
 		if own {
-			filter = bson.D{filter[0], {Key: fieldState, Value: stateGranted}}
+			filter = filter[:1]
 		}
 		reply, err = m.base.Remove(ctx, m.base.Durable, filter)
 	}
@@ -91,16 +91,18 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bo
 		return o, false
 	}
 	o = outcome{changed: true, heard: w.heard(now)}
-	if own {
-		if r, err := readRecord(reply.Image); err == nil && m.lapsed(&r) {
-			o.err = ErrUnknownToken
-			return o, true
-		}
+	r, err := readRecord(reply.Image)
+	if err != nil {
+		return o, true
+	}
+	if r.state == stateGranted && own && m.lapsed(&r) {
+		r.state = stateExpired
+	}
+	if own && r.state != stateGranted {
+		o.err = ErrUnknownToken
 	}
 	if !w.watches(now) && m.base.Clock.Now().Sub(sent) > wordFresh {
-		if r, err := readRecord(reply.Image); err == nil {
-			o.heard = m.buryLate(ctx, r) || o.heard
-		}
+		o.heard = m.buryLate(ctx, r) || o.heard
 	}
 	return o, true
 }
@@ -174,8 +176,11 @@ func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard 
 	return true, true
 }
 
-// buryLate does that for a release.
+// buryLate does that for a record that was removed.
 func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
+	if r.state == stateGranted {
+		r.state = stateReleased
+	}
 	w, err := m.standing(ctx)
 	now, enough := m.readClock(nil)
 	if err != nil || !enough || !w.watches(now) {
@@ -186,7 +191,7 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 	if !r.granted.IsZero() {
 		d = append(d, bson.E{Key: fieldGranted, Value: r.granted})
 	}
-	update := m.tombstone(stateReleased, now)
+	update := m.tombstone(r.state, now)
 	buried := update[0].Value.(bson.D)
 	for _, e := range d {
 		if e.Key != fieldOn && e.Key != fieldUnder && e.Key != fieldState && e.Key != fieldRev {

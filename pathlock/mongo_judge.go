@@ -33,6 +33,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 		switch o := &s.records[i]; {
 		case mine != nil && o.Token == mine.Token:
 			v.mine = true
+			m.saw(mine, o)
 		case overlap(r, o.Lock):
 			others = append(others, o)
 		}

@@ -78,7 +78,7 @@ func (m *mongoTree) crowded() bool {
 // free if locks are in the way, or something failed.
 func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
 	for {
-		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r, ""), MaxListed+2)
+		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
 		if err != nil {
 			return outcome{fault: err}, false
 		}
@@ -154,8 +154,8 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 	return o, o.err == nil && o.fault == nil
 }
 
-// add adds the lock, durably, as it is meant to stay. Its filter finds nothing, so it is
-// inserted, or, where a late twin of the command comes after it, refused.
+// add adds the lock, durably, as it is meant to stay. A late twin of the command that finds
+// it there changes nothing but its time.
 func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
 	a, err := m.base.Begin(ctx, l.Token, callBound)
 	if err != nil {
@@ -165,12 +165,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	now := clockOf(by)
 	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
 	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch}
-	r, err := m.base.Modify(a.In(ctx), m.base.Durable,
-		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldRev, Value: bson.D{{Key: "$exists", Value: false}}}},
-		bson.D{
-			{Key: "$set", Value: mine.encoded(m.name)},
-			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
-		}, onlyAt().SetUpsert(true))
+	r, err := m.base.Add(a.In(ctx), l.Token, mine.encoded(m.name), fieldAt)
 	d.took(r.Took)
 	if err != nil {
 		err = mongobase.RefusedOrUnknown(r, err)
@@ -178,13 +173,19 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 		return nil, outcome{fault: err, lock: l, claims: l.Token}
 	}
 	m.base.Over(a, true)
-	var ok bool
-	if mine.at, ok = m.drawn(r); !ok {
-		return nil, outcome{fault: errNoTime, lock: l, claims: l.Token}
-	}
-	mine.sent, mine.by = r.Sent, by
-	mine.again = !m.base.Believes(by, mine.at, r.Sent)
+	mine.sent, mine.got, mine.by = r.Sent, r.Seen(), by
 	return mine, outcome{}
+}
+
+// saw takes what the first look shows of the lock that was added: when the server applied
+// that, by its clock.
+func (m *mongoTree) saw(mine, seen *record) {
+	if !mine.at.IsZero() {
+		return
+	}
+	mine.at = seen.at
+	m.base.Timed(mongobase.Reply{Sent: mine.sent}, seen.at)
+	mine.again = mine.again || !m.base.BelievesUntil(mine.by, mine.at, mine.sent, mine.got)
 }
 
 // clearTheWay looks until nothing is in the way of a lock that was added: it waits for
@@ -195,7 +196,11 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 	for {
 		var err error
 		if knob.PathWithoutLook {
-			return sight{sent: m.base.Clock.Now()}, o, true
+			seen, o := m.alive(mongobase.Bare(ctx), mine.Token)
+			if seen != nil {
+				m.saw(mine, seen)
+			}
+			return sight{sent: m.base.Clock.Now()}, o, seen != nil
 		}
 		s, err = m.look(ctx, r, mine.Token, d)
 		if err != nil {
@@ -228,112 +233,11 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool) *ConflictError {
 	more := 0
 	if full { // so many that they were not all read
-		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r, ""))
+		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {
 			more = 1
 		}
 	}
 	return conflict(r, v.held, more)
-}
-
-// drop removes records that have run out, and are still as they were seen; not cleared if
-// one has changed. It is durable: a record that came back after a failover would count
-// again.
-func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err error) {
-	cleared = true
-	for _, o := range v.drop {
-		gone, err := m.end(mongobase.Bare(ctx), v.now, o)
-		if err != nil {
-			return false, err
-		}
-		cleared = cleared && gone
-	}
-	return cleared, nil
-}
-
-// withdraw removes a lock that nobody was told of, durably: if it came back after a
-// failover, it would be in the way until it runs out. A watcher that was told of all locks
-// meanwhile may know it, if it was there for long.
-func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doubts) error {
-	ctx = mongobase.Bare(ctx)
-	now := m.lately()
-	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
-	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
-	if s.word.watches(now) && m.base.Clock.Now().Sub(mine.sent) > wordFresh {
-		_, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), onlyAt())
-		return err
-	}
-	_, err := m.base.Remove(ctx, m.base.Durable, filter)
-	return err
-}
-
-// finish grants a lock that nothing is in the way of. It writes again if the lock's time
-// has to begin again, as it had to wait, or as its dates were of another clock than the one
-// that applied them; and if somebody watches. It does not find the lock if a rival has
-// removed it meanwhile.
-func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcome, again bool) {
-	if mine.again {
-		_ = m.base.Sure(mongobase.Bare(ctx)) // the clock, if that may be another one now
-	}
-	by := m.base.Bearing()
-	now := clockOf(by)
-	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now) && !knob.PathGrantUntold, heard: s.word.heard(now)}
-	var update bson.D
-	if mine.again {
-		mine.ExpireAt = now.end(mine.Timeout)
-		update = bson.D{{Key: "$set", Value: bson.D{
-			{Key: fieldUntil, Value: until(mine.Lock)}, {Key: fieldEpoch, Value: by.Epoch}, {Key: fieldRev, Value: bson.NewObjectID()},
-		}}}
-	}
-	dates := bson.D{{Key: fieldAt, Value: true}}
-	if o.changed {
-		update = append(update, bson.E{Key: "$push", Value: bson.D{{Key: fieldUnder, Value: bucket(m.name, now.Latest)}}})
-		dates = append(dates, bson.E{Key: fieldGranted, Value: true})
-	}
-	o.lock = mine.Lock
-	if len(update) > 0 {
-		reply, err := m.base.Modify(mongobase.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
-			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
-		at, ok := m.drawn(reply)
-		switch {
-		case err != nil: // a part of it may have been applied: the lock is there in any case
-			o.fault = err
-			return o, false
-		case !reply.Found():
-			return outcome{}, true
-		case !ok:
-			o.fault = errNoTime
-			return o, false
-		case mine.again && !m.base.Believes(by, at, reply.Sent):
-			o.fault = errClock
-			return o, false
-		case mine.again:
-			o.at = at
-		}
-	}
-	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
-		o.changed, o.heard = m.tellLate(mongobase.Bare(ctx), mine.Token)
-	}
-	m.own.keep(mine.Lock)
-	return o, false
-}
-
-// lately is the server's clock as it is known.
-func (m *mongoTree) lately() Clock {
-	reading, _ := m.base.Known()
-	return Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
-}
-
-// clockOf is the clock that a write goes by.
-func clockOf(by mongobase.Bearing) Clock {
-	return Clock{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
-}
-
-// until is what a lock's record says of its end.
-func until(l Lock) time.Time {
-	if l.ExpireAt.IsZero() {
-		return never
-	}
-	return l.ExpireAt
 }

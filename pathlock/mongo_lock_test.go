@@ -164,6 +164,24 @@ func TestALockOfTheRootListsAThousandLocksAndCountsTheOthers(t *testing.T) {
 	assert.ErrorContains(t, err, "more")
 }
 
+// What says that somebody watches may be among what a look did not read.
+func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
+	f := newMongo(t)
+	f.many(MaxListed+500, func(i int) Lock {
+		return Lock{Path: fmt.Sprint("/file", i), Mode: Shared, Depth: Zero, Timeout: time.Hour}
+	})
+	watching := f.tree(f.storage()).engine.(*mongoTree)
+	until, err := watching.leaveWord(f.ctx(), fieldWatched)
+	require.NoError(t, err)
+	e := f.tree(f.storage()).engine.(*mongoTree)
+	for _, limit := range []int64{1, 2, MaxListed} {
+		s, err := e.find(f.ctx(), e.base.Soft, e.inTheWay(Request{Path: "/", Mode: Exclusive, Depth: Infinity}), limit)
+		require.NoError(t, err)
+		assert.True(t, s.full)
+		assert.Equal(t, until, s.word.watched, "of %d", limit)
+	}
+}
+
 func TestARequestReadsOnlyWhatIsInItsWay(t *testing.T) {
 	f := newMongo(t)
 	f.many(3000, func(i int) Lock {
@@ -267,20 +285,27 @@ func TestTheLookReadsWhatAMajorityHasAndItsOwnLock(t *testing.T) {
 	tree := f.tree(m)
 	_, err := tree.Lock(f.ctx(), exclusively("/warm"))
 	require.NoError(t, err)
-	f.tap.Take()
-	l, err := tree.Lock(f.ctx(), exclusively("/a"))
-	require.NoError(t, err)
-	sent := f.tap.Take()
-	require.Len(t, sent, 2)
-	look := sent[1]
-	assert.Equal(t, l.Token, look.Lookup("filter", "$or", "0", "_id", "$in", "1").StringValue(), "it has to see its own lock")
-	level, _ := look.Lookup("readConcern", "level").StringValueOK()
-	if m.base.Kind().Set {
-		assert.Equal(t, "majority", level)
-	} else {
-		assert.NotEqual(t, "majority", level, "there is one member, and it may not know of majorities")
+	for _, r := range []Request{{Path: "/a", Mode: Exclusive}, {Path: "/b", Depth: Infinity}, {Path: "/c", Mode: Shared}, {Path: "/d", Mode: Shared, Depth: Infinity}} {
+		f.tap.Take()
+		l, err := tree.Lock(f.ctx(), r)
+		require.NoError(t, err)
+		sent := f.tap.Take()
+		require.Len(t, sent, 2)
+		look := sent[1]
+		cursor, err := f.coll.Find(f.ctx(), look.Lookup("filter").Document())
+		require.NoError(t, err)
+		var seen []bson.Raw
+		require.NoError(t, cursor.All(f.ctx(), &seen))
+		require.Len(t, seen, 1, "it has to see its own lock, and nothing else: %v", r)
+		assert.Equal(t, l.Token, seen[0].Lookup("_id").StringValue())
+		level, _ := look.Lookup("readConcern", "level").StringValueOK()
+		if m.base.Kind().Set {
+			assert.Equal(t, "majority", level)
+		} else {
+			assert.NotEqual(t, "majority", level, "there is one member, and it may not know of majorities")
+		}
+		assert.Equal(t, "majority", sent[0].Lookup("writeConcern", "w").StringValue())
 	}
-	assert.Equal(t, "majority", sent[0].Lookup("writeConcern", "w").StringValue())
 }
 
 func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {

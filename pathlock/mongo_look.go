@@ -27,30 +27,40 @@ type sight struct {
 	full    bool              // the find was cut off: there may be more
 }
 
-// filter is that of a find: of these locks, by their numbers, and of the tree's word.
-func (m *mongoTree) filter(on, under bson.A, tokens ...string) bson.D {
-	ids := bson.A{m.name}
-	for _, token := range tokens {
-		ids = append(ids, token)
-	}
-	some := bson.A{bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: on}}}}}
+// filter is that of a find: of these locks, by their numbers, and of the tree's word. Each
+// alternative makes it slower, so all that has a number is found by it. The first find of a
+// process also looks for what somebody else may have put under the tree's name.
+func (m *mongoTree) filter(on, under bson.A, ids ...string) bson.D {
+	some := bson.A{bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: append(on, wordNumber(m.name))}}}}}
 	if len(under) > 0 {
 		some = append(some, bson.D{{Key: fieldUnder, Value: bson.D{{Key: "$in", Value: under}}}})
+	}
+	if !m.met.Load() {
+		ids = append(ids, m.name)
+	}
+	if len(ids) > 0 {
+		some = append(some, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}})
+	}
+	if len(some) == 1 {
+		return some[0].(bson.D)
 	}
 	return bson.D{{Key: "$or", Value: some}}
 }
 
-// inTheWay is the filter for the locks that may conflict with a request, and for its own.
-func (m *mongoTree) inTheWay(r Request, tokens ...string) bson.D {
+// inTheWay is the filter for the locks that may conflict with a request, and for its own. An
+// exclusive one is among them by its number.
+func (m *mongoTree) inTheWay(r Request, own ...string) bson.D {
 	modes := []Mode{Exclusive, Shared}
 	if r.Mode == Shared {
 		modes = modes[:1]
+	} else {
+		own = nil
 	}
 	var under bson.A
 	if r.Depth == Infinity {
 		under = inside(m.name, r.Path, modes...)
 	}
-	return m.filter(covering(m.name, r.Path, modes...), under, tokens...)
+	return m.filter(covering(m.name, r.Path, modes...), under, own...)
 }
 
 // partFilter is the filter for a part of the tree.
@@ -77,12 +87,13 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 		return s, mongoerr.NotApplied(err)
 	}
 	defer cursor.Close(ctx)
-	n := int64(0)
+	told, n := false, int64(0)
 	for ; cursor.Next(ctx); n++ {
 		if id, _ := cursor.Current.Lookup("_id").StringValueOK(); id == m.name {
 			if s.word, err = m.readWord(cursor.Current); err != nil {
 				return s, err
 			}
+			told = true
 			continue
 		}
 		r, err := readRecord(cursor.Current)
@@ -95,6 +106,11 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 		return s, mongoerr.NotApplied(err)
 	}
 	s.full, s.seen = limit > 0 && n >= limit, m.base.Clock.Now()
+	if s.full && !told { // it was among those cut off
+		s.word, err = m.standing(ctx)
+		return s, err
+	}
+	m.met.Store(true)
 	m.learn(s.word, s.sent)
 	return s, nil
 }

@@ -117,6 +117,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Tim
 		return m.base.Modify(ctx, m.base.Soft,
 			bson.D{{Key: "_id", Value: m.name}, {Key: fieldMark, Value: mongoVersion}, {Key: fieldTree, Value: m.name}},
 			bson.D{
+				{Key: "$set", Value: bson.D{{Key: fieldOn, Value: wordNumber(m.name)}}},
 				{Key: "$max", Value: bson.D{{Key: field, Value: until}}},
 				{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
 			}, mongobase.Upsert)

@@ -132,37 +132,52 @@ var (
 // second attempt. The same goes for a projection, which FerretDB does not have here.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
 	change := encoded(update)
-	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
+	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
-			return coll.FindOneAndUpdate(ctx, filter, change, opts, options.FindOneAndUpdate().SetProjection(nil))
+			return coll.FindOneAndUpdate(ctx, filter, change, opts, options.FindOneAndUpdate().SetProjection(nil)).Raw()
 		}
-		return coll.FindOneAndUpdate(ctx, filter, change, opts)
+		return coll.FindOneAndUpdate(ctx, filter, change, opts).Raw()
 	})
 }
 
+// Add inserts a document on Durable if there is none with its ID, with the server's time in
+// a field. It answers no image: a server has more work with a command that does.
+func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (Reply, error) {
+	insert := encoded(bson.D{
+		{Key: "$setOnInsert", Value: document},
+		{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}},
+	})
+	return b.send(b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, insert, upserting)
+		return nil, err
+	})
+}
+
+var upserting = options.UpdateOne().SetUpsert(true)
+
 // Remove deletes one document and answers what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
-	return b.send(coll, func(coll *mongo.Collection) *mongo.SingleResult {
+	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
 			opts = append(slices.Clip(opts), options.FindOneAndDelete().SetProjection(nil))
 		}
-		return coll.FindOneAndDelete(ctx, filter, opts...)
+		return coll.FindOneAndDelete(ctx, filter, opts...).Raw()
 	})
 }
 
 // Find reads one document.
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
-	return b.send(b.Soft, func(coll *mongo.Collection) *mongo.SingleResult { return coll.FindOne(ctx, filter, opts...) })
+	return b.send(b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
 // send runs a command on a collection and times it.
-func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) *mongo.SingleResult) (Reply, error) {
+func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
 	whole := b.whole.Load()
 	r := Reply{Sent: b.Clock.Now()}
-	image, err := command(coll).Raw()
+	image, err := command(coll)
 	r.Took = b.Clock.Now().Sub(r.Sent)
 	if r.Took > Slow || err != nil && mongoerr.ClassOf(err).Troubled() && !errors.Is(err, mongo.ErrNoDocuments) {
 		b.epochs.suspect(false)

@@ -3,7 +3,9 @@ package mongobase
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -47,6 +49,8 @@ func appendValue(b []byte, value any) ([]byte, bson.Type) {
 	case string:
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(v)+1)) //nolint:gosec // likewise
 		return append(append(b, v...), 0), bson.TypeString
+	case time.Time:
+		return binary.LittleEndian.AppendUint64(b, uint64(v.UnixMilli())), bson.TypeDateTime //nolint:gosec // likewise
 	case bson.DateTime:
 		return binary.LittleEndian.AppendUint64(b, uint64(v)), bson.TypeDateTime //nolint:gosec // its bits
 	case bson.ObjectID:
@@ -63,6 +67,14 @@ func appendValue(b []byte, value any) ([]byte, bson.Type) {
 		return binary.LittleEndian.AppendUint32(b, uint32(v)), bson.TypeInt32 //nolint:gosec // its bits
 	case int64:
 		return binary.LittleEndian.AppendUint64(b, uint64(v)), bson.TypeInt64 //nolint:gosec // its bits
+	case bson.A:
+		d := make(bson.D, len(v))
+		for i := range v {
+			d[i] = bson.E{Key: strconv.Itoa(i), Value: v[i]}
+		}
+		if b, ok := appendDocument(b, d); ok {
+			return b, bson.TypeArray
+		}
 	case bson.D:
 		if b, ok := appendDocument(b, v); ok {
 			return b, bson.TypeEmbeddedDocument

@@ -20,6 +20,8 @@ func anUpdate(text string, number int) bson.D {
 			{Key: "rev", Value: bson.NewObjectID()},
 			{Key: "released", Value: true},
 			{Key: "none", Value: bson.D{}},
+			{Key: "since", Value: time.Unix(int64(number), 123_456_789)},
+			{Key: "under", Value: bson.A{int64(number), text, bson.A{}, bson.D{{Key: "a", Value: number}}}},
 			{Key: text, Value: false},
 		}},
 		{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
@@ -64,13 +66,12 @@ func TestWhatIsOfAnotherTypeOrWrongIsLeftToTheDriver(t *testing.T) {
 	type word string
 	for what, v := range map[string]any{
 		"a large number":  math.MaxInt32 + 1,
-		"an array":        bson.A{1},
+		"in an array":     bson.A{1, bson.A{word("a")}},
 		"a map":           bson.M{"a": 1},
 		"a type of yours": word("a"),
 		"nothing":         nil,
-		"a time":          time.Now(),
 		"one of those, further in": bson.D{
-			{Key: "first", Value: 1}, {Key: "then", Value: bson.D{{Key: "array", Value: bson.A{}}}},
+			{Key: "first", Value: 1}, {Key: "then", Value: bson.D{{Key: "array", Value: bson.A{nil}}}},
 		},
 		"a key that ends early": bson.D{{Key: "a\x00b", Value: 1}},
 	} {

@@ -70,11 +70,16 @@ func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
 // by now, may be of the clock that the command went by. If it is not, the machine slept
 // unnoticed or another one answered: what was written by that clock is no ground for trust.
 func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bool {
+	return b.BelievesUntil(by, server, sent, b.Clock.Now())
+}
+
+// BelievesUntil is Believes for a command that was answered at got.
+func (b *Base) BelievesUntil(by Bearing, server time.Time, sent, got mongoclock.Moment) bool {
 	most := stepSeen
 	if b.Kind().Router {
 		most = shardsApart
 	}
-	if by.Allows(server, sent, b.Clock.Now(), most) {
+	if by.Allows(server, sent, got, most) {
 		return true
 	}
 	b.epochs.disbelieve()

@@ -1,0 +1,113 @@
+package pathlock
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+)
+
+// drop removes records that have run out, and are still as they were seen; not cleared if
+// one has changed. It is durable: a record that came back after a failover would count
+// again.
+func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err error) {
+	cleared = true
+	for _, o := range v.drop {
+		gone, err := m.end(mongobase.Bare(ctx), v.now, o)
+		if err != nil {
+			return false, err
+		}
+		cleared = cleared && gone
+	}
+	return cleared, nil
+}
+
+// withdraw removes a lock that nobody was told of, durably: if it came back after a
+// failover, it would be in the way until it runs out. A watcher that was told of all locks
+// meanwhile may know it, if it was there for long.
+func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doubts) error {
+	ctx = mongobase.Bare(ctx)
+	now := m.lately()
+	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
+	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
+	if s.word.watches(now) && m.base.Clock.Now().Sub(mine.sent) > wordFresh {
+		_, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), onlyAt())
+		return err
+	}
+	_, err := m.base.Remove(ctx, m.base.Durable, filter)
+	return err
+}
+
+// finish grants a lock that nothing is in the way of. It writes again if the lock's time
+// has to begin again, as it had to wait, or as its dates were of another clock than the one
+// that applied them; and if somebody watches. It does not find the lock if a rival has
+// removed it meanwhile.
+func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcome, again bool) {
+	if mine.again {
+		_ = m.base.Sure(mongobase.Bare(ctx)) // the clock, if that may be another one now
+	}
+	by := m.base.Bearing()
+	now := clockOf(by)
+	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now) && !knob.PathGrantUntold, heard: s.word.heard(now)}
+	var update bson.D
+	if mine.again {
+		mine.ExpireAt = now.end(mine.Timeout)
+		update = bson.D{{Key: "$set", Value: bson.D{
+			{Key: fieldUntil, Value: until(mine.Lock)}, {Key: fieldEpoch, Value: by.Epoch}, {Key: fieldRev, Value: bson.NewObjectID()},
+		}}}
+	}
+	dates := bson.D{{Key: fieldAt, Value: true}}
+	if o.changed {
+		update = append(update, bson.E{Key: "$push", Value: bson.D{{Key: fieldUnder, Value: bucket(m.name, now.Latest)}}})
+		dates = append(dates, bson.E{Key: fieldGranted, Value: true})
+	}
+	o.lock = mine.Lock
+	if len(update) > 0 {
+		reply, err := m.base.Modify(mongobase.Bare(ctx), m.base.Durable, bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}},
+			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
+		at, ok := m.drawn(reply)
+		switch {
+		case err != nil: // a part of it may have been applied: the lock is there in any case
+			o.fault = err
+			return o, false
+		case !reply.Found():
+			return outcome{}, true
+		case !ok:
+			o.fault = errNoTime
+			return o, false
+		case mine.again && !m.base.Believes(by, at, reply.Sent):
+			o.fault = errClock
+			return o, false
+		case mine.again:
+			o.at = at
+		}
+	}
+	if !o.changed && m.base.Clock.Now().Sub(s.sent) > wordFresh {
+		o.changed, o.heard = m.tellLate(mongobase.Bare(ctx), mine.Token)
+	}
+	m.own.keep(mine.Lock)
+	return o, false
+}
+
+// lately is the server's clock as it is known.
+func (m *mongoTree) lately() Clock {
+	reading, _ := m.base.Known()
+	return Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
+}
+
+// clockOf is the clock that a write goes by.
+func clockOf(by mongobase.Bearing) Clock {
+	return Clock{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
+}
+
+// until is what a lock's record says of its end.
+func until(l Lock) time.Time {
+	if l.ExpireAt.IsZero() {
+		return never
+	}
+	return l.ExpireAt
+}
