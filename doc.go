@@ -22,8 +22,8 @@
 //	   └───────────┤                       │ └────── Release, Detach, Close ──▶ ENDED
 //	               │ fault, unknown        │         ErrReleased, ErrDetached, ErrClosed
 //	               ▼                       │
-//	            undone in the background   └──────── deadline, gone, broken, MaxHold ──▶ LOST
-//	            until that is certain                ErrLost, ErrBroken, ErrMaxHold
+//	            undone in the background   └── deadline, gone, broken, MaxHold, MaxStall ──▶ LOST
+//	            until that is certain          ErrLost, ErrBroken, ErrMaxHold, ErrStalled
 //
 // Ended and lost are final. [Lease.Done] is closed and contexts are cancelled before
 // anything that frees the key leaves this process.

@@ -66,6 +66,10 @@ var (
 	// ErrMaxHold: the lease was held for as long as MaxHold allows. Matches ErrLost.
 	ErrMaxHold = fmt.Errorf("%w: held for its MaxHold", ErrLost)
 
+	// ErrStalled: the work under the lease has not called Progress for its MaxStall.
+	// Matches ErrLost.
+	ErrStalled = fmt.Errorf("%w: no progress for its MaxStall", ErrLost)
+
 	// ErrBroken: an operator broke the lease; the reason follows. Matches ErrLost.
 	ErrBroken = fmt.Errorf("%w: broken", ErrLost)
 )

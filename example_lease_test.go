@@ -102,6 +102,20 @@ func ExampleLease_Done() {
 	// Output: stop: mongolock: lease is lost: held for its MaxHold
 }
 
+// Progress is for a lease with MaxStall: call it where the work gets on.
+func ExampleLease_Progress() {
+	client := connect(memstore.New())
+	defer client.Close()
+
+	lease := mustAcquire(client, "backup", mongolock.MaxStall(time.Minute))
+	defer lease.Release()
+	for range 3 {
+		lease.Progress()
+	}
+	fmt.Println(lease.Err())
+	// Output: <nil>
+}
+
 // Err looks at the clock itself. Call it before a step that cannot be undone.
 func ExampleLease_Err() {
 	client := connect(memstore.New())

@@ -41,6 +41,28 @@ func ExampleMaxHold() {
 	// Output: true true
 }
 
+// A job that gets on may take as long as it likes; one that hangs loses its lock.
+func ExampleMaxStall() {
+	ctx := context.Background()
+	client := connect(memstore.New())
+	defer client.Close()
+
+	copyAll := func(ctx context.Context, lease *mongolock.Lease) error {
+		for _, file := range []string{"a", "b"} {
+			fmt.Println("copied", file)
+			lease.Progress()
+		}
+		<-ctx.Done() // and then the disk hangs
+		return ctx.Err()
+	}
+	err := mongolock.Do(ctx, client, "backup", copyAll, mongolock.MaxStall(10*time.Millisecond))
+	fmt.Println(errors.Is(err, mongolock.ErrStalled), errors.Is(err, mongolock.ErrLost))
+	// Output:
+	// copied a
+	// copied b
+	// true true
+}
+
 // MaxWait bounds the wait without a context: the error then says that the key is held, not
 // that the caller's time is over.
 func ExampleMaxWait() {

@@ -51,7 +51,7 @@ func (l *Lease) successor() (*waiter, streak) {
 	now := c.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	may := (l.err == nil || l.err == ErrReleased) && !l.release.inDoubt && now < l.deadline && l.keep() == 0 //nolint:errorlint // the very cause
+	may := (l.err == nil || l.err == ErrReleased) && !l.release.inDoubt && now < l.ends() && l.keep() == 0 //nolint:errorlint // the very cause
 	var s streak
 	if l.wanted && may {
 		s, may = l.streak.on(now)

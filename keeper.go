@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
@@ -167,4 +168,60 @@ func (s *schedule) Pop() any {
 	*s = (*s)[:last]
 	l.slot.index = unscheduled
 	return l
+}
+
+// Progress tells that the work under the lease goes on. It matters to a lease with
+// MaxStall, and costs no command. It does not bring back a lease that has ended.
+func (l *Lease) Progress() {
+	now := l.client.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stallAt != 0 && l.err == nil && !l.over(now) {
+		l.stallAt = now.Add(l.terms.maxStall)
+	}
+}
+
+// over reports whether the lease's time has passed. With l.mu held.
+func (l *Lease) over(now monotonic.Moment) bool {
+	return now >= l.ends().Add(knob.LateTimer)
+}
+
+// ends is when the lease ends, unless it is renewed or its work goes on. With l.mu held.
+func (l *Lease) ends() monotonic.Moment {
+	if l.stallAt != 0 {
+		return min(l.deadline, l.stallAt)
+	}
+	return l.deadline
+}
+
+// expire runs when the deadline's timer fires. A renewal moves the deadline but not the
+// timer, so expire looks at the deadline and sets the timer again.
+func (l *Lease) expire() {
+	now := l.client.clock.Now()
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	if !l.over(now) {
+		if l.timer != nil { // else the first renewal sets it
+			l.timer.Reset(l.ends().Sub(now) + knob.LateTimer)
+		}
+		l.mu.Unlock()
+		return
+	}
+	cause := l.whyOver(now)
+	l.mu.Unlock()
+	l.end(cause)
+}
+
+// whyOver is the cause with which a lease ends whose deadline has passed. With l.mu held.
+func (l *Lease) whyOver(now monotonic.Moment) error {
+	switch {
+	case l.stallAt != 0 && now >= l.stallAt && l.stallAt <= l.deadline:
+		return ErrStalled
+	case l.maxEnd != 0 && now >= l.maxEnd:
+		return ErrMaxHold
+	}
+	return errNotRenewed
 }

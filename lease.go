@@ -29,6 +29,7 @@ type Lease struct {
 
 	mu       sync.Mutex       // protects what follows; never held across a store call
 	deadline monotonic.Moment // the lease is trusted until then
+	stallAt  monotonic.Moment // MaxStall after the last Progress; zero: none
 	until    monotonic.Moment // the store may honour it until then
 	err      error            // why the lease ended; nil while it is held
 	timer    *time.Timer
@@ -65,6 +66,9 @@ func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 		l.maxEnd = sent.Add(l.terms.maxHold)
 		l.deadline = min(l.deadline, l.maxEnd)
 	}
+	if l.terms.maxStall > 0 {
+		l.stallAt = now.Add(l.terms.maxStall)
+	}
 	l.slot.due = l.firstRenewal(sent, g.Left)
 }
 
@@ -72,7 +76,7 @@ func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 // closed, it is given back; without a margin, as no caller ever saw it.
 func (l *Lease) start(w *waiter) error {
 	c := l.client
-	left := l.deadline.Sub(l.granted)
+	left := l.ends().Sub(l.granted)
 	if left > 0 {
 		l.values, l.endHold = c.observe(l.values, OpHold, l.key, l.terms)
 	}
@@ -97,7 +101,7 @@ func (l *Lease) start(w *waiter) error {
 		l.giveBackUnseen(ErrClosed)
 		return &unwanted{ErrClosed}
 	}
-	if l.terms.noRenewal || l.maxEnd != 0 || l.deadline <= l.slot.due {
+	if l.terms.noRenewal || l.maxEnd != 0 || l.stallAt != 0 || l.deadline <= l.slot.due {
 		l.mu.Lock()
 		l.watchDeadline(left)
 		l.mu.Unlock()
@@ -165,11 +169,6 @@ func (l *Lease) Err() error {
 	return err
 }
 
-// over reports whether the deadline has passed. With l.mu held.
-func (l *Lease) over(now monotonic.Moment) bool {
-	return now >= l.deadline.Add(knob.LateTimer)
-}
-
 // Remaining is how long the lease may be trusted without another renewal; zero once it
 // has ended.
 func (l *Lease) Remaining() time.Duration {
@@ -178,7 +177,7 @@ func (l *Lease) Remaining() time.Duration {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, l.client.clock.Until(l.deadline))
+	return max(0, l.client.clock.Until(l.ends()))
 }
 
 // Renew renews the lease now. With NoRenewal nothing else renews it. If ctx ends first,
@@ -216,35 +215,6 @@ func (l *Lease) renewNow() error {
 		<-other
 	}
 	return l.client.keeper.renew([]*Lease{l})[0]
-}
-
-// expire runs when the deadline's timer fires. A renewal moves the deadline but not the
-// timer, so expire looks at the deadline and sets the timer again.
-func (l *Lease) expire() {
-	now := l.client.clock.Now()
-	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
-		return
-	}
-	if !l.over(now) {
-		if l.timer != nil { // else the first renewal sets it
-			l.timer.Reset(l.deadline.Sub(now) + knob.LateTimer)
-		}
-		l.mu.Unlock()
-		return
-	}
-	cause := l.whyOver(now)
-	l.mu.Unlock()
-	l.end(cause)
-}
-
-// whyOver is the cause with which a lease ends whose deadline has passed. With l.mu held.
-func (l *Lease) whyOver(now monotonic.Moment) error {
-	if l.maxEnd != 0 && now >= l.maxEnd {
-		return ErrMaxHold
-	}
-	return errNotRenewed
 }
 
 // end ends the lease, once; the first cause stays. When it returns, Done is closed and

@@ -43,6 +43,7 @@ type Option interface {
 type terms struct {
 	ttl       time.Duration
 	maxHold   time.Duration // 0: none
+	maxStall  time.Duration // 0: none
 	maxWait   time.Duration // 0: none
 	minHold   time.Duration // 0: none
 	note      string
@@ -90,6 +91,13 @@ func TTL(d time.Duration) Option {
 // claim that was granted. By default a lease is renewed until it is released.
 func MaxHold(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
+}
+
+// MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. So a job
+// that hangs does not hold its key for ever, and one that works may take as long as it
+// likes. By default nobody asks for progress.
+func MaxStall(d time.Duration) Option {
+	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
 }
 
 // MaxWait makes Acquire give up with ErrHeld after waiting for d. By default only its

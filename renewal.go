@@ -89,7 +89,7 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 		return false, l.renewing
 	}
 	l.renewing = make(chan struct{})
-	l.watchDeadline(l.client.clock.Until(l.deadline))
+	l.watchDeadline(l.client.clock.Until(l.ends()))
 	return true, nil
 }
 

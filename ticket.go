@@ -167,5 +167,5 @@ func (l *Lease) glance() (err error, left time.Duration) { //nolint:revive,stati
 	case l.over(now):
 		return l.whyOver(now), 0
 	}
-	return nil, max(0, l.deadline.Sub(now))
+	return nil, max(0, l.ends().Sub(now))
 }

@@ -123,6 +123,8 @@ func cause(err error) string {
 	switch {
 	case errors.Is(err, mongolock.ErrMaxHold):
 		return "max_hold"
+	case errors.Is(err, mongolock.ErrStalled):
+		return "stalled"
 	case errors.Is(err, mongolock.ErrBroken):
 		return "broken"
 	}

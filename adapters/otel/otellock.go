@@ -45,7 +45,7 @@ const (
 	AttrMode      = attribute.Key("lock.mode")       // exclusive, shared, permits; of spans
 	AttrToken     = attribute.Key("lock.token")      // the fencing token; of spans
 	AttrCount     = attribute.Key("lock.count")      // leases that were renewed; of spans
-	AttrLossCause = attribute.Key("lock.loss.cause") // max_hold, broken, lost
+	AttrLossCause = attribute.Key("lock.loss.cause") // max_hold, stalled, broken, lost
 	AttrState     = attribute.Key("lock.state")      // held, unreleased
 	AttrFeedState = attribute.Key("lock.feed.state") // live, opening, idle, none
 	AttrStoreCall = attribute.Key("lock.store.call") // acquire, renew, release, …

@@ -74,7 +74,7 @@ func (c *Collector) meet(of mongolock.Operation) {
 
 func (c *Collector) mayBeLost(of mongolock.Operation) {
 	of.Op = mongolock.OpHold
-	for _, cause := range []string{causeMaxHold, causeBroken, causeLost} {
+	for _, cause := range []string{causeMaxHold, causeStalled, causeBroken, causeLost} {
 		c.lost.WithLabelValues(c.values(of, cause)...)
 	}
 }

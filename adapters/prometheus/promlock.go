@@ -128,7 +128,7 @@ func New(opts ...Option) (*Collector, error) {
 			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
 		}, c.labels(op, "outcome"))
 	}
-	c.lost = counter("leases_lost", "Leases that ended and that their holders did not end, by cause: max_hold, broken, or lost.", c.labels(mongolock.OpHold, "cause"))
+	c.lost = counter("leases_lost", "Leases that ended and that their holders did not end, by cause: max_hold, stalled, broken, or lost.", c.labels(mongolock.OpHold, "cause"))
 	c.renewed = counter("leases_renewed", "Renewals of single leases that were granted.", []string{"package"})
 	c.handOvers = counter("handovers", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
 	c.missed = counter("fires_missed", "How often fires of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
@@ -210,6 +210,7 @@ func (c *Collector) Begin(ctx context.Context, of mongolock.Operation) (context.
 // The causes of lost leases.
 const (
 	causeMaxHold = "max_hold"
+	causeStalled = "stalled"
 	causeBroken  = "broken"
 	causeLost    = "lost"
 )
@@ -218,6 +219,8 @@ func cause(err error) string {
 	switch {
 	case errors.Is(err, mongolock.ErrMaxHold):
 		return causeMaxHold
+	case errors.Is(err, mongolock.ErrStalled):
+		return causeStalled
 	case errors.Is(err, mongolock.ErrBroken):
 		return causeBroken
 	}

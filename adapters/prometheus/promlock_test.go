@@ -168,6 +168,10 @@ func TestOutcomesAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	<-limited.Done()
 	_ = limited.Release()
+	stalled, err := locks.Acquire(ctx, "stalled", mongolock.MaxStall(time.Millisecond))
+	require.NoError(t, err)
+	<-stalled.Done()
+	_ = stalled.Release()
 	broken, err := locks.Acquire(ctx, "broken")
 	require.NoError(t, err)
 	_, err = locks.Break(ctx, "broken", "because", -1)
@@ -188,9 +192,10 @@ func TestOutcomesAreCounted(t *testing.T) {
 	exposed.wants(map[string]float64{
 		"mongolock_acquire_duration_seconds{held}":    1,
 		"mongolock_acquire_duration_seconds{timeout}": 1,
-		"mongolock_hold_duration_seconds{lost}":       3,
+		"mongolock_hold_duration_seconds{lost}":       4,
 		"mongolock_leases_lost_total{lost}":           1,
 		"mongolock_leases_lost_total{max_hold}":       1,
+		"mongolock_leases_lost_total{stalled}":        1,
 		"mongolock_leases_lost_total{broken}":         1,
 		"mongolock_leases_renewed_total{}":            1,
 		"mongolock_cleanups{}":                        0,
