@@ -113,14 +113,13 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 	}
 
 	p.readAt = 0
-	if p.wordIsSure() || !c.watch.feed.Live() || knob.WordAfterLook { // without a feed every key is polled
-		return
+	if !p.wordIsSure() && c.watch.feed.Live() && !knob.WordAfterLook { // without a feed every key is polled
+		if p.steady == 1 {
+			p.pause = pollMost
+		}
+		p.readAt = now.Add(backoff.Jitter(p.pause))
+		p.pause = min(2*p.pause, pollMost)
 	}
-	if p.steady == 1 {
-		p.pause = pollMost
-	}
-	p.readAt = now.Add(backoff.Jitter(p.pause))
-	p.pause = min(2*p.pause, pollMost)
 	q.head.poke() // it may sleep for longer
 }
 

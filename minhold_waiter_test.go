@@ -1,0 +1,48 @@
+package mongolock_test
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A lateFeed takes a while to be live: what is announced before that, nobody hears.
+type lateFeed struct {
+	*hookedStore
+	live time.Duration
+}
+
+func (f lateFeed) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
+
+func (f lateFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		time.Sleep(f.live)
+		f.mem.Watch(ctx)(yield)
+	}
+}
+
+func TestAWaiterThatReadsOfAnEarlierEndAsksThen(t *testing.T) {
+	for _, released := range []time.Duration{10 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newHookedStore(memstore.New())
+			held := acquire(t, newClient(t, b.mem), "k", mongolock.MinHold(10*time.Second))
+			granted := time.Now()
+			time.Sleep(time.Second)
+			wait := inBackground(t.Context(), newClient(t, lateFeed{b, 100 * time.Millisecond}), "k")
+			time.Sleep(released)
+			release(t, held)
+			r := <-wait
+			require.NoError(t, r.err)
+			assert.Less(t, r.when.Sub(granted), 11*time.Second, "the TTL would have ended later")
+		})
+	}
+}
