@@ -43,6 +43,7 @@ type Lease struct {
 	unseen   atomic.Bool      // no caller was given the lease: MinHold has nothing to protect
 	streak   streak
 	renewing chan struct{}
+	asking   int // calls of Renew that wait for their turn
 	release  release
 
 	prev, next *Lease // in the client's list; protected by Client.mu
@@ -204,15 +205,15 @@ func (l *Lease) Renew(ctx context.Context) error {
 // renewNow waits for a renewal under way and then sends another one, so that it comes
 // after all that the caller did before.
 func (l *Lease) renewNow() error {
-	for {
-		mine, other := l.beginRenewal()
-		if mine {
-			break
-		}
-		if other == nil {
-			return &fault{op: "renew", key: l.key, err: l.Err()}
-		}
+	l.ask(1)
+	mine, other := l.beginRenewal()
+	for !mine && other != nil {
 		<-other
+		mine, other = l.beginRenewal()
+	}
+	l.ask(-1)
+	if !mine {
+		return &fault{op: "renew", key: l.key, err: l.Err()}
 	}
 	return l.client.keeper.renew([]*Lease{l})[0]
 }

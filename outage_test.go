@@ -123,6 +123,32 @@ func TestARenewalThatHangsIsRepeatedAfterATenthOfTheTTL(t *testing.T) {
 	})
 }
 
+// Both would begin in the instant in which the first attempt is given up. If the attempt of the
+// call fails too, it is repeated.
+func TestARenewalThatIsDueAgainIsLeftToACallOfRenew(t *testing.T) {
+	for i := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			b := newHookedStore(memstore.New())
+			l := acquire(t, newClient(t, b), "k")
+			hanging, sent := 1+i%2, 0
+			b.hook(func(h *hooks) {
+				h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+					if sent++; sent <= hanging {
+						return allFail(batch, untilDone(ctx))
+					}
+					return do()
+				}
+			})
+			time.Sleep(11 * time.Second)
+			err := l.Renew(t.Context())
+			assert.Equal(t, hanging == 2, err != nil, err)
+			time.Sleep(time.Second)
+			assert.Equal(t, hanging+1, b.count("renew"))
+			assert.GreaterOrEqual(t, l.Remaining(), 28*time.Second)
+		})
+	}
+}
+
 func TestADocumentThatIsBlockedForAnHourLosesNoOtherLease(t *testing.T) {
 	for _, n := range []int{2, 17, 1000} {
 		for _, blocked := range []int{0, n / 2, n - 1} {

@@ -93,6 +93,13 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	return true, nil
 }
 
+// ask counts the calls of Renew. While there is one, the keeper leaves a repeated renewal to it.
+func (l *Lease) ask(by int) {
+	l.mu.Lock()
+	l.asking += by
+	l.mu.Unlock()
+}
+
 // takeIn takes in the answer to a renewal, without calling anybody. It reports whether
 // the renewal failed and is to be repeated, and whether the one before had not failed. An
 // answer after the deadline moves nothing: the holder was told that the lease is over, or
@@ -222,7 +229,7 @@ func (r *retry) run() {
 	var due []*Lease
 	for _, l := range r.leases {
 		l.mu.Lock()
-		mine := l.retry == r && l.failing // else a call of Renew came between
+		mine := l.retry == r && l.failing && l.asking == 0 // else a call of Renew came between, or does
 		l.mu.Unlock()
 		if mine {
 			if mine, _ = l.beginRenewal(); mine {

@@ -49,6 +49,8 @@ var controls = []control{
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{374, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
+	// A look has to be answered late, after a renewal under a clock that is behind.
+	{240, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{6, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
 	{401, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, plain},
 	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, plain},

@@ -23,6 +23,7 @@ type faultPlan struct {
 	forward     bool          // a primary's clock may go forward far
 	migrations  []migration
 	elections   bool // many, around one key
+	asking      bool // the key is held for long, and asked for again and again
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 

@@ -38,6 +38,9 @@ func (x *faultPlan) choose(w *world, s Settings) {
 	if s.Elections {
 		x.manyElections(d)
 	}
+	if x.asking = s.Asking; s.Asking {
+		x.slow += 200
+	}
 	if x.noFaults || x.servers == single || x.servers == standalone || s.Together || !s.Elections && !d.chance(600) {
 		return
 	}

@@ -55,6 +55,9 @@ func (s Settings) Flags() (flags string) {
 	if s.Elections {
 		flags += " -sim.elections"
 	}
+	if s.Asking {
+		flags += " -sim.asking"
+	}
 	if s.Forward {
 		flags += " -sim.forward"
 	}

@@ -45,6 +45,7 @@ type Settings struct {
 	Servers  string // which kind; empty: as the seed says
 
 	Elections bool // many, around one key, with clocks far apart
+	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
 	Unfenced  bool // writes do not check the token
 }
 
@@ -157,6 +158,9 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 			steps := 3 + u.rng.n(5)
 			if u.busy = busy; busy || w.plan.oneFault {
 				steps *= 2
+			}
+			if w.plan.asking {
+				steps *= 10
 			}
 			if s.Steps > 0 {
 				steps = min(steps, s.Steps)

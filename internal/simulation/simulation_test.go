@@ -39,6 +39,7 @@ var (
 	simMemory  = flag.Bool("sim.memory", false, "over a memstore instead of a database")
 	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
+	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
@@ -49,7 +50,7 @@ var plain = simulation.Settings{Margin: -1}
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
-	s.Forward, s.Servers, s.Elections = *simForward, *simServers, *simElects
+	s.Forward, s.Servers, s.Elections, s.Asking = *simForward, *simServers, *simElects, *simAsking
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -169,7 +170,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)

@@ -35,7 +35,11 @@ func (u *user) ctx() context.Context {
 func (u *user) work(steps int) {
 	ttl := u.p.world.plan.ttl
 	for i := 0; i < steps && !u.p.isDead(); i++ {
-		time.Sleep(u.rng.between(time.Microsecond, u.most(ttl/2)))
+		pause := u.most(ttl / 2)
+		if u.p.world.plan.asking {
+			pause = ttl / 5
+		}
+		time.Sleep(u.rng.between(time.Microsecond, pause))
 		u.step()
 	}
 }
@@ -75,7 +79,7 @@ func (u *user) step() {
 	case 8:
 		opts = append(opts, mongolock.MinHold(u.rng.between(ttl/10, ttl)))
 	}
-	u.acquire(key, u.mode(key), how < 3, patience, opts...)
+	u.acquire(key, u.mode(key), how < 3 || u.p.world.plan.asking, patience, opts...)
 }
 
 func (u *user) acquire(key string, m history.Mode, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
@@ -139,7 +143,7 @@ func (u *user) hold(l *mongolock.Lease, m history.Mode) {
 	ttl := u.p.world.plan.ttl
 	u.write(l, m)
 	most := u.most(ttl / 10)
-	if !u.brief && u.rng.chance(350) {
+	if !u.brief && (u.p.world.plan.asking || u.rng.chance(350)) {
 		most = u.most(3 * ttl)
 	}
 	over := time.NewTimer(u.rng.between(time.Microsecond, most))
@@ -157,13 +161,19 @@ func (u *user) hold(l *mongolock.Lease, m history.Mode) {
 	switch {
 	case u.rng.chance(100):
 		_ = l.Renew(ctx)
+		u.breathe()
 	case !u.brief && !m.Shared && u.rng.chance(150):
 		if u.detach(ctx, l) {
 			return
 		}
+		u.breathe()
 	}
 	u.release(l)
 }
+
+// breathe lets an instant pass. When a renewal of the user's fails, the engine repeats it in the same
+// instant; which of the two would come first is left open.
+func (u *user) breathe() { time.Sleep(time.Microsecond + time.Duration(u.number)*time.Nanosecond) }
 
 // detach leaves the lease in a ticket. The holder lets go only if that succeeds.
 func (u *user) detach(ctx context.Context, l *mongolock.Lease) bool {
