@@ -178,6 +178,26 @@ demo-recording: ## records the demo, and draws the README's moving picture from 
 pictures: ## draws the pictures of the pages from their texts in docs/
 	@go run ./internal/pictures draw
 
+# The page of docs/play. What is built for it is not in the repository; it changes with the simulation.
+.PHONY: play-page
+play-page:
+	@echo 'building docs/play/simulation.bin: a minute the first time, seconds afterwards'
+	@GOOS=js GOARCH=wasm go test -c -tags knobs -ldflags='-s -w' -o bin/simulation.wasm ./internal/simulation
+	@gzip -9c bin/simulation.wasm >docs/play/simulation.bin
+	@cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" docs/play/
+
+.PHONY: play
+play: play-page ## the simulation in your browser: choose what goes wrong, take a safety out, and see
+	@go run ./internal/play
+
+.PHONY: test-play
+test-play: play-page ## the page in a headless Chromium
+	MONGOLOCK_REQUIRE=chromium go test -count=1 ./internal/play
+
+.PHONY: play-pictures
+play-pictures: play-page ## takes pictures of the page for the docs, in Chromium
+	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./internal/play -keep $(CURDIR)/docs/pictures
+
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)
 	@$(call in-modules,$(CODE),$(LINT) run)

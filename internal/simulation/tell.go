@@ -3,6 +3,7 @@ package simulation
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/history"
@@ -14,7 +15,8 @@ type Message struct {
 	Name     string        `json:"name"` // as the log has it
 	Client   int           `json:"client"`
 	Command  string        `json:"command"`
-	Key      string        `json:"key,omitempty"`
+	On       string        `json:"on,omitempty"`   // the collection
+	Keys     []string      `json:"keys,omitempty"` // that it names
 	Server   int           `json:"server"`
 	Sent     time.Duration `json:"sent"`
 	Way      string        `json:"way"` // what chance decided, as the log has it
@@ -42,8 +44,12 @@ type told struct {
 }
 
 func (w *world) tellSent(r *request) {
+	keys, _ := r.cmd.IDs()
+	if k := key(r.cmd); keys == nil && slices.Contains(allKeys, k) { // a notice about it
+		keys = []string{k}
+	}
 	r.told = &Message{
-		Name: r.name, Client: r.client.id, Command: r.cmd.Name, Key: key(r.cmd), Server: r.member.id,
+		Name: r.name, Client: r.client.id, Command: r.cmd.Name, On: r.cmd.Coll(), Keys: keys, Server: r.member.id,
 		Sent: r.sent, Way: r.delivery.String(),
 	}
 	w.told.messages = append(w.told.messages, r.told)

@@ -1,0 +1,67 @@
+// What can be taken out: the names of controls of internal/simulation, what each safety is
+// for, and a seed that notices soon, with few users so that the picture is easy to read.
+
+export const safeties = {
+	"": { name: "nothing: the library as it is", seed: 42, why: "Whatever the seed makes go wrong, no promise may be broken." },
+	margin: {
+		name: "the margin", control: "margin zero with a late timer", seed: 9,
+		why: "A holder must stop a little before the database may give the lock to others: timers fire late, and work takes time to stop. Here that margin is zero, and timers are 300 ms late.",
+	},
+	start: {
+		name: "trust from the sending on", control: "deadline counted from the reply", seed: 33,
+		why: "A lease is trusted from when its request was sent. Here it is trusted from when the reply came, so a slow reply makes its holder believe for too long.",
+	},
+	fence: {
+		name: "the fence", control: "a write without its fence", seed: 338,
+		why: "What the lock protects refuses a write with an older token than the last. Here it takes every write, so one that was under way for long overwrites what a later holder wrote.",
+	},
+	revision: {
+		name: "the revision", control: "a delete without rev", seed: 23,
+		why: "The last holder to leave deletes the lock's document, if its revision is still the one that was seen. Here it deletes it anyway, and with it a holder that came in between.",
+	},
+	cleanup: {
+		name: "the clean-up", control: "unknown outcome read as not held", seed: 77,
+		why: "When a reply is lost, the claim may have been granted all the same; it is undone until that is certain. Here it counts as failed, so a lock is held in the name of a client that does not know.",
+	},
+	holder: {
+		name: "the holder in a release", control: "release without id", seed: 105,
+		why: "A release names the lease that it ends. Here it names only the lock, so a release that arrives late takes the lock away from the next holder.",
+	},
+	handover: {
+		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 2,
+		why: "A lock is passed on inside a process only if that process still holds it. Here it is passed on whoever has it.",
+	},
+	token: {
+		name: "the token's clock", control: "counter token in the document", seed: 1,
+		why: "Tokens come from the database's own cluster time, which only rises. Here a counter in the document makes them, and it begins again when the document is deleted.",
+	},
+	return: {
+		name: "the wait before giving back", control: "a lost lease given back at its deadline", seed: 66,
+		why: "A holder that lost its lease may need the margin to notice, so the lock is given back no sooner than that. Here it is given back at once.",
+	},
+};
+
+// What each check of the judge says, in other words.
+export const checks = {
+	"two live leases": "Two clients hold one lock at the same time.",
+	"told too late": "A holder learned that its lease was over after another had the lock.",
+	"no margin": "A holder was told, but too shortly before another had the lock.",
+	tokens: "A later holder got a token that is not greater than the one before.",
+	register: "What the lock protects went back to an older holder's write, or refused a live holder.",
+	collateral: "A lease that its holder still trusts was taken away.",
+	returned: "A holder that was removed is back.",
+	permits: "There are more holders than permits.",
+	words: "A reader came in past a waiting writer.",
+	outlived: "A holder stays for longer than its lease.",
+	ghost: "The lock is held in the name of a client that does not know.",
+	unanswered: "A call never returns.",
+	"answered late": "A call returns long after its caller gave up.",
+	"served late": "The lock was free for long while somebody waited.",
+	stuck: "The lock can no longer be acquired.",
+	linearizability: "No order of the calls explains what they answered.",
+};
+
+export const faults = {
+	suspensions: "machines sleep", clocksteps: "servers' clocks are set", apart: "servers' clocks are far apart", failovers: "the primary fails",
+	partitions: "clients are cut off", loss: "commands and replies are lost", late: "commands arrive late", slow: "commands are slow", stalls: "inserts stall",
+};
