@@ -246,6 +246,8 @@ func (r *report) remedy(want string) string {
 		return "run by: MONGODB_URI=mongodb://… make test, with a mongos"
 	case "litmus":
 		return "run by: apt-get install litmus && make test-adapters"
+	case "chromium":
+		return "run by: apt-get install chromium && make test-play"
 	}
 	return ""
 }
