@@ -144,6 +144,31 @@ D ?= 1m
 chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for D=10m
 	$(ON_MONGO) go test ./internal/chaos -run '^TestNoChaosBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
+# A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
+# server that this machine has, as a set of one. LOGS keeps the workers' histories.
+IMAGE ?=
+ALONE ?=
+LOGS  ?=
+APART ?= 2s
+.PHONY: chaos-set
+chaos-set: $(DEVMONGO) ## the same on three members that are killed, stopped, cut off, and whose clocks are apart
+	$(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) -- \
+		go test ./internal/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
+		$(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS)))
+
+# Each in Docker, on Linux; some half an hour each and twice D.
+VERSIONS ?= 4.4 5.0 6.0 7.0 8.0 9.0
+.PHONY: versions
+versions: bin/devmongo-light bin/testreport ## tests, chaos and chaos-set on VERSIONS="4.4 8.0" of MongoDB, into docs/servers.md
+	go run ./internal/servers -for $(D) $(VERSIONS)
+
+URI ?=
+.PHONY: try
+try: $(DEVMONGO) ## can the server at URI=mongodb://… carry locks? Tries it, and prints a verdict
+	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
+	@go build -o bin/tryout ./internal/tryout
+	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- bin/tryout
+
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## every fuzz test, each for FUZZ=20s

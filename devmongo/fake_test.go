@@ -1,6 +1,7 @@
 package devmongo
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -94,14 +95,21 @@ type fakeMember struct {
 	Term    int      `bson:"term"`
 	Voted   int      `bson:"voted"` // in which term
 	primary bool
+	follows string    // the primary that was heard of
 	heard   time.Time // of the primary, or of most of the set
 	silent  time.Time // no candidate until then
 }
 
-const (
-	fakeBeat     = 50 * time.Millisecond
-	fakePatience = 400 * time.Millisecond
-)
+const fakeBeat = 50 * time.Millisecond
+
+// fakePatience is for how long a stand-in hears nothing before it stands for election: longer where clients
+// keep it busy.
+var fakePatience = func() time.Duration {
+	if os.Getenv(fakeData) != "" {
+		return 2 * time.Second
+	}
+	return 400 * time.Millisecond
+}()
 
 func fakeMongod(args []string) {
 	told("mongod", args)
@@ -164,7 +172,7 @@ func (m *fakeMember) beat() {
 		case stands:
 			m.stand()
 		case reigns && m.Set != "":
-			if m.most(bson.D{{Key: "fakeBeat", Value: m.term()}}) {
+			if m.most(bson.D{{Key: "fakeBeat", Value: m.term()}, {Key: "me", Value: m.Me}}) {
 				m.hear()
 			} else if alone {
 				m.mu.Lock()
@@ -246,12 +254,43 @@ func (m *fakeMember) ask(host string, cmd bson.D) bool {
 	return yes
 }
 
+// fakeData names a server that has the data of a set of stand-ins: what its primary does not know it passes on.
+// Then a set can be tried with clients, by hand; of rollbacks it shows nothing.
+const fakeData = "DEVMONGO_TEST_DATA"
+
 func (m *fakeMember) serve(conn net.Conn) {
 	defer conn.Close()
+	var data net.Conn
+	defer func() {
+		if data != nil {
+			data.Close()
+		}
+	}()
 	for {
-		id, query, body, err := readOp(conn)
+		var raw bytes.Buffer
+		id, query, body, err := readOp(io.TeeReader(conn, &raw))
 		if err != nil {
 			return
+		}
+		if name := body.Index(0).Key(); os.Getenv(fakeData) != "" && !query && !slices.Contains(fakeOwn, name) {
+			if data == nil {
+				if data, err = net.Dial("tcp", os.Getenv(fakeData)); err != nil {
+					return
+				}
+			}
+			if !m.reigns() {
+				refused, _ := bson.Marshal(no(10107, "NotWritablePrimary"))
+				_, err = conn.Write(opMsg(id, refused))
+			} else if _, err = data.Write(raw.Bytes()); err == nil {
+				raw.Reset()
+				if _, _, _, err = readOp(io.TeeReader(data, &raw)); err == nil {
+					_, err = conn.Write(raw.Bytes())
+				}
+			}
+			if err != nil {
+				return
+			}
+			continue
 		}
 		reply, err := bson.Marshal(m.answer(body))
 		if err != nil {
@@ -266,6 +305,12 @@ func (m *fakeMember) serve(conn net.Conn) {
 		}
 	}
 }
+
+// fakeOwn are the commands that a stand-in answers itself.
+var fakeOwn = []string{"hello", "isMaster", "ismaster", "replSetStepUp", "replSetStepDown", "replSetInitiate", "fakeConfig", "replSetReconfig",
+	"fakeVote", "fakeBeat", "replSetGetStatus", "replSetGetRBID"}
+
+func (m *fakeMember) reigns() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.primary }
 
 func ok(more ...bson.E) bson.D { return append(more, bson.E{Key: "ok", Value: 1}) }
 
@@ -307,7 +352,7 @@ func (m *fakeMember) hello() bson.D {
 	reply := bson.D{
 		{Key: "ismaster", Value: m.primary}, {Key: "isWritablePrimary", Value: m.primary}, {Key: "secondary", Value: !m.primary},
 		{Key: "minWireVersion", Value: 0}, {Key: "maxWireVersion", Value: 9}, {Key: "maxBsonObjectSize", Value: 16 << 20},
-		{Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 1000}, {Key: "localTime", Value: now},
+		{Key: "logicalSessionTimeoutMinutes", Value: 30}, {Key: "maxMessageSizeBytes", Value: 48_000_000}, {Key: "maxWriteBatchSize", Value: 1000}, {Key: "localTime", Value: now},
 	}
 	switch {
 	case m.file == "":
@@ -316,6 +361,12 @@ func (m *fakeMember) hello() bson.D {
 		reply = append(reply, bson.E{Key: "isreplicaset", Value: true})
 	default:
 		reply = append(reply, bson.E{Key: "setName", Value: m.Set}, bson.E{Key: "setVersion", Value: 1}, bson.E{Key: "hosts", Value: m.Hosts}, bson.E{Key: "me", Value: m.Hosts[m.Me]})
+		if m.primary {
+			m.follows = m.Hosts[m.Me]
+		}
+		if m.follows != "" {
+			reply = append(reply, bson.E{Key: "primary", Value: m.follows})
+		}
 		if m.primary {
 			reply = append(reply, bson.E{Key: "electionId", Value: bson.ObjectID{3: 1, 11: byte(m.Term)}})
 		}
@@ -331,6 +382,10 @@ func (m *fakeMember) do(name string, c bson.Raw) bson.D {
 		return ok(bson.E{Key: "version", Value: "4.4.6"})
 	case "endSessions":
 		return ok()
+	case "replSetGetStatus":
+		return ok(bson.E{Key: "term", Value: int64(m.Term)})
+	case "replSetGetRBID":
+		return ok(bson.E{Key: "rbid", Value: 1})
 	case "addShard":
 		told("addShard", []string{c.Lookup("addShard").StringValue()})
 		return ok()
@@ -351,7 +406,11 @@ func (m *fakeMember) do(name string, c bson.Raw) bson.D {
 		m.Set = ""
 		return m.initiate(name, c)
 	case "fakeVote", "fakeBeat":
-		return m.hearOf(name, int(c.Lookup(name).Int32()))
+		reply := m.hearOf(name, int(c.Lookup(name).Int32()))
+		if me, ok := c.Lookup("me").AsInt64OK(); ok && reply[0].Value == true {
+			m.follows = m.Hosts[me]
+		}
+		return reply
 	}
 	return no(59, "CommandNotFound")
 }

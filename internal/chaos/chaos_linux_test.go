@@ -98,7 +98,7 @@ func run(t *testing.T, o orders, long time.Duration, nemesis func(*cluster, cont
 	for _, m := range c.members {
 		m.process.Kill()
 	}
-	h := &history.History{TTL: o.TTL, Margin: o.TTL / 10, Tolerance: o.TTL/40 + time.Millisecond, NoDB: true}
+	h := &history.History{TTL: o.TTL, Margin: o.TTL / 10, Tolerance: o.TTL/40 + time.Millisecond, NoDB: true, DecideIn: time.Minute}
 	if o.Margin >= 0 {
 		h.Margin = o.Margin
 	}

@@ -24,7 +24,16 @@ func takeSafetiesOut(o orders) { knob.DeadlineFromReply = o.DeadlineFromReply }
 // violations, another two, and now and then one has none.
 func TestControlChaosIsCaughtByTheChecks(t *testing.T) {
 	testserver.URI(t, "crash", "stepdown")
-	o := defaultOrders()
+	caughtWithoutSafeties(t, defaultOrders())
+}
+
+func TestControlChaosOnASetIsCaughtByTheChecks(t *testing.T) {
+	o := ordersOnASet(t)
+	o.TTL = chaosTTL // there are no elections in it
+	caughtWithoutSafeties(t, o)
+}
+
+func caughtWithoutSafeties(t *testing.T, o orders) {
 	o.Margin, o.DeadlineFromReply, o.LongHolds = 0, true, true
 	claims := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$set") })
 	renewal := faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool {
@@ -35,11 +44,11 @@ func TestControlChaosIsCaughtByTheChecks(t *testing.T) {
 	var found []history.Violation
 	for runs := 0; len(found) == 0; runs++ {
 		require.Less(t, runs, most, "no run showed a violation")
-		h, _ := run(t, o, 10*time.Second, func(c *cluster, ctx context.Context) {
-			proxy := c.members[0].proxy
-			proxy.On(claims, faultproxy.EditReply(slowGrant))
-			proxy.On(renewal, faultproxy.DropCommand())
-			proxy.On(renewals, faultproxy.DropCommand())
+		h, _ := run(t, o, 5*o.TTL, func(c *cluster, ctx context.Context) {
+			m := c.members[0]
+			m.on(claims, faultproxy.EditReply(slowGrant(o.TTL/2)))
+			m.on(renewal, faultproxy.DropCommand())
+			m.on(renewals, faultproxy.DropCommand())
 			<-ctx.Done()
 		})
 		found = h.Check()
@@ -52,14 +61,16 @@ func TestControlChaosIsCaughtByTheChecks(t *testing.T) {
 	t.Log("noticed:", checks, found[0])
 }
 
-// slowGrant makes the reply of a claim half a TTL late if the claim was granted.
-func slowGrant(reply bson.D) bson.D {
-	for _, e := range reply {
-		if v, ok := e.Value.(bson.RawValue); ok && e.Key == "value" && v.Type == bson.TypeEmbeddedDocument {
-			time.Sleep(chaosTTL / 2)
+// slowGrant makes the reply of a claim late if the claim was granted.
+func slowGrant(late time.Duration) func(bson.D) bson.D {
+	return func(reply bson.D) bson.D {
+		for _, e := range reply {
+			if v, ok := e.Value.(bson.RawValue); ok && e.Key == "value" && v.Type == bson.TypeEmbeddedDocument {
+				time.Sleep(late)
+			}
 		}
+		return reply
 	}
-	return reply
 }
 
 func has(c bson.Raw, path ...string) bool {

@@ -12,16 +12,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mongolock/mongolock/internal/history"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // watchRegisters reads the fenced registers again and again until stop, which returns what
-// it read. All reads are majority reads of one causal session, so they never go back in
-// time. (A linearizable read would do as well, but can crash a MongoDB 4.4 that steps down.)
+// it read. On a set all reads are linearizable, else majority reads of one causal session:
+// either way they never go back in time. (A linearizable read can crash a MongoDB 4.4 that
+// steps down, so there it is the session.)
 func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
 	db := c.direct.Database(c.orders.DB)
-	majority := options.Collection().SetReadConcern(readconcern.Majority())
-	registers := db.Collection(registerColl, majority)
-	colls := map[string]*mongo.Collection{document: db.Collection(documentColl, majority)}
+	concern := options.Collection().SetReadConcern(readconcern.Majority())
+	linearizable := len(c.server.Members) > 1 && testserver.Has("v50")
+	if linearizable {
+		concern.SetReadConcern(readconcern.Linearizable())
+	}
+	registers := db.Collection(registerColl, concern)
+	colls := map[string]*mongo.Collection{document: db.Collection(documentColl, concern)}
 	for _, key := range c.orders.Keys {
 		if key == document {
 			continue
@@ -30,7 +36,7 @@ func watchRegisters(t *testing.T, c *cluster) (stop func() []history.Event) {
 		_, err := registers.InsertOne(t.Context(), bson.D{{Key: "_id", Value: key}})
 		require.NoError(t, err)
 	}
-	session, err := c.direct.StartSession(options.Session().SetCausalConsistency(true))
+	session, err := c.direct.StartSession(options.Session().SetCausalConsistency(!linearizable))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(mongo.NewSessionContext(t.Context(), session))
 	seen := make(chan []history.Event)

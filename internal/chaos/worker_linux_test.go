@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 // orders tell a worker process what to do.
 type orders struct {
 	URI     string
+	Via     map[string]string // the proxy of each member's address, in front of a set
 	DB      string
 	Log     string
 	Client  int
@@ -31,6 +33,9 @@ type orders struct {
 	Keys    []string
 	TTL     time.Duration
 	Margin  time.Duration // negative: the default
+
+	Server   string // what testserver.Start is asked for
+	Discover bool   // the URI is a set's, whose members the driver finds
 
 	DeadlineFromReply bool // for the control
 	LongHolds         bool // for the control: longer than the TTL
@@ -67,7 +72,11 @@ func work(_ context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	driver, err := mongo.Connect(options.Client().ApplyURI(o.URI).SetServerSelectionTimeout(2 * time.Second).SetConnectTimeout(time.Second))
+	connect := options.Client().ApplyURI(o.URI).SetServerSelectionTimeout(2 * time.Second).SetConnectTimeout(time.Second)
+	if len(o.Via) > 0 {
+		connect.SetDialer(through(o.Via))
+	}
+	driver, err := mongo.Connect(connect)
 	if err != nil {
 		return err
 	}
@@ -94,6 +103,17 @@ func work(_ context.Context, o orders) error {
 	}
 	users.Wait()
 	return nil
+}
+
+// through is a dialer that reaches each server by way of its proxy.
+type through map[string]string
+
+func (via through) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	proxy, ok := via[address]
+	if !ok {
+		return nil, fmt.Errorf("%s is no member: the proxies are %v", address, via)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, proxy)
 }
 
 // note writes one event with one system call: what was written outlives a kill.

@@ -38,7 +38,8 @@
 // reply to hello. So the proxy replaces this server's address by its own in me, primary,
 // hosts, passives and arbiters. Both ways of connecting stay behind the proxy: discovery
 // ([Proxy.URI]) and directConnection ([Proxy.DirectURI]). The other members of a larger set
-// keep their addresses; in front of such a set use DirectURI.
+// keep their addresses; in front of such a set use DirectURI, or a proxy for each member with
+// [Proxy.KeepAddresses] and a dialer.
 //
 // The proxy removes topologyVersion from replies to hello, so that drivers poll the server
 // and do not listen to a stream. Rules then apply to every hello, and a driver that is told

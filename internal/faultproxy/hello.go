@@ -25,7 +25,7 @@ func (p *Proxy) readdressed(m *wire.Message) *wire.Message {
 		return address == me || address == p.Target() || len(members) == 1 && members[0] == address
 	}
 	swap := func(address string) string {
-		if ours(address) {
+		if !p.keepsAddresses.Load() && ours(address) {
 			return p.Addr()
 		}
 		return address

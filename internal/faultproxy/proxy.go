@@ -23,7 +23,9 @@ type Proxy struct {
 	running  sync.WaitGroup // the accepting goroutine and those of connections
 	lastID   atomic.Int32   // request ID of the proxy's own replies
 	shift    atomic.Pointer[clockShift]
-	rules    atomic.Pointer[[]*Rule] // replaced as a whole, under mu
+
+	keepsAddresses atomic.Bool
+	rules          atomic.Pointer[[]*Rule] // replaced as a whole, under mu
 
 	mu      sync.Mutex // protects what follows; never held across I/O that can block
 	target  string
@@ -102,6 +104,11 @@ func (p *Proxy) DirectURI() string {
 	uri.RawQuery = query.Encode()
 	return uri.String()
 }
+
+// KeepAddresses makes the proxy leave the members' addresses in replies to hello. That is for a
+// driver whose own dialer leads each member's address to that member's proxy, as one needs in
+// front of a set of several.
+func (p *Proxy) KeepAddresses() { p.keepsAddresses.Store(true) }
 
 // Target returns the host:port of the server.
 func (p *Proxy) Target() string {

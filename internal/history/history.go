@@ -115,6 +115,8 @@ type History struct {
 	NoDB     bool          `json:"noDB"`     // the database was not observed: only beliefs are known
 	Numbered bool          `json:"numbered"` // writes had transaction numbers
 
+	DecideIn time.Duration `json:"-"` // how long the search for an order of a key's grants may take; 0: the usual time
+
 	GhostLimit     time.Duration `json:"ghostLimit"`     // how long a ghost may stay if nothing hinders its clean-up; 0: not judged
 	LateGhostLimit time.Duration `json:"lateGhostLimit"` // how much longer a late one may stay where writes have no numbers
 	IdleLimit      time.Duration `json:"idleLimit"`      // how long a key may be free while a caller waits, without faults; 0: not judged

@@ -244,6 +244,12 @@ func (r *report) remedy(want string) string {
 		return "run by: MONGODB_URI=mongodb://… make test, with such a server"
 	case "router":
 		return "run by: MONGODB_URI=mongodb://… make test, with a mongos"
+	case "set":
+		return "run by: make test, with a mongod on PATH, or make versions, with Docker"
+	case "clocks":
+		return "run by: apt-get install faketime, and a set"
+	case "versions":
+		return "run by: make versions, with Docker"
 	case "litmus":
 		return "run by: apt-get install litmus && make test-adapters"
 	case "chromium":
