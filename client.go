@@ -130,7 +130,7 @@ func (c *Client) Acquire(ctx context.Context, key string, opts ...AcquireOption)
 	return c.acquire(ctx, key, opts, (*Client).await)
 }
 
-// TryAcquire asks once. If others hold the key it returns a *HeldError.
+// TryAcquire asks for the key once. If others hold it, it returns a *HeldError.
 func (c *Client) TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, key, opts, (*Client).try)
 }

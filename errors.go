@@ -21,56 +21,65 @@ type Status = store.Status
 // A Holder is one acquisition within a Status.
 type Holder = store.Holder
 
+// What the calls of this package return. Compare with errors.Is.
 var (
-	// ErrHeld: TryAcquire found the key held, or Acquire gave up waiting for it
-	// (then the error also matches the context's, unless MaxWait was over).
+	// ErrHeld is returned by TryAcquire if others hold the key, and by Acquire and AcquireAll
+	// if they gave up waiting for it. Then the error also matches that of the context, unless
+	// it was MaxWait that ended the wait. The error is a *HeldError.
 	ErrHeld = store.ErrHeld
 
-	// ErrModeMismatch: the key is in use in another mode or with another limit.
+	// ErrModeMismatch is returned by Acquire, AcquireAll and TryAcquire if the key is in use
+	// in another mode, or with another number of permits. The error is a *MismatchError.
 	ErrModeMismatch = store.ErrModeMismatch
 
-	// ErrForeign: the record stored under the key is not this library's, or is that of a
-	// newer version. It is never changed: choose another key, or another collection.
+	// ErrForeign is returned by every call on a key whose record is not this library's, or
+	// is that of a newer version. It is never changed: choose another key, or another
+	// collection.
 	ErrForeign = store.ErrForeign
 
-	// ErrTooLarge: the key has as many holders as its record can keep.
+	// ErrTooLarge is returned by Acquire, AcquireAll and TryAcquire if the key has as many
+	// holders as its record can keep.
 	ErrTooLarge = store.ErrTooLarge
 
-	// ErrOutcomeUnknown: the call failed, and the database may have done what was asked.
-	// The client cleans up in the background. Until that is done, or the TTL is over, the
-	// key may be taken though nobody has a lease. It is joined to the store's error.
+	// ErrOutcomeUnknown is joined to the store's error if a call failed although the database
+	// may have done what was asked. The client cleans up in the background. Until that is
+	// done, or the TTL is over, the key may be taken though nobody has a lease.
 	ErrOutcomeUnknown = errors.New("mongolock: outcome unknown, being cleaned up")
 
-	// ErrNotApplied: the call failed, and the database certainly did nothing. It may be
-	// repeated. It is joined to the store's error.
+	// ErrNotApplied is joined to the store's error if a call failed and certainly left no
+	// trace in the database. It may be repeated.
 	ErrNotApplied = store.ErrNotApplied
 
-	// ErrDisconnected: the mongo.Client under this client was disconnected. No call
-	// will succeed any more; make new ones, and close this client.
+	// ErrDisconnected is joined to the error of every call after the mongo.Client under this
+	// client was disconnected. Make new ones, and close this client.
 	ErrDisconnected = store.ErrDisconnected
 
-	// ErrReleased: the lease was released. Returned by Lease.Err, and by calls on a
-	// released lease.
+	// ErrReleased is returned by Err, Renew and Detach of a lease that was released.
 	ErrReleased = errors.New("mongolock: lease was released")
 
-	// ErrDetached: the lease was detached, and may go on in another process.
+	// ErrDetached is returned by Err, Renew, Detach and Release of a lease that was detached,
+	// and that may go on in another process.
 	ErrDetached = errors.New("mongolock: lease was detached")
 
-	// ErrClosed: the client was closed or is shutting down.
+	// ErrClosed is returned by the calls of a client that was closed or is shutting down, and
+	// by Err of the leases that this ended.
 	ErrClosed = errors.New("mongolock: client is closed")
 
-	// ErrLost: the lease ended, and its holder did not end it. Stop the work, and let the
-	// resource check the token: somebody else may hold the key already.
+	// ErrLost is returned by Err, Renew, Detach and Release of a lease that ended by itself.
+	// Resume returns it if the ticket's lease did, Do and TryDo join it to fn's error. Stop
+	// the work, and let the resource check the token: somebody else may hold the key already.
 	ErrLost = errors.New("mongolock: lease is lost")
 
-	// ErrMaxHold: the lease was held for as long as MaxHold allows. Matches ErrLost.
+	// ErrMaxHold is returned where ErrLost is, which it matches, if the lease was held for as
+	// long as MaxHold allows.
 	ErrMaxHold = fmt.Errorf("%w: held for its MaxHold", ErrLost)
 
-	// ErrStalled: the work under the lease has not called Progress for its MaxStall.
-	// Matches ErrLost.
+	// ErrStalled is returned where ErrLost is, which it matches, if the work under the lease
+	// has not called Progress for its MaxStall.
 	ErrStalled = fmt.Errorf("%w: no progress for its MaxStall", ErrLost)
 
-	// ErrBroken: an operator broke the lease; the reason follows. Matches ErrLost.
+	// ErrBroken is returned where ErrLost is, which it matches, if an operator broke the
+	// lease. The operator's reason follows.
 	ErrBroken = fmt.Errorf("%w: broken", ErrLost)
 )
 

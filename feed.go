@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Feed returns the store's feed, which carries notices between processes; nil if the
+// Feed returns the store's feed, which carries notices between processes, or nil if the
 // store has none. The client sends and hears its wake-ups by itself: Feed is for
 // packages with topics of their own, such as leader. Under WithoutFeed it sends notices
 // and hears none.

@@ -153,7 +153,7 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err is nil while the lease is held. Afterwards it says why the lease ended:
+// Err returns nil while the lease is held. Afterwards it says why the lease ended:
 // ErrReleased, ErrDetached, ErrClosed, or an error matching ErrLost. It looks at the
 // clock itself, so that a process which was stopped learns at once.
 func (l *Lease) Err() error {
@@ -170,8 +170,8 @@ func (l *Lease) Err() error {
 	return err
 }
 
-// Remaining is how long the lease may be trusted without another renewal; zero once it
-// has ended.
+// Remaining returns how long the lease may be trusted without another renewal. It is zero
+// once the lease has ended.
 func (l *Lease) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0

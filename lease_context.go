@@ -20,7 +20,7 @@ type contexts struct {
 }
 
 // Context returns a context that ends with parent or with the lease, whichever is
-// first; context.Cause tells why. Its own Err looks at the clock first, so that a
+// first. context.Cause tells why it ended. Its own Err looks at the clock first, so that a
 // process which was stopped past its lease learns at once. Contexts derived from it
 // learn when the timer fires.
 func (l *Lease) Context(parent context.Context) context.Context {

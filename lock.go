@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Locker grants leases; *Client is one. It is not a sync.Locker: granting can
+// A Locker grants leases, as *Client does. It is not a sync.Locker: granting can
 // fail. Fakes for tests delegate to a client on memstore (see mongolocktest) or
 // return errors.
 type Locker interface {
@@ -18,7 +18,7 @@ type Locker interface {
 	// nor MaxWait limits the lease. It is not re-entrant.
 	Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 
-	// TryAcquire asks once. If others hold the key it returns a *HeldError.
+	// TryAcquire asks for the key once. If others hold it, it returns a *HeldError.
 	TryAcquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error)
 }
 
@@ -181,8 +181,8 @@ func (all Leases) giveUp() error {
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever
-// is first; context.Cause tells why. Its Err looks at the clock first, like that of a
-// single lease's context.
+// is first. context.Cause tells why it ended. Its Err looks at the clock first, like that
+// of a single lease's context.
 func (all Leases) Context(parent context.Context) context.Context {
 	for _, l := range all {
 		parent = l.Context(parent)
@@ -204,7 +204,7 @@ func (lc *leasesContext) Err() error {
 	return lc.Context.Err()
 }
 
-// Err is nil while all leases are held. Afterwards it joins the reasons why leases ended.
+// Err returns nil while all leases are held. Afterwards it joins the reasons why leases ended.
 func (all Leases) Err() error {
 	var errs []error
 	for _, l := range all {

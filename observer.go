@@ -98,6 +98,7 @@ func OutcomeOf(err error) string {
 // observe what begins before the call returns (Stats.Unobserved counts that). So an
 // observer that hangs loses no lease and keeps no key. A panic in it ends the process.
 type Observer interface {
+	// Begin is called when an operation begins.
 	Begin(ctx context.Context, op Operation) (context.Context, func(Outcome))
 }
 
@@ -106,6 +107,8 @@ type Observer interface {
 // which may be called at any time; stop is called when the client is closed.
 type StatsObserver interface {
 	Observer
+
+	// Watch is called with the function that reads the numbers.
 	Watch(stats func() Stats) (stop func())
 }
 

@@ -100,8 +100,12 @@ func MaxStall(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
 }
 
-// MaxWait makes Acquire give up with ErrHeld after waiting for d. By default only its
-// context ends the wait.
+// MaxWait makes Acquire give up with ErrHeld after waiting for d. The error is a
+// *HeldError with the holder seen last, and says "MaxWait is over". It matches no
+// context's error, so it can be told from that of a deadline. If the store has answered
+// no claim by then the error does not match ErrHeld, because nothing is known of the key.
+// OutcomeOf calls all of these OutcomeTimeout. AcquireAll waits for d in all. By default
+// only its context ends the wait.
 func MaxWait(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
 }

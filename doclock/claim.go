@@ -149,8 +149,8 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 }
 
 // EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it
-// exists: on the filter's fields, the lock's mark of completion, the sort's fields and
-// the lock's expiry. It needs the right to create an index.
+// exists. It is on the filter's fields, the lock's mark of completion, the sort's fields
+// and the lock's expiry. It needs the right to create an index.
 func (l *Locks[T]) EnsureClaimIndex(ctx context.Context, filter, sort any) error {
 	keys, err := l.store.claimIndex(filter, sort)
 	if err != nil {

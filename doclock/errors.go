@@ -9,21 +9,21 @@ import (
 )
 
 var (
-	// ErrNotFound: no document matches the filter. Acquire and TryAcquire return it, also
-	// a waiting Acquire whose document is removed.
+	// ErrNotFound is returned by Acquire and TryAcquire if no document matches the filter,
+	// and by a waiting Acquire whose document is removed.
 	ErrNotFound = errors.New("doclock: no such document")
 
-	// ErrAmbiguous: the filter matches several documents, or might. From Acquire,
-	// AcquireOrCreate and their Try forms. Name one document: by _id, or by the fields of a
+	// ErrAmbiguous is returned by Acquire, AcquireOrCreate and their Try forms if the filter
+	// matches several documents, or might. Name one document: by _id, or by the fields of a
 	// unique index.
 	ErrAmbiguous = errors.New("doclock: the filter does not name one document")
 
-	// ErrNoWork: TryClaim found nothing to claim. (The error of a Claim whose context ended
+	// ErrNoWork is returned by TryClaim if there is nothing to claim. (The error of a Claim whose context ended
 	// matches the context's.)
 	ErrNoWork = errors.New("doclock: nothing to claim")
 
-	// ErrDecode: the document does not decode into the value's type. It was released
-	// unchanged. From every call that locks a document.
+	// ErrDecode is returned by every call that locks a document, if the document does not
+	// decode into the value's type. It was released unchanged.
 	ErrDecode = errors.New("doclock: the document does not decode")
 )
 

@@ -20,7 +20,7 @@ func (l *Locks[T]) Inspect(ctx context.Context, filter any) (mongolock.Status, e
 	return l.client.Inspect(ctx, key)
 }
 
-// List yields the documents that have a holder, with that holder; one that ran out is
+// List yields the documents that have a holder, with that holder. One that ran out is
 // among them until the document is locked again (Status.Live tells). The key of a status
 // is the JSON of the document's _id. List reads the locks of the whole collection, and is
 // for people. An error ends it.

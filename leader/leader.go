@@ -30,7 +30,7 @@ var (
 	// ErrResigned is the cause of a term's context after Resign.
 	ErrResigned = errors.New("leader: resigned")
 
-	// ErrRunning: Run was called on a Candidate that is running.
+	// ErrRunning is returned by Run of a Candidate that is running already.
 	ErrRunning = errors.New("leader: the candidate is running already")
 
 	errPanicked = errors.New("leader: the work panicked")
@@ -233,7 +233,7 @@ func (c *Candidate) IsLeader() bool {
 	return lease != nil && lease.Err() == nil && lease.Remaining() > 0
 }
 
-// Term returns the current term; false if this process does not lead.
+// Term returns the current term, or false if this process does not lead.
 func (c *Candidate) Term() (Term, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,6 +25,7 @@ const (
 
 // An Inspector shows who holds a key. *mongolock.Client is one.
 type Inspector interface {
+	// Inspect returns the holders of the key.
 	Inspect(ctx context.Context, key string) (mongolock.Status, error)
 }
 

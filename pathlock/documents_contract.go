@@ -48,6 +48,7 @@ type Documents interface {
 // context ends.
 type Prompt interface {
 	Documents
+	// AnswersAtOnce does nothing: to have it is the mark.
 	AnswersAtOnce()
 }
 

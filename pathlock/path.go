@@ -14,7 +14,7 @@ const MaxPath = 4096
 // Nothing was sent.
 var ErrPath = errors.New("pathlock: not a path")
 
-// Clean returns the clean form of a path: each segment after one slash; the root is "/".
+// Clean returns the clean form of a path: each segment after one slash. The root is "/".
 // It returns ErrPath for a path that breaks the rules of the package comment.
 func Clean(path string) (string, error) {
 	refuse := func(why string) (string, error) {

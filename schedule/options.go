@@ -154,7 +154,7 @@ func WithOwner(name string) Option {
 	})
 }
 
-// WithLogger sets the logger; slog.Default() by default. A job that failed is a warning,
+// WithLogger sets the logger, slog.Default() by default. A job that failed is a warning,
 // and so is a claim that the database did not answer.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {
@@ -201,8 +201,8 @@ func WithWorkers(n int) Option {
 }
 
 // WithJitter makes this process wait for a random time of up to d before it claims a
-// fire, but never until the next fire is due: many processes then do not all send their
-// claims in the same millisecond, and take turns. The default is no jitter.
+// fire. It never waits until the next fire is due. Many processes then take turns, and do
+// not all send their claims in the same millisecond. The default is no jitter.
 func WithJitter(d time.Duration) Option {
 	return option(func(c *config) error {
 		if c.jitter = d; d < 0 {

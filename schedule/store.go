@@ -18,7 +18,7 @@ type Store interface {
 	// room for the next fire once a Look has shown it, at the latest.
 	Claim(ctx context.Context, c Claim) (Claimed, error)
 
-	// Renew prolongs a run and never shortens it; left counts from the start of the call.
+	// Renew prolongs a run, and never shortens it. Left counts from the start of the call.
 	// It answers store.ErrGone if there is no such run, if it ran out, or if another took
 	// its place.
 	Renew(ctx context.Context, r Ref, ttl time.Duration) (left time.Duration, err error)

@@ -55,8 +55,8 @@ const (
 )
 
 // Reserve returns how long the word of an exclusive claim keeps new sharers out of
-// a key that others share: the claim's TTL, but at least 5 s, at most 30 s, and never
-// longer than Want. So a waiter that died blocks the key for about as long as a
+// a key that others share. That is the claim's TTL, but at least 5 s, at most 30 s, and
+// never longer than Want. So a waiter that died blocks the key for about as long as a
 // holder that died; a waiter that is alive renews its word in time.
 func (c Claim) Reserve() time.Duration {
 	if c.Mode != Exclusive {
@@ -153,7 +153,7 @@ func (s Status) Left() time.Duration {
 	return left
 }
 
-// LeftOf returns the time until h is over, if it does not renew; zero if it is over.
+// LeftOf returns the time until h is over if it does not renew, or zero if it is over.
 func (s Status) LeftOf(h Holder) time.Duration { return max(0, h.end().Sub(s.Now)) }
 
 // Reserved reports whether a writer waits for the sharers to leave, so that new
@@ -166,9 +166,9 @@ type Store interface {
 	// another error as duty 8 says.
 	Acquire(ctx context.Context, c Claim) (Grant, error)
 
-	// Renew restarts the TTL of each holder of the batch and answers in the same
-	// order: BrokenError for a holder that was broken, ErrGone for a holder that is
-	// absent, expired or released.
+	// Renew restarts the TTL of each holder of the batch and answers in the same order.
+	// The answer is ErrGone for a holder that is absent, expired or released, BrokenError
+	// for one that was broken.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
 
 	// Release removes a holder, or answers ErrGone if the record has no holder of
@@ -191,7 +191,7 @@ type Store interface {
 	Undo(ctx context.Context, claim Ref, from *Ref) (settled bool, err error)
 
 	// Break marks a holder, so that its next renewal answers BrokenError with the
-	// reason; if now is true it also removes the holder. It answers ErrGone if the
+	// reason. If now is true it also removes the holder. It answers ErrGone if the
 	// record has no holder of that ID.
 	Break(ctx context.Context, r Ref, reason string, now bool) error
 
@@ -210,7 +210,7 @@ type Store interface {
 // deadline. A wrapper that may block must not be Prompt: do not embed a store that is.
 type Prompt interface {
 	Store
-	AnswersAtOnce()
+	AnswersAtOnce() // AnswersAtOnce does nothing: to have it is the mark.
 }
 
 // A Notice is a hint that a key may be worth a look. A notice that is lost, late or

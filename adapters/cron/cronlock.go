@@ -121,6 +121,7 @@ func (o *Once) WrapContext(ctx context.Context, key string) cron.JobWrapper {
 // A ContextJob is a job with a context, which ends when the lease is lost.
 type ContextJob interface {
 	cron.Job
+	// RunContext runs the job until ctx ends or the work is done.
 	RunContext(ctx context.Context) error
 }
 

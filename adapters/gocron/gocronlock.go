@@ -78,7 +78,7 @@ func NewLocker(l mongolock.Locker, opts ...Option) (*Locker, error) {
 	return locker, nil
 }
 
-// Lock tries once. After an error (mongolock.ErrHeld if another host runs the job)
+// Lock asks for the key once. After an error (mongolock.ErrHeld if another host runs the job)
 // gocron skips the run; gocron's own events tell of it.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.locks.TryAcquire(ctx, key, l.lease...)

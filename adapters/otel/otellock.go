@@ -84,7 +84,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	return option(func(c *config) error { c.meters = p; return notNil("WithMeterProvider", p == nil) })
 }
 
-// SpanKey sets the attribute lock.key of spans to what name returns; an empty name leaves
+// SpanKey sets the attribute lock.key of spans to what name returns. An empty name leaves
 // it out. By default it is the key itself.
 func SpanKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.spanKey = name; return notNil("SpanKey", name == nil) })

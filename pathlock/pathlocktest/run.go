@@ -21,6 +21,7 @@ const (
 // A Place is where trees are kept. Open returns the storage of one more process. In
 // memory, where there are no other processes, it may be the same one each time.
 type Place interface {
+	// Open opens the storage of one more process.
 	Open(t testing.TB) pathlock.Storage
 }
 
@@ -28,12 +29,16 @@ type Place interface {
 // is optional. Each call may choose another shape. intact fails if the record is not
 // there any more as it was.
 type Stranger interface {
+	// Foreign puts the record of another program where the tree is kept.
 	Foreign(tree string) (intact func() error, err error)
 }
 
 // Limited is a Place with pathlock.Documents that have a size limit: their trees refuse
 // locks with ErrTooLarge. It is optional.
-type Limited interface{ Limited() }
+type Limited interface {
+	// Limited does nothing: to have it is the mark.
+	Limited()
+}
 
 // Run proves a storage. It runs in real time, with short timeouts and some slack. Claims
 // run in parallel, because most of them wait, except those that write megabytes.

@@ -10,7 +10,7 @@ func (s *Store) Put(key string, content any) {
 	s.records[key] = &record{foreign: true, content: content}
 }
 
-// Foreign returns the content that Put left under a key; ok is false if the key has
+// Foreign returns the content that Put left under a key, with ok false if the key has
 // no foreign record.
 func (s *Store) Foreign(key string) (content any, ok bool) {
 	s.mu.Lock()

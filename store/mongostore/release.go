@@ -16,7 +16,7 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return s.steps.Renew(ctx, batch)
 }
 
-// Release deletes the document of an exclusive holder; the before-image tells whether
+// Release deletes the document of an exclusive holder, whose before-image tells whether
 // somebody waits. A holder in another mode leaves the document.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := knownMode(r.Mode); err != nil {
@@ -75,7 +75,7 @@ func (s *Store) laterRelease(r store.Ref, rest time.Duration) (filter, update bs
 	return filter, update
 }
 
-// Break marks a holder, which learns of it at its next renewal; with now it removes the
+// Break marks a holder, which learns of it at its next renewal, and with now removes the
 // holder. Both outlast a failover: an operator must not find a break undone.
 func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := knownMode(r.Mode); err != nil {

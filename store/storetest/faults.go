@@ -43,7 +43,7 @@ func Refused(context.Context, *Call) error {
 	return fmt.Errorf("%w: refused (%w)", ErrFault, store.ErrNotApplied)
 }
 
-// RequestLost does not apply the call, and fails it with an unknown outcome.
+// RequestLost fails the call with an unknown outcome, without applying it.
 func RequestLost(context.Context, *Call) error {
 	return fmt.Errorf("%w: request lost", ErrFault)
 }
@@ -55,13 +55,13 @@ func ReplyLost(ctx context.Context, c *Call) error {
 	return fmt.Errorf("%w: reply lost", ErrFault)
 }
 
-// Unreachable does not apply the call, and fails it at once with an unknown outcome. See
+// Unreachable fails the call at once with an unknown outcome, without applying it. See
 // Faulty.Down.
 func Unreachable(context.Context, *Call) error {
 	return fmt.Errorf("%w: store unreachable", ErrFault)
 }
 
-// Hang never applies the call and returns only when its context ends.
+// Hang returns when the call's context ends, and never applies the call.
 func Hang(ctx context.Context, _ *Call) error {
 	<-ctx.Done()
 	return gaveUp(ctx)

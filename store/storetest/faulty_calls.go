@@ -11,6 +11,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
+// Acquire passes the call on, or does what a Fault says.
 func (f *Faulty) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	var g store.Grant
 	if err := f.do(ctx, OpAcquire, []store.Ref{c.Ref}, func(ctx context.Context) (err error) {
@@ -43,6 +44,7 @@ func (f *Faulty) Renew(ctx context.Context, batch []store.Renewal) []store.Renew
 	return answers
 }
 
+// Release passes the call on, or does what a Fault says.
 func (f *Faulty) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
 	var wanted bool // not a named result: a late call writes it after Release has returned
 	if err := f.do(ctx, OpRelease, []store.Ref{r}, func(ctx context.Context) (err error) {
@@ -87,6 +89,7 @@ func releaseMany(ctx context.Context, s store.Store, batch []store.Ending) []sto
 	return answers
 }
 
+// Transfer passes the call on, or does what a Fault says.
 func (f *Faulty) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	var g store.Grant
 	if err := f.do(ctx, OpTransfer, []store.Ref{to.Ref, from}, func(ctx context.Context) (err error) {
@@ -98,7 +101,7 @@ func (f *Faulty) Transfer(ctx context.Context, from store.Ref, to store.Claim) (
 	return g, nil
 }
 
-// Undo is not settled as long as Late has a claim of that ID to apply.
+// Undo passes the call on, and is settled once Late has no claim of that ID to apply.
 func (f *Faulty) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bool, error) {
 	var settled bool
 	refs := []store.Ref{claim}
@@ -114,6 +117,7 @@ func (f *Faulty) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (bo
 	return settled, nil
 }
 
+// Break passes the call on, or does what a Fault says.
 func (f *Faulty) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	return f.do(ctx, OpBreak, []store.Ref{r}, func(ctx context.Context) error {
 		return f.Store.Break(ctx, r, reason, now)
@@ -160,6 +164,7 @@ func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[store.Status
 	}
 }
 
+// Notify passes the call on, or does what a Fault says.
 func (f *Faulty) Notify(ctx context.Context, n store.Notice) error {
 	return f.do(ctx, OpNotify, nil, func(ctx context.Context) error {
 		feed := store.FeedOf(f.Store)
@@ -190,6 +195,7 @@ func (f *Faulty) NotifyMany(ctx context.Context, all []store.Notice) error {
 	})
 }
 
+// Watch passes the call on, or does what a Fault says.
 func (f *Faulty) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)

@@ -60,12 +60,16 @@ func (e *env) slack() time.Duration {
 
 // A Purger is a store under test that can remove the record of a key, as an operator
 // with a shell on the database would. It is optional.
-type Purger interface{ Purge(key string) error }
+type Purger interface {
+	// Purge removes the record of a key, whoever holds it.
+	Purge(key string) error
+}
 
 // A Stranger is a store under test that can replace the record of a key by a foreign
 // one, which is not of this library. It is optional. It may choose another shape at
 // each call. The returned intact reports an error if the foreign record was changed.
 type Stranger interface {
+	// Foreign puts a foreign record in the place of the key's.
 	Foreign(key string) (intact func() error, err error)
 }
 
