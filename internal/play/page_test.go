@@ -59,6 +59,20 @@ func TestEverySafetyTakenOutShowsAViolationAndNoneWithoutThat(t *testing.T) {
 	}
 }
 
+func TestTheNextSeedThatBreaksAPromiseIsFound(t *testing.T) {
+	b := startBrowser(t)
+	b.open(served(t) + "?out=margin")
+	notices := eval[int](b, `Number(document.getElementById("seed").value)`)
+	require.NotEmpty(t, b.violations())
+
+	b.open(eval[string](b, `location.href.replace("seed=%d", "seed=%d")`, notices, notices-2))
+	require.Empty(t, b.violations(), "two seeds before")
+	eval[any](b, `document.getElementById("search").click()`)
+	b.drawn()
+	assert.Equal(t, notices, eval[int](b, `Number(document.getElementById("seed").value)`), "the seed between breaks nothing")
+	assert.NotEmpty(t, b.violations())
+}
+
 func TestTheFirstHistoryIsDrawnIn3SecondsWithoutANetwork(t *testing.T) {
 	b := startBrowser(t)
 	address := served(t)
