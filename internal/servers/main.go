@@ -55,7 +55,7 @@ func work(versions []string, long time.Duration) error {
 			return fmt.Errorf("version %q is none of %v", v, planned)
 		}
 		for _, r := range runAll(v, long) {
-			fmt.Printf("%s, %s: %s\n", r.Server, r.What, verdict(r))
+			fmt.Fprintf(os.Stdout, "%s, %s: %s\n", r.Server, r.What, verdict(r))
 			records = replace(records, r)
 			if !r.OK {
 				failed = append(failed, r.Server+", "+r.What)

@@ -71,7 +71,7 @@ func cell(records []record, name, step string) string {
 		}
 		by := ""
 		if r.Source != "" {
-			by = ", by others"
+			by = ", recorded elsewhere"
 		}
 		return verdict(r) + by
 	}
@@ -95,7 +95,7 @@ func entry(r record) string {
 		fmt.Fprintf(&s, ", %s", r.On)
 	}
 	if r.Source != "" {
-		fmt.Fprintf(&s, ". Not run by this repository's command: %s", r.Source)
+		fmt.Fprintf(&s, ". Recorded elsewhere: %s", r.Source)
 	}
 	s.WriteString(".\n\n```\n")
 	if r.Command != "" {

@@ -29,7 +29,7 @@ func runAll(version string, long time.Duration) []record {
 		{"chaos", chaos("TestNoChaosBreaksAPromise")},
 		{"chaos on a set", chaos("TestNoChaosOnASetBreaksAPromise")},
 	} {
-		fmt.Printf("MongoDB %s, %s: %s\n", version, step.what, strings.Join(step.argv, " "))
+		fmt.Fprintf(os.Stdout, "MongoDB %s, %s: %s\n", version, step.what, strings.Join(step.argv, " "))
 		shows, ok := run(step.argv)
 		records = append(records, record{
 			Server: "MongoDB " + version, Is: is, What: step.what, OK: ok, Shows: shows,

@@ -24,7 +24,7 @@ func TestAVersionThatDidNotRunSaysSoWithItsCommand(t *testing.T) {
 		{Server: "MongoDB 4.4", What: "chaos", OK: true, Source: "somebody's note"},
 		{Server: "MongoDB 5.0", What: "tests", OK: true, Is: "5.0.9", Shows: []string{"tests: 9 passed"}},
 	})
-	assert.Contains(t, drawn, "| MongoDB 4.4 | not run yet | held, by others | not run yet |")
+	assert.Contains(t, drawn, "| MongoDB 4.4 | not run yet | held, recorded elsewhere | not run yet |")
 	assert.Contains(t, drawn, "| MongoDB 5.0 | held | not run yet | not run yet |")
 	assert.Contains(t, drawn, "| MongoDB 9.0 | not run yet | not run yet | not run yet |")
 	section := func(name string) string {
