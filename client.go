@@ -33,6 +33,7 @@ type Client struct {
 	guard    *guarded
 	unwatch  func() // ends what the observer reads
 	store    store.Store
+	commands counter            // nil: the store has no database
 	counts   *observe.Store     // the same, as it counts its calls
 	prompt   bool               // the store answers at once: see send
 	bulk     store.BulkReleaser // nil: the store has no bulks
@@ -100,7 +101,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
-	c.warning.store, _ = s.(wary)
+	c.commands, c.warning.store = offered[counter](s), offered[wary](s)
 	c.bulk = counts.BulkReleaser()
 	c.keeper.client = c
 	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}

@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
@@ -61,6 +62,24 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 		return &fault{op: "ensure index", err: err}
 	}
 	return nil
+}
+
+// counter is a store that counts the commands that it sends, by name.
+type counter interface{ Commands() map[string]uint64 }
+
+// offered is the store as a T, or the store that it wraps; nil if neither is one.
+func offered[T any](s store.Store) (none T) {
+	for s != nil {
+		if found, ok := s.(T); ok {
+			return found
+		}
+		w, ok := s.(interface{ Unwrap() store.Store })
+		if !ok {
+			return none
+		}
+		s = w.Unwrap()
+	}
+	return none
 }
 
 // wary is a store that knows what goes wrong with locks on its deployment, as that on MongoDB

@@ -142,6 +142,11 @@ type Stats struct {
 	// Calls are the calls of the store since the client was made, by kind. A call is one to
 	// three commands to the database.
 	Calls map[string]uint64
+	// Commands are the commands sent to the database since then, by name: what the locks cost
+	// it. They are counted as they are given to the driver, which may send one again by itself,
+	// or find no server for it. It is nil on a store without a database. Of trees of package
+	// pathlock that share a collection the first one has those of all.
+	Commands map[string]uint64
 	// Unobserved are operations of which the Observer was not told, as it was too slow.
 	Unobserved uint64
 }
@@ -157,15 +162,21 @@ func (s Stats) Plus(t Stats) Stats {
 	s.Unobserved += t.Unobserved
 	s.OldestWait = max(s.OldestWait, t.OldestWait)
 	s.OldestRenewal = max(s.OldestRenewal, t.OldestRenewal)
-	calls := maps.Clone(s.Calls)
-	if calls == nil {
-		calls = make(map[string]uint64, len(t.Calls))
-	}
-	for kind, n := range t.Calls {
-		calls[kind] += n
-	}
-	s.Calls = calls
+	s.Calls, s.Commands = sums(s.Calls, t.Calls), sums(s.Commands, t.Commands)
 	return s
+}
+
+// sums adds up by kind; nil if there is nothing.
+func sums(a, b map[string]uint64) map[string]uint64 {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := make(map[string]uint64, max(len(a), len(b)))
+	maps.Copy(all, a)
+	for kind, n := range b {
+		all[kind] += n
+	}
+	return all
 }
 
 // Stats returns the numbers of the client. They belong together: all are of one moment.
@@ -173,6 +184,9 @@ func (s Stats) Plus(t Stats) Stats {
 // waited for.
 func (c *Client) Stats() Stats {
 	s := Stats{Package: c.pkg, Calls: c.counts.Calls(), Unobserved: c.guard.Skipped()}
+	if c.commands != nil {
+		s.Commands = c.commands.Commands()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()

@@ -168,7 +168,7 @@ func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bo
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	proved, err := l.unique.proves(ctx, l.store.base.Soft, fields)
+	proved, err := l.unique.proves(ctx, l.store.base, fields)
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -177,5 +177,5 @@ func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bo
 	case create:
 		return "", nil, fmt.Errorf("%w: %s: without a unique index on them two documents might be created", ErrAmbiguous, names(fields))
 	}
-	return only(ctx, l.store.base.Soft, fields)
+	return only(ctx, l.store.base, fields)
 }

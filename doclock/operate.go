@@ -50,7 +50,7 @@ func (l *Locks[T]) find(ctx context.Context, filter any) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	key, _, err := only(ctx, l.store.base.Soft, fields)
+	key, _, err := only(ctx, l.store.base, fields)
 	return key, err
 }
 

@@ -74,7 +74,7 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	}
 	base := p.store.base
 	sent := base.Clock.Now()
-	cursor, err := base.Soft.Find(ctx, p.store.claimableOf(p.filter, now, until), opts)
+	cursor, err := base.FindMany(ctx, base.Soft, p.store.claimableOf(p.filter, now, until), opts)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -83,9 +83,9 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 	var marks []mongobase.Mark
 	found := 0
 	for cursor.Next(ctx) {
-		id := cursor.Current.Lookup("_id")
+		id := cursor.Current().Lookup("_id")
 		id.Value = slices.Clone(id.Value)
-		seen := readLock(cursor.Current, string(p.store.lock))
+		seen := readLock(cursor.Current(), string(p.store.lock))
 		found++
 		if seen.foreign != "" {
 			continue

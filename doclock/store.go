@@ -109,6 +109,9 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	return s, err
 }
 
+// Commands are the commands sent so far, those of the wake-ups with them.
+func (s *docStore) Commands() map[string]uint64 { return s.base.Commands(s.Feed) }
+
 // WarnOfTraps logs what is known to go wrong with locks on the deployment.
 func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 	return s.base.WarnOfTraps(ctx, to)

@@ -79,7 +79,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, where
 			fields[f.Key] = 1
 		}
 	}
-	cursor, err := coll.Find(ctx, bson.D{{Key: "$or", Value: missing(wheres, images)}},
+	cursor, err := s.base.FindMany(ctx, coll, bson.D{{Key: "$or", Value: missing(wheres, images)}},
 		options.Find().SetProjection(fields).SetBatchSize(int32(min(len(wheres)+1, 10_000))))
 	if err != nil {
 		return err
@@ -87,8 +87,8 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, where
 	defer cursor.Close(ctx)
 	for cursor.Next(ctx) {
 		for i, w := range wheres {
-			if !images[i].Found() && matches(cursor.Current, w) {
-				images[i] = s.read(mongobase.Reply{Image: slices.Clone(cursor.Current)})
+			if !images[i].Found() && matches(cursor.Current(), w) {
+				images[i] = s.read(mongobase.Reply{Image: slices.Clone(cursor.Current())})
 			}
 		}
 	}
@@ -98,8 +98,8 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, where
 // List reads the documents that have a holder, live or run out. It scans the whole
 // collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
-	find := func(ctx context.Context) (*mongo.Cursor, error) {
-		return s.base.Soft.Find(ctx, bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldID))},
+	find := func(ctx context.Context) (*mongobase.Cursor, error) {
+		return s.base.FindMany(ctx, s.base.Soft, bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldID))},
 			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
 	}
 	read := func(doc bson.Raw) (string, record) {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
@@ -34,7 +34,7 @@ func names(fields bson.D) string {
 
 // proves reports whether some unique index has no other fields than these. Without the
 // right to list indexes it is false.
-func (u *unique) proves(ctx context.Context, coll *mongo.Collection, fields bson.D) (bool, error) {
+func (u *unique) proves(ctx context.Context, base *mongobase.Base, fields bson.D) (bool, error) {
 	key := names(fields)
 	u.mu.Lock()
 	until, seen := u.proved[key]
@@ -42,6 +42,8 @@ func (u *unique) proves(ctx context.Context, coll *mongo.Collection, fields bson
 	if seen && time.Now().Before(until) {
 		return true, nil
 	}
+	coll := base.Soft
+	base.Count(mongobase.ListIndexes)
 	cursor, err := coll.Indexes().List(ctx)
 	if c := mongoerr.ClassOf(err); err != nil && (c == mongoerr.Refused || c == mongoerr.NoCommand) {
 		return false, nil
@@ -84,15 +86,15 @@ func covers(index bson.Raw, fields bson.D) bool {
 
 // only returns the key of the one document that has these values now, and the fields with
 // its _id: so another document that gets the values later is not locked instead.
-func only(ctx context.Context, coll *mongo.Collection, fields bson.D) (string, bson.D, error) {
-	cursor, err := coll.Find(ctx, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+func only(ctx context.Context, base *mongobase.Base, fields bson.D) (string, bson.D, error) {
+	cursor, err := base.FindMany(ctx, base.Soft, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return "", nil, fmt.Errorf("doclock: looking for the document: %w", err)
 	}
 	defer cursor.Close(ctx)
 	var found []bson.RawValue
 	for cursor.Next(ctx) {
-		found = append(found, slices.Clone(cursor.Current).Lookup("_id"))
+		found = append(found, slices.Clone(cursor.Current()).Lookup("_id"))
 	}
 	switch err := cursor.Err(); {
 	case err != nil:

@@ -39,6 +39,7 @@ type Mongo struct {
 	noIndex bool
 	indexed atomic.Bool // the first Lock made the indexes, or tried to
 	logger  *slog.Logger
+	opened  atomic.Bool // a tree was
 }
 
 // A MongoOption changes a Mongo.
@@ -109,6 +110,7 @@ const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	ctx = mongobase.Bare(ctx)
+	m.base.Count(mongobase.CreateIndexes)
 	_, err := m.base.Soft.Indexes().CreateMany(ctx, mongoIndexes())
 	if err == nil {
 		return nil
@@ -117,6 +119,7 @@ func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	if errors.As(err, new(mongo.CommandError)) { // for one of them: a server may lack TTL or partial indexes
 		errs = nil
 		for _, index := range mongoIndexes() {
+			m.base.Count(mongobase.CreateIndexes)
 			_, err := m.base.Soft.Indexes().CreateOne(ctx, index)
 			errs = append(errs, err)
 		}
@@ -140,13 +143,16 @@ func (m *Mongo) indexOnce(ctx context.Context) {
 	}
 }
 
-func (m *Mongo) open(name string) engine { return &mongoTree{Mongo: m, name: name} }
+func (m *Mongo) open(name string) engine {
+	return &mongoTree{Mongo: m, name: name, first: !m.opened.Swap(true)}
+}
 
 // A mongoTree is the engine of one tree in a collection. It remembers nothing of the
 // tree but its word, and the last locks that it granted.
 type mongoTree struct {
 	*Mongo
-	name string
+	name  string
+	first bool // of the trees in the collection: it reports the commands of all
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
 	own     ownLocks
@@ -154,5 +160,14 @@ type mongoTree struct {
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }
+
+// Commands are the commands sent so far for all trees of the Mongo, by name; nil if another
+// tree reports them.
+func (m *mongoTree) Commands() map[string]uint64 {
+	if !m.first {
+		return nil
+	}
+	return m.base.Commands(m.wakes)
+}
 
 func (m *mongoTree) prompt() bool { return false }

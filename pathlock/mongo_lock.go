@@ -233,6 +233,7 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool) *ConflictError {
 	more := 0
 	if full { // so many that they were not all read
+		m.base.Count(mongobase.Aggregate)
 		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())
 		if err != nil {

@@ -82,21 +82,21 @@ func (m *mongoTree) partFilter(p part) bson.D {
 // applied if it fails.
 func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bson.D, limit int64) (s sight, err error) {
 	s.sent = m.base.Clock.Now()
-	cursor, err := coll.Find(ctx, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
+	cursor, err := m.base.FindMany(ctx, coll, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
 	if err != nil {
 		return s, mongoerr.NotApplied(err)
 	}
 	defer cursor.Close(ctx)
 	told, n := false, int64(0)
 	for ; cursor.Next(ctx); n++ {
-		if id, _ := cursor.Current.Lookup("_id").StringValueOK(); id == m.name {
-			if s.word, err = m.readWord(cursor.Current); err != nil {
+		if id, _ := cursor.Current().Lookup("_id").StringValueOK(); id == m.name {
+			if s.word, err = m.readWord(cursor.Current()); err != nil {
 				return s, err
 			}
 			told = true
 			continue
 		}
-		r, err := readRecord(cursor.Current)
+		r, err := readRecord(cursor.Current())
 		if err != nil {
 			return s, err
 		}

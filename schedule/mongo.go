@@ -123,14 +123,14 @@ func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([
 	if detail == WithoutPast {
 		opts.SetProjection(withoutPast)
 	}
-	cursor, err := m.base.Soft.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
+	cursor, err := m.base.FindMany(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, opts)
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}
 	defer cursor.Close(ctx)
 	var strangers []error
 	for cursor.Next(ctx) {
-		doc, err := readDocument(cursor.Current)
+		doc, err := readDocument(cursor.Current())
 		if err != nil {
 			strangers = append(strangers, err)
 			continue
@@ -160,16 +160,19 @@ func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([
 	return all, errors.Join(strangers...)
 }
 
+// Commands are the commands sent so far, by name.
+func (m *mongoStore) Commands() map[string]uint64 { return m.base.Commands() }
+
 func (m *mongoStore) Names(ctx context.Context) ([]string, error) {
 	ctx = mongobase.Bare(ctx)
-	cursor, err := m.base.Soft.Find(ctx, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	cursor, err := m.base.FindMany(ctx, m.base.Soft, bson.D{ours}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {
 		return nil, mongoerr.Mark(err)
 	}
 	defer cursor.Close(ctx)
 	var names []string
 	for cursor.Next(ctx) {
-		if name, ok := cursor.Current.Lookup("_id").StringValueOK(); ok {
+		if name, ok := cursor.Current().Lookup("_id").StringValueOK(); ok {
 			names = append(names, name)
 		}
 	}

@@ -32,6 +32,14 @@ func guardOf(client *mongolock.Client) *guarded {
 // Package is the package whose operations observers see.
 func (*engine) Package() string { return pkg }
 
+// Commands are the commands that the store has sent to the database; nil if there is none.
+func (e *engine) Commands() map[string]uint64 {
+	if s, ok := e.store.(interface{ Commands() map[string]uint64 }); ok {
+		return s.Commands()
+	}
+	return nil
+}
+
 // Stats returns the numbers of this process's part: fires held are runs under way. They
 // are zero while the Scheduler is not running.
 func (s *Scheduler) Stats() mongolock.Stats {

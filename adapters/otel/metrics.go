@@ -21,13 +21,13 @@ var (
 
 // meters are the instruments.
 type meters struct {
-	operation, wait, hold, run    metric.Float64Histogram
-	lost, renewed, missed         metric.Int64Counter
-	runs                          metric.Int64UpDownCounter
-	leases, waiters, candidates   metric.Int64ObservableUpDownCounter
-	cleanUps, clients             metric.Int64ObservableUpDownCounter
-	oldestWait, oldestRenewal     metric.Float64ObservableGauge
-	storeCalls, unobservedCounter metric.Int64ObservableCounter
+	operation, wait, hold, run                   metric.Float64Histogram
+	lost, renewed, missed                        metric.Int64Counter
+	runs                                         metric.Int64UpDownCounter
+	leases, waiters, candidates                  metric.Int64ObservableUpDownCounter
+	cleanUps, clients                            metric.Int64ObservableUpDownCounter
+	oldestWait, oldestRenewal                    metric.Float64ObservableGauge
+	storeCalls, storeCommands, unobservedCounter metric.Int64ObservableCounter
 }
 
 // measure makes the instruments.
@@ -76,12 +76,13 @@ func (o *Observer) measure(m metric.Meter) error {
 	o.oldestWait = age("lock.wait.oldest", "How long the longest waiter has waited, candidates aside.")
 	o.oldestRenewal = age("lock.renewal.oldest", "How long ago the lease was renewed that has waited longest for its next renewal.")
 	o.storeCalls = total("lock.store.calls", "{call}", "Calls of the store.")
+	o.storeCommands = total("lock.store.commands", "{command}", "Commands to the database.")
 	o.unobservedCounter = total("lock.operations.unobserved", "{operation}", "Operations that are in no other metric, as the observer was too slow.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	_, err = m.RegisterCallback(o.observe, o.leases, o.waiters, o.candidates, o.cleanUps, o.clients,
-		o.oldestWait, o.oldestRenewal, o.storeCalls, o.unobservedCounter)
+		o.oldestWait, o.oldestRenewal, o.storeCalls, o.storeCommands, o.unobservedCounter)
 	return err
 }
 
@@ -163,7 +164,7 @@ func (s *sources) Watch(stats func() mongolock.Stats) (stop func()) {
 		defer s.mu.Unlock()
 		if s.open[src] {
 			delete(s.open, src)
-			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Unobserved: last.Unobserved}.Plus(s.ended[last.Package])
+			s.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(s.ended[last.Package])
 		}
 	}
 }
@@ -191,6 +192,9 @@ func (o *Observer) observe(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(o.unobservedCounter, int64(s.Unobserved), with)
 		for call, n := range s.Calls {
 			to.ObserveInt64(o.storeCalls, int64(n), metric.WithAttributes(system, AttrStoreCall.String(call)))
+		}
+		for command, n := range s.Commands {
+			to.ObserveInt64(o.storeCommands, int64(n), metric.WithAttributes(system, AttrStoreCommand.String(command)))
 		}
 		for _, state := range []mongolock.FeedState{mongolock.FeedNone, mongolock.FeedIdle, mongolock.FeedOpening, mongolock.FeedLive} {
 			to.ObserveInt64(o.clients, feeds[[2]string{pkg, string(state)}], metric.WithAttributes(system, AttrFeedState.String(string(state))))

@@ -38,18 +38,19 @@ const Scope = "github.com/mongolock/mongolock/adapters/otel"
 
 // The attributes.
 const (
-	AttrSystem    = attribute.Key("lock.system")     // the package: mongolock, doclock, schedule, leader, pathlock
-	AttrOperation = attribute.Key("lock.operation")  // a mongolock.Op
-	AttrOutcome   = attribute.Key("lock.outcome")    // what mongolock.OutcomeOf says
-	AttrKey       = attribute.Key("lock.key")        // of spans; of metrics by MetricKey alone
-	AttrMode      = attribute.Key("lock.mode")       // exclusive, shared, permits; of spans
-	AttrToken     = attribute.Key("lock.token")      // the fencing token; of spans
-	AttrCount     = attribute.Key("lock.count")      // leases that were renewed; of spans
-	AttrLossCause = attribute.Key("lock.loss.cause") // max_hold, stalled, broken, lost
-	AttrState     = attribute.Key("lock.state")      // held, unreleased
-	AttrFeedState = attribute.Key("lock.feed.state") // live, opening, idle, none
-	AttrStoreCall = attribute.Key("lock.store.call") // acquire, renew, release, …
-	AttrErrorType = attribute.Key("error.type")      // the outcome, of spans that failed
+	AttrSystem       = attribute.Key("lock.system")        // the package: mongolock, doclock, schedule, leader, pathlock
+	AttrOperation    = attribute.Key("lock.operation")     // a mongolock.Op
+	AttrOutcome      = attribute.Key("lock.outcome")       // what mongolock.OutcomeOf says
+	AttrKey          = attribute.Key("lock.key")           // of spans; of metrics by MetricKey alone
+	AttrMode         = attribute.Key("lock.mode")          // exclusive, shared, permits; of spans
+	AttrToken        = attribute.Key("lock.token")         // the fencing token; of spans
+	AttrCount        = attribute.Key("lock.count")         // leases that were renewed; of spans
+	AttrLossCause    = attribute.Key("lock.loss.cause")    // max_hold, stalled, broken, lost
+	AttrState        = attribute.Key("lock.state")         // held, unreleased
+	AttrFeedState    = attribute.Key("lock.feed.state")    // live, opening, idle, none
+	AttrStoreCall    = attribute.Key("lock.store.call")    // acquire, renew, release, …
+	AttrStoreCommand = attribute.Key("lock.store.command") // findAndModify, find, update, …
+	AttrErrorType    = attribute.Key("error.type")         // the outcome, of spans that failed
 )
 
 // An Observer makes spans and metrics. It is safe for concurrent use.

@@ -167,6 +167,22 @@ func TestAnAcquisitionsWaitIsWithinItsSpanAndItsHoldIsLinkedToIt(t *testing.T) {
 	})
 }
 
+// A counting store tells what a store on MongoDB tells: the commands that it has sent.
+type counting struct {
+	store.Store
+	finds uint64
+}
+
+func (s counting) Commands() map[string]uint64 { return map[string]uint64{"find": s.finds, "hello": 0} }
+
+func TestCommandsAreCountedByNameAcrossClientsThatAreClosed(t *testing.T) {
+	l := newLab(t)
+	closed, open := l.client(counting{memstore.New(), 3}, mongolock.WithObserver(l)), l.client(counting{memstore.New(), 4}, mongolock.WithObserver(l))
+	require.NoError(t, closed.Close())
+	l.wants(map[string]float64{"lock.store.commands{find}": 7, "lock.store.commands{hello}": 0})
+	require.NoError(t, open.Close())
+}
+
 func TestAHandOverIsWithinTheAcquisitionThatItServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)

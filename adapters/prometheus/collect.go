@@ -22,9 +22,10 @@ var (
 	cleanUps      = desc("cleanups", "Claims of unknown outcome that are being cleaned up.")
 	clients       = desc("clients", "Clients, schedulers and trees that are open, by the state of their feed: live, opening, idle or none.", "feed")
 	calls         = desc("store_calls_total", "Calls of the store, by kind.", "call")
+	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
 	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
 
-	descs = []*prometheus.Desc{held, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, unobserved}
+	descs = []*prometheus.Desc{held, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -42,7 +43,7 @@ func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
 			return
 		}
 		delete(c.sources, s)
-		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Unobserved: last.Unobserved}.Plus(c.ended[last.Package])
+		c.ended[last.Package] = mongolock.Stats{Calls: last.Calls, Commands: last.Commands, Unobserved: last.Unobserved}.Plus(c.ended[last.Package])
 	}
 }
 
@@ -122,6 +123,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 		}
 		for call, n := range s.Calls {
 			total(calls, n, call)
+		}
+		for command, n := range s.Commands {
+			total(sent, n, command)
 		}
 		total(unobserved, s.Unobserved)
 	}

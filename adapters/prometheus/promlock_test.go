@@ -26,6 +26,7 @@ import (
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -145,6 +146,28 @@ func TestWhatIsHeldAndWhoWaitsIsReadAtTheScrape(t *testing.T) {
 	})
 	require.NoError(t, client.Close())
 	exposed.wants(map[string]float64{"mongolock_clients{idle}": 0, "mongolock_store_calls_total{acquire}": 2})
+}
+
+// A counting store tells what a store on MongoDB tells: the commands that it has sent.
+type counting struct {
+	store.Store
+	finds uint64
+}
+
+func (s counting) Commands() map[string]uint64 { return map[string]uint64{"find": s.finds, "hello": 0} }
+
+func TestCommandsAreCountedByNameAcrossClientsThatAreClosed(t *testing.T) {
+	metrics := newCollector(t)
+	exposed := expose(t, metrics)
+	for _, finds := range []uint64{3, 4} {
+		client, err := mongolock.NewWithStore(counting{memstore.New(), finds}, mongolock.WithObserver(metrics), quiet)
+		require.NoError(t, err)
+		defer client.Close()
+		if finds == 3 {
+			require.NoError(t, client.Close())
+		}
+	}
+	exposed.wants(map[string]float64{"mongolock_store_commands_total{find}": 7, "mongolock_store_commands_total{hello}": 0})
 }
 
 func TestOutcomesAreCounted(t *testing.T) {

@@ -58,7 +58,8 @@ var variables = strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$in
 // known is which labels and values each series of a metric was exposed with.
 type known map[string][]labels.Labels
 
-// ofRuns are all that the troubles of this package's tests expose, and health.
+// ofRuns are all that the troubles of this package's tests expose, and health, and what a client
+// on MongoDB exposes besides.
 func ofRuns(t *testing.T) known {
 	t.Helper()
 	all := make(known)
@@ -69,6 +70,10 @@ func ofRuns(t *testing.T) known {
 				all[metric] = append(all[metric], s.labels)
 			}
 		})
+	}
+	for _, s := range onMongo(t).series {
+		metric := s.labels.Get(model.MetricNameLabel)
+		all[metric] = append(all[metric], s.labels)
 	}
 	return all
 }
@@ -231,7 +236,7 @@ func TestThePageListsEveryMetricWithItsLabels(t *testing.T) {
 	rows := documented(t, "mongolock_")
 	for name, labels := range exposed {
 		require.Contains(t, rows, name)
-		for _, label := range []string{"feed", "outcome", "cause", "call"} {
+		for _, label := range []string{"feed", "outcome", "cause", "call", "command"} {
 			assert.Equal(t, labels[label], strings.Contains(rows[name], "| `"+label+"` |"), "%s: the label %s", name, label)
 		}
 	}

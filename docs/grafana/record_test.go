@@ -18,7 +18,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock"
 	promlock "github.com/mongolock/mongolock/adapters/prometheus"
 )
 
@@ -62,6 +65,27 @@ func record(t *testing.T, trouble func(l *lab)) *recording {
 	r.ends = time.Now().Add(-scrapeEvery)
 	cancel()
 	l.end()
+	return r
+}
+
+// onMongo is one scrape of a client on MongoDB that has sent nothing yet: the driver finds no
+// server at that address.
+func onMongo(t *testing.T) *recording {
+	t.Helper()
+	metrics, err := promlock.New()
+	require.NoError(t, err)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(metrics))
+	driver, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+	require.NoError(t, err)
+	defer driver.Disconnect(t.Context())
+	client, err := mongolock.New(driver.Database("db").Collection("locks"), mongolock.WithObserver(metrics))
+	require.NoError(t, err)
+	defer client.Close()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	r := &recording{series: make(map[string]*recorded)}
+	r.add(families)
 	return r
 }
 

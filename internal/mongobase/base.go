@@ -5,6 +5,7 @@
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
 //	value.go    dates and marks, as BSON has them
+//	commands.go what is sent, counted
 //	shared.go   a question that many ask at one time
 //	encode.go   an update, as it is sent
 //	epoch.go    the elections of a primary
@@ -51,6 +52,7 @@ type Base struct {
 	whole   atomic.Bool // the server cannot project the reply of a findAndModify
 	retries bool        // the driver gives its writes transaction numbers, where the server takes them
 
+	sent     counts
 	greeting Shared
 	memory   memory
 	epochs   epochs
@@ -132,7 +134,7 @@ var (
 // second attempt. The same goes for a projection, which FerretDB does not have here.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
 	change := encoded(update)
-	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
 			return coll.FindOneAndUpdate(ctx, filter, change, opts, options.FindOneAndUpdate().SetProjection(nil)).Raw()
 		}
@@ -147,7 +149,7 @@ func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (
 		{Key: "$setOnInsert", Value: document},
 		{Key: "$currentDate", Value: bson.D{{Key: at, Value: true}}},
 	})
-	return b.send(b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(Update, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
 		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: id}}, insert, upserting)
 		return nil, err
 	})
@@ -157,7 +159,7 @@ var upserting = options.UpdateOne().SetUpsert(true)
 
 // Remove deletes one document and answers what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
-	return b.send(coll, func(coll *mongo.Collection) (bson.Raw, error) {
+	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
 			opts = append(slices.Clip(opts), options.FindOneAndDelete().SetProjection(nil))
 		}
@@ -167,15 +169,16 @@ func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D
 
 // Find reads one document.
 func (b *Base) Find(ctx context.Context, filter bson.D, opts ...options.Lister[options.FindOneOptions]) (Reply, error) {
-	return b.send(b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
+	return b.send(Find, b.Soft, func(coll *mongo.Collection) (bson.Raw, error) { return coll.FindOne(ctx, filter, opts...).Raw() })
 }
 
 // send runs a command on a collection and times it.
-func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
+func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Collection) (bson.Raw, error)) (Reply, error) {
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
 	whole := b.whole.Load()
+	b.Count(what)
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll)
 	r.Took = b.Clock.Now().Sub(r.Sent)
@@ -189,10 +192,10 @@ func (b *Base) send(coll *mongo.Collection, command func(*mongo.Collection) (bso
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return r, nil
 	case coll == b.Durable && b.lacksJournal(err):
-		return b.send(b.Voted, command)
+		return b.send(what, b.Voted, command)
 	case !whole && mongoerr.HasCode(err, notImplemented):
 		b.whole.Store(true)
-		return b.send(coll, command)
+		return b.send(what, coll, command)
 	}
 	return r, err
 }
@@ -217,9 +220,9 @@ func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int
 	if b.noJ.Load() {
 		coll = b.Voted
 	}
-	result, err := coll.BulkWrite(ctx, models, unordered)
+	result, err := b.BulkWrite(ctx, coll, models)
 	if coll == b.Durable && b.lacksJournal(err) {
-		result, err = b.Voted.BulkWrite(ctx, models, unordered)
+		result, err = b.BulkWrite(ctx, b.Voted, models)
 	}
 	var e mongo.BulkWriteException
 	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {

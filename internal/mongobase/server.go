@@ -169,10 +169,12 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	ctx = Bare(ctx)
 	db := b.Soft.Database()
 	a.sent = b.Clock.Now()
+	b.Count(Hello)
 	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
 	old := mongoerr.ClassOf(err) == mongoerr.NoCommand // 4.4.0 and 4.4.1
 	if old {
 		a.sent = b.Clock.Now()
+		b.Count(Hello)
 		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
 	}
 	if err != nil {
@@ -246,6 +248,11 @@ func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 	}
 	f := *b.facts.Load()
 	f.NoRetries = !b.retries
+	b.Count(BuildInfo)
+	b.Count(ServerStatus)
+	if f.Member() {
+		b.Count(ReplSetGetConfig)
+	}
 	f.Ask(Bare(ctx), b.Soft.Database().Client())
 	if err := ctx.Err(); err != nil {
 		return err

@@ -51,12 +51,15 @@ func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
 	if status, err := run("serverStatus"); err == nil {
 		f.Engine, _ = status.Lookup("storageEngine", "name").StringValueOK()
 	}
-	if !f.Standalone && !f.Router {
+	if f.Member() {
 		if config, err := run("replSetGetConfig"); err == nil {
 			f.config(config)
 		}
 	}
 }
+
+// Member reports whether the server is a member of a set.
+func (f *Facts) Member() bool { return !f.Standalone && !f.Router }
 
 func (f *Facts) hello(hello bson.Raw) {
 	kind, _ := hello.Lookup("msg").StringValueOK()

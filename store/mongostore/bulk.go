@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
@@ -264,7 +263,7 @@ func (b *bulk) send(models []mongo.WriteModel) (done int, failed map[int]error, 
 	if len(models) == 0 {
 		return 0, nil, nil
 	}
-	result, err := b.coll.BulkWrite(b.ctx, models, options.BulkWrite().SetOrdered(false))
+	result, err := b.base.BulkWrite(b.ctx, b.coll, models)
 	var e mongo.BulkWriteException
 	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {
 		failed = make(map[int]error, len(e.WriteErrors))

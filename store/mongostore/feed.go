@@ -40,6 +40,7 @@ const (
 
 // A feed is the collection of wake-ups.
 type feed struct {
+	base  *mongobase.Base   // counts what is sent
 	coll  *mongo.Collection // w: 1
 	await time.Duration     // how long the server keeps a read that finds nothing
 
@@ -57,6 +58,7 @@ func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	if is, err := s.isCapped(ctx); !is {
 		return noFeed(err) // not there, or no feed: nobody listens
 	}
+	s.base.Count(mongobase.Insert)
 	_, err := s.feed.coll.InsertOne(ctx, noticeOf(n))
 	return noFeed(err)
 }
@@ -74,6 +76,7 @@ func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
 	for i, n := range all {
 		documents[i] = noticeOf(n)
 	}
+	s.base.Count(mongobase.Insert)
 	_, err := s.feed.coll.InsertMany(ctx, documents)
 	return noFeed(err)
 }
@@ -110,7 +113,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = cursor.Close(ctx) // the server ends it by itself soon enough
+			_ = s.base.CloseCursor(ctx, cursor) // the server ends it by itself soon enough
 		}()
 		if !yield(store.Notice{}, nil) {
 			return
@@ -122,7 +125,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 		defer cancel(nil)
 		probe.Go(func() { s.needSpare(ctx, cancel) })
 		for {
-			more, err := next(ctx, cursor, s.feed.await+feedSlack)
+			more, err := s.feed.next(ctx, cursor, s.feed.await+feedSlack)
 			if err != nil {
 				if cause := context.Cause(ctx); errors.Is(cause, errOneConnection) {
 					err = cause
@@ -143,9 +146,10 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 // next is one step of the cursor, under a bound of its own: with a client's shorter
 // default timeout the driver would refuse to wait at all. A cursor that the server has
 // closed is an error.
-func next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
+func (f *feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+	f.base.CountNext(cursor)
 	if cursor.TryNext(ctx) {
 		return true, nil
 	}
@@ -187,6 +191,7 @@ func (s *Store) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 // are not reliable enough: after some dozens of them it shows old data to everybody, or
 // its database stays locked.
 func (s *Store) refuseFerret(ctx context.Context) error {
+	s.base.Count(mongobase.BuildInfo)
 	reply, err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
 	if err != nil {
 		return nil //nolint:nilerr // a server that does not tell is taken for another
@@ -215,9 +220,9 @@ func (f *feed) open(ctx context.Context) (*mongo.Cursor, error) {
 		}
 	}
 	for {
-		more, err := next(ctx, cursor, feedSlack)
+		more, err := f.next(ctx, cursor, feedSlack)
 		if err != nil {
-			return nil, errors.Join(err, cursor.Close(ctx))
+			return nil, errors.Join(err, f.base.CloseCursor(ctx, cursor))
 		}
 		if !more {
 			return cursor, nil
@@ -226,6 +231,7 @@ func (f *feed) open(ctx context.Context) (*mongo.Cursor, error) {
 }
 
 func (f *feed) tail(ctx context.Context) (*mongo.Cursor, error) {
+	f.base.Count(mongobase.Find)
 	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }
 
@@ -243,6 +249,8 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 
 // feedOnly is a feed that cannot be taken for a store.
 type feedOnly struct{ store.Feed }
+
+func (f feedOnly) Commands() map[string]uint64 { return f.Feed.(*Store).Commands() }
 
 func init() {
 	inside.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.await = d }

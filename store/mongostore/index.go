@@ -28,6 +28,7 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseCappedOnce(ctx); err != nil {
 		return err
 	}
+	s.base.Count(mongobase.CreateIndexes)
 	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
 		Keys: bson.D{{Key: fieldExpireAt, Value: 1}},
 		Options: options.Index().
@@ -57,6 +58,7 @@ func (s *Store) refuseCapped(ctx context.Context) error {
 		return nil
 	}
 	db, name := s.base.Soft.Database(), s.base.Soft.Name()
+	s.base.Count(mongobase.ListCollections)
 	specs, err := db.ListCollectionSpecifications(mongobase.Bare(ctx), bson.D{{Key: "name", Value: name}})
 	if err != nil {
 		if class := mongoerr.ClassOf(err); class != mongoerr.Refused && class != mongoerr.NoCommand {

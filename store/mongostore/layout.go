@@ -73,7 +73,7 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
 	// In one batch; by default it would have 101 documents.
-	cursor, err := coll.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}},
+	cursor, err := l.base.FindMany(ctx, coll, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: distinct}}}},
 		options.Find().SetBatchSize(int32(min(len(distinct)+1, 10_000))))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (l layout) FindMany(ctx context.Context, coll *mongo.Collection, refs []sto
 	defer cursor.Close(ctx)
 	found := make(map[string]reply, len(distinct))
 	for cursor.Next(ctx) {
-		image := read(mongobase.Reply{Image: slices.Clone(cursor.Current)}, readRecord)
+		image := read(mongobase.Reply{Image: slices.Clone(cursor.Current())}, readRecord)
 		found[image.Record.key] = image
 	}
 	images := make([]reply, len(refs))

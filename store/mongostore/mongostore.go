@@ -107,6 +107,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 	}
 	s.base.OnStep = s.stepped
 	s.withFaults()
+	s.feed.base = s.base
 	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
 	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
 	return s
@@ -118,6 +119,10 @@ func (s *Store) stepped() {
 	s.logger.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it",
 		"collection", s.base.Soft.Name())
 }
+
+// Commands are the commands that the store has given to the driver so far, by name: what they
+// cost the database is what the locks cost it.
+func (s *Store) Commands() map[string]uint64 { return s.base.Commands() }
 
 // WarnOfTraps logs, by name, what is known to go wrong with locks on the deployment of the
 // store, such as a storage engine that keeps its data in memory. A client does so once, after

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -24,6 +25,7 @@ const (
 // look asks what the collection is.
 func (f *feed) look(ctx context.Context) (feedState, error) {
 	f.capped.Store(0)
+	f.base.Count(mongobase.ListCollections)
 	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
 	if err != nil || len(specs) == 0 {
 		return feedMissing, err
@@ -51,8 +53,10 @@ func (f *feed) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.base.Count(mongobase.Find)
 	err = f.coll.FindOne(ctx, bson.D{}).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {
+		f.base.Count(mongobase.Insert)
 		_, err = f.coll.InsertOne(ctx, noticeOf(store.Notice{Kind: kindSeed}))
 	}
 	return err
@@ -62,6 +66,7 @@ func (f *feed) prepare(ctx context.Context) error {
 // or with a notice whose insert made it uncapped. Only if it turns out uncapped every time
 // does the server have no capped collections.
 func (f *feed) create(ctx context.Context) error {
+	f.base.Count(mongobase.Create)
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
 		options.CreateCollection().SetCapped(true).SetSizeInBytes(feedSize))
 	state, err := f.look(ctx)
@@ -81,6 +86,7 @@ func (f *feed) create(ctx context.Context) error {
 // replace drops an uncapped collection, which an insert made after somebody dropped the
 // capped one, if all documents in it are ours.
 func (f *feed) replace(ctx context.Context) error {
+	f.base.Count(mongobase.Find)
 	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
 	switch {
 	case err == nil:
@@ -91,6 +97,7 @@ func (f *feed) replace(ctx context.Context) error {
 	if state, err := f.look(ctx); err != nil || state != feedUncapped {
 		return err // another client was quicker
 	}
+	f.base.Count(mongobase.Drop)
 	return f.coll.Drop(ctx)
 }
 
