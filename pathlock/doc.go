@@ -68,9 +68,10 @@
 // # Storages
 //
 // [InMemory] is for tests and for trees of one process, [InDir] for the processes of one
-// host: both keep a tree as one document, which each request of InDir reads and writes as
-// a whole. [OnMongo] is for any number of processes and locks: it keeps each lock in a
-// document of its own. [OnDocuments] makes a storage of one that keeps documents.
+// host: both keep a tree as one document, in memory as a trie. A request in memory takes
+// microseconds, however many locks there are; one of InDir reads and writes the whole tree,
+// so it suits small ones. [OnMongo] is for any number of processes and locks: it keeps each
+// lock in a document of its own. [OnDocuments] makes a storage of one that keeps documents.
 //
 // # Time
 //
@@ -159,11 +160,12 @@
 // unknown outcome:
 //
 //   - Lock: its token, which nobody has seen, is removed in the background. On MongoDB that
-//     happens in the session of the lost command, which is then refused if it comes late
-//     (docs/design.md §4.1). In a document a new revision has the same effect. If the
+//     happens in the session of the lost command, which is then refused if it comes late,
+//     unless a primary failed in between (docs/design.md §4.1). In a document a new revision has the same effect. If the
 //     removal fails too, the lock runs out after its timeout.
 //   - Refresh counts as failed. It may have been applied: then the lock lasts as long as
-//     was asked, which may be longer or shorter than before.
+//     was asked, which may be longer or shorter than before. It does not undo a Refresh that
+//     was called after its caller had left.
 //   - Release: call it again. [ErrUnknownToken] then means that the first call worked.
 //
 // A caller's context bounds the wait for a write, and not the write: when it ends the
@@ -189,7 +191,10 @@
 // them while somebody watches. On MongoDB the records of the locks are the events: while somebody
 // watches a record has the times of its grant and of its end by the server's clock, which
 // is one command more for a Lock, and the record of an ended lock stays for two minutes.
-// After an election the times are another clock's, so watchers are reset. Every Lock reads the word along
+// After an election the times are another clock's, so watchers are reset. A watcher that has
+// not noticed the election yet may be told of one thing twice, if the new primary's clock is
+// seconds off: it reads by time, and forgets after five seconds what it told. The Reset
+// follows, and no lock depends on events. Every Lock reads the word along
 // with the locks in its way, so a process knows it as of a second ago at most; one that has
 // not looked for a second reads it before it removes a record. That is why Watch takes a
 // little over a second to begin: from then on every process keeps records for it.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/knob"
+
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -77,12 +79,15 @@ func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outco
 	})
 }
 
-func (d documents) refresh(ctx context.Context, token string, timeout time.Duration) outcome {
+func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
 	var was time.Time
 	o := d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
 		old := doc.live(token, now)
-		if old == nil {
+		switch {
+		case old == nil:
 			return Edit{}, outcome{err: ErrUnknownToken}
+		case left() && !knob.PathRefreshAbandoned:
+			return Edit{}, outcome{err: errLeft}
 		}
 		was = old.ExpireAt
 		l := old.copied()

@@ -26,8 +26,10 @@ type engine interface {
 	// leaves the word that somebody does. The lock may be added under another token.
 	lock(ctx context.Context, r Request, l Lock, w waiting) outcome
 
-	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own.
-	refresh(ctx context.Context, token string, timeout time.Duration) outcome
+	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own. It
+	// begins nothing once the caller has left, who may have asked again: between a look
+	// and the write that rests on it, it asks left.
+	refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome
 
 	// release removes a lock.
 	release(ctx context.Context, token string, how release) outcome

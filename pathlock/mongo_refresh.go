@@ -16,6 +16,7 @@ import (
 var (
 	errNoTime = errors.New("the server's answer has no time in it")
 	errLate   = errors.New("the server took too long for a refresh")
+	errLeft   = errors.New("the caller has left")
 	errClock  = errors.New("the server's clock is not the one that was asked, or was set")
 )
 
@@ -25,7 +26,7 @@ const quickly = callBound + time.Second
 
 // refresh restarts a lock's time: by one command if its timeout is given and it has some
 // time left, and otherwise by a find and a compare-and-swap.
-func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration) outcome {
+func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
@@ -40,8 +41,11 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 	}
 	for {
 		r, o := m.alive(ctx, token)
-		if r == nil {
+		switch {
+		case r == nil:
 			return o
+		case left() && !knob.PathRefreshAbandoned: // this swap could undo what the caller asked for since
+			return outcome{fault: errLeft}
 		}
 		if timeout != 0 {
 			r.Timeout = timeout

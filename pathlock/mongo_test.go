@@ -244,3 +244,39 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Greater(t, time.Since(sent), l.Left, "granted before the other's time was over")
 }
+
+// Whoever gave a refresh up and asked again relies on the second answer.
+func TestARefreshOnMongoWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	l, err := tree.Lock(f.ctx(), exclusively("/a"))
+	require.NoError(t, err)
+	line, goOn, reached := &testserver.Line{}, make(chan struct{}), make(chan struct{})
+	slow := f.tree(f.storage(line.Through))
+	_, err = slow.Locks(f.ctx()) // it is connected, and knows the server
+	require.NoError(t, err)
+	line.Set(func(command string, _ bson.Raw) testserver.Fate {
+		if command != "find" {
+			return testserver.Fate{}
+		}
+		return testserver.Fate{Before: func() { close(reached); <-goOn }}
+	})
+	ctx, cancel := context.WithCancel(f.ctx())
+	given := make(chan error)
+	go func() {
+		_, err := slow.Refresh(ctx, l.Token, 5*time.Second) // so brief that it looks first
+		given <- err
+	}()
+	<-reached
+	line.Set(nil)
+	cancel()
+	require.ErrorIs(t, <-given, context.Canceled)
+	fresh, err := tree.Refresh(f.ctx(), l.Token, time.Hour)
+	require.NoError(t, err)
+	close(goOn)
+	require.NoError(t, slow.Close()) // which waits for the first
+	all, err := tree.Locks(f.ctx())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, fresh.ExpireAt, all[0].ExpireAt)
+}

@@ -182,3 +182,43 @@ func (s *failingOnce) Update(ctx context.Context, tree string, change func(*path
 	}
 	return now.Update(ctx, tree, change)
 }
+
+// stalledDocuments hold up an edit until a channel that they were given is closed.
+type stalledDocuments struct {
+	pathlock.Documents
+	stall chan chan struct{}
+}
+
+func (s stalledDocuments) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	select {
+	case until := <-s.stall:
+		<-until
+	default:
+	}
+	return s.Documents.Update(ctx, tree, change)
+}
+
+// Whoever gave a refresh up and asked again relies on the second answer.
+func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := stalledDocuments{pathlock.InMemory(), make(chan chan struct{}, 1)}
+		storage, err := pathlock.OnDocuments(kept)
+		require.NoError(t, err)
+		tree := treeOn(t, storage)
+		l, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
+		require.NoError(t, err)
+		goOn := make(chan struct{})
+		kept.stall <- goOn
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = tree.Refresh(ctx, l.Token, time.Minute)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		fresh, err := tree.Refresh(t.Context(), l.Token, 2*time.Hour)
+		require.NoError(t, err)
+		close(goOn)
+		require.NoError(t, tree.Close()) // which waits for the first
+		all := locksOn(t, storage)
+		require.Len(t, all, 1)
+		assert.Equal(t, fresh.ExpireAt, all[0].ExpireAt)
+	})
+}

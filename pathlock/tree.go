@@ -93,7 +93,10 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 		}
 	}
 	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
-	l, err := t.write(ctx, func(ctx context.Context) outcome { return t.engine.refresh(t.count(ctx, callRefresh), token, picked) }).answer()
+	left := func() bool { return ctx.Err() != nil }
+	l, err := t.write(ctx, func(ctx context.Context) outcome {
+		return t.engine.refresh(t.count(ctx, callRefresh), token, picked, left)
+	}).answer()
 	end(lost(err))
 	return l, err
 }

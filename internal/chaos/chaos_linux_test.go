@@ -22,7 +22,7 @@ import (
 var chaosFor = flag.Duration("chaos.for", 10*time.Second, "how long the nemesis works")
 
 func TestMain(m *testing.M) {
-	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work)})
+	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths)})
 }
 
 const (

@@ -16,7 +16,26 @@ import (
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-func takeSafetiesOut(o orders) { knob.DeadlineFromReply = o.DeadlineFromReply }
+func takeSafetiesOut(o orders) {
+	knob.DeadlineFromReply, knob.PathWithoutLook = o.DeadlineFromReply, o.PathWithoutLook
+}
+
+// The control grants path locks without a look after they were added.
+func TestControlChaosOfPathLocksIsCaughtByTheRule(t *testing.T) {
+	testserver.URI(t, "crash", "stepdown")
+	o := pathOrders()
+	o.PathWithoutLook = true
+	const most = 5
+	for runs := range most {
+		holds, _ := runPaths(t, o, 5*time.Second, func(_ *cluster, ctx context.Context) { <-ctx.Done() })
+		if found, _ := history.PathConflicts(holds, 0); len(found) > 0 {
+			t.Log("noticed:", len(found), found[0])
+			return
+		}
+		t.Logf("run %d: %d grants, no violation", runs, len(holds))
+	}
+	t.Errorf("no violation in %d runs", most)
+}
 
 // The control takes the margin away and counts deadlines from replies, which are slow. The
 // renewals of one process do not get through, and it holds its leases for long. How often

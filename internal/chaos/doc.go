@@ -9,6 +9,9 @@
 // steps it down, cuts and slows links, loses and delays messages, shifts the clock in
 // replies, and blocks a record by an open transaction.
 //
+// Another test has workers that lock overlapping paths of a tree, judged by the rule of
+// package pathlock.
+//
 // Every process writes what it believes into a file, by the machine's one monotonic clock.
 // A belief is a look at the lease that said it is held, at the moment just before the look.
 // So a stopped process cannot believe what it did not see, however late it looks. Package

@@ -108,7 +108,11 @@ func (c *cluster) start(m *member) {
 	}
 	o.LongHolds = o.LongHolds && c.started == 1
 	o.Log = filepath.Join(c.dir, fmt.Sprintf("client-%d.log", c.started))
-	m.process = testchild.Start(c.t, workerRole, o)
+	role := workerRole
+	if o.Paths {
+		role = pathRole
+	}
+	m.process = testchild.Start(c.t, role, o)
 }
 
 func (c *cluster) signal(m *member, s syscall.Signal) {
@@ -144,6 +148,10 @@ func (c *cluster) nemesis(ctx context.Context) {
 // record.
 func (c *cluster) disturb(ctx context.Context, m *member) {
 	ttl := c.orders.TTL
+	writes := []string{"findAndModify"}
+	if c.orders.Paths {
+		writes = append(writes, "update") // by which a lock is added
+	}
 	switch rand.N(11) {
 	case 0:
 		c.count("process killed with -9")
@@ -173,14 +181,14 @@ func (c *cluster) disturb(ctx context.Context, m *member) {
 		r.remove()
 	case 6:
 		c.count("replies lost")
-		m.on(faultproxy.Command("findAndModify", "delete").Next(1+rand.N(3)), faultproxy.DropReply())
+		m.on(faultproxy.Command(append(writes, "delete")...).Next(1+rand.N(3)), faultproxy.DropReply())
 	case 7:
 		c.count("command applied late")
-		r := m.on(oneOfTwo(faultproxy.Command("findAndModify"), faultproxy.Command("delete")).Next(1), faultproxy.Orphan())
+		r := m.on(oneOfTwo(faultproxy.Command(writes...), faultproxy.Command("delete")).Next(1), faultproxy.Orphan())
 		time.AfterFunc(rand.N(3*ttl), r.release)
 	case 8:
 		c.count("command lost")
-		m.on(faultproxy.Command("findAndModify", "delete").Next(1+rand.N(3)), faultproxy.DropCommand())
+		m.on(faultproxy.Command(append(writes, "delete")...).Next(1+rand.N(3)), faultproxy.DropCommand())
 	case 9:
 		c.count("clock shifted in replies")
 		off := rand.N(ttl/40) - ttl/80

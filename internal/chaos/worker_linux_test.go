@@ -39,6 +39,9 @@ type orders struct {
 
 	DeadlineFromReply bool // for the control
 	LongHolds         bool // for the control: longer than the TTL
+
+	Paths           bool // workers lock paths, and nothing else
+	PathWithoutLook bool // for the control
 }
 
 const (
@@ -116,13 +119,18 @@ func (via through) DialContext(ctx context.Context, network, address string) (ne
 	return (&net.Dialer{}).DialContext(ctx, network, proxy)
 }
 
-// note writes one event with one system call: what was written outlives a kill.
+// note writes down one event.
 func (w *worker) note(e history.Event) {
 	e.Client = w.Client
 	if e.At == 0 {
 		e.At = uptime()
 	}
-	line, err := json.Marshal(e)
+	w.writeDown(e)
+}
+
+// writeDown writes a line with one system call: what was written outlives a kill.
+func (w *worker) writeDown(what any) {
+	line, err := json.Marshal(what)
 	if err == nil {
 		_, err = w.log.Write(append(line, '\n'))
 	}

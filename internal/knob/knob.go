@@ -88,6 +88,8 @@ const (
 	PathByOwnClock = false
 	// PathRefreshRevives refreshes a path lock that may have run out.
 	PathRefreshRevives = false
+	// PathRefreshAbandoned goes on with a refresh whose caller has left.
+	PathRefreshAbandoned = false
 	// PathReleaseByPath releases a path lock by its path, whoever has it.
 	PathReleaseByPath = false
 	// PathDropWithoutRev removes what is in the way of a path lock, though it has changed meanwhile.

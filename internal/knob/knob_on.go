@@ -48,6 +48,7 @@ var (
 	PathGrantUntold       bool
 	PathByOwnClock        bool
 	PathRefreshRevives    bool
+	PathRefreshAbandoned  bool
 	PathReleaseByPath     bool
 	PathAncestorForgotten bool
 	PathDropWithoutRev    bool

@@ -15,7 +15,8 @@ import (
 type cluster struct {
 	w       *world
 	members [3]*member
-	leader  *member // the primary of the majority; nil during an election
+	leader  *member         // the primary of the majority; nil during an election
+	failed  []time.Duration // when each primary failed
 	term    int
 	alone   bool
 	shard   int
@@ -182,6 +183,7 @@ func (c *cluster) failOver(f failover) {
 		f.kind, f.isolated = restart, 0
 	}
 	c.w.fault("primary " + f.kind)
+	c.failed = append(c.failed, c.w.since())
 	c.w.moved = min(c.w.moved, c.w.since())
 	c.w.noteLocked(history.Event{Kind: history.Trouble, Client: -1, Note: history.Failover, Until: f.at + f.election + f.isolated + time.Second})
 	c.w.logf("server %d %s", m.id, f.kind)

@@ -30,6 +30,7 @@ type pathHold struct {
 	client   int
 	sent     time.Duration // when its Lock was called
 	from, to time.Duration // certainly held
+	last     time.Duration // when it is over at the latest
 	ended    bool          // somebody asked for its release
 	endedAt  time.Duration // when
 }
@@ -176,17 +177,25 @@ func (r *pathRun) granted(client int, l pathlock.Lock, sent time.Duration) {
 	now := r.w.since()
 	r.w.logf("client %d has %s %s %s, until %v", client, l.Path, l.Mode, l.Depth, sent+l.Left)
 	r.order = append(r.order, l.Token)
-	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, sent: sent, from: now, to: sent + l.Left}
+	r.holds[l.Token] = &pathHold{path: l.Path, mode: l.Mode, depth: l.Depth, client: client, sent: sent, from: now, to: sent + l.Left, last: now + l.Timeout}
 }
 
-// refreshes notes that a lock may be shortened from now on, whatever the call answers.
-func (r *pathRun) refreshes(token string, timeouts []time.Duration) {
+// refreshes notes that a lock may be shortened or extended from now on, whatever the call
+// answers, and even if its caller leaves.
+func (r *pathRun) refreshes(l pathlock.Lock, timeouts []time.Duration) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if h := r.holds[token]; len(timeouts) > 0 {
-		h.to = min(h.to, r.w.since()+timeouts[0])
+	h := r.holds[l.Token]
+	asked := l.Timeout
+	if len(timeouts) > 0 {
+		asked = timeouts[0]
+		h.to = min(h.to, r.w.since()+asked)
 	}
+	h.last = max(h.last, r.w.since()+refreshFor+max(asked, l.Timeout))
 }
+
+// refreshFor is how long a refresh goes on at most.
+const refreshFor = 10 * time.Second
 
 func (r *pathRun) refreshed(l pathlock.Lock, sent time.Duration) {
 	r.w.mu.Lock()
@@ -204,6 +213,14 @@ func (r *pathRun) releases(token string) {
 		h.ended, h.endedAt = true, r.w.since()
 	}
 	h.to = min(h.to, r.w.since())
+}
+
+// released notes that a lock is not there any more.
+func (r *pathRun) released(token string) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	h := r.holds[token]
+	h.last = min(h.last, r.w.since())
 }
 
 func (r *pathRun) violation(check, format string, args ...any) {
@@ -241,14 +258,11 @@ func (r *pathRun) lastRound(processes []*pathProcess) {
 	}
 }
 
-// inConflict is the rule of package pathlock, said again.
-func inConflict(a, b *pathHold) bool {
-	reaches := func(above, other *pathHold) bool {
-		return above.depth == pathlock.Infinity && (above.path == "/" || strings.HasPrefix(other.path, above.path+"/"))
-	}
-	overlap := a.path == b.path || reaches(a, b) || reaches(b, a)
-	return overlap && !(a.mode == pathlock.Shared && b.mode == pathlock.Shared)
+func (h *pathHold) seen() history.PathHold {
+	return history.PathHold{Client: h.client, Path: h.path, Shared: h.mode == pathlock.Shared, Infinity: h.depth == pathlock.Infinity, From: h.from, To: h.to}
 }
+
+func inConflict(a, b *pathHold) bool { return a.seen().Conflicts(b.seen()) }
 
 // judge finds locks that conflict and were held at the same time, for longer than the
 // servers' clocks may differ, and reads what the database did.
@@ -258,15 +272,12 @@ func (r *pathRun) judge(processes []*process) {
 	for _, p := range processes {
 		r.dead[p.id] = p.dead
 	}
-	for i, one := range r.order {
-		for _, two := range r.order[i+1:] {
-			a, b := r.holds[one], r.holds[two]
-			if together := min(a.to, b.to) - max(a.from, b.from); together > tolerance && inConflict(a, b) {
-				r.violation("exclusion", "client %d has %s %s %s and client %d %s %s %s, together for %v at %v",
-					a.client, a.path, a.mode, a.depth, b.client, b.path, b.mode, b.depth, together, max(a.from, b.from))
-			}
-		}
+	holds := make([]history.PathHold, len(r.order))
+	for i, token := range r.order {
+		holds[i] = r.holds[token].seen()
 	}
+	found, _ := history.PathConflicts(holds, tolerance)
+	r.found = append(r.found, found...)
 	r.judgeLog(tolerance)
 	slices.SortFunc(r.found, func(a, b history.Violation) int { return strings.Compare(a.Text, b.Text) })
 }

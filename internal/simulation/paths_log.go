@@ -19,6 +19,7 @@ type pathRecord struct {
 	ttl     time.Duration
 	epoch   any
 	late    bool // it was refreshed when it may have run out: its holder removes it again
+	stray   bool // it was added by a command that was sent before a primary failed
 	owner   int  // the client that added it
 	added   time.Duration
 	changed time.Duration // when it was written last
@@ -59,7 +60,9 @@ func (h *pathHold) held(at time.Duration) bool {
 //   - A lock is never granted beside another that conflicts, is live, and was not let go.
 //   - A live lock that nobody let go is not removed, unless it was silent for its timeout.
 //   - A lock that has run out is not refreshed, as far as its holder is told.
-//   - A lock that was granted to nobody is removed once the faults are over.
+//   - A lock that was granted to nobody is removed once the faults are over, unless its
+//     command came late and after the failure of a primary: what the clean-up's session
+//     refuses is one node's memory (docs/design.md §4.1). Then it runs out.
 //
 // A lock is in the log before its Lock knows whether it is granted; so it counts from when
 // its holder was told.
@@ -79,7 +82,7 @@ func (r *pathRun) judgeLog(tolerance time.Duration) {
 	}
 	l.grants(r.w.since())
 	for token, o := range l.live {
-		if r.holds[token] == nil && !r.dead[o.owner] && o.until.After(m.now().Add(-longest)) {
+		if r.holds[token] == nil && !o.stray && !r.dead[o.owner] && o.until.After(m.now().Add(-longest)) {
 			r.violation("ghost", "%s %s %s of client %d, at the end", o.path, o.mode, o.depth, o.owner)
 		}
 	}
@@ -125,17 +128,18 @@ func (l *pathLog) write(e docdb.Entry, by *mark) {
 		token = next
 	}
 	if old := l.live[token]; old != nil {
-		before.late, before.owner, before.added, before.changed = old.late, old.owner, old.added, old.changed
+		before.late, before.stray, before.owner, before.added, before.changed = old.late, old.stray, old.owner, old.added, old.changed
 	}
 	hold := r.holds[token]
 	after.changed = by.at
 	switch {
 	case is && !was:
 		after.owner, after.added = by.client, by.at
+		after.stray = slices.ContainsFunc(r.w.cluster.failed, func(at time.Duration) bool { return by.began <= at && at <= by.at })
 		l.live[token] = &after
 	case was && !is:
 		delete(l.live, token)
-		if hold == nil && before.added < r.quiet && by.at > r.quiet && !r.dead[before.owner] && before.until.After(by.clock.Add(r.quiet-by.at+l.slack)) {
+		if hold == nil && !before.stray && before.added < r.quiet && by.at > r.quiet && !r.dead[before.owner] && before.until.After(by.clock.Add(r.quiet-by.at+l.slack)) {
 			r.violation("ghost", "%s %s %s of client %d, until %v", before.path, before.mode, before.depth, before.owner, by.at)
 		}
 		live := before.until.After(by.clock.Add(tolerance)) && !before.silent(by.at)
@@ -146,7 +150,7 @@ func (l *pathLog) write(e docdb.Entry, by *mark) {
 			r.violation("taken away", "%s %s %s of client %d, by client %d at %v", before.path, before.mode, before.depth, hold.client, by.client, by.at)
 		}
 	case was && is:
-		after.owner, after.added = before.owner, before.added
+		after.owner, after.added, after.stray = before.owner, before.added, before.stray
 		after.late = before.late || !before.until.After(by.clock.Add(tolerance))
 		l.live[token] = &after
 		_, told := r.clean[token+after.until.String()]

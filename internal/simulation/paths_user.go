@@ -78,7 +78,7 @@ func (u *pathUser) refresh(l *pathlock.Lock) (sent time.Duration) {
 		timeouts = []time.Duration{oneOf(u.rng, w.plan.ttl, 30*time.Second, l.Timeout)}
 	}
 	sent = w.since()
-	u.run.refreshes(l.Token, timeouts)
+	u.run.refreshes(*l, timeouts)
 	fresh, err := u.p.tree.Refresh(ctx, l.Token, timeouts...)
 	u.run.ended("refresh", err)
 	if err == nil {
@@ -96,7 +96,10 @@ func (u *pathUser) release(l pathlock.Lock) {
 		cancel()
 		u.run.ended("release", err)
 		switch {
-		case err == nil, errors.Is(err, pathlock.ErrUnknownToken), u.p.isDead():
+		case err == nil, errors.Is(err, pathlock.ErrUnknownToken):
+			u.run.released(l.Token)
+			return
+		case u.p.isDead():
 			return
 		case l.Timeout != longest && u.rng.chance(500):
 			return

@@ -104,7 +104,7 @@ func (r *pathRun) judgeWatches() {
 			if h.sent > since+time.Second && h.from < w.to-watchFor/2 && h.to > h.from && !added[token] {
 				wrong("a lock was not told", pathlock.Event{Kind: pathlock.Added, Lock: pathlock.Lock{Path: h.path}})
 			}
-			if added[token] && h.from > since && h.to < w.to-watchFor && !ended[token] {
+			if added[token] && h.from > since && h.last < w.to-watchFor && !ended[token] {
 				wrong("an end was not told", pathlock.Event{Kind: pathlock.Expired, Lock: pathlock.Lock{Path: h.path}})
 			}
 		}
