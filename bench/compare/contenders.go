@@ -33,9 +33,12 @@ func onMongo(name string, open func(*mongo.Client, *mongo.Collection) (locks, er
 			return contender{}, errors.New("no MONGODB_URI: `make compare` sets it")
 		}
 		database := "compare_" + rand.Text()
-		connect := func() (*mongo.Client, error) { return mongo.Connect(options.Client().ApplyURI(uri)) }
+		asked := new(requests)
+		connect := func() (*mongo.Client, error) {
+			return mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(asked.ofMongo()))
+		}
 		return contender{
-			name: name, server: os.Getenv("MONGOLOCK_KIND") + ", `majority`, journal on disk",
+			name: name, server: os.Getenv("MONGOLOCK_KIND") + ", `majority`, journal on disk", asked: asked,
 			open: func(context.Context) (locks, error) {
 				driver, err := connect()
 				if err != nil {

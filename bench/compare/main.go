@@ -28,12 +28,14 @@ type contender struct {
 	name, server string
 	open         func(ctx context.Context) (locks, error)
 	close        func() error
+	asked        *requests
 }
 
 // An answer has the measurements of one contender.
 type answer struct {
 	contender
 	pair, handOver []time.Duration
+	idle           float64 // requests a second
 }
 
 const (
@@ -48,10 +50,11 @@ func main() {
 		serveEtcd()
 		return
 	}
-	write := flag.String("write", "", "`file` to put the table into, between its markers")
+	write := flag.String("write", "", "`file` to put the tables into, between their markers")
+	idle := flag.Bool("idle", false, "count the requests of holders and waiters, and measure nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *write)
+	err := run(ctx, *write, *idle)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
@@ -59,7 +62,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, write string) (err error) {
+func run(ctx context.Context, write string, idle bool) (err error) {
 	var answers []*answer
 	defer func() {
 		for _, a := range answers {
@@ -75,6 +78,19 @@ func run(ctx context.Context, write string) (err error) {
 		}
 		answers = append(answers, &answer{contender: c})
 	}
+	if err := measureIdle(ctx, answers); err != nil {
+		return err
+	}
+	table := idleTableOf(answers)
+	fmt.Print(table) //nolint:forbidigo // a command's output
+	if write != "" {
+		if err := putTable(write, "idle", table); err != nil {
+			return err
+		}
+	}
+	if idle {
+		return nil
+	}
 	for round := range rounds {
 		for _, a := range answers {
 			fmt.Fprintf(os.Stderr, "compare: %d of %d: %s\n", round+1, rounds, a.name)
@@ -83,12 +99,12 @@ func run(ctx context.Context, write string) (err error) {
 			}
 		}
 	}
-	table := tableOf(answers)
+	table = tableOf(answers)
 	fmt.Print(table) //nolint:forbidigo // a command's output
 	if write == "" {
 		return nil
 	}
-	return putTable(write, table)
+	return putTable(write, "measured", table)
 }
 
 func (a *answer) measure(ctx context.Context) error {

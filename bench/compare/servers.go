@@ -18,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 )
 
 // A daemon is a server process with a directory of its own.
@@ -72,10 +73,12 @@ func onRedis(name, server string, settings ...string) func(context.Context) (con
 		if err != nil {
 			return contender{}, err
 		}
+		asked := new(requests)
 		return contender{
-			name: name, server: server, close: d.stop,
+			name: name, server: server, close: d.stop, asked: asked,
 			open: func(context.Context) (locks, error) {
 				client := redis.NewClient(&redis.Options{Addr: address})
+				client.AddHook(asked)
 				return byRedis{client, redislock.New(client)}, nil
 			},
 		}, nil
@@ -149,10 +152,11 @@ func onEtcd(ctx context.Context) (contender, error) {
 	if err != nil {
 		return contender{}, err
 	}
+	asked := new(requests)
 	return contender{
-		name: "etcd's concurrency.Mutex", server: "etcd " + version.Version + ", one member", close: d.stop,
+		name: "etcd's concurrency.Mutex", server: "etcd " + version.Version + ", one member", close: d.stop, asked: asked,
 		open: func(context.Context) (locks, error) {
-			client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
+			client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialOptions: []grpc.DialOption{grpc.WithStatsHandler(asked)}})
 			if err != nil {
 				return nil, err
 			}

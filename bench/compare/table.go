@@ -10,11 +10,6 @@ import (
 	"time"
 )
 
-const (
-	tableBegins = "<!-- measured: begin -->\n"
-	tableEnds   = "<!-- measured: end -->\n"
-)
-
 func tableOf(answers []*answer) string {
 	var b strings.Builder
 	b.WriteString("| lock | server | a free key, acquired and released: median | handed to another process that waits: median | the same: 90th percentile |\n|---|---|---|---|---|\n")
@@ -29,8 +24,9 @@ func tableOf(answers []*answer) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", d.Seconds()*1000) }
 
-// putTable puts the table between the markers of a page.
-func putTable(file, table string) error {
+// putTable puts the table between the markers of that name in a page.
+func putTable(file, name, table string) error {
+	tableBegins, tableEnds := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->\n"
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err

@@ -70,18 +70,27 @@ func TestControlARecordingThatEndedBadlyIsNotDrawn(t *testing.T) {
 }
 
 func TestTheChartHasTheFiguresOfTheTable(t *testing.T) {
-	svg, err := chart(`<!-- measured: begin -->
+	const page = `<!-- measured: begin -->
 | lock | server | pair | handed | late |
 |---|---|---|---|---|
 | **mongolock** | secantus, journal | 2.27 ms | 6.68 ms | 24.01 ms |
 | another, retried | Redis as installed: none | 0.07 ms | 47.82 ms | 94.30 ms |
-<!-- measured: end -->`)
+<!-- measured: end -->
+<!-- idle: begin -->
+| lock | server | asked |
+|---|---|---|
+| **mongolock** | secantus, journal | 0.25 |
+| another, retried | Redis as installed: none | 9.87 |
+<!-- idle: end -->`
+	svg, err := chart(page)
 	require.NoError(t, err)
-	for _, want := range []string{">6.7<", ">24.0<", ">47.8<", ">94.3<", ">another<", ">Redis as installed<"} {
+	for _, want := range []string{">6.7<", ">24.0<", ">47.8<", ">94.3<", ">0.25<", ">9.87<", ">another<", ">SecantusDB<", ">Redis as installed<"} {
 		assert.Contains(t, svg, want)
 	}
-	_, err = chart("<!-- measured: begin -->\n| a | b | c | d | e |\n<!-- measured: end -->")
+	_, err = chart("<!-- measured: begin -->\n| a | b | c | d | e |\n<!-- measured: end --><!-- idle: begin --><!-- idle: end -->")
 	require.Error(t, err, "a table without figures")
+	_, err = chart(strings.Replace(page, "| another, retried | Redis as installed: none | 9.87 |\n", "", 1))
+	require.ErrorContains(t, err, "nothing says what another on Redis as installed asks")
 }
 
 func TestAStatementThatNobodyKnowsIsAnErrorWithItsLine(t *testing.T) {
