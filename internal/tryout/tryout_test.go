@@ -44,7 +44,7 @@ func TestTheVerdictFollowsFromTheClaims(t *testing.T) {
 		"one does not":    {map[string]string{"A": "pass", "B/C": "fail", "B": "fail"}, all, exitCannot, []string{"Verdict: NO. 1 claims", "does not hold: B/C", "    Not equal: two have it\n", "^TestT$/^B$/^C$"}},
 		"no contention":   {map[string]string{"A": "pass", "B": "skip"}, all[1:], exitNotShown, []string{"Verdict: NOT SHOWN", "not tried, 1: needs atomic: this server does not"}},
 		"all are skipped": {map[string]string{"A": "skip"}, all, exitNotShown, []string{"nothing ran"}},
-		"no capped":       {map[string]string{"A": "pass"}, []string{"atomic"}, exitCan, []string{"It lacks capped: no capped collections", "It lacks retryable", "Verdict: YES"}},
+		"no capped":       {map[string]string{"A": "pass"}, []string{"atomic"}, exitCan, []string{"It lacks capped: waiters", "It lacks retryable", "Verdict: YES"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, err := trial{"./p", "TestT", "the claims"}.read(strings.NewReader(events(c.claims)))

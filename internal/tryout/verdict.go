@@ -33,10 +33,10 @@ func serverFrom(getenv func(string) string) server {
 // lacks are the capabilities that a deployment can do without, and what that costs.
 var lacks = []struct{ capability, costs string }{
 	{"retryable", "a write whose reply is lost is not sent again by the driver: more calls fail as unknown, and clean-ups are repeated"},
-	{"operationtime", "no operationTime: a grant takes one command more, which draws its token"},
-	{"capped", "no capped collections: waiters in other processes poll, once a second in the end"},
-	{"ttl", "no partial TTL index: what crashed holders leave blocks nobody, and stays until somebody removes it"},
-	{"transactions", "no transactions: nothing of the lock needs them; a fenced write inside one cannot be had"},
+	{"operationtime", "a grant takes one command more, which draws its token"},
+	{"capped", "waiters in other processes poll, once a second in the end"},
+	{"ttl", "what crashed holders leave blocks nobody, and stays until somebody removes it"},
+	{"transactions", "nothing of the lock needs them; fenced writes and saves of documents inside one cannot be had"},
 }
 
 func (s server) introduce(out io.Writer) {
