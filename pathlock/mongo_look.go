@@ -122,7 +122,7 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 // was written before it, whether it is the primary, or was, or is asked through a router.
 func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts) (sight, error) {
 	coll := m.base.Soft
-	if m.base.Kind().Set && !knob.PathLookUncommitted {
+	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
 	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // with the word, and the lock itself

@@ -82,8 +82,6 @@ const (
 	PathDoubtIgnored = false
 	// PathGrantUntold keeps no event for watchers when it grants a path lock.
 	PathGrantUntold = false
-	// PathLookUncommitted looks for path locks in what may be rolled back.
-	PathLookUncommitted = false
 	// PathByOwnClock judges the expiry of path locks by a clock that is two seconds ahead.
 	PathByOwnClock = false
 	// PathRefreshRevives refreshes a path lock that may have run out.

@@ -44,7 +44,6 @@ var (
 	UndoDeletes           bool
 	PathWithoutLook       bool
 	PathDoubtIgnored      bool
-	PathLookUncommitted   bool
 	PathGrantUntold       bool
 	PathByOwnClock        bool
 	PathRefreshRevives    bool
