@@ -25,7 +25,12 @@ func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 		_, err := newConfig(opts)
 		return nil, errors.Join(errors.New("schedule: New: the collection is nil"), err)
 	}
-	return NewWithStore(newMongo(coll, mongoclock.Monotonic()), opts...)
+	m := newMongo(coll, mongoclock.Monotonic())
+	s, err := NewWithStore(m, opts...)
+	if err == nil {
+		m.base.LogTo(s.logger)
+	}
+	return s, err
 }
 
 // stale is how old a sample of the server's clock may get. A lost claim brings no new

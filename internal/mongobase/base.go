@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -62,8 +63,7 @@ type Base struct {
 	Unsharded    bool
 	shardingSeen atomic.Int64 // the moment of the last answer
 
-	// OnStep, if set, is told that the server's clock was stepped within one election.
-	OnStep func()
+	log atomic.Pointer[slog.Logger] // is told of steps; nil: nobody
 }
 
 // New makes a Base. It sends nothing. now is the local clock; nil is the monotonic
@@ -84,6 +84,9 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 	b.epochs.clock = mongoclock.New(now)
 	return b
 }
+
+// LogTo sets the logger that is told when the server's clock was stepped within one election.
+func (b *Base) LogTo(l *slog.Logger) { b.log.Store(l) }
 
 // Under is coll with our concerns, and with the driver's own codecs: the caller's
 // could write a string as anything.

@@ -194,14 +194,22 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 		b.Clock.Observe(a.server, a.sent)
 		a.epoch, a.elections, a.known = epochOf(reply)
 		var stepped bool
-		if a.sure, stepped = b.epochs.heard(a, jumped); stepped && b.OnStep != nil {
-			b.OnStep()
+		if a.sure, stepped = b.epochs.heard(a, jumped); stepped {
+			b.stepped()
 		}
 	}
 	if b.kind.Load() != nil {
 		return a, nil
 	}
 	return a, b.meet(ctx, reply, old)
+}
+
+// stepped tells that the server's clock jumped within one election, or that this machine slept
+// without noticing.
+func (b *Base) stepped() {
+	if to := b.log.Load(); to != nil {
+		to.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it", "collection", b.Soft.Name())
+	}
 }
 
 func isRouter(hello bson.Raw) bool {
@@ -241,8 +249,10 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
 
 // WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. What the
 // protocol allows for is no warning. It asks with two commands, or three of a set, after the
-// hello that told what the server is. An error says that there was no time for that.
+// hello that told what the server is. Later it logs there when the server's clock was stepped, if no
+// LogTo said otherwise. An error says that there was no time for that.
 func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
+	b.log.CompareAndSwap(nil, to) // a store that has no logger of its own tells of steps here
 	if _, err := b.Read(ctx); err != nil {
 		return err
 	}

@@ -105,19 +105,12 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
-	s.base.OnStep = s.stepped
+	s.base.LogTo(conf.logger)
 	s.withFaults()
 	s.feed.base = s.base
 	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
 	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
 	return s
-}
-
-// stepped tells that the server's clock jumped within one election, or that this machine
-// slept without noticing.
-func (s *Store) stepped() {
-	s.logger.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it",
-		"collection", s.base.Soft.Name())
 }
 
 // Commands are the commands that the store has given to the driver so far, by name: what they
