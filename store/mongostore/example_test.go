@@ -3,8 +3,6 @@ package mongostore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"os"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -27,21 +25,6 @@ func ExampleStore_Commands() {
 	fmt.Println(err != nil, s.Commands()["hello"]+s.Commands()["find"])
 	// Output:
 	// true 1
-}
-
-// A store that cannot ask the database warns of nothing, and says so.
-func ExampleStore_WarnOfTraps() {
-	s, err := mongostore.New(locks())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	err = s.WarnOfTraps(ctx, slog.New(slog.NewTextHandler(os.Stdout, nil)))
-	fmt.Println(err != nil)
-	// Output:
-	// true
 }
 
 // Notices of your own travel with the locks' wake-ups; here to a database that is not
