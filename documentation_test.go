@@ -17,11 +17,11 @@ import (
 // documented lists the packages in which every entry point has an example.
 var documented = []string{".", "mongolocktest", "store", "store/memstore", "store/filestore", "store/mongostore", "pathlock", "schedule", "leader", "doclock", "fence", "adapters/webdav", "adapters/otel", "adapters/prometheus"}
 
-// contract lists the methods of package store's interfaces, and WarnOfTraps. The engine calls them; a user of
+// contract lists the methods of package store's interfaces. The engine calls them; a user of
 // the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
-	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "ReleaseMany", "NotifyMany", "WarnOfTraps",
+	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "ReleaseMany", "NotifyMany",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

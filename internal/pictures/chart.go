@@ -92,7 +92,7 @@ func figures(table, idle string) (all []figure, err error) {
 				return nil, err
 			}
 		}
-		known := false
+		var known bool
 		if f.asked, known = asked[cells[0]+"|"+cells[1]]; !known {
 			return nil, fmt.Errorf("nothing says what %s on %s asks while it waits", f.lock, f.server)
 		}

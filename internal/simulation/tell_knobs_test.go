@@ -1,4 +1,4 @@
-//go:build knobs
+//go:build knobs && go1.26
 
 package simulation_test
 
