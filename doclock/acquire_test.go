@@ -29,8 +29,8 @@ func TestAnAcquireReturnsTheDocumentAsItStood(t *testing.T) {
 	assert.NoError(t, doc.Lease().Err())
 	assert.Positive(t, doc.Lease().Remaining())
 	lock := readLock(get(t, coll, "o-1"), "lock")
-	assert.Equal(t, doc.Lease().ID(), lock.holder.ID, "the holder in the document")
-	assert.NotZero(t, lock.holder.ExpireAt)
+	assert.Equal(t, doc.Lease().ID(), lock.holder().ID, "the holder in the document")
+	assert.NotZero(t, lock.holder().ExpireAt)
 
 	_, err := locks.TryAcquire(t.Context(), ID("o-1"))
 	var held *mongolock.HeldError
@@ -110,7 +110,7 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 		_, err := other.Acquire(t.Context(), ID("o"))
 		failed <- err
 	}()
-	for readLock(get(t, coll, "o"), "lock").wanted.IsZero() {
+	for readLock(get(t, coll, "o"), "lock").WantedUntil.IsZero() {
 		time.Sleep(5 * time.Millisecond)
 	}
 	_, err := coll.DeleteOne(t.Context(), ID("o"))
@@ -250,7 +250,7 @@ func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
 	put(t, coll, bson.D{{Key: "_id", Value: 1}, {Key: "lock", Value: bson.D{{Key: "by", Value: "the application"}}}})
 	before := contents(t, coll)
 	locks := locksOn[bson.M](t, coll)
-	locks.store.tamper = anyLock
+	locks.store.tamper(anyLock)
 	_, err := locks.TryAcquire(t.Context(), ID(1))
 	assert.NotEqual(t, before, contents(t, coll), "left alone all the same (%v): the mark is not what protects", err)
 }

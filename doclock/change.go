@@ -14,12 +14,7 @@ type change struct {
 }
 
 // join adds the change to an update.
-func (ch *change) join(u *update) *update {
-	for _, s := range ch.sets {
-		u.set(s.Key, s.Value)
-	}
-	return u.unset(ch.unsets...)
-}
+func (ch *change) join(u update) update { return u.Add("$set", ch.sets...).Unset(ch.unsets...) }
 
 // A saved is what the document may have of the value: its top-level fields as they were
 // loaded or last saved. There are several possibilities after a save in a transaction

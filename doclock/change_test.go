@@ -3,7 +3,6 @@ package doclock
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +93,7 @@ func changesOf(t *testing.T, value bson.D, has ...bson.D) (sets bson.M, unsets [
 		require.NoError(t, err)
 		known = known.with(raw)
 	}
-	ch, _, err := codec[bson.D]{field: "lock", flat: new(atomic.Bool)}.changes(asValue("o"), known, value)
+	ch, _, err := codec[bson.D]{field: "lock", flat: func() bool { return false }}.changes(asValue("o"), known, value)
 	require.NoError(t, err)
 	sets = bson.M{}
 	for _, s := range ch.sets {

@@ -61,7 +61,7 @@ func TestACompletedDocumentIsNeverClaimedAgain(t *testing.T) {
 	require.NoError(t, c.Complete(t.Context())) // though its state is still pending
 	raw := get(t, coll, 0)
 	assert.Equal(t, "me", raw.Lookup("by").StringValue())
-	assert.Empty(t, readLock(raw, "lock").holder.ID)
+	assert.Empty(t, readLock(raw, "lock").holder().ID)
 	assert.True(t, readLock(raw, "lock").done)
 
 	removed := must(locks.TryClaim(t.Context(), pending, oldest))(t)
@@ -191,7 +191,7 @@ func TestADocumentThatDoesNotDecodeDoesNotBlockOtherClaims(t *testing.T) {
 	_, err := locks.TryClaim(t.Context(), pending, oldest)
 	require.ErrorIs(t, err, ErrDecode)
 	lock := readLock(get(t, coll, 0), "lock")
-	assert.Empty(t, lock.holder.ID, "the holder")
+	assert.Empty(t, lock.holder().ID, "the holder")
 	assert.False(t, lock.done)
 	c := must(locks.TryClaim(t.Context(), pending, oldest))(t)
 	assert.Equal(t, 1, c.Value.ID)

@@ -2,33 +2,29 @@ package doclock
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
-// stampPath names a field that the server's clock writes. It is a field of the lock; on
-// FerretDB, whose $currentDate writes only top-level fields, it stands beside the lock.
+// stampPath names a field that the server's clock writes. It is a field of the lock, or
+// stands beside the lock where that clock writes only top-level fields (see
+// mongobase.Base.Stamped).
 func (s *docStore) stampPath(field string) string {
-	if s.flat.Load() {
+	if s.isFlat() {
 		return s.beside(field)
 	}
 	return s.path(field)
 }
 
+func (s *docStore) isFlat() bool { return s.base.Flat() }
+
 func (s *docStore) beside(field string) string { return beside(string(s.lock), field) }
 
-func beside(lock, field string) string { return lock + "_" + field }
-
-// noPath reports whether a server refused to write its clock into the lock.
-func noPath(err error) bool {
-	return mongoerr.HasCode(err, 2) && strings.Contains(err.Error(), "must not contain '.'")
-}
+func beside(lock, field string) string { return mongobase.Beside(mongolease.Fields(lock).Path(field)) }
 
 // path names a field of the lock.
 func (s *docStore) path(field string) string { return s.lock.Path(field) }
@@ -55,7 +51,7 @@ func (s *docStore) ready(now time.Time) bson.D {
 }
 
 func (s *docStore) past(field string, now time.Time) bson.E {
-	return bson.E{Key: s.path(field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: date(now)}}}}}
+	return mongolease.NotAfter(s.path(field), now)
 }
 
 // claimableOf is the filter of those of a filter's documents that may be worth a claim:
@@ -101,24 +97,22 @@ func both(filter bson.Raw, more bson.D) bson.D {
 	return append(fields, more...)
 }
 
-// named is the condition that the document names an acquisition, run out or not.
-func (s *docStore) named(id any) []bson.E {
+// identified is the condition that the document names an acquisition, run out or not.
+func (s *docStore) identified(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }
 
-// Holds, Unbroken and Alive are the conditions of package mongolease.
-func (s *docStore) Holds(id string) []bson.E { return s.named(id) }
+// Fields, Named, Holds and Unworded are the conditions of package mongolease.
+func (s *docStore) Fields(string) mongolease.Fields { return s.lock }
 
-func (s *docStore) Unbroken(string) []bson.E { return s.lock.Unbroken() }
+func (s *docStore) Named(id string) []bson.E { return s.identified(id) }
 
-func (s *docStore) Alive(id string, by mongobase.Bearing) []bson.E {
-	return append(s.named(id), s.lock.Alive(by)...)
-}
+func (s *docStore) Holds(id string) []bson.E { return s.identified(id) }
 
-func (s *docStore) Before(_ string, beat int64) bson.E { return s.lock.Before(beat) }
+func (s *docStore) Unworded(now time.Time) []bson.E { return []bson.E{s.past(fieldWanted, now)} }
 
 // alive is the condition that an acquisition can still save.
-func (s *docStore) alive(id string) []bson.E { return s.Alive(id, s.base.Bearing()) }
+func (s *docStore) alive(id string) []bson.E { return s.steps.Alive(id, s.base.Bearing()) }
 
 // newer is the condition that no later save of the same holder was written.
 func (s *docStore) newer(save int) bson.E {

@@ -5,12 +5,23 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
 // Each of these takes one safety out of the filters of a store, for the control of the
 // tests that show what it is for.
+
+// tamper takes a safety out of the filters of a store's commands; nil: none.
+func (s *docStore) tamper(with func(mongolease.Step, bson.D) bson.D) {
+	if with == nil {
+		return
+	}
+	s.steps.Tamper = func(what mongolease.Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
+		return with(what, filter), update, opts
+	}
+}
 
 // byKeyAlone leaves commands that do not name the acquisition.
 func byKeyAlone(what mongolease.Step, filter bson.D) bson.D {

@@ -49,7 +49,7 @@ var waysToEnd = map[string]wayToEnd{
 }
 
 func isFreeWith(raw bson.Raw, state string) bool {
-	return raw != nil && readLock(raw, "lock").holder.ID == "" && raw.Lookup("state").StringValue() == state
+	return raw != nil && readLock(raw, "lock").holder().ID == "" && raw.Lookup("state").StringValue() == state
 }
 
 // look reads the document; nil if there is none.
@@ -130,7 +130,7 @@ func TestControlAnEndingByKeyAloneChangesAnotherClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := behindProxy(t, false, 30*time.Second)
-			f.store.tamper = byKeyAlone
+			f.store.tamper(byKeyAlone)
 			before, after := f.lateEnd(t, way)
 			assert.NotEqual(t, before, after, "it changed nothing all the same: naming the acquisition is not what protects")
 		})
@@ -142,7 +142,7 @@ func TestControlAnEndingByKeyAloneChangesAnotherClaim(t *testing.T) {
 func lateSave(t *testing.T, anyOrder bool) (state string) {
 	f := behindProxy(t, false, 30*time.Second)
 	if anyOrder {
-		f.store.tamper = savesInAnyOrder
+		f.store.tamper(savesInAnyOrder)
 	}
 	doc := must(f.Acquire(t.Context(), ID("o")))(t)
 	stuck := f.proxy.On(saves.Nth(1), faultproxy.Orphan())
@@ -153,7 +153,7 @@ func lateSave(t *testing.T, anyOrder bool) (state string) {
 	stuck.Release()
 	applied(t, stuck, 10*time.Second)
 	raw := look(t, f.direct(t))
-	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder.ID, "the holder")
+	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder().ID, "the holder")
 	assert.NoError(t, doc.SaveAndRelease(t.Context()))
 	return raw.Lookup("state").StringValue()
 }

@@ -66,7 +66,7 @@ func (f faulty) free(t *testing.T, within time.Duration) string {
 	give := time.Now().Add(within)
 	for {
 		raw := get(t, coll, "o")
-		if readLock(raw, "lock").holder.ID == "" {
+		if readLock(raw, "lock").holder().ID == "" {
 			return raw.Lookup("state").StringValue()
 		}
 		require.True(t, time.Now().Before(give), "still locked after %v: %v", within, raw)
@@ -244,7 +244,7 @@ func lateClaim(t *testing.T) (landed bool) {
 	must(other.TryAcquire(t.Context(), ID("o")))(t).Release()
 	stuck.Release()
 	applied(t, stuck, 5*time.Second)
-	return readLock(get(t, f.direct(t), "o"), "lock").holder.ID != ""
+	return readLock(get(t, f.direct(t), "o"), "lock").holder().ID != ""
 }
 
 func TestAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {

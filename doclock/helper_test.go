@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -105,4 +106,11 @@ func must[V any](v V, err error) func(testing.TB) V {
 // freed is the wake-up that the release of a document sends.
 func freed[T any](d *Document[T]) store.Notice {
 	return store.Notice{Topic: store.TopicLocks, Key: d.lease.Key(), Kind: store.KindFreed}
+}
+
+// holder is the one that a lock has; the zero value if it has none.
+func (r record) holder() (h mongolease.Holder) {
+	for _, h = range r.Holders {
+	}
+	return h
 }

@@ -128,13 +128,11 @@ func marshal(v any) (bson.Raw, error) {
 	return raw, nil
 }
 
-// matches reports whether the server takes a document's values for these.
-func matches(doc bson.Raw, fields bson.D) bool {
-	for _, f := range fields {
-		got, err := doc.LookupErr(strings.Split(f.Key, ".")...)
-		if err != nil || !same(got, asValue(f.Value)) {
-			return false
-		}
+// valuesOf is the filter by these fields that a document matches.
+func valuesOf(document bson.Raw, fields bson.D) bson.D {
+	values := make(bson.D, len(fields))
+	for i, f := range fields {
+		values[i] = bson.E{Key: f.Key, Value: document.Lookup(strings.Split(f.Key, ".")...)}
 	}
-	return true
+	return values
 }

@@ -39,7 +39,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 		s, err = newDocStore(coll, conf.field)
 		errs = append(errs, err)
 	}
-	c := codec[T]{field: conf.field, registry: conf.registry, flat: &s.flat}
+	c := codec[T]{field: conf.field, registry: conf.registry, flat: s.isFlat}
 	client, err := mongolock.NewWithStore(s, conf.engine...)
 	if err := errors.Join(append(errs, c.check(), err)...); err != nil {
 		return nil, err

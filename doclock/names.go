@@ -2,6 +2,7 @@ package doclock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,12 +28,13 @@ type freedName struct {
 // freedFor is how long a name is remembered: the wake-up follows the release at once.
 const freedFor = time.Minute
 
-// add notes that the document in image was freed under this key.
-func (f *freedNames) add(key string, image bson.Raw) {
-	if isID(key) || image == nil {
+// add notes that the document with this _id was freed under this key; none was if it has no
+// type.
+func (f *freedNames) add(key string, document bson.RawValue) {
+	if isID(key) || document.IsZero() {
 		return
 	}
-	id, err := keyOfID(image.Lookup("_id"))
+	id, err := keyOfID(document)
 	if err != nil {
 		return
 	}
@@ -70,5 +72,16 @@ func (s *docStore) Notify(ctx context.Context, n store.Notice) error {
 	if n.Topic == store.TopicLocks {
 		n.Key = s.freed.of(n.Key)
 	}
-	return s.Feed.Notify(ctx, n)
+	return s.BulkFeed.Notify(ctx, n)
+}
+
+// NotifyMany sends notices, under the names that waiters know.
+func (s *docStore) NotifyMany(ctx context.Context, all []store.Notice) error {
+	all = slices.Clone(all)
+	for i, n := range all {
+		if n.Topic == store.TopicLocks {
+			all[i].Key = s.freed.of(n.Key)
+		}
+	}
+	return s.BulkFeed.NotifyMany(ctx, all)
 }

@@ -18,7 +18,7 @@ func wanted(t *testing.T, coll *mongo.Collection, id any) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		raw, err := coll.FindOne(context.Background(), ID(id)).Raw()
-		return assert.NoError(t, err) && !readLock(raw, "lock").wanted.IsZero()
+		return assert.NoError(t, err) && !readLock(raw, "lock").WantedUntil.IsZero()
 	}, 10*time.Second, 5*time.Millisecond, "nobody waits")
 }
 
@@ -95,7 +95,7 @@ func TestAWaiterByUniqueFieldsGetsTheDocumentThatHasThemInTheEnd(t *testing.T) {
 	next := <-got
 	require.NotNil(t, next)
 	assert.EqualValues(t, 2, next.ID().AsInt64())
-	assert.Empty(t, readLock(get(t, coll, 1), "lock").holder.ID, "the holder of the document that had them before")
+	assert.Empty(t, readLock(get(t, coll, 1), "lock").holder().ID, "the holder of the document that had them before")
 }
 
 // It waits for a document in one state. Its holder, in the same process, changes the state
@@ -128,10 +128,9 @@ func TestADocumentIsCreatedWithItsIDOfTheTypeGiven(t *testing.T) {
 
 func TestTheNamesOfFreedDocumentsAreForgotten(t *testing.T) {
 	var f freedNames
-	image := func(id any) bson.Raw { return asValue(ID(id)).Value }
-	f.add(`{"sku":"x"}`, image(17))
-	f.add(`{"_id":"y"}`, image("y")) // known by its _id
-	f.add(`{"sku":"z"}`, nil)
+	f.add(`{"sku":"x"}`, asValue(17))
+	f.add(`{"_id":"y"}`, asValue("y")) // known by its _id
+	f.add(`{"sku":"z"}`, bson.RawValue{})
 	assert.Equal(t, `{"_id":{"$numberInt":"17"}}`, f.of(`{"sku":"x"}`))
 	assert.Equal(t, `{"_id":"y"}`, f.of(`{"_id":"y"}`))
 	assert.Equal(t, `{"sku":"z"}`, f.of(`{"sku":"z"}`))
@@ -140,7 +139,7 @@ func TestTheNamesOfFreedDocumentsAreForgotten(t *testing.T) {
 	old.at = old.at.Add(-2 * freedFor)
 	f.keys[`{"sku":"x"}`] = old
 	for i := range 1000 {
-		f.add(asValue(bson.D{{Key: "sku", Value: i}}).String(), image(i))
+		f.add(asValue(bson.D{{Key: "sku", Value: i}}).String(), asValue(i))
 	}
 	assert.NotContains(t, f.keys, `{"sku":"x"}`)
 }

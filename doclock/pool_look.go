@@ -87,13 +87,13 @@ func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (i
 		id.Value = slices.Clone(id.Value)
 		seen := readLock(cursor.Current(), string(p.store.lock))
 		found++
-		if seen.foreign != "" {
+		if seen.Stranger != "" {
 			continue
 		}
 		ids = append(ids, id)
-		if seen.holder.ID != "" {
-			over[text(id)] = seen.holder
-			marks = append(marks, seen.holder.Mark())
+		for _, h := range seen.Holders {
+			over[text(id)] = h
+			marks = append(marks, h.Mark())
 		}
 	}
 	if err := cursor.Err(); err != nil {
@@ -141,12 +141,12 @@ func (p *pool) lookForForeign(ctx context.Context) error {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)
 	defer cancel()
-	image, err := p.store.find(ctx, p.store.foreignOf(p.filter))
+	image, err := p.store.steps.FindOne(ctx, p.store.foreignOf(p.filter))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case err != nil:
-	case image.Found() && image.Record.foreign != "":
+	case image.Found() && image.Record.Stranger != "":
 		p.foreign = fmt.Errorf("doclock: claim: the document with _id %s: %w", clip(image.Image.Lookup("_id")), image.Record.Foreign())
 	default:
 		p.foreign = nil

@@ -19,9 +19,9 @@ const (
 	fieldExpireAt = mongolease.FieldExpireAt
 	fieldBroken   = mongolease.FieldBroken
 	fieldReleased = mongolease.FieldReleased
-	fieldAt       = "at"
-	fieldWanted   = "wantedUntil"
-	fieldStamp    = "stamp"
+	fieldAt       = mongolease.FieldAt
+	fieldWanted   = mongolease.FieldWanted
+	fieldStamp    = mongolease.FieldStamp
 	fieldSaves    = "saves"
 
 	fieldAttempts = "attempts"
@@ -33,14 +33,9 @@ const (
 // marks the sub-document as a lock of this package.
 const shape = 1
 
-// A record is a document's lock as read.
+// A record is a document's lock as read. It has one holder or none.
 type record struct {
-	foreign string            // why it is not a lock of this package; empty: it is, or there is none
-	holder  mongolease.Holder // without an ID: none
-
-	at, wanted time.Time
-	stamp      bson.Timestamp
-
+	mongolease.Document
 	attempts int
 	readyAt  time.Time
 	done     bool
@@ -52,25 +47,23 @@ func readLock(doc bson.Raw, field string) (r record) {
 	if err != nil {
 		return r
 	}
-	foreign := func() record { return record{foreign: fmt.Sprintf("its field %s is %s", field, clip(value))} }
 	lock, _ := value.DocumentOK()
 	elements, err := lock.Elements()
 	_, ends := mongobase.Time(lock.Lookup(fieldExpireAt))
-	if err != nil || !ends || !mongobase.Is(lock.Lookup(fieldMark), shape) {
-		return foreign()
-	}
-	r.at, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
-	r.stamp.T, r.stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
+	ours := err == nil && ends && mongobase.Is(lock.Lookup(fieldMark), shape)
+	var h mongolease.Holder
+	r.At, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
+	r.Stamp.T, r.Stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
 	for _, e := range elements {
 		switch v := e.Value(); e.Key() {
 		case fieldID:
-			r.holder.ID, _ = v.StringValueOK()
+			h.ID, _ = v.StringValueOK()
 		case fieldAt:
-			r.at, _ = mongobase.Time(v)
-		case fieldWanted:
-			r.wanted, _ = mongobase.Time(v)
+			r.At, _ = mongobase.Time(v)
 		case fieldStamp:
-			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
+			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
+		case fieldWanted:
+			r.WantedUntil, _ = mongobase.Time(v)
 		case fieldAttempts:
 			n, _ := v.AsInt64OK()
 			r.attempts = int(n)
@@ -79,11 +72,14 @@ func readLock(doc bson.Raw, field string) (r record) {
 		case fieldDone:
 			r.done = true
 		default:
-			r.holder.Read(e.Key(), v)
+			h.Read(e.Key(), v)
 		}
 	}
-	if r.holder.ID != "" && !r.holder.Complete() { // nobody could tell when it is over
-		return foreign()
+	if !ours || h.ID != "" && !h.Complete() { // of such a holder nobody could tell when it is over
+		return record{Document: mongolease.Document{Stranger: fmt.Sprintf("its field %s is %s", field, clip(value))}}
+	}
+	if h.ID != "" {
+		r.Holders = []mongolease.Holder{h}
 	}
 	return r
 }
@@ -94,37 +90,15 @@ func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
 func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }
 
 func (r record) Foreign() error {
-	if r.foreign == "" {
+	if r.Stranger == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s, but doclock keeps its lock in that field: name another (doclock.Field)", store.ErrForeign, r.foreign)
+	return fmt.Errorf("%w: %s, but doclock keeps its lock in that field: name another (doclock.Field)", store.ErrForeign, r.Stranger)
 }
 
-func (r record) Holder(id string) (mongolease.Holder, bool) {
-	return r.holder, id != "" && r.holder.ID == id
+func (r record) Status(key string, now time.Time) store.Status {
+	return r.Seen(key, store.Exclusive, 1, r.Wanted(now), now)
 }
-
-func (r record) Marks() []mongobase.Mark {
-	if r.holder.ID == "" {
-		return nil
-	}
-	return []mongobase.Mark{r.holder.Mark()}
-}
-
-func (r record) Wanted(now time.Time) bool { return r.wanted.After(now) }
-
-// Worded asks for half of what the claim wanted.
-func (r record) Worded(c store.Claim, now time.Time) bool { return r.Wanted(now.Add(c.Want / 2)) }
-
-func (r record) Drawn() (at time.Time, stamp bson.Timestamp) { return r.at, r.stamp }
 
 // residue reports whether the lock has marks that outlast its holder.
 func (r record) residue() bool { return r.attempts > 0 || r.done || !r.readyAt.IsZero() }
-
-func (r record) Status(key string, now time.Time) store.Status {
-	s := store.Status{Key: key, Wanted: r.Wanted(now), Now: now}
-	if r.holder.ID != "" {
-		s.Mode, s.Limit, s.Holders = store.Exclusive, 1, []store.Holder{r.holder.Holder}
-	}
-	return s
-}

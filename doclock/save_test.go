@@ -27,7 +27,7 @@ func TestASaveWritesWhatChangedAndKeepsTheLock(t *testing.T) {
 	assert.Equal(t, "paid", raw.Lookup("state").StringValue())
 	assert.Zero(t, raw.Lookup("total"))
 	assert.Equal(t, "theirs", raw.Lookup("other").StringValue(), "a field that the type does not have")
-	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder.ID, "the holder")
+	assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder().ID, "the holder")
 	doc.Value.ID = "another"
 	assert.ErrorContains(t, doc.Save(t.Context()), "_id")
 }
@@ -55,7 +55,7 @@ func halfSeen(t *testing.T, free func(context.Context, *Document[bson.M]) error)
 					return
 				}
 				by, _ := raw.Lookup("by").StringValueOK()
-				holder := readLock(raw, "lock").holder.ID
+				holder := readLock(raw, "lock").holder().ID
 				if raw.Lookup("n").Int32()%2 == 1 && holder == "" || by != "" && by == holder {
 					wrong.Add(1)
 				}
@@ -144,7 +144,7 @@ func TestControlASaveByKeyAloneWritesAfterTheLoss(t *testing.T) {
 	doc := must(locks.Acquire(t.Context(), ID("o")))(t)
 	expire(t, coll, "o")
 	must(locksOn[order](t, coll).TryAcquire(t.Context(), ID("o")))(t)
-	locks.store.tamper = byKeyAlone
+	locks.store.tamper(byKeyAlone)
 	doc.Value.State = "late"
 	err := doc.Save(t.Context())
 	assert.Equal(t, "late", get(t, coll, "o").Lookup("state").StringValue(),
@@ -158,7 +158,7 @@ func TestAReleaseAfterTheLossFreesNoOtherHolder(t *testing.T) {
 	expire(t, coll, "o")
 	next := must(locksOn[order](t, coll).TryAcquire(t.Context(), ID("o")))(t)
 	assert.ErrorIs(t, doc.Release(), mongolock.ErrLost)
-	assert.Equal(t, next.Lease().ID(), readLock(get(t, coll, "o"), "lock").holder.ID, "the holder")
+	assert.Equal(t, next.Lease().ID(), readLock(get(t, coll, "o"), "lock").holder().ID, "the holder")
 	assert.Greater(t, next.Lease().Token(), doc.Lease().Token())
 }
 

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -36,18 +34,9 @@ import (
 type docStore struct {
 	base *mongobase.Base
 	lock mongolease.Fields // the field of the lock
-	store.Feed
-	steps mongolease.Steps[record, *update, granted]
-	flat  atomic.Bool // see stampPath
+	store.BulkFeed
+	steps mongolease.Steps[record, granted]
 	freed freedNames
-
-	// The replies that need of the document only its lock and its _id.
-	lockAfter, lockBefore *options.FindOneAndUpdateOptionsBuilder
-	lockRemoved           *options.FindOneAndDeleteOptionsBuilder
-	lockFound             *options.FindOneOptionsBuilder
-
-	// tamper takes a safety out of a filter, in the tests that show that it is needed.
-	tamper func(what mongolease.Step, filter bson.D) bson.D
 }
 
 // granted is what the store remembers of a lease besides its time. A lease that it does
@@ -95,13 +84,9 @@ func (r *request) document(id string) bson.Raw {
 
 func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	feed, err := mongostore.FeedOn(coll)
-	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field), Feed: feed}
-	only := bson.D{{Key: field, Value: 1}, {Key: s.beside(fieldAt), Value: 1}, {Key: s.beside(fieldStamp), Value: 1}}
-	s.lockAfter = options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(only)
-	s.lockBefore = options.FindOneAndUpdate().SetReturnDocument(options.Before).SetProjection(only)
-	s.lockRemoved = options.FindOneAndDelete().SetProjection(only)
-	s.lockFound = options.FindOne().SetProjection(only)
-	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, s, s
+	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field), BulkFeed: feed}
+	s.steps.Base, s.steps.Shape, s.steps.Feed, s.steps.Lock = s.base, s, s, s.lock
+	s.steps.Only = bson.D{{Key: field, Value: 1}, {Key: s.beside(fieldAt), Value: 1}, {Key: s.beside(fieldStamp), Value: 1}}
 	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
 	}
@@ -110,7 +95,7 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 }
 
 // Commands are the commands sent so far, those of the wake-ups with them.
-func (s *docStore) Commands() map[string]uint64 { return s.base.Commands(s.Feed) }
+func (s *docStore) Commands() map[string]uint64 { return s.base.Commands(s.BulkFeed) }
 
 // WarnOfTraps logs what is known to go wrong with locks on the deployment.
 func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
@@ -120,78 +105,23 @@ func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 // A reply is the answer of one command, and the lock in it.
 type reply = mongolease.Image[record]
 
-// Send updates one document. Only the reply to a claim has more of it than its lock.
-func (s *docStore) Send(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D, u *update, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	if s.tamper != nil {
-		filter = s.tamper(what, filter)
-	}
-	switch what {
-	case mongolease.Acquire, mongolease.TakeOver, mongolease.HandOver, mongolease.Confirm:
-	default:
-		if opts != s.lockBefore {
-			opts = s.lockAfter
-		}
-	}
-	r, err := s.base.Modify(ctx, coll, filter, u.document(s), opts)
-	if noPath(err) { // refused before it touched anything: this is no second attempt
-		s.flat.Store(true)
-		r, err = s.base.Modify(ctx, coll, filter, u.document(s), opts)
-	}
-	image := s.read(r)
-	if opts != s.lockBefore {
-		s.base.Timed(r, image.Record.at)
-	}
-	return image, err
-}
-
 // modify sends an update that must last of the document that r is about. It returns the
 // after-image.
-func (s *docStore) modify(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E, u *update) (reply, error) {
-	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, u, mongobase.After)
+func (s *docStore) modify(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E, u update) (reply, error) {
+	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, bson.D(u), mongobase.After)
 }
 
-// Model is one update of a bulk.
-func (s *docStore) Model(what mongolease.Step, filter bson.D, u *update) mongo.WriteModel {
-	if s.tamper != nil {
-		filter = s.tamper(what, filter)
-	}
-	return &mongo.UpdateOneModel{Filter: filter, Update: u.document(s)}
-}
-
-// remove deletes the document that r is about, lock and all.
-func (s *docStore) remove(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E) (reply, error) {
-	filter, err := s.Where(r, conditions...)
-	if err != nil {
-		return reply{}, err
-	}
-	if s.tamper != nil {
-		filter = s.tamper(what, filter)
-	}
-	removed, err := s.base.Remove(ctx, s.base.Durable, filter, s.lockRemoved)
-	return s.read(removed), err
-}
-
-// find reads the lock of a document.
-func (s *docStore) find(ctx context.Context, fields bson.D) (reply, error) {
-	r, err := s.base.Find(ctx, fields, s.lockFound)
-	return s.read(r), err
-}
-
-func (s *docStore) read(r mongobase.Reply) reply {
-	return reply{Reply: r, Record: readLock(r.Image, string(s.lock))}
-}
-
-// Where is the filter of the document that r is about: by its _id if this store granted
-// it, because the fields of the key may change under the lease.
-func (s *docStore) Where(r store.Ref, more ...bson.E) (bson.D, error) {
+// Name is the filter of the document that r is about: its _id if this store granted it,
+// because the fields of the key may change under the lease.
+func (s *docStore) Name(r store.Ref) (bson.D, error) {
 	if l, ok := s.steps.Memory.Of(r.ID); ok && l.Own.key == r.Key {
-		return append(bson.D{{Key: "_id", Value: l.Own.doc}}, more...), nil
+		return bson.D{{Key: "_id", Value: l.Own.doc}}, nil
 	}
 	fields, err := filterOf(r.Key)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	return append(slices.Clip(fields), more...), nil
+	return fields, nil
 }
 
 func modeIs(m store.Mode) error {

@@ -14,11 +14,12 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A claim is on its way through the commands of its attempt, which are this store's.
+// A claim is on its way through the commands of its attempt, which are this store's: a
+// mongolease.Contender.
 type claim struct {
 	*docStore
-	*mongolease.Claim
 	*request
+	lease *mongolease.Claim
 	names bson.D // the fields that name the document, and maybe more conditions
 }
 
@@ -27,12 +28,12 @@ var errMissed error = &missed{} // of one of many
 // Acquire locks a document with one update, whose filter asks that nobody holds it. If
 // that matches nothing a read tells why.
 func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	cl, err := s.claim(ctx, c)
+	k, err := s.claim(ctx, c)
 	if err != nil {
 		return store.Grant{}, err
 	}
-	g, err := s.steps.Acquire(cl.Attempt.In(ctx), cl.Claim, contender{cl})
-	s.steps.Over(cl.Claim, err)
+	g, err := s.steps.Acquire(k.lease.Attempt.In(ctx), k.lease, k)
+	s.steps.Over(k.lease, err)
 	return g, err
 }
 
@@ -57,36 +58,33 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 		return nil, err
 	}
 	begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
-	return &claim{s, begun, r, names}, nil
+	return &claim{s, r, begun, names}, nil
 }
-
-// A contender sends the commands of a claim.
-type contender struct{ *claim }
 
 // Claim makes the claim the holder if nobody is. For one of many it takes a document over
 // from a holder that the look ahead has found to be over.
-func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
+func (k *claim) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
 	switch {
 	case k.over != nil:
-		return k.TakeOver(ctx, record{holder: *k.over})
+		return k.TakeOver(ctx, record{Document: mongolease.Document{Holders: []mongolease.Holder{*k.over}}})
 	case k.create:
 		return k.take(ctx, mongolease.Acquire, mongobase.Upsert, k.free())
 	}
 	return k.take(ctx, mongolease.Acquire, mongobase.After, k.free())
 }
 
-func (k contender) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, who ...bson.E) (reply, mongolease.Tenure, error) {
-	u, t := k.holding(k.claim)
+func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.FindOneAndUpdateOptionsBuilder, who ...bson.E) (reply, mongolease.Tenure, error) {
+	u, t := k.holding(k)
 	filter := append(slices.Clip(k.names), who...)
 	if k.one {
 		filter = append(filter, bson.E{Key: "$and", Value: bson.A{k.filter, k.ready(k.base.Present())}})
 	}
-	image, err := k.Send(ctx, what, k.base.Durable, filter, u, opts)
+	image, err := k.steps.Send(ctx, what, k.base.Durable, filter, bson.D(u), opts)
 	return image, t, err
 }
 
 // Refused: the filter matched nothing, or the document that was to be made is there.
-func (k contender) Refused(image reply, err error) bool {
+func (k *claim) Refused(image reply, err error) bool {
 	if err != nil {
 		return k.create && mongo.IsDuplicateKeyError(err)
 	}
@@ -95,45 +93,34 @@ func (k contender) Refused(image reply, err error) bool {
 
 // TakeOver puts the claim in the place of a holder that is over, or takes what is free by
 // now. Its filter names the holder's beat, so a holder that was renewed since is safe.
-func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
+func (k *claim) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	who := []bson.E{k.free()}
-	if id := seen.holder.ID; id != "" {
-		who = append(k.named(id), k.lock.Still(seen.holder))
+	for _, h := range seen.Holders {
+		who = append(k.Named(h.ID), k.lock.Still(h))
 	}
 	return k.take(ctx, mongolease.TakeOver, mongobase.After, who...)
 }
 
-// Word writes that somebody waits, if the claim says so, and the server's time. The
-// lock's at is then a sample, and the claim's session has moved on.
-func (k contender) Word(ctx context.Context) (reply, error) {
-	u := stamped()
-	if k.Want > 0 {
-		_, until := k.base.Now().Expiry(k.Want)
-		u.add("$max", k.path(fieldWanted), date(until))
-	}
-	filter := append(slices.Clip(k.names), append(k.ours(), mongolease.Exists(k.path(fieldID)))...)
-	image, err := k.Send(ctx, mongolease.Word, k.base.Soft, filter, u, mongobase.After)
-	if err == nil {
-		k.Attempt.Answered(image.Reply, false)
-	}
+func (k *claim) Word(ctx context.Context) (reply, error) {
+	image, err := k.steps.LeaveWord(ctx, k.lease, append(slices.Clip(k.names), append(k.ours(), mongolease.Exists(k.path(fieldID)))...))
 	k.saw(image.Image)
 	return image, err
 }
 
-func (k contender) Look(ctx context.Context) (reply, error) {
-	image, err := k.find(ctx, k.names)
+func (k *claim) Look(ctx context.Context) (reply, error) {
+	image, err := k.steps.FindOne(ctx, k.names)
 	k.saw(image.Image)
 	return image, err
 }
 
-func (k contender) CleanUp(ctx context.Context) (wanted bool, err error) {
-	removed, err := k.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Holds(k.ID)...), k.leaving(true), mongobase.After)
-	k.freed.add(k.Key, removed.Image)
+func (k *claim) CleanUp(ctx context.Context) (wanted bool, err error) {
+	removed, err := k.steps.Send(ctx, mongolease.Undo, k.base.Durable, append(slices.Clip(k.names), k.Named(k.lease.ID)...), bson.D(k.leaving(true)), mongobase.After)
+	k.freed.add(k.lease.Key, removed.Image.Lookup("_id"))
 	return removed.Found(), err
 }
 
 // Missed: among many there are others to claim.
-func (k contender) Missed() error {
+func (k *claim) Missed() error {
 	if k.one {
 		return errMissed
 	}
@@ -142,13 +129,13 @@ func (k contender) Missed() error {
 
 // Absent is the answer to a claim of a document that is not there. If the server refused
 // to insert it, the refusal comes from another unique index than that of the key.
-func (k contender) Absent(refusal error) error {
+func (k *claim) Absent(refusal error) error {
 	if refusal != nil {
 		return mongoerr.Mark(refusal)
 	}
 	filter, err := textOf(k.names)
 	if err != nil {
-		filter = k.Key
+		filter = k.lease.Key
 	}
 	return &notFoundError{filter}
 }
@@ -172,13 +159,12 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	// Waiters for one document may ask for different values of its other fields.
 	others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
 	if e.changesAny(others) { // then it may not be the document that is asked for
-		s.steps.Over(c.Claim, store.ErrNotApplied)
+		s.steps.Over(c.lease, store.ErrNotApplied)
 		return store.Grant{}, mongoerr.NotApplied(errAlone)
 	}
-	return s.steps.Transfer(ctx, from, c.Claim, contender{c}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+	return s.steps.Transfer(ctx, from, c.lease, c, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 		u, t := s.holding(c)
-		e.join(u)
-		image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.Alive(from.ID, s.base.Bearing())...), u)
+		image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
 		if image.Found() && e != nil {
 			e.landed.Store(true)
 		}
@@ -201,9 +187,9 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 		which, where = append(which, from.ID), *from
 	}
 	return s.steps.Undo(ctx, claim, from, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
-		image, err := s.takeOut(ctx, where, s.named(bson.D{{Key: "$in", Value: which}}))
+		image, err := s.takeOut(ctx, where, s.identified(bson.D{{Key: "$in", Value: which}}))
 		if err == nil {
-			s.freed.add(where.Key, image.Image)
+			s.freed.add(where.Key, image.Image.Lookup("_id"))
 		}
 		return image.Found() || from != nil, err
 	})
@@ -215,9 +201,7 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 // release, a broken holder saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image reply, err error) {
 	if e := s.ending(r.ID); e != nil {
-		u := s.leaving(true)
-		e.join(u)
-		image, err = s.modify(ctx, mongolease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), u)
+		image, err = s.modify(ctx, mongolease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))
 		if err != nil || image.Found() {
 			return image, err
 		}

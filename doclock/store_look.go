@@ -20,41 +20,38 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 	return s.steps.Look(ctx, keys)
 }
 
-// Find reads the lock of one document.
-func (s *docStore) Find(ctx context.Context, r store.Ref) (reply, error) {
-	fields, err := s.Where(r)
-	if err != nil {
-		return reply{}, err
-	}
-	return s.find(ctx, fields)
-}
+// Read reads the lock of a document.
+func (s *docStore) Read(document bson.Raw) record { return readLock(document, string(s.lock)) }
 
 // FindMany reads the documents of some refs, in their order. A document that the server
 // finds by other values than those of its filter (by a collation) is read alone.
 func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
 	images := make([]reply, len(refs))
-	wheres := make([]bson.D, len(refs))
+	filters := make([]bson.D, len(refs))
 	for i, r := range refs {
 		var err error
-		if wheres[i], err = s.Where(r); err != nil {
+		if filters[i], err = s.Name(r); err != nil {
 			return nil, err
 		}
 	}
-	alone := coll == s.base.Soft // by another read concern, it counts as not found
-	if len(refs) > 1 || !alone {
-		if err := s.findAtOnce(ctx, coll, wheres, images); err != nil {
-			return nil, err
+	if err := s.findAtOnce(ctx, coll, filters, images); err != nil || coll != s.base.Soft {
+		return images, err // by another read concern, one that is left counts as not found
+	}
+	var left bson.A
+	for i, image := range images {
+		if !image.Found() {
+			left = append(left, filters[i])
 		}
 	}
-	if left := missing(wheres, images); alone && len(left) > 1 { // one find tells whether any of them is there
-		if one, err := s.find(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
+	if len(left) > 1 { // one find tells whether any of them is there
+		if one, err := s.steps.FindOne(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
 			return images, err
 		}
 	}
 	for i := range images {
-		if alone && !images[i].Found() {
+		if !images[i].Found() {
 			var err error
-			if images[i], err = s.find(ctx, wheres[i]); err != nil {
+			if images[i], err = s.steps.FindOne(ctx, filters[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -62,37 +59,40 @@ func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []
 	return images, nil
 }
 
-// missing are the filters of the documents that were not found.
-func missing(wheres []bson.D, images []reply) (left bson.A) {
-	for i := range images {
-		if !images[i].Found() {
-			left = append(left, wheres[i])
+// findAtOnce reads the documents that filters name, each by values of some fields. What the
+// server finds is told apart by these values.
+func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filters []bson.D, images []reply) error {
+	read := bson.M{string(s.lock): 1} // and the fields that name the documents
+	byFields, which := map[string]bson.D{}, map[string][]int{}
+	var either, ids bson.A
+	for i, f := range filters {
+		text, err := textOf(f)
+		if err != nil {
+			return err
+		}
+		either, byFields[names(f)], which[text] = append(either, f), f, append(which[text], i)
+		for _, e := range f {
+			read[e.Key] = 1
+		}
+		if names(f) == "_id" {
+			ids = append(ids, f[0].Value)
 		}
 	}
-	return left
-}
-
-func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, wheres []bson.D, images []reply) error {
-	fields := bson.M{string(s.lock): 1} // and the fields that name the document
-	for _, w := range wheres {
-		for _, f := range w {
-			fields[f.Key] = 1
-		}
+	filter := bson.D{{Key: "$or", Value: either}}
+	if len(ids) == len(filters) { // as they mostly are: one look-up in the index, not as many as documents
+		filter = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 	}
-	cursor, err := s.base.FindMany(ctx, coll, bson.D{{Key: "$or", Value: missing(wheres, images)}},
-		options.Find().SetProjection(fields).SetBatchSize(int32(min(len(wheres)+1, 10_000))))
-	if err != nil {
-		return err
-	}
-	defer cursor.Close(ctx)
-	for cursor.Next(ctx) {
-		for i, w := range wheres {
-			if !images[i].Found() && matches(cursor.Current(), w) {
-				images[i] = s.read(mongobase.Reply{Image: slices.Clone(cursor.Current())})
+	return s.base.FindAll(ctx, coll, filter, len(filters), func(document bson.Raw) {
+		for _, fields := range byFields {
+			text, err := textOf(valuesOf(document, fields))
+			if err != nil {
+				continue
+			}
+			for _, i := range which[text] {
+				images[i] = reply{Reply: mongobase.Reply{Image: document}, Record: s.Read(document)}
 			}
 		}
-	}
-	return cursor.Err()
+	}, options.Find().SetProjection(read))
 }
 
 // List reads the documents that have a holder, live or run out. It scans the whole

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
@@ -36,10 +37,11 @@ var errAlone = errors.New("doclock: this release hands nothing over")
 func (e *ending) alone() bool { return e.requeue || e.done || e.remove || e.session.Load() != nil }
 
 // join adds to an update what is to be saved.
-func (e *ending) join(u *update) {
-	if e != nil && e.changes != nil {
-		e.changes.join(u)
+func (e *ending) join(u update) update {
+	if e == nil || e.changes == nil {
+		return u
 	}
+	return e.changes.join(u)
 }
 
 // changesAny reports whether the ending may change one of these fields.
@@ -94,7 +96,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 		if image.Found() && e != nil {
 			e.landed.Store(true)
 		}
-		s.freed.add(r.Key, image.Image)
+		s.freed.add(r.Key, image.Image.Lookup("_id"))
 		return image, err
 	}, func(ctx context.Context, r store.Ref) error {
 		err := s.steps.Explain(ctx, r)
@@ -109,8 +111,7 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 // which still has the waiters' word. Under MinHold the holder stays, marked as released, so
 // that nobody renews or hands over the lease.
 func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
-	l, known := s.steps.Memory.Of(r.ID)
-	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, !known || l.Own.residue)
+	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, s.residue(r.ID))
 	if e != nil { // it writes more than the lock: only a holder that is not broken may
 		coll, conditions = s.base.Durable, s.alive(r.ID)
 	}
@@ -120,16 +121,23 @@ func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration,
 		case err != nil:
 			return reply{}, err
 		case rest > 0:
-			t := mongolease.TenureOf(s.base, rest)
-			u = stamped().set(s.path(fieldReleased), true).set(s.path(fieldExpireAt), date(t.Until)).
-				stampedBy(append(s.lock.Stamp(t), s.lock.Lasting(t)))
+			u = s.staying(rest)
 		}
 	}
 	if e != nil && e.remove {
-		return s.remove(ctx, mongolease.Release, r, conditions)
+		filter, err := s.steps.Where(r, conditions)
+		if err != nil {
+			return reply{}, err
+		}
+		return s.steps.Remove(ctx, mongolease.Release, coll, filter, s.Read)
 	}
-	e.join(u)
-	return s.steps.Update(ctx, mongolease.Release, coll, r, conditions, u, s.lockBefore)
+	return s.steps.Update(ctx, mongolease.Release, coll, r, conditions, bson.D(e.join(u)), mongobase.Before)
+}
+
+// residue reports whether marks in the lock may outlast the holder.
+func (s *docStore) residue(id string) bool {
+	l, known := s.steps.Memory.Of(id)
+	return !known || l.Own.residue
 }
 
 // save writes a document's value under its lease, in the caller's session. If the reply is
@@ -149,8 +157,8 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	if e != nil {
 		image, err = s.release(ctx, r, 0, e)
 	} else {
-		u := c.join(new(update)).set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
-		image, err = s.steps.Update(ctx, mongolease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), u, s.lockBefore)
+		u := c.join(nil).Set(s.path(fieldSaves), c.number) // also if nothing changed: the reply tells whether the lease is there
+		image, err = s.steps.Update(ctx, mongolease.Release, s.base.Durable, r, append(s.alive(r.ID), s.newer(c.number)), bson.D(u), mongobase.Before)
 	}
 	switch {
 	case err != nil:
@@ -171,10 +179,10 @@ func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bo
 	return s.steps.Break(ctx, r, func(ctx context.Context) (reply, error) {
 		u := s.leaving(true)
 		if !now {
-			u = stamped().set(s.path(fieldBroken), reason)
+			u = s.timed().Set(s.path(fieldBroken), reason)
 		}
 		image, err := s.modify(ctx, mongolease.Break, r, s.Holds(r.ID), u)
-		s.freed.add(r.Key, image.Image)
+		s.freed.add(r.Key, image.Image.Lookup("_id"))
 		return image, err
 	})
 }

@@ -13,22 +13,38 @@ import (
 // is renewed alone, beside the others: the transaction may still be open, and then blocks
 // every command with a renewal of that document in it.
 func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return apart(batch,
+		func(r store.Renewal) bool { return s.writtenInTransaction(r.ID) },
+		func(r store.Renewal) store.Renewed { return s.steps.Renew(ctx, []store.Renewal{r})[0] },
+		func(together []store.Renewal) []store.Renewed { return s.steps.Renew(ctx, together) })
+}
+
+// apart answers a batch, in its order: some of it alone and at the same time, and the others
+// together.
+func apart[T, A any](batch []T, isAlone func(T) bool, one func(T) A, many func([]T) []A) []A {
 	var alone sync.WaitGroup
 	defer alone.Wait()
-	answers := make([]store.Renewed, len(batch))
+	answers := make([]A, len(batch))
 	var at []int
-	var together []store.Renewal
-	for i, r := range batch {
-		if l, _ := s.steps.Memory.Of(r.ID); l.Own.wroteAt != 0 {
-			alone.Go(func() { answers[i] = s.steps.Renew(ctx, batch[i:i+1])[0] })
+	var together []T
+	for i, entry := range batch {
+		if isAlone(entry) {
+			alone.Go(func() { answers[i] = one(entry) })
 			continue
 		}
-		at, together = append(at, i), append(together, r)
+		at, together = append(at, i), append(together, entry)
 	}
-	for i, a := range s.steps.Renew(ctx, together) {
+	for i, a := range many(together) {
 		answers[at[i]] = a
 	}
 	return answers
+}
+
+// writtenInTransaction reports whether a transaction of the caller has written the document,
+// and may be open still.
+func (s *docStore) writtenInTransaction(id string) bool {
+	l, _ := s.steps.Memory.Of(id)
+	return l.Own.wroteAt != 0
 }
 
 // wroteInTransaction notes that a transaction of the caller has written the document.

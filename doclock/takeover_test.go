@@ -129,7 +129,7 @@ func TestAProcessThatAsksOnceGetsADocumentThatRanOutAMinuteAgo(t *testing.T) {
 // whether the document was taken over all the same.
 func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tamper func(mongolease.Step, bson.D) bson.D) (taken bool) {
 	inVirtualTime(t, func(t *testing.T, s *replicaSet, d dead, locks *Locks[order]) {
-		locks.store.tamper = tamper
+		locks.store.tamper(tamper)
 		time.Sleep(deadTTL - time.Second)
 		d.renew(t) // the process was cut off, and its renewal is on its way
 		time.Sleep(deadTTL + time.Second)

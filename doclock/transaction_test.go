@@ -36,7 +36,7 @@ func TestASaveInATransactionTakesEffectWithTheCommit(t *testing.T) {
 			require.NoError(t, save(ctx, doc), id)
 			raw := get(t, coll, id)
 			assert.Equal(t, "new", raw.Lookup("state").StringValue(), "%s: others, before its end", id)
-			assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder.ID, "%s: others, before its end", id)
+			assert.Equal(t, doc.Lease().ID(), readLock(raw, "lock").holder().ID, "%s: others, before its end", id)
 
 			end, state, locked := session.AbortTransaction, "new", true
 			if commit {
@@ -45,13 +45,13 @@ func TestASaveInATransactionTakesEffectWithTheCommit(t *testing.T) {
 			require.NoError(t, end(ctx))
 			raw = get(t, coll, id)
 			assert.Equal(t, state, raw.Lookup("state").StringValue(), "%s: after its end", id)
-			assert.Equal(t, locked, readLock(raw, "lock").holder.ID != "", "%s: locked after its end", id)
+			assert.Equal(t, locked, readLock(raw, "lock").holder().ID != "", "%s: locked after its end", id)
 			if !commit { // still locked: it can be saved again
 				assert.NoError(t, doc.Save(t.Context()), "%s: saved again", id)
 				assert.Equal(t, "paid", get(t, coll, id).Lookup("state").StringValue(), "%s: saved again", id)
 			}
 			assert.NoError(t, doc.Release(), id)
-			assert.Empty(t, readLock(get(t, coll, id), "lock").holder.ID, "%s: the holder after the release", id)
+			assert.Empty(t, readLock(get(t, coll, id), "lock").holder().ID, "%s: the holder after the release", id)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestALockIsTakenOutsideOfTheCallersTransaction(t *testing.T) {
 		return aborted
 	}), aborted)
 	require.NotNil(t, doc)
-	assert.Equal(t, doc.Lease().ID(), readLock(get(t, coll, "o"), "lock").holder.ID, "the holder after the abort")
+	assert.Equal(t, doc.Lease().ID(), readLock(get(t, coll, "o"), "lock").holder().ID, "the holder after the abort")
 }
 
 // inTransactionOf runs f in a transaction, which is committed if f returns nil.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -15,13 +14,13 @@ import (
 type codec[T any] struct {
 	field    string
 	registry *bson.Registry // nil: the driver's own
-	flat     *atomic.Bool   // the store's: the server's clock writes beside the lock
+	flat     func() bool    // the server's clock writes beside the lock
 }
 
 // locks reports whether a field is the lock's: the lock, or what stands beside it where
 // the server's clock cannot write into it.
 func (c codec[T]) locks(name string) bool {
-	return name == c.field || c.flat.Load() && (name == beside(c.field, fieldAt) || name == beside(c.field, fieldStamp))
+	return name == c.field || c.flat() && (name == beside(c.field, fieldAt) || name == beside(c.field, fieldStamp))
 }
 
 func (c codec[T]) decode(doc bson.Raw) (value T, err error) {

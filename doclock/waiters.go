@@ -43,7 +43,7 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 
 // Announce does what the function of that name does, with one command instead of two.
 func (l *Locks[T]) Announce(ctx context.Context) error {
-	return announce(ctx, l.store.Feed, l.store.base.Soft.Name())
+	return announce(ctx, l.store.BulkFeed, l.store.base.Soft.Name())
 }
 
 func announce(ctx context.Context, f store.Feed, name string) error {
@@ -130,7 +130,7 @@ type pools struct {
 func (s *pools) begin(store *docStore) {
 	s.store, s.byQuery = store, map[string]*pool{}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.feed = follow.New(s.base, store.Feed, s.heard, nil)
+	s.feed = follow.New(s.base, store.BulkFeed, s.heard, nil)
 }
 
 func (s *pools) close() {

@@ -7,7 +7,9 @@
 //	value.go    dates and marks, as BSON has them
 //	commands.go what is sent, counted
 //	shared.go   a question that many ask at one time
-//	encode.go   an update, as it is sent
+//	update.go   an update, as it is put together
+//	encode.go   and as it is sent
+//	find.go     many documents
 //	epoch.go    the elections of a primary
 //	sharded.go  what a sharded collection must be like
 //	takeover.go which holders are over (§4.3)
@@ -22,6 +24,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,6 +54,7 @@ type Base struct {
 	facts   atomic.Pointer[traps.Facts] // those that the first hello told; known once the kind is
 	noJ     atomic.Bool
 	whole   atomic.Bool // the server cannot project the reply of a findAndModify
+	flat    atomic.Bool // the server cannot write its clock into an embedded document
 	retries bool        // the driver gives its writes transaction numbers, where the server takes them
 
 	sent     counts
@@ -134,14 +138,14 @@ var (
 // Modify updates one document of one of the collections and answers its image. If a server
 // without a journal refuses j, a command on Durable is sent once more without it, and so
 // are all later ones: the server refused it before it touched anything, so this is no
-// second attempt. The same goes for a projection, which FerretDB does not have here.
-func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Reply, error) {
-	change := encoded(update)
+// second attempt. The same goes for a projection, which FerretDB does not have here, and
+// for Stamped.
+func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
-			return coll.FindOneAndUpdate(ctx, filter, change, opts, options.FindOneAndUpdate().SetProjection(nil)).Raw()
+			opts = append(slices.Clip(opts), options.FindOneAndUpdate().SetProjection(nil))
 		}
-		return coll.FindOneAndUpdate(ctx, filter, change, opts).Raw()
+		return coll.FindOneAndUpdate(ctx, filter, encoded(b.Stamped(update)), opts...).Raw()
 	})
 }
 
@@ -180,7 +184,7 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
-	whole := b.whole.Load()
+	whole, flat := b.whole.Load(), b.flat.Load()
 	b.Count(what)
 	r := Reply{Sent: b.Clock.Now()}
 	image, err := command(coll)
@@ -199,11 +203,18 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 	case !whole && mongoerr.HasCode(err, notImplemented):
 		b.whole.Store(true)
 		return b.send(what, coll, command)
+	case !flat && mongoerr.HasCode(err, badValue) && strings.Contains(err.Error(), "must not contain '.'"):
+		b.flat.Store(true)
+		return b.send(what, coll, command)
 	}
 	return r, err
 }
 
-const notImplemented = 238
+// The codes of errors that a server refuses a command with that it does not know.
+const (
+	badValue       = 2
+	notImplemented = 238
+)
 
 // lacksJournal reports whether an error says that there is no journal, and remembers it.
 func (b *Base) lacksJournal(err error) bool {
@@ -216,11 +227,10 @@ func (b *Base) lacksJournal(err error) bool {
 
 var unordered = options.BulkWrite().SetOrdered(false)
 
-// Bulk sends updates to Durable, unordered: one that fails does not stop the others. The
-// number matched is a total over all of them.
-func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int, failed map[int]error, err error) {
-	coll := b.Durable
-	if b.noJ.Load() {
+// Bulk sends writes, unordered: one that fails does not stop the others. The number of those
+// that found a document is a total over all of them.
+func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
+	if coll == b.Durable && b.noJ.Load() {
 		coll = b.Voted
 	}
 	result, err := b.BulkWrite(ctx, coll, models)
@@ -231,7 +241,7 @@ func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int
 	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {
 		failed = make(map[int]error, len(e.WriteErrors))
 		for _, w := range e.WriteErrors {
-			failed[w.Index] = fmt.Errorf("renewal refused: %s (%d)", w.Message, w.Code)
+			failed[w.Index] = fmt.Errorf("refused: %s (%d)", w.Message, w.Code)
 		}
 		err = nil
 	}
@@ -239,5 +249,5 @@ func (b *Base) Bulk(ctx context.Context, models []mongo.WriteModel) (matched int
 		b.epochs.suspect(false)
 		return 0, nil, err
 	}
-	return int(result.MatchedCount), failed, nil
+	return int(result.MatchedCount + result.DeletedCount), failed, nil
 }

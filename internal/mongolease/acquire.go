@@ -3,6 +3,8 @@ package mongolease
 import (
 	"context"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
@@ -36,7 +38,7 @@ type Contender[R Record] interface {
 
 // Acquire claims a key: a command that is applied if the key is free, and if it was
 // refused a look at what stands in the way.
-func (s *Steps[R, U, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
+func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
 	if c.Held && c.Want > 0 && !knob.WordAfterLook {
 		// A look, which the word alone is: nothing of the claim is sent if the key is held.
 		image, err := with.Word(ctx)
@@ -60,7 +62,7 @@ func (s *Steps[R, U, X]) Acquire(ctx context.Context, c *Claim, with Contender[R
 
 // contest looks at what stands in the way, leaving word if the claim asks for it, and
 // takes the key over if no holder is alive any more.
-func (s *Steps[R, U, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
+func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
 	if missed := with.Missed(); missed != nil {
 		return store.Grant{}, s.Settle(ctx, c, with, mongoerr.NotApplied(missed))
 	}
@@ -76,7 +78,7 @@ func (s *Steps[R, U, X]) contest(ctx context.Context, c *Claim, with Contender[R
 
 // obstacle answers the document that refused the claim. To leave word, or where no
 // clock but a write's judges (through a mongos), it writes; else it only reads.
-func (s *Steps[R, U, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
+func (s *Steps[R, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
 	blind := s.Base.Kind().Router && !s.Base.Now().Fresh
 	if c.Want <= 0 && !blind {
 		return with.Look(ctx)
@@ -88,8 +90,25 @@ func (s *Steps[R, U, X]) obstacle(ctx context.Context, c *Claim, with Contender[
 	return image, err
 }
 
+// LeaveWord writes into a document that somebody waits, if the claim says so, and the
+// server's time. That of the lock is then a sample, and the claim's session has moved on.
+// With the word, more may be written.
+func (s *Steps[R, X]) LeaveWord(ctx context.Context, c *Claim, document bson.D, more ...bson.E) (Image[R], error) {
+	update := bson.D{s.Lock.Timed()}
+	if c.Want > 0 {
+		_, until := s.Base.Now().Expiry(c.Want)
+		word := append(bson.D{{Key: s.Lock.Path(FieldWanted), Value: mongobase.Date(until)}}, more...)
+		update = bson.D{{Key: "$max", Value: word}, s.Lock.Timed()}
+	}
+	image, err := s.Send(ctx, Word, s.Base.Soft, document, update, mongobase.After)
+	if err == nil {
+		c.Attempt.Answered(image.Reply, false)
+	}
+	return image, err
+}
+
 // judge takes a key over if no holder is alive in the image of its document.
-func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
+func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
 	if err := s.turnedAway(ctx, c, with, image.Record); err != nil {
 		return store.Grant{}, err
 	}
@@ -122,13 +141,13 @@ func (s *Steps[R, U, X]) judge(ctx context.Context, c *Claim, with Contender[R],
 }
 
 // Judge tells which holders in the image of a document are over, by their IDs.
-func (s *Steps[R, U, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
+func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
 	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen())
 }
 
 // Status is what people are told of a record, with when it will be known which of its
 // holders are over.
-func (s *Steps[R, U, X]) Status(key string, seen R) store.Status {
+func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	status := seen.Status(key, s.Base.Present())
 	for i, h := range status.Holders {
 		if of, ok := seen.Holder(h.ID); ok {
@@ -140,7 +159,7 @@ func (s *Steps[R, U, X]) Status(key string, seen R) store.Status {
 
 // turnedAway answers a claim whose document is a stranger's, or has the claim's twin;
 // nil if it is neither.
-func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) error {
+func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	if foreign := seen.Foreign(); foreign != nil {
 		return s.Settle(ctx, c, with, foreign)
 	}
@@ -153,7 +172,7 @@ func (s *Steps[R, U, X]) turnedAway(ctx context.Context, c *Claim, with Contende
 // Refuse answers that the key was held, with what is there now. If the claim's word is
 // not in it, nobody would wake the claimant: it is told that the key was free for a
 // moment, which is so, and asks again.
-func (s *Steps[R, U, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
+func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	if c.Want > 0 && !seen.Worded(c.Claim, s.Base.Present()) {
 		var nothing R
 		seen = nothing
@@ -163,7 +182,7 @@ func (s *Steps[R, U, X]) Refuse(ctx context.Context, c *Claim, with Contender[R]
 
 // RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply,
 // and so its token, is lost.
-func (s *Steps[R, U, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
+func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
 	c.Attempt.Twin = true
 	var nothing R
 	return s.Refuse(ctx, c, with, nothing)
@@ -172,7 +191,7 @@ func (s *Steps[R, U, X]) RefuseTwin(ctx context.Context, c *Claim, with Contende
 // Settle answers a refusal once it is certain: if the refused command may have a twin on
 // its way, that is cleaned up first, in its own session, and inside this call. Where
 // that fails the outcome is unknown, and the engine's Undo goes on with it.
-func (s *Steps[R, U, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
+func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
 	if !c.Attempt.Twin || knob.TwinIgnored {
 		return refusal
 	}
@@ -189,7 +208,7 @@ func (s *Steps[R, U, X]) Settle(ctx context.Context, c *Claim, with Contender[R]
 
 // HandOver grants a claim that send has put in the place of a live holder. If send
 // found no such holder, the document tells why.
-func (s *Steps[R, U, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+func (s *Steps[R, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	image, t, err := send(ctx)
 	if err != nil {
 		return store.Grant{}, mongobase.RefusedOrUnknown(image.Reply, err)

@@ -4,28 +4,15 @@ import (
 	"context"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Update sends an update of the document that r is about, if it meets the conditions.
-func (s *Steps[R, U, X]) Update(ctx context.Context, what Step, coll *mongo.Collection, r store.Ref, conditions []bson.E, update U, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error) {
-	filter, err := s.Shape.Where(r, conditions...)
-	if err != nil {
-		return Image[R]{}, err
-	}
-	return s.Shape.Send(ctx, what, coll, filter, update, opts)
-}
-
 // Release ends a lease by the command that send sends, whose image shows whether somebody
 // waits. If the command found no such holder, why tells the reason.
-func (s *Steps[R, U, X]) Release(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error), why func(context.Context, store.Ref) error) (wanted bool, err error) {
+func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error), why func(context.Context, store.Ref) error) (wanted bool, err error) {
 	ctx = mongobase.Bare(ctx)
 	image, err := send(ctx)
 	if err != nil {
@@ -40,7 +27,7 @@ func (s *Steps[R, U, X]) Release(ctx context.Context, r store.Ref, send func(con
 
 // Stays is for how long a holder stays in its document that was released under MinHold; zero
 // if that time is over, or there is no such holder.
-func (s *Steps[R, U, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (time.Duration, error) {
+func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (time.Duration, error) {
 	if keep <= 0 {
 		return 0, nil
 	}
@@ -54,7 +41,7 @@ func (s *Steps[R, U, X]) Stays(ctx context.Context, r store.Ref, keep time.Durat
 // Rest is what is left of MinHold for a holder that began at since. The beginning may be a
 // date by another clock than the present: of a lease that is remembered this process' own
 // clock tells, of another one it is at most all of it.
-func (s *Steps[R, U, X]) Rest(id string, since time.Time, keep time.Duration) time.Duration {
+func (s *Steps[R, X]) Rest(id string, since time.Time, keep time.Duration) time.Duration {
 	if l, ok := s.Memory.Of(id); ok {
 		return max(0, keep-s.Base.Clock.Now().Sub(l.From))
 	}
@@ -62,7 +49,7 @@ func (s *Steps[R, U, X]) Rest(id string, since time.Time, keep time.Duration) ti
 }
 
 // Break marks or removes a holder, by the command that send sends.
-func (s *Steps[R, U, X]) Break(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error)) error {
+func (s *Steps[R, X]) Break(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error)) error {
 	ctx = mongobase.Bare(ctx)
 	image, err := send(ctx)
 	switch {
@@ -77,7 +64,7 @@ func (s *Steps[R, U, X]) Break(ctx context.Context, r store.Ref, send func(conte
 // Undo removes what a claim of unknown outcome left, by its ID and in its session. The
 // higher transaction number of the removal makes the server refuse the claim if it comes
 // later, even if the removal found nothing.
-func (s *Steps[R, U, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref, cleanUp func(context.Context, *mongobase.Attempt) (found bool, err error)) (settled bool, err error) {
+func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref, cleanUp func(context.Context, *mongobase.Attempt) (found bool, err error)) (settled bool, err error) {
 	return s.Base.Undo(ctx, claim.ID, func(ctx context.Context, a *mongobase.Attempt) (bool, error) {
 		if knob.UndoElsewhere {
 			ctx = mongobase.Bare(ctx)
@@ -97,7 +84,7 @@ func (s *Steps[R, U, X]) Undo(ctx context.Context, claim store.Ref, from *store.
 // Transfer puts a claim in the place of a live holder, by the one command that send sends:
 // one trip for a release and a grant, and no instant at which the key is free. Like any
 // claim it has an attempt of its own, named by the new ID.
-func (s *Steps[R, U, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	g, err := s.HandOver(c.Attempt.In(ctx), from, c, with, send)
 	s.Over(c, err)
 	if err == nil {

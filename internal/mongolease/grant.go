@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
@@ -15,7 +17,7 @@ var errNoTrace = errors.New("mongolock: the server's reply to a claim does not c
 
 // Grant makes a grant of an applied claim. Any error here is of unknown outcome: the
 // claim is there and must be undone.
-func (s *Steps[R, U, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
+func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
 	if !told || !image.Found() {
 		confirmed, err := s.confirm(ctx, c)
@@ -57,12 +59,8 @@ func (s *Steps[R, U, X]) Grant(ctx context.Context, c *Claim, image Image[R], t 
 // with no document. MongoDB answers an upsert with what it made of it or with E11000;
 // SecantusDB, if the filter began to match while it looked, applies it and answers with
 // nothing.
-func (s *Steps[R, U, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
-	filter, err := s.Shape.Where(c.Ref, s.Shape.Holds(c.ID)...)
-	if err != nil {
-		return Image[R]{}, err
-	}
-	image, err := s.Shape.Send(ctx, Confirm, s.Base.Durable, filter, s.Shape.Touch(true), mongobase.After)
+func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.Update(ctx, Confirm, s.Base.Durable, c.Ref, s.Shape.Holds(c.ID), bson.D{s.Lock.Stamped()}, mongobase.After)
 	if err != nil {
 		return image, err
 	}
@@ -77,14 +75,12 @@ func (s *Steps[R, U, X]) confirm(ctx context.Context, c *Claim) (Image[R], error
 // TTL. The grant may have run out already; but while the document has the claim nobody
 // was granted the key since, so it can be given its time all the same. A fault here
 // changes nothing about the grant.
-func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
+func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
 	_ = s.Base.Sure(ctx)
 	t := c.Tenure()
-	filter, err := s.Shape.Where(c.Ref, append(s.Shape.Holds(c.ID), s.Shape.Unbroken(c.ID)...)...)
-	if err != nil {
-		return
-	}
-	image, err := s.Shape.Send(mongobase.Bare(ctx), Correct, s.Base.Durable, filter, s.Shape.Extend(c.ID, t), mongobase.After)
+	holder := s.Shape.Fields(c.ID)
+	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
+		append(s.Shape.Holds(c.ID), holder.Unbroken()...), Extend(s.Lock, holder, t), mongobase.After)
 	if err != nil || !image.Found() {
 		return
 	}
@@ -103,7 +99,7 @@ func (s *Steps[R, U, X]) correct(ctx context.Context, c *Claim, g *store.Grant) 
 // left is how long after sent a holder may be trusted that was written with this tenure, by
 // a server time drawn after it was sent. If that time is not of the clock that the tenure
 // goes by, the dates in the document mean nothing: they have to be written again.
-func (s *Steps[R, U, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
+func (s *Steps[R, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
 	switch {
 	case knob.DeadlineFromSample:
 		return t.TTL

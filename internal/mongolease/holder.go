@@ -22,11 +22,24 @@ const (
 	FieldReleased = "released"
 )
 
-// Fields is the path of the embedded document that has a holder's fields.
+// The fields of a lock that are alike in all stores.
+const (
+	FieldAt     = "at"
+	FieldWanted = "wantedUntil"
+	FieldStamp  = "stamp" // what the token is drawn from where the server does not tell its operationTime
+)
+
+// Fields is the path of the embedded document that has the fields of a holder, or of a
+// lock; empty if the document itself has them.
 type Fields string
 
 // Path names one of them.
-func (f Fields) Path(field string) string { return string(f) + "." + field }
+func (f Fields) Path(field string) string {
+	if f == "" {
+		return field
+	}
+	return string(f) + "." + field
+}
 
 // Unbroken is the condition that the holder was neither broken nor released.
 func (f Fields) Unbroken() []bson.E {
@@ -86,6 +99,45 @@ func (c *Claim) Holder(t Tenure) bson.D {
 	}
 }
 
+// Extend is the update that moves a holder's end, and its beginning unless that is zero,
+// and sets the stamp of the tenure. It never moves them back, so that a late one harms
+// nobody. An end that the lock has besides its holder's moves with it.
+func Extend(lock, holder Fields, t Tenure) bson.D {
+	until := mongobase.Date(t.Until)
+	ends := make(bson.D, 0, 4)
+	if !t.Since.IsZero() {
+		ends = append(ends, bson.E{Key: holder.Path(FieldSince), Value: mongobase.Date(t.Since)})
+	}
+	ends = append(ends, bson.E{Key: holder.Path(FieldExpireAt), Value: until})
+	if lock != holder {
+		ends = append(ends, bson.E{Key: lock.Path(FieldExpireAt), Value: until})
+	}
+	return bson.D{{Key: "$max", Value: append(ends, holder.Lasting(t))}, {Key: "$set", Value: bson.D(holder.Stamp(t))}, lock.Timed()}
+}
+
+// Staying are the fields of a holder that was released and stays for some time, under
+// MinHold: marked, so that nobody renews or hands over what was given back.
+func (f Fields) Staying(t Tenure) []bson.E {
+	return append([]bson.E{
+		{Key: f.Path(FieldReleased), Value: true},
+		{Key: f.Path(FieldExpireAt), Value: mongobase.Date(t.Until)},
+		f.Lasting(t),
+	}, f.Stamp(t)...)
+}
+
+// Timed writes the server's time into a lock.
+func (f Fields) Timed() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{{Key: f.Path(FieldAt), Value: true}}}
+}
+
+// Stamped is Timed, and writes a timestamp too, where the server tells no operationTime.
+func (f Fields) Stamped() bson.E {
+	return bson.E{Key: "$currentDate", Value: bson.D{
+		{Key: f.Path(FieldAt), Value: true},
+		{Key: f.Path(FieldStamp), Value: bson.D{{Key: "$type", Value: "timestamp"}}},
+	}}
+}
+
 // Read reads one field of a holder. It leaves out what is no field of one.
 func (h *Holder) Read(field string, v bson.RawValue) {
 	switch field {
@@ -123,6 +175,11 @@ var (
 
 // Exists is the condition that a document has a field.
 func Exists(path string) bson.E { return bson.E{Key: path, Value: anything} }
+
+// NotAfter is the condition that a date is not later than t, or is not there.
+func NotAfter(path string, t time.Time) bson.E {
+	return bson.E{Key: path, Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(t)}}}}}
+}
 
 // Lacks is the condition that a document does not have a field.
 func Lacks(path string) bson.E { return bson.E{Key: path, Value: nothing} }

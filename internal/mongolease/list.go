@@ -14,7 +14,7 @@ import (
 
 // List yields the locks that find finds and whose keys begin with prefix, in the order of
 // the cursor. A document without a key, or that is a stranger's, is left out.
-func (s *Steps[R, U, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
+func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
 		_, err := s.Base.ReadFresh(ctx)

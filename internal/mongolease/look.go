@@ -11,7 +11,7 @@ import (
 )
 
 // Look reads keys with one find, whatever their number.
-func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	ctx = mongobase.Bare(ctx)
 	if len(keys) == 0 {
 		return nil, nil
@@ -23,7 +23,7 @@ func (s *Steps[R, U, X]) Look(ctx context.Context, keys []string) ([]store.Statu
 	for i, key := range keys {
 		refs[i].Key = key
 	}
-	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs)
+	images, err := s.FindMany(ctx, s.Base.Soft, refs)
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}

@@ -4,14 +4,17 @@
 // application. The protocol is that of docs/design.md §4.
 //
 //	mongolease.go what a store brings along: its shape, and its records
+//	document.go   what the documents of all stores have
+//	send.go       one command
 //	acquire.go    acquire, what follows a refusal, hand over
 //	grant.go      from an applied claim to a grant: token, time left
 //	renew.go      renew, one and many
 //	end.go        release, break, clean up, transfer: around the store's own command
+//	bulk.go       many releases
 //	release.go    what these have alike: how durably, and why none was found
 //	look.go       reads of some keys
 //	list.go       reads of all keys
-//	holder.go     the fields of a holder, which all stores share
+//	holder.go     the fields of a holder, which all stores share, and what is written to them
 //	memory.go     what is remembered of a lease
 //
 // A store has commands of its own. Here is decided which comes next, and what its
@@ -52,83 +55,40 @@ const (
 	Break    Step = "break"
 )
 
-// A Record is a document as its store has read it.
-type Record interface {
-	// Foreign is why the document is not a lock of ours: an error that matches
-	// store.ErrForeign, or nil.
-	Foreign() error
-	// Holder is the acquisition of that ID.
-	Holder(id string) (Holder, bool)
-	// Marks are what is needed of each holder to judge whether it is over.
-	Marks() []mongobase.Mark
-	// Wanted reports whether the word of somebody who waits is still good.
-	Wanted(now time.Time) bool
-	// Worded reports whether the claim's own word stands in the document.
-	Worded(c store.Claim, now time.Time) bool
-	// Drawn is the server's time of the last write, and a timestamp of a confirm step.
-	Drawn() (at time.Time, stamp bson.Timestamp)
-	// Status is what people are told of it.
-	Status(key string, now time.Time) store.Status
+// claims reports whether the command may make a claim the holder, or finds it so.
+func (s Step) claims() bool {
+	switch s {
+	case Acquire, TakeOver, Join, HandOver, Confirm:
+		return true
+	}
+	return false
 }
 
-// A Holder is one acquisition in a document.
-type Holder struct {
-	store.Holder
-	IsBroken bool
-	Released bool // given back for later, by MinHold
-
-	TTL   time.Duration
-	Beat  int64
-	Epoch bson.ObjectID
-}
-
-// Mark is what is needed of a holder to judge whether it is over.
-func (h Holder) Mark() mongobase.Mark {
-	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt}
-}
-
-// An Image is the answer of one command about one document.
-type Image[R Record] struct {
-	mongobase.Reply
-	Record R // the zero value if nothing was found
-}
-
-// A Shape is how a store keeps a lock in a document. U is an update of its own making.
-type Shape[R Record, U any] interface {
-	// Where is the filter of the document that r is about, under further conditions.
-	Where(r store.Ref, more ...bson.E) (bson.D, error)
-	// Holds is the condition that the document has the holder, run out or not.
+// A Shape is how a store keeps a lock in a document.
+type Shape[R Record] interface {
+	// Name is the filter of the document that r is about, whoever's it is.
+	Name(r store.Ref) (bson.D, error)
+	// Fields is where the fields of a holder are, if the document is a lock of ours and they
+	// are that holder's, for which Named asks.
+	Fields(id string) Fields
+	Named(id string) []bson.E
+	// Holds is the condition that the lock has the holder, run out or not.
 	Holds(id string) []bson.E
-	// Unbroken is the condition that the holder was neither broken nor released.
-	Unbroken(id string) []bson.E
-	// Alive is the condition that the holder can be renewed and handed over; see
-	// Fields.Alive.
-	Alive(id string, by mongobase.Bearing) []bson.E
-	// Before is the condition that the last write for the holder came before that beat.
-	Before(id string, beat int64) bson.E
-	// Extend is the update that moves a holder's end, and its beginning unless that is
-	// zero, and sets the stamp of the tenure. It never moves them back, so that a late one
-	// harms nobody.
-	Extend(id string, t Tenure) U
-	// Touch is the update that writes nothing but the server's time; with a stamp also
-	// a timestamp, where the server tells no operationTime.
-	Touch(stamp bool) U
-
-	// Send updates one document and answers its image.
-	Send(ctx context.Context, what Step, coll *mongo.Collection, filter bson.D, update U, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error)
-	// Model is one such update of a bulk.
-	Model(what Step, filter bson.D, update U) mongo.WriteModel
-	// Find reads one document.
-	Find(ctx context.Context, r store.Ref) (Image[R], error)
+	// Unworded is the condition that the lock has no word which is still good.
+	Unworded(now time.Time) []bson.E
+	// Read reads a document of any shape.
+	Read(document bson.Raw) R
 	// FindMany reads the documents of some refs, in their order, under the read concern of
 	// coll.
 	FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]Image[R], error)
 }
 
 // Steps are the steps of one store. X is what the store remembers of a lease besides.
-type Steps[R Record, U, X any] struct {
+type Steps[R Record, X any] struct {
 	Base   *mongobase.Base
-	Shape  Shape[R, U]
+	Shape  Shape[R]
+	Lock   Fields // where the fields of the lock itself are: its word, the server's time
+	Only   bson.D // the projection of a reply to all but a claim; nil: all of the document
 	Memory Memory[X]
 	Feed   interface {
 		Notify(ctx context.Context, n store.Notice) error
@@ -139,6 +99,9 @@ type Steps[R Record, U, X any] struct {
 	// Token replaces the token that is drawn from a grant's operationTime, in tests that
 	// show why it is drawn so. Usually nil.
 	Token func(image Image[R]) int64
+	// Tamper takes a safety out of a command, in tests that show that it is needed. Usually
+	// nil. opts is nil for a command of a bulk, and update for one that removes a document.
+	Tamper func(what Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder)
 }
 
 // A Claim is one claim on its way through the commands of its attempt.
@@ -165,7 +128,7 @@ type Tenure struct {
 }
 
 // Begin opens the attempt of a claim. Nothing of the claim is sent yet.
-func (s *Steps[R, U, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
+func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
 	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now(), base: s.Base}
 	var err error
 	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
@@ -173,7 +136,7 @@ func (s *Steps[R, U, X]) Begin(ctx context.Context, c store.Claim) (*Claim, erro
 }
 
 // Over ends the attempt of a claim that was answered with err.
-func (s *Steps[R, U, X]) Over(c *Claim, err error) {
+func (s *Steps[R, X]) Over(c *Claim, err error) {
 	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
 }
 

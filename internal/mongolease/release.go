@@ -16,7 +16,7 @@ import (
 const lossBorne = time.Minute
 
 // Gently is the collection for a release: w: 1, or majority if it would hurt to lose it.
-func (s *Steps[R, U, X]) Gently(id string) *mongo.Collection {
+func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
 	if l, ok := s.Memory.Of(id); ok && l.Until.Sub(s.Base.Clock.Now()) > lossBorne {
 		return s.Base.Voted
 	}
@@ -25,11 +25,11 @@ func (s *Steps[R, U, X]) Gently(id string) *mongo.Collection {
 
 // Since is when a holder was granted the key: remembered, or read. Zero if there is no
 // such holder.
-func (s *Steps[R, U, X]) Since(ctx context.Context, r store.Ref) (time.Time, error) {
+func (s *Steps[R, X]) Since(ctx context.Context, r store.Ref) (time.Time, error) {
 	if l, ok := s.Memory.Of(r.ID); ok {
 		return l.Since, nil
 	}
-	image, err := s.Shape.Find(ctx, r)
+	image, err := s.Find(ctx, r)
 	if err != nil {
 		return time.Time{}, mongoerr.NotApplied(err)
 	}
@@ -40,8 +40,8 @@ func (s *Steps[R, U, X]) Since(ctx context.Context, r store.Ref) (time.Time, err
 // Explain tells why a command that names a holder found none: the document is a
 // stranger's, the holder was broken, or there is none. The command itself surely changed
 // nothing.
-func (s *Steps[R, U, X]) Explain(ctx context.Context, r store.Ref) error {
-	image, err := s.Shape.Find(ctx, r)
+func (s *Steps[R, X]) Explain(ctx context.Context, r store.Ref) error {
+	image, err := s.Find(ctx, r)
 	if err != nil {
 		return mongoerr.NotApplied(err)
 	}

@@ -36,7 +36,7 @@ func (r renewal) fail(err error) {
 // Renew gives holders a new end: one alone with an update that answers the server's time
 // with it, many with one bulk and a hello after it. Either way a holder whose new end
 // was written by a clock far behind the server's is written once more at once.
-func (s *Steps[R, U, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	r := renewal{s.Base.Clock.Now(), batch, make([]store.Renewed, len(batch))}
 	if len(batch) == 0 {
 		return r.answers
@@ -59,7 +59,7 @@ func (s *Steps[R, U, X]) Renew(ctx context.Context, batch []store.Renewal) []sto
 	return r.answers
 }
 
-func (s *Steps[R, U, X]) renew(ctx context.Context, r renewal) {
+func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
 	if len(r.batch) == 1 {
 		left, err := s.renewOne(ctx, r.sent, r.batch[0])
 		r.answers[0] = store.Renewed{Left: left, Err: err}
@@ -70,7 +70,7 @@ func (s *Steps[R, U, X]) renew(ctx context.Context, r renewal) {
 
 // renewAgain repeats the renewals that left too little. What a holder has already it
 // keeps, unless it turns out to be gone.
-func (s *Steps[R, U, X]) renewAgain(ctx context.Context, r renewal) {
+func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
 	var which []int
 	again := renewal{sent: r.sent}
 	for i, a := range r.answers {
@@ -92,19 +92,20 @@ func (s *Steps[R, U, X]) renewAgain(ctx context.Context, r renewal) {
 }
 
 // command is the update that renews a holder, never creating nor shortening it.
-func (s *Steps[R, U, X]) command(r store.Renewal) (filter bson.D, update U, t Tenure, err error) {
+func (s *Steps[R, X]) command(r store.Renewal) (filter, update bson.D, t Tenure, err error) {
 	t = TenureOf(s.Base, r.TTL)
 	t.Since = time.Time{}
-	filter, err = s.Shape.Where(r.Ref, append(s.Shape.Alive(r.ID, t.By), s.Shape.Before(r.ID, t.Beat))...)
-	return filter, s.Shape.Extend(r.ID, t), t, err
+	holder := s.Shape.Fields(r.ID)
+	filter, err = s.Where(r.Ref, s.Alive(r.ID, t.By), []bson.E{holder.Before(t.Beat)})
+	return filter, Extend(s.Lock, holder, t), t, err
 }
 
-func (s *Steps[R, U, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
+func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
 	filter, update, t, err := s.command(r)
 	if err != nil {
 		return 0, err
 	}
-	image, err := s.Shape.Send(ctx, Renew, s.Base.Durable, filter, update, mongobase.After)
+	image, err := s.Send(ctx, Renew, s.Base.Durable, filter, update, mongobase.After)
 	switch {
 	case err != nil:
 		return 0, mongoerr.Mark(err)
@@ -122,8 +123,8 @@ func (s *Steps[R, U, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r
 
 // refused is why a renewal found no such holder. If the holder is there and beats later than
 // this renewal, it is this or a newer one that was applied: the reply is late.
-func (s *Steps[R, U, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
-	image, err := s.Shape.Find(ctx, r)
+func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
+	image, err := s.Find(ctx, r)
 	if err != nil {
 		return mongoerr.NotApplied(err)
 	}
@@ -133,7 +134,7 @@ func (s *Steps[R, U, X]) refused(ctx context.Context, r store.Ref, beat int64) e
 	return Why(image, r.ID)
 }
 
-func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
+func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
 	models := make([]mongo.WriteModel, len(r.batch))
 	terms := make([]Tenure, len(r.batch))
 	for i, one := range r.batch {
@@ -142,10 +143,10 @@ func (s *Steps[R, U, X]) renewMany(ctx context.Context, r renewal) {
 			r.fail(err)
 			return
 		}
-		models[i], terms[i] = s.Shape.Model(Renew, filter, update), t
+		models[i], terms[i] = s.Model(Renew, filter, update), t
 	}
 	within, cancel := partOf(ctx)
-	matched, failed, err := s.Base.Bulk(within, models)
+	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
 	if err != nil {
 		r.fail(mongoerr.Mark(err))
@@ -188,12 +189,12 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 // document that is blocked, by somebody's open transaction, holds up the whole bulk; the
 // renewals before it were applied. Only those count that a majority has, as an answer to
 // the bulk would say. For the others the error of the bulk stands.
-func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, terms []Tenure) {
+func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
 	}
-	images, err := s.Shape.FindMany(ctx, s.Base.Committed, refs)
+	images, err := s.FindMany(ctx, s.Base.Committed, refs)
 	if err != nil {
 		return
 	}
@@ -210,7 +211,7 @@ func (s *Steps[R, U, X]) afterAll(ctx context.Context, r renewal, terms []Tenure
 
 // draw asks for a server time after a bulk. Through a mongos hello would tell that of
 // another machine: there it is the at of a document that is held.
-func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
+func (s *Steps[R, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
 	if !s.Base.Kind().Router {
 		return s.Base.Hello(ctx)
 	}
@@ -223,7 +224,7 @@ func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.
 	for i, r := range batch {
 		refs[i] = r.Ref
 	}
-	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs) // which are there at all
+	images, err := s.FindMany(ctx, s.Base.Soft, refs) // which are there at all
 	if err != nil {
 		return time.Time{}, 0, err
 	}
@@ -240,12 +241,8 @@ func (s *Steps[R, U, X]) draw(ctx context.Context, batch []store.Renewal) (time.
 
 // drawFrom takes the server's time from one holder's document; zero if the document no
 // longer has the holder.
-func (s *Steps[R, U, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Time, sent mongoclock.Moment, err error) {
-	filter, err := s.Shape.Where(r, s.Shape.Holds(r.ID)...)
-	if err != nil {
-		return at, 0, err
-	}
-	image, err := s.Shape.Send(ctx, Draw, s.Base.Soft, filter, s.Shape.Touch(false), mongobase.After)
+func (s *Steps[R, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Time, sent mongoclock.Moment, err error) {
+	image, err := s.Update(ctx, Draw, s.Base.Soft, r, s.Shape.Holds(r.ID), bson.D{s.Lock.Timed()}, mongobase.After)
 	if err == nil {
 		at, _ = image.Record.Drawn()
 	}
@@ -254,12 +251,12 @@ func (s *Steps[R, U, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Tim
 
 // whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
 // has the beat that was written, or a later one.
-func (s *Steps[R, U, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) {
+func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
 	}
-	images, err := s.Shape.FindMany(ctx, s.Base.Soft, refs)
+	images, err := s.FindMany(ctx, s.Base.Soft, refs)
 	for i, one := range r.batch {
 		switch {
 		case r.answers[i].Err != nil:

@@ -84,7 +84,7 @@ func (contender) Refused(_ reply, err error) bool {
 // that was renewed since must not match; nor must one that left.
 func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
-	for _, h := range seen.holders {
+	for _, h := range seen.Holders {
 		named = append(named, holder(h.ID).Still(h))
 	}
 	t := k.tenure(k.c)
@@ -119,7 +119,7 @@ func (k contender) Absent(error) error {
 // write sends the update of a claim. It reads no more of the after-image than a grant
 // needs.
 func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	return s.modifyReading(ctx, what, s.base.Durable, filter, update, opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
+	return s.steps.SendReading(ctx, what, s.base.Durable, filter, update, opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
 }
 
 // document is the update that makes the claim the key's only holder. It writes the whole
@@ -145,8 +145,7 @@ func (s *Store) tenure(c *claim) mongolease.Tenure {
 
 // withRev is an update that also writes the revision.
 func withRev(update bson.D, rev bson.ObjectID) bson.D {
-	update[0].Value = append(update[0].Value.(bson.D), bson.E{Key: fieldRev, Value: rev})
-	return update
+	return bson.D(mongobase.Change(update).Set(fieldRev, rev))
 }
 
 // leaveWord writes that somebody waits, if the claim says so, and the server's time. The
@@ -163,7 +162,7 @@ func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 		}
 	}
 	image, err := s.word(ctx, c, false)
-	if seen := &image.Record; err != nil || !image.Found() || guess || seen.Foreign() != nil || seen.mode == store.Exclusive || len(seen.holders) == 0 {
+	if seen := &image.Record; err != nil || !image.Found() || guess || seen.Foreign() != nil || seen.mode == store.Exclusive || len(seen.Holders) == 0 {
 		return image, err
 	}
 	s.joins.saw(c.Key, s.base.Clock.Now(), true)
@@ -176,22 +175,11 @@ func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 // word is the command of leaveWord. A writer's word goes only into a document that others
 // share: among exclusive holders it would keep readers out for nothing.
 func (s *Store) word(ctx context.Context, c *claim, writer bool) (reply, error) {
-	filter, update := ours(c.Key), bson.D{stampAt}
-	if c.Want > 0 {
-		now := s.base.Now()
-		_, until := now.Expiry(c.Want)
-		word := bson.D{{Key: fieldWanted, Value: mongobase.Date(until)}}
-		if writer {
-			_, until = now.Expiry(c.Reserve())
-			word = append(word, bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})
-			filter = append(filter, bson.E{Key: fieldMode, Value: bson.D{{Key: "$ne", Value: string(store.Exclusive)}}})
-		}
-		update = bson.D{{Key: "$max", Value: word}, stampAt}
+	if !writer {
+		return s.steps.LeaveWord(ctx, c.Claim, ours(c.Key))
 	}
-	image, err := s.modifyIn(ctx, mongolease.Word, s.base.Soft, filter, update, mongobase.After)
-	if err != nil {
-		return image, err
-	}
-	c.Attempt.Answered(image.Reply, false)
-	return image, nil
+	_, until := s.base.Now().Expiry(c.Reserve())
+	return s.steps.LeaveWord(ctx, c.Claim,
+		ours(c.Key, bson.E{Key: fieldMode, Value: bson.D{{Key: "$ne", Value: string(store.Exclusive)}}}),
+		bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})
 }

@@ -161,7 +161,7 @@ func TestAWritersWordOutlivesABulkOfSharers(t *testing.T) {
 	answers := f.store.ReleaseMany(f.ctx(), []store.Ending{{Ref: c.Ref}})
 	assert.Equal(t, []store.Ended{{Wanted: true}}, answers)
 	left := f.document("k")
-	assert.Empty(t, left.holders)
+	assert.Empty(t, left.Holders)
 	assert.False(t, left.exclusiveWanted.IsZero())
 	assert.False(t, left.expireAt.After(f.store.base.Present()), "its end has just passed")
 }

@@ -92,7 +92,7 @@ func renewedMeanwhile(t *testing.T, until time.Time) (dead mongolease.Holder, lo
 	victim := exclusiveClaim("k", time.Minute)
 	f.acquire(f.another(), victim)
 	f.expire(victim.Ref, time.Hour)
-	renewed := layout{}.Extend(victim.ID, mongolease.Tenure{
+	renewed := mongolease.Extend("", holder(victim.ID), mongolease.Tenure{
 		Until: until, TTL: 24 * time.Hour, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 	})
 	swaps := 0

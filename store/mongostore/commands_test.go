@@ -169,7 +169,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	_, err = f.store.Release(f.ctx(), kept.Ref, 10*time.Second)
 	require.NoError(t, err)
 	f.expect("MinHold's release", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, rev: REV, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: REV, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 
 	settled, err := f.store.Undo(f.ctx(), kept.Ref, nil)
 	require.True(t, settled)
@@ -217,8 +217,8 @@ func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	f.expect("a takeover", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind, sentHello,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
 	r := f.document("k")
-	require.Len(t, r.holders, 1, "the document")
-	assert.Equal(t, mine.ID, r.holders[0].ID, "the document has %+v", r.holders)
+	require.Len(t, r.Holders, 1, "the document")
+	assert.Equal(t, mine.ID, r.Holders[0].ID, "the document has %+v", r.Holders)
 }
 
 func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {

@@ -22,20 +22,16 @@ const (
 	fieldHolders         = "holders"
 	fieldExpireAt        = "expireAt"
 	fieldRev             = "rev"
-	fieldAt              = "at"
-	fieldWanted          = "wantedUntil"
+	fieldAt              = mongolease.FieldAt
+	fieldWanted          = mongolease.FieldWanted
 	fieldExclusiveWanted = "exclusiveWantedUntil"
 
 	// Of a holder.
-	fieldSince    = mongolease.FieldSince
-	fieldTTL      = mongolease.FieldTTL
 	fieldBeat     = mongolease.FieldBeat
 	fieldEpoch    = mongolease.FieldEpoch
 	fieldBroken   = mongolease.FieldBroken
 	fieldReleased = mongolease.FieldReleased
-
-	// What the token is drawn from where the server does not tell its operationTime.
-	fieldStamp = "stamp"
+	fieldStamp    = mongolease.FieldStamp
 )
 
 // shape is the version of the document's shape. As the value of fieldMark it also marks
@@ -45,19 +41,15 @@ const shape = 1
 // A record is a document as read. A document that is not ours, or has our mark and not our
 // shape, has only its key and the reason.
 type record struct {
-	foreign string
-	key     string
-	size    int // in bytes
+	mongolease.Document
+	key  string
+	size int // in bytes
 
 	mode            store.Mode
 	limit           int
-	holders         []mongolease.Holder
 	rev             bson.ObjectID
 	expireAt        time.Time
-	at              time.Time
-	wanted          time.Time
 	exclusiveWanted time.Time
-	stamp           bson.Timestamp
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -86,20 +78,20 @@ func readRecord(raw bson.Raw) record {
 		case fieldRev:
 			r.rev, hasRev = v.ObjectIDOK()
 		case fieldAt:
-			r.at, _ = mongobase.Time(v)
+			r.At, _ = mongobase.Time(v)
 		case fieldWanted:
-			r.wanted, _ = mongobase.Time(v)
+			r.WantedUntil, _ = mongobase.Time(v)
 		case fieldExclusiveWanted:
 			r.exclusiveWanted, _ = mongobase.Time(v)
 		case fieldStamp:
-			r.stamp.T, r.stamp.I, _ = v.TimestampOK()
+			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
 		}
 	}
 	switch {
 	case mark.IsZero():
-		return record{key: r.key, foreign: "no field " + fieldMark}
+		return r.strange("no field " + fieldMark)
 	case !mongobase.Is(mark, shape):
-		return record{key: r.key, foreign: fmt.Sprintf("%s: %s", fieldMark, mongobase.Clip(mark, 40))}
+		return r.strange(fmt.Sprintf("%s: %s", fieldMark, mongobase.Clip(mark, 40)))
 	case !hasMode:
 		return r.malformed(raw, fieldMode)
 	case !hasRev:
@@ -120,7 +112,7 @@ func keyOf(e bson.RawElement) []byte {
 
 // readWords reads the words of a document that is ours, and nothing else.
 func readWords(raw bson.Raw) (r record) {
-	r.wanted, _ = mongobase.Time(raw.Lookup(fieldWanted))
+	r.WantedUntil, _ = mongobase.Time(raw.Lookup(fieldWanted))
 	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
 	return r
 }
@@ -129,9 +121,9 @@ func readWords(raw bson.Raw) (r record) {
 // write itself: that the claim is there, the server's time, and the words.
 func readGrant(raw bson.Raw, id string) record {
 	r := readWords(raw)
-	r.at, _ = mongobase.Time(raw.Lookup(fieldAt))
+	r.At, _ = mongobase.Time(raw.Lookup(fieldAt))
 	if _, err := raw.LookupErr(fieldHolders, id); err == nil && mongobase.Is(raw.Lookup(fieldMark), shape) {
-		r.holders = []mongolease.Holder{{Holder: store.Holder{ID: id}}}
+		r.Holders = []mongolease.Holder{{Holder: store.Holder{ID: id}}}
 	}
 	return r
 }
@@ -145,15 +137,15 @@ func (r *record) readHolders(v bson.RawValue) bool {
 	if err != nil {
 		return false
 	}
-	r.holders = make([]mongolease.Holder, 0, len(elements))
+	r.Holders = make([]mongolease.Holder, 0, len(elements))
 	for _, e := range elements {
 		h, ok := readHolder(e.Key(), e.Value())
 		if !ok {
 			return false
 		}
-		r.holders = append(r.holders, h)
+		r.Holders = append(r.Holders, h)
 	}
-	slices.SortFunc(r.holders, func(a, b mongolease.Holder) int {
+	slices.SortFunc(r.Holders, func(a, b mongolease.Holder) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return true
@@ -162,7 +154,11 @@ func (r *record) readHolders(v bson.RawValue) bool {
 // malformed is a document with our mark and not our shape. Nobody can tell who holds its
 // key, so it is left alone like any stranger's document.
 func (r record) malformed(raw bson.Raw, field string) record {
-	return record{key: r.key, foreign: fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40))}
+	return r.strange(fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40)))
+}
+
+func (r record) strange(why string) record {
+	return record{key: r.key, Document: mongolease.Document{Stranger: why}}
 }
 
 func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
@@ -179,31 +175,14 @@ func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 }
 
 func (r record) Foreign() error {
-	if r.foreign == "" {
+	if r.Stranger == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.foreign)
-}
-
-func (r record) Holder(id string) (mongolease.Holder, bool) {
-	for _, h := range r.holders {
-		if h.ID == id {
-			return h, true
-		}
-	}
-	return mongolease.Holder{}, false
-}
-
-func (r record) Marks() []mongobase.Mark {
-	marks := make([]mongobase.Mark, len(r.holders))
-	for i, h := range r.holders {
-		marks[i] = h.Mark()
-	}
-	return marks
+	return fmt.Errorf("%w: the document has %s", store.ErrForeign, r.Stranger)
 }
 
 func (r record) Wanted(now time.Time) bool {
-	return r.wanted.After(now) || r.exclusiveWanted.After(now)
+	return r.WantedUntil.After(now) || r.exclusiveWanted.After(now)
 }
 
 // Worded asks for at least half of the time that the claim wanted; under a claim of an
@@ -213,19 +192,10 @@ func (r record) Worded(c store.Claim, now time.Time) bool {
 	return r.Wanted(now.Add(c.Want/2)) && writer
 }
 
-func (r record) Drawn() (at time.Time, stamp bson.Timestamp) { return r.at, r.stamp }
-
 func (r record) Status(key string, now time.Time) store.Status {
-	s := store.Status{Key: key, Wanted: r.Wanted(now), Now: now}
+	s := r.Seen(key, r.mode, r.limit, r.Wanted(now), now)
 	if r.mode != store.Exclusive {
 		s.ExclusiveWantedUntil = r.exclusiveWanted
-	}
-	if len(r.holders) > 0 {
-		s.Mode, s.Limit = r.mode, r.limit
-		s.Holders = make([]store.Holder, len(r.holders))
-		for i, h := range r.holders {
-			s.Holders[i] = h.Holder
-		}
 	}
 	return s
 }
@@ -252,4 +222,4 @@ func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
 // exclusively is the condition of a document in exclusive mode.
 var exclusively = inMode(store.Exclusive)
 
-var stampAt = bson.E{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}}
+var stampAt = mongolease.Fields("").Timed()

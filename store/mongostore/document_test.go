@@ -43,15 +43,15 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 		_ = r.Status("k", now)
 		_, _ = r.Holder("ID")
 		end, _ := mongobase.Time(bson.Raw(raw).Lookup(fieldExpireAt))
-		if r.foreign == "" && !r.expireAt.Equal(end) {
+		if r.Stranger == "" && !r.expireAt.Equal(end) {
 			t.Errorf("taken for ours: %+v", r)
 		}
-		for _, h := range r.holders {
+		for _, h := range r.Holders {
 			at, ok := mongobase.Time(bson.Raw(raw).Lookup(fieldHolders, h.ID, fieldExpireAt))
 			assert.True(t, ok, "a holder without an end of its own: %+v", h)
 			assert.True(t, h.ExpireAt.Equal(at), "a holder without an end of its own: %+v", h)
 		}
-		if r.foreign != "" && r.Foreign().Error() == "" {
+		if r.Stranger != "" && r.Foreign().Error() == "" {
 			t.Error("a foreign document without a name")
 		}
 	})

@@ -239,7 +239,7 @@ func (f *feed) tail(ctx context.Context) (*mongo.Cursor, error) {
 // that need wake-ups between processes (package pathlock does). The notices go
 // through a small capped collection beside coll, under topics of their own. It sends
 // nothing yet.
-func FeedOn(coll *mongo.Collection) (store.Feed, error) {
+func FeedOn(coll *mongo.Collection) (store.BulkFeed, error) {
 	s, err := New(coll, WithoutIndex())
 	if err != nil {
 		return nil, err
@@ -248,9 +248,9 @@ func FeedOn(coll *mongo.Collection) (store.Feed, error) {
 }
 
 // feedOnly is a feed that cannot be taken for a store.
-type feedOnly struct{ store.Feed }
+type feedOnly struct{ store.BulkFeed }
 
-func (f feedOnly) Commands() map[string]uint64 { return f.Feed.(*Store).Commands() }
+func (f feedOnly) Commands() map[string]uint64 { return f.BulkFeed.(*Store).Commands() }
 
 func init() {
 	inside.FeedAwait = func(s any, d time.Duration) { s.(*Store).feed.await = d }

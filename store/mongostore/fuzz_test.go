@@ -24,8 +24,8 @@ func lockDocument(t testing.TB, more ...bson.E) []byte {
 	raw, err := bson.Marshal(append(bson.D{
 		{Key: "_id", Value: "k"}, {Key: fieldMark, Value: 1}, {Key: fieldMode, Value: "exclusive"}, {Key: fieldLimit, Value: 1},
 		{Key: fieldHolders, Value: bson.D{{Key: "ID", Value: bson.D{
-			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: fieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
-			{Key: fieldTTL, Value: int64(1000)}, {Key: fieldBeat, Value: int64(1)}, {Key: fieldEpoch, Value: bson.ObjectID{3}},
+			{Key: mongolease.FieldOwner, Value: "me"}, {Key: mongolease.FieldNote, Value: ""}, {Key: mongolease.FieldSince, Value: now}, {Key: fieldExpireAt, Value: now},
+			{Key: mongolease.FieldTTL, Value: int64(1000)}, {Key: fieldBeat, Value: int64(1)}, {Key: fieldEpoch, Value: bson.ObjectID{3}},
 		}}}},
 		{Key: fieldExpireAt, Value: now}, {Key: fieldRev, Value: bson.ObjectID{1}}, {Key: fieldAt, Value: now},
 	}, more...))
@@ -53,7 +53,7 @@ func FuzzADocumentOfAnyShapeIsReadAndAForeignOneIsLeftAlone(f *testing.F) {
 		record := readRecord(raw)
 		_ = record.Status("k", time.Now())
 		_ = readWords(raw)
-		if record.foreign == "" && (len(record.mode) == 0 && record.rev.IsZero() && record.expireAt.IsZero()) {
+		if record.Stranger == "" && (len(record.mode) == 0 && record.rev.IsZero() && record.expireAt.IsZero()) {
 			t.Fatal("taken for ours with nothing in it")
 		}
 		if !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) && bson.Raw(raw).Validate() == nil {
@@ -98,7 +98,7 @@ func leftAlone(t *testing.T, raw []byte) {
 	claim := &claim{Claim: &mongolease.Claim{Claim: store.Claim{Ref: store.Ref{Key: "k", ID: "ID", Mode: store.Exclusive}, Limit: 1, TTL: time.Minute}}}
 	tenure := mongolease.Tenure{Since: now, Until: now.Add(time.Minute), TTL: time.Minute, Beat: 2, Rev: bson.ObjectID{2}}
 	update := withRev(claim.document(tenure), tenure.Rev)
-	renewal := layout{}.Extend("ID", mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
+	renewal := mongolease.Extend("", holder("ID"), mongolease.Tenure{Until: now.Add(time.Minute), TTL: time.Minute, Beat: 3})
 	for _, command := range []bson.D{
 		{{Key: "query", Value: ours("k", bson.E{Key: fieldRev, Value: bson.ObjectID{1}})}, {Key: "update", Value: update}, {Key: "upsert", Value: true}},
 		{{Key: "query", Value: ours("k", exclusively, exists(fieldHolders+".ID"))}, {Key: "remove", Value: true}},
@@ -129,7 +129,7 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		set := withRev(claim.document(tenure), tenure.Rev)[0].Value.(bson.D)
 		raw := marshalled(t, append(bson.D{{Key: "_id", Value: key}, {Key: fieldMark, Value: shape}}, set...))
 		r := readRecord(raw)
-		if r.foreign != "" || r.key != key || len(r.holders) != 1 || r.holders[0].Note != note || r.holders[0].Owner != note {
+		if r.Stranger != "" || r.key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
 			t.Fatalf("%q and %q came back as %+v", key, note, r)
 		}
 	})

@@ -78,7 +78,7 @@ func withoutBeat(update bson.D) bson.D {
 // shows why a join does not write it.
 func (r record) mapWith(c *claim, t mongolease.Tenure, over map[string]bool) bson.D {
 	all := bson.D{{Key: c.ID, Value: c.Holder(t)}}
-	for _, h := range r.holders {
+	for _, h := range r.Holders {
 		if !over[h.ID] {
 			old := claim{Claim: &mongolease.Claim{Claim: store.Claim{Owner: h.Owner, Note: h.Note}}}
 			all = append(all, bson.E{Key: h.ID, Value: old.Holder(mongolease.Tenure{
@@ -112,10 +112,13 @@ func claimUpdate(update bson.D) bson.D {
 
 // withFaults gives the steps the faults that are theirs.
 func (s *Store) withFaults() {
+	if knob.On {
+		s.steps.Tamper = tampered
+	}
 	if knob.CounterToken || knob.StampedToken {
 		s.steps.Token = func(image reply) int64 {
 			r := readRecord(image.Image)
-			return knob.Pick(knob.StampedToken, mongobase.Token(r.stamp), int64(r.limit))
+			return knob.Pick(knob.StampedToken, mongobase.Token(r.Stamp), int64(r.limit))
 		}
 	}
 }
@@ -124,7 +127,7 @@ func (s *Store) withFaults() {
 func (s *Store) lookFirst(ctx context.Context, c *claim) reply {
 	seen, err := s.find(ctx, c.Key)
 	if err == nil {
-		seen.Record.wanted = s.base.Present().Add(c.Want + time.Hour)
+		seen.Record.WantedUntil = s.base.Present().Add(c.Want + time.Hour)
 	}
 	return seen
 }

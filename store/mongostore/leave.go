@@ -28,7 +28,7 @@ func leaving(r store.Ref) (filter, update bson.D) {
 
 // drop sends the update that removes a holder, and ends the document if nobody is left.
 func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filter, update bson.D, coll *mongo.Collection) (reply, error) {
-	reply, err := s.modifyIn(ctx, what, coll, filter, update, mongobase.After)
+	reply, err := s.steps.Send(ctx, what, coll, filter, update, mongobase.After)
 	if err != nil || !reply.Found() {
 		return reply, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filt
 // another revision, or nothing to do. If they fail, the holder has left all the same: an
 // empty document is in nobody's way, and the next claim takes it over.
 func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.Collection) {
-	if seen.Foreign() != nil || len(seen.holders) > 0 || seen.mode == store.Exclusive {
+	if seen.Foreign() != nil || len(seen.Holders) > 0 || seen.mode == store.Exclusive {
 		return
 	}
 	now := s.base.Now()
@@ -56,15 +56,15 @@ func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.
 			return
 		}
 		if gone.Found() {
-			seen.wanted, seen.exclusiveWanted = gone.Record.wanted, gone.Record.exclusiveWanted
+			seen.WantedUntil, seen.exclusiveWanted = gone.Record.WantedUntil, gone.Record.exclusiveWanted
 			return
 		}
 	}
-	kept, err := s.modifyIn(ctx, mongolease.Last, coll, ours(key, named), bson.D{
+	kept, err := s.steps.Send(ctx, mongolease.Last, coll, ours(key, named), bson.D{
 		{Key: "$set", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(now.Earliest)}}}, stampAt,
 	}, mongobase.After)
 	if err == nil && kept.Found() {
-		seen.wanted, seen.exclusiveWanted = kept.Record.wanted, kept.Record.exclusiveWanted
+		seen.WantedUntil, seen.exclusiveWanted = kept.Record.WantedUntil, kept.Record.exclusiveWanted
 	}
 }
 

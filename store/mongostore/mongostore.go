@@ -9,10 +9,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
@@ -32,7 +30,7 @@ type Store struct {
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps mongolease.Steps[record, bson.D, bson.ObjectID] // remembers the revision of an exclusive grant
+	steps mongolease.Steps[record, bson.ObjectID] // remembers the revision of an exclusive grant
 	joins joinGates
 }
 
@@ -98,7 +96,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		noIndex: conf.noIndex,
 		logger:  conf.logger,
 	}
-	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s}, s
+	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
 	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev bson.ObjectID) {
 		if c.Mode == store.Exclusive {
 			rev = t.Rev
@@ -127,48 +125,14 @@ func (s *Store) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 // A reply is the answer of one command, and what it says.
 type reply = mongolease.Image[record]
 
-// modify updates one document durably and answers its after-image.
-func (s *Store) modify(ctx context.Context, what mongolease.Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	return s.modifyIn(ctx, what, s.base.Durable, filter, update, opts)
-}
-
-// modifyIn is modify under the write concern of coll. All updates stamp the document
-// with the server's time, which is taken for a sample.
-func (s *Store) modifyIn(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (reply, error) {
-	return s.modifyReading(ctx, what, coll, filter, update, opts, readRecord)
-}
-
-// modifyReading is modifyIn for a caller that needs less than all of the after-image.
-func (s *Store) modifyReading(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder, readImage func(bson.Raw) record) (reply, error) {
-	if knob.On {
-		filter, update, opts = tampered(what, filter, update, opts)
-	}
-	r, err := s.base.Modify(ctx, coll, filter, update, opts)
-	image := read(r, readImage)
-	s.base.Timed(r, image.Record.at)
-	return image, err
-}
-
 // remove deletes one document, of which it answers the words that were left in it.
 func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
-	if knob.On {
-		filter, _, _ = tampered(what, filter, nil, nil)
-	}
-	r, err := s.base.Remove(ctx, coll, filter)
-	return read(r, readWords), err
+	return s.steps.Remove(ctx, what, coll, filter, readWords)
 }
 
-// find reads one document, whoever's it is.
+// find reads the document of a key, whoever's it is.
 func (s *Store) find(ctx context.Context, key string) (reply, error) {
-	r, err := s.base.Find(ctx, bson.D{{Key: "_id", Value: key}})
-	return read(r, readRecord), err
-}
-
-func read(r mongobase.Reply, readImage func(bson.Raw) record) reply {
-	if !r.Found() {
-		return reply{Reply: r}
-	}
-	return reply{Reply: r, Record: readImage(r.Image)}
+	return s.steps.Find(ctx, store.Ref{Key: key})
 }
 
 // knownMode answers an error for a mode that there is not.
@@ -178,6 +142,11 @@ func knownMode(mode store.Mode) error {
 		return nil
 	}
 	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
+}
+
+// held is the condition that the document has the holder, in its mode.
+func held(r store.Ref) []bson.E {
+	return append(layout{}.Named(r.ID), inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 }
 
 // inMode asks for a document in that mode.

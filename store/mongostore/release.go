@@ -38,7 +38,7 @@ func (s *Store) releaseNow(ctx context.Context, r store.Ref) (reply, error) {
 	if r.Mode != store.Exclusive {
 		return s.leave(ctx, r, s.steps.Gently(r.ID))
 	}
-	return s.remove(ctx, mongolease.Release, s.steps.Gently(r.ID), ours(r.Key, exclusively, exists(fieldHolders+"."+r.ID)))
+	return s.remove(ctx, mongolease.Release, s.steps.Gently(r.ID), append(bson.D{{Key: "_id", Value: r.Key}}, held(r)...))
 }
 
 // explainLeave tells why a release found no holder. In shared and permits mode it may be
@@ -54,25 +54,19 @@ func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 // releaseLater is the release under MinHold: the holder stays with a mark, so that nobody
 // renews or hands over what was given back.
 func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duration) (reply, error) {
-	filter, update := s.laterRelease(r, rest)
-	return s.modifyIn(ctx, mongolease.Release, s.steps.Gently(r.ID), filter, update, mongobase.After)
+	conditions, update := s.laterRelease(r, rest)
+	return s.steps.Update(ctx, mongolease.Release, s.steps.Gently(r.ID), r, conditions, update, mongobase.After)
 }
 
-func (s *Store) laterRelease(r store.Ref, rest time.Duration) (filter, update bson.D) {
-	filter = ours(r.Key, inMode(r.Mode), exists(fieldHolders+"."+r.ID))
+func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D) {
 	t := mongolease.TenureOf(s.base, rest)
-	date := mongobase.Date(t.Until)
-	set := append(bson.D{
-		{Key: of(r.ID, fieldReleased), Value: true}, {Key: of(r.ID, fieldExpireAt), Value: date}, newRev(), holder(r.ID).Lasting(t),
-	}, holder(r.ID).Stamp(t)...)
-	update = bson.D{{Key: "$set", Value: set}, stampAt}
+	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
+	set := append(bson.D(holder(r.ID).Staying(t)), newRev())
 	if r.Mode == store.Exclusive {
-		set = append(set, bson.E{Key: fieldExpireAt, Value: date})
-		update[0].Value = set
-	} else { // others may hold the key too, and longer
-		update = append(update, bson.E{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: date}}})
+		return held(r), bson.D{{Key: "$set", Value: append(set, end)}, stampAt}
 	}
-	return filter, update
+	// Others may hold the key too, and longer.
+	return held(r), bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, stampAt}
 }
 
 // Break marks a holder, which learns of it at its next renewal, and with now removes the
@@ -89,7 +83,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		case now:
 			return s.remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively))
 		}
-		return s.modify(ctx, mongolease.Break, filter, bson.D{
+		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}, newRev()}},
 			stampAt,
 		}, mongobase.After)

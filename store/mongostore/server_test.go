@@ -85,8 +85,8 @@ func TestWithoutOperationTimeATokenTakesOneMoreCommand(t *testing.T) {
 			f.expect("acquire", []string{c.ID}, firstClaim(sentUpsert("ID"),
 				"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true, stamp: {$type: timestamp}}} "+sentDurably)...)
 			r := f.document("k")
-			assert.Equal(t, mongobase.Token(r.stamp), g.Token, "token %d, stamp %v", g.Token, r.stamp)
-			assert.Positive(t, g.Token, "token %d, stamp %v", g.Token, r.stamp)
+			assert.Equal(t, mongobase.Token(r.Stamp), g.Token, "token %d, stamp %v", g.Token, r.Stamp)
+			assert.Positive(t, g.Token, "token %d, stamp %v", g.Token, r.Stamp)
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestNothingIsTakenOverByARoutersClock(t *testing.T) {
 	f.acquire(f.another(), holder)
 	_, err := f.store.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
 	require.ErrorIs(t, err, store.ErrHeld, "by a clock an hour ahead")
-	assert.Equal(t, holder.ID, f.document("k").holders[0].ID, "taken from a live holder by the router's clock")
+	assert.Equal(t, holder.ID, f.document("k").Holders[0].ID, "taken from a live holder by the router's clock")
 }
 
 func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
@@ -229,10 +229,10 @@ func TestAStepOfTheServersClockIsLoggedAndNoDateIsTrustedAfterIt(t *testing.T) {
 	f.acquire(f.store, exclusiveClaim("before", time.Minute))
 	assert.Empty(t, log.String())
 	passed = 6 * time.Minute // which the server's clock does not show: it was stepped back
-	before := f.document("before").holders[0].Epoch
+	before := f.document("before").Holders[0].Epoch
 	f.acquire(f.store, exclusiveClaim("after", time.Minute))
 	assert.Contains(t, log.String(), "clock was stepped")
-	assert.NotEqual(t, before, f.document("after").holders[0].Epoch, "labelled with the election all the same")
+	assert.NotEqual(t, before, f.document("after").Holders[0].Epoch, "labelled with the election all the same")
 }
 
 func TestTheStrictStableAPIIsEnough(t *testing.T) {

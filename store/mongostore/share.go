@@ -69,9 +69,7 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 // noWriter adds to condition what that no writer is waiting. In a document of exclusive
 // mode the word counts for nothing: its writer was served.
 func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
-	none := bson.D{{Key: fieldExclusiveWanted, Value: bson.D{
-		{Key: "$not", Value: bson.D{{Key: "$gt", Value: mongobase.Date(now.Earliest)}}},
-	}}}
+	none := bson.D{mongolease.NotAfter(fieldExclusiveWanted, now.Earliest)}
 	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{exclusively}}}}
 }
 
@@ -89,7 +87,7 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 		return g, true, err
 	}
 	seen := image.Record
-	live := len(seen.holders) - len(over)
+	live := len(seen.Holders) - len(over)
 	s.joins.saw(c.Key, s.base.Clock.Now(), live > 0 && seen.mode != store.Exclusive)
 	held, refusal := unwelcome(c, seen, live, now)
 	switch {
@@ -165,7 +163,7 @@ func (s *Store) sample(ctx context.Context, c *claim, seen *reply) (mongoclock.R
 // unwelcome is why the claim may not join: others hold the key, or another verdict.
 func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bool, refusal error) {
 	switch {
-	case seen.foreign != "":
+	case seen.Stranger != "":
 		return false, seen.Foreign()
 	case live > 0 && seen.mode != store.Exclusive && (seen.mode != c.Mode || seen.limit != c.Limit):
 		return false, &store.MismatchError{Key: c.Key, Live: seen.mode, Limit: seen.limit, Claim: c.Claim.Claim}
@@ -174,7 +172,7 @@ func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bo
 		live > 0 && seen.mode == store.Permits && live >= seen.limit:
 		return true, nil
 	case seen.size+len(c.Owner)+len(c.Note) > fullAt:
-		return false, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.holders))
+		return false, fmt.Errorf("%w: %q has %d", store.ErrTooLarge, c.Key, len(seen.Holders))
 	}
 	return false, nil
 }
@@ -186,14 +184,14 @@ func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bo
 func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading, t mongolease.Tenure) (filter, update bson.D) {
 	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
 	dropped := bson.D{}
-	for _, h := range seen.holders {
+	for _, h := range seen.Holders {
 		if !over[h.ID] {
 			continue
 		}
 		filter = append(filter, holder(h.ID).Still(h))
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
 	}
-	if len(over) == len(seen.holders) {
+	if len(over) == len(seen.Holders) {
 		return filter, withRev(c.alone(t), t.Rev)
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}

@@ -91,9 +91,9 @@ func TestEachStepOfSharingSendsWhatTheProtocolSays(t *testing.T) {
 	f.expect("the last leave, with a writer's word", names, sentLeave("ID", sentSoftly),
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} update: {$set: {expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
 	r := f.document("k")
-	assert.Empty(t, r.holders, "what is left for the writer: %+v", r)
-	assert.False(t, r.expireAt.After(r.at), "what is left for the writer: %+v", r)
-	assert.LessOrEqual(t, r.at.Sub(r.expireAt), time.Minute, "what is left for the writer: %+v", r)
+	assert.Empty(t, r.Holders, "what is left for the writer: %+v", r)
+	assert.False(t, r.expireAt.After(r.At), "what is left for the writer: %+v", r)
+	assert.LessOrEqual(t, r.At.Sub(r.expireAt), time.Minute, "what is left for the writer: %+v", r)
 	f.acquire(f.store, writer)
 	f.expect("the writer's turn", []string{writer.ID}, sentUpsert("ID"), sentWriter,
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV} "+sentHolder("ID")+" "+sentDurably)
@@ -183,7 +183,7 @@ var shareRaces = []struct {
 			f.acquire(other, permitClaim("k", 2, time.Minute))
 			meanwhile(line, isJoin, func() { f.acquire(other, permitClaim("k", 2, time.Minute)) })
 			_, _ = f.store.Acquire(f.ctx(), permitClaim("k", 2, time.Minute))
-			if n := len(f.document("k").holders); n > 2 {
+			if n := len(f.document("k").Holders); n > 2 {
 				return "three of two permits are given out"
 			}
 			return ""
@@ -226,7 +226,7 @@ var shareRaces = []struct {
 			f.acquire(other, stays)
 			f.die(late.Ref, time.Second)
 			meanwhile(line, isJoin, func() { // a renewal, judged by the server's time of a trip ago
-				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, layout{}.Extend(late.ID, mongolease.Tenure{
+				_, err := f.coll.UpdateOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}}, mongolease.Extend("", holder(late.ID), mongolease.Tenure{
 					Until: time.Now().Add(time.Minute), TTL: time.Minute, Beat: f.store.base.Beat(), By: f.store.base.Bearing(),
 				}))
 				assert.NoError(f.t, err)
@@ -307,8 +307,8 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 			settled, f, joined := stalledJoin(t, opts...)
 			assert.True(t, settled, "not settled, though the revision that it named is gone")
 			_, landed := f.document("k").Holder(joined.ID)
-			assert.False(t, landed, "it landed: %+v", f.document("k").holders)
-			assert.Len(t, f.document("k").holders, 1, "it landed")
+			assert.False(t, landed, "it landed: %+v", f.document("k").Holders)
+			assert.Len(t, f.document("k").Holders, 1, "it landed")
 		})
 	}
 }
@@ -330,7 +330,7 @@ func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
 			_, err := f.store.Release(f.brief(), c.Ref, 0)
 			assert.NoError(t, err, "it has left")
 			r := f.document("k")
-			require.Empty(t, r.holders, "the test shows nothing: %+v", r)
+			require.Empty(t, r.Holders, "the test shows nothing: %+v", r)
 			require.True(t, r.expireAt.After(time.Now()), "the test shows nothing: %+v", r)
 			f.acquire(f.another(), next)
 			line.Deliver(t) // the delete, late
@@ -418,9 +418,9 @@ func TestThroughARouterSharersAreJudgedByTheShardsClock(t *testing.T) {
 	r := f.document("k")
 	_, there := r.Holder(stays.ID)
 	_, dropped := r.Holder(dead.ID)
-	assert.False(t, dropped, "%+v", r.holders)
-	assert.True(t, there, "%+v", r.holders)
-	assert.Len(t, r.holders, 2)
+	assert.False(t, dropped, "%+v", r.Holders)
+	assert.True(t, there, "%+v", r.Holders)
+	assert.Len(t, r.Holders, 2)
 }
 
 // A claim waits for its turn among those of its process, but no longer than its context.

@@ -55,8 +55,8 @@ func TestTheDriversRetryDeliversAGrantWhoseReplyWasLost(t *testing.T) {
 	c := exclusiveClaim("k", 30*time.Second)
 	g := f.acquire(f.store, c)
 	_, holds := f.document("k").Holder(c.ID)
-	assert.True(t, holds, "granted %+v, and the document has %+v", g, f.document("k").holders)
-	assert.NotZero(t, g.Token, "granted %+v, and the document has %+v", g, f.document("k").holders)
+	assert.True(t, holds, "granted %+v, and the document has %+v", g, f.document("k").Holders)
+	assert.NotZero(t, g.Token, "granted %+v, and the document has %+v", g, f.document("k").Holders)
 }
 
 func TestAGrantWhoseEveryReplyIsLostIsUndone(t *testing.T) {
@@ -110,7 +110,7 @@ func TestWithoutRetryableWritesAnUndoThatFindsNothingIsNotSettled(t *testing.T) 
 	f.acquire(f.store, exclusiveClaim("warm", time.Second))
 	require.False(t, stalledClaim(t, f, line), "settled, and the claim arrived after it")
 	require.False(t, f.absent("k"), "the late claim was refused: the test shows nothing")
-	ref := store.Ref{Key: "k", ID: f.document("k").holders[0].ID, Mode: store.Exclusive}
+	ref := store.Ref{Key: "k", ID: f.document("k").Holders[0].ID, Mode: store.Exclusive}
 	settled, err := f.store.Undo(f.ctx(), ref, nil)
 	assert.True(t, settled, "repeated, it is not settled")
 	assert.NoError(t, err, "repeated, it is not settled")
@@ -251,7 +251,7 @@ func TestALateRenewalRevivesNothing(t *testing.T) {
 	next := exclusiveClaim("k", time.Second)
 	f.acquire(f.store, next)
 	line.Deliver(t)
-	if r := f.document("k"); len(r.holders) != 1 || r.holders[0].ID != next.ID || r.expireAt.After(time.Now().Add(time.Minute)) {
+	if r := f.document("k"); len(r.Holders) != 1 || r.Holders[0].ID != next.ID || r.expireAt.After(time.Now().Add(time.Minute)) {
 		t.Errorf("the late renewal changed the next holder's document: %+v", r)
 	}
 }

@@ -1,0 +1,208 @@
+package mongolease
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Bulk is many releases on their way, as of a store.BulkReleaser: one find, which shows
+// who waits, and one bulk. Every write of the bulk names the ID of its acquisition, as a
+// single release does.
+//
+// A bulk does not answer with images. So its writes ask that no word was left in their
+// documents since the find. Those that are still there then are found and written again,
+// with two commands more: see Take.
+type Bulk[R Record, X any] struct {
+	Steps   *Steps[R, X]
+	Ctx     context.Context
+	Coll    *mongo.Collection
+	Now     time.Time // the server's, when it began
+	Batch   []store.Ending
+	Answers []store.Ended
+
+	has   func(r store.Ref, seen R) bool
+	names []bson.D              // of the documents
+	rest  map[int]time.Duration // of MinHold
+}
+
+// A Change is what a release does to the document that has its holder: under which
+// conditions, and by which update; without one the document is removed.
+type Change func(r store.Ref) (conditions []bson.E, update bson.D)
+
+// A Sorted bulk has its entries, by their places in the batch, by what is to be sent.
+type Sorted struct {
+	Held []int // to be released
+	Kept []int // stays for some time, under MinHold
+	Gone []int // has no holder, and is answered
+}
+
+// BeginBulk begins a bulk, and reads the documents of its entries. refuse tells which entries
+// the store does not take at all, has whether a document that was read has the entry's
+// holder.
+func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
+	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
+		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
+	var all []int
+	for i, e := range batch {
+		err := refuse(e.Mode)
+		if err == nil {
+			b.names[i], err = s.Shape.Name(e.Ref)
+		}
+		if b.Answers[i].Err = err; err == nil {
+			all = append(all, i)
+		}
+		if s.Gently(e.ID) == s.Base.Voted { // one of them would be missed if it were lost
+			b.Coll = s.Base.Voted
+		}
+	}
+	if len(all) == 0 {
+		return b, Sorted{}
+	}
+	_, err := s.Base.Read(b.Ctx)
+	var images map[int]Image[R]
+	if err == nil {
+		images, err = b.Find(all)
+	}
+	if err != nil {
+		b.fail(all, mongoerr.NotApplied(err))
+		return b, Sorted{}
+	}
+	b.Now = s.Base.Present()
+	return b, b.sort(all, images)
+}
+
+// sort tells what is to be sent, and answers the entries that have no holder.
+func (b *Bulk[R, X]) sort(all []int, images map[int]Image[R]) (s Sorted) {
+	for _, i := range all {
+		e, image := b.Batch[i], images[i]
+		if !b.has(e.Ref, image.Record) {
+			b.Answers[i].Err = GoneIfBroken(Why(image, e.ID))
+			s.Gone = append(s.Gone, i)
+			continue
+		}
+		b.Answers[i].Wanted = image.Record.Wanted(b.Now)
+		h, _ := image.Record.Holder(e.ID)
+		if rest := b.Steps.Rest(e.ID, h.Since, e.Keep); e.Keep > 0 && rest > 0 {
+			b.rest[i] = rest
+			s.Kept = append(s.Kept, i)
+		} else {
+			s.Held = append(s.Held, i)
+		}
+	}
+	return s
+}
+
+// Find reads the documents of some entries.
+func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
+	if len(which) == 0 {
+		return nil, nil
+	}
+	refs := make([]store.Ref, len(which))
+	for k, i := range which {
+		refs[k] = b.Batch[i].Ref
+	}
+	images, err := b.Steps.FindMany(b.Ctx, b.Steps.Base.Soft, refs)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[int]Image[R], len(which))
+	for k, i := range which {
+		found[i] = images[k]
+	}
+	return found, nil
+}
+
+// Take sends the releases of some entries, each under the condition that the find showed
+// all who wait. What is still held then is found and released once more.
+func (b *Bulk[R, X]) Take(which []int, release Change) {
+	model := func(i int) mongo.WriteModel {
+		conditions, update := release(b.Batch[i].Ref)
+		if !b.Answers[i].Wanted {
+			conditions = append(conditions, b.Steps.Shape.Unworded(b.Now)...)
+		}
+		return b.model(i, conditions, update)
+	}
+	if all := b.Write(which, model); all {
+		return
+	}
+	var waited []int // somebody left word since the find
+	images, err := b.Find(which)
+	for _, i := range which {
+		switch {
+		case b.Answers[i].Err != nil:
+		case err != nil:
+			b.Answers[i].Err = err
+		case b.has(b.Batch[i].Ref, images[i].Record):
+			b.Answers[i].Wanted = true
+			waited = append(waited, i)
+		}
+	}
+	b.Write(waited, model)
+}
+
+// Keep sends the releases under MinHold.
+func (b *Bulk[R, X]) Keep(which []int, release func(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D)) {
+	b.Write(which, func(i int) mongo.WriteModel {
+		conditions, update := release(b.Batch[i].Ref, b.rest[i])
+		return b.model(i, conditions, update)
+	})
+}
+
+func (b *Bulk[R, X]) model(i int, conditions []bson.E, update bson.D) mongo.WriteModel {
+	filter := append(slices.Clip(b.names[i]), conditions...)
+	if update == nil {
+		return b.Steps.Deletion(Release, filter)
+	}
+	return b.Steps.Model(Release, filter, update)
+}
+
+// Write sends the writes of some entries, and answers those that failed. It reports whether
+// every one that did not fail found its holder.
+func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all bool) {
+	models := make([]mongo.WriteModel, len(which))
+	for k, i := range which {
+		models[k] = model(i)
+	}
+	done, failed, err := b.Send(models)
+	if err != nil {
+		b.fail(which, mongoerr.Mark(err))
+		return true
+	}
+	for k, err := range failed {
+		b.Answers[which[k]].Err = err
+	}
+	return done+len(failed) == len(which)
+}
+
+// Send sends writes of one kind as one bulk: if there were two, an error could be that of
+// the second alone. It answers how many found a document.
+func (b *Bulk[R, X]) Send(models []mongo.WriteModel) (done int, failed map[int]error, err error) {
+	if len(models) == 0 {
+		return 0, nil, nil
+	}
+	return b.Steps.Base.Bulk(b.Ctx, b.Coll, models)
+}
+
+// End forgets what is released, and returns the answers.
+func (b *Bulk[R, X]) End() []store.Ended {
+	for i, a := range b.Answers {
+		if a.Err == nil || store.IsVerdict(a.Err) {
+			b.Steps.Memory.Forget(b.Batch[i].ID)
+		}
+	}
+	return b.Answers
+}
+
+func (b *Bulk[R, X]) fail(which []int, err error) {
+	for _, i := range which {
+		b.Answers[i].Err = err
+	}
+}
