@@ -76,6 +76,14 @@ func (k *keyed) Release(ctx context.Context, r store.Ref, keep time.Duration) (b
 	return k.docStore.Release(ctx, ref(r), keep)
 }
 
+func (k *keyed) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
+	mapped := make([]store.Ending, len(batch))
+	for i, e := range batch {
+		mapped[i] = store.Ending{Ref: ref(e.Ref), Keep: e.Keep}
+	}
+	return k.docStore.ReleaseMany(ctx, mapped)
+}
+
 func (k *keyed) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	to.Ref = ref(to.Ref)
 	g, err := k.docStore.Transfer(ctx, ref(from), to)

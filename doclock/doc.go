@@ -80,7 +80,7 @@
 //	renew               {_id, lock.id, alive, lock.beat less}: $max E; $currentDate at; many in one bulk and a hello
 //	save                {_id, lock.id, alive, no later save}: $set and $unset of what changed, $set saves
 //	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image has the word
-//	release             {_id, lock.id}: $unset lock
+//	release             {_id, lock.id}: $unset lock; many by a find, which shows who waits, and one bulk
 //	complete, requeue   as save and release, but attempts stays, with done or readyAt
 //	hand over           {_id, lock.id of the old, alive}: what is saved, and id, owner, since, E of the new
 //	clean up            {key, lock.id}: release, in the session of the claim

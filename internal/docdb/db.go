@@ -49,6 +49,7 @@ type coll struct {
 	docs    []bson.D
 	gone    int // how many documents a capped collection has dropped
 	indexes []bson.D
+	places  map[string]int // of the documents, by those _ids that are strings; nil: to be made
 }
 
 // A session remembers its newest transaction number and what was done under it.
@@ -103,7 +104,7 @@ func (db *DB) Fork(n int) *DB {
 	}
 	for name, c := range db.colls {
 		copied := *c
-		copied.docs, copied.indexes = slices.Clone(c.docs), slices.Clone(c.indexes)
+		copied.docs, copied.indexes, copied.places = slices.Clone(c.docs), slices.Clone(c.indexes), nil
 		next.colls[name] = &copied
 	}
 	for len(next.log) > n {
@@ -208,10 +209,11 @@ func (db *DB) put(ns string, before, after bson.D) {
 	switch {
 	case after == nil:
 		if at >= 0 && at < len(c.docs) {
-			c.docs = slices.Delete(c.docs, at, at+1)
+			c.docs, c.places = slices.Delete(c.docs, at, at+1), nil
 		}
 	case before == nil:
 		c.docs = append(c.docs, after)
+		c.place(at)
 		c.dropOldest(after)
 	default:
 		c.docs[at] = after
@@ -228,17 +230,9 @@ func (c *coll) dropOldest(added bson.D) {
 	for c.bytes > c.size && len(c.docs) > 1 {
 		raw, _ := bson.Marshal(c.docs[0])
 		c.bytes -= int64(len(raw))
-		c.docs = c.docs[1:]
+		c.docs, c.places = c.docs[1:], nil
 		c.gone++
 	}
-}
-
-// find returns the position of the document with an _id, or -1.
-func (c *coll) find(id any) int {
-	return slices.IndexFunc(c.docs, func(d bson.D) bool {
-		other, _ := get(d, "_id")
-		return compare(other, id) == 0
-	})
 }
 
 // alter logs a change of a collection itself, not of its documents.

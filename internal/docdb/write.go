@@ -20,7 +20,14 @@ func (db *DB) first(ns string, filter bson.D) (bson.D, error) {
 		_, err := matches(nil, filter)
 		return nil, err
 	}
-	for _, d := range c.docs {
+	docs := c.docs
+	if id := mustGet(filter, "_id"); len(docs) > many {
+		if text, ok := id.(string); ok {
+			at := c.find(text)
+			docs = docs[max(at, 0) : at+1]
+		}
+	}
+	for _, d := range docs {
 		is, err := matches(d, filter)
 		if is || err != nil {
 			return d, err
