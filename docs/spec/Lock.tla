@@ -90,7 +90,7 @@ Matches(d, c) ==
                              /\ d.holders[c.id].beat < c.beat
     [] c.op = "release"   -> Holds(d, c.id)
     [] c.op = "leave"     -> Holds(d, c.id)
-    [] c.op = "delete"    -> d.exists /\ d.rev = c.rev /\ Holders(d) = {}
+    [] c.op = "delete"    -> d.exists /\ d.rev = c.rev     \* whoever stood there under this rev has let go (§4.2)
     [] c.op = "min-hold"  -> Holds(d, c.id)
     [] c.op = "break"     -> Holds(d, c.id)
     [] c.op = "transfer"  -> d.exists /\ d.rev = c.rev /\ Holds(d, c.old)
@@ -318,7 +318,8 @@ Spec == Init /\ [][Next]_vars
 
 \* No two leases in conflict, and none within a margin after another's deadline.
 Exclusion ==
-  \A p, q \in Procs : p # q /\ Live(p) /\ Live(q) => proc[p].mode = "shared" /\ proc[q].mode = "shared"
+  LET live == {p \in Procs : Live(p)} IN
+  \A p, q \in live : p # q => proc[p].mode = "shared" /\ proc[q].mode = "shared"
 
 \* A live lease's record is where a majority has it, whatever others do: nobody's call removes it.
 NoCollateral == \A p \in Procs : Live(p) => Holds(safe, Id(p))

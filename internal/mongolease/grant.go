@@ -80,7 +80,7 @@ func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
 	t := c.Tenure()
 	holder := s.Shape.Fields(c.ID)
 	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
-		append(s.Shape.Holds(c.ID), holder.Unbroken()...), Extend(s.Lock, holder, t), mongobase.After)
+		append(s.Shape.Holds(c.ID), append(holder.Unbroken(), holder.Before(t.Beat))...), Extend(s.Lock, holder, t), mongobase.After)
 	if err != nil || !image.Found() {
 		return
 	}

@@ -203,12 +203,14 @@ func (c *cluster) failOver(f failover) {
 	}
 	c.leader = nil
 	c.tell()
+	from := m.term
 	c.w.after(f.election, func() {
 		if f.stepped {
 			next.primary = false
 			next.step(f.offset)
 		}
 		c.elect(next, db)
+		c.w.record(Step{Kind: Elected, Term: c.term, From: from, Length: db.Len()})
 	})
 }
 

@@ -31,6 +31,7 @@ type request struct {
 	delivery   delivery
 	obeysLimit bool // the server ends it when its time limit is over
 	message    *wire.Message
+	recorded   *Command     // nil for a part of another command
 	routed     bool         // by a router, which answers instead of breaking the connection
 	tries      int          // of the router
 	done       func(bson.D) // takes the reply of a part of a command; nil: it goes to the client
@@ -100,6 +101,7 @@ func (w *world) send(r *request) {
 	r.obeysLimit = d.chance(500)
 	w.logf("%s to server %d: %s", r.name, r.member.id, r.delivery)
 	w.tellSent(r)
+	w.recordSent(r)
 	if until, trouble := r.trouble(); trouble {
 		w.noteLocked(history.Event{Kind: history.Trouble, Client: r.client.id, Key: key(r.cmd), Until: w.since() + until, Note: r.cmd.Name + ": " + r.delivery.String()})
 	}
@@ -172,6 +174,7 @@ func (w *world) respond(r *request, reply bson.D) {
 		}
 		w.logf("%s is answered%s", r.name, verdict(reply))
 		r.told.Answered, r.told.Answer = w.since(), verdict(reply)
+		w.record(Step{Kind: Answered, Command: r.recorded, Reply: reply})
 		select {
 		case r.answer <- raw:
 		default:

@@ -89,6 +89,7 @@ func (w *world) planKills(processes []*process, d *rng) {
 			w.fault("client killed")
 			w.logf("client %d is killed", p.id)
 			p.dead = true
+			w.record(Step{Kind: Killed, Event: history.Event{Client: p.id}})
 			w.noteLocked(history.Event{Kind: history.Trouble, Client: p.id, Until: neverEnds})
 		})
 	}

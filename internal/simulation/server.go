@@ -83,7 +83,9 @@ func (m *member) handle(r *request) {
 		w.route(r)
 		return
 	case c.Name == "hello":
-		w.respond(r, m.hello())
+		reply := m.hello()
+		m.recordHello(r, reply)
+		w.respond(r, reply)
 		return
 	case !m.primary:
 		w.respond(r, errNotPrimary.reply())
@@ -95,12 +97,15 @@ func (m *member) handle(r *request) {
 	before := m.db.Len()
 	if readsMajority(c) {
 		reply, _ := m.settled().Do(c, m.now(), false)
+		w.record(Step{Kind: Committed, Term: m.term, Length: m.point})
+		m.recordRan(r, before, reply)
 		m.answered(r, reply, before)
 		return
 	}
 	m.db.Tag = r.mark(m)
 	reply, rest := m.db.Do(c, m.now(), r.delivery.stall > 0)
 	if rest == nil {
+		m.recordRan(r, before, reply)
 		m.answered(r, reply, before)
 		return
 	}
@@ -127,7 +132,9 @@ func (m *member) handle(r *request) {
 			r.delivery.stall = 0
 			w.route(r)
 		default:
-			m.answered(r, rest(m.now()), before)
+			reply := rest(m.now())
+			m.recordRan(r, before, reply)
+			m.answered(r, reply, before)
 		}
 		queued := m.queued[c.Session]
 		delete(m.queued, c.Session)
@@ -191,6 +198,7 @@ func (m *member) waitForMajority(r *request, reply bson.D, n int) {
 		w.after(max(time.Until(at), 1), func() {
 			if at, ok := m.c.committed(m, n); ok && m.term == term && !at.After(time.Now()) {
 				m.point = max(m.point, n)
+				w.record(Step{Kind: Committed, Term: m.term, Length: m.point})
 				end(reply)
 			}
 		})

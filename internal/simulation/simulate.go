@@ -25,6 +25,7 @@ type Outcome struct {
 	Kind      string // of the servers
 	Messages  []*Message
 	Changes   []Change
+	Recording *Recording
 
 	stuck []history.Violation
 }
@@ -227,7 +228,7 @@ func (w *world) outcome(s Settings) *Outcome {
 	}
 	return &Outcome{
 		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends,
-		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck,
+		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck, Recording: w.describe(s.Late),
 		Kind: w.plan.servers, Messages: w.told.messages, Changes: w.told.changes,
 	}
 }

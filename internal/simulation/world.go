@@ -45,6 +45,8 @@ type world struct {
 
 	unfenced bool // see Settings
 	history  history.History
+
+	recording Recording
 }
 
 func newWorld(seed uint64, s Settings) *world {
@@ -104,6 +106,7 @@ func (w *world) noteLocked(e history.Event) {
 	}
 	e.At = w.since()
 	w.history.Events = append(w.history.Events, e)
+	w.record(Step{Kind: Noted, Event: e})
 	if e.Kind == history.Granted {
 		w.grants[e.ID] = e.Op
 	}

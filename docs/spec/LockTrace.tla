@@ -1,0 +1,348 @@
+----------------------------- MODULE LockTrace -----------------------------
+(***************************************************************************)
+(* A history of the real library, asked of Lock.tla: is it one of the      *)
+(* behaviours that the specification allows?  package trace makes the      *)
+(* histories, one for each key of a run of the simulation; README.md       *)
+(* beside this file tells how to run it.                                   *)
+(*                                                                         *)
+(* What a command does is Lock's: Matches, After, and the promises.  What  *)
+(* was observed takes the place of choice: which command was sent when,    *)
+(* what a primary made of it, what a majority has, what the users of a     *)
+(* lease saw.  Each step has conditions, and Need prints the first that    *)
+(* does not hold; the history ends there, and is refused.                  *)
+(*                                                                         *)
+(* A process of Lock is an attempt here, for one client has several under  *)
+(* way at a time; `seen` is a client's.  Nothing is unobserved but what a  *)
+(* client has taken in of an answer that came: it may have, from then on.  *)
+(*                                                                         *)
+(* It refines Lock where Lock is too coarse for a history: a deposed       *)
+(* primary has a document of its own; an election keeps any part of the    *)
+(* log; hellos judge, as in Takeover; rule 3 of §4.3; words of writers,    *)
+(* permits; writes without transaction numbers.                            *)
+(***************************************************************************)
+EXTENDS Lock
+
+CONSTANTS Traces,      \* the histories
+          Minute, Slow \* of rule 3, and when a refusal was slow (§4.1)
+
+VARIABLES
+  trace, at,  \* which history, and which step of it comes next
+  tail,       \* the documents that the log had after safe, the newest last
+  past,       \* the document as the primary of the election before has it, which may not know that it was deposed
+  looks,      \* what was read, by the command that reads, until it is answered
+  tokens      \* the greatest token of all grants, and of the exclusive ones
+
+traceVars == <<trace, at, tail, past, looks, tokens>>
+
+-----------------------------------------------------------------------------
+(* How a history is written. *)
+
+\* The id of an attempt is its number (the configuration puts these in the place of Lock's): TLC finds it faster.
+TraceIds   == Procs
+TraceId(p) == p
+
+\* A revision is the place of the command that wrote it.
+TraceRev(c) == c.k
+TraceNoRev  == 0
+
+S(p, beat) == [id |-> p, beat |-> beat]
+C(k, op, p, n, inside, client, mode, limit, beat, epoch, end, lasts, rev, drop, old, earlier, judged, recent, asks, since, word, unword, wants, began, majorly) ==
+  [k |-> k, op |-> op, id |-> p, p |-> p, n |-> n, inside |-> inside, client |-> client, mode |-> mode, limit |-> limit, beat |-> beat,
+   epoch |-> epoch, end |-> end, lasts |-> lasts, rev |-> rev, drop |-> drop, old |-> old, from |-> old, earlier |-> earlier, judged |-> judged,
+   recent |-> recent, asks |-> asks, since |-> since, word |-> word, unword |-> unword, wants |-> wants, began |-> began, majorly |-> majorly]
+
+ASSUME TLCSet(1, Traces)        \* so that they are evaluated once
+History  == TLCGet(1)[trace]
+Numbered == History.numbered
+Event    == History.steps[at]
+Sent(k)  == History.commands[k]
+
+Need(condition, text) == IF condition THEN TRUE ELSE PrintT(<<"refused", trace, at, text>>) /\ FALSE
+
+Claims    == {"insert", "swap", "join", "transfer"}
+Undoes    == {"undo", "undo-join"}
+LetsGo    == {"release", "leave", "min-hold"}
+InNobody  == {"note", "look", "delete"}      \* about no attempt
+
+Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, found |-> FALSE, looked |-> FALSE]
+Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, word |-> 0, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
+Clients == 0..9
+
+TraceInit ==
+  /\ trace \in 1..Len(Traces) /\ at = 1
+  /\ now = 0 /\ election = 1 /\ skew = <<>>
+  /\ doc = Empty /\ safe = Empty /\ past = Empty /\ tail = <<>>
+  /\ refuses = [i \in Ids |-> 0]
+  /\ net = {} /\ proc = [p \in Procs |-> Fresh]
+  /\ seen = [c \in Clients |-> {}]
+  /\ settled = {} /\ drawn = <<>> /\ last = 0
+  /\ looks = {} /\ tokens = [all |-> 0, exclusive |-> 0]
+
+Of(p, r) == proc' = [proc EXCEPT ![p] = r]
+
+-----------------------------------------------------------------------------
+(* What a client may send. *)
+
+\* §4.3, the rules by which c may drop the holder x. told: the hellos that its client was answered, <<sent, epoch, time>>.
+ByHello(s, told) == \E h \in told : h[1] >= s.since /\ h[2] = s.h.epoch /\ s.h.end <= h[3]
+ByStillness(s)   == now' >= s.since + s.lasts
+LongPast(s, latest) == s.h.end + Minute <= latest
+MayDropAt(c, x, told, latest) ==
+  \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
+                            /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
+
+SendClaim(c, told, latest) ==
+  LET a == proc[c.p] IN
+  /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
+     THEN Need(a.phase = "idle", "an id is sent once")
+     ELSE Need(a.phase \in {"idle", "held"}, "the claim before is not answered, or an id is used again")
+  /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0), "it names neither a revision nor the holder")
+  /\ Need(\A x \in c.drop : MayDropAt(c, x, told, latest), "it drops a holder that none of the three rules gives up")
+  /\ Need(c.op = "join" => c.asks, "it does not ask for the word of a writer")
+  /\ Need(c.asks => c.since <= latest, "it judges a word by a time that no server has shown")
+  /\ IF c.op # "transfer" THEN TRUE
+     ELSE /\ Need(c.from # 0, "it takes the place of nobody")
+          /\ Need(proc[c.from].told >= 0, "the lease that it hands over is not over yet")
+  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
+
+SendRenew(c) ==
+  LET a == proc[c.p] IN
+  /\ Need((a.phase \in {"has", "won"} /\ a.told < 0) \/ a.told = now', "it renews a lease that is not in hand")
+  /\ Need(c.earlier, "it does not ask for an earlier beat")
+  /\ Need(c.beat > a.beat, "its beat is not greater than all before")
+  /\ Of(c.p, [a EXCEPT !.beat = c.beat])
+
+\* By the user at any time, for that says that the work has stopped; by the engine a margin after it said that the lease
+\* is over, or if nobody was given it.
+SendLetGo(c) ==
+  LET a == proc[c.p] IN
+  /\ Need(c.p # 0, "it names no holder")
+  /\ Need(\/ a.phase \notin {"has", "over"}
+          \/ a.phase = "over" /\ now' >= a.told + Margin, "the work under it has had no margin to stop")
+  /\ Need(a.phase = "letting go" => a.told >= 0, "the lease is not over yet for its holder")
+  /\ UNCHANGED proc
+
+SendUndo(c) ==
+  LET a == proc[c.p] IN
+  /\ Need(a.phase # "has", "it cleans up a lease in hand")
+  /\ Need(c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
+  /\ Need((Numbered /\ now' < a.sent + TTL) => c.inside, "it is not in the session of its attempt")
+  /\ Need(c.inside => c.n > a.n, "its number is not greater")
+  /\ Of(c.p, [a EXCEPT !.phase = IF a.phase = "over" THEN "over" ELSE "cleaning", !.undone = now', !.n = IF c.inside THEN c.n ELSE @])
+
+Send1(k, latest, told) ==
+  LET c == Sent(k) IN
+  /\ Need(c.op # "", "it is no row of the protocol")
+  /\ CASE c.op \in Claims -> SendClaim(c, told, latest)
+       [] c.op = "renew" -> SendRenew(c)
+       [] c.op \in LetsGo -> SendLetGo(c)
+       [] c.op \in Undoes -> SendUndo(c)
+       [] c.op = "delete" -> Need(c.rev # NoRev, "it names no revision") /\ UNCHANGED proc
+       [] c.op = "look" /\ c.p # 0 -> Of(c.p, [proc[c.p] EXCEPT !.looked = TRUE])
+       [] c.op = "note" /\ c.p # 0 -> Need((c.wants /\ proc[c.p].mode = "exclusive") => ~proc[c.p].looked, "its word comes after its look") /\ UNCHANGED proc
+       [] OTHER -> UNCHANGED proc
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+
+-----------------------------------------------------------------------------
+(* What a primary makes of it. *)
+
+\* Lock's Known; without transaction numbers a server knows nothing.
+KnownTo(d, c) == Numbered /\ IF c.inside THEN c.n <= Max(d.txn[c.id], refuses[c.id]) ELSE Rev(c) \in d.has
+
+\* Lock's filters, and what they say besides: a renewal or a transfer asks that the holder has not run out, a join and the
+\* delete of the last that no writer's word is live.
+Shared(d)  == \E i \in Holders(d) : d.holders[i].mode = "shared"
+Alive(d, i, c) == ~c.judged \/ d.holders[i].end > c.recent \/ d.holders[i].epoch # c.epoch
+Finds(d, c) ==
+  CASE c.op = "transfer" -> /\ d.exists /\ (c.rev = NoRev \/ d.rev = c.rev) /\ Holds(d, c.old)
+                            /\ ~d.holders[c.old].barred /\ Alive(d, c.old, c)
+    [] c.op = "renew" -> Matches(d, c) /\ Alive(d, c.id, c)
+    [] c.op \in {"join", "delete"} -> Matches(d, c) /\ (c.asks => d.word <= c.since \/ (Holders(d) # {} /\ ~Shared(d)))
+    [] (c.op = "undo" /\ c.from = 0) -> Holds(d, c.id)
+    [] c.op = "undo-join" -> d.exists /\ (Holds(d, c.id) \/ (c.rev # NoRev /\ d.rev = c.rev))
+    [] OTHER -> Matches(d, c)
+
+\* Lock's updates, with the word. A swap of readers (no live holder is left) is a join that drops all.
+Leaves(d, c) ==
+  [(IF c.op \in InNobody \ {"delete"} THEN d ELSE After(d, c)) EXCEPT
+     !.word = IF c.op \in {"insert", "release", "delete", "undo"} \/ c.unword THEN 0 ELSE Max(@, c.word),
+     !.lasts = IF c.op \in Claims \cup {"min-hold"} THEN [@ EXCEPT ![c.id] = c.lasts]
+               ELSE IF c.op = "renew" THEN [@ EXCEPT ![c.id] = Max(@, c.lasts)] ELSE @,
+     !.limit = IF c.op \in Claims /\ c.limit >= 0 THEN c.limit ELSE @]
+
+RememberIt(d, c) ==
+  IF c.op = "look" \/ (c.p = 0 /\ c.op # "delete") THEN d
+  ELSE IF c.inside THEN [d EXCEPT !.txn[c.id] = Max(@, c.n)] ELSE IF Numbered THEN [d EXCEPT !.has = @ \cup {Rev(c)}] ELSE d
+
+\* What was observed of a document: <<>>, or its revision, its holders and the writer's word.
+Shows(d, o) ==
+  IF o = <<>> THEN ~d.exists
+  ELSE /\ d.exists /\ d.rev = o[1] /\ d.word = o[3]
+       /\ {<<i, d.holders[i].beat, d.holders[i].epoch, d.holders[i].end, d.holders[i].barred>> : i \in Holders(d)} = o[2]
+
+\* A sight of each holder, for those who judge. seen and looked are when the answer comes.
+Sights(d) == {[id |-> i, beat |-> d.holders[i].beat, h |-> d.holders[i], lasts |-> d.lasts[i]] : i \in Holders(d)}
+
+\* A claim that was applied is trusted for its TTL, from before it was sent, and no longer than its end says by the clock
+\* of the primary that applied it.
+Bound(c, clock) == IF c.began + TTL <= now' + (c.end - clock) THEN c.began + TTL ELSE now' + (c.end - clock)
+
+Run(k, term, hit, clock, o) ==
+  LET c == Sent(k)
+      d == IF term = election THEN doc ELSE past
+      silent == c.op \in {"note", "look"}
+      finds == IF silent THEN hit ELSE ~KnownTo(d, c) /\ Finds(d, c)
+      after == IF hit THEN RememberIt(Leaves(d, c), c) ELSE d
+      a == IF c.p = 0 THEN Fresh ELSE proc[c.p]
+      swapped == hit /\ c.op \in {"swap", "transfer"}
+  IN
+  /\ Need(term >= election - 1, "a primary that was deposed long ago executes it")
+  /\ Need(hit => finds, "the server has executed what does not match")
+  /\ Need((term = election /\ ~hit) => ~finds, "the server has not executed what matches")
+  /\ Need(swapped => Holders(d) \subseteq ({x.id : x \in c.drop} \cup {c.old}), "it drops a holder that it does not name")
+  /\ Need((hit /\ c.op = "join" /\ after.limit > 0) => Cardinality(Holders(after)) <= after.limit, "more holders than permits")
+  /\ Need((hit /\ c.op = "join") => \A i \in Holders(after) : after.holders[i].mode = "shared", "readers beside a writer")
+  /\ Need(hit => Shows(after, o), "it leaves another document than the specification says")
+  /\ IF term = election
+     THEN /\ doc' = after
+          /\ tail' = IF hit THEN Append(tail, after) ELSE tail
+          /\ past' = past
+          /\ refuses' = IF c.inside /\ ~hit THEN [refuses EXCEPT ![c.id] = Max(@, c.n - 1)] ELSE refuses \* itself it may still execute: a twin
+          /\ settled' = IF hit /\ c.op \in {"release", "leave"} /\ Numbered THEN settled \cup {c.id} ELSE settled
+     ELSE /\ past' = after
+          /\ UNCHANGED <<doc, tail, refuses, settled>>
+  /\ drawn' = IF hit /\ c.op \in Claims THEN Append(SelectSeq(drawn, LAMBDA i : i # c.id), c.id) ELSE drawn
+  /\ IF ~hit \/ c.p = 0 THEN UNCHANGED proc
+     ELSE CASE c.op \in Claims -> Of(c.p, [a EXCEPT !.bound = Bound(c, clock), !.beat = c.beat])
+            [] c.op = "renew" -> Of(c.p, [a EXCEPT !.next = Max(@, Bound(c, clock))])
+            [] c.op \in Undoes -> Of(c.p, [a EXCEPT !.found = TRUE])
+            [] OTHER -> UNCHANGED proc
+  /\ looks' = IF c.op \in {"look", "note"} THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
+  /\ UNCHANGED <<election, safe, seen, last, tokens>>
+
+\* Renewals count once a majority has them, if the lease is still trusted then.
+Trusted(p) ==
+  LET a == proc[p] IN
+  IF a.next = 0 \/ safe'.holders[p].mode = "none" \/ safe'.holders[p].beat < a.beat THEN a
+  ELSE [a EXCEPT !.trust = IF a.phase = "has" /\ now' >= a.trust THEN @ ELSE Max(@, a.next - Margin), !.next = 0]
+
+CommitAll(left) ==
+  /\ Need(left <= Len(tail), "a majority has lost what it had")
+  /\ safe' = IF left < Len(tail) THEN tail[Len(tail) - left] ELSE safe
+  /\ tail' = SubSeq(tail, Len(tail) - left + 1, Len(tail))
+  /\ proc' = [p \in Procs |-> IF proc[p].phase \in {"won", "has"} THEN Trusted(p) ELSE proc[p]]
+  /\ UNCHANGED <<election, doc, refuses, seen, settled, drawn, last, past, looks, tokens>>
+
+ElectOne(term, lost) ==
+  /\ Need(lost <= Len(tail), "an election has lost what a majority had")
+  /\ election' = term /\ past' = doc
+  /\ doc' = IF lost = 0 THEN doc ELSE IF lost < Len(tail) THEN tail[Len(tail) - lost] ELSE safe
+  /\ tail' = SubSeq(tail, 1, Len(tail) - lost)
+  /\ refuses' = [i \in Ids |-> 0] /\ settled' = {}
+  /\ UNCHANGED <<safe, proc, seen, drawn, last, looks, tokens>>
+
+-----------------------------------------------------------------------------
+(* What comes back. *)
+
+Answer(k, hit) ==
+  LET c == Sent(k)
+      a == IF c.p = 0 THEN Fresh ELSE proc[c.p]
+      mine == {l \in looks : l.k = k}
+      saw == UNION {l.saw : l \in mine}
+      old == seen[c.client]
+      Since(x) == LET same == {s \in old : s.id = x.id /\ s.beat = x.beat} IN
+                  IF same = {} THEN now' ELSE (CHOOSE s \in same : TRUE).since
+  IN
+  /\ seen' = IF mine = {} THEN seen
+             ELSE [seen EXCEPT ![c.client] = {s \in old : ~\E x \in saw : x.id = s.id /\ x.beat = s.beat}
+                     \cup {[id |-> x.id, beat |-> x.beat, h |-> x.h, lasts |-> x.lasts, since |-> Since(x)] : x \in saw}]
+  /\ looks' = looks \ mine
+  /\ IF c.p = 0 THEN UNCHANGED proc
+     ELSE CASE (c.op \in Claims /\ a.phase = "claiming" /\ a.n = c.n) ->
+                 /\ Need(hit => (safe.txn[c.id] >= c.n \/ ~c.inside), "it is answered before a majority has it")
+                 /\ Of(c.p, [a EXCEPT !.phase = IF hit THEN "won" ELSE "held", !.twin = Numbered /\ ~hit /\ now' - c.began > Slow])
+            [] (c.op = "note" /\ c.inside) -> Of(c.p, [a EXCEPT !.twin = FALSE])
+            [] OTHER -> UNCHANGED proc
+  /\ settled' = IF c.op \in Undoes /\ (hit \/ (Numbered /\ c.inside)) THEN (settled \cup {c.id}) \cup ({c.old} \cap Ids) ELSE settled
+  /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, tokens>>
+
+Has(p, token, resumed) ==
+  LET a == proc[p]  trust == a.bound - Margin
+      least == IF a.mode = "shared" THEN tokens.exclusive ELSE tokens.all IN
+  /\ Need(a.phase = "won", "no answer has granted it")
+  /\ Need(now' < Max(trust, a.trust), "the answer came too late to be a grant")
+  /\ Need(resumed \/ token > least, "its token is not greater than those before")
+  /\ Need(a.mode = "exclusive" => Place(p) > Place(last), "Tokens")
+  /\ Of(p, [a EXCEPT !.phase = "has", !.trust = Max(trust, @)])
+  /\ tokens' = [all |-> Max(tokens.all, token), exclusive |-> IF a.mode = "shared" THEN tokens.exclusive ELSE Max(tokens.exclusive, token)]
+  /\ IF a.mode = "exclusive"
+     THEN /\ drawn' = SubSeq(drawn, Max(1, Place(p)), Len(drawn))
+          /\ last' = p
+     ELSE UNCHANGED <<drawn, last>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, tail, past, looks>>
+
+Told(p) ==
+  LET a == proc[p] IN
+  /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder is told when others may have the key already")
+  /\ Of(p, [a EXCEPT !.phase = IF @ = "has" THEN "over" ELSE @, !.told = now'])
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+
+UserLetsGo(p) ==
+  LET a == proc[p] IN
+  /\ Of(p, [a EXCEPT !.phase = "letting go"])
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+
+\* §4.6: what was claimed and not answered, or refused so slowly that it may have a twin, is cleaned up, until that is
+\* settled: without numbers, until a clean-up has found it or it has run out. free: nothing kept its client from that.
+\* Nothing more comes of this attempt; another one has its number from now on.
+Forget(p, free) ==
+  LET a == proc[p]
+      Less(d) == [d EXCEPT !.txn[p] = 0, !.holders[p] = NoOne]
+  IN
+  /\ Need(free => a.phase # "claiming", "an attempt of unknown outcome was not cleaned up")
+  /\ Need(free => ~(a.phase = "held" /\ a.twin), "a slow refusal was not cleaned up")
+  /\ Need((free /\ ~Numbered /\ a.phase = "cleaning" /\ ~a.found) => a.undone >= a.sent + TTL - Slow * 6, "a clean-up that found nothing was not repeated")
+  /\ Of(p, Fresh)
+  /\ doc' = Less(doc) /\ safe' = Less(safe) /\ past' = Less(past)
+  /\ tail' = [i \in 1..Len(tail) |-> Less(tail[i])]
+  /\ refuses' = [refuses EXCEPT ![p] = 0]
+  /\ seen' = [c \in Clients |-> {s \in seen[c] : s.id # p}]
+  /\ settled' = settled \ {p}
+  /\ drawn' = SelectSeq(drawn, LAMBDA i : i # p)
+  /\ last' = IF last = p THEN 0 ELSE last
+  /\ UNCHANGED <<election, looks, tokens>>
+
+Over ==
+  /\ PrintT(<<"allowed", trace, at>>)
+  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, tokens>>
+
+-----------------------------------------------------------------------------
+Do(e) ==
+  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5])
+    [] e[2] = "run"     -> Run(e[3], e[4], e[5], e[6], e[7])
+    [] e[2] = "answer"  -> Answer(e[3], e[4])
+    [] e[2] = "commit"  -> CommitAll(e[3])
+    [] e[2] = "elect"   -> ElectOne(e[3], e[4])
+    [] e[2] = "has"     -> Has(e[3], e[4], e[5])
+    [] e[2] = "told"    -> Told(e[3])
+    [] e[2] = "lets go" -> UserLetsGo(e[3])
+    [] e[2] = "forget"  -> Forget(e[3], e[4])
+    [] e[2] = "over"    -> Over
+
+Promised ==
+  /\ Need(Exclusion', "Exclusion")
+  /\ Need(NoCollateral', "NoCollateral")
+  /\ Need(NoGhosts', "NoGhosts")
+
+\* now' is the time of the step: its conditions ask for that, and so do the promises, which speak of the state after it.
+TraceNext ==
+  /\ at <= Len(History.steps)
+  /\ now' = Event[1]
+  /\ Do(Event)
+  /\ at' = at + 1
+  /\ UNCHANGED <<skew, net, trace>>
+  /\ Promised
+
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, traceVars>>
+=============================================================================

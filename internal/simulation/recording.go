@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/history"
+)
+
+// A Recording is all that became of the commands of a run, in order: what package trace makes
+// behaviours of.
+type Recording struct {
+	Steps    []Step
+	Servers  string // their kind
+	TTL      time.Duration
+	Margin   time.Duration
+	Late     time.Duration // how late timers were
+	Numbered bool          // writes had transaction numbers
+	Routers  bool
+}
+
+// A StepKind says what a Step is.
+type StepKind int
+
+// The kinds of steps.
+const (
+	Sent      StepKind = iota // a client sent a command
+	Ran                       // a primary executed it
+	Answered                  // the reply came to the client
+	Committed                 // a majority has the first Length writes of the log of Term
+	Elected                   // the primary of Term has the first Length writes of the log of From
+	Noted                     // a user's event
+	Killed                    // a client
+)
+
+// A Step is one thing that happened.
+type Step struct {
+	At      time.Duration
+	Kind    StepKind
+	Command *Command
+	Term    int           // of the primary
+	From    int           // of an election: the term whose log was kept in part
+	Length  int           // of the primary's log, before the writes
+	Writes  []docdb.Entry // what the command wrote, in any collection
+	Clock   time.Time     // the primary's; of a command that was sent, the latest that any member shows
+	Reply   bson.D
+	Event   history.Event
+}
+
+// A Command is one that a client sent. A retry of the driver is a Command of its own.
+type Command struct {
+	docdb.Command
+	Client int
+	Op     int           // the user's call that it belongs to
+	Began  time.Duration // when its sender began with it, or with an earlier send of the same
+}
+
+// record adds a step. With w.mu held.
+func (w *world) record(s Step) {
+	if !w.closed {
+		s.At = w.since()
+		w.recording.Steps = append(w.recording.Steps, s)
+	}
+}
+
+// recordSent notes a command of a client.
+func (w *world) recordSent(r *request) {
+	r.recorded = &Command{Command: r.cmd, Client: r.client.id, Op: r.op, Began: r.began}
+	latest := time.Time{}
+	for _, m := range w.cluster.members {
+		if now := m.now(); now.After(latest) {
+			latest = now
+		}
+	}
+	w.record(Step{Kind: Sent, Command: r.recorded, Clock: latest})
+}
+
+// recordRan notes what a primary made of a command, whose log had before writes.
+func (m *member) recordRan(r *request, before int, reply bson.D) {
+	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Length: before, Writes: m.db.Log(before), Clock: m.now(), Reply: reply})
+}
+
+// recordHello notes what a member told of itself.
+func (m *member) recordHello(r *request, reply bson.D) {
+	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Clock: m.now(), Reply: reply})
+}
+
+// describe says what the run was.
+func (w *world) describe(late time.Duration) *Recording {
+	r := &w.recording
+	h := &w.history
+	r.TTL, r.Margin, r.Late, r.Numbered, r.Servers, r.Routers = h.TTL, h.Margin, late, h.Numbered, w.plan.servers, w.plan.servers == routers
+	return r
+}

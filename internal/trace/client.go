@@ -1,0 +1,185 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/history"
+	"github.com/mongolock/mongolock/internal/simulation"
+)
+
+// describe names a command for people.
+func (b *builder) describe(o *sent) string {
+	id := ""
+	if o.id != "" {
+		id = fmt.Sprintf(" of attempt %d", b.ids[o.id])
+	}
+	kind := o.kind
+	if kind == "" {
+		kind = "a command that is no row of §4.4"
+	}
+	return fmt.Sprintf("%s%s by client %d", kind, id, o.of.Client)
+}
+
+// sends is a command on its way, the first time that the driver sends it.
+func (b *builder) sends(s simulation.Step) {
+	if s.Command.Name == "hello" {
+		b.asked[s.Command] = s.At
+		return
+	}
+	counted := false
+	for _, o := range b.commands[s.Command] {
+		if !counted {
+			counted = true
+			b.out.Sent++
+		}
+		if o.at > 0 {
+			continue // the driver sends it again
+		}
+		b.out.Commands = append(b.out.Commands, "")
+		o.at = len(b.out.Commands)
+		b.number(o)
+		b.transfers(o)
+		b.out.Commands[o.at-1] = b.command(o)
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s`, o.at, units(s.Clock.Sub(serverEpoch)), b.told(o)).command = o.at
+	}
+}
+
+// number gives the command its number: that of its transaction in the session of its claim,
+// else one of its own.
+func (b *builder) number(o *sent) {
+	owner := b.sessions[o.of.Session]
+	if o.id == "" && (o.kind == "note" || o.kind == "look") {
+		o.id = owner // of the claim that leaves its word, or looks
+	}
+	if o.of.Number > 0 && owner != "" {
+		if o.inside = o.id == owner || o.kind == "undo" && o.old == owner; o.inside {
+			o.n = int(o.of.Number)
+			return
+		}
+	}
+	o.n = 1000 + o.at
+}
+
+// transfers tells a transfer from a swap, which look alike where there is no holder to name:
+// it names the revision of an exclusive grant of its own client, or the holder.
+func (b *builder) transfers(o *sent) {
+	if o.old == o.id {
+		o.old = ""
+	}
+	if o.kind != "swap" || len(o.drop) > 0 || o.asks {
+		return
+	}
+	from := b.revs[o.named]
+	switch {
+	case o.old != "" || o.named.IsZero():
+		o.kind = "transfer"
+	case from != nil && from.mode == "exclusive" && from.kind != "min-hold":
+		o.kind, o.old = "transfer", from.id
+	}
+}
+
+// command is the command as a term.
+func (b *builder) command(o *sent) string {
+	drop := make([]string, len(o.drop))
+	for i, d := range o.drop {
+		drop[i] = fmt.Sprintf("S(%s, %d)", b.attempt(d.id), rank(b.beats, d.beat))
+	}
+	rev := b.rev(o.named)
+	mode := o.mode
+	if mode != "" && mode != "exclusive" {
+		mode = "shared"
+	}
+	beat := 0
+	if o.beat > 0 {
+		beat = rank(b.beats, o.beat)
+	}
+	return fmt.Sprintf(`C(%d, "%s", %s, %d, %s, %d, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %s, %s, %d, %s, %d, %d, %s, %s, %d, %s)`,
+		o.at, o.kind, b.attempt(o.id), o.n, boolean(o.inside), o.of.Client, mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
+		boolean(o.earlier), boolean(o.judged), dateOrZero(o.recent), boolean(o.asks), dateOrZero(o.since), dateOrZero(o.word), boolean(o.unword), boolean(o.wants), units(o.of.Began), boolean(o.majorly))
+}
+
+// told are the hellos that a claim may judge by: the last few that its client was answered.
+func (b *builder) told(o *sent) string {
+	if len(o.drop) == 0 {
+		return "{}"
+	}
+	list := b.hellos[o.of.Client]
+	list = list[max(0, len(list)-4):]
+	terms := make([]string, len(list))
+	for i, h := range list {
+		terms[i] = fmt.Sprintf("<<%d, %d, %d>>", units(h.sent), b.epoch(h.epoch), date(h.time))
+	}
+	return "{" + strings.Join(terms, ", ") + "}"
+}
+
+// answers is a reply that came. An error that leaves the outcome open is no answer.
+func (b *builder) answers(s simulation.Step) {
+	if s.Command == nil {
+		return
+	}
+	if s.Command.Name == "hello" {
+		b.hears(s)
+		return
+	}
+	refused := number(field(s.Reply, "code")) == 11000
+	if ok, _ := field(s.Reply, "ok").(float64); ok != 1 && !refused || field(s.Reply, "writeConcernError") != nil {
+		return
+	}
+	for _, o := range b.commands[s.Command] {
+		hit := o.hit
+		if s.Command.Name == "findAndModify" {
+			hit = !refused && field(s.Reply, "value") != nil
+		}
+		b.step(s.At, first, "client "+fmt.Sprint(o.of.Client)+" has the answer to "+b.describe(o), `"answer", %d, %s`, o.at, boolean(hit)).command = o.at
+	}
+}
+
+func (b *builder) hears(s simulation.Step) {
+	primary, _ := field(s.Reply, "isWritablePrimary").(bool)
+	epoch, elected := field(s.Reply, "electionId").(bson.ObjectID)
+	if !primary || !elected && field(s.Reply, "setName") != nil {
+		epoch = bson.ObjectID{1} // it tells no election: a label that no holder has
+	}
+	at, _ := field(s.Reply, "localTime").(bson.DateTime)
+	b.hellos[s.Command.Client] = append(b.hellos[s.Command.Client], hello{b.asked[s.Command], epoch, at})
+}
+
+// notes is what a user of a lease sees and does.
+func (b *builder) notes(s simulation.Step) {
+	e := s.Event
+	p := b.ids[e.ID]
+	if e.Key != b.key || p == 0 {
+		return
+	}
+	who := fmt.Sprintf("client %d ", e.Client)
+	switch e.Kind {
+	case history.Granted:
+		b.granted[e.ID] = true
+		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(e.ID), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
+	case history.LetGo:
+		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s`, b.attempt(e.ID))
+	case history.Told:
+		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(e.ID))
+	default:
+	}
+}
+
+// hindered reports whether a client could not send for some time after it began with a claim:
+// it was killed or cut off, or there was no primary.
+func (b *builder) hindered(client int, began time.Duration) bool {
+	until := began + 2*b.run.TTL + time.Second
+	return slices.ContainsFunc(b.run.Steps, func(s simulation.Step) bool {
+		switch {
+		case s.Kind == simulation.Killed:
+			return s.Event.Client == client
+		case s.Kind != simulation.Noted || s.Event.Kind != history.Trouble || s.At > until || s.Event.Until < began:
+			return false
+		}
+		return s.Event.Note == history.Failover || s.Event.Client == client && s.Event.Note == "cut off"
+	})
+}

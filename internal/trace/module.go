@@ -1,0 +1,136 @@
+package trace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Verdict is what TLC says of a behaviour.
+type Verdict struct {
+	Behaviour *Behaviour
+	Refused   string // the condition that does not hold; empty: the specification allows it all
+	Step      Step   // the first step that is not allowed
+	At        int    // its place among the behaviour's steps
+}
+
+func (v Verdict) String() string {
+	if v.Refused == "" {
+		return v.Behaviour.Name + " is allowed"
+	}
+	return fmt.Sprintf("%s: %s: %s", v.Behaviour.Name, v.Step.Text, v.Refused)
+}
+
+var said = regexp.MustCompile(`(?m)^<<\s*"(refused|allowed)",\s*(\d+),\s*(\d+)(?:,\s*"(.*)")?\s*>>$`)
+
+// TLC has the jar of TLC decide about behaviours of one TTL and margin. spec is the folder of
+// the specifications.
+func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verdict, error) {
+	work, err := os.MkdirTemp("", "trace")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	for _, module := range []string{"Lock.tla", "LockTrace.tla"} {
+		text, err := os.ReadFile(filepath.Join(spec, module))
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(work, module), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if err := write(work, behaviours); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "java", "-Xmx1500m", "-Xss64m", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+work, "-cp", jar,
+		"tlc2.TLC", "-workers", "1", "-metadir", filepath.Join(work, "states"), "-config", "Histories.cfg", "Histories")
+	cmd.Dir = work
+	out, runErr := cmd.CombinedOutput()
+	if !bytes.Contains(out, []byte("Model checking completed. No error has been found.")) {
+		return nil, fmt.Errorf("TLC did not finish: %w\n%s", errors.Join(runErr, ctx.Err()), out[max(0, len(out)-4000):])
+	}
+	return verdicts(behaviours, out)
+}
+
+// verdicts reads what TLC printed. A behaviour of which it says nothing is an error: it was
+// neither allowed nor refused.
+func verdicts(behaviours []*Behaviour, out []byte) ([]Verdict, error) {
+	all := make([]Verdict, len(behaviours))
+	for _, m := range said.FindAllSubmatch(out, -1) {
+		n, _ := strconv.Atoi(string(m[2]))
+		at, _ := strconv.Atoi(string(m[3]))
+		b := behaviours[n-1]
+		if all[n-1].Behaviour != nil {
+			return nil, fmt.Errorf("TLC says two things of %s", b.Name)
+		}
+		all[n-1] = Verdict{Behaviour: b, Refused: string(m[4]), Step: b.Steps[at-1], At: at - 1}
+	}
+	for i, v := range all {
+		if v.Behaviour == nil {
+			return nil, fmt.Errorf("TLC says nothing of %s:\n%s", behaviours[i].Name, out[max(0, len(out)-4000):])
+		}
+	}
+	return all, nil
+}
+
+// write makes the module of the behaviours, and its configuration.
+func write(work string, behaviours []*Behaviour) error {
+	var m strings.Builder
+	m.WriteString("---- MODULE Histories ----\nEXTENDS LockTrace\n")
+	ids := 1
+	for i, b := range behaviours {
+		ids = max(ids, b.IDs)
+		fmt.Fprintf(&m, "C%d == <<%s>>\nS%d == <<\n", i+1, strings.Join(b.Commands, ",\n"), i+1)
+		for j, s := range b.Steps {
+			m.WriteString(s.Term)
+			if j < len(b.Steps)-1 {
+				m.WriteString(",\n")
+			}
+		}
+		m.WriteString(">>\n")
+	}
+	m.WriteString("TheHistories == <<\n")
+	for i, b := range behaviours {
+		comma := ","
+		if i == len(behaviours)-1 {
+			comma = ""
+		}
+		fmt.Fprintf(&m, "[numbered |-> %s, commands |-> C%d, steps |-> S%d]%s\n", boolean(b.Numbered), i+1, i+1, comma)
+	}
+	m.WriteString(">>\nEveryProc == 1.." + strconv.Itoa(ids) + "\n====\n")
+	if err := os.WriteFile(filepath.Join(work, "Histories.tla"), []byte(m.String()), 0o600); err != nil {
+		return err
+	}
+	b := behaviours[0]
+	config := fmt.Sprintf(`SPECIFICATION TraceSpec
+CHECK_DEADLOCK FALSE
+CONSTANTS
+  Traces <- TheHistories
+  Procs <- EveryProc
+  Ids <- TraceIds
+  Id <- TraceId
+  Rev <- TraceRev
+  NoRev <- TraceNoRev
+  Attempts = 1
+  Modes = {"exclusive", "shared"}
+  Rows = {}
+  TTL = %d
+  Margin = %d
+  Minute = 600000
+  Slow = 10000
+  Hour = 36000000
+  Skews = {0}
+  MaxNow = 0
+  MaxElections = 0
+  MaxBeats = 0
+`, b.TTL, b.Margin)
+	return os.WriteFile(filepath.Join(work, "Histories.cfg"), []byte(config), 0o600)
+}

@@ -1,0 +1,136 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/simulation"
+)
+
+// runs is what a primary made of a command.
+func (b *builder) runs(s simulation.Step) {
+	if s.Command == nil {
+		return
+	}
+	writes := s.Writes
+	for _, o := range b.commands[s.Command] {
+		hit := false
+		for i, e := range writes {
+			if e.NS == locks && keyOf(e) == b.key && o.wrote(e) {
+				at := s.Length + len(s.Writes) - len(writes) + i + 1
+				hit, writes = true, writes[i+1:]
+				b.log[s.Term] = append(b.log[s.Term], at)
+				b.ran(s, o, hit, e.After)
+				break
+			}
+		}
+		if !hit {
+			b.ran(s, o, hit, nil)
+		}
+	}
+}
+
+func keyOf(e docdb.Entry) string {
+	doc := e.After
+	if doc == nil {
+		doc = e.Before
+	}
+	key, _ := doc[0].Value.(string)
+	return key
+}
+
+// wrote reports whether a write may be the operation's: bulks have several.
+func (o *sent) wrote(e docdb.Entry) bool {
+	before, after := field(holdersOf(e.Before), o.id), field(holdersOf(e.After), o.id)
+	switch o.kind {
+	case "leave", "release":
+		return o.id == "" || before != nil && after == nil
+	case "renew":
+		return after != nil && (o.beat == 0 || number(field(after.(bson.D), "beat")) == o.beat)
+	}
+	return true
+}
+
+func (b *builder) ran(s simulation.Step, o *sent, hit bool, after bson.D) {
+	o.hit = o.hit || hit
+	document := "<<>>"
+	if hit && after != nil {
+		document = b.document(after)
+	}
+	what := "finds nothing for"
+	if hit {
+		what = "executes"
+	}
+	step := b.step(s.At, first, fmt.Sprintf("the primary of term %d %s %s", s.Term, what, b.describe(o)),
+		`"run", %d, %d, %s, %d, %s`, o.at, s.Term, boolean(hit), units(s.Clock.Sub(serverEpoch)), document)
+	step.command, step.wrote = o.at, hit && s.Term == b.term
+}
+
+// document is a document as TLC is told of it.
+func (b *builder) document(d bson.D) string {
+	var holders []string
+	for _, h := range holdersOf(d) {
+		v, _ := h.Value.(bson.D)
+		end, _ := field(v, "expireAt").(bson.DateTime)
+		epoch, _ := field(v, "epoch").(bson.ObjectID)
+		barred := field(v, "released") != nil || field(v, "broken") != nil
+		holders = append(holders, fmt.Sprintf("<<%s, %d, %d, %d, %s>>", b.attempt(h.Key), rank(b.beats, number(field(v, "beat"))), b.epoch(epoch), date(end), boolean(barred)))
+	}
+	rev, _ := field(d, "rev").(bson.ObjectID)
+	word, _ := field(d, "exclusiveWantedUntil").(bson.DateTime)
+	return fmt.Sprintf("<<%s, {%s}, %d>>", b.rev(rev), strings.Join(holders, ", "), dateOrZero(word))
+}
+
+func dateOrZero(d bson.DateTime) int {
+	if d == 0 {
+		return 0
+	}
+	return date(d)
+}
+
+func boolean(is bool) string {
+	if is {
+		return "TRUE"
+	}
+	return "FALSE"
+}
+
+// rev names the command that wrote a revision.
+func (b *builder) rev(id bson.ObjectID) string {
+	if s := b.revs[id]; s != nil {
+		return fmt.Sprint(s.at)
+	}
+	return "NoRev"
+}
+
+// commits moves what a majority has.
+func (b *builder) commits(term, length int, at time.Duration) {
+	if term != b.term {
+		return
+	}
+	left := 0
+	for _, n := range b.log[term] {
+		if n > length {
+			left++
+		}
+	}
+	has := len(b.log[term]) - left
+	if has <= b.has {
+		return
+	}
+	b.has = has
+	b.step(at, first, "a majority has the log", `"commit", %d`, left).settled = left == 0
+}
+
+// elects begins another term, with a part of the log of the last.
+func (b *builder) elects(s simulation.Step) {
+	kept := slices.DeleteFunc(slices.Clone(b.log[s.From]), func(n int) bool { return n > s.Length })
+	lost := len(b.log[s.From]) - len(kept)
+	b.log[s.Term], b.term = kept, s.Term
+	b.step(s.At, first, fmt.Sprintf("the primary of term %d is elected, without the last %d writes", s.Term, lost), `"elect", %d, %d`, s.Term, lost)
+}
