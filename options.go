@@ -93,9 +93,8 @@ func MaxHold(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
 }
 
-// MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. So a job
-// that hangs does not hold its key for ever, and one that works may take as long as it
-// likes. By default nobody asks for progress.
+// MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. A job
+// that works may take as long as it likes. By default nobody asks for progress.
 func MaxStall(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
 }
@@ -104,8 +103,7 @@ func MaxStall(d time.Duration) Option {
 // *HeldError with the holder seen last, and says "MaxWait is over". It matches no
 // context's error, so it can be told from that of a deadline. If the store has answered
 // no claim by then the error does not match ErrHeld, because nothing is known of the key.
-// OutcomeOf calls all of these OutcomeTimeout. AcquireAll waits for d in all. By default
-// only its context ends the wait.
+// AcquireAll waits for d in all. By default only its context ends the wait.
 func MaxWait(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
 }
