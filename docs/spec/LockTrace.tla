@@ -103,7 +103,9 @@ SendClaim(c, told, latest) ==
   /\ Need(c.asks => c.since <= latest, "it judges a word by a time that no server has shown")
   /\ IF c.op # "transfer" THEN TRUE
      ELSE /\ Need(c.from # 0, "it takes the place of nobody")
-          /\ Need(proc[c.from].told >= 0, "the lease that it hands over is not over yet")
+          /\ Need(\/ proc[c.from].told >= 0
+                  \/ proc[c.from].phase = "won", \* its caller gave up: nobody was given it
+                  "the lease that it hands over is not over yet")
   /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
 
 SendRenew(c) ==

@@ -3,6 +3,8 @@ package mongobase
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
@@ -10,12 +12,8 @@ import (
 func TestTheDriverStillTellsWhetherItRetriesWrites(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1").SetRetryWrites(want))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := retries(client); got != want {
-			t.Errorf("retryWrites %v is read as %v: clean-ups are repeated for nothing", want, got)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, retries(client), "if it is read wrongly clean-ups are repeated for nothing")
 		_ = client.Disconnect(t.Context())
 	}
 }

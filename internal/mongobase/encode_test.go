@@ -1,12 +1,13 @@
 package mongobase
 
 import (
-	"bytes"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -31,16 +32,8 @@ func anUpdate(text string, number int) bson.D {
 func sameAsTheDriver(t *testing.T, update bson.D) {
 	t.Helper()
 	want, err := bson.Marshal(update)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, ours := encoded(update).(bson.Raw)
-	switch {
-	case !ours:
-		t.Errorf("%v is left to the driver", update)
-	case !bytes.Equal(got, want):
-		t.Errorf("%v is sent as\n%x, the driver's is\n%x", update, got, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, bson.Raw(want), encoded(update), "%v: what is sent, beside what the driver would send", update)
 }
 
 func TestAnUpdateIsEncodedAsTheDriverDoes(t *testing.T) {
@@ -76,8 +69,6 @@ func TestWhatIsOfAnotherTypeOrWrongIsLeftToTheDriver(t *testing.T) {
 		"a key that ends early": bson.D{{Key: "a\x00b", Value: 1}},
 	} {
 		update := bson.D{{Key: "$set", Value: bson.D{{Key: "before", Value: 1}, {Key: "it", Value: v}}}}
-		if _, is := encoded(update).(bson.D); !is {
-			t.Errorf("%s is encoded here", what)
-		}
+		assert.IsType(t, bson.D{}, encoded(update), "%s is left to the driver", what)
 	}
 }
