@@ -150,7 +150,10 @@ func (m *fakeMember) save() {
 	}
 	text, err := bson.Marshal(m)
 	if err == nil {
-		err = os.WriteFile(m.file, text, 0o600)
+		err = os.WriteFile(m.file+".new", text, 0o600)
+	}
+	if err == nil { // it may be killed at any moment
+		err = os.Rename(m.file+".new", m.file)
 	}
 	if err != nil {
 		panic(err)
