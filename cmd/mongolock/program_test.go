@@ -143,9 +143,9 @@ func glob(pattern string) []string {
 }
 
 // stubborn is a command whose two processes ignore SIGTERM and write the time, in
-// nanoseconds, to two files for as long as they live.
+// nanoseconds, to two files for as long as they live, or until there is a file named over.
 const stubborn = `trap "" TERM
-beat() { while :; do date +%s%N >> $1; sleep 0.01; done; }
+beat() { while [ ! -e over ]; do date +%s%N >> $1; sleep 0.01; done; }
 beat child &
 beat parent`
 
@@ -164,9 +164,13 @@ func (p *program) beats() map[string]time.Time {
 	return last
 }
 
-// untilBeating waits until both live.
+// untilBeating waits until both live. The test leaves neither behind.
 func (p *program) untilBeating() {
 	p.t.Helper()
+	p.t.Cleanup(func() {
+		assert.NoError(p.t, os.WriteFile(filepath.Join(p.dir, "over"), nil, 0o600))
+		time.Sleep(100 * time.Millisecond)
+	})
 	require.Eventually(p.t, func() bool { return len(p.beats()) == 2 }, 20*time.Second, 10*time.Millisecond, "the command does not run")
 }
 
