@@ -103,6 +103,7 @@ type tapped struct {
 
 func newTapped(t *testing.T) *tapped {
 	t.Helper()
+	testserver.Need(t, "atomic") // FerretDB gets no bulks
 	f := &tapped{T: t}
 	f.coll = collection(t, f.tap.On)
 	f.store = must(newDocStore(f.coll, "lock"))(t)

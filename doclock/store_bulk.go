@@ -11,14 +11,22 @@ import (
 
 // ReleaseMany releases holders with one find and one bulk. Those whose release does more to
 // the document, or may meet an open transaction of the caller, are released alone, beside
-// the others.
+// the others. On FerretDB, which does not come back from an update of some hundred
+// documents, each is released alone, one after the other.
 func (s *docStore) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
+	one := func(e store.Ending) (a store.Ended) {
+		a.Wanted, a.Err = s.Release(ctx, e.Ref, e.Keep)
+		return a
+	}
+	if s.isFlat() {
+		answers := make([]store.Ended, len(batch))
+		for i, e := range batch {
+			answers[i] = one(e)
+		}
+		return answers
+	}
 	return apart(batch,
-		func(e store.Ending) bool { return s.ending(e.ID) != nil || s.writtenInTransaction(e.ID) },
-		func(e store.Ending) (a store.Ended) {
-			a.Wanted, a.Err = s.Release(ctx, e.Ref, e.Keep)
-			return a
-		},
+		func(e store.Ending) bool { return s.ending(e.ID) != nil || s.writtenInTransaction(e.ID) }, one,
 		func(together []store.Ending) []store.Ended { return s.releaseTogether(ctx, together) })
 }
 
