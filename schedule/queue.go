@@ -44,6 +44,11 @@ func (q *queue) Pop() any {
 func (s *Scheduler) put(it item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.putLocked(it)
+}
+
+// putLocked is put, with s.mu held.
+func (s *Scheduler) putLocked(it item) {
 	if it.job.removed {
 		return
 	}
@@ -97,14 +102,22 @@ func (s *Scheduler) take(j *job) bool {
 	return false
 }
 
-// lookAt schedules a look at the job's document, unless one is scheduled already.
+// lookAt schedules a look at the job's document. Of two looks at one job the earlier stays.
 func (s *Scheduler) lookAt(j *job, at time.Time) {
 	s.mu.Lock()
-	scheduled := j.looking
-	j.looking = true
-	s.mu.Unlock()
-	if !scheduled {
-		s.put(item{at: at, job: j, task: lookAgain})
+	defer s.mu.Unlock()
+	if !j.looking {
+		j.looking = true
+		s.putLocked(item{at: at, job: j, task: lookAgain})
+		return
+	}
+	for i, it := range s.queue {
+		if it.job == j && it.task == lookAgain && at.Before(it.at) {
+			s.queue[i].at = at
+			heap.Fix(&s.queue, i)
+			s.nudge()
+			return
+		}
 	}
 }
 
