@@ -181,6 +181,7 @@ func fill(ctx context.Context, coll *mongo.Collection, prefix string, n int) err
 			{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
 			{Key: "holders", Value: bson.D{{Key: fmt.Sprint("ID", i), Value: bson.D{
 				{Key: "owner", Value: "host/1"}, {Key: "note", Value: ""}, {Key: "since", Value: until}, {Key: "expireAt", Value: until},
+				{Key: "ttl", Value: int64(30_000)}, {Key: "beat", Value: int64(i + 1)}, {Key: "epoch", Value: bson.NewObjectID()},
 			}}}},
 			{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: until},
 		}
