@@ -46,13 +46,13 @@ var exclusive = bson.E{Key: "mode", Value: "exclusive"}
 
 // pair sends the two commands of a lease of a free key.
 func (h byHand) pair(ctx context.Context, key string) error {
-	id, now := rand.Text(), time.Now()
-	update := handDocument(id, bson.NewObjectID(), now)
+	id, rev, now := rand.Text(), bson.NewObjectID(), time.Now()
+	update := handDocument(id, rev, now)
 	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
 		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
 	}
 	err := h.durable.FindOneAndUpdate(ctx,
-		h.filter(key, bson.E{Key: "expireAt", Value: bson.D{{Key: "$lte", Value: now}}}),
+		h.filter(key, bson.E{Key: "rev", Value: rev}),
 		update,
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
 	if err != nil {
@@ -75,10 +75,14 @@ func handFields(id string, rev bson.ObjectID, now time.Time) bson.D {
 		{Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
 		{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
 			{Key: "owner", Value: "owner/12345"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
+			{Key: "ttl", Value: handTTL.Milliseconds()}, {Key: "beat", Value: now.UnixNano()}, {Key: "epoch", Value: handEpoch},
 		}}}},
 		{Key: "expireAt", Value: until}, {Key: "rev", Value: rev},
 	}
 }
+
+// handEpoch is the election that the holders by hand name.
+var handEpoch = bson.NewObjectID()
 
 // handHeld returns the document of a key that id holds.
 func handHeld(key, id string, rev bson.ObjectID, now time.Time) bson.D {
@@ -89,9 +93,13 @@ func handHeld(key, id string, rev bson.ObjectID, now time.Time) bson.D {
 func alive(id string, now time.Time) bson.D {
 	holder := "holders." + id
 	return bson.D{
-		{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}},
 		{Key: holder + ".broken", Value: bson.D{{Key: "$exists", Value: false}}},
 		{Key: holder + ".released", Value: bson.D{{Key: "$exists", Value: false}}},
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}}},
+			bson.D{{Key: holder + ".epoch", Value: bson.D{{Key: "$ne", Value: handEpoch}}}},
+		}},
+		{Key: holder + ".beat", Value: bson.D{{Key: "$lt", Value: now.UnixNano()}}},
 	}
 }
 
@@ -167,7 +175,10 @@ func (b *handBulk) renew(ctx context.Context, n int) error {
 		models[i] = mongo.NewUpdateOneModel().
 			SetFilter(append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, alive(b.ids[i], now)...)).
 			SetUpdate(bson.D{
-				{Key: "$max", Value: bson.D{{Key: holder + ".expireAt", Value: until}, {Key: "expireAt", Value: until}}},
+				{Key: "$max", Value: bson.D{
+					{Key: holder + ".expireAt", Value: until}, {Key: "expireAt", Value: until}, {Key: holder + ".ttl", Value: handTTL.Milliseconds()},
+				}},
+				{Key: "$set", Value: bson.D{{Key: holder + ".beat", Value: now.UnixNano()}, {Key: holder + ".epoch", Value: handEpoch}}},
 				{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
 			})
 	}
