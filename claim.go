@@ -66,21 +66,30 @@ type exchange struct {
 // A store that answers at once is called on the caller's goroutine: on another one a
 // free pair in memory takes more than twice as long.
 func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
+	ctx, cancel := c.bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	if c.prompt {
 		defer c.background.Done()
-		return c.claim(w, want, seenHeld, sent)
+		defer cancel()
+		return c.claim(ctx, w, want, seenHeld, sent)
 	}
-	return c.claimDetached(w, func() (*Lease, error) { return c.claim(w, want, seenHeld, sent) })
+	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, want, seenHeld, sent) })
 }
 
+// abandonedFor is how much longer a claim may take than its caller waits for it. It is
+// then cut off and cleaned up. Cutting it off at once would leave a claim to clean up
+// each time that a caller leaves, where most are answered in a moment.
+const abandonedFor = time.Second
+
 // claimDetached runs a claim on a goroutine of its own. It lets the caller go when the
-// caller's context or patience is over, or when the client shuts down.
-func (c *Client) claimDetached(w *waiter, claim func() (*Lease, error)) (*Lease, error) {
+// caller's context or patience is over, or when the client shuts down. cut ends the
+// claim's context.
+func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
 	x := &exchange{reply: make(chan struct{})}
 	go func() {
 		defer c.background.Done()
 		growStack()
 		x.lease, x.err = claim()
+		cut()
 		switch {
 		case x.over.CompareAndSwap(false, true):
 			close(x.reply)
@@ -104,6 +113,7 @@ func (c *Client) claimDetached(w *waiter, claim func() (*Lease, error)) (*Lease,
 		err = ErrClosed
 	}
 	if x.over.CompareAndSwap(false, true) {
+		time.AfterFunc(abandonedFor, cut)
 		return nil, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
 	}
 	<-x.reply
@@ -130,16 +140,14 @@ func (a *abandoned) Error() string { return a.err.Error() }
 func (a *abandoned) Unwrap() error { return a.err }
 
 // claim asks the store for the key.
-func (c *Client) claim(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
+func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
 	if knob.ReuseID {
 		claim.ID = c.unsettledID(claim.Ref)
 	}
 	l := c.newLease(w, claim.ID)
-	ctx, cancel := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
 	grant, err := c.store.Acquire(ctx, claim)
-	cancel()
 	return c.settle(l, w, nil, sent, grant, err)
 }
 

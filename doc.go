@@ -80,7 +80,8 @@
 //
 // No store call runs on a caller's context. When a caller's context ends, the call
 // returns at once with that error; if the key is granted after all, it is given back.
-// So a cancel leaves no unknown outcome behind.
+// So a cancel leaves no unknown outcome behind. A claim that is still not answered a
+// second later is cut off and cleaned up.
 //
 // # Giving back
 //

@@ -50,3 +50,50 @@ func TestAWaiterThatReadItsOwnGhostDoesNotWaitForItsEnd(t *testing.T) {
 		assert.Less(t, r.when.Sub(freed), 10*time.Second)
 	})
 }
+
+func TestAClaimThatIsNeverAnsweredEndsASecondAfterItsCallerLeft(t *testing.T) {
+	for _, how := range []string{"Acquire", "TryAcquire", "Resume"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newHookedStore(memstore.New())
+				never := func(ctx context.Context, do func() (store.Grant, error)) (store.Grant, error) {
+					if _, err := do(); err != nil {
+						return store.Grant{}, err
+					}
+					<-ctx.Done() // applied, and the reply never comes
+					return store.Grant{}, ctx.Err()
+				}
+				c := newClient(t, b, mongolock.TTL(time.Minute))
+				ticket, err := acquire(t, newClient(t, b.mem), "k", mongolock.TTL(time.Minute)).Detach(t.Context())
+				require.NoError(t, err)
+				b.hook(func(h *hooks) {
+					h.acquire = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+						return never(ctx, do)
+					}
+					h.transfer = func(ctx context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+						return never(ctx, do)
+					}
+				})
+				key := "another"
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				switch how {
+				case "Acquire":
+					_, err = c.Acquire(ctx, key)
+				case "TryAcquire":
+					_, err = c.TryAcquire(ctx, key)
+				case "Resume":
+					key = "k"
+					_, err = c.Resume(ctx, ticket)
+				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				rival := newClient(t, b.mem)
+				_, err = rival.TryAcquire(t.Context(), key)
+				require.ErrorIs(t, err, mongolock.ErrHeld, "nothing was applied: this shows nothing")
+				time.Sleep(1100 * time.Millisecond)
+				_, err = rival.TryAcquire(t.Context(), key)
+				assert.NoError(t, err)
+			})
+		})
+	}
+}

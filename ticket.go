@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -109,7 +110,9 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	if !c.enter() {
 		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}
 	}
-	lease, err := c.claimDetached(w, func() (*Lease, error) { return c.resume(w, ticket) })
+	sent := c.clock.Now()
+	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
+	lease, err := c.claimDetached(w, cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}
 	} else if err != nil {
@@ -119,12 +122,10 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	return lease, err
 }
 
-func (c *Client) resume(w *waiter, t ticket) (*Lease, error) {
+func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic.Moment) (*Lease, error) {
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
-	sent, l := c.clock.Now(), c.newLease(w, claim.ID)
-	ctx, cancel := c.bound(w.ctx, sent.Add(min(claim.TTL, maxCall)))
+	l := c.newLease(w, claim.ID)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
-	cancel()
 	grant.Token = t.Token // the work goes on under its first token; later grants have greater ones than both
 	return c.settle(l, w, nil, sent, grant, err)
 }
