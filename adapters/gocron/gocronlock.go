@@ -17,9 +17,10 @@ var ErrNotLeader = errors.New("gocronlock: another host leads")
 
 // A Locker implements gocron.Locker with leases. NewLocker makes one.
 type Locker struct {
-	locks  mongolock.Locker
-	lease  []mongolock.AcquireOption
-	logger *slog.Logger
+	locks   mongolock.Locker
+	lease   []mongolock.AcquireOption
+	logger  *slog.Logger
+	monitor *Monitor // nil tells nobody
 }
 
 var (
@@ -79,18 +80,20 @@ func NewLocker(l mongolock.Locker, opts ...Option) (*Locker, error) {
 }
 
 // Lock asks for the key once. After an error (mongolock.ErrHeld if another host runs the job)
-// gocron skips the run; gocron's own events tell of it.
+// gocron skips the run; gocron's own events tell of it, and a Monitor.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.locks.TryAcquire(ctx, key, l.lease...)
 	if err != nil {
+		l.monitor.refused(key, err)
 		return nil, err
 	}
-	return &lock{lease: lease, logger: l.logger}, nil
+	return &lock{lease: lease, logger: l.logger, monitor: l.monitor}, nil
 }
 
 type lock struct {
-	lease  *mongolock.Lease
-	logger *slog.Logger
+	lease   *mongolock.Lease
+	logger  *slog.Logger
+	monitor *Monitor
 }
 
 // Unlock releases the lease. It ignores its context, which gocron has cancelled
@@ -101,6 +104,7 @@ func (l *lock) Unlock(context.Context) error {
 	switch {
 	case errors.Is(err, mongolock.ErrLost):
 		l.logger.Warn("gocronlock: the lease was lost while the job ran", "lease", l.lease, "error", err)
+		l.monitor.lost(l.lease.Key(), err)
 	case err != nil:
 		l.logger.Warn("gocronlock: the lock is not released yet; the client goes on trying", "lease", l.lease, "error", err)
 	}

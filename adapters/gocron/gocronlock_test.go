@@ -129,6 +129,14 @@ func TestShutdownReleasesTheLockOfARunningJob(t *testing.T) {
 	})
 }
 
+// idle is a candidate that does not lead.
+func idle(t *testing.T) *leader.Candidate {
+	t.Helper()
+	c, err := leader.New(client(t, memstore.New()), "jobs")
+	require.NoError(t, err)
+	return c
+}
+
 // lead runs a candidate until ctx ends.
 func lead(ctx context.Context, t *testing.T, s *memstore.Store, over chan<- error) *leader.Candidate {
 	t.Helper()
