@@ -45,15 +45,16 @@ type waiter struct {
 
 // join puts a waiter at the end of the key's queue and decides its first move.
 func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move) {
+	now := c.clock.Now()
 	var patience monotonic.Moment
 	if t.maxWait > 0 {
-		patience = c.clock.Now().Add(t.maxWait)
+		patience = now.Add(t.maxWait)
 	}
 	as, _ := ctx.Value(inside.ShownKey{}).(inside.Shown)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := c.queueOf(key)
-	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q, since: c.clock.Now(), candidate: as.Package == "leader"}
+	w := &waiter{ctx: ctx, key: key, terms: t, patience: patience, queue: q, since: now, candidate: as.Package == "leader"}
 	c.waiting++
 	if w.candidate {
 		c.candidates++
@@ -64,7 +65,7 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 		w.prev, q.tail.next, q.tail = q.tail, w, w
 		w.refused = !w.terms.shares() || !q.head.terms.shares() // behind others of this process
 	}
-	return w, c.decide(w)
+	return w, c.decide(w, now)
 }
 
 // queueOf is the key's queue, a new one if need be. With c.mu held.

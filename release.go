@@ -177,7 +177,10 @@ func (l *Lease) result() (done bool, err error) {
 // attempt hands the lease over to a waiter of this client, or removes it.
 func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	c := l.client
-	until := c.clock.Now().Add(releaseBound) // for both calls, if it takes both
+	until := monotonic.Never
+	if !c.prompt {
+		until = c.clock.Now().Add(releaseBound) // for both calls, if it takes both
+	}
 	if w, s := l.successor(); w != nil {
 		if done, handled, err := l.handOver(w, s, until); handled {
 			return done, err

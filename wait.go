@@ -68,13 +68,15 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 
 // next decides what w does now.
 func (c *Client) next(w *waiter) move {
+	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.decide(w)
+	return c.decide(w, now)
 }
 
-// decide is next, with c.mu held.
-func (c *Client) decide(w *waiter) move {
+// decide is next, as of now, with c.mu held. A moment read before c.mu was waited for is
+// a little early: trust in a grant begins a little earlier.
+func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	q := w.queue
 	switch {
 	case w.lease != nil:
@@ -84,9 +86,8 @@ func (c *Client) decide(w *waiter) move {
 		return w.sleepUntil(0)
 	case q.holder != nil:
 		w.refused = true
-		return q.checkOrSleep(c.clock.Now())
+		return q.checkOrSleep(now)
 	}
-	now := c.clock.Now()
 	if until, ok := c.leftToOthers[w.key]; ok && now < until {
 		w.refused = true // as good as
 		c.replan(q, keyLeftAlone, nil, 0)

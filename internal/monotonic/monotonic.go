@@ -34,6 +34,9 @@ func (m Moment) Sub(earlier Moment) time.Duration { return time.Duration(m - ear
 type Clock struct {
 	origin time.Time
 	sleep  suspend.Meter
+
+	counting func() time.Duration // a clock that counts sleep: Now is what it shows less began
+	began    time.Duration
 }
 
 // New makes a clock that begins now. It stands still while the machine is suspended, where
@@ -45,11 +48,18 @@ func New() Clock { return Clock{origin: time.Now().Add(-1)} } // no moment is ze
 func CountingSleep(m suspend.Meter) Clock {
 	c := New()
 	c.sleep = m
+	if c.counting = m.Counting(); c.counting != nil {
+		c.began = c.counting()
+		c.began -= m.Asleep() + time.Since(c.origin)
+	}
 	return c
 }
 
 // Now is the present moment.
 func (c Clock) Now() Moment {
+	if c.counting != nil {
+		return Moment(c.counting() - c.began)
+	}
 	asleep := c.sleep.Asleep() // first: see package suspend
 	return Moment(asleep + time.Since(c.origin))
 }

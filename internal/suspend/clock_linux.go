@@ -7,7 +7,7 @@ import (
 )
 
 func total() func() time.Duration {
-	return lessAwake(func() (time.Duration, error) {
+	return answering(func() (time.Duration, error) {
 		var t unix.Timespec
 		err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
 		return time.Duration(t.Nano()), err
