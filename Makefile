@@ -96,7 +96,7 @@ OLDEST_GO := 1.25.5
 .PHONY: oldest
 oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported, which the go command fetches
 	GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...
-	@$(call in-modules,$(filter-out adapters/otel adapters/prometheus,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
+	@$(call in-modules,$(filter-out adapters/certmagic adapters/otel adapters/prometheus,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
 	GOTOOLCHAIN=go$(OLDEST_GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
 
 .PHONY: race

@@ -1,0 +1,218 @@
+package certmagiclock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/mongolock/mongolock"
+)
+
+// ErrNotLocked is returned by Unlock and RenewLockLease for a name that this Locker has not
+// locked.
+var ErrNotLocked = errors.New("certmagiclock: not locked by this process")
+
+// A Locker implements certmagic.Locker, TryLocker and LockLeaseRenewer with leases.
+// NewLocker makes one. It is safe for concurrent use.
+type Locker struct {
+	locks  mongolock.Locker
+	prefix string
+	logger *slog.Logger
+
+	mu    sync.Mutex
+	names map[string]*name
+}
+
+// A name is locked by one caller of this process at a time, also if its lease was lost
+// meanwhile: an Unlock would not tell whose lock it is for.
+type name struct {
+	turn  chan struct{}    // has an element while a caller has its turn
+	users int              // callers that have their turn or wait for it; protected by Locker.mu
+	lease *mongolock.Lease // of the caller that has its turn; nil until it is granted; protected by Locker.mu
+}
+
+var (
+	_ certmagic.Locker           = (*Locker)(nil)
+	_ certmagic.TryLocker        = (*Locker)(nil)
+	_ certmagic.LockLeaseRenewer = (*Locker)(nil)
+)
+
+// An Option changes a Locker or a Storage.
+type Option interface{ apply(*Locker) error }
+
+type option func(*Locker) error
+
+func (o option) apply(l *Locker) error { return o(l) }
+
+// WithPrefix sets what the keys of locks begin with, "certmagic/" by default, so that they
+// are no others' keys in the collection of locks. It may be empty.
+func WithPrefix(prefix string) Option {
+	return option(func(l *Locker) error { l.prefix = prefix; return nil })
+}
+
+// WithLogger sets the logger. The default is slog.Default().
+func WithLogger(logger *slog.Logger) Option {
+	return option(func(l *Locker) error {
+		if logger == nil {
+			return errors.New("certmagiclock: WithLogger(nil): must not be nil")
+		}
+		l.logger = logger
+		return nil
+	})
+}
+
+// NewLocker makes a Locker that locks with locks. It sends nothing yet. TTL and other
+// defaults of leases are those of locks.
+func NewLocker(locks mongolock.Locker, opts ...Option) (*Locker, error) {
+	l := &Locker{locks: locks, prefix: "certmagic/", logger: slog.Default(), names: make(map[string]*name)}
+	var errs []error
+	if locks == nil {
+		errs = append(errs, errors.New("certmagiclock: the locker is nil"))
+	}
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("certmagiclock: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(l))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Lock waits until the lock of that name is granted, or ctx ends.
+func (l *Locker) Lock(ctx context.Context, name string) error {
+	n := l.enter(name)
+	select {
+	case n.turn <- struct{}{}:
+	case <-ctx.Done():
+		l.leave(name, n)
+		return fmt.Errorf("certmagiclock: %q is locked in this process: %w", name, context.Cause(ctx))
+	}
+	lease, err := l.locks.Acquire(ctx, l.prefix+name)
+	return l.granted(name, n, lease, err)
+}
+
+// TryLock asks for the lock once, and reports whether it was granted.
+func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
+	n := l.enter(name)
+	select {
+	case n.turn <- struct{}{}:
+	default:
+		l.leave(name, n)
+		return false, nil
+	}
+	lease, err := l.locks.TryAcquire(ctx, l.prefix+name)
+	err = l.granted(name, n, lease, err)
+	if errors.Is(err, mongolock.ErrHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// enter counts a caller that wants the name's turn.
+func (l *Locker) enter(key string) *name {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[key]
+	if n == nil {
+		n = &name{turn: make(chan struct{}, 1)}
+		l.names[key] = n
+	}
+	n.users++
+	return n
+}
+
+// leave forgets a name that nobody wants any more.
+func (l *Locker) leave(key string, n *name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.users--; n.users == 0 {
+		delete(l.names, key)
+	}
+}
+
+// granted keeps the lease for Unlock, or ends the caller's turn.
+func (l *Locker) granted(key string, n *name, lease *mongolock.Lease, err error) error {
+	if err != nil {
+		<-n.turn
+		l.leave(key, n)
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n.lease = lease
+	return nil
+}
+
+// locked returns the lease that this process holds, or has lost and not unlocked.
+func (l *Locker) locked(key string) (*name, *mongolock.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.names[key]; n != nil && n.lease != nil {
+		return n, n.lease, nil
+	}
+	return nil, nil, fmt.Errorf("%w: %q", ErrNotLocked, key)
+}
+
+// swap puts one lease in the place of another, and reports whether that was still there.
+func (l *Locker) swap(n *name, was, is *mongolock.Lease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n.lease != was {
+		return false
+	}
+	n.lease = is
+	return true
+}
+
+// Unlock releases the lock. It ignores the end of its context: a release has a bound of its
+// own. A lock that was lost is unlocked already, which is logged and no error. After another
+// error the release goes on in the background, and Unlock may be called again.
+func (l *Locker) Unlock(_ context.Context, name string) error {
+	n, lease, err := l.locked(name)
+	if err != nil {
+		return err
+	}
+	switch err := lease.Release(); {
+	case errors.Is(err, mongolock.ErrLost):
+		l.logger.Warn("certmagiclock: the lock was lost while it was held", "lease", lease, "error", err)
+	case err != nil:
+		return err
+	}
+	if l.swap(n, lease, nil) {
+		<-n.turn
+		l.leave(name, n)
+	}
+	return nil
+}
+
+// RenewLockLease makes sure that the lock is held, before CertMagic works under it. Leases
+// are renewed in the background, so the duration has no influence. If the lease was lost,
+// RenewLockLease asks for the lock again, once.
+func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	n, lease, err := l.locked(name)
+	if err != nil {
+		return err
+	}
+	err = lease.Renew(ctx)
+	if err == nil || lease.Err() == nil {
+		return err
+	}
+	again, taken := l.locks.TryAcquire(ctx, l.prefix+name)
+	if taken != nil {
+		return fmt.Errorf("%w; and to take the lock again: %w", err, taken)
+	}
+	l.logger.Warn("certmagiclock: the lock was lost, and is taken again", "lease", again, "error", err)
+	if !l.swap(n, lease, again) { // unlocked meanwhile
+		return errors.Join(fmt.Errorf("%w: %q", ErrNotLocked, name), again.Release())
+	}
+	return nil
+}

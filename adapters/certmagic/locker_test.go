@@ -1,0 +1,219 @@
+package certmagiclock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock"
+	certmagiclock "github.com/mongolock/mongolock/adapters/certmagic"
+	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+const issuance = "issue_cert_example.com"
+
+func locker(t testing.TB, locks mongolock.Locker, opts ...certmagiclock.Option) *certmagiclock.Locker {
+	t.Helper()
+	l, err := certmagiclock.NewLocker(locks, append([]certmagiclock.Option{certmagiclock.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	require.NoError(t, err)
+	return l
+}
+
+// processes are lockers of several processes that share their locks.
+func processes(t testing.TB, n int) (all []*certmagiclock.Locker) {
+	t.Helper()
+	s := memstore.New()
+	for range n {
+		c, err := mongolock.NewWithStore(s, mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		all = append(all, locker(t, c))
+	}
+	return all
+}
+
+func TestALockIsHeldByOneProcessUntilItUnlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := processes(t, 2)
+		require.NoError(t, l[0].Lock(t.Context(), issuance))
+		got, err := l[1].TryLock(t.Context(), issuance)
+		assert.NoError(t, err)
+		assert.False(t, got, "TryLock of a lock that another process holds")
+
+		locked := make(chan error, 1)
+		go func() { locked <- l[1].Lock(t.Context(), issuance) }()
+		time.Sleep(10 * time.Minute) // virtual: longer than any TTL
+		assert.Empty(t, locked, "a process took a lock that another one holds")
+		require.NoError(t, l[0].Unlock(t.Context(), issuance))
+		assert.NoError(t, <-locked)
+		assert.NoError(t, l[1].Unlock(t.Context(), issuance))
+		got, err = l[0].TryLock(t.Context(), issuance)
+		assert.NoError(t, err)
+		assert.True(t, got, "TryLock of a free lock")
+		assert.NoError(t, l[0].Unlock(t.Context(), issuance))
+	})
+}
+
+func TestTwoCallersOfOneProcessExcludeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := processes(t, 1)[0]
+		require.NoError(t, l.Lock(t.Context(), issuance))
+		got, err := l.TryLock(t.Context(), issuance)
+		assert.NoError(t, err)
+		assert.False(t, got)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = l.Lock(ctx, issuance)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "locked in this process")
+		assert.NoError(t, l.Unlock(t.Context(), issuance))
+	})
+}
+
+func TestLockGivesUpWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := processes(t, 2)
+		require.NoError(t, l[0].Lock(t.Context(), issuance))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, l[1].Lock(ctx, issuance), context.DeadlineExceeded)
+		assert.ErrorIs(t, l[1].Unlock(t.Context(), issuance), certmagiclock.ErrNotLocked)
+		assert.NoError(t, l[0].Unlock(t.Context(), issuance))
+	})
+}
+
+func TestUnlockWorksUnderACancelledContext(t *testing.T) {
+	l := processes(t, 1)[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, l.Lock(ctx, issuance))
+	cancel()
+	assert.NoError(t, l.Unlock(ctx, issuance))
+	assert.ErrorIs(t, l.Unlock(t.Context(), issuance), certmagiclock.ErrNotLocked)
+	assert.ErrorIs(t, l.RenewLockLease(t.Context(), issuance, time.Minute), certmagiclock.ErrNotLocked)
+}
+
+// CertMagic unlocks by name. If the lease was lost, another caller of the process must not be
+// granted the lock before that: its lease would be released by the first one's Unlock.
+func TestAfterALossTheNextCallerOfTheProcessWaitsForUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		var said strings.Builder
+		l := locker(t, locks, certmagiclock.WithPrefix(""), certmagiclock.WithLogger(slog.New(slog.NewTextHandler(&said, nil))))
+		require.NoError(t, l.Lock(t.Context(), issuance))
+		locks.Lose(issuance)
+
+		locked := make(chan error, 1)
+		go func() { locked <- l.Lock(t.Context(), issuance) }()
+		synctest.Wait()
+		assert.Empty(t, locked)
+		require.NoError(t, l.Unlock(t.Context(), issuance), "a lock that was lost is unlocked")
+		assert.Contains(t, said.String(), "lost while it was held")
+		require.NoError(t, <-locked)
+
+		status, err := locks.Inspect(t.Context(), issuance)
+		require.NoError(t, err)
+		assert.False(t, status.Free(), "the first caller's Unlock released the second one's lease")
+		assert.NoError(t, l.Unlock(t.Context(), issuance))
+	})
+}
+
+func TestALostLockIsTakenAgainBeforeTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		l := locker(t, locks, certmagiclock.WithPrefix(""))
+		require.NoError(t, l.Lock(t.Context(), issuance))
+		assert.NoError(t, l.RenewLockLease(t.Context(), issuance, time.Hour))
+
+		locks.Lose(issuance)
+		release := locks.Hold(issuance) // another process obtains the certificate
+		assert.ErrorIs(t, l.RenewLockLease(t.Context(), issuance, time.Hour), mongolock.ErrHeld)
+		assert.ErrorIs(t, l.RenewLockLease(t.Context(), issuance, time.Hour), mongolock.ErrLost)
+		release()
+		assert.NoError(t, l.RenewLockLease(t.Context(), issuance, time.Hour))
+		status, err := locks.Inspect(t.Context(), issuance)
+		require.NoError(t, err)
+		assert.False(t, status.Free())
+		assert.NoError(t, l.Unlock(t.Context(), issuance))
+		status, err = locks.Inspect(t.Context(), issuance)
+		require.NoError(t, err)
+		assert.True(t, status.Free(), "Unlock released another lease than the one taken again")
+	})
+}
+
+func TestWrongArgumentsAreRefusedByName(t *testing.T) {
+	_, err := certmagiclock.New(nil, nil, nil, certmagiclock.WithLogger(nil))
+	for _, want := range []string{"the locker is nil", "the collection is nil", "a nil Option", "WithLogger(nil)"} {
+		assert.ErrorContains(t, err, want)
+	}
+	l := processes(t, 1)[0]
+	for _, name := range []string{strings.Repeat("a", 2000), "\xff"} {
+		assert.Error(t, l.Lock(t.Context(), name))
+		_, err := l.TryLock(t.Context(), name)
+		assert.Error(t, err)
+	}
+}
+
+func TestAFailureOfTheDatabaseIsNotALockThatAnotherHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		away := errors.New("the database is away")
+		locks.Fail(away)
+		defer locks.Fail(nil)
+		got, err := locker(t, locks).TryLock(t.Context(), issuance)
+		assert.False(t, got)
+		assert.ErrorIs(t, err, away)
+	})
+}
+
+func ExampleNewLocker() {
+	client, err := mongolock.NewWithStore(memstore.New()) // mongolock.New(collection) between processes
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	locker, err := certmagiclock.NewLocker(client) // embed it in a storage of your own
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(locker.TryLock(ctx, "issue_cert_example.com"))
+	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
+	// Output:
+	// false <nil>
+	// <nil>
+}
+
+func ExampleNew() {
+	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Disconnect(context.Background())
+	client, err := mongolock.New(db.Database("app").Collection("locks"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	storage, err := certmagiclock.New(client, db.Database("app").Collection("certificates"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(storage) // certmagic.Default.Storage = storage
+	// Output: mongolock:app.certificates
+}
