@@ -9,6 +9,7 @@
 //	crowd.go     what many waiters cost while nothing happens
 //	trees.go     path locks on a tree with many
 //	claims.go    a claim of one document of many
+//	updates.go   a change of one document
 //	drain.go     what a queue's workers send
 //	byhand.go    what they are compared with: the driver alone
 //	child.go     the other processes are this program again
@@ -79,6 +80,7 @@ func parts(long time.Duration) []part {
 		{"trees", false, trees},
 		{"many waiters", false, func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
 		{"claims of documents", false, documentClaims},
+		{"updates of documents", true, documentUpdates},
 	}
 }
 

@@ -30,6 +30,15 @@ func TestControlTheClockOfAnotherElectionEndsALiveHolder(t *testing.T) {
 	}
 }
 
+// The control: the late copy brings the lock back that was rolled back, and the save finds it.
+func TestControlALateCopyOfAClaimThatTheDriverRepeatedLosesAnUpdate(t *testing.T) {
+	knob.UpdateRepeated = true
+	t.Cleanup(func() { knob.UpdateRepeated = false })
+	seen, total := rounds(t)
+	assert.Equal(t, []int{41}, seen, "the first round saved nothing: that the claim goes out once is not what protects")
+	assert.EqualValues(t, 42, total)
+}
+
 func TestControlTheStormFindsAClockOfAnotherElection(t *testing.T) {
 	knob.EpochOfReader = true
 	t.Cleanup(func() { knob.EpochOfReader = false })

@@ -8,6 +8,11 @@
 //	doc.Value.State = "paid"
 //	err = doc.SaveAndRelease(ctx)
 //
+// A change that is computed from the document alone takes less, and one wait for the
+// majority instead of two:
+//
+//	err := orders.Update(ctx, doclock.ID("order-17"), func(o *Order) error { o.Total += 10; return nil })
+//
 // Workers can claim one of many documents; each goes to one worker at a time:
 //
 //	msg, err := outbox.Claim(ctx, bson.D{{Key: "state", Value: "new"}}, bson.D{{Key: "created", Value: 1}})
@@ -78,6 +83,7 @@
 //	claim one of many   {_id, no holder, the claim's filter, not done, ready}: as acquire, and $inc attempts
 //	  … taken over      the same, but {lock.id, lock.beat as seen} in place of no holder
 //	renew               {_id, lock.id, alive, lock.beat less}: $max E; $currentDate at; many in one bulk and a hello
+//	update              acquire under w: 1, sent once; then save and release
 //	save                {_id, lock.id, alive, no later save}: $set and $unset of what changed, $set saves
 //	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image has the word
 //	release             {_id, lock.id}: $unset lock; many by a find, which shows who waits, and one bulk

@@ -1,6 +1,7 @@
 package doclock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,8 @@ func inTransaction(ctx context.Context) bool {
 //
 // An error that matches mongolock.ErrOutcomeUnknown leaves open whether Value was
 // written. Like any release, the step then goes on in the background until a reply comes
-// or the lease's time is over; until then nobody else is granted the document.
+// or the lease's time is over; until then nobody else is granted the document. After any
+// other error nothing was written, and nothing will be; the document is released.
 //
 // In a transaction the step takes effect with the commit. The lease goes on until Release
 // is called after the end of the transaction, or until a renewal finds that it was
@@ -156,15 +158,26 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		}
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased)
 	}
-	err = d.lease.Release() // if the reply is lost the engine repeats it, with e, until one comes
-	switch {
-	case e.landed.Load():
+	err = d.outcome(op, e, d.lease.Release()) // if the reply is lost the engine repeats it, with e, until one comes
+	if err == nil {
 		d.has = saved{value}
-		return nil
-	case err == nil: // the lease is no longer there, after a command whose reply was lost
-		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown)
 	}
 	return err
+}
+
+// outcome is what an attempt to end the lease as e says means, whose release answered err.
+func (d *Document[T]) outcome(op string, e *ending, err error) error {
+	switch {
+	case e.landed.Load():
+		return nil
+	case d.locks.store.ending(d.lease.ID()) == nil && !e.doubt.Load(): // e was not carried out, and will not be
+		return cmp.Or(err, fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased))
+	case errors.Is(err, mongolock.ErrOutcomeUnknown):
+		return err
+	case err == nil:
+		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown)
+	}
+	return fmt.Errorf("doclock: %s %s: %w: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown, err) // the engine goes on with e
 }
 
 // failed adds to the error of a save what it means. In a transaction the driver's error

@@ -4,12 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
+
+// Two clerks book on one account. Neither booking is lost.
+func ExampleLocks_Update() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17", State: "open", Total: 42})
+	orders, err := doclock.New[Order](db.Collection("orders"))
+	check(err)
+	defer orders.Close()
+
+	book := func(amount int) error {
+		return orders.Update(ctx, doclock.ID("order-17"), func(o *Order) error {
+			if o.State != "open" {
+				return errors.New("the order is closed") // nothing is saved
+			}
+			o.Total += amount // computed from the document, and from nothing that could change meanwhile
+			return nil
+		})
+	}
+	var clerks sync.WaitGroup
+	for _, amount := range []int{10, -5} {
+		clerks.Go(func() { check(book(amount)) })
+	}
+	clerks.Wait()
+
+	check(orders.Update(ctx, doclock.ID("order-17"), func(o *Order) error {
+		fmt.Println(o.Total)
+		o.State = "closed"
+		return nil
+	}))
+	fmt.Println(book(1))
+	// Output:
+	// 47
+	// the order is closed
+}
 
 func ExampleDocument_Lease() {
 	db := database()

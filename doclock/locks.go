@@ -59,28 +59,34 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 //
 // A transaction in ctx is left alone: the lock is granted outside of it.
 func (l *Locks[T]) Acquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, nil, true, opts)
+	return l.acquire(ctx, filter, nil, how{wait: true}, opts)
 }
 
 // TryAcquire is Acquire without waiting: it returns a *mongolock.HeldError if somebody
 // else holds the document.
 func (l *Locks[T]) TryAcquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, nil, false, opts)
+	return l.acquire(ctx, filter, nil, how{}, opts)
 }
 
 // AcquireOrCreate is Acquire, but creates the document, locked, if there is none: from
 // the fields of the filter and those of initial, in the same step. A filter without _id
 // must name the fields of a unique index; otherwise two documents might be created.
 func (l *Locks[T]) AcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, &initial, true, opts)
+	return l.acquire(ctx, filter, &initial, how{wait: true}, opts)
 }
 
 // TryAcquireOrCreate is AcquireOrCreate without waiting.
 func (l *Locks[T]) TryAcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
-	return l.acquire(ctx, filter, &initial, false, opts)
+	return l.acquire(ctx, filter, &initial, how{}, opts)
 }
 
-func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait bool, opts []mongolock.AcquireOption) (*Document[T], error) {
+// how is the way in which a document is asked for.
+type how struct {
+	wait bool
+	soft bool // for Update: see request
+}
+
+func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, by how, opts []mongolock.AcquireOption) (*Document[T], error) {
 	key, fields, err := keyOf(filter)
 	if err := errors.Join(err, l.check(opts)); err != nil {
 		return nil, err
@@ -95,14 +101,14 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait boo
 		return nil, err
 	}
 	ask := l.client.TryAcquire
-	if wait && isID(key) {
+	if by.wait && isID(key) {
 		ask = l.client.Acquire
 	}
 	for {
-		r := &request{fields: fields, create: initial != nil, initial: insert}
+		r := &request{fields: fields, create: initial != nil, initial: insert, soft: by.soft}
 		lease, err := ask(context.WithValue(ctx, requestKey{}, r), key, opts...)
-		if id := r.seen.Load(); wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && id != nil && !id.IsZero() {
-			lease, r, err = l.await(ctx, *id, fields, opts)
+		if id := r.seen.Load(); by.wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && id != nil && !id.IsZero() {
+			lease, r, err = l.await(ctx, *id, fields, by, opts)
 			if errors.Is(err, ErrNotFound) && ctx.Err() == nil {
 				continue // another document has these values by now, or none has
 			}
@@ -117,12 +123,12 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, wait boo
 // await waits for the document that refused a claim by the fields of a unique index. It
 // waits under the _id, as all waiters for that document do, and as long as the document
 // has the values of these fields.
-func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, opts []mongolock.AcquireOption) (*mongolock.Lease, *request, error) {
+func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, by how, opts []mongolock.AcquireOption) (*mongolock.Lease, *request, error) {
 	key, err := keyOfID(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &request{fields: append(ID(id), fields...)}
+	r := &request{fields: append(ID(id), fields...), soft: by.soft}
 	lease, err := l.client.Acquire(context.WithValue(ctx, requestKey{}, r), key, opts...)
 	return lease, r, err
 }

@@ -2,6 +2,7 @@ package doclock
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,9 @@ type replicaSet struct {
 	term   int           // elections so far
 	sent   []docdb.Command
 	before func(docdb.Command) // called before a command is run; may be nil
+
+	breaks func(docdb.Command) bool // breaks the connection under the first command that it is true of; may be nil
+	held   *docdb.Command           // that command, which is still on its way
 }
 
 func newReplicaSet(ahead time.Duration) *replicaSet {
@@ -155,6 +159,9 @@ func (c *inMemoryConn) Write(_ context.Context, raw []byte) error {
 // Read answers the command, unless ctx ends first. A command that is held up is run all the
 // same, when its reply is no longer waited for.
 func (c *inMemoryConn) Read(ctx context.Context) ([]byte, error) {
+	if c.breakOff(c.command) {
+		return nil, errBroken
+	}
 	late, reply := c.trouble()
 	out, back := time.Millisecond+late, time.Duration(0)
 	switch {
@@ -175,6 +182,18 @@ func (c *inMemoryConn) Read(ctx context.Context) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+var errBroken = errors.New("connection reset by peer")
+
+func (s *replicaSet) breakOff(c docdb.Command) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.breaks == nil || s.held != nil || !s.breaks(c) {
+		return false
+	}
+	s.held = &c
+	return true
 }
 
 func (*inMemoryConn) Close() error               { return nil }

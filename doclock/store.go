@@ -30,7 +30,7 @@ import (
 //	store_look.go     reads
 //	record.go         the lock's sub-document
 //	conditions.go     the conditions in filters
-//	update.go         the updates
+//	store_update.go   the updates
 type docStore struct {
 	base *mongobase.Base
 	lock mongolease.Fields // the field of the lock
@@ -59,6 +59,7 @@ type request struct {
 	fields  bson.D             // the caller's filter, by which the document is claimed; nil: that of the key
 	initial bson.D             // the fields to insert if there is no document; nil: none
 	create  bool               // insert the document if there is none
+	soft    bool               // for Update: one node is enough for the grant
 	one     bool               // a claim of one of many: it counts attempts and passes over done documents
 	filter  bson.Raw           // with one: the filter that the document must still match
 	over    *mongolease.Holder // with one: whom to take the document over from; nil: nobody held it

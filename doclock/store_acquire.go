@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
@@ -32,6 +33,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	if err != nil {
 		return store.Grant{}, err
 	}
+	k.lease.Attempt.Single = k.soft && !knob.UpdateRepeated
 	g, err := s.steps.Acquire(k.lease.Attempt.In(ctx), k.lease, k)
 	s.steps.Over(k.lease, err)
 	return g, err
@@ -79,7 +81,11 @@ func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.Fi
 	if k.one {
 		filter = append(filter, bson.E{Key: "$and", Value: bson.A{k.filter, k.ready(k.base.Present())}})
 	}
-	image, err := k.steps.Send(ctx, what, k.base.Durable, filter, bson.D(u), opts)
+	coll := k.base.Durable
+	if k.soft { // docs/design.md §4.10
+		coll = knob.Pick(knob.UpdateRepeated, k.base.Soft, k.base.Once)
+	}
+	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u), opts)
 	return image, t, err
 }
 
@@ -165,9 +171,7 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	return s.steps.Transfer(ctx, from, c.lease, c, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 		u, t := s.holding(c)
 		image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
-		if image.Found() && e != nil {
-			e.landed.Store(true)
-		}
+		e.answered(image.Found(), err)
 		return image, t, err
 	})
 }

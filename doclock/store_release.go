@@ -11,14 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// An ending is what the release of a lease does to the document in the same step. Only
-// session and landed change once the engine may see it.
+// An ending is what the release of a lease does to the document in the same step. What is
+// atomic alone changes once the engine may see it.
 type ending struct {
 	changes *change       // what to save; nil: nothing
 	after   time.Duration // how long the document is not claimed again
@@ -28,6 +29,7 @@ type ending struct {
 
 	session atomic.Pointer[mongo.Session] // the caller's, for the first attempt
 	landed  atomic.Bool                   // a reply said that it is written
+	doubt   atomic.Bool                   // a reply was lost
 }
 
 // errAlone refuses a hand-over: a document that is completed, requeued or removed is not
@@ -58,6 +60,17 @@ func (e *ending) changesAny(fields []bson.E) bool {
 		slices.ContainsFunc(e.changes.unsets, overlap)
 }
 
+// answered notes how an attempt ended.
+func (e *ending) answered(found bool, err error) {
+	switch {
+	case e == nil:
+	case found:
+		e.landed.Store(true)
+	case err != nil && !store.IsCertain(mongoerr.Mark(err)):
+		e.doubt.Store(true)
+	}
+}
+
 // ending is what the release of a lease does; nil: it only releases.
 func (s *docStore) ending(id string) *ending {
 	l, _ := s.steps.Memory.Of(id)
@@ -76,26 +89,30 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 }
 
 // Release takes the holder out of the document and carries out the lease's ending in
-// the same step. After an error the ending is kept, and the engine calls again until a
+// the same step. If its reply is lost the ending is kept, and the engine calls again until a
 // reply comes. Both commands name the holder: if the lost release was applied, the retry
-// finds nothing; if the lost one arrives after the retry, it finds nothing either.
+// finds nothing; if the lost one arrives after the retry, it finds nothing either. If it
+// was surely not applied, the caller is told so, and the engine goes on without the ending.
 func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := modeIs(r.Mode); err != nil {
 		return false, err
 	}
+	l, _ := s.steps.Memory.Of(r.ID)
+	e := l.Own.ending
+	defer func() {
+		if e != nil && err != nil && store.IsCertain(err) && !e.doubt.Load() {
+			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[granted]) { l.Own.ending = nil })
+		}
+	}()
 	if _, err := s.base.Read(ctx); err != nil {
 		return false, mongoerr.NotApplied(err)
 	}
-	l, _ := s.steps.Memory.Of(r.ID)
-	e := l.Own.ending
 	return s.steps.Release(ctx, r, func(ctx context.Context) (reply, error) {
 		if e != nil { // a later attempt may run when the caller's session has ended
 			ctx = mongo.NewSessionContext(ctx, e.session.Swap(nil))
 		}
 		image, err := s.release(ctx, r, keep, e)
-		if image.Found() && e != nil {
-			e.landed.Store(true)
-		}
+		e.answered(image.Found(), err)
 		s.freed.add(r.Key, image.Image.Lookup("_id"))
 		return image, err
 	}, func(ctx context.Context, r store.Ref) error {
@@ -113,7 +130,8 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
 	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, s.residue(r.ID))
 	if e != nil { // it writes more than the lock: only a holder that is not broken may
-		coll, conditions = s.base.Durable, s.alive(r.ID)
+		coll = knob.Pick(knob.SaveSoftly, s.base.Soft, s.base.Durable)
+		conditions = knob.Pick(knob.SaveByKey, nil, s.alive(r.ID))
 	}
 	if e == nil || !e.alone() {
 		rest, err := s.steps.Stays(ctx, r, keep)

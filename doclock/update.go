@@ -1,70 +1,84 @@
 package doclock
 
 import (
-	"time"
+	"context"
+	"errors"
+	"fmt"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock"
 )
 
-type update = mongobase.Change
-
-// timed is an update that writes the server's time.
-func (s *docStore) timed() update { return update{s.lock.Timed()} }
-
-// holding is the update that makes a claim the holder. It writes field by field: the
-// marks that outlast a holder (attempts, readyAt, done) stay.
-func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
-	t := c.lease.Tenure()
-	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
-	for _, f := range c.lease.Holder(t) {
-		u = u.Set(s.path(f.Key), f.Value)
-	}
-	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
-	if c.one {
-		u = u.Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: 1}).Unset(s.path(fieldReadyAt))
-	}
-	return u.Add("$setOnInsert", c.initial...), t
-}
-
-// leaving is the update that takes the holder out of the lock. Without a residue (marks
-// that outlast the holder) it removes the whole lock.
-func (s *docStore) leaving(residue bool) update {
-	if !residue {
-		u := update{}.Unset(string(s.lock))
-		if s.isFlat() {
-			u = u.Unset(s.beside(fieldAt), s.beside(fieldStamp))
-		}
-		return u
-	}
-	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.stampPath(fieldStamp))
-	for _, f := range []string{
-		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
-		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, fieldBroken, fieldReleased, fieldWanted, fieldSaves,
-	} {
-		u = u.Unset(s.path(f))
-	}
-	return u
-}
-
-// leavingAs is leaving, and adds the marks that the ending of a claim of one of many
-// leaves in the lock.
-func (s *docStore) leavingAs(e *ending, residue bool) update {
-	u := s.leaving(residue || e != nil && (e.requeue || e.done))
+// Update locks the document that filter names, has fn change its value, and saves and
+// releases it. fn must only compute the new value: it must not send, write or call anything
+// on the strength of the lock, as a failover may take the lock away without a trace. To act
+// while the document is locked, use Acquire.
+//
+// That is what makes it cheap: two commands, of which only the second waits for a majority.
+// When Update returns nil the change, and all that fn has seen, cannot be rolled back. No
+// other holder's save came between what fn was given and what was written. See
+// docs/design.md, section 4.10.
+//
+// If the lock was lost meanwhile nothing was saved, and Update begins again: fn may run
+// several times, each time with the value that the document has then. That ends with ctx.
+// It waits for a document that is locked as Acquire does, and opts are those of Acquire. An
+// error of fn is returned as it is, and a panic goes on; the document is released and
+// nothing is saved.
+//
+// An error that matches mongolock.ErrOutcomeUnknown leaves open whether the change was or
+// will be saved, as that of SaveAndRelease does. After any other error nothing was saved, and
+// nothing will be. A transaction in ctx is refused: use Acquire and SaveAndRelease for one.
+func (l *Locks[T]) Update(ctx context.Context, filter any, fn func(value *T) error, opts ...mongolock.AcquireOption) error {
 	switch {
-	case e == nil:
-	case e.done:
-		u = u.Set(s.path(fieldDone), true)
-	case e.after > 0:
-		_, until := s.base.Now().Expiry(e.after)
-		u = u.Set(s.path(fieldReadyAt), date(until))
+	case fn == nil:
+		return errors.New("doclock: Update: fn is nil")
+	case inTransaction(ctx):
+		return errors.New("doclock: Update: ctx has a transaction: use Acquire, and SaveAndRelease in the transaction")
 	}
-	return u
+	for repeated := false; ; {
+		d, err := l.acquire(ctx, filter, nil, how{wait: true, soft: true}, opts)
+		if errors.Is(err, mongolock.ErrOutcomeUnknown) && !repeated && ctx.Err() == nil {
+			repeated = true // once, under a new ID: the driver must not
+			continue
+		}
+		if err != nil {
+			return &unsaved{err}
+		}
+		switch lost, err := d.update(ctx, fn); {
+		case !lost:
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w; and: %w", err, contextError(ctx))
+		}
+	}
 }
 
-// staying is the update of a release under MinHold.
-func (s *docStore) staying(rest time.Duration) update {
-	return s.timed().Add("$set", s.lock.Staying(mongolease.TenureOf(s.base, rest))...)
+// update is one round under the lock. If the lock was lost nothing is saved, and never will
+// be, and the next round may do better.
+func (d *Document[T]) update(ctx context.Context, fn func(*T) error) (lost bool, err error) {
+	defer d.lease.Release() // does nothing after a save that was answered
+	if err := fn(&d.Value); err != nil {
+		return false, err
+	}
+	e := new(ending)
+	err = d.finish(ctx, "update", e)
+	if errors.Is(err, mongolock.ErrOutcomeUnknown) {
+		err = d.outcome("update", e, d.lease.Release()) // once more: it carries e out as well
+	}
+	if err == nil || errors.Is(err, mongolock.ErrOutcomeUnknown) {
+		return false, err
+	}
+	over := errors.Is(err, mongolock.ErrMaxHold) || errors.Is(err, mongolock.ErrStalled)
+	return errors.Is(err, mongolock.ErrLost) && !over, &unsaved{err}
 }
+
+// An unsaved is why an Update has surely saved nothing. Its lock's claim may be of unknown
+// outcome, and is cleaned up; that is not what a caller of Update has to know.
+type unsaved struct{ err error }
+
+func (u *unsaved) Error() string { return u.err.Error() }
+
+func (u *unsaved) Is(target error) bool {
+	return target != mongolock.ErrOutcomeUnknown && errors.Is(u.err, target)
+}
+
+func (u *unsaved) As(target any) bool { return errors.As(u.err, target) }

@@ -76,6 +76,12 @@ const (
 	DeleteWithoutRev = false
 	// UndoDeletes makes the clean-up of a join delete the document and with it all other holders.
 	UndoDeletes = false
+	// SaveByKey makes a document's save that releases it name the document alone, not its holder.
+	SaveByKey = false
+	// SaveSoftly has one node alone acknowledge such a save.
+	SaveSoftly = false
+	// UpdateRepeated lets the driver send again the claim of an Update, which one node alone acknowledges.
+	UpdateRepeated = false
 	// PathWithoutLook grants a path lock that was looked for only before it was announced.
 	PathWithoutLook = false
 	// PathDoubtIgnored grants a path lock beside one that was added a moment ago.

@@ -42,6 +42,9 @@ var (
 	JoinDropsTheLiving    bool
 	DeleteWithoutRev      bool
 	UndoDeletes           bool
+	SaveByKey             bool
+	SaveSoftly            bool
+	UpdateRepeated        bool
 	PathWithoutLook       bool
 	PathDoubtIgnored      bool
 	PathGrantUntold       bool

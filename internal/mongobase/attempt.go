@@ -30,6 +30,11 @@ type Attempt struct {
 	// session was answered. A quick refusal has hardly one; after a slow one this is set.
 	Twin bool
 
+	// Single says that the claim goes out once, without a transaction number: see Base.Once.
+	// It has no twin. But nothing makes the server refuse it later, so its clean-up is
+	// repeated as on a server without numbers.
+	Single bool
+
 	// Rev is the revision that the claim named last, for the store's clean-up. Zero if it
 	// named none.
 	Rev bson.ObjectID
@@ -71,7 +76,7 @@ func (a *Attempt) In(ctx context.Context) context.Context {
 
 // Answered notes that the server answered a write of the session: it refuses from now on
 // what was sent before. A write that was itself refused, slowly, may leave a twin.
-func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow }
+func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow && !a.Single }
 
 // NotApplied marks a fault of a command beside the claim's own. The claim's own command was
 // refused before, so nothing was applied, unless it left a twin.
@@ -132,7 +137,7 @@ func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context
 		a = new(Attempt)
 	}
 	found, err := cleanUp(a.In(ctx), a)
-	settled = err == nil && (found || !pending || b.Kind().Numbers || knob.UndoOnce)
+	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single || knob.UndoOnce)
 	switch {
 	case pending:
 		b.Over(a, settled)

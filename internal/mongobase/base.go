@@ -46,6 +46,7 @@ type Base struct {
 	Durable *mongo.Collection // majority, journaled; see Modify
 	Voted   *mongo.Collection // majority
 	Soft    *mongo.Collection // w: 1; reads too
+	Once    *mongo.Collection // w: 1, for updates that the driver does not repeat; see Modify
 
 	Committed *mongo.Collection // reads only what a majority has
 
@@ -85,6 +86,7 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 		Clock:     mongoclock.New(now),
 		retries:   retries(coll.Database().Client()),
 	}
+	b.Once = b.Soft.Clone()
 	b.epochs.clock = mongoclock.New(now)
 	return b
 }
@@ -140,13 +142,41 @@ var (
 // are all later ones: the server refused it before it touched anything, so this is no
 // second attempt. The same goes for a projection, which FerretDB does not have here, and
 // for Stamped.
+//
+// On Once it sends a command that has no transaction number and that the driver does not
+// send again. It can be applied once at most, and on one primary alone: what a repeated
+// command did is remembered only where its write is, and that may be rolled back. The image
+// is the one after it, whatever opts say.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
+		if coll == b.Once {
+			return once(ctx, coll, filter, encoded(b.Stamped(update)))
+		}
 		if b.whole.Load() {
 			opts = append(slices.Clip(opts), options.FindOneAndUpdate().SetProjection(nil))
 		}
 		return coll.FindOneAndUpdate(ctx, filter, encoded(b.Stamped(update)), opts...).Raw()
 	})
+}
+
+// once updates one document by a command that the driver does not send again.
+func once(ctx context.Context, coll *mongo.Collection, filter bson.D, update any) (bson.Raw, error) {
+	command, err := bson.Marshal(bson.D{
+		{Key: "findAndModify", Value: coll.Name()}, {Key: "query", Value: filter}, {Key: "update", Value: update}, {Key: "new", Value: true},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 1}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	reply, err := coll.Database().RunCommand(ctx, bson.Raw(command)).Raw()
+	if err != nil {
+		return nil, err
+	}
+	image, found := reply.Lookup("value").DocumentOK()
+	if !found {
+		return nil, mongo.ErrNoDocuments
+	}
+	return image, nil
 }
 
 // Add inserts a document on Durable if there is none with its ID, with the server's time in

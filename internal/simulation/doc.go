@@ -28,6 +28,7 @@
 //	readlog.go     what the database did
 //	tell.go        a run as lines of JSON, for the page in a browser
 //	recording.go   what became of each command, for package trace
+//	updates.go     the same for documents that clients change with package doclock
 //	paths*.go      the same for clients of package pathlock: a run, its users, its judge
 //
 // The same seed gives the same log, byte for byte. All chance depends on the seed and on who

@@ -1,0 +1,70 @@
+package doclock
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongolease"
+)
+
+type update = mongobase.Change
+
+// timed is an update that writes the server's time.
+func (s *docStore) timed() update { return update{s.lock.Timed()} }
+
+// holding is the update that makes a claim the holder. It writes field by field: the
+// marks that outlast a holder (attempts, readyAt, done) stay.
+func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
+	t := c.lease.Tenure()
+	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
+	for _, f := range c.lease.Holder(t) {
+		u = u.Set(s.path(f.Key), f.Value)
+	}
+	u = u.Unset(s.path(fieldBroken), s.path(fieldReleased), s.path(fieldSaves), s.stampPath(fieldStamp))
+	if c.one {
+		u = u.Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: 1}).Unset(s.path(fieldReadyAt))
+	}
+	return u.Add("$setOnInsert", c.initial...), t
+}
+
+// leaving is the update that takes the holder out of the lock. Without a residue (marks
+// that outlast the holder) it removes the whole lock.
+func (s *docStore) leaving(residue bool) update {
+	if !residue {
+		u := update{}.Unset(string(s.lock))
+		if s.isFlat() {
+			u = u.Unset(s.beside(fieldAt), s.beside(fieldStamp))
+		}
+		return u
+	}
+	u := s.timed().Set(s.path(fieldExpireAt), date(time.Time{})).Unset(s.stampPath(fieldStamp))
+	for _, f := range []string{
+		fieldID, mongolease.FieldOwner, mongolease.FieldNote, mongolease.FieldSince,
+		mongolease.FieldTTL, mongolease.FieldBeat, mongolease.FieldEpoch, fieldBroken, fieldReleased, fieldWanted, fieldSaves,
+	} {
+		u = u.Unset(s.path(f))
+	}
+	return u
+}
+
+// leavingAs is leaving, and adds the marks that the ending of a claim of one of many
+// leaves in the lock.
+func (s *docStore) leavingAs(e *ending, residue bool) update {
+	u := s.leaving(residue || e != nil && (e.requeue || e.done))
+	switch {
+	case e == nil:
+	case e.done:
+		u = u.Set(s.path(fieldDone), true)
+	case e.after > 0:
+		_, until := s.base.Now().Expiry(e.after)
+		u = u.Set(s.path(fieldReadyAt), date(until))
+	}
+	return u
+}
+
+// staying is the update of a release under MinHold.
+func (s *docStore) staying(rest time.Duration) update {
+	return s.timed().Add("$set", s.lock.Staying(mongolease.TenureOf(s.base, rest))...)
+}
