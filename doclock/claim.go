@@ -122,7 +122,7 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 		claimed, err := l.claim(ctx, p, id, opts)
 		missed := errors.Is(err, errMissed)
 		p.done(id, missed)
-		if !missed {
+		if !missed && !errors.Is(err, errSetAside) {
 			return claimed, err
 		}
 	}
@@ -139,6 +139,9 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 	lease, err := l.client.TryAcquire(context.WithValue(ctx, requestKey{}, r), key, opts...)
 	if err != nil {
 		return nil, err
+	}
+	if n := l.store.Read(r.document(lease.ID())).attempts; l.maxAttempts > 0 && n > l.maxAttempts {
+		return nil, l.setAside(lease, n-1)
 	}
 	d, err := l.document(lease, r)
 	if err != nil {

@@ -40,7 +40,8 @@
 //	  saves: 2,                  // the number of the holder's last save
 //	  attempts: 3,               // how often the document was claimed
 //	  readyAt: Date,             // requeued: not claimed before
-//	  done: true }               // completed: never claimed again
+//	  done: true,                // completed: never claimed again
+//	  dead: Date }               // with done: set aside by MaxAttempts
 //
 // A document is free if it has no such field, or one without a holder. It is taken over
 // from a holder that is over (docs/design.md §4.3): one that has run out by the clock of the
@@ -88,6 +89,8 @@
 //	save and release    {_id, lock.id, alive}: the same and $unset lock; the before-image has the word
 //	release             {_id, lock.id}: $unset lock; many by a find, which shows who waits, and one bulk
 //	complete, requeue   as save and release, but attempts stays, with done or readyAt
+//	set aside           release, with done and dead, after a claim that was one too many
+//	reopen              {a filter, done, no holder}: $unset lock; many documents with one command
 //	hand over           {_id, lock.id of the old, alive}: what is saved, and id, owner, since, E of the new
 //	clean up            {key, lock.id}: release, in the session of the claim
 //

@@ -3,10 +3,12 @@ package doclock_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 )
 
@@ -178,4 +180,79 @@ func ExampleClaimed_Remove() {
 	check(err)
 	fmt.Println("left:", left)
 	// Output: left: 0
+}
+
+// A message that nobody can send blocks no worker for ever. An operator sees it, mends what
+// was wrong, and lets it be claimed again.
+func ExampleMaxAttempts() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"), doclock.MaxAttempts(3), quiet)
+	check(err)
+	defer outbox.Close()
+
+	for {
+		msg, err := outbox.TryClaim(ctx, fresh, oldest)
+		if errors.Is(err, doclock.ErrNoWork) {
+			break
+		}
+		check(err)
+		fmt.Println("attempt", msg.Attempts(), "failed")
+		check(msg.Requeue(ctx, 0))
+	}
+	for dead, err := range outbox.Dead(ctx, fresh) {
+		check(err)
+		fmt.Println("message", dead.Value.ID, "was set aside after", dead.Attempts)
+	}
+	n, err := outbox.Reopen(ctx, doclock.ID(1))
+	check(err)
+	fmt.Println("reopened:", n)
+	// Output:
+	// attempt 1 failed
+	// attempt 2 failed
+	// attempt 3 failed
+	// message 1 was set aside after 3
+	// reopened: 1
+}
+
+// quiet keeps the log of what is set aside out of the examples' output.
+var quiet = doclock.With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+
+func ExampleLocks_Dead() {
+	db := database()
+	defer db.Drop(ctx)
+	outbox, err := doclock.New[Message](db.Collection("outbox"), doclock.MaxAttempts(1))
+	check(err)
+	defer outbox.Close()
+
+	none := true
+	for dead, err := range outbox.Dead(ctx, fresh) {
+		check(err)
+		fmt.Println(dead.ID, dead.Attempts, dead.At)
+		none = false
+	}
+	fmt.Println("nothing was set aside:", none)
+	// Output: nothing was set aside: true
+}
+
+// What was completed by mistake is done again.
+func ExampleLocks_Reopen() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"))
+	check(err)
+	defer outbox.Close()
+	msg, err := outbox.TryClaim(ctx, fresh, oldest)
+	check(err)
+	check(msg.Complete(ctx))
+
+	n, err := outbox.Reopen(ctx, fresh)
+	check(err)
+	msg, err = outbox.Claim(ctx, fresh, oldest)
+	check(err)
+	defer msg.Release()
+	fmt.Println("reopened:", n, "attempt:", msg.Attempts())
+	// Output: reopened: 1 attempt: 1
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
@@ -22,6 +24,9 @@ type Locks[T any] struct {
 	codec  codec[T]
 	pools  pools
 	unique unique
+
+	maxAttempts int // of claims; 0: any number
+	logger      *slog.Logger
 }
 
 // New makes Locks on the documents of coll. It sends nothing yet, and checks all options
@@ -44,7 +49,11 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if err := errors.Join(append(errs, c.check(), err)...); err != nil {
 		return nil, err
 	}
-	l := &Locks[T]{store: s, client: client, codec: c}
+	terms, err := inside.TermsOf(client, "document", []mongolock.AcquireOption(nil))
+	if err != nil {
+		return nil, err
+	}
+	l := &Locks[T]{store: s, client: client, codec: c, maxAttempts: conf.maxAttempts, logger: terms.Logger}
 	l.pools.begin(s)
 	return l, nil
 }

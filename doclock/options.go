@@ -23,6 +23,8 @@ type config struct {
 	field    string
 	registry *bson.Registry
 	engine   []mongolock.ClientOption
+
+	maxAttempts int // 0: any number
 }
 
 // Field names the top-level field that holds the lock, "lock" by default. The
@@ -45,6 +47,22 @@ func Registry(r *bson.Registry) Option {
 		c.registry = r
 		if r == nil {
 			return errors.New("doclock: Registry(nil): must not be nil")
+		}
+		return nil
+	})
+}
+
+// MaxAttempts lets a document be claimed n times at most. If it was not completed then, the
+// next claim finds it and sets it aside: it stays where it is, with the mark lock.dead, and no
+// worker gets it, as if it were completed. So it does with a document that ends its worker,
+// and with one that does not decode. The client's logger is told. Dead shows such documents,
+// and Reopen brings them back. By default a document is claimed until it is completed. Where
+// processes differ, the lowest number counts.
+func MaxAttempts(n int) Option {
+	return option(func(c *config) error {
+		c.maxAttempts = n
+		if n < 1 {
+			return fmt.Errorf("doclock: MaxAttempts(%d): must be positive", n)
 		}
 		return nil
 	})

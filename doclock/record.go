@@ -27,6 +27,7 @@ const (
 	fieldAttempts = "attempts"
 	fieldReadyAt  = "readyAt"
 	fieldDone     = "done"
+	fieldDead     = "dead"
 )
 
 // shape is the version of the sub-document's shape. As the value of fieldMark it also
@@ -39,6 +40,7 @@ type record struct {
 	attempts int
 	readyAt  time.Time
 	done     bool
+	dead     time.Time // when it was set aside; zero: it was not
 }
 
 // readLock reads the lock of a document of any shape. A document without one is free.
@@ -71,6 +73,8 @@ func readLock(doc bson.Raw, field string) (r record) {
 			r.readyAt, _ = mongobase.Time(v)
 		case fieldDone:
 			r.done = true
+		case fieldDead:
+			r.dead, _ = mongobase.Time(v)
 		default:
 			h.Read(e.Key(), v)
 		}

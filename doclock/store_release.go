@@ -25,6 +25,7 @@ type ending struct {
 	after   time.Duration // how long the document is not claimed again
 	requeue bool
 	done    bool // the document is never claimed again
+	dead    bool // with done: it was claimed too often
 	remove  bool // the whole document is removed
 
 	session atomic.Pointer[mongo.Session] // the caller's, for the first attempt

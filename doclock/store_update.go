@@ -57,6 +57,9 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 	case e == nil:
 	case e.done:
 		u = u.Set(s.path(fieldDone), true)
+		if e.dead { // this claim was no attempt
+			u = u.Set(s.path(fieldDead), date(s.base.Present())).Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: -1})
+		}
 	case e.after > 0:
 		_, until := s.base.Now().Expiry(e.after)
 		u = u.Set(s.path(fieldReadyAt), date(until))
