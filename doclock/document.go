@@ -25,6 +25,7 @@ type Document[T any] struct {
 	locks    *Locks[T]
 	lease    *mongolock.Lease
 	id       bson.RawValue
+	holder   mongolock.Holder
 	attempts int
 
 	mu    sync.Mutex // protects what follows; held for the whole of a save
@@ -106,6 +107,10 @@ func (d *Document[T]) SaveAndRelease(ctx context.Context) error {
 
 // Release releases the document and saves nothing. See mongolock's Lease.Release.
 func (d *Document[T]) Release() error { return d.lease.Release() }
+
+// Holder returns the acquisition that locked the document, as others see it: whose it is,
+// and since when by the server's clock. It is as it was when the document was locked.
+func (d *Document[T]) Holder() mongolock.Holder { return d.holder }
 
 func (d *Document[T]) ref() store.Ref {
 	return store.Ref{Key: d.lease.Key(), ID: d.lease.ID(), Mode: store.Exclusive}

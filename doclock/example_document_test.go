@@ -78,6 +78,20 @@ func ExampleDocument_ID() {
 	// Output: 17
 }
 
+func ExampleDocument_Holder() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("orders"), Order{ID: "order-17"})
+	orders, err := doclock.New[Order](db.Collection("orders"), doclock.With(mongolock.WithOwner("billing-7")))
+	check(err)
+	defer orders.Close()
+	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
+	check(err)
+	defer doc.Release()
+	fmt.Println(doc.Holder().Owner, doc.Holder().Since.IsZero())
+	// Output: billing-7 false
+}
+
 func ExampleDocument_Save() {
 	db := database()
 	defer db.Drop(ctx)

@@ -151,7 +151,11 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 		return nil, errors.Join(err, lease.Release())
 	}
 	d.Value = value
-	d.attempts = readLock(raw, string(l.store.lock)).attempts
+	lock := readLock(raw, string(l.store.lock))
+	d.attempts = lock.attempts
+	for _, h := range lock.Holders {
+		d.holder = mongolock.Holder{ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt}
+	}
 	if raw, err := l.codec.encode(value); err == nil { // otherwise a save will say so
 		d.has = saved{raw}
 	}
