@@ -1,0 +1,52 @@
+package once
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrFailed matches every FailedError: another process ran the function while this call
+	// waited, and it failed there. A new call runs it again.
+	ErrFailed = errors.New("once: the run that this call waited for failed")
+
+	// ErrChanged matches every ChangedError: the work is done, but with other content than
+	// that of this call. Give changed work a new name.
+	ErrChanged = errors.New("once: done with other content")
+
+	// ErrUnrecorded is returned by Do if the function has returned nil here, and that is not in
+	// the record. It is joined to the reason, which is mongolock.ErrLost or ErrOutcomeUnknown.
+	// The next call may run the function again.
+	ErrUnrecorded = errors.New("once: the function has run, and that is not recorded")
+
+	errReturnedNot = errors.New("the function panicked, or ended its goroutine")
+)
+
+// A FailedError is the failure of a run in another process. It matches ErrFailed.
+type FailedError struct {
+	Name string
+	Run  Entry
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%v: %q, run %d, by %s, after %v: %s", ErrFailed, e.Name, e.Run.Number, e.Run.Owner, e.Run.Took().Round(time.Millisecond), e.Run.Error)
+}
+
+// Is makes errors.Is(err, ErrFailed) true.
+func (e *FailedError) Is(target error) bool { return target == ErrFailed }
+
+// A ChangedError says that what is done under a name is not what was to be run. It matches
+// ErrChanged.
+type ChangedError struct {
+	Name string
+	Run  Entry  // that did it
+	Sum  string // of the content of this call
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("%v: %q was done by run %d, by %s, with the checksum %s, not %s", ErrChanged, e.Name, e.Run.Number, e.Run.Owner, e.Run.Sum, e.Sum)
+}
+
+// Is makes errors.Is(err, ErrChanged) true.
+func (e *ChangedError) Is(target error) bool { return target == ErrChanged }

@@ -1,0 +1,265 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	pkg = "once" // for observers
+
+	callBound   = 10 * time.Second // of a look
+	settleBound = time.Minute      // of the wait for an end whose outcome is unknown
+
+	// The pauses between the looks of a waiter, and between attempts.
+	pauseLeast = 200 * time.Millisecond
+	pauseMost  = time.Second
+)
+
+// A Run is one run of the function.
+type Run struct {
+	lease  *mongolock.Lease
+	number int
+}
+
+// Token returns the run's fencing token, greater than those of all earlier runs of the name.
+func (r Run) Token() int64 { return r.lease.Token() }
+
+// Number returns 1 in the first run of all. In a later one an earlier run may have done a
+// part of the work.
+func (r Run) Number() int { return r.number }
+
+// Lease returns the lease that the run rests on.
+func (r Run) Lease() *mongolock.Lease { return r.lease }
+
+// A Func is what is run once.
+type Func func(ctx context.Context, run Run) error
+
+// Do runs fn, unless the record of name in coll says that it is done. If another process
+// runs it, Do waits and returns how that ended: nil if it is done, a FailedError if it
+// failed. If that process dies or is stopped, fn runs here.
+//
+// If fn runs here Do returns its error, and the run counts as failed. It counts as stopped
+// if that is the error of ctx, which had ended. If the lease is lost while fn runs, its
+// context ends, nothing is recorded, and the error matches mongolock.ErrLost too.
+//
+// ctx bounds the wait for another process, as Acquire's does. The collection's own write
+// concern, read concern and read preference do not matter, and a transaction in ctx is left
+// alone. Nothing else is kept in that collection.
+func Do(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts ...Option) error {
+	conf, err := newConfig("Do", coll, name, opts)
+	if fn == nil {
+		err = errors.Join(err, errors.New("once: Do: fn is nil"))
+	}
+	l, err := open(coll, name, conf, err)
+	if err != nil {
+		return err
+	}
+	defer l.locks.Close() //nolint:errcheck // what it holds is given back, or runs out
+	seen, err := l.look(ctx)
+	if err != nil {
+		return err
+	}
+	failures := 0
+	if seen != nil {
+		failures = seen.failures()
+		if over, err := seen.settled(conf.sum, failures); over {
+			return err
+		}
+	}
+	doc, err := l.acquire(ctx, failures)
+	var known *known
+	switch {
+	case errors.As(err, &known):
+		return known.answer
+	case err != nil:
+		return err
+	}
+	defer doc.Release() //nolint:errcheck // as Close
+	if over, err := doc.Value.settled(conf.sum, failures); over {
+		return err
+	}
+	return l.run(ctx, doc, fn)
+}
+
+// A ledger is the collection, as one call uses it.
+type ledger struct {
+	config
+	name  string
+	base  *mongobase.Base
+	locks *doclock.Locks[document]
+}
+
+// open makes a ledger, unless an argument was wrong. It sends nothing.
+func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledger, error) {
+	if coll == nil {
+		return nil, wrong
+	}
+	locks, err := doclock.New[document](coll, doclock.With(conf.with...))
+	if err := errors.Join(wrong, err); err != nil {
+		return nil, err
+	}
+	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks}, nil
+}
+
+// look reads the document as a majority has it; nil if there is none.
+func (l *ledger) look(ctx context.Context) (*document, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("once: %q: %w", l.name, context.Cause(ctx))
+	}
+	bounded, cancel := context.WithTimeout(mongobase.Bare(ctx), callBound)
+	defer cancel()
+	raw, err := l.base.Committed.FindOne(bounded, doclock.ID(l.name)).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("once: %q: %w", l.name, err)
+	}
+	return read(raw)
+}
+
+// A known error ends the wait for the lock: the answer is known without it.
+type known struct{ answer error }
+
+func (*known) Error() string { return "once: the outcome is known" }
+
+// acquire locks the document, and makes it if there is none. While another process has it,
+// it also looks: of n waiters none then has to wait until the others had the lock in turn.
+func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[document], error) {
+	ctx, settle := context.WithCancelCause(context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg, Key: l.name}))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		pauses := backoff.New(pauseLeast, pauseMost)
+		for sleep(ctx, pauses.Next()) {
+			d, err := l.look(ctx)
+			if err != nil || d == nil {
+				continue // the claim meets the same, and rides it out or not
+			}
+			if over, answer := d.settled(l.sum, failures); over {
+				settle(&known{answer})
+				return
+			}
+		}
+	})
+	filter := append(doclock.ID(l.name), bson.E{Key: mark, Value: shape})
+	doc, err := l.locks.AcquireOrCreate(ctx, filter, document{Name: l.name, Mark: shape, Past: []Entry{}}, l.lease...)
+	why := context.Cause(ctx)
+	settle(nil)
+	watching.Wait()
+	var settled *known
+	switch {
+	case err == nil:
+		return doc, nil
+	case errors.As(why, &settled):
+		return nil, settled
+	case mongo.IsDuplicateKeyError(err): // a stranger's document has the name
+		if _, foreign := l.look(context.WithoutCancel(ctx)); foreign != nil {
+			return nil, foreign
+		}
+	}
+	return nil, err
+}
+
+// run runs fn under the lock, and records how that went.
+func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Func) (err error) {
+	lease, holder := doc.Lease(), doc.Holder()
+	doc.Value.Runs++
+	doc.Value.add(Entry{
+		Number: doc.Value.Runs, Owner: holder.Owner, Note: holder.Note, Token: lease.Token(), Sum: l.sum,
+		Began: holder.Since.UTC(), Outcome: Running,
+	})
+	began := time.Now()
+	if err := begin(ctx, doc); err != nil {
+		return err
+	}
+	why := errReturnedNot
+	defer func() {
+		outcome := Done
+		switch {
+		case why == nil:
+		case ctx.Err() != nil && (errors.Is(why, ctx.Err()) || errors.Is(why, context.Cause(ctx))):
+			outcome = Stopped
+		default:
+			outcome = Failed
+		}
+		doc.Value.end(outcome, holder.Since.UTC().Add(time.Since(began)), why)
+		unrecorded := l.end(context.WithoutCancel(ctx), doc)
+		switch {
+		case unrecorded == nil:
+			err = why
+		case why == nil:
+			err = fmt.Errorf("%w: %q: %w", ErrUnrecorded, l.name, unrecorded)
+		default:
+			err = errors.Join(why, unrecorded)
+		}
+	}()
+	why = fn(lease.Context(ctx), Run{lease, doc.Value.Runs})
+	return why
+}
+
+// begin saves the entry of a run that begins. It may be saved twice: it is the same.
+func begin(ctx context.Context, doc *doclock.Document[document]) error {
+	pauses := backoff.New(pauseLeast, pauseMost)
+	for {
+		err := doc.Save(mongobase.Bare(ctx))
+		passes := errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied)
+		if err == nil || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrDisconnected) || !passes || ctx.Err() != nil {
+			return err
+		}
+		if !sleep(doc.Lease().Context(ctx), pauses.Next()) {
+			return errors.Join(err, doc.Lease().Err())
+		}
+	}
+}
+
+// end records how the run ended, and gives the lock up. If the reply was lost the record
+// tells; while the lease may last, the command may still be applied.
+func (l *ledger) end(ctx context.Context, doc *doclock.Document[document]) error {
+	token, left := doc.Lease().Token(), doc.Lease().Remaining()
+	ended := doc.Value.Past[len(doc.Value.Past)-1].Outcome
+	err := doc.SaveAndRelease(mongobase.Bare(ctx))
+	if err == nil || errors.Is(err, mongolock.ErrLost) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(left, settleBound)+callBound)
+	defer cancel()
+	for pauses := backoff.New(pauseLeast, pauseMost); ; {
+		d, failed := l.look(ctx)
+		if failed == nil && d != nil {
+			switch is, there := d.outcomeOf(token); {
+			case is == ended:
+				return nil
+			case !there, is == Died:
+				return fmt.Errorf("%w: another run has begun: %w", mongolock.ErrLost, err)
+			}
+		}
+		if !sleep(ctx, pauses.Next()) {
+			return errors.Join(err, mongolock.ErrOutcomeUnknown)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,241 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/once"
+)
+
+var errBroken = errors.New("no such column")
+
+func failing(context.Context, once.Run) error { return errBroken }
+
+func TestOfProcessesThatStartTogetherOneRunsAndTheOthersWait(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		began := time.Now()
+		var working sync.WaitGroup
+		for i := range 20 {
+			working.Go(func() {
+				assert.NoError(t, w.do(t.Context(), fmt.Sprint("pod-", i), docset.None, takes(time.Minute)))
+				assert.GreaterOrEqual(t, time.Since(began), time.Minute, "before it is done")
+				assert.Less(t, time.Since(began), time.Minute+3*time.Second, "long after it was done")
+			})
+		}
+		working.Wait()
+		require.Len(t, w.runs, 1)
+		assert.Equal(t, []string{"1 " + w.runs[0] + " done"}, w.record())
+	})
+}
+
+func TestWhatIsDoneCostsOneFindForEver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Second)))
+		traps := []string{"buildInfo", "serverStatus", "replSetGetConfig"} // of which a client warns, once
+		sent := slices.DeleteFunc(w.Take(), func(name string) bool { return slices.Contains(traps, name) })
+		assert.Equal(t, []string{"find", "hello", "findAndModify", "findAndModify", "findAndModify"}, sent, "the first run of all: look, the server's clock, lock, begin, done")
+		time.Sleep(1000 * time.Hour)
+		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, failing))
+		assert.Equal(t, []string{"find"}, w.Take())
+		assert.Equal(t, []string{"pod-1"}, w.runs)
+	})
+}
+
+func TestARecordSaysWhoWhenAndHowLong(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		began := time.Now().Add(docset.Epoch)
+		text := once.Content([]byte("create index"))
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(90*time.Second), text, once.Lease(mongolock.Note("version 7"))))
+		r, err := once.Look(t.Context(), w.calm(), name)
+		require.NoError(t, err)
+		require.Len(t, r.Past, 1)
+		e := r.Past[0]
+		assert.WithinDuration(t, began, e.Began, time.Second)
+		assert.InDelta(t, 90*time.Second, e.Took(), float64(time.Second))
+		assert.Equal(t, "version 7", e.Note)
+		assert.Regexp(t, "^sha256:[0-9a-f]{64}$", e.Sum)
+		assert.Equal(t, w.tokens[0], e.Token)
+	})
+}
+
+func TestAFailureIsSeenByThoseThatWaitedAndRepeatedByTheNextCall(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		slow := func(ctx context.Context, run once.Run) error {
+			_ = takes(5*time.Second)(ctx, run)
+			return errBroken
+		}
+		var own, seen int
+		var mu sync.Mutex
+		var working sync.WaitGroup
+		for i := range 5 {
+			working.Go(func() {
+				err := w.do(t.Context(), fmt.Sprint("pod-", i), docset.None, slow)
+				mu.Lock()
+				defer mu.Unlock()
+				var failed *once.FailedError
+				switch {
+				case errors.As(err, &failed):
+					seen++
+					assert.ErrorIs(t, err, once.ErrFailed)
+					assert.Equal(t, "no such column", failed.Run.Error)
+					assert.Regexp(t, `^once: the run that this call waited for failed: "add-index", run 1, by pod-\d, after 5(\.\d+)?s: no such column$`, err.Error())
+				case errors.Is(err, errBroken):
+					own++
+				default:
+					t.Errorf("unexpected: %v", err)
+				}
+			})
+		}
+		working.Wait()
+		assert.Equal(t, 1, own)
+		assert.Equal(t, 4, seen)
+		require.NoError(t, w.do(t.Context(), "again", docset.None, func(_ context.Context, run once.Run) error {
+			assert.Equal(t, 2, run.Number())
+			return nil
+		}))
+		require.Len(t, w.runs, 2)
+		assert.Equal(t, []string{"1 " + w.runs[0] + " failed: no such column", "2 again done"}, w.record())
+		w.ranApart()
+	})
+}
+
+func TestARunThatIsStoppedWithItsCallerGoesOnElsewhere(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var working sync.WaitGroup
+		working.Go(func() {
+			assert.ErrorIs(t, w.do(ctx, "pod-1", docset.None, takes(time.Hour)), context.Canceled)
+		})
+		time.Sleep(time.Second)
+		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Second))) })
+		time.Sleep(time.Minute)
+		cancel()
+		working.Wait()
+		assert.Equal(t, []string{"1 pod-1 stopped: context canceled", "2 pod-2 done"}, w.record())
+		w.ranApart()
+	})
+}
+
+func TestAPanicIsAFailureAndFreesTheLock(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		assert.PanicsWithValue(t, "oh", func() {
+			_ = w.do(t.Context(), "pod-1", docset.None, func(context.Context, once.Run) error { panic("oh") })
+		})
+		began := time.Now()
+		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(0)))
+		assert.Less(t, time.Since(began), time.Second)
+		assert.Equal(t, []string{"1 pod-1 failed: the function panicked, or ended its goroutine", "2 pod-2 done"}, w.record())
+	})
+}
+
+func TestOtherContentThanThatWhichIsDoneIsAnError(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		first, second := once.Content([]byte("create index")), once.Content([]byte("drop index"))
+		require.ErrorIs(t, w.do(t.Context(), "pod-1", docset.None, failing, first), errBroken)
+		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(0), second), "mended")
+		for range 2 {
+			err := w.do(t.Context(), "pod-3", docset.None, takes(0), first)
+			var changed *once.ChangedError
+			require.ErrorAs(t, err, &changed)
+			assert.ErrorIs(t, err, once.ErrChanged)
+			assert.Equal(t, "pod-2", changed.Run.Owner)
+			assert.Regexp(t, `^once: done with other content: "add-index" was done by run 2, by pod-2, with the checksum sha256:\w+, not sha256:\w+$`, err.Error())
+		}
+		assert.NoError(t, w.do(t.Context(), "pod-4", docset.None, takes(0), second))
+		assert.NoError(t, w.do(t.Context(), "pod-5", docset.None, takes(0)), "nothing to compare")
+		assert.Len(t, w.runs, 2)
+	})
+}
+
+func TestAContentIsItsPartsAndWhereTheyBegin(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0), once.Content([]byte("ab"), []byte("c"))))
+		assert.ErrorIs(t, w.do(t.Context(), "pod-1", docset.None, takes(0), once.Content([]byte("a"), []byte("bc"))), once.ErrChanged)
+		assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0), once.Content([]byte("ab"), []byte("c"))))
+	})
+}
+
+func TestAResetHasItRunOnceMoreAndIsInTheRecord(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0)))
+		require.NoError(t, once.Reset(t.Context(), w.calm(), name, "the index was dropped by hand", quiet("ada")))
+		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Hour)))
+		require.NoError(t, w.do(t.Context(), "pod-3", docset.None, takes(0)))
+		assert.Equal(t, []string{"1 pod-1 done", "1 ada undone: the index was dropped by hand", "2 pod-2 done"}, w.record())
+	})
+}
+
+func TestAResetDisturbsNoRunAndMakesNoRecord(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		err := once.Reset(t.Context(), w.calm(), name, "x", quiet("ada"))
+		assert.ErrorContains(t, err, "doclock: no such document")
+		assert.Empty(t, w.record())
+		var working sync.WaitGroup
+		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
+		time.Sleep(time.Second)
+		assert.ErrorIs(t, once.Reset(t.Context(), w.calm(), name, "x", quiet("ada")), mongolock.ErrHeld)
+		working.Wait()
+		assert.Equal(t, []string{"1 pod-1 done"}, w.record())
+	})
+}
+
+func TestAWaitEndsWithMaxWaitAndWithItsContext(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var working sync.WaitGroup
+		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
+		time.Sleep(time.Second)
+		began := time.Now()
+		err := w.do(t.Context(), "pod-2", docset.None, takes(0), once.Lease(mongolock.MaxWait(5*time.Second)))
+		var held *mongolock.HeldError
+		require.ErrorAs(t, err, &held)
+		assert.Equal(t, "pod-1", held.Holders[0].Owner)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		assert.ErrorIs(t, w.do(ctx, "pod-3", docset.None, takes(0)), context.DeadlineExceeded)
+		assert.InDelta(t, 10*time.Second, time.Since(began), float64(time.Second))
+		working.Wait()
+		assert.Equal(t, []string{"pod-1"}, w.runs)
+	})
+}
+
+func TestARecordKeepsTheLastRuns(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		for range once.MaxPast + 5 {
+			require.ErrorIs(t, w.do(t.Context(), "pod-1", docset.None, failing), errBroken)
+		}
+		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0)))
+		r, err := once.Look(t.Context(), w.calm(), name)
+		require.NoError(t, err)
+		assert.Len(t, r.Past, once.MaxPast)
+		assert.Equal(t, once.MaxPast+6, r.Runs)
+		assert.Equal(t, r.Runs, r.Past[once.MaxPast-1].Number)
+	})
+}
+
+func TestAListHasEveryRecordAndNoStrangers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		coll := w.calm()
+		_, err := coll.InsertOne(t.Context(), map[string]any{"_id": "c"})
+		require.NoError(t, err)
+		for _, name := range []string{"b", "a"} {
+			require.NoError(t, once.Do(t.Context(), coll, name, takes(0), quiet("pod-1")))
+		}
+		var names []string
+		for r, err := range once.List(t.Context(), coll) {
+			require.NoError(t, err)
+			assert.True(t, r.Done)
+			names = append(names, r.Name)
+		}
+		assert.Equal(t, []string{"a", "b"}, names)
+	})
+}

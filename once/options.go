@@ -1,0 +1,112 @@
+package once
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
+)
+
+// An Option changes one call.
+type Option interface{ apply(*config) error }
+
+type config struct {
+	sum   string // of the content; empty: none was given
+	lease []mongolock.AcquireOption
+	with  []mongolock.ClientOption
+}
+
+type option func(*config) error
+
+func (o option) apply(c *config) error { return o(c) }
+
+// Content is what is run: the texts of a migration, say. Its checksum, SHA-256, goes into
+// the record, and a later call with other content is refused with a ChangedError.
+func Content(parts ...[]byte) Option {
+	return option(func(c *config) error {
+		switch {
+		case len(parts) == 0:
+			return errors.New("once: Content(): nothing is given")
+		case c.sum != "":
+			return errors.New("once: Content is given twice: give all parts to one")
+		}
+		c.sum = sumOf(parts)
+		return nil
+	})
+}
+
+// sumOf is the checksum of all parts and of where each begins.
+func sumOf(parts [][]byte) string {
+	h := sha256.New()
+	var length [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write(part)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// Lease sets options of the lease under which the function runs: TTL, Note, MaxHold,
+// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf and MinHold
+// are refused: with the first two several processes would run the function at the same
+// time, with the last the others would wait for nothing.
+func Lease(opts ...mongolock.AcquireOption) Option {
+	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
+}
+
+// With passes options to the lease engine: the owner's name, which goes into the record, a
+// logger, an observer, the margin.
+func With(opts ...mongolock.ClientOption) Option {
+	return option(func(c *config) error { c.with = append(c.with, opts...); return nil })
+}
+
+const maxName = 256 // bytes
+
+// newConfig checks the arguments of a call together. Nothing is sent.
+func newConfig(caller string, coll *mongo.Collection, name string, opts []Option) (config, error) {
+	var c config
+	errs := []error{checkName(name)}
+	if coll == nil {
+		errs = append(errs, fmt.Errorf("once: %s: the collection is nil", caller))
+	}
+	for _, o := range opts {
+		if o == nil {
+			errs = append(errs, errors.New("once: a nil Option"))
+			continue
+		}
+		errs = append(errs, o.apply(&c))
+	}
+	terms, err := inside.TermsOf(nil, "once", c.lease)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("once: Lease: %w", err)
+	case terms.Mode == store.Shared:
+		err = errors.New("once: Lease(Shared()): several processes would run the function at the same time")
+	case terms.Mode != store.Exclusive:
+		err = fmt.Errorf("once: Lease(OneOf(%d)): several processes would run the function at the same time", terms.Limit)
+	case terms.MinHold > 0:
+		err = fmt.Errorf("once: Lease(MinHold(%v)): the others would wait for nothing", terms.MinHold)
+	}
+	return c, errors.Join(append(errs, err)...)
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("once: the name is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("once: the name has %d bytes: at most %d", len(name), maxName)
+	case !utf8.ValidString(name):
+		return errors.New("once: the name is not valid UTF-8")
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package once
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// An Outcome is how a run ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Running Outcome = "running" // it has not ended
+	Done    Outcome = "done"
+	Failed  Outcome = "failed"  // the function returned an error
+	Stopped Outcome = "stopped" // the function returned because the context of its caller ended
+	Died    Outcome = "died"    // the process died, or lost its lease, before it recorded an end
+	Undone  Outcome = "undone"  // no run: Reset was called
+)
+
+// An Entry is one run in a record.
+type Entry struct {
+	Number  int       `bson:"number"  json:"number"` // 1 for the first run of all
+	Owner   string    `bson:"owner"   json:"owner"`  // the process, as With(mongolock.WithOwner(…)) names it
+	Note    string    `bson:"note,omitempty" json:"note,omitempty"`
+	Token   int64     `bson:"token"   json:"token"`
+	Sum     string    `bson:"sum,omitempty" json:"sum,omitempty"` // the checksum of its Content
+	Began   time.Time `bson:"began"   json:"began"`               // by the server's clock
+	Ended   time.Time `bson:"ended,omitempty" json:"ended,omitzero"`
+	Outcome Outcome   `bson:"outcome" json:"outcome"`
+	Error   string    `bson:"error,omitempty" json:"error,omitempty"`
+}
+
+// Took is how long the run took. It is zero if the run has not ended, or nobody knows when.
+func (e Entry) Took() time.Duration {
+	if e.Ended.IsZero() {
+		return 0
+	}
+	return e.Ended.Sub(e.Began)
+}
+
+// A Record is what is known of a name.
+type Record struct {
+	Name string  `json:"name"`
+	Done bool    `json:"done"` // Do runs nothing
+	Runs int     `json:"runs"` // so far
+	Past []Entry `json:"past"` // the last of them, the newest last; at most MaxPast
+}
+
+// MaxPast is how many runs a record keeps.
+const MaxPast = 20
+
+const (
+	shape    = int32(1) // the version of a document's shape, and the mark that it is ours
+	mark     = "once"
+	maxError = 1000 // bytes of an error's text
+)
+
+// A document is a Record as it is stored. The lock is beside its fields.
+type document struct {
+	Name string  `bson:"_id"`
+	Mark int32   `bson:"once"`
+	Done bool    `bson:"done"`
+	Runs int     `bson:"runs"`
+	Past []Entry `bson:"past"`
+}
+
+func (d *document) record() Record {
+	return Record{Name: d.Name, Done: d.Done, Runs: d.Runs, Past: d.Past}
+}
+
+// read reads a document of any shape.
+func read(raw bson.Raw) (*document, error) {
+	if v := raw.Lookup(mark); !mongobase.Is(v, int64(shape)) {
+		what := "it has no field " + mark
+		if v.Value != nil {
+			what = fmt.Sprintf("its field %s is %s", mark, mongobase.Clip(v, 60))
+		}
+		return nil, fmt.Errorf("once: %s: %w: %s", mongobase.Clip(raw.Lookup("_id"), 100), store.ErrForeign, what)
+	}
+	d := new(document)
+	if err := bson.Unmarshal(raw, d); err != nil {
+		return nil, fmt.Errorf("once: %s: %w: %w", mongobase.Clip(raw.Lookup("_id"), 100), store.ErrForeign, err)
+	}
+	return d, nil
+}
+
+// newest is the newest entry with an outcome; nil if there is none.
+func (d *document) newest(o Outcome) *Entry {
+	for i := len(d.Past) - 1; i >= 0; i-- {
+		if d.Past[i].Outcome == o {
+			return &d.Past[i]
+		}
+	}
+	return nil
+}
+
+// failures is the number of the newest run that failed; 0 if none did.
+func (d *document) failures() int {
+	if e := d.newest(Failed); e != nil {
+		return e.Number
+	}
+	return 0
+}
+
+// settled reports whether there is nothing to run, and what the call returns then: the work
+// is done, or it has failed elsewhere since the number of the newest failure was failures.
+func (d *document) settled(sum string, failures int) (bool, error) {
+	if d.Done {
+		e := d.newest(Done)
+		if e != nil && sum != "" && e.Sum != "" && e.Sum != sum {
+			return true, &ChangedError{Name: d.Name, Run: *e, Sum: sum}
+		}
+		return true, nil
+	}
+	if e := d.newest(Failed); e != nil && e.Number > failures {
+		return true, &FailedError{Name: d.Name, Run: *e}
+	}
+	return false, nil
+}
+
+// add adds an entry. A run before it that has no end has died.
+func (d *document) add(e Entry) {
+	past := make([]Entry, 0, len(d.Past)+1)
+	for _, was := range d.Past {
+		if was.Outcome == Running {
+			was.Outcome = Died
+		}
+		past = append(past, was)
+	}
+	past = append(past, e)
+	d.Past = past[max(0, len(past)-MaxPast):]
+}
+
+// end sets how the newest run ended.
+func (d *document) end(o Outcome, ended time.Time, why error) {
+	past := append([]Entry(nil), d.Past...)
+	e := &past[len(past)-1]
+	e.Outcome, e.Ended = o, ended
+	if why != nil {
+		e.Error = strings.ToValidUTF8(why.Error(), "�")
+		if len(e.Error) > maxError {
+			e.Error = strings.ToValidUTF8(e.Error[:maxError], "") + "…"
+		}
+	}
+	d.Past, d.Done = past, o == Done
+}
+
+// outcomeOf is how a run ended, if the document still has it.
+func (d *document) outcomeOf(token int64) (Outcome, bool) {
+	for _, e := range d.Past {
+		if e.Token == token {
+			return e.Outcome, true
+		}
+	}
+	return "", false
+}
