@@ -216,3 +216,11 @@ func ExampleReset() {
 	// works
 	// works
 }
+
+func ExampleCheckName() {
+	fmt.Println(once.CheckName("add-currency"))
+	fmt.Println(once.CheckName(""))
+	// Output:
+	// <nil>
+	// once: the name is empty
+}

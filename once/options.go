@@ -74,7 +74,7 @@ const maxName = 256 // bytes
 // newConfig checks the arguments of a call together. Nothing is sent.
 func newConfig(caller string, coll *mongo.Collection, name string, opts []Option) (config, error) {
 	var c config
-	errs := []error{checkName(name)}
+	errs := []error{CheckName(name)}
 	if coll == nil {
 		errs = append(errs, fmt.Errorf("once: %s: the collection is nil", caller))
 	}
@@ -99,7 +99,9 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 	return c, errors.Join(append(errs, err)...)
 }
 
-func checkName(name string) error {
+// CheckName says what is wrong with a name, which every call of this package refuses: it
+// has 1 to 256 bytes of UTF-8.
+func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("once: the name is empty")

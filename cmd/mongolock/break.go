@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/mongolock/mongolock"
 )
@@ -94,18 +90,7 @@ func (c *breakCmd) confirm(a *app, v keyView, grace time.Duration) error {
 	default:
 		fmt.Fprintf(a.stderr, "Each holder's lease will end at its next renewal. What is left after %v is removed, and\nothers can be granted the key while a holder that was not told may still work.\n", grace.Round(100*time.Millisecond))
 	}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return exitf(exitDeclined, "standard input is no terminal that could be asked: --yes breaks without asking")
-	}
-	fmt.Fprint(a.stderr, "Break it? [y/N] ")
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil && answer == "" {
-		return exitf(exitDeclined, "not confirmed")
-	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return exitf(exitDeclined, "not confirmed")
-	}
-	return nil
+	return ask(a)
 }
 
 // report says whose leases were broken, and how the key stands now.

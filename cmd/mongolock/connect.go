@@ -24,7 +24,7 @@ import (
 type connection struct {
 	URI        string `name:"uri" help:"Connection string of the deployment." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
 	DB         string `name:"db" help:"Database; by default that of the connection string, or mongolock." env:"MONGOLOCK_DB" placeholder:"NAME"`
-	Collection string `help:"Collection; by default locks, for jobs it is jobs." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
+	Collection string `help:"Collection; by default locks, for jobs it is jobs, for once and records once." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
 	Owner      string `help:"The name of this process, which others see beside the key; by default host/pid." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
 	Verbose    bool   `short:"v" help:"Say on standard error what the library logs."`
 }
@@ -178,13 +178,18 @@ func (c *connection) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-// locks makes a client of the library on the collection of locks.
-func (a *app) locks(d *deployment, opts ...mongolock.ClientOption) (*mongolock.Client, error) {
+// clientOptions are those of the command line, and others.
+func (a *app) clientOptions(opts ...mongolock.ClientOption) []mongolock.ClientOption {
 	opts = append(opts, mongolock.WithLogger(a.logger()))
 	if a.Owner != "" {
 		opts = append(opts, mongolock.WithOwner(a.Owner))
 	}
-	return mongolock.New(d.collection(&a.connection, "locks"), opts...)
+	return opts
+}
+
+// locks makes a client of the library on the collection of locks.
+func (a *app) locks(d *deployment, opts ...mongolock.ClientOption) (*mongolock.Client, error) {
+	return mongolock.New(d.collection(&a.connection, "locks"), a.clientOptions(opts...)...)
 }
 
 // withLocks reaches the deployment and calls f with a client that only looks.

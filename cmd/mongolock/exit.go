@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/once"
 )
 
 // The exit codes. Those of sysexits.h where it has one, so that they seldom meet the codes
@@ -23,6 +24,9 @@ const (
 	exitUnreachable = 69
 	exitFailed      = 70
 	exitLost        = 71
+	exitElsewhere   = 72
+	exitChanged     = 73
+	exitUnrecorded  = 74
 	exitHeld        = 75
 	exitTimeout     = 76
 	exitRights      = 77
@@ -40,20 +44,23 @@ const (
 
 const exitHelp = `Exit codes:
 
-   0      done; with run, the command's own code stands here and below 64
+   0      done; with run, once and paths lock the command's own code stands here and below 64
    64     wrong usage
    65     what is stored under the key is not a lock of this library, or in another mode
-   66     nobody holds what was to be broken, or there is no such job or document
+   66     nobody holds what was to be broken, or there is no such job, record or document
    69     no server can be reached
    70     any other failure
-   71     run: the lease was lost, and the command was ended
-   75     run --try: the key is held
-   76     run --wait: the key was still held when the time was over
+   71     run, once, paths lock: the lease was lost, and the command was ended
+   72     once: another process ran the command meanwhile, and it failed there
+   73     once: it was done with other content
+   74     once: the command has run, and that is not recorded: it may run again
+   75     run --try, paths lock --try: the key or path is held
+   76     --wait: it was still held when the time was over
    77     the server refuses the user, or what the user asked for
-   78     break: not confirmed
-   126    run: the command cannot be run
-   127    run: there is no such command
-   128+n  run: the command ended by signal n
+   78     break, paths break: not confirmed
+   126    the command cannot be run
+   127    there is no such command
+   128+n  the command ended by signal n
    1, 2   doctor: the worst line is a warning, a failure`
 
 // An exitError ends the program with a code.
@@ -63,6 +70,7 @@ type exitError struct {
 
 	signal syscall.Signal // that ended the command, or 0
 	typed  bool           // at the terminal
+	told   bool           // the command had been sent a signal to end
 }
 
 func (e *exitError) Error() string { return e.text }
@@ -82,6 +90,12 @@ func verdict(err error) (code int, say string) {
 	}
 	say = reason(err)
 	switch {
+	case errors.Is(err, once.ErrFailed):
+		return exitElsewhere, say
+	case errors.Is(err, once.ErrChanged):
+		return exitChanged, say
+	case errors.Is(err, once.ErrUnrecorded):
+		return exitUnrecorded, say
 	case errors.Is(err, mongolock.ErrLost):
 		return exitLost, say
 	case errors.Is(err, mongolock.ErrForeign), errors.Is(err, mongolock.ErrModeMismatch):
@@ -112,7 +126,13 @@ func sentence(err error) string {
 }
 
 // reason is an error on one line, without the library's name before it.
-func reason(err error) string { return strings.TrimPrefix(sentence(err), "mongolock: ") }
+func reason(err error) string {
+	text := sentence(err)
+	for _, name := range []string{"mongolock: ", "once: ", "pathlock: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return text
+}
 
 // version is that of the module, as the toolchain knows it.
 func version() string {

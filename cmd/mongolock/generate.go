@@ -46,31 +46,6 @@ func writeJSON(a *app, v any) error {
 	return p.encode(v)
 }
 
-// flagsOf are a command's own flags and those of the program.
-func flagsOf(model *kong.Application, cmd *kong.Node) []*kong.Flag {
-	flags := append([]*kong.Flag{}, model.Flags...)
-	if cmd != nil {
-		flags = append(flags, cmd.Flags...)
-	}
-	var visible []*kong.Flag
-	for _, f := range flags {
-		if !f.Hidden {
-			visible = append(visible, f)
-		}
-	}
-	return visible
-}
-
-func commands(model *kong.Application) []*kong.Node {
-	var all []*kong.Node
-	for _, n := range model.Children {
-		if n.Type == kong.CommandNode && !n.Hidden {
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
 // words are all flags of a command as they are typed.
 func words(flags []*kong.Flag) string {
 	all := make([]string, len(flags))
@@ -117,6 +92,7 @@ _mongolock() {
 		if c.Name == "completion" {
 			own += " bash zsh fish"
 		}
+		own = strings.Join(append(children(c), own), " ")
 		fmt.Fprintf(b, "\t%s) words=%q ;;\n", c.Name, own)
 	}
 	b.WriteString(`	esac
@@ -153,10 +129,13 @@ func zsh(b *strings.Builder, model *kong.Application) {
 		fmt.Fprintf(b, "\t\t%s) _arguments", c.Name)
 		flags(flagsOf(model, c))
 		switch c.Name {
-		case "run":
+		case "run", "once":
 			b.WriteString(" '1:key:' '*::command:_normal'")
 		case "completion":
 			b.WriteString(" '1:shell:(bash zsh fish)'")
+		}
+		if names := children(c); names != nil {
+			fmt.Fprintf(b, " '1:command:(%s)' '*::command:_normal'", strings.Join(names, " "))
 		}
 		b.WriteString(" ;;\n")
 	}
@@ -181,14 +160,15 @@ func fish(b *strings.Builder, model *kong.Application) {
 	}
 	for _, c := range commands(model) {
 		fmt.Fprintf(b, "complete -c mongolock -f -n __fish_use_subcommand -a %s -d '%s'\n", c.Name, quote(c.Help))
-		for _, f := range c.Flags {
-			if !f.Hidden {
-				line(" -n '__fish_seen_subcommand_from "+c.Name+"'", f)
-			}
+		for _, f := range ownFlags(c) {
+			line(" -n '__fish_seen_subcommand_from "+c.Name+"'", f)
+		}
+		if names := children(c); names != nil {
+			fmt.Fprintf(b, "complete -c mongolock -f -n '__fish_seen_subcommand_from %s' -a '%s'\n", c.Name, strings.Join(names, " "))
 		}
 	}
 	b.WriteString("complete -c mongolock -f -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n")
-	b.WriteString("complete -c mongolock -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'\n")
+	b.WriteString("complete -c mongolock -n '__fish_seen_subcommand_from run once' -a '(__fish_complete_subcommand)'\n")
 }
 
 func firstSentence(s string) string {
@@ -236,7 +216,7 @@ func manPage(model *kong.Application) string {
 		}
 	}
 	b.WriteString(".\\\" Made by mongolock man.\n.TH MONGOLOCK 1\n.SH NAME\nmongolock \\- distributed locks on MongoDB\n.SH SYNOPSIS\n")
-	for _, c := range commands(model) {
+	for _, c := range leaves(model) {
 		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(strings.TrimPrefix(c.Summary(), "mongolock ")))
 	}
 	b.WriteString(".SH DESCRIPTION\n")
@@ -245,8 +225,8 @@ func manPage(model *kong.Application) string {
 	b.WriteString(".SH OPTIONS\n")
 	flags(model.Flags)
 	b.WriteString(".SH COMMANDS\n")
-	for _, c := range commands(model) {
-		fmt.Fprintf(&b, ".SS %s\n%s\n", text.Replace(c.Name), text.Replace(c.Help))
+	for _, c := range leaves(model) {
+		fmt.Fprintf(&b, ".SS %s\n%s\n", text.Replace(strings.TrimPrefix(c.FullPath(), "mongolock ")), text.Replace(c.Help))
 		if c.Detail != "" {
 			b.WriteString(".PP\n")
 			para(c.Detail)

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
 )
@@ -41,7 +40,7 @@ type guardian struct {
 }
 
 // startGuard starts the guard and answers its questions until it is dismissed.
-func startGuard(lease *mongolock.Lease, margin, ttl time.Duration) (*guardian, error) {
+func startGuard(lease held, margin, ttl time.Duration) (*guardian, error) {
 	self, err := executable()
 	if err != nil {
 		return nil, err

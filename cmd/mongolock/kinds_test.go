@@ -100,12 +100,13 @@ func TestPathsListsATree(t *testing.T) {
 	t.Cleanup(func() { _ = tree.Close() })
 	lock, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a/b", Depth: pathlock.Infinity, Owner: []byte("Ada")})
 	require.NoError(t, err)
-	assert.Regexp(t, `^/a/b\texclusive\tinfinity\t\S+ left\tAda\t\n$`, p.prints("paths", "files"))
-	text := p.prints("paths", "files", "--output", "json")
+	assert.Regexp(t, `^/a/b\texclusive\tinfinity\t\S+ left\tAda\t\n$`, p.prints("paths", "ls"))
+	text := p.prints("paths", "ls", "--output", "json")
 	assert.Contains(t, text, `"path":"/a/b"`)
 	assert.NotContains(t, text, lock.Token)
-	assert.Contains(t, p.prints("paths", "files", "--tokens"), lock.Token)
-	assert.Empty(t, p.prints("paths", "others"))
+	assert.Contains(t, p.prints("paths", "ls", "--tokens", "a/b/c"), lock.Token)
+	assert.Empty(t, p.prints("paths", "ls", "--tree", "others"))
+	assert.Empty(t, p.prints("paths", "ls", "c"))
 	assert.Empty(t, p.prints("ls"), "a path is no key")
 }
 

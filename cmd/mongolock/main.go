@@ -12,14 +12,18 @@
 //	connect.go   the deployment, the database, the collection
 //	output.go    text, tables and JSON
 //	run.go       run: the key, and what is told about it
-//	run_unix.go  run: the command and its process group, from its start to its end
-//	job_unix.go  run: stops, and who has the terminal
-//	guard_*.go   run: the second process, which ends the command if this one cannot
+//	once.go      once and records
+//	task.go      what run, once and paths lock share: the command, its environment, signals
+//	run_unix.go  the command and its process group, from its start to its end
+//	job_unix.go  stops, and who has the terminal
+//	guard_*.go   the second process, which ends the command if this one cannot
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
-//	leaders.go   leaders; jobs.go has jobs, places.go paths and docs
+//	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
+//	mcp.go       mcp: the tools of an agent; agent.go has what it holds
+//	leaders.go   leaders; jobs.go has jobs, docs.go docs
 //	doctor*.go   doctor, a file for each group of checks
-//	generate.go  the man page and the completions, made from the command line's grammar
+//	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
 package main
 
 import (
@@ -45,13 +49,16 @@ type cli struct {
 	Version kong.VersionFlag `help:"Show the version and exit."`
 
 	Run     runCmd     `cmd:"" help:"Run a command while holding a key."`
+	Once    onceCmd    `cmd:"" help:"Run a command once, ever, on one of many hosts; the others wait for it."`
 	Ls      lsCmd      `cmd:"" help:"List keys and their holders."`
 	Show    showCmd    `cmd:"" help:"Show who holds a key."`
 	Watch   watchCmd   `cmd:"" help:"Show changes of keys as they happen."`
 	Break   breakCmd   `cmd:"" help:"Take a key away from its holders."`
 	Leaders leadersCmd `cmd:"" help:"Show who leads."`
 	Jobs    jobsCmd    `cmd:"" help:"Show scheduled jobs: the next fire, runs under way, the last runs."`
-	Paths   pathsCmd   `cmd:"" help:"List the locks of a tree of paths."`
+	Records recordsCmd `cmd:"" help:"Show what was run once: by whom, when, for how long, how it ended."`
+	Paths   pathsCmd   `cmd:"" help:"Lock paths of a tree, list and break such locks."`
+	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve path locks to a coding agent: an MCP server on standard input and output."`
 	Docs    docsCmd    `cmd:"" help:"List the locked documents of a collection."`
 	Doctor  doctorCmd  `cmd:"" help:"Say whether this deployment can be trusted with locks."`
 

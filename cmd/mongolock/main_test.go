@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,11 +85,11 @@ func statusOf(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// until TEXT CMD …: the command prints the text, some time within ten seconds.
+// until PATTERN CMD …: the command prints what matches it, some time within ten seconds.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...)
-		if strings.Contains(ts.ReadFile("stdout"), args[0]) != neg {
+		if matches(ts.ReadFile("stdout"), args[0]) != neg {
 			return
 		}
 		if time.Now().After(end) {
@@ -125,3 +126,6 @@ func condition(name string) (bool, error) {
 	}
 	return testserver.Has(name), nil
 }
+
+// matches reports whether a text has a part that matches a pattern.
+func matches(text, pattern string) bool { return regexp.MustCompile(pattern).MatchString(text) }

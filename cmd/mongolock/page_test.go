@@ -21,7 +21,7 @@ var (
 // What the pages tell people to type is a command of this program, with flags that it has.
 func TestTheCommandsOfThePagesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"../../docs/operations.md", "../../README.md"} {
+	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/agents.md", "../../docs/choosing.md"} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		var lines []string
@@ -74,7 +74,7 @@ func parses(t *testing.T, page, line string) {
 // The exit codes that the help lists are those that the program has.
 func TestTheHelpListsEveryExitCode(t *testing.T) {
 	t.Parallel()
-	for _, code := range []string{"64", "65", "66", "69", "70", "71", "75", "76", "77", "78", "126", "127", "128+n"} {
+	for _, code := range []string{"64", "65", "66", "69", "70", "71", "72", "73", "74", "75", "76", "77", "78", "126", "127", "128+n"} {
 		assert.Contains(t, exitHelp, "\n   "+code+" ", code)
 	}
 }

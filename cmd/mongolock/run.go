@@ -4,13 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"os"
-	"os/exec"
-	"os/signal"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/mongolock/mongolock"
@@ -58,59 +51,17 @@ command another standard input.
 With --output json what happens to the lease is told on standard error.`
 }
 
-// margin is the library's default, or what was asked for.
-func (c *runCmd) margin() time.Duration {
-	if c.Margin > 0 {
-		return c.Margin
-	}
-	return min(time.Second, c.TTL/10)
-}
+func (c *runCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }
 
-// check tries each option by itself, so that an error can name its flag.
+// check refuses bad arguments by their names.
 func (c *runCmd) check() error {
-	if c.Margin < 0 || c.Margin > c.TTL/2 {
-		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", c.Margin, c.TTL)
-	}
-	if c.Wait < 0 {
-		return exitf(exitUsage, "--wait=%v: must not be negative", c.Wait)
-	}
-	for _, o := range []struct {
-		flag string
-		set  bool
-		opt  mongolock.AcquireOption
-	}{
+	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), checkOptions(c.Key, []flagged{
 		{"--ttl", true, mongolock.TTL(c.TTL)},
 		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
 		{"--permits", c.Permits != 0, mongolock.OneOf(c.Permits)},
 		{"--note", c.Note != "", mongolock.Note(c.Note)},
 		{"KEY", true, mongolock.TTL(time.Minute)},
-	} {
-		if !o.set {
-			continue
-		}
-		key := "k"
-		if o.flag == "KEY" {
-			key = c.Key
-		}
-		if err := tryOption(key, o.opt); err != nil {
-			return exitf(exitUsage, "%s: %s", o.flag, reason(err))
-		}
-	}
-	return nil
-}
-
-// tryOption asks a store in memory what is wrong with an option.
-func tryOption(key string, opt mongolock.AcquireOption) error {
-	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
-	if err != nil {
-		return err
-	}
-	defer client.Close() //nolint:errcheck // it is in memory
-	lease, err := client.TryAcquire(context.Background(), key, opt)
-	if err != nil {
-		return err
-	}
-	return lease.Release()
+	}))
 }
 
 // checkOwner tries --owner.
@@ -147,47 +98,14 @@ func (c *runCmd) options() []mongolock.AcquireOption {
 	return opts
 }
 
-// noteOf is the command's name: its arguments may be secret.
-func noteOf(command []string) string {
-	note := []rune(shown(command[0]))
-	return string(note[:min(len(note), 200)])
-}
-
-// A teller says what happens to the lease.
-type teller struct {
-	w      io.Writer
-	asJSON bool
-	key    string
-}
-
-// tell says it: in text only if a person has to know it.
-func (t teller) tell(event, text string, more map[string]any) {
-	if !t.asJSON {
-		if text != "" {
-			fmt.Fprintf(t.w, "mongolock: %s\n", text)
-		}
-		return
-	}
-	line := map[string]any{"event": event, "key": t.key, "at": time.Now().UTC().Format(time.RFC3339Nano)}
-	if text != "" {
-		line["text"] = text
-	}
-	maps.Copy(line, more)
-	p := printer{w: t.w}
-	_ = p.encode(line) // standard error may be closed: then nobody reads it
-}
-
 // Run takes the key, runs the command and gives the key back.
 func (c *runCmd) Run(a *app) error {
 	if err := errors.Join(c.check(), a.checkOwner()); err != nil {
 		return err
 	}
-	path, err := exec.LookPath(c.Command[0])
-	switch {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return exitf(exitNotFound, "%s: not found", shown(c.Command[0]))
-	case err != nil:
-		return exitf(exitNotRun, "%s: %s", shown(c.Command[0]), sentence(errors.Unwrap(err)))
+	task, err := newTask(c.Key, c.Command, c.TTL, c.margin())
+	if err != nil {
+		return err
 	}
 	t := teller{a.stderr, a.Output == "json", c.Key}
 
@@ -197,7 +115,7 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return c.refused(ctx, err)
 	}
-	client, err := a.locks(d, mongolock.WithMargin(c.margin()))
+	client, err := a.locks(d, mongolock.WithMargin(c.margin()), mongolock.TTL(c.TTL))
 	if err != nil {
 		return err
 	}
@@ -213,7 +131,8 @@ func (c *runCmd) Run(a *app) error {
 	t.tell("granted", "", map[string]any{"token": lease.Token()})
 	caught() // from here on signals are the command's
 
-	err = c.hold(path, lease, t)
+	task.env = environment(c.Key, lease.Token(), lease.Remaining(), c.MaxHold)
+	err = hold(task, lease, t)
 	if ended := lease.Err(); errors.Is(ended, mongolock.ErrLost) && !errors.Is(ended, mongolock.ErrMaxHold) && !errors.Is(ended, mongolock.ErrBroken) {
 		return err // it has run out: the key is free soon, and the server may be out of reach
 	}
@@ -225,29 +144,6 @@ func (c *runCmd) Run(a *app) error {
 	d.close()
 	return err
 }
-
-// untilSignal is a context that a signal ends, with the signal as its cause.
-func untilSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-	go func() { // ends with stop
-		select {
-		case s := <-signals:
-			cancel(&signalError{s.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { signal.Stop(signals); cancel(nil) }
-}
-
-type signalError struct{ signal syscall.Signal }
-
-func (e *signalError) Error() string { return e.signal.String() }
 
 // refused is the error of a command that was not run.
 func (c *runCmd) refused(ctx context.Context, err error) error {
@@ -274,17 +170,4 @@ func by(s mongolock.Status) string {
 		}
 	}
 	return ""
-}
-
-// environment is the command's.
-func (c *runCmd) environment(lease *mongolock.Lease) []string {
-	until := time.Now().Add(lease.Remaining())
-	if c.MaxHold > 0 {
-		until = time.Now().Add(c.MaxHold) // the hold began a round trip ago: whole seconds allow for that
-	}
-	return append(os.Environ(),
-		"MONGOLOCK_KEY="+c.Key,
-		"MONGOLOCK_TOKEN="+strconv.FormatInt(lease.Token(), 10),
-		"MONGOLOCK_DEADLINE="+strconv.FormatInt(until.Unix(), 10),
-	)
 }

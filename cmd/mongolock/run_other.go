@@ -2,11 +2,7 @@
 
 package main
 
-import (
-	"syscall"
-
-	"github.com/mongolock/mongolock"
-)
+import "syscall"
 
 func isGuard() bool { return false }
 
@@ -15,6 +11,6 @@ func guard() int { return exitFailed }
 func raise(syscall.Signal, bool) {}
 
 // hold would need process groups.
-func (c *runCmd) hold(string, *mongolock.Lease, teller) error {
-	return exitf(exitFailed, "run works on Unix only: it ends process groups")
+func hold(task, held, teller) error {
+	return exitf(exitFailed, "commands are run on Unix only: it ends process groups")
 }

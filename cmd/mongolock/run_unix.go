@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
 )
@@ -22,10 +22,13 @@ var forwarded = []os.Signal{
 	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }
 
+// ending are those of them that are meant to end it.
+var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+
 // A job is the command, run in a process group of its own.
 type job struct {
-	c     *runCmd
-	lease *mongolock.Lease
+	task
+	lease held
 	t     teller
 
 	pid      int  // of the command, and the ID of its process group
@@ -35,34 +38,35 @@ type job struct {
 	clock    monotonic.Clock
 	deadline monotonic.Moment // of the lease, as it was known last
 
+	told    bool                    // a signal that ends commands was passed on
 	states  chan syscall.WaitStatus // of the command: stopped, then at last ended
 	signals chan os.Signal
 }
 
 // hold runs the command to its end, or ends it with the lease. When hold returns, nothing
 // is left of the command's process group.
-func (c *runCmd) hold(path string, lease *mongolock.Lease, t teller) error {
+func hold(task task, lease held, t teller) error {
 	j := &job{
-		c: c, lease: lease, t: t,
+		task: task, lease: lease, t: t,
 		clock:   monotonic.CountingSleep(suspend.New()),
 		states:  make(chan syscall.WaitStatus, 1),
 		signals: make(chan os.Signal, 16),
 	}
 	j.note()
 	var err error
-	if j.guard, err = startGuard(lease, c.margin(), c.TTL); err != nil {
+	if j.guard, err = startGuard(lease, j.margin, j.ttl); err != nil {
 		return exitf(exitFailed, "the guard cannot be started: %s", sentence(err))
 	}
 	defer j.guard.dismiss()
 	if err := lease.Err(); err != nil {
-		return exitf(exitLost, "lost %s before the command was started: %s", shown(c.Key), reason(err))
+		return exitf(exitLost, "lost %s before the command was started: %s", shown(j.key), reason(err))
 	}
 	j.listen()
 	defer signal.Stop(j.signals)
 	// A closed standard error must not end this process. The command does not inherit this.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if err := j.start(path); err != nil {
-		return exitf(exitNotRun, "%s: %s", shown(c.Command[0]), sentence(err))
+	if err := j.start(); err != nil {
+		return exitf(exitNotRun, "%s: %s", shown(j.argv[0]), sentence(err))
 	}
 	return j.watch()
 }
@@ -77,11 +81,11 @@ func (j *job) listen() {
 }
 
 // start starts the command. It is called on the main thread: see pdeathsig.
-func (j *job) start(path string) error {
+func (j *job) start() error {
 	j.terminal = terminal()
 	j.tty = j.terminal >= 0 && foreground(j.terminal)
 	cmd := &exec.Cmd{
-		Path: path, Args: j.c.Command, Env: j.c.environment(j.lease),
+		Path: j.path, Args: j.argv, Env: append(os.Environ(), j.env...),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)},
 	}
@@ -113,7 +117,7 @@ func (j *job) wait() {
 
 // watch waits for the end of the command or of the lease.
 func (j *job) watch() error {
-	tick := time.NewTicker(max(j.c.TTL/50, 5*time.Millisecond))
+	tick := time.NewTicker(max(j.ttl/50, 5*time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -125,6 +129,7 @@ func (j *job) watch() error {
 				continue
 			}
 			j.kill(s.(syscall.Signal))
+			j.told = j.told || slices.Contains(ending, s)
 		case state := <-j.states:
 			if state.Stopped() {
 				j.stop()
@@ -138,7 +143,7 @@ func (j *job) watch() error {
 			return j.ended(state)
 		case <-j.lease.Done():
 			lost := j.lease.Err()
-			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", shown(j.c.Key), reason(lost)), map[string]any{"reason": reason(lost)})
+			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", shown(j.key), reason(lost)), map[string]any{"reason": reason(lost)})
 			j.settle(j.states)
 			return exitf(exitLost, "")
 		}
@@ -146,7 +151,7 @@ func (j *job) watch() error {
 }
 
 func (j *job) lost(err error) error {
-	text := fmt.Sprintf("lost %s while the command ran: %s", shown(j.c.Key), reason(err))
+	text := fmt.Sprintf("lost %s while the command ran: %s", shown(j.key), reason(err))
 	j.t.tell("lost", text, map[string]any{"reason": reason(err)})
 	return exitf(exitLost, "")
 }
@@ -171,7 +176,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		return
 	}
 	j.guard.send("ending")
-	half := j.c.margin() / 2
+	half := j.margin / 2
 	now := j.clock.Now()
 	last := min(now, j.deadline).Add(half)
 	if j.lease.Err() == nil {
@@ -202,7 +207,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 		}
 		if killed && !told && now >= last.Add(half) {
 			told = true
-			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, shown(j.c.Key)), nil)
+			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, shown(j.key)), nil)
 		}
 	}
 	j.retake()
@@ -213,12 +218,12 @@ func (j *job) ended(state syscall.WaitStatus) error {
 	j.t.tell("ended", "", map[string]any{"code": codeOf(state)})
 	if state.Exited() {
 		if n := state.ExitStatus(); n != 0 {
-			return exitf(n, "")
+			return &exitError{code: n, told: j.told}
 		}
 		return nil
 	}
 	s := state.Signal()
-	return &exitError{code: exitSignal + int(s), signal: s, typed: j.tty}
+	return &exitError{code: exitSignal + int(s), signal: s, typed: j.tty, told: j.told}
 }
 
 func codeOf(state syscall.WaitStatus) int {

@@ -3,72 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
-	"github.com/mongolock/mongolock/pathlock"
 )
-
-// A pathsCmd is `mongolock paths`.
-type pathsCmd struct {
-	Tree   string `arg:"" help:"The tree's name."`
-	Tokens bool   `help:"Show the locks' tokens: a token is as good as the lock."`
-}
-
-type pathView struct {
-	Path     string         `json:"path"`
-	Mode     pathlock.Mode  `json:"mode"`
-	Depth    pathlock.Depth `json:"depth"`
-	Owner    string         `json:"owner,omitempty"`
-	Since    time.Time      `json:"since"`
-	ExpireAt time.Time      `json:"expireAt,omitzero"` // none for a lock without end
-	Left     float64        `json:"leftSeconds,omitempty"`
-	Token    string         `json:"token,omitempty"`
-}
-
-// Run lists a tree's locks.
-func (c *pathsCmd) Run(a *app) error {
-	ctx := context.Background()
-	d, err := a.reach(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	storage, err := pathlock.OnMongo(d.collection(&a.connection, "locks"), pathlock.WithoutIndex(), pathlock.WithLogger(a.logger()))
-	if err != nil {
-		return err
-	}
-	tree, err := pathlock.New(storage, c.Tree)
-	if err != nil {
-		return exitf(exitUsage, "TREE: %s", reason(err))
-	}
-	defer tree.Close() //nolint:errcheck // it has only read
-	locks, err := tree.Locks(ctx)
-	if err != nil {
-		return err
-	}
-	p := a.printer("path", "mode", "depth", "lease", "owner", "token")
-	for _, l := range locks {
-		v := pathView{Path: l.Path, Mode: l.Mode, Depth: l.Depth, Owner: string(l.Owner), Since: l.Since.UTC(), ExpireAt: l.ExpireAt.UTC()}
-		left := cell{"without end", yellow}
-		if l.Left != pathlock.Infinite {
-			v.Left = l.Left.Seconds()
-			left = cell{span(l.Left) + " left", green}
-		} else {
-			v.ExpireAt = time.Time{}
-		}
-		if c.Tokens {
-			v.Token = l.Token
-		}
-		if err := p.row(v, cell{shown(v.Path), bold}, cell{text: string(v.Mode)}, cell{text: string(v.Depth)}, left, cell{text: shown(v.Owner)}, cell{text: v.Token}); err != nil {
-			return err
-		}
-	}
-	return p.flush()
-}
 
 // A docsCmd is `mongolock docs`.
 type docsCmd struct {

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// An agent is the client of a server of `mongolock mcp`, and what it holds. Each lock is
+// refreshed in the background for as long as the client is there, but no longer than it
+// asked for: who forgets a lock loses it.
+type agent struct {
+	holding
+	ttl  time.Duration   // of the locks in the storage
+	here context.Context // ends when the client goes
+	gone context.CancelFunc
+
+	mu    sync.Mutex // protects what follows; never held across a call
+	holds map[string]*grip
+	busy  sync.WaitGroup // what takes or gives back; nothing is added once here has ended
+}
+
+func newAgent(h holding, ttl time.Duration) *agent {
+	g := &agent{holding: h, ttl: ttl, holds: map[string]*grip{}}
+	g.here, g.gone = context.WithCancel(context.Background())
+	return g
+}
+
+// A grip is a lock of the agent's.
+type grip struct {
+	*heldPath
+	ttl   time.Duration // that the agent asked for
+	until time.Time
+	timer *time.Timer
+}
+
+func (h *grip) granted() granted {
+	return granted{Token: h.lock.Token, Path: h.lock.Path, Mode: h.lock.Mode, Depth: h.lock.Depth, TTL: h.ttl.Seconds()}
+}
+
+var errLeft = errors.New("the client has gone")
+
+// take takes a lock for so long.
+func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time.Duration) (granted, error) {
+	g.mu.Lock()
+	if g.here.Err() != nil {
+		g.mu.Unlock()
+		return granted{}, errLeft
+	}
+	g.busy.Add(1)
+	g.mu.Unlock()
+	defer g.busy.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(g.here, cancel)()
+	held, err := g.holding.take(ctx, r, patience)
+	if err != nil {
+		return granted{}, g.refused(ctx, r.Path, err)
+	}
+	h := &grip{heldPath: held, ttl: ttl}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ctx.Err() != nil { // nobody will see the token
+		g.busy.Go(func() { _ = held.release() }) // it runs out then
+		return granted{}, errLeft
+	}
+	g.holds[held.lock.Token] = h
+	h.until = time.Now().Add(ttl)
+	h.timer = time.AfterFunc(ttl, func() { g.expire(h) })
+	return h.granted(), nil
+}
+
+// refused says who is in the way.
+func (g *agent) refused(ctx context.Context, path string, err error) error {
+	var conflict *pathlock.ConflictError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !errors.As(err, &conflict):
+		return errors.New(reason(err))
+	}
+	for _, l := range conflict.Same {
+		if g.has(l.Token) {
+			return fmt.Errorf("%s is held by you already, with the token %s", path, l.Token)
+		}
+	}
+	return fmt.Errorf("%s is held%s", path, inTheWay(conflict))
+}
+
+func (g *agent) has(token string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.holds[token] != nil
+}
+
+// expire gives a lock back whose time is over.
+func (g *agent) expire(h *grip) {
+	g.mu.Lock()
+	over := !time.Now().Before(h.until) && g.holds[h.lock.Token] == h
+	if over {
+		delete(g.holds, h.lock.Token)
+		g.busy.Add(1)
+	}
+	g.mu.Unlock()
+	if over {
+		defer g.busy.Done()
+		_ = h.release() // it runs out then
+	}
+}
+
+// errNotHeld answers a token that this client has no lock for.
+var errNotHeld = errors.New("token: this client holds no lock with it: it was released, or its time was over; stop changing the path")
+
+// renew restarts the time that the agent asked for; 0: as before.
+func (g *agent) renew(ctx context.Context, token string, ttl time.Duration) (granted, error) {
+	g.mu.Lock()
+	h := g.holds[token]
+	g.mu.Unlock()
+	if h == nil {
+		return granted{}, errNotHeld
+	}
+	gone, err := h.refresh(ctx, g.ttl/3) // it may have been broken since the last time
+	if gone {
+		h.end(fmt.Errorf("%w: the path is no longer held by it", mongolock.ErrLost))
+	}
+	if lost := h.Err(); lost != nil {
+		_, _ = g.release(token)
+		return granted{}, fmt.Errorf("%s: %s; stop changing it", h.lock.Path, reason(lost))
+	}
+	if err != nil {
+		return granted{}, fmt.Errorf("%s: %s; ask again", h.lock.Path, reason(err))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holds[token] != h {
+		return granted{}, errNotHeld
+	}
+	if ttl > 0 {
+		h.ttl = ttl
+	}
+	h.until = time.Now().Add(h.ttl)
+	h.timer.Reset(h.ttl)
+	return h.granted(), nil
+}
+
+// release gives a lock back.
+func (g *agent) release(token string) (path string, err error) {
+	g.mu.Lock()
+	h := g.holds[token]
+	delete(g.holds, token)
+	g.mu.Unlock()
+	if h == nil {
+		return "", errNotHeld
+	}
+	h.timer.Stop()
+	if err := h.release(); err != nil {
+		return "", fmt.Errorf("%s is not given back and stays taken for %v at most: %s", h.lock.Path, g.ttl, reason(err))
+	}
+	return h.lock.Path, nil
+}
+
+// list is who holds what.
+func (g *agent) list(ctx context.Context, path string) ([]lockSeen, error) {
+	if path != "" {
+		if _, err := pathlock.Clean(path); err != nil {
+			return nil, fmt.Errorf("path: %s", reason(err))
+		}
+	}
+	locks, err := around(ctx, g.tree, path)
+	if err != nil {
+		return nil, errors.New(reason(err))
+	}
+	all := []lockSeen{}
+	for _, l := range locks {
+		all = append(all, lockSeen{viewOfLock(l), g.has(l.Token)})
+	}
+	return all, nil
+}
+
+// leave gives everything back: the client has gone.
+func (g *agent) leave() {
+	g.mu.Lock()
+	g.gone()
+	holds := g.holds
+	g.holds = map[string]*grip{}
+	for _, h := range holds {
+		h.timer.Stop()
+		g.busy.Go(func() { _ = h.release() }) // it runs out then
+	}
+	g.mu.Unlock()
+	g.busy.Wait()
+}

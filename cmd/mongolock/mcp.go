@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// A mcpCmd is `mongolock mcp`.
+type mcpCmd struct {
+	place
+	TTL     time.Duration `name:"ttl" help:"How long the paths of a client stay taken after this server was killed." default:"30s" placeholder:"30s"`
+	Margin  time.Duration `help:"How long before others can be granted a path a lost lock ends. By default a tenth of the TTL, at most 1s." placeholder:"1s"`
+	Longest time.Duration `help:"The longest time for which a client may ask for a path before it has to renew." default:"1h" placeholder:"1h"`
+}
+
+// Help says what cannot be said in a line.
+func (*mcpCmd) Help() string {
+	return `Start it from the client's configuration, one server for each client:
+
+   {"mcpServers": {"locks": {"command": "mongolock", "args": ["mcp", "--dir", "/var/tmp/locks"]}}}
+
+With --dir the clients of one host lock against each other, without it, on MongoDB, those of
+all hosts. Its tools are lock, try, renew, release and list. A lock covers a path and all
+that is below it, and has a token.
+
+Paths are given back when the client releases them, when it has not renewed them in the time
+that it asked for, and when it goes: when its connection ends, however it ended. If this
+server is killed, after the TTL. A path that a person breaks is lost: renew says so.
+
+Locks are advisory. They keep those apart that ask.`
+}
+
+// Run serves one client.
+func (c *mcpCmd) Run(a *app) error {
+	if c.Longest < time.Second || c.Longest > 365*24*time.Hour {
+		return exitf(exitUsage, "--longest=%v: must be from 1s to a year", c.Longest)
+	}
+	err := errors.Join(c.place.check(), checkTimes(c.Margin, c.TTL, 0), checkOptions("", []flagged{{"--ttl", true, mongolock.TTL(c.TTL)}}), a.checkOwner())
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	tree, shut, err := c.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer shut()
+	agent := newAgent(holding{tree: tree, margin: marginOf(c.Margin, c.TTL)}, c.TTL)
+	defer agent.leave()
+	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: strings.TrimPrefix(version(), "mongolock ")}, &mcp.ServerOptions{
+		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: somebody else may have it.",
+		Logger:       a.logger(),
+	})
+	c.tools(a, server, agent)
+	if err := server.Run(ctx, &mcp.StdioTransport{}); err != nil && ctx.Err() == nil {
+		return exitf(exitFailed, "the client's connection broke: %s", sentence(err))
+	}
+	return nil
+}
+
+// A wish is what lock and try are asked for.
+type wish struct {
+	Path   string  `json:"path" jsonschema:"the path, such as src/api; everything below it is locked too"`
+	TTL    float64 `json:"ttl_seconds,omitempty" jsonschema:"for how long, unless it is renewed; 600 by default"`
+	Shared bool    `json:"shared,omitempty" jsonschema:"share it with others that ask so: for reading"`
+	Only   bool    `json:"only,omitempty" jsonschema:"lock the path itself, and not what is below it"`
+	Note   string  `json:"note,omitempty" jsonschema:"what it is for, shown to others"`
+}
+
+// A patientWish is what lock is asked for.
+type patientWish struct {
+	wish
+	Wait float64 `json:"wait_seconds,omitempty" jsonschema:"how long to wait for a path that is held; 30 by default, 600 at most"`
+}
+
+type byToken struct {
+	Token string `json:"token" jsonschema:"the token that lock or try returned"`
+}
+
+type renewal struct {
+	byToken
+	TTL float64 `json:"ttl_seconds,omitempty" jsonschema:"for how long from now; as before by default"`
+}
+
+type listing struct {
+	Path string `json:"path,omitempty" jsonschema:"only locks on it, above it that reach it, and below it"`
+}
+
+// A granted is a lock, as its holder sees it.
+type granted struct {
+	Token string         `json:"token" jsonschema:"for renew and release"`
+	Path  string         `json:"path"`
+	Mode  pathlock.Mode  `json:"mode"`
+	Depth pathlock.Depth `json:"depth"`
+	TTL   float64        `json:"ttl_seconds" jsonschema:"it is given back then, unless it is renewed"`
+}
+
+type released struct {
+	Path string `json:"path"`
+}
+
+type listed struct {
+	Locks []lockSeen `json:"locks"`
+}
+
+// A lockSeen is a lock as others see it: its token is its holder's.
+type lockSeen struct {
+	pathView
+	Mine bool `json:"mine" jsonschema:"this client has it"`
+}
+
+const (
+	standardTTL  = 10 * time.Minute
+	standardWait = 30 * time.Second
+	longestWait  = 10 * time.Minute
+)
+
+// seconds reads a number of seconds. Zero stands for the standard.
+func seconds(name string, n float64, standard, most time.Duration) (time.Duration, error) {
+	d := time.Duration(n * float64(time.Second))
+	switch {
+	case n == 0:
+		return min(standard, most), nil
+	case n < 1 || n > most.Seconds():
+		return 0, fmt.Errorf("%s is %v: must be from 1 to %v", name, n, most.Seconds())
+	}
+	return d, nil
+}
+
+// tools gives the server its tools. An error is a tool's answer, which the client reads.
+func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
+	take := func(ctx context.Context, req *mcp.CallToolRequest, w wish, patience time.Duration) (*mcp.CallToolResult, granted, error) {
+		ttl, err := seconds("ttl_seconds", w.TTL, standardTTL, c.Longest)
+		if len(w.Note) > 1024 {
+			err = errors.Join(err, fmt.Errorf("note has %d bytes: at most 1024", len(w.Note)))
+		}
+		if w.Path == "" {
+			err = errors.Join(err, errors.New(`path is empty: "/" is the whole tree`))
+		}
+		if err != nil {
+			return nil, granted{}, err
+		}
+		g, err := agent.take(ctx, request(w.Path, w.Shared, w.Only, c.TTL, a.owner(asks(req, w.Note))), ttl, patience)
+		return nil, g, err
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "lock", Description: "Lock a path and everything below it. Waits while others hold it."},
+		func(ctx context.Context, req *mcp.CallToolRequest, w patientWish) (*mcp.CallToolResult, granted, error) {
+			patience, err := seconds("wait_seconds", w.Wait, standardWait, longestWait)
+			if err != nil {
+				return nil, granted{}, err
+			}
+			return take(ctx, req, w.wish, patience)
+		})
+	mcp.AddTool(server, &mcp.Tool{Name: "try", Description: "Lock a path and everything below it, or say at once who holds it."},
+		func(ctx context.Context, req *mcp.CallToolRequest, w wish) (*mcp.CallToolResult, granted, error) {
+			return take(ctx, req, w, 0)
+		})
+	mcp.AddTool(server, &mcp.Tool{Name: "renew", Description: "Keep a lock for longer. Fails if the lock is lost: then stop changing the path."},
+		func(ctx context.Context, _ *mcp.CallToolRequest, r renewal) (*mcp.CallToolResult, granted, error) {
+			ttl, err := seconds("ttl_seconds", r.TTL, 0, c.Longest)
+			if err != nil {
+				return nil, granted{}, err
+			}
+			g, err := agent.renew(ctx, r.Token, ttl)
+			return nil, g, err
+		})
+	mcp.AddTool(server, &mcp.Tool{Name: "release", Description: "Give a lock back."},
+		func(_ context.Context, _ *mcp.CallToolRequest, t byToken) (*mcp.CallToolResult, released, error) {
+			path, err := agent.release(t.Token)
+			return nil, released{path}, err
+		})
+	mcp.AddTool(server, &mcp.Tool{Name: "list", Description: "List who holds which paths.", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(ctx context.Context, _ *mcp.CallToolRequest, l listing) (*mcp.CallToolResult, listed, error) {
+			all, err := agent.list(ctx, l.Path)
+			return nil, listed{all}, err
+		})
+}
+
+// asks is what others see beside a path: the client's name, and its note.
+func asks(req *mcp.CallToolRequest, note string) string {
+	var parts []string
+	if req != nil && req.Session != nil {
+		if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil && p.ClientInfo.Name != "" {
+			parts = append(parts, clipped(p.ClientInfo.Name))
+		}
+	}
+	if note != "" {
+		parts = append(parts, note)
+	}
+	return strings.Join(parts, ": ")
+}
+
+func clipped(name string) string {
+	all := []rune(name)
+	return string(all[:min(len(all), 100)])
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/once"
+)
+
+// A onceCmd is `mongolock once`.
+type onceCmd struct {
+	Name     string        `arg:"" help:"The name under which it is recorded."`
+	Wait     time.Duration `help:"Give up when another process still runs it after so long. By default never." placeholder:"10m"`
+	Content  []string      `help:"A file whose content is what is run; may be given again. By default the command and its arguments are." placeholder:"FILE" sep:"none"`
+	Checksum string        `help:"Any text that stands for what is run, in place of --content: a version, say." placeholder:"TEXT"`
+	Again    string        `help:"Run it again though it is done; the reason is recorded." placeholder:"WHY"`
+	TTL      time.Duration `name:"ttl" help:"How soon another process takes over after this one died." default:"30s" placeholder:"30s"`
+	Margin   time.Duration `help:"As that of run." placeholder:"1s"`
+	MaxHold  time.Duration `help:"End the command when it has run for so long." placeholder:"1h"`
+	Note     string        `help:"A text that is recorded with the run; by default the command." placeholder:"TEXT"`
+	Command  []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// Help says what cannot be said in a line.
+func (*onceCmd) Help() string {
+	return `For migrations and set-up on hosts that start together. One of them runs the command. The
+others wait and end as it ended: with 0 if it is done, with 72 if it failed there. Once it
+is done, nobody runs it any more. A command that failed is run again by the next call; one
+whose process died, or was told to end by a signal, by a process that waits. mongolock
+records shows who ran what, when, for how long, and how that ended.
+
+The command may run twice: its process may die when the work is done and the record is not.
+MONGOLOCK_RUN is 1 in the first run; later an earlier run may have done a part of the work.
+
+The checksum of what is run is recorded. A call with another one than that which is done
+runs nothing and ends with 73: give changed work a new name.
+
+The command has run's environment, and is ended as under run.`
+}
+
+func (c *onceCmd) check() error {
+	if c.Checksum != "" && len(c.Content) > 0 {
+		return exitf(exitUsage, "--content and --checksum: only one of them can be given")
+	}
+	if err := once.CheckName(c.Name); err != nil {
+		return exitf(exitUsage, "NAME: %s", reason(err))
+	}
+	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), checkOptions("", []flagged{
+		{"--ttl", true, mongolock.TTL(c.TTL)},
+		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
+		{"--note", c.Note != "", mongolock.Note(c.Note)},
+	}))
+}
+
+// content is what the record has the checksum of.
+func (c *onceCmd) content() ([][]byte, error) {
+	var parts [][]byte
+	switch {
+	case c.Checksum != "":
+		return [][]byte{[]byte(c.Checksum)}, nil
+	case len(c.Content) == 0:
+		for _, arg := range c.Command {
+			parts = append(parts, []byte(arg))
+		}
+		return parts, nil
+	}
+	for _, name := range c.Content {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, exitf(exitUsage, "--content: %s", sentence(err))
+		}
+		parts = append(parts, text)
+	}
+	return parts, nil
+}
+
+func (c *onceCmd) lease() []mongolock.AcquireOption {
+	note := c.Note
+	if note == "" {
+		note = noteOf(c.Command)
+	}
+	opts := []mongolock.AcquireOption{mongolock.TTL(c.TTL), mongolock.Note(note)}
+	if c.MaxHold > 0 {
+		opts = append(opts, mongolock.MaxHold(c.MaxHold))
+	}
+	if c.Wait > 0 {
+		opts = append(opts, mongolock.MaxWait(c.Wait))
+	}
+	return opts
+}
+
+// An unfinished error is how a command ended that did not do its work. The record has it.
+type unfinished struct {
+	*exitError
+	stopped bool // it was told to end
+}
+
+func (u *unfinished) Error() string {
+	if u.text != "" {
+		return u.text
+	}
+	return fmt.Sprintf("the command ended with %d", u.code)
+}
+
+func (u *unfinished) Unwrap() error { return u.exitError }
+
+// Is makes a command that was told to end count as stopped, not as failed.
+func (u *unfinished) Is(target error) bool { return u.stopped && target == context.Canceled }
+
+// Run runs the command, unless that is done.
+func (c *onceCmd) Run(a *app) error {
+	if err := errors.Join(c.check(), a.checkOwner()); err != nil {
+		return err
+	}
+	content, err := c.content()
+	if err != nil {
+		return err
+	}
+	task, err := newTask(c.Name, c.Command, c.TTL, marginOf(c.Margin, c.TTL))
+	if err != nil {
+		return err
+	}
+	t := teller{a.stderr, a.Output == "json", c.Name}
+	ctx, caught := untilSignal()
+	defer caught()
+	d, err := a.reach(ctx)
+	if err != nil {
+		return refusedBy(ctx, err)
+	}
+	defer d.close()
+	coll := d.collection(&a.connection, "once")
+	with := once.With(a.clientOptions(mongolock.WithMargin(task.margin), mongolock.TTL(c.TTL))...)
+	if c.Again != "" {
+		if err := once.Reset(ctx, coll, c.Name, c.Again, with); err != nil {
+			return refusedBy(ctx, err)
+		}
+	}
+	ran := false
+	err = once.Do(ctx, coll, c.Name, func(_ context.Context, run once.Run) error {
+		ran = true
+		t.tell("granted", "", map[string]any{"token": run.Token(), "run": run.Number()})
+		caught() // from here on signals are the command's
+		task.env = append(environment(c.Name, run.Token(), run.Lease().Remaining(), c.MaxHold), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
+		err := hold(task, run.Lease(), t)
+		var exit *exitError
+		if errors.As(err, &exit) {
+			return &unfinished{exit, exit.told}
+		}
+		return err
+	}, once.Content(content...), once.Lease(c.lease()...), with)
+	var held *mongolock.HeldError
+	switch {
+	case ran:
+		return err
+	case err == nil:
+		t.tell("done", "", nil)
+		return nil
+	case errors.As(err, &held) && c.Wait > 0:
+		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), c.Wait, by(held.Status))
+	}
+	return refusedBy(ctx, err)
+}
+
+// refusedBy is the error of what did not begin: the signal's, if one came.
+func refusedBy(ctx context.Context, err error) error {
+	var s *signalError
+	if errors.As(context.Cause(ctx), &s) {
+		return exitf(exitSignal+int(s.signal), "")
+	}
+	return err
+}
+
+// A recordsCmd is `mongolock records`.
+type recordsCmd struct {
+	Name string `arg:"" optional:"" help:"Only this name, with all its runs."`
+}
+
+// Run shows what ran once.
+func (c *recordsCmd) Run(a *app) error {
+	ctx := context.Background()
+	if c.Name != "" {
+		if err := once.CheckName(c.Name); err != nil {
+			return exitf(exitUsage, "NAME: %s", reason(err))
+		}
+	}
+	d, err := a.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	coll := d.collection(&a.connection, "once")
+	p := a.printer("name", "run", "outcome", "began", "took", "owner", "error", "note")
+	if c.Name != "" {
+		r, err := once.Look(ctx, coll, c.Name)
+		switch {
+		case err != nil:
+			return err
+		case len(r.Past) == 0:
+			return exitf(exitNothing, "nobody has run %s", shown(c.Name))
+		}
+		if err := show(p, r, r.Past); err != nil {
+			return err
+		}
+		return p.flush()
+	}
+	for r, err := range once.List(ctx, coll) {
+		if err == nil {
+			err = show(p, r, r.Past[max(0, len(r.Past)-1):])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// show prints a record: some of its runs, or all as JSON.
+func show(p *printer, r once.Record, runs []once.Entry) error {
+	if p.asJSON {
+		return p.row(r)
+	}
+	for _, e := range runs {
+		state := cell{string(e.Outcome), yellow}
+		switch e.Outcome {
+		case once.Done:
+			state.tone = green
+		case once.Failed, once.Died:
+			state.tone = red
+		}
+		took := ""
+		if e.Outcome != once.Undone && !e.Ended.IsZero() {
+			took = span(e.Took())
+		}
+		if err := p.row(nil, cell{shown(r.Name), bold}, cell{text: strconv.Itoa(e.Number)}, state, cell{text: e.Began.UTC().Format("2006-01-02 15:04:05")},
+			cell{text: took}, cell{text: shown(e.Owner)}, cell{shown(strings.TrimSpace(e.Error)), red}, cell{shown(e.Note), dim}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

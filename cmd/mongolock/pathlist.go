@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+	"golang.org/x/term"
+)
+
+// A pathLsCmd is `mongolock paths ls`.
+type pathLsCmd struct {
+	place
+	Path   string `arg:"" optional:"" help:"Only locks on it, above it that reach it, and below it."`
+	Tokens bool   `help:"Show the locks' tokens: a token is as good as the lock."`
+}
+
+type pathView struct {
+	Path     string         `json:"path"`
+	Mode     pathlock.Mode  `json:"mode"`
+	Depth    pathlock.Depth `json:"depth"`
+	Owner    string         `json:"owner,omitempty"`
+	Since    time.Time      `json:"since"`
+	ExpireAt time.Time      `json:"expireAt,omitzero"` // none for a lock without end
+	Left     float64        `json:"leftSeconds,omitempty"`
+	Token    string         `json:"token,omitempty"`
+}
+
+func viewOfLock(l pathlock.Lock) pathView {
+	v := pathView{Path: l.Path, Mode: l.Mode, Depth: l.Depth, Owner: string(l.Owner), Since: l.Since.UTC()}
+	if l.Left != pathlock.Infinite {
+		v.Left, v.ExpireAt = l.Left.Seconds(), l.ExpireAt.UTC()
+	}
+	return v
+}
+
+// Run lists a tree's locks.
+func (c *pathLsCmd) Run(a *app) error {
+	if err := checkPath(c.Path); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	tree, shut, err := c.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer shut()
+	locks, err := around(ctx, tree, c.Path)
+	if err != nil {
+		return err
+	}
+	p := a.printer("path", "mode", "depth", "lease", "owner", "token")
+	for _, l := range locks {
+		v := viewOfLock(l)
+		left := cell{"without end", yellow}
+		if l.Left != pathlock.Infinite {
+			left = cell{span(l.Left) + " left", green}
+		}
+		if c.Tokens {
+			v.Token = l.Token
+		}
+		if err := p.row(v, cell{shown(v.Path), bold}, cell{text: string(v.Mode)}, cell{text: string(v.Depth)}, left, cell{text: shown(v.Owner)}, cell{text: v.Token}); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// around are the locks above, on and below a path; all of them if it is empty.
+func around(ctx context.Context, tree *pathlock.Tree, path string) ([]pathlock.Lock, error) {
+	if path == "" {
+		return tree.Locks(ctx)
+	}
+	found, err := tree.Affected(ctx, path, pathlock.WithParents(), pathlock.WithChildren())
+	return slices.Concat(found.Parents, found.Same, found.Children), err
+}
+
+// A pathBreakCmd is `mongolock paths break`.
+type pathBreakCmd struct {
+	place
+	Path  string `arg:"" help:"The path."`
+	Below bool   `help:"Also what is held below it."`
+	Yes   bool   `short:"y" help:"Do not ask."`
+}
+
+// Help says what break does.
+func (*pathBreakCmd) Help() string {
+	return `The locks on the path are removed at once. Their holders learn of it at their next refresh,
+a third of their TTL away, and may still work while the next holder begins. Nothing is said
+to them of why.`
+}
+
+// Run breaks the locks of a path.
+func (c *pathBreakCmd) Run(a *app) error {
+	if err := checkPath(c.Path); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	tree, shut, err := c.open(ctx, a)
+	if err != nil {
+		return err
+	}
+	defer shut()
+	found, err := tree.Affected(ctx, c.Path, pathlock.WithChildren())
+	if err != nil {
+		return err
+	}
+	locks := found.Same
+	if c.Below {
+		locks = append(locks, found.Children...)
+	}
+	if len(locks) == 0 {
+		return exitf(exitNothing, "nobody holds %s", shown(c.Path))
+	}
+	if !c.Yes {
+		for _, l := range locks {
+			fmt.Fprintf(a.stderr, "%s is held by %s for %s\n", shown(l.Path), shown(string(l.Owner)), span(time.Since(l.Since)))
+		}
+		if err := ask(a); err != nil {
+			return err
+		}
+	}
+	p := a.printer()
+	for _, l := range locks {
+		switch err := tree.Release(ctx, l.Path, l.Token, pathlock.Force()); {
+		case errors.Is(err, pathlock.ErrUnknownToken):
+			continue // it has ended meanwhile
+		case err != nil:
+			return err
+		}
+		if p.asJSON {
+			err = p.row(viewOfLock(l))
+		} else {
+			_, err = fmt.Fprintf(a.stdout, "broke %s of %s\n", shown(l.Path), shown(string(l.Owner)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks on the terminal.
+func ask(a *app) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return exitf(exitDeclined, "standard input is no terminal that could be asked: --yes breaks without asking")
+	}
+	fmt.Fprint(a.stderr, "Break it? [y/N] ")
+	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil && answer == "" {
+		return exitf(exitDeclined, "not confirmed")
+	}
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return exitf(exitDeclined, "not confirmed")
+	}
+	return nil
+}

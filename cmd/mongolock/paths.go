@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// A pathsCmd is `mongolock paths`.
+type pathsCmd struct {
+	Lock  pathLockCmd  `cmd:"" help:"Run a command while holding a path, and all that is below it."`
+	Ls    pathLsCmd    `cmd:"" help:"List the locks of a tree of paths."`
+	Break pathBreakCmd `cmd:"" help:"Take a path away from its holders."`
+}
+
+// A place is the part of the command line that says where a tree is.
+type place struct {
+	Tree string `help:"The tree's name." default:"files" env:"MONGOLOCK_TREE" placeholder:"NAME"`
+	Dir  string `help:"Keep the tree in this directory, for the processes of one host; by default it is on MongoDB." env:"MONGOLOCK_DIR" placeholder:"DIR"`
+}
+
+// open opens the tree. Close it in the end.
+func (p *place) open(ctx context.Context, a *app) (*pathlock.Tree, func(), error) {
+	if err := p.check(); err != nil {
+		return nil, nil, err
+	}
+	var storage pathlock.Storage
+	var shut func()
+	if p.Dir != "" {
+		dir, err := pathlock.InDir(p.Dir)
+		if err != nil {
+			return nil, nil, exitf(exitUsage, "--dir: %s", reason(err))
+		}
+		storage, shut = dir, func() { _ = dir.Close() }
+	} else {
+		d, err := a.reach(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		shut = d.close
+		if storage, err = pathlock.OnMongo(d.collection(&a.connection, "locks"), pathlock.WithLogger(a.logger())); err != nil {
+			shut()
+			return nil, nil, err
+		}
+	}
+	tree, err := pathlock.New(storage, p.Tree)
+	if err != nil {
+		shut()
+		return nil, nil, exitf(exitUsage, "--tree: %s", reason(err))
+	}
+	return tree, func() { _ = tree.Close(); shut() }, nil
+}
+
+// check tries the tree's name on a storage in memory.
+func (p *place) check() error {
+	tree, err := pathlock.New(pathlock.InMemory(), p.Tree)
+	if err != nil {
+		return exitf(exitUsage, "--tree: %s", reason(err))
+	}
+	return tree.Close()
+}
+
+func checkPath(path string) error {
+	if _, err := pathlock.Clean(path); err != nil {
+		return exitf(exitUsage, "PATH: %s", reason(err))
+	}
+	return nil
+}
+
+// owner is what others see beside a path: the process, and what it does.
+func (a *app) owner(note string) []byte {
+	who := a.Owner
+	if who == "" {
+		host, err := os.Hostname()
+		who = fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())
+		if err != nil {
+			who = fmt.Sprintf("unknown/%d", os.Getpid())
+		}
+	}
+	if note != "" {
+		who += ": " + note
+	}
+	return []byte(who)
+}
+
+// A pathLockCmd is `mongolock paths lock`.
+type pathLockCmd struct {
+	place
+	Path    string        `arg:"" help:"The path, such as src/api."`
+	Only    bool          `help:"Hold the path itself, and not what is below it."`
+	Shared  bool          `help:"Hold it together with others that ask so."`
+	Wait    time.Duration `help:"Give up when the path is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
+	Try     bool          `help:"Do not wait for the path." xor:"wait"`
+	TTL     time.Duration `name:"ttl" help:"How long the path stays taken after this process died." default:"30s" placeholder:"30s"`
+	Margin  time.Duration `help:"As that of run." placeholder:"1s"`
+	Note    string        `help:"A text that others see beside the path; by default the command." placeholder:"TEXT"`
+	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+}
+
+// Help says what cannot be said in a line.
+func (*pathLockCmd) Help() string {
+	return `The path and everything below it is held until the command ends; nobody else is granted a
+path above, on or below it that overlaps. The lock is refreshed every third of the TTL. When
+it is lost the command's process group is ended, as under run, before others can have it.
+
+The command's environment has MONGOLOCK_KEY, the path, MONGOLOCK_DEADLINE, as under run, and
+MONGOLOCK_PATH_TOKEN, which is as good as the lock. It is no number that rises: a resource
+that is to refuse a late writer needs a key and run.
+
+Paths are compared by their segments: src/api, /src/api and /src//api/ are one path, and the
+segments . and .. are refused. They need not be files.`
+}
+
+func (c *pathLockCmd) check() error {
+	if len(c.Note) > 1024 {
+		return exitf(exitUsage, "--note: has %d bytes: at most 1024", len(c.Note))
+	}
+	return errors.Join(checkPath(c.Path), checkTimes(c.Margin, c.TTL, c.Wait), checkOptions("", []flagged{{"--ttl", true, mongolock.TTL(c.TTL)}}))
+}
+
+// Run takes the path, runs the command and gives the path back.
+func (c *pathLockCmd) Run(a *app) error {
+	if err := errors.Join(c.check(), c.place.check(), a.checkOwner()); err != nil {
+		return err
+	}
+	note := c.Note
+	if note == "" {
+		note = noteOf(c.Command)
+	}
+	clean, _ := pathlock.Clean(c.Path)
+	task, err := newTask(clean, c.Command, c.TTL, marginOf(c.Margin, c.TTL))
+	if err != nil {
+		return err
+	}
+	t := teller{a.stderr, a.Output == "json", clean}
+	ctx, caught := untilSignal()
+	defer caught()
+	tree, shut, err := c.open(ctx, a)
+	if err != nil {
+		return refusedBy(ctx, err)
+	}
+	defer shut()
+	lock := holding{tree: tree, margin: task.margin}
+	patience := time.Duration(0)
+	if !c.Try {
+		patience = -1
+		if c.Wait > 0 {
+			patience = c.Wait
+		}
+	}
+	h, err := lock.take(ctx, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
+	if err != nil {
+		return c.refused(ctx, err)
+	}
+	t.tell("granted", "", map[string]any{"path": clean})
+	caught() // from here on signals are the command's
+	task.env = []string{
+		"MONGOLOCK_KEY=" + clean,
+		"MONGOLOCK_PATH_TOKEN=" + h.lock.Token,
+		fmt.Sprintf("MONGOLOCK_DEADLINE=%d", time.Now().Add(h.Remaining()).Unix()),
+	}
+	err = hold(task, h, t)
+	if released := h.release(); released != nil {
+		t.tell("unreleased", fmt.Sprintf("the path %s is not given back and stays taken for %v at most: %s", shown(clean), c.TTL, sentence(released)), nil)
+	}
+	return err
+}
+
+// request is what is asked of a tree.
+func request(path string, shared, only bool, ttl time.Duration, owner []byte) pathlock.Request {
+	r := pathlock.Request{Path: path, Mode: pathlock.Exclusive, Depth: pathlock.Infinity, Timeouts: []time.Duration{ttl}, Owner: owner}
+	if shared {
+		r.Mode = pathlock.Shared
+	}
+	if only {
+		r.Depth = pathlock.Zero
+	}
+	return r
+}
+
+// refused is the error of a command that was not run.
+func (c *pathLockCmd) refused(ctx context.Context, err error) error {
+	var conflict *pathlock.ConflictError
+	switch {
+	case ctx.Err() != nil, !errors.As(err, &conflict):
+		return refusedBy(ctx, err)
+	case c.Try:
+		return exitf(exitHeld, "%s is held%s", shown(c.Path), inTheWay(conflict))
+	}
+	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Path), c.Wait, inTheWay(conflict))
+}
+
+// inTheWay says who holds what is in the way: the first of them.
+func inTheWay(e *pathlock.ConflictError) string {
+	for _, l := range slices.Concat(e.Parents, e.Same, e.Children) {
+		text := fmt.Sprintf(": %s, %s, depth %s", shown(l.Path), l.Mode, l.Depth)
+		if len(l.Owner) > 0 {
+			text += ", by " + shown(string(l.Owner))
+		}
+		if more := e.Len() + e.More - 1; more > 0 {
+			text += fmt.Sprintf(", and %d more", more)
+		}
+		return text
+	}
+	return ""
+}

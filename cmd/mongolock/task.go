@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A task is a command that is run while something is held: by run, once and paths lock.
+type task struct {
+	key         string // what is held, as messages name it
+	path        string // of the program
+	argv        []string
+	env         []string // besides that of this process
+	ttl, margin time.Duration
+}
+
+// held is what a command is run under. A *mongolock.Lease is one.
+type held interface {
+	Err() error
+	Done() <-chan struct{}
+	Remaining() time.Duration
+}
+
+// newTask looks for the program, before anything is asked for.
+func newTask(key string, argv []string, ttl, margin time.Duration) (task, error) {
+	path, err := exec.LookPath(argv[0])
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return task{}, exitf(exitNotFound, "%s: not found", shown(argv[0]))
+	case err != nil:
+		return task{}, exitf(exitNotRun, "%s: %s", shown(argv[0]), sentence(errors.Unwrap(err)))
+	}
+	return task{key: key, path: path, argv: argv, ttl: ttl, margin: margin}, nil
+}
+
+// environment is what the command is told of what it runs under.
+func environment(key string, token int64, left, maxHold time.Duration) []string {
+	until := time.Now().Add(left)
+	if maxHold > 0 {
+		until = time.Now().Add(maxHold) // the hold began a round trip ago: whole seconds allow for that
+	}
+	return []string{
+		"MONGOLOCK_KEY=" + key,
+		"MONGOLOCK_TOKEN=" + strconv.FormatInt(token, 10),
+		"MONGOLOCK_DEADLINE=" + strconv.FormatInt(until.Unix(), 10),
+	}
+}
+
+// marginOf is the library's default, or what was asked for.
+func marginOf(asked, ttl time.Duration) time.Duration {
+	if asked > 0 {
+		return asked
+	}
+	return min(time.Second, ttl/10)
+}
+
+// checkTimes refuses what no option of the library refuses.
+func checkTimes(margin, ttl, wait time.Duration) error {
+	switch {
+	case margin < 0 || margin > ttl/2:
+		return exitf(exitUsage, "--margin=%v: must be from 0 to half the TTL of %v", margin, ttl)
+	case wait < 0:
+		return exitf(exitUsage, "--wait=%v: must not be negative", wait)
+	}
+	return nil
+}
+
+// A flagged is an option of the library, and the flag that sets it.
+type flagged struct {
+	flag string
+	set  bool
+	opt  mongolock.AcquireOption
+}
+
+// checkOptions tries each option by itself, so that an error can name its flag.
+func checkOptions(of string, all []flagged) error {
+	for _, o := range all {
+		if !o.set {
+			continue
+		}
+		key := "k"
+		if o.flag == "KEY" {
+			key = of
+		}
+		if err := tryOption(key, o.opt); err != nil {
+			return exitf(exitUsage, "%s: %s", o.flag, reason(err))
+		}
+	}
+	return nil
+}
+
+// tryOption asks a store in memory what is wrong with an option.
+func tryOption(key string, opt mongolock.AcquireOption) error {
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	lease, err := client.TryAcquire(context.Background(), key, opt)
+	if err != nil {
+		return err
+	}
+	return lease.Release()
+}
+
+// noteOf is the command's name: its arguments may be secret.
+func noteOf(command []string) string {
+	note := []rune(shown(command[0]))
+	return string(note[:min(len(note), 200)])
+}
+
+// A teller says what happens to the lease.
+type teller struct {
+	w      io.Writer
+	asJSON bool
+	key    string
+}
+
+// tell says it: in text only if a person has to know it.
+func (t teller) tell(event, text string, more map[string]any) {
+	if !t.asJSON {
+		if text != "" {
+			fmt.Fprintf(t.w, "mongolock: %s\n", text)
+		}
+		return
+	}
+	line := map[string]any{"event": event, "key": t.key, "at": time.Now().UTC().Format(time.RFC3339Nano)}
+	if text != "" {
+		line["text"] = text
+	}
+	maps.Copy(line, more)
+	p := printer{w: t.w}
+	_ = p.encode(line) // standard error may be closed: then nobody reads it
+}
+
+// untilSignal is a context that a signal ends, with the signal as its cause.
+func untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	go func() { // ends with stop
+		select {
+		case s := <-signals:
+			cancel(&signalError{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string { return e.signal.String() }
