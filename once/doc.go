@@ -13,9 +13,10 @@
 //
 // # What once means
 //
-// The record is written exactly once. "Done" is written in the same command that gives the
-// lock up, on condition that the runner's lease is in the document. So a runner whose lease
-// is over records nothing, and of two runners one at most records that it is done.
+// The record is written exactly once. "Done" is written on condition that the runner's lease
+// is in the document, which has one lease at a time, and nobody begins a run of what is
+// done. So a runner whose lease is over records nothing, and one runner at most records that
+// it is done.
 //
 // The function runs at least once. A runner may die, or lose its lease, after the work and
 // before the record; nobody can tell that from a runner that died before the work, so the
@@ -56,11 +57,12 @@
 //	look              find {_id}, of what a majority has
 //	lock              doclock's AcquireOrCreate of {_id, once: 1}; a waiter also looks, up to once a second
 //	begin             doclock's save: the entry of this run
-//	done and release  doclock's save and release: how it ended, and no lock
+//	end               doclock's save: how it ended
+//	release           doclock's release
 //
 // A call that finds the work done sends one find and nothing else. The first runner sends
-// the look, what a doclock claim sends, the beginning and the end. All writes are known to
-// a majority before they count, and the look shows only what a majority has: what is seen
+// the look, what a doclock claim sends, the beginning, the end and the release. All writes
+// but the release are known to a majority before they count, and the look shows only what a majority has: what is seen
 // to be done is not rolled back.
 //
 // Any reply may be lost. What happens then:
@@ -69,10 +71,11 @@
 //   - Lock: doclock undoes the claim by its ID. A document that it made stays, with no run in it.
 //   - Begin: is sent again, for as long as the lease lasts. The function has not been
 //     called. If the process gives up the entry may stay, and counts as a run that died.
-//   - Done and release: goes on in the background, as every release does, until it is
-//     answered or the lease is over. Do looks at the record meanwhile, and answers by what
-//     it shows. If it cannot be known the error matches [ErrUnrecorded] and
-//     mongolock.ErrOutcomeUnknown: the work was done, and may be done again.
+//   - End: is sent again, for as long as the lease lasts; saves are numbered, so the first
+//     changes nothing if it comes after the second. Then Do looks at the record. If that does
+//     not show the end the error matches [ErrUnrecorded], and mongolock.ErrLost or
+//     ErrOutcomeUnknown: the work was done, and may be done again.
+//   - Release: is sent again in the background, as every release. Do has returned.
 //
 // # The checksum
 //

@@ -67,7 +67,7 @@ func TestControlAFunctionThatGoesOnAfterItsContextRunsBesideTheNext(t *testing.T
 // A reply is lost, or the command itself, at each step. The function has run once, or twice
 // and the first time without a record.
 func TestALostReplyAtEachStepLeavesOneRecord(t *testing.T) {
-	steps := []string{"lock", "begin", "done and release"}
+	steps := []string{"lock", "begin", "end", "release"}
 	for n, step := range steps {
 		for _, replyOnly := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, reply only %v", step, replyOnly), func(t *testing.T) {

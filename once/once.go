@@ -21,8 +21,7 @@ import (
 const (
 	pkg = "once" // for observers
 
-	callBound   = 10 * time.Second // of a look
-	settleBound = time.Minute      // of the wait for an end whose outcome is unknown
+	callBound = 10 * time.Second // of a look
 
 	// The pauses between the looks of a waiter, and between attempts.
 	pauseLeast = 200 * time.Millisecond
@@ -183,7 +182,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 		Began: holder.Since.UTC(), Outcome: Running,
 	})
 	began := time.Now()
-	if err := begin(ctx, doc); err != nil {
+	if err := l.save(ctx, doc); err != nil {
 		return err
 	}
 	why := errReturnedNot
@@ -211,46 +210,39 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 	return why
 }
 
-// begin saves the entry of a run that begins. It may be saved twice: it is the same.
-func begin(ctx context.Context, doc *doclock.Document[document]) error {
-	pauses := backoff.New(pauseLeast, pauseMost)
-	for {
+// save saves the record, again and again for as long as the lease lasts. Of a save that is
+// sent twice only the last one counts.
+func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) error {
+	unknown := false // an attempt may have been applied
+	for pauses := backoff.New(pauseLeast, pauseMost); ; {
 		err := doc.Save(mongobase.Bare(ctx))
-		passes := errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied)
-		if err == nil || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrDisconnected) || !passes || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return nil
 		}
-		if !sleep(doc.Lease().Context(ctx), pauses.Next()) {
-			return errors.Join(err, doc.Lease().Err())
+		unknown = unknown || errors.Is(err, mongolock.ErrOutcomeUnknown)
+		passes := errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied)
+		over := !passes || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrDisconnected) || ctx.Err() != nil
+		if over || !sleep(doc.Lease().Context(ctx), pauses.Next()) {
+			err = errors.Join(err, doc.Lease().Err())
+			if unknown && !errors.Is(err, mongolock.ErrOutcomeUnknown) {
+				err = errors.Join(err, mongolock.ErrOutcomeUnknown)
+			}
+			return err
 		}
 	}
 }
 
-// end records how the run ended, and gives the lock up. If the reply was lost the record
-// tells; while the lease may last, the command may still be applied.
+// end records how the run ended. If the lease ended with the outcome of that unknown, the
+// record tells.
 func (l *ledger) end(ctx context.Context, doc *doclock.Document[document]) error {
-	token, left := doc.Lease().Token(), doc.Lease().Remaining()
-	ended := doc.Value.Past[len(doc.Value.Past)-1].Outcome
-	err := doc.SaveAndRelease(mongobase.Bare(ctx))
-	if err == nil || errors.Is(err, mongolock.ErrLost) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(left, settleBound)+callBound)
-	defer cancel()
-	for pauses := backoff.New(pauseLeast, pauseMost); ; {
-		d, failed := l.look(ctx)
-		if failed == nil && d != nil {
-			switch is, there := d.outcomeOf(token); {
-			case is == ended:
-				return nil
-			case !there, is == Died:
-				return fmt.Errorf("%w: another run has begun: %w", mongolock.ErrLost, err)
-			}
-		}
-		if !sleep(ctx, pauses.Next()) {
-			return errors.Join(err, mongolock.ErrOutcomeUnknown)
+	err := l.save(ctx, doc)
+	if errors.Is(err, mongolock.ErrOutcomeUnknown) {
+		outcome := doc.Value.Past[len(doc.Value.Past)-1].Outcome
+		if d, failed := l.look(ctx); failed == nil && d != nil && d.outcomeOf(doc.Lease().Token()) == outcome {
+			return nil
 		}
 	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

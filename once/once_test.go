@@ -43,7 +43,7 @@ func TestWhatIsDoneCostsOneFindForEver(t *testing.T) {
 		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Second)))
 		traps := []string{"buildInfo", "serverStatus", "replSetGetConfig"} // of which a client warns, once
 		sent := slices.DeleteFunc(w.Take(), func(name string) bool { return slices.Contains(traps, name) })
-		assert.Equal(t, []string{"find", "hello", "findAndModify", "findAndModify", "findAndModify"}, sent, "the first run of all: look, the server's clock, lock, begin, done")
+		assert.Equal(t, []string{"find", "hello", "findAndModify", "findAndModify", "findAndModify", "findAndModify"}, sent, "the first run of all: look, the server's clock, lock, begin, end, release")
 		time.Sleep(1000 * time.Hour)
 		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, failing))
 		assert.Equal(t, []string{"find"}, w.Take())

@@ -152,12 +152,12 @@ func (d *document) end(o Outcome, ended time.Time, why error) {
 	d.Past, d.Done = past, o == Done
 }
 
-// outcomeOf is how a run ended, if the document still has it.
-func (d *document) outcomeOf(token int64) (Outcome, bool) {
+// outcomeOf is how the run with that token ended; empty if the document has it no more.
+func (d *document) outcomeOf(token int64) Outcome {
 	for _, e := range d.Past {
 		if e.Token == token {
-			return e.Outcome, true
+			return e.Outcome
 		}
 	}
-	return "", false
+	return ""
 }
