@@ -37,7 +37,7 @@ type Attempt struct {
 
 	// Rev is the revision that the claim named last, for the store's clean-up. Zero if it
 	// named none.
-	Rev bson.ObjectID
+	Rev int64
 }
 
 // Slow is the time from which on a refusal may have left a twin behind.

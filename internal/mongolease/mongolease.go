@@ -124,7 +124,7 @@ type Tenure struct {
 	TTL          time.Duration
 	Beat         int64
 	By           mongobase.Bearing
-	Rev          bson.ObjectID
+	Rev          int64
 }
 
 // Begin opens the attempt of a claim. Nothing of the claim is sent yet.

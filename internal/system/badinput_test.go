@@ -212,7 +212,7 @@ func foreignDocuments() []foreignDocument {
 	ours := func(mark any, expireAt any) bson.D {
 		return bson.D{
 			{Key: "mongolock", Value: mark}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
-			{Key: "holders", Value: bson.D{}}, {Key: "expireAt", Value: expireAt}, {Key: "rev", Value: bson.NewObjectID()},
+			{Key: "holders", Value: bson.D{}}, {Key: "expireAt", Value: expireAt}, {Key: "rev", Value: int64(1)},
 		}
 	}
 	all := []foreignDocument{
@@ -284,8 +284,8 @@ func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	for field, doc := range map[string]bson.D{
 		"mode":     {{Key: "expireAt", Value: future}},
 		"rev":      {{Key: "expireAt", Value: future}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: "7"}},
-		"expireAt": {{Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "expireAt", Value: "soon"}, {Key: "holders", Value: bson.D{}}},
-		"holders":  {{Key: "expireAt", Value: future}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "holders", Value: bson.A{}}},
+		"expireAt": {{Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "expireAt", Value: "soon"}, {Key: "holders", Value: bson.D{}}},
+		"holders":  {{Key: "expireAt", Value: future}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.A{}}},
 	} {
 		key := "k-" + field
 		_, err := coll.InsertOne(t.Context(), append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, doc...))

@@ -40,7 +40,7 @@ func (h byHand) pair(ctx context.Context, key string) error {
 				{Key: "holders", Value: bson.D{{Key: id, Value: bson.D{
 					{Key: "owner", Value: "owner"}, {Key: "note", Value: ""}, {Key: "since", Value: now}, {Key: "expireAt", Value: until},
 				}}}},
-				{Key: "expireAt", Value: until}, {Key: "rev", Value: bson.NewObjectID()},
+				{Key: "expireAt", Value: until}, {Key: "rev", Value: int64(1)},
 			}},
 			{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
 		}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()

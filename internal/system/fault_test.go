@@ -289,7 +289,7 @@ func (f *fixture) insertExpired(key string, last time.Duration) {
 			{Key: fieldOwner, Value: "nobody"}, {Key: fieldNote, Value: ""}, {Key: fieldSince, Value: past.Add(-time.Second)}, {Key: fieldExpireAt, Value: past},
 			{Key: "ttl", Value: 1000}, {Key: "beat", Value: int64(1)}, {Key: "epoch", Value: bson.NilObjectID},
 		}}}},
-		{Key: fieldExpireAt, Value: time.Now().Add(last)}, {Key: fieldRev, Value: bson.NewObjectID()}, {Key: fieldAt, Value: past},
+		{Key: fieldExpireAt, Value: time.Now().Add(last)}, {Key: fieldRev, Value: int64(1)}, {Key: fieldAt, Value: past},
 	})
 	require.NoError(f.t, err)
 }

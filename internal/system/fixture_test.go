@@ -433,7 +433,7 @@ type lockDocument struct {
 	Mode            string                `bson:"mode"`
 	Holders         map[string]lockHolder `bson:"holders"`
 	ExpireAt        time.Time             `bson:"expireAt"`
-	Rev             bson.ObjectID         `bson:"rev"`
+	Rev             int64                 `bson:"rev"`
 	At              time.Time             `bson:"at"`
 	Wanted          time.Time             `bson:"wantedUntil"`
 	ExclusiveWanted time.Time             `bson:"exclusiveWantedUntil"`

@@ -53,7 +53,6 @@ func (sh shell) command(name string, filled ...string) bson.D {
 			continue
 		}
 		filled = append(filled, // as a shell does
-			"ObjectId()", `{"$oid": "`+bson.NewObjectID().Hex()+`"}`,
 			"new Date(db.hello().localTime - 60000)", `{"$date": "`+sh.serverTime().Add(-time.Minute).Format(time.RFC3339Nano)+`"}`)
 		text := strings.NewReplacer(append(filled, `"topic": "locks"`, `"topic": "locks"`, `"locks"`, `"`+sh.coll.Name()+`"`, `"locks.wake"`, `"`+sh.coll.Name()+`.wake"`)...).Replace(m[1])
 		require.Empty(sh.t, regexp.MustCompile(`<[A-Z]+>`).FindString(text), "%q is not filled in", name)

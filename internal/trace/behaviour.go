@@ -80,10 +80,10 @@ type builder struct {
 	run *simulation.Recording
 	out *Behaviour
 
-	ids      map[string]int          // from 1 on
-	sessions map[string]string       // the ID of the claim that a session is of
-	revs     map[bson.ObjectID]*sent // the command that writes it
-	beats    []int64                 // all of them, in order
+	ids      map[string]int    // from 1 on
+	sessions map[string]string // the ID of the claim that a session is of
+	revs     map[int64]*sent   // the command that writes it
+	beats    []int64           // all of them, in order
 	tokens   []int64
 	epochs   map[bson.ObjectID]int
 
@@ -122,7 +122,7 @@ func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 		out: &Behaviour{
 			Name: fmt.Sprintf("seed %d, %q", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), Numbered: r.Numbered,
 		},
-		ids: map[string]int{}, sessions: map[string]string{}, revs: map[bson.ObjectID]*sent{}, epochs: map[bson.ObjectID]int{{}: 0},
+		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{}, epochs: map[bson.ObjectID]int{{}: 0},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},
 		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, granted: map[string]bool{}, log: map[int][]int{},
 	}
@@ -184,7 +184,7 @@ func (b *builder) meetCommand(c *simulation.Command) {
 			continue
 		}
 		if o.kind == "insert" {
-			o.rev, o.named = o.named, bson.NilObjectID
+			o.rev, o.named = o.named, 0
 		}
 		s := &sent{operation: o, of: c}
 		again := fmt.Sprint(c.Session, " ", c.Number, " ", i)
@@ -203,7 +203,7 @@ func (b *builder) meetCommand(c *simulation.Command) {
 				b.claims[o.id] = s
 			}
 		}
-		if !o.rev.IsZero() {
+		if o.rev != 0 && !o.moves {
 			b.revs[o.rev] = s
 		}
 		b.beats = append(b.beats, o.beat)

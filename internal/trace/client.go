@@ -76,7 +76,7 @@ func (b *builder) transfers(o *sent) {
 	}
 	from := b.revs[o.named]
 	switch {
-	case o.old != "" || o.named.IsZero():
+	case o.old != "" || o.named == 0:
 		o.kind = "transfer"
 	case from != nil && from.mode == "exclusive" && from.kind != "min-hold":
 		o.kind, o.old = "transfer", from.id

@@ -23,10 +23,11 @@ type operation struct {
 	end   bson.DateTime
 	lasts int64 // its ttl, in milliseconds
 
-	rev   bson.ObjectID // that it writes
-	named bson.ObjectID // that its filter names
-	drop  []sight       // the holders that the filter names with their beats
-	old   string        // the holder whose place it takes, or that it removes too
+	rev   int64   // that it writes
+	moves bool    // it writes the next revision instead
+	named int64   // that its filter names
+	drop  []sight // the holders that the filter names with their beats
+	old   string  // the holder whose place it takes, or that it removes too
 
 	earlier bool          // the filter asks for an earlier beat
 	judged  bool          // it asks that the holder has not run out at recent, or is of another epoch
@@ -155,7 +156,7 @@ func (o *operation) filter(filter bson.D) {
 		case e.Key == "_id":
 			o.key, _ = e.Value.(string)
 		case e.Key == "rev":
-			o.named, _ = e.Value.(bson.ObjectID)
+			o.named = number(e.Value)
 		case e.Key == "$or":
 			alternatives, _ := e.Value.(bson.A)
 			o.either(alternatives)
@@ -186,7 +187,7 @@ func (o *operation) either(alternatives bson.A) {
 			not, _ := field(condition, "$not").(bson.D)
 			o.since, o.asks = field(not, "$gt").(bson.DateTime)
 		case d[0].Key == "rev":
-			o.named, _ = d[0].Value.(bson.ObjectID)
+			o.named = number(d[0].Value)
 		case ofHolder && name == "expireAt":
 			o.recent, o.judged = field(condition, "$gt").(bson.DateTime)
 		case ofHolder && name == "" && i == 0 && len(alternatives) == 2:
@@ -224,7 +225,7 @@ func (o *operation) writes(update bson.D) (w writing) {
 				o.limit = number(f.Value)
 			case f.Key == "rev":
 				w.rev = true
-				o.rev, _ = f.Value.(bson.ObjectID)
+				o.rev, o.moves = number(f.Value), op.Key == "$inc"
 			case ofHolder && name == "":
 				w.adds, w.holders, w.leaves = true, true, false
 				o.takes(bson.E{Key: id, Value: f.Value})

@@ -60,6 +60,9 @@ func (b *builder) ran(s simulation.Step, o *sent, hit bool, after bson.D) {
 	o.hit = o.hit || hit
 	document := "<<>>"
 	if hit && after != nil {
+		if o.moves {
+			b.revs[number(field(after, "rev"))] = o
+		}
 		document = b.document(after)
 	}
 	what := "finds nothing for"
@@ -81,9 +84,8 @@ func (b *builder) document(d bson.D) string {
 		barred := field(v, "released") != nil || field(v, "broken") != nil
 		holders = append(holders, fmt.Sprintf("<<%s, %d, %d, %d, %s>>", b.attempt(h.Key), rank(b.beats, number(field(v, "beat"))), b.epoch(epoch), date(end), boolean(barred)))
 	}
-	rev, _ := field(d, "rev").(bson.ObjectID)
 	word, _ := field(d, "exclusiveWantedUntil").(bson.DateTime)
-	return fmt.Sprintf("<<%s, {%s}, %d>>", b.rev(rev), strings.Join(holders, ", "), dateOrZero(word))
+	return fmt.Sprintf("<<%s, {%s}, %d>>", b.rev(number(field(d, "rev"))), strings.Join(holders, ", "), dateOrZero(word))
 }
 
 func dateOrZero(d bson.DateTime) int {
@@ -101,7 +103,7 @@ func boolean(is bool) string {
 }
 
 // rev names the command that wrote a revision.
-func (b *builder) rev(id bson.ObjectID) string {
+func (b *builder) rev(id int64) string {
 	if s := b.revs[id]; s != nil {
 		return fmt.Sprint(s.at)
 	}

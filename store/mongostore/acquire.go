@@ -139,12 +139,12 @@ func (c *claim) document(t mongolease.Tenure) bson.D {
 // tenure is what the claim writes that is sent now.
 func (s *Store) tenure(c *claim) mongolease.Tenure {
 	t := c.Tenure()
-	t.Rev = bson.NewObjectID()
+	t.Rev = newRev()
 	return t
 }
 
 // withRev is an update that also writes the revision.
-func withRev(update bson.D, rev bson.ObjectID) bson.D {
+func withRev(update bson.D, rev int64) bson.D {
 	return bson.D(mongobase.Change(update).Set(fieldRev, rev))
 }
 

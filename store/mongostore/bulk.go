@@ -36,7 +36,7 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 
 // A bulk is many releases on their way.
 type bulk struct {
-	*mongolease.Bulk[record, bson.ObjectID]
+	*mongolease.Bulk[record, int64]
 	store *Store
 }
 

@@ -35,7 +35,7 @@ const (
 )
 
 // sentNew is the holder that a claim writes.
-const sentNew = "{owner: owner, note: note, since: DATE, expireAt: DATE, ttl: MS, beat: BEAT, epoch: REV}"
+const sentNew = "{owner: owner, note: note, since: DATE, expireAt: DATE, ttl: MS, beat: BEAT, epoch: EPOCH}"
 
 // sentHolder sets the whole map of holders to one holder.
 func sentHolder(id string) string { return sentAlone("exclusive, limit: 1", id, ", rev: REV") }
@@ -52,12 +52,12 @@ func sentInsert(mode, id string) string {
 
 func sentAlive(id string) string {
 	return fmt.Sprintf("holders.%[1]s.broken: {$exists: false}, holders.%[1]s.released: {$exists: false}, "+
-		"$or: [{holders.%[1]s.expireAt: {$gt: DATE}}, {holders.%[1]s.epoch: {$ne: REV}}]", id)
+		"$or: [{holders.%[1]s.expireAt: {$gt: DATE}}, {holders.%[1]s.epoch: {$ne: EPOCH}}]", id)
 }
 
 func sentRenewal(id string) string {
 	return fmt.Sprintf("{$max: {holders.%[1]s.expireAt: DATE, expireAt: DATE, holders.%[1]s.ttl: MS}, "+
-		"$set: {holders.%[1]s.beat: BEAT, holders.%[1]s.epoch: REV}, $currentDate: {at: true}}", id)
+		"$set: {holders.%[1]s.beat: BEAT, holders.%[1]s.epoch: EPOCH}, $currentDate: {at: true}}", id)
 }
 
 func sentRelease(id, concern string) string {
@@ -146,7 +146,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 
 	require.NoError(t, f.store.Break(f.ctx(), other.Ref, "because", false))
 	f.expect("a break", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because, rev: REV}, $currentDate: {at: true}} "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}} update: {$set: {holders.ID2.broken: because}, $inc: {rev: 1}, $currentDate: {at: true}} "+sentDurably)
 	require.NoError(t, f.store.Break(f.ctx(), other.Ref, "because", true))
 	f.expect("the removal after a break", names,
 		"findAndModify query: {_id: k, mongolock: 1, holders.ID2: {$exists: true}, mode: exclusive} remove: true "+sentDurably)
@@ -169,7 +169,7 @@ func TestEachStepSendsWhatTheProtocolSays(t *testing.T) {
 	_, err = f.store.Release(f.ctx(), kept.Ref, 10*time.Second)
 	require.NoError(t, err)
 	f.expect("MinHold's release", names,
-		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: REV, rev: REV, expireAt: DATE}, $currentDate: {at: true}} "+sentSoftly)
+		"findAndModify new: true query: {_id: k, mongolock: 1, mode: exclusive, holders.ID: {$exists: true}} update: {$set: {holders.ID.released: true, holders.ID.expireAt: DATE, holders.ID.ttl: MS, holders.ID.beat: BEAT, holders.ID.epoch: EPOCH, expireAt: DATE}, $inc: {rev: 1}, $currentDate: {at: true}} "+sentSoftly)
 
 	settled, err := f.store.Undo(f.ctx(), kept.Ref, nil)
 	require.True(t, settled)
@@ -296,7 +296,7 @@ func (f *fixture) plant(batch []store.Renewal) {
 		docs = append(docs, bson.D{
 			{Key: "_id", Value: r.Key}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
 			{Key: "holders", Value: bson.D{{Key: r.ID, Value: bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: ""}, {Key: "since", Value: time.Now()}, {Key: "expireAt", Value: end}, {Key: "ttl", Value: 30_000}, {Key: "beat", Value: int64(1)}, {Key: "epoch", Value: bson.NilObjectID}}}}},
-			{Key: "expireAt", Value: end}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: time.Now()},
+			{Key: "expireAt", Value: end}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: time.Now()},
 		})
 	}
 	_, err := f.coll.InsertMany(f.ctx(), docs, options.InsertMany().SetOrdered(false))

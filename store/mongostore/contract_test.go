@@ -36,7 +36,7 @@ func (h *storeAndShell) Purge(key string) error {
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
-	{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: bson.NewObjectID()}},
+	{{Key: "expireAt", Value: time.UnixMilli(1)}, {Key: "holders", Value: bson.D{}}, {Key: "rev", Value: int64(1)}},
 	{{Key: "mongolock", Value: 2}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: "1"}, {Key: "expireAt", Value: time.UnixMilli(1)}},
 	{{Key: "mongolock", Value: 1.5}, {Key: "expireAt", Value: time.UnixMilli(1)}},
@@ -124,10 +124,10 @@ func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	tomorrow := time.Now().Add(24 * time.Hour)
 	for i, shape := range []bson.D{
 		{{Key: "expireAt", Value: "soon"}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "holders", Value: "none"}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "holders", Value: bson.D{{Key: "x", Value: 1}}}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}}}},
-		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: 7}, {Key: "holders", Value: bson.D{}}},
+		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: "none"}},
+		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: 1}}}},
+		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: int64(1)}, {Key: "holders", Value: bson.D{{Key: "x", Value: bson.D{{Key: "expireAt", Value: 1}}}}}},
+		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: "exclusive"}, {Key: "rev", Value: "7"}, {Key: "holders", Value: bson.D{}}},
 		{{Key: "expireAt", Value: tomorrow}, {Key: "mode", Value: 1}},
 	} {
 		key := fmt.Sprint("k", i)

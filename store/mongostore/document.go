@@ -3,6 +3,8 @@ package mongostore
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -47,7 +49,7 @@ type record struct {
 
 	mode            store.Mode
 	limit           int
-	rev             bson.ObjectID
+	rev             int64
 	expireAt        time.Time
 	exclusiveWanted time.Time
 }
@@ -76,7 +78,7 @@ func readRecord(raw bson.Raw) record {
 		case fieldExpireAt:
 			r.expireAt, hasEnd = mongobase.Time(v)
 		case fieldRev:
-			r.rev, hasRev = v.ObjectIDOK()
+			r.rev, hasRev = v.AsInt64OK()
 		case fieldAt:
 			r.At, _ = mongobase.Time(v)
 		case fieldWanted:
@@ -216,8 +218,19 @@ func exists(path string) bson.E { return mongolease.Exists(path) }
 // holder is where the fields of a holder are.
 func holder(id string) mongolease.Fields { return mongolease.Fields(fieldHolders + "." + id) }
 
-// newRev goes with every change that a compare-and-swap must not overlook.
-func newRev() bson.E { return bson.E{Key: fieldRev, Value: bson.NewObjectID()} }
+// newRev is the revision that a claim writes: a number that no document of this key has had.
+// Its 52 bits, and what moveRev adds, are exact in a shell whose numbers are doubles.
+func newRev() int64 {
+	var b [8]byte
+	_, _ = rand.Read(b[1:])                            // it never fails; not eight bytes, which the simulation takes for jitter
+	return int64(binary.BigEndian.Uint64(b[:])>>4 | 1) //nolint:gosec // 52 bits
+}
+
+// moveRev goes with every change of the holders there that a compare-and-swap must not
+// overlook. It adds, so that no revision that a claim wrote is lost: sent twice, over a
+// rollback, the same change gives two revisions if a holder came in between. A revision of
+// its own, written twice, would name two documents.
+var moveRev = bson.E{Key: "$inc", Value: bson.D{{Key: fieldRev, Value: int64(1)}}}
 
 // exclusively is the condition of a document in exclusive mode.
 var exclusively = inMode(store.Exclusive)

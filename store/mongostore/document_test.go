@@ -19,7 +19,7 @@ func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}
 	ours := bson.D{
 		{Key: "_id", Value: "k"}, {Key: "mongolock", Value: 1}, {Key: "mode", Value: "exclusive"}, {Key: "limit", Value: 1},
-		{Key: "holders", Value: bson.D{{Key: "ID", Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: bson.NewObjectID()}, {Key: "at", Value: now},
+		{Key: "holders", Value: bson.D{{Key: "ID", Value: holder}}}, {Key: "expireAt", Value: now}, {Key: "rev", Value: int64(1)}, {Key: "at", Value: now},
 	}
 	f.Add(marshalled(f, ours))
 	f.Add(marshalled(f, bson.D{{Key: "_id", Value: 7}}))

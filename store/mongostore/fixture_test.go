@@ -126,7 +126,7 @@ func renderedValue(v bson.RawValue, names []string) string {
 	case bson.TypeDateTime:
 		return "DATE"
 	case bson.TypeObjectID:
-		return "REV"
+		return "EPOCH"
 	case bson.TypeString:
 		return named(v.StringValue(), names)
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
@@ -136,6 +136,9 @@ func renderedValue(v bson.RawValue, names []string) string {
 			part := renderedValue(e.Value(), names)
 			if strings.HasSuffix(e.Key(), "ttl") {
 				part = "MS"
+			}
+			if e.Key() == fieldRev && e.Value().AsInt64() > 1 {
+				part = "REV"
 			}
 			if v.Type == bson.TypeEmbeddedDocument {
 				part = named(e.Key(), names) + ": " + part

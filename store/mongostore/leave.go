@@ -83,17 +83,17 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 // undoJoin removes what a claim in shared or permits mode may have left. If the claim may
 // still be on its way as a join that named joined, a new revision bars it. That is one
 // command: between two the join could land.
-func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined bson.ObjectID) (reply, error) {
+func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined int64) (reply, error) {
 	holds := exists(fieldHolders + "." + r.ID)
 	if knob.UndoDeletes {
 		return s.remove(ctx, mongolease.Undo, s.base.Durable, ours(r.Key, holds))
 	}
-	if !joined.IsZero() {
+	if joined != 0 {
 		holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{{Key: fieldRev, Value: joined}}}}
 	}
 	update := bson.D{
 		{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}},
-		{Key: "$set", Value: bson.D{newRev()}},
+		moveRev,
 		stampAt,
 	}
 	return s.drop(ctx, mongolease.Undo, r.Key, ours(r.Key, holds), update, s.base.Durable)

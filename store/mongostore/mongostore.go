@@ -30,7 +30,7 @@ type Store struct {
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps mongolease.Steps[record, bson.ObjectID] // remembers the revision of an exclusive grant
+	steps mongolease.Steps[record, int64] // remembers the revision of an exclusive grant
 	joins joinGates
 }
 
@@ -97,7 +97,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		logger:  conf.logger,
 	}
 	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
-	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev bson.ObjectID) {
+	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev int64) {
 		if c.Mode == store.Exclusive {
 			rev = t.Rev
 		}

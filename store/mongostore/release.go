@@ -61,12 +61,12 @@ func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duratio
 func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D) {
 	t := mongolease.TenureOf(s.base, rest)
 	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
-	set := append(bson.D(holder(r.ID).Staying(t)), newRev())
+	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {
-		return held(r), bson.D{{Key: "$set", Value: append(set, end)}, stampAt}
+		return held(r), bson.D{{Key: "$set", Value: append(set, end)}, moveRev, stampAt}
 	}
 	// Others may hold the key too, and longer.
-	return held(r), bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, stampAt}
+	return held(r), bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
 }
 
 // Break marks a holder, which learns of it at its next renewal, and with now removes the
@@ -84,7 +84,8 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 			return s.remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively))
 		}
 		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
-			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}, newRev()}},
+			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
+			moveRev,
 			stampAt,
 		}, mongobase.After)
 	})

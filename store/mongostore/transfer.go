@@ -35,7 +35,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 // this process, the filter names the holder itself.
 func (s *Store) place(from store.Ref) bson.D {
 	l, ok := s.steps.Memory.Of(from.ID)
-	if !ok || l.Own.IsZero() || l.Until <= s.base.Clock.Now() {
+	if !ok || l.Own == 0 || l.Until <= s.base.Clock.Now() {
 		return append(ours(from.Key, exclusively, exists(fieldHolders+"."+from.ID)), holder(from.ID).Alive(s.base.Bearing())...)
 	}
 	return ours(from.Key, bson.E{Key: fieldRev, Value: l.Own})

@@ -23,7 +23,7 @@ func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (set
 
 // cleanUp sends the command that removes what a claim left. With from it also removes the
 // holder that the claim was to replace.
-func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined bson.ObjectID) (reply, error) {
+func (s *Store) cleanUp(ctx context.Context, claim store.Ref, from *store.Ref, joined int64) (reply, error) {
 	if claim.Mode != store.Exclusive {
 		return s.undoJoin(ctx, claim, joined)
 	}
