@@ -31,7 +31,7 @@ const (
 // of an acquisition.
 type Operation struct {
 	Op      Op
-	Package string     // whose operation it is: "mongolock", "doclock", "schedule", "leader" or "pathlock"
+	Package string     // whose operation it is: "mongolock", "doclock", "once", "schedule", "leader" or "pathlock"
 	Key     string     // a key, a document, a job, a path; empty for a renewal or release of several leases
 	Mode    store.Mode // of the lease, where there is one
 }

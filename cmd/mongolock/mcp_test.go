@@ -189,6 +189,7 @@ func TestTheClientThatIsKilled(t *testing.T) {
 	c := p.connects("doomed", strings.Fields(os.Getenv(role))...)
 	_, err := c.lock("src")
 	fmt.Println("has it:", err, c.server.Process.Pid)
+	_, _ = c.lock("docs", "wait_seconds", 60) // which somebody may have
 	time.Sleep(time.Minute)
 }
 
@@ -269,4 +270,25 @@ func TestAnAgentsBadInputIsNamed(t *testing.T) {
 	var seen listed
 	require.NoError(t, c.calls("list", nil, &seen))
 	assert.Empty(t, seen.Locks)
+}
+
+// A client that is killed while it waits takes no lock along, and keeps none until then.
+func TestAClientThatIsKilledWhileItWaitsLeavesNothing(t *testing.T) {
+	p := newProgram(t)
+	for where, args := range p.places() {
+		args = append(args, "--ttl", "5m")
+		ada, bob := p.connects("ada", args...), p.connects("bob", args...)
+		g, err := ada.lock("docs")
+		require.NoError(t, err, where)
+		doomed, _ := p.doomed(args...)
+		time.Sleep(500 * time.Millisecond) // it waits for docs
+		require.NoError(t, doomed.Process.Signal(syscall.SIGKILL))
+		began := time.Now()
+		_, err = bob.lock("src")
+		require.NoError(t, err, where)
+		require.NoError(t, ada.calls("release", map[string]any{"token": g.Token}, nil), where)
+		_, err = bob.lock("docs")
+		assert.NoError(t, err, where)
+		assert.Less(t, time.Since(began), 15*time.Second, where)
+	}
 }

@@ -215,3 +215,51 @@ func TestNothingIsLeft(t *testing.T) {
 	ls.code()
 	assert.Empty(t, ls.out.String())
 }
+
+// A path is held as a key is: its holder's command ends before another can have it.
+func TestALostPathEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
+	p := newProgram(t)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	holder := &program{t, append(p.env, "MONGODB_URI="+proxy.URI()), p.dir}
+	a := holder.start("paths", "lock", "--ttl", "4s", "--margin", "1s", "src/api", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	time.Sleep(4500 * time.Millisecond) // it is refreshed
+	held := p.start("paths", "lock", "--try", "src", "--", "true")
+	require.Equal(t, exitHeld, held.code(), "%s", held.out)
+	proxy.Silence()
+	p.dead(p.pathRival())
+	assert.Equal(t, exitLost, a.code())
+	assert.Contains(t, a.out.String(), "lost /src/api, ending the command: lease is lost: not refreshed in time")
+}
+
+func TestAKilledHolderOfAPathTakesItsProcessGroupAlong(t *testing.T) {
+	p := newProgram(t)
+	p.env = append(p.env, "MONGOLOCK_DIR="+filepath.Join(p.dir, "locks"))
+	a := p.start("paths", "lock", "--ttl", "4s", "--margin", "1s", "src", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	a.signal(syscall.SIGKILL)
+	p.dead(p.pathRival())
+}
+
+// The control: who leaves the group is not ended, and lives when a rival has the path.
+func TestControlAProcessThatLeavesItsGroupOutlivesItsPath(t *testing.T) {
+	p := newProgram(t)
+	p.env = append(p.env, "MONGOLOCK_DIR="+filepath.Join(p.dir, "locks"))
+	a := p.start("paths", "lock", "--ttl", "2s", "src", "--", "bash", "-c", `setsid bash -c 'echo $$ > pid; while [ ! -e over ]; do date +%s%N >> child; sleep 0.01; done' & while :; do date +%s%N >> parent; sleep 0.01; done`)
+	p.untilBeating()
+	a.signal(syscall.SIGKILL)
+	rival := p.pathRival()
+	time.Sleep(200 * time.Millisecond)
+	assert.Greater(t, p.beats()["child"], rival)
+	assert.Less(t, p.beats()["parent"], rival)
+}
+
+// pathRival waits for the path and says when it had it.
+func (p *program) pathRival() time.Time {
+	p.t.Helper()
+	r := p.start("paths", "lock", "--wait", "25s", "src", "--", "date", "+%s%N")
+	require.Equal(p.t, 0, r.code(), "the rival: %s", r.out)
+	n, err := strconv.ParseInt(strings.TrimSpace(r.out.String()), 10, 64)
+	require.NoError(p.t, err)
+	return time.Unix(0, n)
+}
