@@ -7,7 +7,9 @@ SHELL := /bin/bash
 
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
-CODE    := $(filter-out tools,$(MODULES))
+# What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
+HEAVY   := $(filter adapters/certmagic adapters/kubernetes examples/periodic,$(MODULES))
+CODE    := $(filter-out tools $(HEAVY),$(MODULES))
 ADAPTERS := $(filter adapters/% cmd/% examples/migrate,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
@@ -74,6 +76,10 @@ cli: ## bin/mongolock, the command, with its man page and completions beside it
 test-adapters: $(DEVMONGO) ## those of the adapters and of the command, on whatever MongoDB this machine has
 	@$(call in-modules,$(ADAPTERS),$(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
 
+.PHONY: heavy
+heavy: $(DEVMONGO) ## every check of the modules whose dependencies take minutes to compile, client-go's for one
+	@$(call in-modules,$(HEAVY),go mod tidy -diff && go fix -diff ./... && $(LINT) run && $(CURDIR)/$(ON_MONGO) go test -shuffle=on -timeout 10m ./...)
+
 .PHONY: test-embedded
 test-embedded: $(EMBEDDED) ## the library's tests on the embedded server, which a machine without any other has
 	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/system ./doclock ./fence
@@ -96,7 +102,7 @@ OLDEST_GO := 1.25.5
 .PHONY: oldest
 oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported, which the go command fetches
 	GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...
-	@$(call in-modules,$(filter-out adapters/certmagic adapters/otel adapters/prometheus examples/migrate,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
+	@$(call in-modules,$(filter-out adapters/otel adapters/prometheus examples/migrate,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
 	GOTOOLCHAIN=go$(OLDEST_GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
 
 .PHONY: race
@@ -239,11 +245,11 @@ lint: ## golangci-lint over every module (the first time builds it: some minutes
 # What it knows it asks of Go's vulnerability database, over the network.
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities that the released modules can reach
-	@$(call in-modules,. $(ADAPTERS),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
+	@$(call in-modules,. $(ADAPTERS) $(HEAVY),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
 
 .PHONY: fmt
 fmt: ## format every file, imports included
-	@$(call in-modules,$(CODE),$(LINT) fmt)
+	@$(call in-modules,$(CODE) $(HEAVY),$(LINT) fmt)
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
@@ -261,7 +267,7 @@ check-fmt: ## is everything formatted?
 
 .PHONY: check-tidy
 check-tidy: ## would go mod tidy change a module?
-	@$(call in-modules,$(MODULES),go mod tidy -diff)
+	@$(call in-modules,$(filter-out $(HEAVY),$(MODULES)),go mod tidy -diff)
 
 .PHONY: check-fix
 check-fix: ## would go fix change the code?
