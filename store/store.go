@@ -167,8 +167,8 @@ type Store interface {
 	Acquire(ctx context.Context, c Claim) (Grant, error)
 
 	// Renew restarts the TTL of each holder of the batch and answers in the same order.
-	// The answer is ErrGone for a holder that is absent, expired or released, BrokenError
-	// for one that was broken.
+	// The answer is ErrGone for a holder that is absent or released, BrokenError for one
+	// that was broken, whether or not it has expired, and ErrGone for any other that has.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
 
 	// Release removes a holder, or answers ErrGone if the record has no holder of
@@ -179,8 +179,8 @@ type Store interface {
 	Release(ctx context.Context, r Ref, keep time.Duration) (wanted bool, err error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one
-	// step. It answers ErrGone if from is absent, expired or released, and
-	// BrokenError if from was broken. The grant has a new token.
+	// step. It answers ErrGone and BrokenError for from as Renew does. The grant has a
+	// new token.
 	Transfer(ctx context.Context, from Ref, to Claim) (Grant, error)
 
 	// Undo cleans up after a claim of unknown outcome. With from nil that was an

@@ -17,12 +17,13 @@ type mutation struct{ old, new string }
 
 // A bound is what is checked of a module, and the constants that a check need not name.
 type bound struct {
+	with       []string // the modules that the module extends or instantiates
 	config     string
 	invariants string
 	properties string
 	values     map[string]string
 }
 
-var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound}
+var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "StoreGraph": graphBound}
 
-var checks = slices.Concat(takeover, waiting, lock)
+var checks = slices.Concat(takeover, waiting, lock, refined)

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	violated = regexp.MustCompile(`Error: (?:Invariant (\w+) is violated|Temporal properties were violated)`)
+	violated = regexp.MustCompile(`Error: (?:Invariant (\w+) is violated|Temporal properties were violated|Action property .* is violated)`)
 	states   = regexp.MustCompile(`(?m)^[\d,]+ states generated[^\n]*?([\d,]+) distinct states found, [\d,]+ states left`)
 	depth    = regexp.MustCompile(`depth of the complete state graph search is (\d+)`)
 	finished = "Model checking completed. No error has been found."
@@ -33,8 +33,17 @@ func main() {
 	dir := flag.String("dir", "docs/spec", "the folder of the specifications")
 	only := flag.String("run", "", "a regular expression: only the checks whose names match")
 	large := flag.Bool("large", false, "the checks that take minutes to hours")
+	graphs := flag.String("graphs", "", "a folder: leave the graphs of Store.tla there, all or those named, and check nothing")
 	parallel := flag.Int("p", runtime.GOMAXPROCS(0), "how many checks run at once, with one thread each")
 	flag.Parse()
+
+	if *graphs != "" {
+		if err := draw(*jar, *dir, *graphs, flag.Args()); err != nil {
+			fmt.Fprintln(os.Stderr, "spec: -graphs:", err)
+			os.Exit(1)
+		}
+		return
+	}
 
 	names, err := regexp.Compile(*only)
 	if err != nil {
@@ -91,23 +100,7 @@ func runAll(picked []check, jar, dir string, parallel int) (failed int) {
 
 // run lets TLC decide about one check, and says what it found.
 func (c check) run(jar, dir string) (string, error) {
-	work, err := os.MkdirTemp("", "spec")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(work) }()
-
-	if err := c.write(dir, work); err != nil {
-		return "", err
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
-	defer cancel()
-
-	cmd := exec.CommandContext(ctx, "java", "-Xmx3g", "-Xss16m", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+work, "-cp", jar,
-		"tlc2.TLC", "-workers", "1", "-metadir", filepath.Join(work, "states"), "-config", c.module+".cfg", c.module)
-	cmd.Dir = work
-	out, runErr := cmd.CombinedOutput() // TLC exits non-zero for a violation too: its words decide
+	out, runErr := c.ask(jar, dir) // TLC exits non-zero for a violation too: its words decide
 
 	found := ""
 	if m := violated.FindSubmatch(out); m != nil {
@@ -116,7 +109,7 @@ func (c check) run(jar, dir string) (string, error) {
 			found = bounds[c.module].properties
 		}
 	} else if !strings.Contains(string(out), finished) {
-		return "", fmt.Errorf("TLC did not finish: %w\n%s", errors.Join(runErr, ctx.Err()), tail(out))
+		return "", fmt.Errorf("TLC did not finish: %w\n%s", runErr, tail(out))
 	}
 	said := "no violation"
 	if found != "" {
@@ -135,6 +128,29 @@ func (c check) run(jar, dir string) (string, error) {
 	return said, nil
 }
 
+// ask returns what TLC says of a check.
+func (c check) ask(jar, dir string) ([]byte, error) {
+	work, err := os.MkdirTemp("", "spec")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+
+	if err := c.write(dir, work); err != nil {
+		return nil, err
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
+	defer cancel()
+
+	cmd := exec.CommandContext(ctx, "java", "-Xmx3g", "-Xss16m", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+work, "-cp", jar,
+		"tlc2.TLC", "-workers", "1", "-metadir", filepath.Join(work, "states"), "-config", c.module+".cfg", c.module)
+	cmd.Dir = work
+	out, err := cmd.CombinedOutput()
+
+	return out, errors.Join(err, ctx.Err())
+}
+
 func (c check) limit() time.Duration {
 	if c.large {
 		return 12 * time.Hour
@@ -145,22 +161,31 @@ func (c check) limit() time.Duration {
 
 // write makes the module, mutated, and TLC's configuration in the folder work.
 func (c check) write(dir, work string) error {
-	text, err := os.ReadFile(filepath.Join(dir, c.module+".tla"))
-	if err != nil {
-		return err
-	}
-	spec := string(text)
-	for _, m := range c.mutate {
-		if n := strings.Count(spec, m.old); n != 1 {
-			return fmt.Errorf("the mutation's text stands %d times in %s.tla, not once: %s", n, c.module, m.old)
+	b := bounds[c.module]
+	texts := map[string]string{}
+	for _, module := range append([]string{c.module}, b.with...) {
+		text, err := os.ReadFile(filepath.Join(dir, module+".tla"))
+		if err != nil {
+			return err
 		}
-		spec = strings.Replace(spec, m.old, m.new, 1)
+		texts[module] = string(text)
 	}
-	if err := os.WriteFile(filepath.Join(work, c.module+".tla"), []byte(spec), 0o600); err != nil {
-		return err
+	for _, m := range c.mutate {
+		found := 0
+		for module, text := range texts {
+			found += strings.Count(text, m.old)
+			texts[module] = strings.Replace(text, m.old, m.new, 1)
+		}
+		if found != 1 {
+			return fmt.Errorf("the mutation's text stands %d times in %s.tla, not once: %s", found, c.module, m.old)
+		}
+	}
+	for module, text := range texts {
+		if err := os.WriteFile(filepath.Join(work, module+".tla"), []byte(text), 0o600); err != nil {
+			return err
+		}
 	}
 
-	b := bounds[c.module]
 	values := maps.Clone(b.values)
 	maps.Copy(values, c.set)
 

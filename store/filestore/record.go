@@ -53,11 +53,11 @@ func (r *record) holder(id string) *fileHolder {
 func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 	h := r.holder(ref.ID)
 	switch {
-	case h == nil:
+	case h == nil || h.Released:
 		return nil, store.ErrGone
 	case h.Broken:
 		return nil, &store.BrokenError{Reason: h.Reason}
-	case h.Released || !h.live(now):
+	case !h.live(now):
 		return nil, store.ErrGone
 	}
 	return h, nil

@@ -261,9 +261,11 @@ func (s *Store) live(ctx context.Context, r store.Ref, now time.Time) (*record, 
 	switch {
 	case err != nil:
 		return nil, nil, err
+	case h.released:
+		return nil, nil, store.ErrGone
 	case h.broken:
 		return nil, nil, &store.BrokenError{Reason: h.reason}
-	case h.released || !h.live(now):
+	case !h.live(now):
 		return nil, nil, store.ErrGone
 	}
 	return rec, h, nil

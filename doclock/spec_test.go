@@ -1,0 +1,59 @@
+package doclock
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/specpath"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A subject is a store of documents. After a tick the calls are those of another process.
+type subject struct {
+	*keyed
+	t       testing.TB
+	without func(mongolease.Step, bson.D) bson.D // a safety; nil: it has all
+}
+
+func (s *subject) Store() store.Store { return s.keyed }
+
+func (s *subject) Tick(ctx context.Context, key string) error {
+	s.keyed = &keyed{docStore: must(newDocStore(s.coll, "lock"))(s.t), coll: s.coll}
+	s.tamper(s.without)
+	return specpath.Age(ctx, s.coll, ID(key))
+}
+
+func (s *subject) Sweep(_ context.Context, key string) error { return s.Purge(key) }
+
+func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
+	for _, g := range specpath.Graphs(t, "exclusive") {
+		needs(t, "atomic")
+		coll := collection(t)
+		var subjects []specpath.Subject
+		for range 4 {
+			subjects = append(subjects, &subject{&keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}, t, nil})
+		}
+		r := specpath.Walk(t.Context(), g, subjects...)
+		fmt.Println("doclock,", r)
+		assert.Empty(t, r.Failures)
+		assert.Equal(t, g.Calls, r.Calls, "calls that were not made")
+	}
+}
+
+func TestControlAWalkOfTheSpecificationFindsEachFault(t *testing.T) {
+	graphs := specpath.Graphs(t, "exclusive")
+	needs(t, "atomic")
+	coll := collection(t)
+	k := &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+	for what, faulty := range specpath.WithFaults(&subject{k, t, nil}) {
+		assert.True(t, specpath.Finds(t, faulty, graphs), what)
+	}
+	k = &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+	k.tamper(byKeyAlone)
+	assert.True(t, specpath.Finds(t, &subject{k, t, byKeyAlone}, graphs), "commands that do not name the acquisition")
+}

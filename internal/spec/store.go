@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// refinedBound is Lock within its bounds, each step of which must be one of Store.
+var refinedBound = bound{
+	with:       []string{"Lock", "Store"},
+	config:     lockBound.config,
+	properties: "Refined",
+	values:     with(lockBound.values, map[string]string{"Barred": `"broken"`}),
+}
+
+var refined = []check{
+	{name: "store: what Lock does is what Store says", module: "LockStore"},
+	{name: "store: the same with renewals and breaks", module: "LockStore", large: true,
+		set: map[string]string{"Rows": `{"renew", "break"}`, "TTL": "3"}},
+	{name: "store: the same with MinHold", module: "LockStore", set: map[string]string{"Rows": `{"min-hold"}`, "Barred": `"released"`, "MaxNow": "2"}},
+	{name: "store: the same with readers", module: "LockStore", large: true, set: sharing},
+	{name: "store: the same with hand-overs", module: "LockStore", large: true, set: handing},
+	{name: "store: mutant: release by key", module: "LockStore", finds: "Refined",
+		mutate: []mutation{{`[] c.op = "release"   -> Holds(d, c.id)`, `[] c.op = "release"   -> d.exists`}}},
+	{name: "store: mutant: the swap names no beat", module: "LockStore", set: renewing, finds: "Refined",
+		mutate: []mutation{{`d.rev = c.rev
+                             /\ \A x \in c.drop : Holds(d, x.id) /\ d.holders[x.id].beat = x.beat
+    [] c.op = "join"`, `d.rev = c.rev
+    [] c.op = "join"`}}},
+	{name: "store: mutant: seen still for less than the TTL", module: "LockStore", finds: "Refined",
+		mutate: []mutation{{"now >= s.since + TTL", "now >= s.since + TTL - Margin"}}},
+}
+
+// graphBound is Store as a store's caller meets it: every call is answered before the next.
+var graphBound = bound{
+	with:       []string{"Store"},
+	invariants: "Together Nothing Bounded Printed",
+	values: map[string]string{
+		"Ids": "{1, 2}", "Worded": "{TRUE, FALSE}", "TTL": "2", "Keeps": "{0, 1}", "Lates": "{0}", "Lazy": "FALSE", "Early": "TRUE",
+	},
+}
+
+// graphs are the bounds that package specpath walks. A third acquisition is for hand-overs: one that is
+// made and one that is asked for, while another holds the key.
+var graphs = map[string]map[string]string{
+	"exclusive": {"Modes": `{"exclusive"}`, "Ids": "{1, 2, 3}", "Keeps": "{0, 1, 2}"},
+	"sharing":   {"Modes": `{"exclusive", "shared"}`},
+	"modes":     {"Modes": `{"exclusive", "shared", "permits 2", "permits 1"}`},
+	"three":     {"Modes": `{"exclusive", "shared", "permits 2"}`, "Ids": "{1, 2, 3}", "TTL": "1"},
+}
+
+// draw leaves each graph in a file of a folder. Some of them: those that are named.
+func draw(jar, dir, folder string, only []string) error {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return err
+	}
+	for name, set := range graphs {
+		if only != nil && !slices.Contains(only, name) {
+			continue
+		}
+		file := filepath.Join(folder, name+".graph")
+		began := time.Now()
+		c := check{module: "StoreGraph", set: set}
+		out, err := c.ask(jar, dir)
+		if err != nil {
+			return fmt.Errorf("%s: %w\n%s", name, err, tail(out))
+		}
+		var graph bytes.Buffer
+		edges := 0
+		for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+			if edge, err := strconv.Unquote(lines.Text()); err == nil {
+				edges++
+				fmt.Fprintln(&graph, edge)
+			}
+		}
+		if err := os.WriteFile(file, graph.Bytes(), 0o600); err != nil {
+			return err
+		}
+		said := states.FindSubmatch(out)
+		fmt.Fprintf(os.Stdout, "%-10s %5.1f s  %s states, %d edges\n", name, time.Since(began).Seconds(), said[1], edges)
+	}
+	return nil
+}
+
+func with(values, more map[string]string) map[string]string {
+	all := maps.Clone(values)
+	maps.Copy(all, more)
+	return all
+}

@@ -1,0 +1,64 @@
+package specpath
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+const (
+	free = `<<"none", FALSE, FALSE, <<<<FALSE, 0, FALSE, FALSE>>>>>>`
+	held = `<<"exclusive", FALSE, FALSE, <<<<TRUE, 2, FALSE, FALSE>>>>>>`
+)
+
+// little is a part of the graph, in which a grant and a release follow each other.
+func little(t *testing.T, lines ...string) *Graph {
+	t.Helper()
+	g, err := Read("little", strings.NewReader(strings.Join(append([]string{
+		`<<"edge", ` + free + `, <<"acquire", 1, "exclusive", FALSE, 0>>, <<"granted", FALSE>>, ` + held + `>>`,
+		`<<"edge", ` + held + `, <<"release", 1>>, <<"released", FALSE>>, ` + free + `>>`,
+		`<<"edge", ` + free + `, <<"release", 1>>, <<"gone">>, ` + free + `>>`,
+	}, lines...), "\n")))
+	require.NoError(t, err)
+	return g
+}
+
+type inMemory struct{ records *memstore.Store }
+
+func (s inMemory) Store() store.Store                        { return s.records }
+func (s inMemory) Tick(context.Context, string) error        { time.Sleep(Tick); return nil }
+func (s inMemory) Sweep(_ context.Context, key string) error { s.records.Delete(key); return nil }
+
+func TestAWalkMakesEveryCallOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := little(t)
+		r := Walk(t.Context(), g, inMemory{memstore.New()})
+		assert.Empty(t, r.Failures)
+		assert.Equal(t, []int{3, 3, 2, 3}, []int{g.Calls, r.Calls, len(g.States), r.Edges})
+	})
+}
+
+func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := little(t, `<<"edge", `+held+`, <<"renew", 1, 0>>, <<"gone">>, `+held+`>>`)
+		r := Walk(t.Context(), g, inMemory{memstore.New()})
+		require.NotEmpty(t, r.Failures)
+		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive false false [[true 2 false false]]]: no edge of the specification: answered [renewed], not [gone]")
+		assert.Less(t, r.Calls, g.Calls)
+	})
+}
+
+func TestWhatIsNoGraphIsRefused(t *testing.T) {
+	for _, text := range []string{"", `<<"edge", 1>>`, `<<"edge"`, `<<maybe>>`, `"edge`} {
+		_, err := Read("none", strings.NewReader(text))
+		assert.Error(t, err, text)
+	}
+}

@@ -1,0 +1,79 @@
+package specpath
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// broken is the reason of every break.
+const broken = "the specification says so"
+
+// differs says what of a status is not as the state has it, or nothing.
+func (w *walker) differs(got store.Status, want *State) string {
+	alive := false
+	there := 0
+	for i, h := range want.Holders {
+		at := slices.IndexFunc(got.Holders, func(g store.Holder) bool { return g.ID == w.ids[i].ID })
+		switch {
+		case !h.There && at < 0:
+			continue
+		case !h.There:
+			return fmt.Sprintf("id %d holds the key", i+1)
+		case at < 0:
+			return fmt.Sprintf("id %d is not in the record", i+1)
+		}
+		there++
+		alive = alive || h.Left > 0
+		g := got.Holders[at]
+		if left := ticks(g.ExpireAt.Sub(got.Now)); left != h.Left {
+			return fmt.Sprintf("id %d has %d ticks left (%v), not %d", i+1, left, g.ExpireAt.Sub(got.Now), h.Left)
+		}
+		if (g.Broken == broken) != h.Broken || !h.Broken && g.Broken != "" {
+			return fmt.Sprintf("id %d is broken because %q, and should be: %v", i+1, g.Broken, h.Broken)
+		}
+		if got.Live(g) != (h.Left > 0) {
+			return fmt.Sprintf("id %d counts as alive: %v (end %v, known by %v)", i+1, got.Live(g), g.ExpireAt.Sub(got.Now), g.KnownBy.Sub(got.Now))
+		}
+	}
+	if there != len(got.Holders) {
+		return fmt.Sprintf("%d holders, not %d", len(got.Holders), there)
+	}
+	if m, limit := mode(want.Mode); there > 0 && (got.Mode != m || got.Limit != limit) {
+		return fmt.Sprintf("mode %q with limit %d, not %q with %d", got.Mode, got.Limit, m, limit)
+	}
+	if got.Free() == alive {
+		return fmt.Sprintf("free: %v", got.Free())
+	}
+	if got.Wanted != (want.Word || want.Reserve) {
+		return fmt.Sprintf("somebody waits: %v", got.Wanted)
+	}
+	if got.Reserved() != want.Reserve {
+		return fmt.Sprintf("a writer waits: %v", got.Reserved())
+	}
+	return ""
+}
+
+// ticks is a time as the specification counts it. A walk on a server takes some time
+// itself, and what a store writes may end a little later than it must.
+func ticks(d time.Duration) int {
+	if d <= 0 {
+		return 0
+	}
+	return int((d + Tick - Tick/100) / Tick)
+}
+
+func shown(s store.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "mode %q, limit %d, wanted %v, a writer %v", s.Mode, s.Limit, s.Wanted, s.Reserved())
+	for _, h := range s.Holders {
+		fmt.Fprintf(&b, ", a holder with %v left", h.ExpireAt.Sub(s.Now))
+		if h.Broken != "" {
+			b.WriteString(", broken")
+		}
+	}
+	return b.String()
+}
