@@ -45,17 +45,21 @@ TraceId(p) == p
 TraceRev(c) == c.k
 TraceNoRev  == 0
 
-S(p, beat) == [id |-> p, beat |-> beat]
-C(k, op, p, n, inside, client, mode, limit, beat, epoch, end, lasts, rev, drop, old, earlier, judged, recent, asks, since, word, unword, wants, began, majorly) ==
-  [k |-> k, op |-> op, id |-> p, p |-> p, n |-> n, inside |-> inside, client |-> client, mode |-> mode, limit |-> limit, beat |-> beat,
-   epoch |-> epoch, end |-> end, lasts |-> lasts, rev |-> rev, drop |-> drop, old |-> old, from |-> old, earlier |-> earlier, judged |-> judged,
-   recent |-> recent, asks |-> asks, since |-> since, word |-> word, unword |-> unword, wants |-> wants, began |-> began, majorly |-> majorly]
+\* A command is a tuple, for TLC takes more time to read a history than to decide about it: conditions are bits, and
+\* what a command without a lease has none of is left out.
+Full(t, r) ==
+  LET Bit(n) == (t[5] \div n) % 2 = 1 IN
+  [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
+   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), asks |-> Bit(8), unword |-> Bit(16), wants |-> Bit(32), majorly |-> Bit(64),
+   mode |-> r[8], limit |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
+   drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17], since |-> r[18], word |-> r[19]]
+Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0>>
 
 ASSUME TLCSet(1, Traces)        \* so that they are evaluated once
 History  == TLCGet(1)[trace]
 Numbered == History.numbered
 Event    == History.steps[at]
-Sent(k)  == History.commands[k]
+Sent(k)  == LET t == History.commands[k] IN Full(t, IF Len(t) = 7 THEN Without ELSE t)
 
 Need(condition, text) == IF condition THEN TRUE ELSE PrintT(<<"refused", trace, at, text>>) /\ FALSE
 
@@ -345,6 +349,9 @@ TraceNext ==
   /\ at' = at + 1
   /\ UNCHANGED <<skew, net, trace>>
   /\ Promised
+
+\* All that there is of a history at a step follows from the steps before.
+Where == <<trace, at>>
 
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, traceVars>>
 =============================================================================

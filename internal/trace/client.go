@@ -87,7 +87,7 @@ func (b *builder) transfers(o *sent) {
 func (b *builder) command(o *sent) string {
 	drop := make([]string, len(o.drop))
 	for i, d := range o.drop {
-		drop[i] = fmt.Sprintf("S(%s, %d)", b.attempt(d.id), rank(b.beats, d.beat))
+		drop[i] = fmt.Sprintf("<<%s, %d>>", b.attempt(d.id), rank(b.beats, d.beat))
 	}
 	rev := b.rev(o.named)
 	mode := o.mode
@@ -98,9 +98,28 @@ func (b *builder) command(o *sent) string {
 	if o.beat > 0 {
 		beat = rank(b.beats, o.beat)
 	}
-	return fmt.Sprintf(`C(%d, "%s", %s, %d, %s, %d, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %s, %s, %d, %s, %d, %d, %s, %s, %d, %s)`,
-		o.at, o.kind, b.attempt(o.id), o.n, boolean(o.inside), o.of.Client, mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
-		boolean(o.earlier), boolean(o.judged), dateOrZero(o.recent), boolean(o.asks), dateOrZero(o.since), dateOrZero(o.word), boolean(o.unword), boolean(o.wants), units(o.of.Began), boolean(o.majorly))
+	all := fmt.Sprintf(`<<%d, "%s", %s, %d, %d, %d, %d`, o.at, o.kind, b.attempt(o.id), o.n, o.flags(), o.of.Client, units(o.of.Began))
+	rest := fmt.Sprintf(`, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %d, %d, %d`,
+		mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
+		dateOrZero(o.recent), dateOrZero(o.since), dateOrZero(o.word))
+	if rest == nothing {
+		rest = ""
+	}
+	return all + rest + ">>"
+}
+
+// nothing is the rest of a command that writes no lease and asks for none: it is left out. TLC takes
+// most of its time to read the terms.
+const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0`
+
+// flags are the command's conditions, as bits.
+func (o *sent) flags() (bits int) {
+	for i, set := range []bool{o.inside, o.earlier, o.judged, o.asks, o.unword, o.wants, o.majorly} {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 // told are the hellos that a claim may judge by: the last few that its client was answered.

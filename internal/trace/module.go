@@ -50,7 +50,7 @@ func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verd
 	if err := write(work, behaviours); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "java", "-Xmx1500m", "-Xss64m", "-XX:+UseSerialGC", "-Djava.io.tmpdir="+work, "-cp", jar,
+	cmd := exec.CommandContext(ctx, "java", "-Xmx1500m", "-Xss64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir="+work, "-cp", jar,
 		"tlc2.TLC", "-workers", "1", "-metadir", filepath.Join(work, "states"), "-config", "Histories.cfg", "Histories")
 	cmd.Dir = work
 	out, runErr := cmd.CombinedOutput()
@@ -112,6 +112,7 @@ func write(work string, behaviours []*Behaviour) error {
 	b := behaviours[0]
 	config := fmt.Sprintf(`SPECIFICATION TraceSpec
 CHECK_DEADLOCK FALSE
+VIEW Where
 CONSTANTS
   Traces <- TheHistories
   Procs <- EveryProc

@@ -107,7 +107,7 @@ func (b *builder) rev(id int64) string {
 	if s := b.revs[id]; s != nil {
 		return fmt.Sprint(s.at)
 	}
-	return "NoRev"
+	return "0"
 }
 
 // commits moves what a majority has.
