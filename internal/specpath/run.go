@@ -3,16 +3,14 @@ package specpath
 import (
 	"flag"
 	"slices"
+	"strings"
 	"testing"
 )
 
 var (
 	folder = flag.String("spec.graphs", "", "the folder of the graphs, as `make spec-tests` gives it")
-	small  = flag.Bool("spec.small", false, "only the graphs that take seconds")
+	only   = flag.String("spec.bounds", "", "only the graphs of these bounds, separated by commas")
 )
-
-// inSmall are the bounds that -spec.small leaves.
-var inSmall = []string{"exclusive", "sharing"}
 
 // Graphs opens the graphs of some bounds, or skips the test if there are none.
 func Graphs(t testing.TB, bounds ...string) (all []*Graph) {
@@ -21,7 +19,7 @@ func Graphs(t testing.TB, bounds ...string) (all []*Graph) {
 		t.Skip("TLC makes the graphs: make spec-tests")
 	}
 	for _, name := range bounds {
-		if *small && !slices.Contains(inSmall, name) {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), name) {
 			continue
 		}
 		g, err := Open(*folder, name)
