@@ -233,7 +233,7 @@ func TestTheLocksOfAServerThatIsKilledAreFreedByItsTTL(t *testing.T) {
 	args := []string{"--dir", filepath.Join(p.dir, "locks"), "--ttl", "3s"}
 	bob := p.connects("bob", args...)
 	_, server := p.doomed(args...)
-	time.Sleep(4 * time.Second) // it is refreshed
+	time.Sleep(3500 * time.Millisecond) // it is refreshed
 	_, err := bob.try("src")
 	require.ErrorContains(t, err, "doomed")
 	killed := time.Now()

@@ -146,7 +146,6 @@ func (c *pathLockCmd) Run(a *app) error {
 	if err != nil {
 		return refusedBy(ctx, err)
 	}
-	defer shut()
 	lock := holding{tree: tree, margin: task.margin}
 	patience := time.Duration(0)
 	if !c.Try {
@@ -157,6 +156,7 @@ func (c *pathLockCmd) Run(a *app) error {
 	}
 	h, err := lock.take(ctx, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
 	if err != nil {
+		shut()
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"path": clean})
@@ -167,9 +167,14 @@ func (c *pathLockCmd) Run(a *app) error {
 		fmt.Sprintf("MONGOLOCK_DEADLINE=%d", time.Now().Add(h.Remaining()).Unix()),
 	}
 	err = hold(task, h, t)
+	if errors.Is(h.Err(), mongolock.ErrLost) {
+		return err // the server may be out of reach, and the path is free soon
+	}
 	if released := h.release(); released != nil {
 		t.tell("unreleased", fmt.Sprintf("the path %s is not given back and stays taken for %v at most: %s", shown(clean), c.TTL, sentence(released)), nil)
+		return err
 	}
+	shut()
 	return err
 }
 

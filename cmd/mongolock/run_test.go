@@ -221,9 +221,9 @@ func TestALostPathEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
 	p := newProgram(t)
 	proxy := faultproxy.New(t, testserver.URI(t))
 	holder := &program{t, append(p.env, "MONGODB_URI="+proxy.URI()), p.dir}
-	a := holder.start("paths", "lock", "--ttl", "4s", "--margin", "1s", "src/api", "--", "bash", "-c", stubborn)
+	a := holder.start("paths", "lock", "--ttl", "3s", "--margin", "1s", "src/api", "--", "bash", "-c", stubborn)
 	p.untilBeating()
-	time.Sleep(4500 * time.Millisecond) // it is refreshed
+	time.Sleep(3500 * time.Millisecond) // it is refreshed
 	held := p.start("paths", "lock", "--try", "src", "--", "true")
 	require.Equal(t, exitHeld, held.code(), "%s", held.out)
 	proxy.Silence()
