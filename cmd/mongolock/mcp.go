@@ -140,7 +140,7 @@ func seconds(name string, n float64, standard, most time.Duration) (time.Duratio
 
 // tools gives the server its tools. An error is a tool's answer, which the client reads.
 func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
-	take := func(ctx context.Context, req *mcp.CallToolRequest, w wish, patience time.Duration) (*mcp.CallToolResult, granted, error) {
+	take := func(ctx context.Context, req *mcp.CallToolRequest, w wish, patience time.Duration) (granted, error) {
 		ttl, err := seconds("ttl_seconds", w.TTL, standardTTL, c.Longest)
 		if len(w.Note) > 1024 {
 			err = errors.Join(err, fmt.Errorf("note has %d bytes: at most 1024", len(w.Note)))
@@ -149,10 +149,9 @@ func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
 			err = errors.Join(err, errors.New(`path is empty: "/" is the whole tree`))
 		}
 		if err != nil {
-			return nil, granted{}, err
+			return granted{}, err
 		}
-		g, err := agent.take(ctx, request(w.Path, w.Shared, w.Only, c.TTL, a.owner(asks(req, w.Note))), ttl, patience)
-		return nil, g, err
+		return agent.take(ctx, request(w.Path, w.Shared, w.Only, c.TTL, a.owner(asks(req, w.Note))), ttl, patience)
 	}
 	mcp.AddTool(server, &mcp.Tool{Name: "lock", Description: "Lock a path and everything below it. Waits while others hold it."},
 		func(ctx context.Context, req *mcp.CallToolRequest, w patientWish) (*mcp.CallToolResult, granted, error) {
@@ -160,11 +159,13 @@ func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
 			if err != nil {
 				return nil, granted{}, err
 			}
-			return take(ctx, req, w.wish, patience)
+			g, err := take(ctx, req, w.wish, patience)
+			return nil, g, err
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "try", Description: "Lock a path and everything below it, or say at once who holds it."},
 		func(ctx context.Context, req *mcp.CallToolRequest, w wish) (*mcp.CallToolResult, granted, error) {
-			return take(ctx, req, w, 0)
+			g, err := take(ctx, req, w, 0)
+			return nil, g, err
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "renew", Description: "Keep a lock for longer. Fails if the lock is lost: then stop changing the path."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, r renewal) (*mcp.CallToolResult, granted, error) {

@@ -39,7 +39,7 @@ func (p *program) connects(name string, args ...string) *client {
 	return &client{p.t, session, cmd}
 }
 
-// calls calls a tool. The answer is decoded, and an error is what the tool said.
+// calls has a tool called. The answer is decoded, and an error is what the tool said.
 func (c *client) calls(tool string, args map[string]any, answer any) error {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -204,15 +204,17 @@ func (c *pathLockCmd) refused(ctx context.Context, err error) error {
 
 // inTheWay says who holds what is in the way: the first of them.
 func inTheWay(e *pathlock.ConflictError) string {
-	for _, l := range slices.Concat(e.Parents, e.Same, e.Children) {
-		text := fmt.Sprintf(": %s, %s, depth %s", shown(l.Path), l.Mode, l.Depth)
-		if len(l.Owner) > 0 {
-			text += ", by " + shown(string(l.Owner))
-		}
-		if more := e.Len() + e.More - 1; more > 0 {
-			text += fmt.Sprintf(", and %d more", more)
-		}
-		return text
+	all := slices.Concat(e.Parents, e.Same, e.Children)
+	if len(all) == 0 {
+		return ""
 	}
-	return ""
+	l := all[0]
+	text := fmt.Sprintf(": %s, %s, depth %s", shown(l.Path), l.Mode, l.Depth)
+	if len(l.Owner) > 0 {
+		text += ", by " + shown(string(l.Owner))
+	}
+	if more := e.Len() + e.More - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
