@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mongolock/mongolock/internal/memmongo"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/storetest"
 )
@@ -188,5 +189,21 @@ func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 			storetest.Purger
 			storetest.Stranger
 		}{k, k, k} // without a feed: FerretDB delivers a wake-up in 20 ms, too slow for the tests with many of them
+	})
+}
+
+// What package doclocktest gives to users is the same store, on a database in memory. It takes
+// real time here: a claim lasts some milliseconds longer than asked for, as on any server, and
+// the suite allows for that in real time alone.
+func TestTheStoreInMemoryKeepsTheContractOfAllStores(t *testing.T) {
+	storetest.Run(t, storetest.Real, func(t testing.TB) store.Store {
+		link := memmongo.New().Link()
+		client := must(link.Connect())(t)
+		t.Cleanup(func() {
+			_ = client.Disconnect(context.Background())
+			link.Close()
+		})
+		coll := client.Database("d").Collection("c")
+		return &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
 	})
 }

@@ -2,6 +2,7 @@ package doclock
 
 import (
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -11,6 +12,12 @@ func (*docStore) Package() string { return "doclock" }
 // Stats returns the numbers of this process's locks on the documents. Claims that wait for
 // work are no waiters: each of their attempts is a TryAcquire.
 func (l *Locks[T]) Stats() mongolock.Stats { return l.client.Stats() }
+
+func init() {
+	inside.Engine = func(locks any) any { return locks.(interface{ engine() *mongolock.Client }).engine() }
+}
+
+func (l *Locks[T]) engine() *mongolock.Client { return l.client }
 
 // missed refuses the claim of one of many documents. To observers it is held.
 type missed struct{}

@@ -187,6 +187,10 @@ func (db *DB) simple(c Command, now time.Time) (bson.D, error) {
 		return db.drop(c, now)
 	case "createIndexes":
 		return db.createIndexes(c, now)
+	case "listIndexes":
+		return db.listIndexes(c)
+	case "aggregate":
+		return db.aggregate(c)
 	case "listCollections":
 		return db.listCollections(c)
 	case "ping", "endSessions":

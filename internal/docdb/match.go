@@ -2,6 +2,7 @@ package docdb
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -30,8 +31,10 @@ func matches(d, filter bson.D) (bool, error) {
 
 func clause(d bson.D, e bson.E) (bool, error) {
 	if !strings.HasPrefix(e.Key, "$") {
-		value, there := get(d, e.Key)
-		return condition(value, there, e.Value)
+		if value, there := get(d, e.Key); there { // as mostly: there is no array on the way
+			return condition(value, true, e.Value)
+		}
+		return anywhere(reach(d, e.Key), e.Value)
 	}
 	parts, ok := e.Value.(bson.A)
 	if !ok || len(parts) == 0 {
@@ -57,6 +60,68 @@ func clause(d bson.D, e bson.E) (bool, error) {
 	return e.Key == "$and", nil
 }
 
+// reach returns the values at a path. It leads into the documents of an array, and to its
+// elements by their numbers.
+func reach(v any, path string) (found []any) {
+	name, rest, deeper := strings.Cut(path, ".")
+	step := func(v any) {
+		if deeper {
+			found = append(found, reach(v, rest)...)
+		} else {
+			found = append(found, v)
+		}
+	}
+	switch v := v.(type) {
+	case bson.D:
+		for _, e := range v {
+			if e.Key == name {
+				step(e.Value)
+			}
+		}
+	case bson.A:
+		if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < len(v) {
+			step(v[n])
+		}
+		for _, one := range v {
+			if d, is := one.(bson.D); is {
+				found = append(found, reach(d, path)...)
+			}
+		}
+	}
+	return found
+}
+
+// anywhere tests the values at a path: one of them has to meet a condition, and each one that
+// says what must not be.
+func anywhere(values []any, want any) (bool, error) {
+	switch operators, ok := want.(bson.D); {
+	case len(values) == 0:
+		return condition(nil, false, want)
+	case len(values) == 1:
+		return condition(values[0], true, want)
+	case ok && len(operators) > 0 && strings.HasPrefix(operators[0].Key, "$"):
+		for _, op := range operators {
+			all := op.Key == "$ne" || op.Key == "$not" || op.Key == "$nin"
+			ok, err := some(values, all, func(v any) (bool, error) { return operator(v, true, op) })
+			if !ok || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+	return some(values, false, func(v any) (bool, error) { return equal(v, true, want), nil })
+}
+
+// some reports whether a test is true of one of some values, or of all.
+func some(values []any, all bool, test func(any) (bool, error)) (bool, error) {
+	for _, v := range values {
+		if is, err := test(v); err != nil || is != all {
+			return is, err
+		}
+	}
+	return all, nil
+}
+
 // condition tests one value: against a document of operators, or for equality.
 func condition(value any, there bool, want any) (bool, error) {
 	operators, ok := want.(bson.D)
@@ -76,11 +141,21 @@ func equal(value any, there bool, want any) bool {
 	if want == nil {
 		return !there || value == nil
 	}
-	return there && compare(value, want) == 0
+	if !there {
+		return false
+	}
+	if all, is := value.(bson.A); is { // or one of its values
+		for _, v := range all {
+			if compare(v, want) == 0 {
+				return true
+			}
+		}
+	}
+	return compare(value, want) == 0
 }
 
 func operator(value any, there bool, op bson.E) (bool, error) {
-	if all, is := value.(bson.A); is && op.Key != "$exists" && op.Key != "$ne" && op.Key != "$not" { // any of its values
+	if all, is := value.(bson.A); is && op.Key != "$exists" && op.Key != "$ne" && op.Key != "$not" && op.Key != "$nin" && op.Key != "$in" && op.Key != "$eq" { // any of its values
 		for _, v := range all {
 			if ok, err := operator(v, true, op); ok || err != nil {
 				return ok, err
@@ -111,6 +186,9 @@ func operator(value any, there bool, op bson.E) (bool, error) {
 		}
 		is, err := condition(value, there, inner)
 		return !is, err
+	case "$nin":
+		is, err := operator(value, there, bson.E{Key: "$in", Value: op.Value})
+		return !is && err == nil, err
 	case "$in":
 		list, ok := op.Value.(bson.A)
 		if !ok {

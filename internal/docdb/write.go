@@ -2,6 +2,7 @@ package docdb
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,8 +14,16 @@ func field[T any](d bson.D, path string) T {
 	return t
 }
 
-// first returns the first document that a filter matches.
-func (db *DB) first(ns string, filter bson.D) (bson.D, error) {
+// first returns the first document that a filter matches, in the order of a sort if there is
+// one.
+func (db *DB) first(ns string, filter, sort bson.D) (bson.D, error) {
+	if len(sort) > 0 {
+		found, err := db.all(ns, filter)
+		if err != nil || len(found) == 0 {
+			return nil, err
+		}
+		return slices.MinFunc(found, func(a, b bson.D) int { return bySort(sort, a, b) }), nil
+	}
 	c := db.colls[ns]
 	if c == nil {
 		_, err := matches(nil, filter)
@@ -34,6 +43,25 @@ func (db *DB) first(ns string, filter bson.D) (bson.D, error) {
 		}
 	}
 	return nil, nil
+}
+
+// all returns the documents that a filter matches.
+func (db *DB) all(ns string, filter bson.D) (found []bson.D, err error) {
+	c := db.colls[ns]
+	if c == nil {
+		_, err := matches(nil, filter)
+		return nil, err
+	}
+	for _, d := range c.docs {
+		is, err := matches(d, filter)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			found = append(found, d)
+		}
+	}
+	return found, nil
 }
 
 func duplicate(ns string, id any) failure {
@@ -56,7 +84,34 @@ func (db *DB) add(e Entry, now time.Time) error {
 	if c := db.colls[e.NS]; c != nil && c.find(id) >= 0 {
 		return duplicate(e.NS, id)
 	}
+	if err := db.unique(e); err != nil {
+		return err
+	}
 	db.write(now, e)
+	return nil
+}
+
+// unique refuses a write that gives a document the fields of another one that are to be
+// unique.
+func (db *DB) unique(e Entry) error {
+	c := db.colls[e.NS]
+	if c == nil {
+		return nil
+	}
+	for _, index := range c.indexes {
+		if !field[bool](index, "unique") {
+			continue
+		}
+		keys := field[bson.D](index, "key")
+		same := func(d bson.D) bool {
+			return !slices.ContainsFunc(keys, func(k bson.E) bool { return compare(mustGet(d, k.Key), mustGet(e.After, k.Key)) != 0 })
+		}
+		for _, d := range c.docs {
+			if compare(mustGet(d, "_id"), mustGet(e.After, "_id")) != 0 && same(d) {
+				return failure{11000, fmt.Sprintf("E11000 duplicate key error collection: %s index: %s", e.NS, field[string](index, "name"))}
+			}
+		}
+	}
 	return nil
 }
 
@@ -95,7 +150,7 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 	if err := conflicts(field[bson.D](c.Body, "update")); err != nil {
 		return nil, nil, err
 	}
-	old, err := db.first(c.NS(), query)
+	old, err := db.first(c.NS(), query, field[bson.D](c.Body, "sort"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,8 +175,11 @@ func (db *DB) findAndModify(c Command, now time.Time) (bson.D, func(time.Time) (
 		if field[bool](c.Body, "new") {
 			i.value = next
 		}
-		if compare(old, next) != 0 {
-			db.write(now, c.entry(0, old, next, i))
+		if e := c.entry(0, old, next, i); compare(old, next) != 0 {
+			if err := db.unique(e); err != nil {
+				return nil, nil, err
+			}
+			db.write(now, e)
 		}
 		return i.reply(), nil, nil
 	}
@@ -164,136 +222,4 @@ func (db *DB) upserted(c Command, next bson.D, now time.Time) (bson.D, error) {
 func mustGet(d bson.D, path string) any {
 	v, _ := get(d, path)
 	return v
-}
-
-func (db *DB) insert(c Command, now time.Time) (bson.D, error) {
-	var n int32
-	var failed bson.A
-	for i, doc := range field[bson.A](c.Body, "documents") {
-		stmt := c.statement(i)
-		if _, ok := db.done(c, stmt); ok {
-			n++
-			continue
-		}
-		d := doc.(bson.D)
-		if err := db.add(c.entry(stmt, nil, d, nil), now); err != nil {
-			failed = append(failed, writeError(c.statement(i), err, duplicateDetails(mustGet(d, "_id"))))
-			if field[bool](c.Body, "ordered") {
-				break
-			}
-			continue
-		}
-		n++
-	}
-	return counted(n, failed), nil
-}
-
-func writeError(i int32, err error, more bson.D) bson.D {
-	f, ok := err.(failure) //nolint:errorlint // never wrapped
-	if !ok {
-		f = failure{2, err.Error()}
-	}
-	d := bson.D{{Key: "index", Value: i}, {Key: "code", Value: f.code}, {Key: "errmsg", Value: f.message}}
-	if f.code == 11000 {
-		d = append(d, more...)
-	}
-	return d
-}
-
-func counted(n int32, failed bson.A, more ...bson.E) bson.D {
-	reply := append(bson.D{{Key: "n", Value: n}}, more...)
-	if len(failed) > 0 {
-		reply = append(reply, bson.E{Key: "writeErrors", Value: failed})
-	}
-	return reply
-}
-
-// A change is what one statement of an update did. It answers a retry as well.
-type change struct {
-	modified int32
-	upserted any
-}
-
-func (db *DB) update(c Command, now time.Time) (bson.D, error) {
-	var n, modified int32
-	var failed, upserts bson.A
-	for i, u := range field[bson.A](c.Body, "updates") {
-		statement := u.(bson.D)
-		did, matched, err := db.updateOne(c, c.statement(i), statement, now)
-		if err != nil {
-			failed = append(failed, writeError(c.statement(i), err, duplicateDetails(mustGet(statement, "q._id"))))
-			if field[bool](c.Body, "ordered") {
-				break
-			}
-			continue
-		}
-		n += matched
-		modified += did.modified
-		if did.upserted != nil {
-			upserts = append(upserts, bson.D{{Key: "index", Value: c.statement(i)}, {Key: "_id", Value: did.upserted}})
-		}
-	}
-	more := bson.D{{Key: "nModified", Value: modified}}
-	if len(upserts) > 0 {
-		more = append(more, bson.E{Key: "upserted", Value: upserts})
-	}
-	return counted(n, failed, more...), nil
-}
-
-func (db *DB) updateOne(c Command, stmt int32, u bson.D, now time.Time) (did change, matched int32, err error) {
-	if e, ok := db.done(c, stmt); ok {
-		return e.image.(change), 1, nil
-	}
-	query := field[bson.D](u, "q")
-	update, ok := mustGet(u, "u").(bson.D)
-	if !ok {
-		return did, 0, failure{9, "an update must be a document"}
-	}
-	if err := conflicts(update); err != nil {
-		return did, 0, err
-	}
-	old, err := db.first(c.NS(), query)
-	if err != nil {
-		return did, 0, err
-	}
-	if old == nil && !field[bool](u, "upsert") {
-		return did, 0, nil
-	}
-	if old == nil {
-		next, err := db.built(query, update, now)
-		if err != nil {
-			return did, 0, err
-		}
-		did.upserted = mustGet(next, "_id")
-		return did, 1, db.add(c.entry(stmt, nil, next, did), now)
-	}
-	next, err := updated(old, update, db.stamps(now), false)
-	if err != nil {
-		return did, 0, err
-	}
-	if compare(old, next) != 0 {
-		did.modified = 1
-		db.write(now, c.entry(stmt, old, next, did))
-	}
-	return did, 1, nil
-}
-
-func (db *DB) remove(c Command, now time.Time) (bson.D, error) {
-	var n int32
-	for i, q := range field[bson.A](c.Body, "deletes") {
-		stmt := c.statement(i)
-		if _, ok := db.done(c, stmt); ok {
-			n++
-			continue
-		}
-		old, err := db.first(c.NS(), field[bson.D](q.(bson.D), "q"))
-		if err != nil {
-			return nil, err
-		}
-		if old != nil {
-			db.write(now, c.entry(stmt, old, nil, nil))
-			n++
-		}
-	}
-	return counted(n, nil), nil
 }

@@ -16,6 +16,10 @@ import (
 // that acquired it.
 var Leases func(client any) []any
 
+// Engine returns the *mongolock.Client under a *doclock.Locks. It is for package doclocktest
+// alone.
+var Engine func(locks any) any
+
 // Unresumable is a key of the context of an acquisition. If an error is set for it, Detach
 // of the lease returns that: no store could resume it.
 type Unresumable struct{}

@@ -1,0 +1,214 @@
+package doclocktest_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/doclock/doclocktest"
+)
+
+type order struct {
+	ID    string `bson:"_id"`
+	State string `bson:"state"`
+	Total int    `bson:"total"`
+}
+
+var (
+	o        = doclock.ID("o")
+	isNew    = bson.D{{Key: "state", Value: "new"}}
+	errAway  = errors.New("the database is away")
+	silently = doclock.With(mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+)
+
+// inVirtualTime runs a test on a collection with document "o".
+func inVirtualTime(t *testing.T, test func(t *testing.T, orders *doclocktest.Locks[order]), opts ...doclock.Option) {
+	t.Helper()
+	real := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		orders := doclocktest.New[order](t, append(opts, silently)...)
+		orders.Insert(order{"o", "new", 40})
+		test(t, orders)
+	})
+	assert.Less(t, time.Since(real), 30*time.Second)
+}
+
+func TestAHeldDocumentIsWaitedFor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		release := orders.Hold(o)
+		_, err := orders.TryAcquire(t.Context(), o)
+		require.ErrorIs(t, err, mongolock.ErrHeld)
+		time.AfterFunc(30*time.Minute, release) // it is renewed for as long
+		began := time.Now()
+		doc, err := orders.Acquire(t.Context(), o)
+		require.NoError(t, err)
+		assert.InDelta(t, 30*time.Minute, time.Since(began), float64(time.Minute))
+		doc.Value.State = "paid"
+		require.NoError(t, doc.SaveAndRelease(t.Context()))
+		assert.Equal(t, order{"o", "paid", 40}, orders.Get(o))
+	})
+}
+
+func TestALostDocumentIsNotSaved(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		doc, err := orders.Acquire(t.Context(), o)
+		require.NoError(t, err)
+		work := doc.Lease().Context(t.Context())
+		orders.Lose(o)
+		require.Error(t, work.Err())
+		doc.Value.State = "paid"
+		require.ErrorIs(t, doc.Save(t.Context()), mongolock.ErrLost)
+		orders.Hold(o)()
+		assert.Equal(t, "new", orders.Get(o).State)
+	})
+}
+
+func TestADatabaseThatIsAwayForLongEndsTheLeaseAndAShortTimeDoesNot(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		doc, err := orders.Acquire(t.Context(), o)
+		require.NoError(t, err)
+		orders.Fail(errAway)
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, doc.Save(within))
+		_, err = orders.Collection().CountDocuments(within, isNew)
+		require.Error(t, err)
+		orders.Fail(nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, doc.Lease().Err())
+		n, err := orders.Collection().CountDocuments(t.Context(), isNew)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, n)
+
+		orders.Fail(errAway)
+		<-doc.Lease().Done()
+		require.ErrorIs(t, doc.Lease().Err(), mongolock.ErrLost)
+		assert.Equal(t, order{"o", "new", 40}, orders.Get(o))
+	})
+}
+
+func TestClaimsAndDeadLettersInVirtualTime(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		for range 2 {
+			c, err := orders.Claim(t.Context(), isNew, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Requeue(t.Context(), time.Hour))
+			_, err = orders.TryClaim(t.Context(), isNew, nil)
+			require.ErrorIs(t, err, doclock.ErrNoWork, "it is put off")
+			time.Sleep(time.Hour + 2*time.Second)
+		}
+		_, err := orders.TryClaim(t.Context(), isNew, nil)
+		require.ErrorIs(t, err, doclock.ErrNoWork)
+		dead := 0
+		for d, err := range orders.Dead(t.Context(), isNew) {
+			require.NoError(t, err)
+			assert.Equal(t, 2, d.Attempts)
+			dead++
+		}
+		require.Equal(t, 1, dead)
+		var working sync.WaitGroup
+		working.Go(func() { // a waiting worker hears of it
+			c, err := orders.Claim(t.Context(), isNew, nil)
+			assert.NoError(t, err)
+			assert.NoError(t, c.Complete(t.Context()))
+		})
+		time.Sleep(time.Hour)
+		n, err := orders.Reopen(t.Context(), bson.D{})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		working.Wait()
+	}, doclock.MaxAttempts(2))
+}
+
+// A saga goes on where its worker died.
+func TestADeadWorkersDocumentComesBackInVirtualTime(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, orders *doclocktest.Locks[order]) {
+		c, err := orders.Claim(t.Context(), isNew, nil, mongolock.NoRenewal())
+		require.NoError(t, err)
+		began := time.Now()
+		again, err := orders.Claim(t.Context(), isNew, nil)
+		require.NoError(t, err)
+		assert.Equal(t, 2, again.Attempts())
+		assert.InDelta(t, 30*time.Second, time.Since(began), float64(5*time.Second))
+		require.ErrorIs(t, c.Complete(t.Context()), mongolock.ErrLost)
+		require.NoError(t, again.Complete(t.Context()))
+	})
+}
+
+func TestUpdatesInRealTime(t *testing.T) {
+	orders := doclocktest.New[order](t, silently)
+	orders.Insert(order{"o", "new", 0})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 25 {
+				assert.NoError(t, orders.Update(t.Context(), o, func(o *order) error { o.Total++; return nil }))
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, 100, orders.Get(o).Total)
+}
+
+// A fakeT is a test that may fail.
+type fakeT struct {
+	testing.TB
+	failed, fatal bool
+	cleanups      []func()
+}
+
+func (f *fakeT) Helper()               {}
+func (f *fakeT) Cleanup(c func())      { f.cleanups = append(f.cleanups, c) }
+func (f *fakeT) Logf(string, ...any)   {}
+func (f *fakeT) Errorf(string, ...any) { f.failed = true }
+func (f *fakeT) Fatalf(string, ...any) { f.failed, f.fatal = true, true; panic(f) }
+func (f *fakeT) Failed() bool          { return f.failed }
+
+// ends runs a test to its end, and reports whether it failed.
+func ends(t *testing.T, test func(f *fakeT)) bool {
+	t.Helper()
+	f := &fakeT{TB: t}
+	synctest.Test(t, func(*testing.T) {
+		defer func() {
+			if r := recover(); r != nil && r != any(f) {
+				panic(r)
+			}
+			for i := len(f.cleanups) - 1; i >= 0; i-- {
+				f.cleanups[i]()
+			}
+		}()
+		test(f)
+	})
+	return f.failed
+}
+
+func TestControlMisuseFailsTheTest(t *testing.T) {
+	start := func(f *fakeT) *doclocktest.Locks[order] {
+		orders := doclocktest.New[order](f, silently)
+		orders.Insert(order{"o", "new", 0})
+		return orders
+	}
+	for name, misuse := range map[string]func(f *fakeT){
+		"a document is not released": func(f *fakeT) { _, _ = start(f).Acquire(context.Background(), o) },
+		"Hold of a held document":    func(f *fakeT) { orders := start(f); orders.Hold(o); orders.Hold(o) },
+		"Lose of a free document":    func(f *fakeT) { start(f).Lose(o) },
+		"Lose of somebody else's":    func(f *fakeT) { orders := start(f); orders.Hold(o); orders.Lose(o) },
+		"Lose while nobody could":    func(f *fakeT) { orders := start(f); orders.Fail(errAway); orders.Lose(o) },
+		"Get of no document":         func(f *fakeT) { start(f).Get(doclock.ID("p")) },
+		"Insert of a second":         func(f *fakeT) { start(f).Insert(order{"o", "new", 1}) },
+		"a bad option":               func(f *fakeT) { doclocktest.New[order](f, doclock.MaxAttempts(-1)) },
+	} {
+		assert.True(t, ends(t, misuse), name)
+	}
+	assert.False(t, ends(t, func(f *fakeT) { start(f).Hold(o)() }), "a test that does nothing wrong")
+}
