@@ -180,16 +180,16 @@ func TestAFailureOfTheDatabaseIsNotALockThatAnotherHas(t *testing.T) {
 func ExampleNewLocker() {
 	client, err := mongolock.NewWithStore(memstore.New()) // mongolock.New(collection) between processes
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer client.Close()
 	locker, err := certmagiclock.NewLocker(client) // embed it in a storage of your own
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	ctx := context.Background()
 	if err := locker.Lock(ctx, "issue_cert_example.com"); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	fmt.Println(locker.TryLock(ctx, "issue_cert_example.com"))
 	fmt.Println(locker.Unlock(ctx, "issue_cert_example.com"))
@@ -201,18 +201,18 @@ func ExampleNewLocker() {
 func ExampleNew() {
 	db, err := mongo.Connect(options.Client().ApplyURI("mongodb://localhost:27017"))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer db.Disconnect(context.Background())
 	client, err := mongolock.New(db.Database("app").Collection("locks"))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer client.Close()
 
 	storage, err := certmagiclock.New(client, db.Database("app").Collection("certificates"))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	fmt.Println(storage) // certmagic.Default.Storage = storage
 	// Output: mongolock:app.certificates

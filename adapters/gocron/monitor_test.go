@@ -151,7 +151,7 @@ func TestTheMonitorRefusesWhatIsMissing(t *testing.T) {
 func ExampleMonitor() {
 	client, err := mongolock.NewWithStore(memstore.New()) // mongolock.New(collection) between processes
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	done := make(chan struct{})
 	monitor, err := gocronlock.NewMonitor(func(e gocronlock.Event) { // count it, log it
@@ -159,25 +159,25 @@ func ExampleMonitor() {
 		close(done)
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	other, err := client.Acquire(context.Background(), "report") // another host runs the job
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer other.Release()
 
 	locker, err := gocronlock.NewLocker(client, gocronlock.WithMonitor(monitor))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	s, err := gocron.NewScheduler(append(monitor.Options(), gocron.WithDistributedLocker(locker))...)
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() {}), gocron.WithName("report"))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	s.Start()
 	<-done

@@ -300,12 +300,12 @@ func TestAMarginThatLeavesTooLittleIsSeenAtTheFirstGrant(t *testing.T) {
 func ExampleNew() {
 	client, err := mongolock.NewWithStore(memstore.New()) // mongolock.New(collection) between processes
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer client.Close()
 	lock, err := kubelock.New(client, "billing-controller", "host-a", kubelock.Timing{})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	leaderelection.RunOrDie(ctx, lock.Config(leaderelection.LeaderCallbacks{
