@@ -55,7 +55,7 @@ func (l *Locks[T]) Update(ctx context.Context, filter any, fn func(value *T) err
 // update is one round under the lock. If the lock was lost nothing is saved, and never will
 // be, and the next round may do better.
 func (d *Document[T]) update(ctx context.Context, fn func(*T) error) (lost bool, err error) {
-	defer d.lease.Release() // does nothing after a save that was answered
+	defer func() { _ = d.lease.Release() }() // does nothing after a save that was answered
 	if err := fn(&d.Value); err != nil {
 		return false, err
 	}

@@ -34,13 +34,13 @@ var (
 // inVirtualTime runs a test on a collection with document "o".
 func inVirtualTime(t *testing.T, test func(t *testing.T, orders *doclocktest.Locks[order]), opts ...doclock.Option) {
 	t.Helper()
-	real := time.Now()
+	started := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		orders := doclocktest.New[order](t, append(opts, silently)...)
 		orders.Insert(order{"o", "new", 40})
 		test(t, orders)
 	})
-	assert.Less(t, time.Since(real), 30*time.Second)
+	assert.Less(t, time.Since(started), 30*time.Second)
 }
 
 func TestAHeldDocumentIsWaitedFor(t *testing.T) {

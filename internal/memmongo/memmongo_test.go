@@ -19,7 +19,7 @@ import (
 // inVirtualTime runs a test with a collection that has document "a".
 func inVirtualTime(t *testing.T, test func(t *testing.T, link *memmongo.Link, coll *mongo.Collection)) {
 	t.Helper()
-	real := time.Now()
+	started := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		link := memmongo.New().Link()
 		client, err := link.Connect()
@@ -33,7 +33,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, link *memmongo.Link, co
 		require.NoError(t, err)
 		test(t, link, coll)
 	})
-	assert.Less(t, time.Since(real), 20*time.Second)
+	assert.Less(t, time.Since(started), 20*time.Second)
 }
 
 func TestTheDriverReachesItInVirtualTime(t *testing.T) {
