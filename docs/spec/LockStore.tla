@@ -23,7 +23,8 @@ Mapped ==
                                     released |-> doc.holders[i].barred /\ Barred = "released"]
                               ELSE [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]],
    word    |-> FALSE,
-   reserve |-> FALSE]
+   reserve |-> FALSE,
+   empty   |-> FALSE]
 
 S == INSTANCE Store WITH Worded <- {FALSE}, Keeps <- {1}, Lates <- 0..MaxNow, Lazy <- TRUE, Early <- FALSE, key <- Mapped
 

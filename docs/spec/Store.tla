@@ -27,7 +27,7 @@ CONSTANTS Ids,      \* the acquisitions; one that is no holder any more stands f
 VARIABLE key
 
 NoHolder == [there |-> FALSE, left |-> 0, broken |-> FALSE, released |-> FALSE]
-Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], word |-> FALSE, reserve |-> FALSE]
+Free     == [mode |-> "none", holders |-> [i \in Ids |-> NoHolder], word |-> FALSE, reserve |-> FALSE, empty |-> FALSE]
 Granted(left) == [there |-> TRUE, left |-> left, broken |-> FALSE, released |-> FALSE]
 
 Limit(m)  == CASE m = "permits 1" -> 1 [] m = "permits 2" -> 2 [] OTHER -> 0
@@ -39,6 +39,8 @@ Over(k)    == There(k) \ Alive(k)
 Wanted(k)  == k.word \/ k.reserve          \* reserve: the word of a writer, which keeps new sharers out
 
 Says(answer, k) == [says |-> answer, then |-> k]
+
+\* empty: a record without holders is left, of a writer whose word has run out. It is in nobody's way.
 
 \* A holder goes, and the record with the last one, unless a writer's word stands in it.
 Without(k, i) ==
@@ -57,13 +59,13 @@ Acquire(k, i, m, wants, late) ==
                   \/ Alive(k) # {} /\ (~shares \/ k.mode = "exclusive")
                   \/ Limit(m) > 0 /\ Cardinality(Alive(k)) >= Limit(m)
       stay     == IF Lazy /\ shares /\ k.mode = m THEN SUBSET Over(k) ELSE {{}}
-      words    == IF Early /\ wants /\ Over(k) # {} /\ Alive(k) = {} THEN {k.word, TRUE} ELSE {k.word}
+      words    == IF Early /\ wants /\ (Over(k) # {} \/ k.empty) /\ Alive(k) = {} THEN {k.word, TRUE} ELSE {k.word}
   IN
   IF mismatch THEN {Says(<<"mismatch">>, k)}
   ELSE IF held
   THEN {Says(<<"held">>, IF wants THEN [k EXCEPT !.word = TRUE, !.reserve = @ \/ (~shares /\ k.mode # "exclusive")] ELSE k)}
   ELSE {Says(<<"granted", word>>,
-             [k EXCEPT !.mode = m, !.reserve = shares /\ @, !.word = word,
+             [k EXCEPT !.mode = m, !.reserve = shares /\ @, !.word = word, !.empty = FALSE,
                        !.holders = [j \in Ids |-> IF j = i THEN Granted(Max(0, TTL - late))
                                                   ELSE IF j \in Alive(k) \cup kept THEN @[j] ELSE NoHolder]]) : kept \in stay, word \in words}
 
@@ -106,7 +108,7 @@ Withdraw(k, own) ==
 
 \* What nobody calls: time, and the TTL index.
 Tick(k) ==
-  {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]], !.word = FALSE, !.reserve = FALSE])}
+  {Says(<<>>, [k EXCEPT !.holders = [i \in Ids |-> [@[i] EXCEPT !.left = Max(0, @ - 1)]], !.word = FALSE, !.reserve = FALSE, !.empty = @ \/ (There(k) = {} /\ k.reserve)])}
 Sweep(k) == {Says(<<>>, Free)}
 
 -----------------------------------------------------------------------------
@@ -157,7 +159,7 @@ Together ==
   /\ key.mode = "none" <=> There(key) = {}
 
 \* A record without holders has a writer's word, or there is none.
-Nothing == There(key) = {} => key.reserve \/ key = Free
+Nothing == There(key) = {} => key.reserve \/ key = Free \/ key = [Free EXCEPT !.empty = TRUE]
 
 \* What a released or broken holder has left is never more than what a release left it.
 Bounded == \A i \in Ids : key.holders[i].left <= TTL \/ key.holders[i].left \in Keeps

@@ -6,7 +6,7 @@
 (***************************************************************************)
 EXTENDS Store, TLC
 
-Shown(k) == <<k.mode, k.word, k.reserve, [i \in Ids |-> LET h == k.holders[i] IN <<h.there, h.left, h.broken, h.released>>]>>
+Shown(k) == <<k.mode, k.word, k.reserve, [i \in Ids |-> LET h == k.holders[i] IN <<h.there, h.left, h.broken, h.released>>], k.empty>>
 
 Printed == \A c \in Calls(key) : \A o \in Outcomes(key, c) : PrintT(ToString(<<"edge", Shown(key), c, o.says, Shown(o.then)>>))
 =============================================================================

@@ -61,9 +61,13 @@ func draw(jar, dir, folder string, only []string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
-	for name, set := range graphs {
-		if only != nil && !slices.Contains(only, name) {
-			continue
+	if len(only) == 0 {
+		only = slices.Sorted(maps.Keys(graphs))
+	}
+	for _, name := range only {
+		set, known := graphs[name]
+		if !known {
+			return fmt.Errorf("no graph has the bounds %q", name)
 		}
 		file := filepath.Join(folder, name+".graph")
 		began := time.Now()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mongolock/mongolock/store"
@@ -18,6 +19,8 @@ type Graph struct {
 	States []*State // the first is that of a key that nobody holds
 	Edges  int
 	Calls  int // distinct pairs of a state and a call
+
+	ttl int // in ticks
 }
 
 // A State is what the record of a key holds.
@@ -89,7 +92,11 @@ func Read(name string, from io.Reader) (*Graph, error) {
 			calls[id], from.calls = c, append(from.calls, c)
 			g.Calls++
 		}
-		c.outcomes = append(c.outcomes, &outcome{says: parts[3].([]term), then: then})
+		says := parts[3].([]term)
+		c.outcomes = append(c.outcomes, &outcome{says: says, then: then})
+		if c.name == "acquire" && says[0] == "granted" {
+			g.ttl = then.Holders[c.args[0].(int)-1].Left
+		}
 		g.Edges++
 	}
 	if g.Edges == 0 {
@@ -147,7 +154,7 @@ func (g *Graph) next(from *State) *call {
 		}
 		for _, c := range w.at.calls {
 			for _, o := range c.outcomes {
-				if met[o.then] {
+				if met[o.then] || c.answered() && !o.seen {
 					continue
 				}
 				met[o.then] = true
@@ -160,6 +167,11 @@ func (g *Graph) next(from *State) *call {
 		}
 	}
 	return nil
+}
+
+// answered reports whether the store has shown which of the outcomes it gives.
+func (c *call) answered() bool {
+	return slices.ContainsFunc(c.outcomes, func(o *outcome) bool { return o.seen })
 }
 
 // unasked is a call that was not made yet: rather one that leaves the state as it is.

@@ -31,11 +31,11 @@ func (w *walker) make(c *call) ([]term, error) {
 		g, err := s.Transfer(ctx, from, claim)
 		return w.granted(claim, g, err)
 	case "renew":
-		answers := s.Renew(ctx, []store.Renewal{{Ref: w.ref(slot(0)), TTL: ttl}})
+		answers := s.Renew(ctx, []store.Renewal{{Ref: w.ref(slot(0)), TTL: w.ttl}})
 		if len(answers) != 1 {
 			return nil, fmt.Errorf("a batch of one got %d answers", len(answers))
 		}
-		if a := answers[0]; a.Err == nil && (a.Left <= 0 || a.Left > ttl) {
+		if a := answers[0]; a.Err == nil && (a.Left <= 0 || a.Left > w.ttl) {
 			return nil, fmt.Errorf("renewed for %v", a.Left)
 		}
 		return verdict("renewed", answers[0].Err)
@@ -89,7 +89,7 @@ func (w *walker) exclusively(i int) store.Ref {
 func (w *walker) claim(i int, in string) store.Claim {
 	m, limit := mode(in)
 	w.ids[i] = store.Ref{Key: w.key, ID: rand.Text(), Mode: m}
-	return store.Claim{Ref: w.ids[i], Limit: limit, TTL: ttl, Owner: "specpath"}
+	return store.Claim{Ref: w.ids[i], Limit: limit, TTL: w.ttl, Owner: "specpath"}
 }
 
 // granted checks what every grant owes.
@@ -109,7 +109,7 @@ func (w *walker) granted(c store.Claim, g store.Grant, err error) ([]term, error
 		return []term{"mismatch"}, nil
 	case err != nil:
 		return verdict("", err)
-	case g.Left <= 0 || g.Left > ttl:
+	case g.Left <= 0 || g.Left > w.ttl:
 		return nil, fmt.Errorf("granted for %v", g.Left)
 	case g.Token <= w.writers || c.Mode == store.Exclusive && g.Token <= w.token:
 		return nil, fmt.Errorf("token %d after %d, and %d of a writer", g.Token, w.token, w.writers)

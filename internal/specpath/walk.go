@@ -15,7 +15,6 @@ import (
 // a tick is longer than that, and a walk on a server lets time pass before that is over.
 const (
 	Tick    = 10 * time.Minute
-	ttl     = 2 * Tick             // the TTL of Store.tla
 	Slack   = 5 * time.Millisecond // how late a store may free a key: a tick is as much longer
 	hurry   = 12 * time.Second
 	longest = 600 // steps of one walk on one key
@@ -81,7 +80,7 @@ func Walk(ctx context.Context, g *Graph, subjects ...Subject) *Report {
 	for _, s := range subjects {
 		all.Go(func() {
 			for {
-				w := &walker{ctx: ctx, subject: s, key: "spec-" + rand.Text(), at: g.States[0], ids: make([]store.Ref, len(g.States[0].Holders))}
+				w := &walker{ctx: ctx, subject: s, key: "spec-" + rand.Text(), at: g.States[0], ttl: time.Duration(g.ttl) * Tick, ids: make([]store.Ref, len(g.States[0].Holders))}
 				err := w.walk(next, took)
 				mu.Lock()
 				r.Steps += w.steps
@@ -129,6 +128,7 @@ type walker struct {
 	ctx     context.Context
 	subject Subject
 	key     string
+	ttl     time.Duration
 	at      *State
 	ids     []store.Ref // the acquisition that each id of the specification stands for
 	status  store.Status

@@ -50,8 +50,8 @@ func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verd
 	if err := write(work, behaviours); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "java", "-Xmx1500m", "-Xss64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir="+work, "-cp", jar,
-		"tlc2.TLC", "-workers", "1", "-metadir", filepath.Join(work, "states"), "-config", "Histories.cfg", "Histories")
+	cmd := exec.CommandContext(ctx, "java", "-Xms512m", "-Xmx1500m", "-Xss64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir="+work, "-cp", jar,
+		"tlc2.TLC", "-workers", "1", "-fpmem", "0.05", "-metadir", filepath.Join(work, "states"), "-config", "Histories.cfg", "Histories")
 	cmd.Dir = work
 	out, runErr := cmd.CombinedOutput()
 	if !bytes.Contains(out, []byte("Model checking completed. No error has been found.")) {
