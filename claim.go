@@ -49,12 +49,12 @@ func (c *Client) tryOnce(w *waiter) (*Lease, error) {
 	return c.send(w, 0, false, c.clock.Now())
 }
 
-// An exchange is where the reply to a claim meets its caller, unless the caller has
-// left. The first of the two to set over decides which it was.
-type exchange struct {
+// An exchange is where the reply to a claim, or to several, meets its caller, unless the
+// caller has left. The first of the two to set over decides which it was.
+type exchange[T any] struct {
 	over  atomic.Bool
 	reply chan struct{}
-	lease *Lease
+	value T
 	err   error
 }
 
@@ -80,31 +80,38 @@ func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monoton
 // each time that a caller leaves, where most are answered in a moment.
 const abandonedFor = time.Second
 
-// claimDetached runs a claim on a goroutine of its own. It lets the caller go when the
-// caller's context or patience is over, or when the client shuts down. cut ends the
-// claim's context.
+// claimDetached runs a claim detached from its caller.
 func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
-	x := &exchange{reply: make(chan struct{})}
+	return detached(c, w, cut, claim, func(l *Lease, err error) {
+		if l != nil {
+			l.giveBackUnseen(ErrReleased)
+			return
+		}
+		c.takeBackLate(w, err)
+	})
+}
+
+// detached runs a claim, or several, on a goroutine of its own. It lets the caller go when
+// the caller's context or patience is over, or when the client shuts down; late takes in
+// what is answered then. cut ends the claim's context.
+func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() (T, error), late func(T, error)) (none T, err error) {
+	x := &exchange[T]{reply: make(chan struct{})}
 	go func() {
 		defer c.background.Done()
 		growStack()
-		x.lease, x.err = claim()
+		x.value, x.err = claim()
 		cut()
-		switch {
-		case x.over.CompareAndSwap(false, true):
+		if x.over.CompareAndSwap(false, true) {
 			close(x.reply)
-		case x.lease != nil:
-			x.lease.giveBackUnseen(ErrReleased)
-		default:
-			c.takeBackLate(w, x.err)
+			return
 		}
+		late(x.value, x.err)
 	}()
 	giveUp, stop := c.timerAt(w.patience)
 	defer stop()
-	var err error
 	select {
 	case <-x.reply:
-		return x.lease, x.err
+		return x.value, x.err
 	case <-w.ctx.Done():
 		err = contextError(w.ctx)
 	case <-giveUp:
@@ -114,10 +121,10 @@ func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (
 	}
 	if x.over.CompareAndSwap(false, true) {
 		time.AfterFunc(abandonedFor, cut)
-		return nil, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
+		return none, &abandoned{fmt.Errorf("the store has not answered: %w", err)}
 	}
 	<-x.reply
-	return x.lease, x.err
+	return x.value, x.err
 }
 
 // growStack gives a new goroutine the stack that a database driver needs, all at once.
@@ -195,3 +202,84 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Mom
 
 // drifted is how long d, measured by the store's clock, may last by ours.
 func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
+
+// claimTogether makes one claim of each key, with one call of the store. It answers the
+// leases of the keys up to the first that was refused, and why that one was; what was
+// granted after it is given back. Without leases and an error the keys are to be claimed
+// one by one: the store has no such call, or one of them is in use in this process.
+func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (granted Leases, err error) {
+	if len(keys) < 2 || len(keys) > batchSize || t.shares() || !c.beginTogether(keys) {
+		return nil, nil
+	}
+	ctx, end := c.observe(ctx, OpAcquire, "", t)
+	w, sent := &waiter{ctx: ctx, terms: t}, c.clock.Now()
+	if t.maxWait > 0 {
+		w.patience = sent.Add(t.maxWait)
+	}
+	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
+	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
+	if c.prompt {
+		granted, err = claim()
+		cancel()
+		c.background.Done()
+	} else {
+		granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
+	}
+	if err == nil || errors.Is(err, ErrHeld) {
+		c.warnOfTraps(t)
+	} else if errors.As(err, new(*abandoned)) {
+		err = &fault{op: "acquire", key: keys[0], err: err} // the claims go on, and their outcome will be known
+	}
+	end(Outcome{Err: err, Count: len(granted)})
+	return granted, err
+}
+
+// beginTogether reports whether nobody of this client holds the keys, waits for them or left
+// them to others, and enters the claims as background work then.
+func (c *Client) beginTogether(keys []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.together == nil || c.oneByOne {
+		return false
+	}
+	now := c.clock.Now()
+	for _, key := range keys {
+		q := c.queues[key]
+		inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0)
+		if until, left := c.leftToOthers[key]; inUse || left && now < until || len(c.cleaner.of(key)) > 0 {
+			return false
+		}
+	}
+	return c.enterLocked()
+}
+
+func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
+	leases, batch := make([]*Lease, len(keys)), make([]store.Claim, len(keys))
+	for i, key := range keys {
+		of := &waiter{ctx: w.ctx, key: key, terms: w.terms}
+		batch[i] = w.terms.claim(key, c.newID(), c.owner)
+		leases[i] = c.newLease(of, batch[i].ID)
+	}
+	var after Leases
+	for i, a := range c.together.AcquireMany(ctx, batch) {
+		l, refusal := c.settle(leases[i], &waiter{}, nil, sent, a.Grant, a.Err)
+		switch {
+		case refusal != nil && err == nil:
+			err = failed("acquire", keys[i], refusal)
+		case refusal == nil && err == nil:
+			granted = append(granted, l)
+		case refusal == nil:
+			after = append(after, l)
+		}
+	}
+	if !knob.PartialBulkKept {
+		after.giveBackUnseen()
+	}
+	if errors.Is(err, errors.ErrUnsupported) && store.IsCertain(err) {
+		c.mu.Lock()
+		c.oneByOne = true
+		c.mu.Unlock()
+		err = nil
+	}
+	return granted, err
+}

@@ -37,6 +37,7 @@ type Client struct {
 	counts   *observe.Store     // the same, as it counts its calls
 	prompt   bool               // the store answers at once: see send
 	bulk     store.BulkReleaser // nil: the store has no bulks
+	together store.BulkAcquirer // likewise
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
 	warning  warning
@@ -65,6 +66,7 @@ type Client struct {
 	cleaner       cleaner
 	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
 	empty         chan struct{}    // closed when leases is empty; made by noLeases
+	oneByOne      bool             // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -102,7 +104,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
 	c.commands, c.warning.store = offered[counter](s), offered[wary](s)
-	c.bulk = counts.BulkReleaser()
+	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
 	c.keeper.client = c
 	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
 	if of, ok := s.(inside.Packaged); ok {

@@ -86,10 +86,12 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error)
 // keys were given. They may be used one by one as well.
 type Leases []*Lease
 
-// AcquireAll acquires several keys: all of them or none. It asks for one after the
-// other in byte order, whatever their order in keys, so that callers with keys in
-// common cannot wait for each other in a circle. While it waits for one key it holds
-// those before: ask for few keys, and hold them for a short time.
+// AcquireAll acquires several keys: all of them or none. A *Client first tries all at once,
+// which takes two trips to the database however many keys there are. If some are held it
+// keeps those before the first of them in byte order, gives back the others, and asks for
+// one after the other from there. So callers with keys in common cannot wait for each other
+// in a circle, whatever the order in keys. While it waits for one key it holds those before:
+// ask for few keys, and hold them for a short time.
 //
 // If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back what was
 // granted so far, and the error says which key and why. The options apply to each key;
@@ -100,9 +102,15 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		return nil, err
 	}
 	patience := patienceIn(opts)
-	leases := make(Leases, 0, len(sorted))
+	leases, err := tryTogether(ctx, l, sorted, opts)
+	if err != nil && !errors.Is(err, ErrHeld) {
+		return nil, errors.Join(err, leases.giveUp())
+	}
 	held := ctx // ends with ctx, and with every lease granted so far
-	for _, key := range sorted {
+	for _, lease := range leases {
+		held = lease.Context(held)
+	}
+	for _, key := range sorted[len(leases):] {
 		lease, err := l.Acquire(held, key, patience.options(opts)...)
 		if err == nil {
 			leases = append(leases, lease)
@@ -121,6 +129,24 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		return slices.Index(keys, a.key) - slices.Index(keys, b.key)
 	})
 	return leases, nil
+}
+
+// tryTogether claims all keys at once, if l can do that and they are not in use in this
+// process. It answers the leases of those before the first that others hold. Only a client
+// itself is asked: a wrapper's Acquire may do more.
+func tryTogether(ctx context.Context, l Locker, keys []string, opts []AcquireOption) (Leases, error) {
+	c, ok := l.(*Client)
+	if !ok {
+		return nil, nil
+	}
+	t, err := c.ask(keys[0], opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ready(ctx, "acquire", keys[0]); err != nil {
+		return nil, err
+	}
+	return c.claimTogether(ctx, keys, t)
 }
 
 // usableKeys is keys in order, or an error if one is bad or given twice.
@@ -178,6 +204,25 @@ func (all Leases) giveUp() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// giveBackUnseen ends leases that nobody was given, and frees their keys in the background.
+func (all Leases) giveBackUnseen() {
+	if len(all) == 0 {
+		return
+	}
+	for _, l := range all {
+		l.unseen.Store(true)
+		l.end(ErrReleased)
+	}
+	c := all[0].client
+	parts := slices.Collect(slices.Chunk([]*Lease(all), 1))
+	if c.bulk != nil {
+		parts = [][]*Lease{all}
+	}
+	if giveBack := func() { c.giveBackIn(parts, bulkBound) }; !c.spawn(giveBack) {
+		giveBack() // the client is closing, and waits for the goroutine that runs this
+	}
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever

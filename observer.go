@@ -17,7 +17,7 @@ type Op string
 
 // The operations.
 const (
-	OpAcquire  Op = "acquire"  // one call that asks for a key, the wait included
+	OpAcquire  Op = "acquire"  // one call that asks for a key, the wait included, or for several at once: then there is no key
 	OpWait     Op = "wait"     // the part of it that waits
 	OpHold     Op = "hold"     // from the grant to the lease's end
 	OpRenew    Op = "renew"    // one call that renews a lease, or several at once: then there is no key
@@ -32,7 +32,7 @@ const (
 type Operation struct {
 	Op      Op
 	Package string     // whose operation it is: "mongolock", "doclock", "once", "schedule", "leader" or "pathlock"
-	Key     string     // a key, a document, a job, a path; empty for a renewal or release of several leases
+	Key     string     // a key, a document, a job, a path; empty where several leases are meant
 	Mode    store.Mode // of the lease, where there is one
 }
 
@@ -40,7 +40,7 @@ type Operation struct {
 type Outcome struct {
 	Err   error // nil, a verdict (ErrHeld), or a fault; for OpHold why the lease ended
 	Token int64 // of the lease, where there is one
-	Count int   // leases that the operation was about; for OpRenew those that were renewed
+	Count int   // leases that the operation was about; for OpRenew those that were renewed, for several keys those that were granted
 }
 
 // The names of outcomes, which OutcomeOf returns.

@@ -73,6 +73,7 @@ func parts(long time.Duration) []part {
 	return []part{
 		{"the engine", true, nil}, // without a server, and while none runs
 		{"free pairs", true, freePair},
+		{"several keys", true, several},
 		{"renewals", false, renewals},
 		{"hand-overs in a process", true, localHandOver},
 		{"hand-overs between processes", true, handOver},

@@ -59,7 +59,9 @@
 //  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: which
 //     of them somebody waits for, and which are gone. A fault is that of the entries
 //     whose release it leaves unknown, and of no other. The engine asks again about
-//     these; what was released is gone by then.
+//     these; what was released is gone by then. A [BulkAcquirer] makes each claim of a
+//     batch as Acquire would, each with a fate of its own: Undo of one leaves those that
+//     were granted. It need not look at the record that refuses a claim.
 //
 // # What the engine promises a store
 //
@@ -68,6 +70,7 @@
 // [Prompt]. A call that writes never gets the caller's own context, but one that
 // carries the caller's values (a store strips sessions from it itself). A batch has at
 // most 1,000 entries and names no ID twice; of one holder at most one renewal is under
-// way. A batch of releases is as large, and may have several holders of one key. A grant that arrives after its deadline is given back. A claim whose outcome is
-// unknown is undone, again and again, until that is settled or its TTL is over.
+// way. A batch of releases is as large, and may have several holders of one key; one of
+// claims names no key twice. A grant that arrives after its deadline is given back. A claim
+// whose outcome is unknown is undone, again and again, until that is settled or its TTL is over.
 package store

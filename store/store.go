@@ -247,27 +247,6 @@ type Withdrawer interface {
 	Withdraw(ctx context.Context, key string, until time.Time) error
 }
 
-// An Ending asks to release a holder, as the arguments of Release do.
-type Ending struct {
-	Ref
-	Keep time.Duration
-}
-
-// Ended answers one Ending, as Release answers.
-type Ended struct {
-	Wanted bool
-	Err    error
-}
-
-// A BulkReleaser releases many holders at once, where one call for each would take too
-// long. It is optional. It is not looked for behind a method Unwrap: the Release of a
-// wrapper may do more than the store's.
-type BulkReleaser interface {
-	// ReleaseMany releases each holder of a batch, and answers in the same order what
-	// Release would.
-	ReleaseMany(ctx context.Context, batch []Ending) []Ended
-}
-
 // A BulkFeed is a Feed that sends many notices at once. It is optional.
 type BulkFeed interface {
 	Feed

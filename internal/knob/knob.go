@@ -116,6 +116,8 @@ const (
 	FileByWallClock = false
 	// FileBootIgnored takes the time since another start of the host for the time since this one.
 	FileBootIgnored = false
+	// PartialBulkKept makes AcquireAll keep what a bulk granted after the first key that it was refused.
+	PartialBulkKept = false
 )
 
 // On reports whether this build has switches that can be set.

@@ -62,6 +62,7 @@ var (
 	LockIgnored           bool
 	FileByWallClock       bool
 	FileBootIgnored       bool
+	PartialBulkKept       bool
 )
 
 // On reports whether this build has switches that can be set.

@@ -22,6 +22,7 @@ import (
 type Attempt struct {
 	id      string
 	session *mongo.Session    // nil where the server has none
+	joint   *joint            // with the other attempts of its bulk; nil: it is by itself
 	life    time.Duration     // from its end on, an attempt of unknown outcome is kept this long
 	expires mongoclock.Moment // that end; set by Over
 
@@ -118,7 +119,7 @@ func (b *Base) Over(a *Attempt, certain bool) {
 }
 
 func (a *Attempt) end() {
-	if a.session != nil {
+	if a.session != nil && (a.joint == nil || a.joint.left()) {
 		a.session.EndSession(context.Background()) // no transaction in it: nothing is sent
 	}
 }
@@ -135,6 +136,9 @@ func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context
 	a, pending := b.memory.take(id)
 	if !pending {
 		a = new(Attempt)
+	}
+	if a.joint != nil {
+		cleanUp = a.joint.undo
 	}
 	found, err := cleanUp(a.In(ctx), a)
 	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single || knob.UndoOnce)

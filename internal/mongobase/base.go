@@ -4,6 +4,8 @@
 //	base.go     the collection under the library's own concerns, one command on it
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
 //	attempt.go  the session of a claim, and its clean-up (§4.1, §4.6)
+//	joint.go    the same for the claims of a bulk
+//	bulk.go     many writes
 //	value.go    dates and marks, as BSON has them
 //	commands.go what is sent, counted
 //	shared.go   a question that many ask at one time
@@ -20,7 +22,6 @@ package mongobase
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -253,31 +254,4 @@ func (b *Base) lacksJournal(err error) bool {
 		b.noJ.Store(true)
 	}
 	return lacks
-}
-
-var unordered = options.BulkWrite().SetOrdered(false)
-
-// Bulk sends writes, unordered: one that fails does not stop the others. The number of those
-// that found a document is a total over all of them.
-func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
-	if coll == b.Durable && b.noJ.Load() {
-		coll = b.Voted
-	}
-	result, err := b.BulkWrite(ctx, coll, models)
-	if coll == b.Durable && b.lacksJournal(err) {
-		result, err = b.BulkWrite(ctx, b.Voted, models)
-	}
-	var e mongo.BulkWriteException
-	if errors.As(err, &e) && e.WriteConcernError == nil && result != nil {
-		failed = make(map[int]error, len(e.WriteErrors))
-		for _, w := range e.WriteErrors {
-			failed[w.Index] = fmt.Errorf("refused: %s (%d)", w.Message, w.Code)
-		}
-		err = nil
-	}
-	if err != nil {
-		b.epochs.suspect(false)
-		return 0, nil, err
-	}
-	return int(result.MatchedCount + result.DeletedCount), failed, nil
 }

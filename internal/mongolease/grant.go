@@ -54,6 +54,37 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	return g, nil
 }
 
+// GrantInserted makes a grant of a claim whose document was inserted in a bulk. The bulk does
+// not answer the server's time: Drawn tells one that was drawn after it.
+func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, server time.Time, drawn mongoclock.Moment) (store.Grant, error) {
+	stamp, told := c.Attempt.OperationTime()
+	if !told {
+		confirmed, err := s.confirm(ctx, c)
+		if err != nil {
+			return store.Grant{}, err
+		}
+		if stamp, told = c.Attempt.OperationTime(); !told {
+			_, stamp = confirmed.Record.Drawn()
+		}
+	}
+	g := store.Grant{Token: mongobase.Token(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
+	if g.Left < c.TTL/2 {
+		s.correct(ctx, c, &g)
+	}
+	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, Image[R]{}, t)}, s.Base.Clock.Now())
+	return g, nil
+}
+
+// Drawn is a server time for claims that were inserted in a bulk, and when the command was
+// sent that drew it.
+func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (time.Time, mongoclock.Moment, error) {
+	batch := make([]store.Renewal, len(inserted))
+	for i, r := range inserted {
+		batch[i].Ref = r
+	}
+	return s.draw(ctx, batch)
+}
+
 // confirm asks for a claim after it was applied, with one more command: for a token,
 // where the server does not tell its operationTime; or because the claim was answered
 // with no document. MongoDB answers an upsert with what it made of it or with E11000;

@@ -135,6 +135,25 @@ func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) 
 	return claim, err
 }
 
+// BeginMany opens the attempts of claims that are sent as one bulk. cleanUp removes all of
+// them whose outcome is unknown, in their session. Nothing is sent yet.
+func (s *Steps[R, X]) BeginMany(ctx context.Context, batch []store.Claim, cleanUp func(context.Context) error) ([]*Claim, error) {
+	sent := s.Base.Clock.Now()
+	ids, most := make([]string, len(batch)), time.Duration(0)
+	for i, c := range batch {
+		ids[i], most = c.ID, max(most, c.TTL)
+	}
+	attempts, err := s.Base.BeginMany(ctx, ids, most, cleanUp)
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]*Claim, len(batch))
+	for i, c := range batch {
+		claims[i] = &Claim{Claim: c, Attempt: attempts[i], Sent: sent, base: s.Base}
+	}
+	return claims, nil
+}
+
 // Over ends the attempt of a claim that was answered with err.
 func (s *Steps[R, X]) Over(c *Claim, err error) {
 	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))

@@ -93,6 +93,25 @@ func (b bulkReleaser) ReleaseMany(ctx context.Context, batch []store.Ending) []s
 	return b.BulkReleaser.ReleaseMany(ctx, batch)
 }
 
+// BulkAcquirer is the store; nil if it is none. A bulk is one acquire.
+func (s *Store) BulkAcquirer() store.BulkAcquirer {
+	b, ok := s.Store.(store.BulkAcquirer)
+	if !ok {
+		return nil
+	}
+	return bulkAcquirer{b, s}
+}
+
+type bulkAcquirer struct {
+	store.BulkAcquirer
+	counts *Store
+}
+
+func (b bulkAcquirer) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
+	b.counts.Add(Acquire)
+	return b.BulkAcquirer.AcquireMany(ctx, batch)
+}
+
 func (s *Store) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	s.Add(Undo)
 	return s.Store.Undo(ctx, claim, from)

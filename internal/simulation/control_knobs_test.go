@@ -32,7 +32,7 @@ var controls = []control{
 	{7, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain},
 	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, plain},
 	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, plain},
-	{4, 20, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, plain},
+	{14, 20, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, plain},
 	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, plain},
 	{5, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, plain},
 	{76, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, plain},
@@ -60,6 +60,9 @@ var controls = []control{
 	{273, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, plain},
 	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, plain},
 	{33, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
+	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
+	{56, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
+	{1193, 0, "a bulk cleaned up in a new session", func(on bool) { knob.UndoElsewhere = on }, simulation.Settings{Margin: -1, Several: true}},
 	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain},
 }
 

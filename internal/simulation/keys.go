@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -51,8 +52,8 @@ func wrongly(d *rng, right history.Mode, wrong ...history.Mode) history.Mode {
 	return right
 }
 
-// A notingLocker is a user's client, as AcquireAll uses it. It notes every call and its
-// answer.
+// A notingLocker is a user's client behind a wrapper, which AcquireAll asks for one key
+// after the other. It notes every call and its answer.
 type notingLocker struct {
 	u     *user
 	until time.Duration
@@ -75,9 +76,54 @@ func (n *notingLocker) TryAcquire(context.Context, string, ...mongolock.AcquireO
 	return nil, errors.ErrUnsupported
 }
 
-// acquireTwo takes two keys exclusively and holds them together. It gives them back one after
-// the other. Releasing both at once would begin in one instant, and be retried in the same
-// instants, in any order.
+// acquireSeveral takes some keys exclusively with the client itself, which claims them in one
+// bulk, and holds them together. All calls are noted when they are answered together. None of
+// them has a time by which it must be: what was granted so far is given back first.
+func (u *user) acquireSeveral(d *rng, patience time.Duration) {
+	w := u.p.world
+	keys := slices.Clone(u.keys)
+	if len(keys) > 2 && d.chance(500) {
+		keys = keys[:2]
+	}
+	if d.chance(500) {
+		slices.Reverse(keys)
+	}
+	calls := make([]history.Event, len(keys))
+	ops := make(map[string]int, len(keys))
+	for i, key := range keys {
+		calls[i] = history.Event{Kind: history.Called, Client: u.p.id, Key: key, Op: u.newOp()}
+		ops[key] = calls[i].Op
+	}
+	w.mu.Lock()
+	w.together[calls[0].Op] = ops
+	for _, call := range calls {
+		w.noteLocked(call)
+	}
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(withOp(u.ctx(), calls[0].Op), patience)
+	defer cancel()
+	all, err := mongolock.AcquireAll(ctx, u.p.client, keys)
+	for i, call := range calls {
+		var l *mongolock.Lease
+		if err == nil {
+			l = all[i]
+		}
+		u.answered(call, l, err, func() bool { return true })
+	}
+	if err == nil {
+		u.holdAll(all)
+	}
+}
+
+// opOf is the call that a command belongs to which was sent for one key of several.
+func (w *world) opOf(op int, key string) int {
+	if of, ok := w.together[op][key]; ok {
+		return of
+	}
+	return op
+}
+
+// acquireTwo takes two keys exclusively, one after the other, and holds them together.
 func (u *user) acquireTwo(patience time.Duration) {
 	first := u.rng.n(len(u.keys))
 	keys := []string{u.keys[first], u.keys[(first+1)%len(u.keys)]}
@@ -89,6 +135,12 @@ func (u *user) acquireTwo(patience time.Duration) {
 		return
 	}
 	n.given.Store(true)
+	u.holdAll(all)
+}
+
+// holdAll holds some leases together. It gives them back one after the other: releasing all at
+// once would begin in one instant, and be retried in the same instants, in any order.
+func (u *user) holdAll(all mongolock.Leases) {
 	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(u.p.world.plan.ttl/2)))
 	defer over.Stop()
 	select {

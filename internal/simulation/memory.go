@@ -82,7 +82,7 @@ func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 	value := do()
 	after, _ := at.holders(keys)
 	for id, h := range before {
-		e := history.Event{Kind: history.Dropped, Client: at.p.id, Key: h.key, ID: id, Live: h.live, Op: r.op, Until: w.since() + h.left}
+		e := history.Event{Kind: history.Dropped, Client: at.p.id, Key: h.key, ID: id, Live: h.live, Op: w.opOf(r.op, h.key), Until: w.since() + h.left}
 		if h.owner == at.p.id {
 			e.Note = history.Ours
 		}
@@ -98,9 +98,9 @@ func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 	}
 	for id, h := range after {
 		if _, was := before[id]; !was {
-			w.noteLocked(history.Event{Kind: history.Applied, Client: at.p.id, Key: h.key, ID: id, Op: r.op, Until: w.since() + h.left})
+			w.noteLocked(history.Event{Kind: history.Applied, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key), Until: w.since() + h.left})
 			if h.shared && reserved[h.key] {
-				w.noteLocked(history.Event{Kind: history.Overtook, Client: at.p.id, Key: h.key, ID: id, Op: r.op})
+				w.noteLocked(history.Event{Kind: history.Overtook, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key)})
 			}
 		}
 	}
@@ -140,6 +140,24 @@ func (r *remote) Acquire(ctx context.Context, c store.Claim) (store.Grant, error
 	return flat(call(ctx, r, "findAndModify", c.Key, []string{c.Key}, func() reply[store.Grant] {
 		return of(r.mem.Acquire(context.WithoutCancel(ctx), c))
 	}))
+}
+
+// AcquireMany is the store's, as one call.
+func (r *remote) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
+	var keys []string
+	for _, c := range batch {
+		keys = append(keys, c.Key)
+	}
+	answers, err := call(ctx, r, "findAndModify", keys[0], keys, func() []store.Claimed {
+		return r.mem.AcquireMany(context.WithoutCancel(ctx), batch)
+	})
+	if err != nil {
+		answers = make([]store.Claimed, len(batch))
+		for i := range answers {
+			answers[i].Err = err
+		}
+	}
+	return answers
 }
 
 // Renew is the store's.

@@ -56,7 +56,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 	}
 	key, _ := doc[0].Value.(string)
 	event := func(kind history.Kind, id string, until time.Time) history.Event {
-		e := history.Event{At: by.at, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: by.op}
+		e := history.Event{At: by.at, Kind: kind, Client: by.client, Key: key, ID: id, Until: by.at + until.Sub(by.clock), Op: r.opOf(by.op, key)}
 		if r.plan.apart {
 			e.Until, e.Written = r.live[id], e.Until
 		}

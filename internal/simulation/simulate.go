@@ -48,6 +48,7 @@ type Settings struct {
 	Elections bool // many, around one key, with clocks far apart
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
 	Unfenced  bool // writes do not check the token
+	Several   bool // users take several keys together, again and again
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -107,7 +108,7 @@ func Run(seed uint64, s Settings) *Outcome {
 		processes[i] = w.process(i, s.Margin)
 	}
 	w.planKills(processes, d)
-	w.unfenced = s.Unfenced
+	w.unfenced, w.several = s.Unfenced, s.Several
 	users, watch := w.startUsers(processes, d, s)
 	users.Wait()
 	w.waitUntilExpired()
@@ -144,6 +145,9 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 	keys := chooseKeys(d)
 	if w.plan.elections {
 		keys = allKeys[:1]
+	}
+	if s.Several {
+		keys = allKeys[:2+d.n(2)]
 	}
 	tickets := new(ticketPool)
 	busy := w.plan.noFaults && d.chance(700)

@@ -40,6 +40,7 @@ var (
 	simForward = flag.Bool("sim.forward", false, "the clock of a primary may go forward far")
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
+	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
@@ -50,7 +51,7 @@ var plain = simulation.Settings{Margin: -1}
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
-	s.Forward, s.Servers, s.Elections, s.Asking = *simForward, *simServers, *simElects, *simAsking
+	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -170,7 +171,7 @@ func spread(t *testing.T, procs int, began time.Time) {
 		}
 		cmd := exec.CommandContext(t.Context(), self, "-test.run", "^TestNoSeedBreaksAPromise$", "-test.v", "-test.timeout", "0",
 			"-test.outputdir", os.TempDir(), fmt.Sprint("-sim.seeds=", n), fmt.Sprint("-sim.first=", *simFirst+uint64(i*part)), "-sim.procs=1",
-			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), "-sim.servers="+*simServers)
+			fmt.Sprint("-sim.forward=", *simForward), fmt.Sprint("-sim.elections=", *simElects), fmt.Sprint("-sim.asking=", *simAsking), fmt.Sprint("-sim.several=", *simSeveral), fmt.Sprint("-sim.memory=", *simMemory), "-sim.servers="+*simServers)
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)
@@ -214,6 +215,18 @@ func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
 		s.Memory = true
 		for _, v := range live(t, seed+1, s).Check() {
 			t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.memory)", seed+1, v, seed+1)
+		}
+	}
+}
+
+// Users take several keys together: AcquireAll with a client claims them in one bulk.
+func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
+	for seed := range uint64(*simSeeds) {
+		for _, memory := range []bool{false, true} {
+			s := simulation.Settings{Margin: -1, Several: true, Memory: memory}
+			for _, v := range live(t, seed+1, s).Check() {
+				t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.several -sim.memory=%t)", seed+1, v, seed+1, memory)
+			}
 		}
 	}
 }

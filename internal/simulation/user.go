@@ -56,6 +56,11 @@ func (u *user) most(d time.Duration) time.Duration {
 // step takes, holds and gives back one key, or two.
 func (u *user) step() {
 	ttl := u.p.world.plan.ttl
+	several := u.p.world.rng("several " + u.name + " " + itoa(u.ops))
+	if u.p.world.several {
+		u.acquireSeveral(several, several.between(ttl/4, 4*ttl))
+		return
+	}
 	key := u.keys[u.rng.n(len(u.keys))]
 	patience := u.rng.between(ttl/4, 4*ttl)
 	how := u.rng.n(12)
@@ -69,7 +74,11 @@ func (u *user) step() {
 	switch how {
 	case 5:
 		if len(u.keys) > 1 && u.rng.chance(300) {
-			u.acquireTwo(patience)
+			if several.chance(500) {
+				u.acquireSeveral(several, patience)
+			} else {
+				u.acquireTwo(patience)
+			}
 			return
 		}
 	case 6:

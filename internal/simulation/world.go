@@ -43,7 +43,9 @@ type world struct {
 	log     []line
 	told    told // for those who draw the run
 
-	unfenced bool // see Settings
+	unfenced bool                   // see Settings
+	several  bool                   // likewise
+	together map[int]map[string]int // of a call for several keys: that of each key, by the first
 	history  history.History
 
 	recording Recording
@@ -52,7 +54,7 @@ type world struct {
 func newWorld(seed uint64, s Settings) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, began: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.plan, w.moved = w.makePlan(s), neverEnds
 	w.shards = []*cluster{newCluster(w, 0)}

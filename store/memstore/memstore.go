@@ -137,15 +137,6 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	return wanted, nil
 }
 
-// ReleaseMany releases one holder after the other.
-func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	for i, e := range batch {
-		answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep)
-	}
-	return answers
-}
-
 // Transfer puts a new claim in the place of a live holder. The words of waiters stay
 // in the record.
 func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {

@@ -6,6 +6,7 @@
 //
 //	mongostore.go the store, its commands
 //	acquire.go    acquire, and what follows a refusal
+//	together.go   acquire many at once
 //	share.go      acquire and join in shared and permits mode
 //	joins.go      the order of joins within this process
 //	grant.go      from an applied claim to a grant: token, time left

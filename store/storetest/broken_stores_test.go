@@ -93,7 +93,7 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"AnEndedContextIsNoVerdict"}},
 	{"GrantBoundToItsContext", func() store.Store { return grantBoundToItsContext{newSound()} },
 		[]string{"AGrantOutlivesItsContext"}},
-}, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks)
+}, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks, brokenTogether)
 
 type broken struct {
 	name   string

@@ -1,0 +1,64 @@
+package mongobase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+var unordered = options.BulkWrite().SetOrdered(false)
+
+// InsertMany inserts documents on Durable, unordered, and times it. It answers those that were
+// refused.
+func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, failed map[int]error, err error) {
+	all := make([]any, len(documents))
+	for i, d := range documents {
+		all[i] = encoded(d)
+	}
+	r, err = b.send(Insert, b.Durable, func(coll *mongo.Collection) (bson.Raw, error) {
+		_, err := coll.InsertMany(ctx, all, options.InsertMany().SetOrdered(false))
+		if failed, err = refusals(err); err != nil {
+			return nil, err
+		}
+		return nil, nil
+	})
+	return r, failed, err
+}
+
+// refusals are the documents or writes of a bulk that were refused, if that is all that an
+// error says.
+func refusals(err error) (failed map[int]error, _ error) {
+	var e mongo.BulkWriteException
+	if !errors.As(err, &e) || e.WriteConcernError != nil {
+		return nil, err
+	}
+	failed = make(map[int]error, len(e.WriteErrors))
+	for _, w := range e.WriteErrors {
+		failed[w.Index] = fmt.Errorf("refused: %w", mongo.WriteException{WriteErrors: mongo.WriteErrors{w.WriteError}})
+	}
+	return failed, nil
+}
+
+// Bulk sends writes, unordered: one that fails does not stop the others. The number of those
+// that found a document is a total over all of them.
+func (b *Base) Bulk(ctx context.Context, coll *mongo.Collection, models []mongo.WriteModel) (found int, failed map[int]error, err error) {
+	if coll == b.Durable && b.noJ.Load() {
+		coll = b.Voted
+	}
+	result, err := b.BulkWrite(ctx, coll, models)
+	if coll == b.Durable && b.lacksJournal(err) {
+		result, err = b.BulkWrite(ctx, b.Voted, models)
+	}
+	if result != nil {
+		failed, err = refusals(err)
+	}
+	if err != nil {
+		b.epochs.suspect(false)
+		return 0, nil, err
+	}
+	return int(result.MatchedCount + result.DeletedCount), failed, nil
+}

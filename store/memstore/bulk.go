@@ -1,0 +1,25 @@
+package memstore
+
+import (
+	"context"
+
+	"github.com/mongolock/mongolock/store"
+)
+
+// AcquireMany makes one claim after the other.
+func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
+	answers := make([]store.Claimed, len(batch))
+	for i, c := range batch {
+		answers[i].Grant, answers[i].Err = s.Acquire(ctx, c)
+	}
+	return answers
+}
+
+// ReleaseMany releases one holder after the other.
+func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
+	answers := make([]store.Ended, len(batch))
+	for i, e := range batch {
+		answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep)
+	}
+	return answers
+}

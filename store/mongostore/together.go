@@ -1,0 +1,188 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// AcquireMany claims keys with two commands: one that inserts the documents of all keys, and
+// one that tells the server's time, from which the time left counts. A key that has a document
+// is refused, through the unique index on _id; nobody looks at what stands there.
+//
+// All inserts have one session and one transaction number: the driver may send them again and
+// none is done twice. Servers without these numbers are not asked.
+func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
+	t := &together{Store: s, answers: make([]store.Claimed, len(batch))}
+	if len(batch) == 0 {
+		return t.answers
+	}
+	if err := t.begin(ctx, batch); err != nil {
+		t.fail(err)
+		return t.answers
+	}
+	t.insert(ctx)
+	t.settleRefused(ctx)
+	for i, c := range t.claims {
+		t.unknown[i] = t.answers[i].Err != nil && !store.IsCertain(t.answers[i].Err)
+		s.steps.Over(c.Claim, t.answers[i].Err)
+	}
+	if i := slices.IndexFunc(t.answers, func(a store.Claimed) bool { return a.Err == nil }); i >= 0 {
+		s.indexOnce(ctx, t.claims[i], t.answers[i].Grant)
+	}
+	return t.answers
+}
+
+// together is claims on their way in one bulk.
+type together struct {
+	*Store
+	claims  []*claim
+	tenures []mongolease.Tenure
+	answers []store.Claimed
+	refused []int  // by the unique index on _id
+	unknown []bool // what became of them, once all are answered
+	twins   bool   // the refused may have twins on their way
+}
+
+func (t *together) fail(err error) {
+	for i := range t.answers {
+		t.answers[i].Err = err
+	}
+}
+
+// begin opens the attempts. Nothing of the claims is sent yet.
+func (t *together) begin(ctx context.Context, batch []store.Claim) error {
+	if slices.ContainsFunc(batch, func(c store.Claim) bool { return c.Mode != store.Exclusive }) {
+		return mongoerr.NotApplied(errors.ErrUnsupported)
+	}
+	if err := t.refuseCappedOnce(ctx); err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	all, err := t.steps.BeginMany(ctx, batch, t.undo)
+	if err != nil {
+		return err
+	}
+	t.unknown, t.tenures = make([]bool, len(all)), make([]mongolease.Tenure, len(all))
+	for i, c := range all {
+		t.claims = append(t.claims, &claim{Claim: c})
+		t.tenures[i] = t.tenure(t.claims[i])
+	}
+	return nil
+}
+
+// insert sends the two commands, and answers the claims.
+func (t *together) insert(ctx context.Context) {
+	within := t.claims[0].Attempt.In(ctx)
+	documents := make([]bson.D, len(t.claims))
+	for i, c := range t.claims {
+		documents[i] = c.inserted(t.tenures[i])
+	}
+	sent, failed, err := t.base.InsertMany(within, documents)
+	if err != nil {
+		t.fail(mongobase.RefusedOrUnknown(sent, err))
+		return
+	}
+	var applied []int
+	var refs []store.Ref
+	for i, c := range t.claims {
+		switch refusal := failed[i]; {
+		case refusal == nil:
+			applied, refs = append(applied, i), append(refs, c.Ref)
+		case mongoerr.ClassOf(refusal) == mongoerr.DuplicateID:
+			c.Attempt.Answered(sent, true)
+			t.twins, t.refused = c.Attempt.Twin, append(t.refused, i)
+			t.answers[i].Err = contender{t.Store, c}.Absent(nil)
+		default:
+			t.answers[i].Err = mongobase.RefusedOrUnknown(sent, refusal)
+		}
+	}
+	if len(applied) == 0 {
+		return
+	}
+	// Outside of the session. The operationTime of this command may be that of a primary which
+	// was deposed since the inserts, and then the next grant's may be smaller.
+	server, drawn, err := t.steps.Drawn(mongobase.Bare(ctx), refs)
+	for _, i := range applied {
+		if t.answers[i].Err = err; err == nil { // else it is there, and of unknown outcome
+			t.answers[i].Grant, t.answers[i].Err = t.steps.GrantInserted(within, t.claims[i].Claim, t.tenures[i], server, drawn)
+		}
+	}
+}
+
+// inserted is the document that an upsert of the claim would make. Its at is no time of the
+// server's; it is nowhere taken for one but in the reply to a command that writes it.
+func (c *claim) inserted(t mongolease.Tenure) bson.D {
+	return bson.D{
+		{Key: "_id", Value: c.Key},
+		{Key: fieldMark, Value: shape},
+		{Key: fieldRev, Value: t.Rev},
+		{Key: fieldMode, Value: string(c.Mode)},
+		{Key: fieldLimit, Value: c.Limit},
+		{Key: fieldHolders, Value: bson.D{{Key: c.ID, Value: c.Holder(t)}}},
+		{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
+		{Key: fieldAt, Value: mongobase.Date(t.Since)},
+	}
+}
+
+// settleRefused makes the refusals certain: what may be on its way of them is cleaned up first.
+// Where that fails their outcome is unknown.
+func (t *together) settleRefused(ctx context.Context) {
+	if !t.twins || knob.TwinIgnored {
+		return
+	}
+	removed, err := t.remove(t.claims[0].Attempt.In(ctx), t.refused)
+	var freed []store.Notice
+	for _, i := range t.refused {
+		if err != nil {
+			t.answers[i].Err = err
+		}
+		freed = append(freed, store.Notice{Topic: store.TopicLocks, Key: t.claims[i].Key, Kind: store.KindFreed})
+	}
+	if removed > 0 { // the engine does not learn that twins held for a moment
+		_ = t.NotifyMany(ctx, freed)
+	}
+}
+
+// undo removes the claims whose outcome is unknown, by their IDs and in the session of all.
+func (t *together) undo(ctx context.Context) error {
+	if knob.UndoElsewhere {
+		ctx = mongobase.Bare(ctx)
+	}
+	var which []int
+	for i, unknown := range t.unknown {
+		if unknown {
+			which = append(which, i)
+		}
+	}
+	_, err := t.remove(ctx, which)
+	return err
+}
+
+// remove removes some claims with one bulk, in the session of all.
+func (t *together) remove(ctx context.Context, which []int) (removed int, err error) {
+	models := make([]mongo.WriteModel, len(which))
+	for k, i := range which {
+		c := t.claims[i]
+		models[k] = t.steps.Deletion(mongolease.Undo, ours(c.Key, exclusively, exists(fieldHolders+"."+c.ID)))
+	}
+	removed, failed, err := t.base.Bulk(ctx, t.base.Durable, models)
+	for _, refused := range failed {
+		err = errors.Join(err, refused)
+	}
+	if err != nil {
+		return removed, err
+	}
+	for _, i := range which {
+		t.steps.Memory.Forget(t.claims[i].ID)
+	}
+	return removed, nil
+}
