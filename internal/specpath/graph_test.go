@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	free = `<<"none", FALSE, FALSE, <<<<FALSE, 0, FALSE, FALSE>>>>, FALSE>>`
-	held = `<<"exclusive", FALSE, FALSE, <<<<TRUE, 2, FALSE, FALSE>>>>, FALSE>>`
+	free = `<<"none", FALSE, FALSE, <<<<FALSE, 0, FALSE, FALSE>>>>, FALSE>>`     //nolint:dupword // as TLC prints it
+	held = `<<"exclusive", FALSE, FALSE, <<<<TRUE, 2, FALSE, FALSE>>>>, FALSE>>` //nolint:dupword // the same
 )
 
 // little is a part of the graph, in which a grant and a release follow each other.
@@ -51,7 +51,7 @@ func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
 		g := little(t, `<<"edge", `+held+`, <<"renew", 1, 0>>, <<"gone">>, `+held+`>>`)
 		r := Walk(t.Context(), g, inMemory{memstore.New()})
 		require.NotEmpty(t, r.Failures)
-		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive false false [[true 2 false false]] false]: no edge of the specification: answered [renewed], not [gone]")
+		assert.Contains(t, r.Failures[0], "renew [1 0] in [exclusive false false [[true 2 false false]] false]: no edge of the specification: answered [renewed], not [gone]") //nolint:dupword // a state
 		assert.Less(t, r.Calls, g.Calls)
 	})
 }

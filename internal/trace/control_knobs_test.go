@@ -16,6 +16,8 @@ import (
 	"github.com/mongolock/mongolock/internal/trace"
 )
 
+var plain = simulation.Settings{Margin: -1}
+
 // A control is one safety taken out. In the histories of its seed TLC must refuse a step, and
 // say this of it.
 type control struct {

@@ -32,8 +32,6 @@ var (
 	start   = flag.Uint64("trace.first", 1, "the first of them")
 )
 
-var plain = simulation.Settings{Margin: -1}
-
 // live runs one seed in a bubble of its own.
 func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // two goroutines of one instant may draw in either order
