@@ -8,9 +8,9 @@ SHELL := /bin/bash
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 # What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
-HEAVY   := $(filter adapters/certmagic adapters/kubernetes examples/periodic,$(MODULES))
+HEAVY   := $(filter adapters/certmagic adapters/kubernetes examples/migrate examples/periodic,$(MODULES))
 CODE    := $(filter-out tools $(HEAVY),$(MODULES))
-ADAPTERS := $(filter adapters/% cmd/% examples/migrate,$(CODE)) # and the command: their tests use the same server
+ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -102,7 +102,7 @@ OLDEST_GO := 1.25.5
 .PHONY: oldest
 oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported, which the go command fetches
 	GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...
-	@$(call in-modules,$(filter-out adapters/otel adapters/prometheus examples/migrate,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
+	@$(call in-modules,$(filter-out adapters/otel adapters/prometheus,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
 	GOTOOLCHAIN=go$(OLDEST_GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
 
 .PHONY: race

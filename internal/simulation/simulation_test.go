@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	simSeeds   = flag.Int("sim.seeds", 25, "how many seeds")
+	simSeeds   = flag.Int("sim.seeds", 12, "how many seeds")
 	simFirst   = flag.Uint64("sim.first", 1, "the first of them")
 	simProcs   = flag.Int("sim.procs", 1, "in how many processes; 0: one for each core")
 	simWithout = flag.String("sim.without", "", "kinds of faults to leave out, separated by commas")

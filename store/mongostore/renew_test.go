@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -30,7 +31,10 @@ func TestABulkOfRenewalsWhoseReplyIsLostIsAskedAfter(t *testing.T) {
 	f, line := newFixtureOnLine(t)
 	batch := f.round(5, 30*time.Second)
 	line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: name == "update"} })
-	for i, r := range f.store.Renew(f.brief(), batch) {
+	// The bound of a renewal. After a lost connection the driver may wait half a second for its next heartbeat.
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for i, r := range f.store.Renew(ctx, batch) {
 		require.NoError(t, r.Err, "renewal %d was applied, though the reply of its bulk was lost", i)
 		assert.Greater(t, r.Left, 28*time.Second)
 	}
