@@ -20,7 +20,7 @@ func TestAWaiterThatReadItsOwnGhostDoesNotWaitForItsEnd(t *testing.T) {
 		held := acquire(t, newClient(t, b.mem), "k", mongolock.TTL(10*time.Minute))
 		c := newClient(t, struct{ store.Store }{b}, mongolock.TTL(time.Minute)) // without a feed it reads often
 		wait := inBackground(t.Context(), c, "k")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual: it has read the key several times
 		ghosts := 0
 		b.hook(func(h *hooks) {
 			h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
@@ -90,7 +90,7 @@ func TestAClaimThatIsNeverAnsweredEndsASecondAfterItsCallerLeft(t *testing.T) {
 				rival := newClient(t, b.mem)
 				_, err = rival.TryAcquire(t.Context(), key)
 				require.ErrorIs(t, err, mongolock.ErrHeld, "nothing was applied: this shows nothing")
-				time.Sleep(1100 * time.Millisecond)
+				time.Sleep(1100 * time.Millisecond) // virtual: the second, and the clean-up
 				_, err = rival.TryAcquire(t.Context(), key)
 				assert.NoError(t, err)
 			})

@@ -58,7 +58,7 @@ func TestAcquireAllClaimsIdleKeysWithOneCall(t *testing.T) {
 			assert.Equal(t, key, all[i].Key())
 			mustBeHeld(t, s.mem, key)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // virtual: many renewals
 		assert.NoError(t, all.Err(), "they are renewed")
 		assert.NoError(t, all.Release())
 	})
@@ -210,7 +210,7 @@ func TestACallerThatLeavesDuringABulkLeavesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newBulkStore()
 				s.many = func(_ context.Context, _ []store.Claim, do func() []store.Claimed) []store.Claimed {
-					defer time.Sleep(1800 * time.Millisecond)
+					defer time.Sleep(1800 * time.Millisecond) // virtual: applied, and answered late
 					return do()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -223,7 +223,7 @@ func TestACallerThatLeavesDuringABulkLeavesNothing(t *testing.T) {
 				require.Error(t, err)
 				assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown, "it will be known")
 				tookBetween(t, start, time.Second, time.Second)
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // virtual: until it is answered and given back
 				mustBeFree(t, s.mem, "a")
 				mustBeFree(t, s.mem, "b")
 			})
@@ -236,7 +236,7 @@ func TestTrustInABulkBeginsWhenItIsSent(t *testing.T) {
 		s := newBulkStore()
 		slow := 6 * time.Second
 		s.many = func(_ context.Context, _ []store.Claim, do func() []store.Claimed) []store.Claimed {
-			defer time.Sleep(slow)
+			defer time.Sleep(slow) // virtual: the answer is late
 			return do()
 		}
 		c := newClient(t, s)
@@ -269,7 +269,7 @@ func TestBulksThatMeetDoNotDeadlock(t *testing.T) {
 				for k := range batch { // each begins elsewhere, and takes a while
 					at := (k + i) % len(batch)
 					answers[at].Grant, answers[at].Err = mem.Acquire(context.Background(), batch[at])
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // virtual: a claim takes a while
 				}
 				return answers
 			}
@@ -280,7 +280,7 @@ func TestBulksThatMeetDoNotDeadlock(t *testing.T) {
 					if !assert.NoError(t, err) {
 						return
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // virtual: others have their turn
 					assert.NoError(t, errors.Join(all.Err(), all.Release()))
 				}
 			})

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -36,7 +37,7 @@ func farAwayHolding(t *testing.T, n int, without ...func(*docStore) store.Store)
 	t.Helper()
 	var late time.Duration
 	set := newReplicaSet(0)
-	coll := set.over(t, func() (time.Duration, bool) { return late, true })
+	coll := set.over(t, func(docdb.Command) (time.Duration, bool) { return late, true })
 	locks := locksOn[order](t, coll, With(mongolock.TTL(10*time.Minute)))
 	for _, of := range without {
 		var err error
@@ -52,7 +53,7 @@ func farAwayHolding(t *testing.T, n int, without ...func(*docStore) store.Store)
 		must(locks.Acquire(t.Context(), ID(fmt.Sprint("o-", i))))(t)
 	}
 	late = linkTrip - time.Millisecond // the set takes the rest
-	set.take()
+	set.Take()
 	return farAway{set, locks}
 }
 
@@ -73,7 +74,7 @@ func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 		require.NoError(t, f.Close())
 		took := time.Since(began)
 		sent := map[string]int{}
-		for _, name := range f.take() {
+		for _, name := range f.Take() {
 			sent[name]++
 		}
 		assert.Equal(t, map[string]int{"find": 10, "update": 10}, sent)

@@ -24,7 +24,7 @@ func TestControlTheClockOfAnotherElectionEndsALiveHolder(t *testing.T) {
 	t.Cleanup(func() { knob.EpochOfReader = false })
 	for name, way := range ways {
 		inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
-			s.elect(30 * time.Second)
+			s.Elect(30 * time.Second)
 			assert.NoError(t, way(t.Context(), locks), "%s: held all the same: the epoch is not what protects", name)
 		})
 	}

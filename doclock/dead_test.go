@@ -65,7 +65,7 @@ func TestADocumentThatWasClaimedTooOftenIsSetAsideAndComesBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	assert.Len(t, deadOf(t, locks, bson.D{}), 1)
-	time.Sleep(windowAge)
+	time.Sleep(windowAge) // so that what was read ahead of claims is old, and read anew
 	c := must(locks.TryClaim(t.Context(), pending, oldest))(t)
 	assert.Equal(t, 1, c.Value.ID)
 	assert.Equal(t, 1, c.Attempts())
@@ -78,7 +78,7 @@ func TestADocumentWhoseWorkersDieIsSetAside(t *testing.T) {
 	for range 3 {
 		dying := locksOn[message](t, coll, With(mongolock.TTL(200*time.Millisecond)))
 		must(dying.Claim(t.Context(), pending, oldest, mongolock.NoRenewal()))(t)
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // real: the TTL of the one that died, and a half
 	}
 	locks := locksOn[message](t, coll, MaxAttempts(3))
 	assert.Eventually(t, func() bool {

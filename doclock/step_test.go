@@ -13,13 +13,6 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// step steps the primary's clock, with no election.
-func (s *replicaSet) step(by time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ahead += by
-}
-
 // stepped has a process hold document "o" whose lease is renewed, and another one try for it
 // from a step of the primary's clock on. It returns when that one got it, if it did within ten
 // minutes, when the holder was told, and what the other has logged.
@@ -40,7 +33,7 @@ func stepped(t *testing.T, by time.Duration, knew bool) (got, told time.Duration
 		out.Reset()
 
 		began := time.Now()
-		s.step(by)
+		s.Step(by)
 		for time.Since(began) < 10*time.Minute && got == 0 {
 			if _, err := rival.TryAcquire(t.Context(), ID("o")); err == nil {
 				got = time.Since(began) + 1

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/docdb/docset"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
@@ -91,7 +92,7 @@ func TestUnderOneElectionADocumentIsTakenOverWhenItsHolderHasRunOut(t *testing.T
 func TestTheClockOfAnotherElectionEndsNoHolder(t *testing.T) {
 	for name, way := range ways {
 		inVirtualTime(t, func(t *testing.T, s *replicaSet, d dead, locks *Locks[order]) {
-			s.elect(30 * time.Second) // by this clock the holder has long run out
+			s.Elect(30 * time.Second) // by this clock the holder has long run out
 			took := tries(t, locks, way)
 			assert.GreaterOrEqual(t, took, deadTTL, "%s: the holder may trust its lease for its TTL", name)
 			assert.LessOrEqual(t, took, deadTTL+time.Second, name)
@@ -102,7 +103,7 @@ func TestTheClockOfAnotherElectionEndsNoHolder(t *testing.T) {
 func TestAHolderThatRenewsUnderAnotherElectionIsNotTakenOver(t *testing.T) {
 	for name, way := range ways {
 		inVirtualTime(t, func(t *testing.T, s *replicaSet, d dead, locks *Locks[order]) {
-			s.elect(30 * time.Second)
+			s.Elect(30 * time.Second)
 			for range 20 {
 				err := way(t.Context(), locks)
 				assert.Error(t, err, name)
@@ -116,7 +117,7 @@ func TestAHolderThatRenewsUnderAnotherElectionIsNotTakenOver(t *testing.T) {
 func TestAProcessThatAsksOnceGetsADocumentThatRanOutAMinuteAgo(t *testing.T) {
 	for name, way := range ways {
 		inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
-			s.elect(0)
+			s.Elect(0)
 			time.Sleep(deadTTL + 30*time.Second)
 			assert.Error(t, way(t.Context(), locksOn[order](t, s.collection(t))), name)
 			time.Sleep(32 * time.Second)
@@ -134,16 +135,16 @@ func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tam
 		d.renew(t) // the process was cut off, and its renewal is on its way
 		time.Sleep(deadTTL + time.Second)
 		renewed := false
-		s.before = func(c docdb.Command) {
+		s.Before(func(c docdb.Command) {
 			if takes := slices.ContainsFunc(c.Body, func(e bson.E) bool {
 				filter, _ := e.Value.(bson.D)
 				return e.Key == "query" && slices.ContainsFunc(filter, func(f bson.E) bool { return f.Key == "lock.id" && f.Value == "dead" })
 			}); takes && !renewed {
 				renewed = true
-				s.before = nil
+				s.Before(nil)
 				d.late(t)
 			}
-		}
+		})
 		taken = way(t.Context(), locks) == nil
 		assert.True(t, renewed, "no take-over was seen")
 	})
@@ -154,7 +155,7 @@ func takenOver(t *testing.T, way func(context.Context, *Locks[order]) error, tam
 func (d dead) late(t *testing.T) {
 	t.Helper()
 	u, err := d.base.Soft.UpdateOne(t.Context(), ID("o"), bson.M{
-		"$set": bson.M{"lock.beat": d.base.Beat()}, "$max": bson.M{"lock.expireAt": time.Now().Add(setEpoch + deadTTL)},
+		"$set": bson.M{"lock.beat": d.base.Beat()}, "$max": bson.M{"lock.expireAt": time.Now().Add(docset.Epoch + deadTTL)},
 	})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, u.MatchedCount)
@@ -180,17 +181,17 @@ func TestATakeOverTakesAtMostFiveCommands(t *testing.T) {
 		_, err := locks.TryAcquire(t.Context(), ID("o"))
 		require.ErrorIs(t, err, mongolock.ErrHeld)
 		time.Sleep(deadTTL + time.Second)
-		s.take()
+		s.Take()
 		must(locks.TryAcquire(t.Context(), ID("o")))(t)
-		assert.Equal(t, []string{"findAndModify", "find", "findAndModify"}, s.take(), "a document by its name")
+		assert.Equal(t, []string{"findAndModify", "find", "findAndModify"}, s.Take(), "a document by its name")
 	})
 	inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
 		_, err := locks.TryClaim(t.Context(), ready, nil)
 		require.ErrorIs(t, err, ErrNoWork)
 		time.Sleep(deadTTL + time.Second)
-		s.take()
+		s.Take()
 		must(locks.TryClaim(t.Context(), ready, nil))(t)
-		assert.Equal(t, []string{"hello", "find", "hello", "findAndModify"}, s.take(), "one of many")
+		assert.Equal(t, []string{"hello", "find", "hello", "findAndModify"}, s.Take(), "one of many")
 	})
 }
 
@@ -199,7 +200,7 @@ func TestAWaiterFromBeforeTheElectionGetsTheDocumentWithinATTLAndASecond(t *test
 		began := time.Now()
 		go func() {
 			time.Sleep(3 * time.Second)
-			s.elect(-30 * time.Second)
+			s.Elect(-30 * time.Second)
 		}()
 		doc, err := locks.Acquire(t.Context(), ID("o"))
 		require.NoError(t, err)
@@ -212,15 +213,15 @@ func TestAWaiterFromBeforeTheElectionGetsTheDocumentWithinATTLAndASecond(t *test
 func TestAWaitingClaimGetsTheDocumentOfAHolderFromBeforeTheElection(t *testing.T) {
 	for _, ahead := range []time.Duration{-20 * time.Second, 20 * time.Second} {
 		inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
-			s.elect(ahead)
+			s.Elect(ahead)
 			began := time.Now()
-			s.take()
+			s.Take()
 			c, err := locks.Claim(t.Context(), ready, nil)
 			require.NoError(t, err)
 			took := time.Since(began)
 			assert.GreaterOrEqual(t, took, deadTTL, "%v ahead", ahead)
 			assert.LessOrEqual(t, took, 2*deadTTL+max(0, -ahead)+2*time.Second, "%v ahead", ahead)
-			assert.LessOrEqual(t, len(s.take()), 3*int(took/time.Second)+20, "%v ahead: commands in %v", ahead, took)
+			assert.LessOrEqual(t, len(s.Take()), 3*int(took/time.Second)+20, "%v ahead: commands in %v", ahead, took)
 			require.NoError(t, c.Release())
 		})
 	}
@@ -236,7 +237,7 @@ func TestHoldersThatAreNotKnownToBeOverHideNoFreeDocument(t *testing.T) {
 			must(d.Acquire(t.Context(), claim))(t)
 		}
 		put(t, d.base.Soft, order{ID: "z", State: "ready"})
-		s.elect(30 * time.Second)
+		s.Elect(30 * time.Second)
 		c, err := locks.TryClaim(t.Context(), ready, bson.D{{Key: "_id", Value: 1}})
 		require.NoError(t, err)
 		assert.Equal(t, "z", c.Value.ID)
@@ -250,7 +251,7 @@ func TestHoldersThatAreNotKnownToBeOverHideNoFreeDocument(t *testing.T) {
 
 func TestPeopleSeeThatAHolderRanOutAndIsBeingConfirmed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
-		s.elect(30 * time.Second)
+		s.Elect(30 * time.Second)
 		_, err := locks.TryAcquire(t.Context(), ID("o"))
 		var held *mongolock.HeldError
 		require.ErrorAs(t, err, &held)

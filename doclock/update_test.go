@@ -32,7 +32,7 @@ func onASet(t *testing.T, test func(t *testing.T, s *replicaSet, coll *mongo.Col
 		locks := locksOn[order](t, s.collection(t))
 		inside.Warned(locks.client)
 		require.NoError(t, locks.Update(t.Context(), ID("o"), addOne)) // the first one also sends a hello
-		s.take()
+		s.Take()
 		test(t, s, coll, locks)
 	})
 }
@@ -49,13 +49,13 @@ func is(t *testing.T, coll *mongo.Collection, state string, total int) {
 func TestAnUpdateTakesTwoCommandsOfWhichTheSecondWaitsForAMajority(t *testing.T) {
 	onASet(t, func(t *testing.T, s *replicaSet, coll *mongo.Collection, locks *Locks[order]) {
 		var sent []docdb.Command
-		s.before = func(c docdb.Command) { sent = append(sent, c) }
+		s.Before(func(c docdb.Command) { sent = append(sent, c) })
 		require.NoError(t, locks.Update(t.Context(), ID("o"), func(o *order) error {
 			assert.Equal(t, order{"o", "new", 41}, *o)
 			o.State = "paid"
 			return addOne(o)
 		}))
-		s.before = nil
+		s.Before(nil)
 		require.Len(t, sent, 2)
 		assert.Equal(t, []string{"findAndModify", "findAndModify"}, []string{sent[0].Name, sent[1].Name})
 		assert.False(t, sent[0].Majority(), "the lock")
@@ -107,11 +107,11 @@ func TestUpdatesOfManyProcessesLoseNothing(t *testing.T) {
 func TestAnUpdateNamesADocumentAsAcquireDoes(t *testing.T) {
 	onASet(t, func(t *testing.T, s *replicaSet, coll *mongo.Collection, locks *Locks[order]) {
 		require.ErrorIs(t, locks.Update(t.Context(), ID("nobody"), addOne), ErrNotFound)
-		s.take()
+		s.Take()
 		assert.ErrorContains(t, locks.Update(t.Context(), ID("o"), nil), "fn is nil")
 		assert.ErrorContains(t, locks.Update(t.Context(), nil, addOne), "the filter: is nil")
 		assert.ErrorIs(t, locks.Update(t.Context(), ID("o"), addOne, mongolock.Shared()), errors.ErrUnsupported)
-		assert.Empty(t, s.take(), "of bad input nothing is sent")
+		assert.Empty(t, s.Take(), "of bad input nothing is sent")
 		is(t, coll, "new", 41)
 	})
 }
@@ -135,7 +135,7 @@ func TestAnUpdateWhoseFunctionFailsSavesNothing(t *testing.T) {
 		broke := errors.New("broke")
 		err := locks.Update(t.Context(), ID("o"), func(o *order) error { o.Total++; return broke })
 		assert.Equal(t, broke, err)
-		assert.Len(t, s.take(), 2, "the lock and its release")
+		assert.Len(t, s.Take(), 2, "the lock and its release")
 		is(t, coll, "new", 41)
 		assert.PanicsWithValue(t, "oops", func() {
 			_ = locks.Update(t.Context(), ID("o"), func(o *order) error { o.Total++; panic("oops") })
@@ -193,7 +193,7 @@ func TestAnUpdateBeginsAgainIfTheLockWasLost(t *testing.T) {
 func TestAnUpdateEndsWithItsContextOrMaxHoldIfTheLockIsLostEachTime(t *testing.T) {
 	onASet(t, func(t *testing.T, _ *replicaSet, coll *mongo.Collection, locks *Locks[order]) {
 		runs := 0
-		slow := func(o *order) error { runs++; time.Sleep(10 * time.Second); return addOne(o) }
+		slow := func(o *order) error { runs++; time.Sleep(10 * time.Second); return addOne(o) } // virtual: longer than the lock lasts
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := locks.Update(ctx, ID("o"), slow, mongolock.NoRenewal(), mongolock.TTL(time.Second))
@@ -204,33 +204,19 @@ func TestAnUpdateEndsWithItsContextOrMaxHoldIfTheLockIsLostEachTime(t *testing.T
 		err = locks.Update(t.Context(), ID("o"), slow, mongolock.MaxHold(time.Second))
 		require.ErrorIs(t, err, mongolock.ErrMaxHold)
 		assert.Equal(t, 1, runs)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual: nothing may come of it later
 		is(t, coll, "new", 41)
 	})
-}
-
-// rollBack elects a member that has only the first n writes.
-func (s *replicaSet) rollBack(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.db = s.db.Fork(n)
-	s.term++
-}
-
-func (s *replicaSet) length() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.db.Len()
 }
 
 func TestAnUpdateWhoseLockIsRolledBackBeginsAgain(t *testing.T) {
 	onASet(t, func(t *testing.T, s *replicaSet, coll *mongo.Collection, locks *Locks[order]) {
 		other := locksOn[order](t, s.collection(t))
-		before := s.length()
+		before := s.Len()
 		var seen []int
 		require.NoError(t, locks.Update(t.Context(), ID("o"), func(o *order) error {
 			if seen = append(seen, o.Total); len(seen) == 1 {
-				s.rollBack(before)
+				s.RollBack(before)
 				require.NoError(t, other.Update(t.Context(), ID("o"), func(o *order) error { o.Total = 100; return nil }))
 			}
 			return addOne(o)
@@ -246,13 +232,13 @@ func TestAnUpdateWhoseLockIsRolledBackBeginsAgain(t *testing.T) {
 func rounds(t *testing.T) (seen []int, total int64) {
 	onASet(t, func(t *testing.T, s *replicaSet, coll *mongo.Collection, locks *Locks[order]) {
 		other := locksOn[order](t, s.collection(t))
-		before := s.length()
-		s.breaks = func(c docdb.Command) bool { return c.Name == "findAndModify" }
+		before := s.Len()
+		arrive := s.CutOff(func(c docdb.Command) bool { return c.Name == "findAndModify" })
 		require.NoError(t, locks.Update(t.Context(), ID("o"), func(o *order) error {
 			if seen = append(seen, o.Total); len(seen) == 1 {
-				s.rollBack(before)
+				s.RollBack(before)
 				require.NoError(t, other.Update(t.Context(), ID("o"), func(o *order) error { o.Total = 100; return nil }))
-				s.run(*s.held)
+				arrive()
 			}
 			return addOne(o)
 		}))

@@ -15,6 +15,8 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/docdb"
 )
 
 var stormCount = flag.Int("storms", 40, "how many storms documents go through")
@@ -67,7 +69,7 @@ func (w *storm) run(t *testing.T) {
 	var working sync.WaitGroup
 	var all []*Locks[order]
 	for i := range cut {
-		coll := s.over(t, func() (time.Duration, bool) {
+		coll := s.over(t, func(docdb.Command) (time.Duration, bool) {
 			left := time.Duration(cut[i].Load()) - time.Since(began)
 			if left <= 0 || calm.Load() {
 				return 0, true
@@ -83,7 +85,7 @@ func (w *storm) run(t *testing.T) {
 	for ctx.Err() == nil {
 		time.Sleep(w.millis(200, 5000))
 		if w.draw(2) == 0 {
-			s.elect(w.millis(0, 50_000))
+			s.Elect(w.millis(0, 50_000))
 		}
 		cut[w.draw(len(cut))].Store(int64(time.Since(began) + w.millis(500, 8000)))
 	}

@@ -33,7 +33,7 @@ func cutOff(t *testing.T, w *world, first once.Func) (answer error) {
 			return 0, true
 		}, first)
 	})
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // virtual: it runs by now
 	cut.Store(true)
 	working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Minute))) })
 	working.Wait()
@@ -55,7 +55,7 @@ func TestARunnerThatIsCutOffStopsBeforeAnotherRuns(t *testing.T) {
 func TestControlAFunctionThatGoesOnAfterItsContextRunsBesideTheNext(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		err := cutOff(t, w, func(context.Context, once.Run) error {
-			time.Sleep(30 * time.Second)
+			time.Sleep(30 * time.Second) // virtual: past the end of its lease
 			return nil
 		})
 		assert.ErrorIs(t, err, once.ErrUnrecorded, "it has returned nil, and recorded nothing")
@@ -126,10 +126,10 @@ func TestAnElectionWithAnotherClockTakesNoRunFromItsRunner(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var working sync.WaitGroup
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it runs by now
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Minute))) })
 		for i := range 8 {
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // virtual: between two elections
 			w.Elect(time.Duration(30*(i%2)) * time.Second)
 		}
 		working.Wait()
@@ -150,7 +150,7 @@ func TestARunThatIsUnderWayIsShownAndOneThatDiedToo(t *testing.T) {
 				return 0, true
 			}, takes(time.Hour))
 		})
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it runs by now
 		assert.Equal(t, []string{"1 pod-1 running"}, w.record())
 		cut.Store(true)
 		die()

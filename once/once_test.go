@@ -44,7 +44,7 @@ func TestWhatIsDoneCostsOneFindForEver(t *testing.T) {
 		traps := []string{"buildInfo", "serverStatus", "replSetGetConfig"} // of which a client warns, once
 		sent := slices.DeleteFunc(w.Take(), func(name string) bool { return slices.Contains(traps, name) })
 		assert.Equal(t, []string{"find", "hello", "findAndModify", "findAndModify", "findAndModify", "findAndModify"}, sent, "the first run of all: look, the server's clock, lock, begin, end, release")
-		time.Sleep(1000 * time.Hour)
+		time.Sleep(1000 * time.Hour) // virtual: done is done for ever
 		require.NoError(t, w.do(t.Context(), "pod-2", docset.None, failing))
 		assert.Equal(t, []string{"find"}, w.Take())
 		assert.Equal(t, []string{"pod-1"}, w.runs)
@@ -116,9 +116,9 @@ func TestARunThatIsStoppedWithItsCallerGoesOnElsewhere(t *testing.T) {
 		working.Go(func() {
 			assert.ErrorIs(t, w.do(ctx, "pod-1", docset.None, takes(time.Hour)), context.Canceled)
 		})
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it runs by now
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-2", docset.None, takes(time.Second))) })
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual: the other waits
 		cancel()
 		working.Wait()
 		assert.Equal(t, []string{"1 pod-1 stopped: context canceled", "2 pod-2 done"}, w.record())
@@ -182,7 +182,7 @@ func TestAResetDisturbsNoRunAndMakesNoRecord(t *testing.T) {
 		assert.Empty(t, w.record())
 		var working sync.WaitGroup
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it runs by now
 		assert.ErrorIs(t, once.Reset(t.Context(), w.calm(), name, "x", quiet("ada")), mongolock.ErrHeld)
 		working.Wait()
 		assert.Equal(t, []string{"1 pod-1 done"}, w.record())
@@ -193,7 +193,7 @@ func TestAWaitEndsWithMaxWaitAndWithItsContext(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var working sync.WaitGroup
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it runs by now
 		began := time.Now()
 		err := w.do(t.Context(), "pod-2", docset.None, takes(0), once.Lease(mongolock.MaxWait(5*time.Second)))
 		var held *mongolock.HeldError

@@ -62,7 +62,7 @@ func blow(t *testing.T, seed uint64, heedless bool) (overlap bool) {
 						}
 						long := s.between(time.Second, 2*time.Minute)
 						if heedless {
-							time.Sleep(long)
+							time.Sleep(long) // virtual: it does not look at ctx
 						}
 						return takes(long)(ctx, once.Run{})
 					})
@@ -70,13 +70,13 @@ func blow(t *testing.T, seed uint64, heedless bool) (overlap bool) {
 						done.Store(true)
 						return
 					}
-					time.Sleep(s.between(0, 5*time.Second))
+					time.Sleep(s.between(0, 5*time.Second)) // virtual: before it tries again
 				}
 			})
 		}
 		working.Go(func() {
 			for ctx.Err() == nil && !done.Load() {
-				time.Sleep(s.between(time.Second, 15*time.Second))
+				time.Sleep(s.between(time.Second, 15*time.Second)) // virtual: until the weather changes
 				if s.draw(3) == 0 {
 					w.Elect(s.between(0, 40*time.Second))
 				}

@@ -205,7 +205,7 @@ func TestTheModificationTimeIsTheServers(t *testing.T) {
 	require.NoError(t, s.Store(t.Context(), "a", []byte("1")))
 	first, err := s.Stat(t.Context(), "a")
 	require.NoError(t, err)
-	time.Sleep(10 * time.Millisecond)
+	time.Sleep(10 * time.Millisecond) // real: so that the server's clock, in milliseconds, shows another time
 	require.NoError(t, s.Store(t.Context(), "a", []byte("2")))
 	second, err := s.Stat(t.Context(), "a")
 	require.NoError(t, err)

@@ -73,10 +73,10 @@ func TestTheMonitorTellsOfARunOnceWithItsTimesAndItsError(t *testing.T) {
 		sched, err := gocron.NewScheduler(append(m.Options(), gocron.WithDistributedLocker(l))...)
 		require.NoError(t, err)
 		_, err = sched.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
-			gocron.NewTask(func() error { time.Sleep(time.Second); return failed }), gocron.WithName("report"))
+			gocron.NewTask(func() error { time.Sleep(time.Second); return failed }), gocron.WithName("report")) // virtual: the job takes a second
 		require.NoError(t, err)
 		sched.Start()
-		time.Sleep(2 * time.Second) // virtual
+		time.Sleep(2 * time.Second) // virtual: until it is over
 		require.NoError(t, sched.Shutdown())
 		synctest.Wait()
 		assert.Equal(t, []gocronlock.Event{{Kind: gocronlock.Ran, Job: "report", Began: began, Ended: began.Add(time.Second), Err: failed}}, s.events)
@@ -130,7 +130,7 @@ func TestTheMonitorTellsThatARunWasLeftOutForAnEarlierOne(t *testing.T) {
 		m, s := monitor(t)
 		sched, err := gocron.NewScheduler(m.Options()...)
 		require.NoError(t, err)
-		_, err = sched.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { time.Sleep(1500 * time.Millisecond) }),
+		_, err = sched.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() { time.Sleep(1500 * time.Millisecond) }), // virtual: longer than its period
 			gocron.WithName("report"), gocron.WithSingletonMode(gocron.LimitModeReschedule))
 		require.NoError(t, err)
 		sched.Start()

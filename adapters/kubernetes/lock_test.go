@@ -157,7 +157,7 @@ func TestAKeyThatAnotherHoldsIsNotAcquiredWhateverTheElectorHasObserved(t *testi
 		require.NoError(t, err)
 		assert.Equal(t, "bing", record.HolderIdentity)
 		for range 10 { // its time is never over as long as it is renewed
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) // virtual: two thirds of the lease
 			assert.NoError(t, bing.Update(t.Context(), names("bing")))
 			assert.ErrorIs(t, baz.Update(t.Context(), names("baz")), mongolock.ErrHeld)
 			assert.ErrorIs(t, baz.Create(t.Context(), names("baz")), mongolock.ErrHeld)
@@ -170,9 +170,9 @@ func TestAKeyWhoseHolderDoesNotRenewIsAcquiredWhenItsTimeIsOver(t *testing.T) {
 		s := memstore.New()
 		bing, baz := lock(t, client(t, s), "bing"), lock(t, client(t, s), "baz")
 		require.NoError(t, bing.Create(t.Context(), names("bing")))
-		time.Sleep(14 * time.Second)
+		time.Sleep(14 * time.Second) // virtual: a second before the lease is over
 		assert.ErrorIs(t, baz.Update(t.Context(), names("baz")), mongolock.ErrHeld)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // virtual: a second after it
 		_, _, err := baz.Get(t.Context())
 		assert.True(t, apierrors.IsNotFound(err), "%v", err)
 		assert.NoError(t, baz.Create(t.Context(), names("baz")))
@@ -185,7 +185,7 @@ func TestAnElectorThatWasReplacedCannotUpdate(t *testing.T) {
 		bing, baz := lock(t, client(t, s), "bing"), lock(t, client(t, s), "baz")
 		require.NoError(t, bing.Create(t.Context(), names("bing")))
 		bing.RecordEvent("became leader")
-		time.Sleep(16 * time.Second)
+		time.Sleep(16 * time.Second) // virtual: longer than the lease
 		require.NoError(t, baz.Create(t.Context(), names("baz")))
 		assert.ErrorIs(t, bing.Update(t.Context(), names("bing")), mongolock.ErrLost)
 		record, _, err := bing.Get(t.Context())
@@ -219,7 +219,7 @@ func TestWithoutReleaseOnCancelTheKeyIsFreeOneLeaseDurationLater(t *testing.T) {
 		status, err := locks.Inspect(t.Context(), key)
 		require.NoError(t, err)
 		assert.False(t, status.Free())
-		time.Sleep(7 * time.Second)
+		time.Sleep(7 * time.Second) // virtual: the lease is over now
 		status, err = locks.Inspect(t.Context(), key)
 		require.NoError(t, err)
 		assert.True(t, status.Free())

@@ -69,7 +69,7 @@ func cutOff(t *testing.T, timing kubelock.Timing, delays []time.Duration) (stopp
 	require.NoError(t, err)
 	over := make(chan term, 1)
 	go func() { over <- run(quiet(t), l) }()
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // virtual: until it leads
 	require.NotNil(t, l.Lease(), "it leads")
 
 	other := client(t, s)

@@ -96,7 +96,7 @@ func TestTwoAgentsNeverHaveOnePath(t *testing.T) {
 					turns++
 					assert.Equal(t, 1, inside, "agents within src, %s", where)
 					mu.Unlock()
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(5 * time.Millisecond) // real: long enough for another to come in, if it could
 					mu.Lock()
 					inside--
 					mu.Unlock()
@@ -156,7 +156,7 @@ func TestAnAgentThatForgetsALockLosesIt(t *testing.T) {
 	g, err := ada.lock("src", "ttl_seconds", 1)
 	require.NoError(t, err)
 	for range 4 {
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // real: half of what it was given
 		require.NoError(t, ada.calls("renew", map[string]any{"token": g.Token}, nil))
 	}
 	began := time.Now()
@@ -190,7 +190,7 @@ func TestTheClientThatIsKilled(t *testing.T) {
 	_, err := c.lock("src")
 	fmt.Println("has it:", err, c.server.Process.Pid)
 	_, _ = c.lock("docs", "wait_seconds", 60) // which somebody may have
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute)                   // it is killed before
 }
 
 // doomed starts a process whose MCP client has src locked.

@@ -84,7 +84,7 @@ func TestADatabaseThatIsAwayForLongEndsTheLeaseAndAShortTimeDoesNot(t *testing.T
 		_, err = orders.Collection().CountDocuments(within, isNew)
 		require.Error(t, err)
 		orders.Fail(nil)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual: it is renewed again
 		require.NoError(t, doc.Lease().Err())
 		n, err := orders.Collection().CountDocuments(t.Context(), isNew)
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestClaimsAndDeadLettersInVirtualTime(t *testing.T) {
 			require.NoError(t, c.Requeue(t.Context(), time.Hour))
 			_, err = orders.TryClaim(t.Context(), isNew, nil)
 			require.ErrorIs(t, err, doclock.ErrNoWork, "it is put off")
-			time.Sleep(time.Hour + 2*time.Second)
+			time.Sleep(time.Hour + 2*time.Second) // virtual: until it may be claimed
 		}
 		_, err := orders.TryClaim(t.Context(), isNew, nil)
 		require.ErrorIs(t, err, doclock.ErrNoWork)
@@ -122,7 +122,7 @@ func TestClaimsAndDeadLettersInVirtualTime(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, c.Complete(t.Context()))
 		})
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // virtual: whoever waits has it by then
 		n, err := orders.Reopen(t.Context(), bson.D{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)

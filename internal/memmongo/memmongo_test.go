@@ -38,7 +38,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, link *memmongo.Link, co
 
 func TestTheDriverReachesItInVirtualTime(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, _ *memmongo.Link, coll *mongo.Collection) {
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // virtual, which is the claim
 		_, err := coll.UpdateByID(t.Context(), "a", bson.M{"$inc": bson.M{"n": 1}})
 		require.NoError(t, err)
 		raw, err := coll.FindOne(t.Context(), bson.M{"_id": "a"}).Raw()

@@ -13,13 +13,16 @@ import (
 // elections has clocks far apart, and many elections.
 var elections = simulation.Settings{Margin: -1, Elections: true}
 
-// pathControls are the safeties of path locks, each taken out.
-var pathControls = []struct {
-	first uint64 // seed that notices
-	name  string
-	out   *bool
-	s     simulation.Settings
-}{
+// A safety is taken out by a switch, and then a seed notices.
+type safety struct {
+	first    uint64 // the first seed that notices
+	name     string
+	out      *bool
+	settings simulation.Settings
+}
+
+// pathControls are the safeties of path locks.
+var pathControls = []safety{
 	{1, "a grant without the look after it was added", &knob.PathWithoutLook, plain},
 	{1, "a grant beside a lock that was added a moment ago", &knob.PathDoubtIgnored, plain},
 	{1, "expiry by a clock that is ahead", &knob.PathByOwnClock, plain},
@@ -34,13 +37,18 @@ var pathControls = []struct {
 }
 
 func TestControlEverySafetyOfPathLocksTakenOutIsNoticed(t *testing.T) {
-	for _, c := range pathControls {
+	subject(simulation.RunPaths).needs(t, pathControls)
+}
+
+// needs shows of each safety that without it a promise is broken.
+func (run subject) needs(t *testing.T, controls []safety) {
+	for _, c := range controls {
 		if !strings.Contains(c.name, *simControl) {
 			continue
 		}
 		noticed := func(t *testing.T, seed uint64) bool {
 			*c.out = true
-			out := livePaths(t, seed, c.s)
+			out := run.live(t, seed, c.settings)
 			*c.out = false
 			found := out.Check()
 			if len(found) > 0 {

@@ -63,12 +63,39 @@ func asked() simulation.Settings {
 }
 
 // live runs one seed in a bubble of its own.
-func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
+func live(t *testing.T, seed uint64, s simulation.Settings) *simulation.Outcome {
+	return subject(simulation.Run).live(t, seed, s)
+}
+
+// A subject is what a simulation is about: locks, path locks, or updates of documents.
+type subject func(seed uint64, s simulation.Settings) *simulation.Outcome
+
+func (run subject) live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // two goroutines of one instant may draw in either order
 	cryptotest.SetGlobalRandom(t, seed)             // for the driver
 	defer simulation.Seeded(seed)()
-	synctest.Test(t, func(*testing.T) { out = simulation.Run(seed, s) })
+	synctest.Test(t, func(*testing.T) { out = run(seed, s) })
 	return out
+}
+
+// keepsItsPromises runs the seeds that were asked for, one after the other.
+func (run subject) keepsItsPromises(t *testing.T) {
+	began := time.Now()
+	sum := summary{faults: map[string]int{}}
+	for i := range *simSeeds {
+		seed := *simFirst + uint64(i)
+		out := run.live(t, seed, asked())
+		found := out.Check()
+		if *simLog || len(found) > 0 {
+			t.Logf("%s", out.Log)
+		}
+		if !assert.Empty(t, found, "seed %d", seed) {
+			return
+		}
+		sum.add(out)
+	}
+	t.Log(sum.String())
+	t.Logf("%d seeds from %d in %v", *simSeeds, *simFirst, time.Since(began).Round(time.Millisecond))
 }
 
 func TestNoSeedBreaksAPromise(t *testing.T) {

@@ -34,7 +34,7 @@ func little(t *testing.T, lines ...string) *Graph {
 type inMemory struct{ records *memstore.Store }
 
 func (s inMemory) Store() store.Store                        { return s.records }
-func (s inMemory) Tick(context.Context, string) error        { time.Sleep(Tick); return nil }
+func (s inMemory) Tick(context.Context, string) error        { time.Sleep(Tick); return nil } // virtual
 func (s inMemory) Sweep(_ context.Context, key string) error { s.records.Delete(key); return nil }
 
 func TestAWalkMakesEveryCallOnce(t *testing.T) {

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"fmt"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -118,22 +117,6 @@ func looks(body bson.D) (all []operation) {
 		}
 	}
 	return all
-}
-
-func field(d bson.D, name string) any {
-	for _, e := range d {
-		if e.Key == name {
-			return e.Value
-		}
-	}
-	return nil
-}
-
-// holderPath splits "holders.<id>.<field>".
-func holderPath(path string) (id, name string, is bool) {
-	rest, is := strings.CutPrefix(path, "holders.")
-	id, name, _ = strings.Cut(rest, ".")
-	return id, name, is
 }
 
 // read tells the row of a command. The order of the cases matters: what a row writes tells it
@@ -290,14 +273,4 @@ func (o *operation) of(w *writing, name string, v any) {
 	case "broken":
 		w.broken = true
 	}
-}
-
-func number(v any) int64 {
-	switch n := v.(type) {
-	case int32:
-		return int64(n)
-	case int64:
-		return n
-	}
-	return 0
 }

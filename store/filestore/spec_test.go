@@ -27,7 +27,7 @@ type subject struct {
 func (s subject) Store() store.Store { return s.asked }
 
 func (s subject) Tick(context.Context, string) error {
-	time.Sleep(specpath.Tick + specpath.Slack)
+	time.Sleep(specpath.Tick + specpath.Slack) // virtual: a tick of the specification
 	return nil
 }
 

@@ -205,7 +205,7 @@ func slowTwin(t *testing.T, slow time.Duration) (f *fixture, answers []store.Cla
 	line.Set(func(name string, _ bson.Raw) testserver.Fate {
 		if isBulk(name) && first {
 			first = false
-			return testserver.Fate{Stall: true, Before: func() { time.Sleep(slow) }}
+			return testserver.Fate{Stall: true, Before: func() { time.Sleep(slow) }} // real: the refusal is a slow one
 		}
 		return testserver.Fate{}
 	})

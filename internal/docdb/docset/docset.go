@@ -6,6 +6,7 @@ package docset
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,8 @@ type Set struct {
 	term   int           // elections so far
 	sent   []docdb.Command
 	before func(docdb.Command) // called before a command is run; may be nil
+	breaks func(docdb.Command) bool
+	cut    *docdb.Command // the command under which the connection broke
 }
 
 // New makes a set whose primary's clock is that far before the bubble's.
@@ -58,6 +61,42 @@ func (s *Set) Before(f func(docdb.Command)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = f
+}
+
+// RollBack elects a member that has only the first n writes.
+func (s *Set) RollBack(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db = s.db.Fork(n)
+	s.term++
+}
+
+// Len is how many writes there were.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db.Len()
+}
+
+// CutOff breaks the connection under the first command of which cut is true. The command is on
+// its way until arrive is called.
+func (s *Set) CutOff(cut func(docdb.Command) bool) (arrive func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.breaks, s.cut = cut, nil
+	return func() { s.run(*s.cut) }
+}
+
+var errBroken = errors.New("connection reset by peer")
+
+func (s *Set) broken(c docdb.Command) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.breaks == nil || s.cut != nil || !s.breaks(c) {
+		return false
+	}
+	s.cut = &c
+	return true
 }
 
 // Take returns the commands since the last Take, without those of the wake-ups.
@@ -171,6 +210,9 @@ func (c *inMemoryConn) Write(_ context.Context, raw []byte) error {
 // Read answers the command, unless ctx ends first. A command that is held up is run all the
 // same, when its reply is no longer waited for.
 func (c *inMemoryConn) Read(ctx context.Context) ([]byte, error) {
+	if c.broken(c.command) {
+		return nil, errBroken
+	}
 	late, reply := c.trouble(c.command)
 	out, back := time.Millisecond+late, time.Duration(0)
 	switch {
