@@ -2,117 +2,94 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"go.mongodb.org/mongo-driver/v2/event"
-	"google.golang.org/grpc/stats"
 )
 
 const (
-	idleSettles = 3 * time.Second
-	idleLasts   = 24 * time.Second // with what goes before less than redislock's 30 s, which nobody refreshes
+	idleWaiters   = 64
+	idleProcesses = 8
+	idleSettles   = 3 * time.Second
+	idleTTL       = time.Minute      // of locks that their callers must renew; the others have their own
+	idleWoken     = 30 * time.Second // a TTL: each of our waiters asks once in it, when the first grant would be over
+	idlePolled    = 3 * time.Second
 )
 
-// requests counts what the clients of one contender ask its server, by the hooks of their
-// drivers. What a driver asks on its own to watch the server is not seen by them.
-type requests struct{ atomic.Int64 }
-
-func (r *requests) ofMongo() *event.CommandMonitor {
-	return &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { r.Add(1) }}
-}
-
-func (r *requests) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *requests) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { r.Add(1); return next(ctx, cmd) }
-}
-
-func (r *requests) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, all []redis.Cmder) error { r.Add(int64(len(all))); return next(ctx, all) }
-}
-
-func (r *requests) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
-func (r *requests) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-func (r *requests) HandleConn(context.Context, stats.ConnStats)                       {}
-
-func (r *requests) HandleRPC(_ context.Context, s stats.RPCStats) {
-	if _, sent := s.(*stats.OutPayload); sent {
-		r.Add(1)
+// measureIdle counts what a holder and its waiters ask their server while nothing happens:
+// those that are woken side by side, and the others after them, as they load the machine.
+func measureIdle(ctx context.Context, all []*rival) error {
+	var woken sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, r := range all {
+		if !r.polls {
+			woken.Go(func() { errs[i] = r.measureIdle(ctx, setting{}, idleSettles, idleWoken) })
+		}
 	}
-}
-
-// measureIdle counts what two processes ask their server while one of them has a key and the
-// other waits for it.
-func measureIdle(ctx context.Context, answers []*answer) error {
-	fmt.Fprintf(os.Stderr, "compare: %v with a holder and a waiter each\n", idleSettles+idleLasts)
-	errs := make([]error, len(answers))
-	var all sync.WaitGroup
-	for i, a := range answers {
-		all.Go(func() { errs[i] = a.measureIdle(ctx) })
-	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			return fmt.Errorf("%s: %w", answers[i].name, err)
+	woken.Wait()
+	for i, r := range all {
+		if r.polls {
+			errs[i] = r.measureIdle(ctx, setting{ttl: idleTTL}, time.Second, idlePolled)
+		}
+		if errs[i] != nil {
+			return fmt.Errorf("%s: %w", r.short, errs[i])
 		}
 	}
 	return nil
 }
 
-func (a *answer) measureIdle(ctx context.Context) error {
-	here, err := a.open(ctx)
+func (r *rival) measureIdle(ctx context.Context, s setting, settles, lasts time.Duration) (err error) {
+	all, closeAll, err := r.processes(ctx, 1+idleProcesses, s)
 	if err != nil {
 		return err
 	}
-	defer here.close() //nolint:errcheck // nothing is held any more
-	there, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer there.close() //nolint:errcheck // nothing is held any more
-	release, err := here.acquire(ctx, "idle")
-	if err != nil {
-		return err
-	}
-	type grant struct {
-		release func() error
-		err     error
-	}
-	granted := make(chan grant, 1)
-	go func() {
-		release, err := there.acquire(ctx, "idle")
-		granted <- grant{release, err}
+	defer func() {
+		if closed := closeAll(); err == nil {
+			err = closed
+		}
 	}()
-	<-time.After(idleSettles)
-	before, began := a.asked.Load(), time.Now()
-	select {
-	case <-time.After(idleLasts):
-	case g := <-granted:
-		return fmt.Errorf("the waiter did not wait: %w", g.err)
-	}
-	a.idle = float64(a.asked.Load()-before) / time.Since(began).Seconds()
-	if err := release(); err != nil {
+	release, err := all[0].acquire(ctx, "idle")
+	if err != nil {
 		return err
 	}
-	g := <-granted
-	if g.err != nil {
-		return g.err
+	waits, leave := context.WithCancel(ctx)
+	defer leave()
+	ended := make(chan error, idleWaiters)
+	for i := range idleWaiters {
+		go func() {
+			release, err := all[1+i%idleProcesses].acquire(waits, "idle")
+			if err == nil {
+				err = errors.Join(errTwo, release())
+			}
+			ended <- err
+		}()
 	}
-	return g.release()
+	<-time.After(settles)
+	before, began := r.asked.Load(), time.Now()
+	select {
+	case <-time.After(lasts):
+	case err := <-ended:
+		return fmt.Errorf("a waiter did not wait: %w", err)
+	}
+	r.idle = float64(r.asked.Load()-before) / time.Since(began).Seconds()
+	leave()
+	for range idleWaiters {
+		if err := <-ended; errors.Is(err, errTwo) {
+			return err
+		}
+	}
+	return release()
 }
 
-func idleTableOf(answers []*answer) string {
+func idleTable(all []*rival) string {
 	var b strings.Builder
-	b.WriteString("| lock | server | requests a second of two processes: one holds a key, the other waits for it |\n|---|---|---|\n")
-	for _, a := range answers {
-		fmt.Fprintf(&b, "| %s | %s | %.2f |\n", a.name, a.server, a.idle)
+	head(&b, "requests a second of a holder and 64 waiters in 8 processes")
+	for _, r := range all {
+		row(&b, r, rate(r.idle))
 	}
-	fmt.Fprintf(&b, "\nCounted for %v.\n", idleLasts)
+	fmt.Fprintf(&b, "\nCounted for %v, those that ask again and again for %v.", idleWoken, idlePolled)
+	b.WriteString(ahead(all, "%s requests a second", func(r *rival) float64 { return r.idle }, rate))
 	return b.String()
 }

@@ -1,176 +1,190 @@
-// Command compare takes the figures of docs/comparison.md. It measures mongolock and locks
-// on other servers in the same ways, in turns on one machine.
+// Command compare takes the figures of docs/comparison.md. It measures mongolock and other
+// locks in the same ways, in turns on one machine, each on the server that it comes with.
 //
 // `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
 // the program.
+//
+//	lock.go       what is compared: the contenders, and what they have in common
+//	mongo.go      mongolock, a lock by hand and square/mongo-lock, on MongoDB
+//	redis.go      redislock, redsync and rueidislock, on Redis
+//	etcd.go       etcd's concurrency.Mutex
+//	pair.go       a free key, acquired and released
+//	crowd.go      hand-overs among waiters, and a key that all contend for
+//	idle.go       what waiters ask while nothing happens
+//	crash.go      how long a killed holder keeps a key
+//	link.go       the network between
+//	table.go      the tables
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
-// A locks is one process's access to one kind of lock.
-type locks interface {
-	// acquire waits for the key and returns a function that releases it.
-	acquire(ctx context.Context, key string) (release func() error, err error)
-	close() error
-}
-
-// A contender is one kind of lock on one server. Each call of open makes connections of
-// its own, as another process would.
-type contender struct {
-	name, server string
-	open         func(ctx context.Context) (locks, error)
-	close        func() error
-	asked        *requests
-}
-
-// An answer has the measurements of one contender.
-type answer struct {
-	contender
-	pair, handOver []time.Duration
-	idle           float64 // requests a second
-}
-
-const (
-	rounds    = 5  // so that a bad minute of the machine affects all contenders
-	warmUps   = 20 // in each round, like the numbers below
-	pairs     = 100
-	handOvers = 12
-)
-
 func main() {
-	if os.Getenv(etcdDir) != "" {
-		serveEtcd()
-		return
+	run := runAll
+	switch {
+	case os.Getenv(etcdDir) != "":
+		run = serveEtcd
+	case os.Getenv(crashLock) != "":
+		run = holdUntilKilled
 	}
-	write := flag.String("write", "", "`file` to put the tables into, between their markers")
-	idle := flag.Bool("idle", false, "count the requests of holders and waiters, and measure nothing else")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *write, *idle)
-	stop()
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, write string, idle bool) (err error) {
-	var answers []*answer
-	defer func() {
-		for _, a := range answers {
-			if ended := a.close(); err == nil {
-				err = ended
-			}
-		}
-	}()
-	for _, start := range contenders {
-		c, err := start(ctx)
-		if err != nil {
-			return err
-		}
-		answers = append(answers, &answer{contender: c})
-	}
-	if err := measureIdle(ctx, answers); err != nil {
+func runAll() error {
+	rounds := flag.Int("rounds", 3, "how often to take each figure, spread over the run")
+	write := flag.String("write", "", "`file` to put the tables into, between their markers")
+	only := flag.String("only", "", "take only these parts, by the names that are printed while it runs, with commas between; nothing is written")
+	which := flag.String("locks", "", "compare only the locks whose short names match this `expression`; nothing is written")
+	flag.Parse()
+	match, err := regexp.Compile(*which)
+	if err != nil {
 		return err
 	}
-	table := idleTableOf(answers)
-	fmt.Print(table) //nolint:forbidigo // a command's output
-	if write != "" {
-		if err := putTable(write, "idle", table); err != nil {
-			return err
-		}
+	if *which != "" || *only != "" { // the page has the figures of one run
+		*write = ""
 	}
-	if idle {
-		return nil
-	}
-	for round := range rounds {
-		for _, a := range answers {
-			fmt.Fprintf(os.Stderr, "compare: %d of %d: %s\n", round+1, rounds, a.name)
-			if err := a.measure(ctx); err != nil {
-				return fmt.Errorf("%s: %w", a.name, err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	return compare(ctx, max(*rounds, 1), *only, *write, match)
+}
+
+// A rival is a contender whose server runs, and what was measured.
+type rival struct {
+	contender
+	index int // in contenders
+	at    place
+	stop  func() error
+	asked requests
+
+	pair      [len(roundTrips)]durations
+	handOver  [len(crowds)]durations
+	far       [len(roundTrips)]durations // hand-overs to one waiter, over a link
+	contended contention
+	idle      float64 // requests a second
+	crash     durations
+}
+
+// A part is a group of figures that are taken together, and has a table.
+type part struct {
+	name  string
+	once  bool // takes as long with more rounds
+	take  func(ctx context.Context, all []*rival) error
+	table func(all []*rival) string
+}
+
+var parts = []part{
+	{"pair", false, inTurns((*rival).measurePair), pairTable},
+	{"waiters", false, inTurns((*rival).measureWaiters), waitersTable},
+	{"contended", false, inTurns((*rival).measureContended), contendedTable},
+	{"network", false, inTurns((*rival).measureNetwork), networkTable},
+	{"crash", false, measureCrashes, crashTable},
+	{"idle", true, measureIdle, idleTable},
+}
+
+func inTurns(measure func(*rival, context.Context) error) func(context.Context, []*rival) error {
+	return func(ctx context.Context, all []*rival) error {
+		for _, r := range all {
+			if err := measure(r, ctx); err != nil {
+				return fmt.Errorf("%s: %w", r.short, err)
 			}
 		}
+		return nil
 	}
-	table = tableOf(answers)
-	fmt.Print(table) //nolint:forbidigo // a command's output
+}
+
+func compare(ctx context.Context, rounds int, only, write string, match *regexp.Regexp) (err error) {
+	chosen := parts
+	if only != "" {
+		names := strings.Split(only, ",")
+		chosen = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(names, p.name) })
+		if len(chosen) < len(names) {
+			return fmt.Errorf("-only %s: a part has another name", only)
+		}
+	}
+	before := load()
+	all, err := startAll(ctx, match)
+	defer func() {
+		for _, r := range all {
+			err = errors.Join(err, r.stop())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	for round := range rounds {
+		for _, p := range chosen {
+			if p.once && round > 0 {
+				continue
+			}
+			began := time.Now()
+			if err := p.take(ctx, all); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			fmt.Fprintf(os.Stderr, "compare: round %d of %d, %s: %.0f s\n", round+1, rounds, p.name, time.Since(began).Seconds())
+		}
+	}
+	tables := map[string]string{"machine": machine(rounds, before)}
+	for _, p := range chosen {
+		tables[p.name] = p.table(all)
+		fmt.Fprintf(os.Stdout, "\n%s\n%s", p.name, tables[p.name])
+	}
+	fmt.Fprintf(os.Stdout, "\n%s", tables["machine"])
 	if write == "" {
 		return nil
 	}
-	return putTable(write, "measured", table)
+	return putTables(write, tables)
 }
 
-func (a *answer) measure(ctx context.Context) error {
-	here, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer here.close() //nolint:errcheck // nothing is held any more
-	there, err := a.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer there.close() //nolint:errcheck // nothing is held any more
-	for i := range warmUps + pairs {
-		start := time.Now()
-		release, err := here.acquire(ctx, "free")
-		if err == nil {
-			err = release()
+// startAll starts the server of each contender that matches. Those that run are returned in
+// any case.
+func startAll(ctx context.Context, match *regexp.Regexp) (all []*rival, err error) {
+	for i, c := range contenders {
+		if !match.MatchString(c.short) {
+			continue
 		}
+		at, stop, err := c.start(ctx)
 		if err != nil {
-			return err
+			return all, fmt.Errorf("%s: %w", c.short, err)
 		}
-		if i >= warmUps {
-			a.pair = append(a.pair, time.Since(start))
+		if c.server == "" {
+			c.server = serverOf(c)
 		}
+		all = append(all, &rival{contender: c, index: i, at: at, stop: stop})
 	}
-	for range handOvers {
-		took, err := handOver(ctx, here, there)
+	if len(all) == 0 {
+		return nil, errors.New("no lock has such a name")
+	}
+	return all, nil
+}
+
+// processes opens the contender's locks n times, and returns what closes them.
+func (r *rival) processes(ctx context.Context, n int, s setting) (all []locks, closeAll func() error, err error) {
+	closeAll = func() error {
+		var errs []error
+		for _, one := range all {
+			errs = append(errs, one.close())
+		}
+		return errors.Join(errs...)
+	}
+	for range n {
+		one, err := r.open(ctx, r.at, s, &r.asked)
 		if err != nil {
-			return err
+			return nil, nil, errors.Join(err, closeAll())
 		}
-		a.handOver = append(a.handOver, took)
+		all = append(all, one)
 	}
-	return nil
-}
-
-// handOver returns the time from the call that releases the key to its grant to a waiting
-// process.
-func handOver(ctx context.Context, here, there locks) (time.Duration, error) {
-	release, err := here.acquire(ctx, "handed")
-	if err != nil {
-		return 0, err
-	}
-	type grant struct {
-		at      time.Time
-		release func() error
-		err     error
-	}
-	granted := make(chan grant, 1)
-	go func() {
-		release, err := there.acquire(ctx, "handed")
-		granted <- grant{time.Now(), release, err}
-	}()
-	<-time.After(150*time.Millisecond + jitter(100*time.Millisecond)) // until it waits, at any point between two polls
-	start := time.Now()
-	if err := release(); err != nil {
-		return 0, err
-	}
-	g := <-granted
-	if g.err != nil {
-		return 0, g.err
-	}
-	return g.at.Sub(start), g.release()
-}
-
-func quantile(d []time.Duration, q float64) time.Duration {
-	d = slices.Sorted(slices.Values(d))
-	return d[min(len(d)-1, int(q*float64(len(d))))]
+	return all, closeAll, nil
 }

@@ -4,104 +4,178 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-// chart draws the tables of docs/comparison.md as bars: the hand-overs, and beside them the
-// requests of those that wait.
-func chart(page string) (string, error) {
-	table, err := marked(page, "measured")
-	if err != nil {
-		return "", err
-	}
-	idle, err := marked(page, "idle")
-	if err != nil {
-		return "", err
-	}
-	rows, err := figures(table, idle)
-	if err != nil {
-		return "", err
-	}
-	most, mostAsked := 0.0, 0.0
-	for _, r := range rows {
-		most, mostAsked = max(most, r.late), max(mostAsked, r.asked)
-	}
-	c := canvas{title: "How soon a waiter has the key, and what waiting costs"}
-	c.text(20, 30, "h", c.title)
-	c.text(chartLeft, 53, "s", "milliseconds from the release:")
-	c.text(chartLeft, 68, "s", "median, and 90th percentile")
-	c.text(idleLeft, 53, "s", "requests a second")
-	c.text(idleLeft, 68, "s", "while one holds, one waits")
-	y := 82.0
-	for _, r := range rows {
-		c.text(chartLeft-10, y+13, "b e", r.lock)
-		c.text(chartLeft-10, y+28, "s e", r.server)
-		colour := "soft"
-		if r.lock == "mongolock" {
-			colour = "blue"
-		}
-		for i, v := range []float64{r.median, r.late} {
-			class := []string{colour, colour + "\" opacity=\"0.45"}[i]
-			top := y + 2 + float64(i)*15
-			c.add(`<rect x="%s" y="%s" width="%s" height="13" rx="2" class="%s"/>`, n(chartLeft), n(top), n(max(v/most*chartWidth, 1)), class)
-			c.text(chartLeft+v/most*chartWidth+6, top+11, "s", fmt.Sprintf("%.1f", v))
-		}
-		c.add(`<rect x="%s" y="%s" width="%s" height="13" rx="2" class="%s"/>`, n(idleLeft), n(y+2), n(max(r.asked/mostAsked*idleWidth, 1)), colour)
-		c.text(idleLeft+r.asked/mostAsked*idleWidth+6, y+13, "s", fmt.Sprintf("%.2f", r.asked))
-		c.alt += fmt.Sprintf("%s on %s: %.1f and %.1f ms, %.2f requests a second. ", r.lock, r.server, r.median, r.late, r.asked)
-		y += 46
-	}
-	c.alt = strings.TrimSpace(c.alt)
-	return c.svg(idleLeft+idleWidth+50, y+4), nil
+// A panel is a column of a chart: for each lock a group of bars on one scale.
+type panel struct {
+	title, below string
+	bars         []bar
+	unit         string // of the numbers in the picture's text
+}
+
+// A bar is one number of a cell in one of the tables of docs/comparison.md.
+type bar struct {
+	table        string
+	column, part int // of those after lock and server; and of a cell with several numbers
+}
+
+// charts are the plots of docs/comparison.md, by the path of the picture.
+var charts = map[string]struct {
+	title  string
+	panels []panel
+}{
+	"docs/pictures/comparison.svg": {"How soon a waiter has the key, and what waiting costs", []panel{
+		{"milliseconds from the release:", "median, and 95 of 100", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
+		{"requests a second", "while one holds and 64 wait", []bar{{"idle", 0, 0}}, "requests a second"},
+	}},
+	"docs/pictures/comparison-waiters.svg": {"Milliseconds from a release to the next grant: median, and 95 of 100", []panel{
+		{"1 waiter", "", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
+		{"8 waiters", "", []bar{{"waiters", 1, 0}, {"waiters", 1, 1}}, "ms"},
+		{"64 waiters", "", []bar{{"waiters", 2, 0}, {"waiters", 2, 1}}, "ms"},
+	}},
+	"docs/pictures/comparison-network.svg": {"Milliseconds with a network between: none, a round trip of 1 ms, and of 10 ms", []panel{
+		{"a free key, acquired and released", "median", []bar{{"pair", 0, 0}, {"network", 0, 0}, {"network", 1, 0}}, "ms"},
+		{"handed to one waiter", "median", []bar{{"waiters", 0, 0}, {"network", 2, 0}, {"network", 3, 0}}, "ms"},
+	}},
+	"docs/pictures/comparison-contended.svg": {"Eight processes that want one key, and a holder that is killed", []panel{
+		{"grants a second", "", []bar{{"contended", 0, 0}}, "grants a second"},
+		{"fairness: Jain's index", "1: all have the same", []bar{{"contended", 1, 0}}, "of 1"},
+		{"seconds after a kill", "with a TTL of 5 s: median", []bar{{"crash", 0, 0}}, "s"},
+	}},
 }
 
 const (
 	chartLeft  = 260
-	chartWidth = 250
-	idleLeft   = chartLeft + chartWidth + 70
-	idleWidth  = 150
+	chartRoom  = 560 // for all panels
+	chartValue = 48  // for the number beside a bar
+	chartTop   = 82.0
+	chartBar   = 15.0
 )
 
-// A figure is one row of each table: a lock, its hand-overs in milliseconds, and what it
-// asks its server in a second of waiting.
-type figure struct {
-	lock, server        string
-	median, late, asked float64
+// chart draws one of them from the page.
+func chart(page, path string) (string, error) {
+	of := charts[path]
+	tables := make(map[string][]figures)
+	for _, p := range of.panels {
+		for _, b := range p.bars {
+			if tables[b.table] != nil {
+				continue
+			}
+			rows, err := tableOf(page, b.table)
+			if err != nil {
+				return "", err
+			}
+			tables[b.table] = rows
+		}
+	}
+	rows := tables[of.panels[0].bars[0].table]
+	bars := 2
+	for _, p := range of.panels {
+		bars = max(bars, len(p.bars))
+	}
+	rowTop := func(i int) float64 { return chartTop + float64(i)*(chartBar*float64(bars)+16) }
+	c := canvas{title: of.title}
+	c.text(20, 30, "h", c.title)
+	for i, r := range rows {
+		y := rowTop(i)
+		c.text(chartLeft-10, y+13, "b e", r.lock)
+		c.text(chartLeft-10, y+28, "s e", r.server)
+	}
+	wide := float64(chartRoom) / float64(len(of.panels))
+	for i, p := range of.panels {
+		if err := c.panel(p, rows, tables, rowTop, chartLeft+float64(i)*wide, wide-chartValue-10); err != nil {
+			return "", err
+		}
+	}
+	c.alt = strings.TrimSpace(c.alt)
+	return c.svg(chartLeft+chartRoom+10, rowTop(len(rows))+4), nil
 }
 
-func figures(table, idle string) (all []figure, err error) {
-	asked := make(map[string]float64)
-	for row := range strings.SplitSeq(idle, "\n") {
-		cells := strings.Split(strings.Trim(plain(row), "| "), " | ")
-		if len(cells) != 3 || cells[0] == "lock" || strings.HasPrefix(cells[0], "---") {
-			continue
-		}
-		if asked[cells[0]+"|"+cells[1]], err = strconv.ParseFloat(cells[2], 64); err != nil {
-			return nil, err
+func (c *canvas) panel(p panel, rows []figures, tables map[string][]figures, rowTop func(int) float64, left, wide float64) error {
+	c.text(left, 53, "s", p.title)
+	c.text(left, 68, "s", p.below)
+	values, texts := make([][]float64, len(rows)), make([][]string, len(rows))
+	most := 0.0
+	for i, r := range rows {
+		for _, b := range p.bars {
+			text, err := valueOf(tables[b.table], r, b)
+			if err != nil {
+				return err
+			}
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return err
+			}
+			values[i], texts[i] = append(values[i], v), append(texts[i], text)
+			most = max(most, v)
 		}
 	}
-	for row := range strings.SplitSeq(table, "\n") {
+	if most == 0 {
+		return fmt.Errorf("%s: all figures are 0", p.title)
+	}
+	c.alt += p.title + ": "
+	for i, r := range rows {
+		colour := "soft"
+		if r.lock == "mongolock" {
+			colour = "blue"
+		}
+		for k, v := range values[i] {
+			class := []string{colour, colour + "\" opacity=\"0.55", colour + "\" opacity=\"0.35"}[k]
+			top := rowTop(i) + 2 + float64(k)*chartBar
+			c.add(`<rect x="%s" y="%s" width="%s" height="%s" rx="2" class="%s"/>`, n(left), n(top), n(max(v/most*wide, 1)), n(chartBar-2), class)
+			c.text(left+v/most*wide+6, top+chartBar-4, "s", texts[i][k])
+		}
+		c.alt += fmt.Sprintf("%s on %s %s %s. ", r.lock, r.server, strings.Join(texts[i], " and "), p.unit)
+	}
+	return nil
+}
+
+// figures is one row of a table: a lock on a server, and what its cells say.
+type figures struct {
+	name         string // in full: it is the same in every table
+	lock, server string // short
+	cells        []string
+}
+
+func tableOf(page, name string) (all []figures, err error) {
+	text, err := marked(page, name)
+	if err != nil {
+		return nil, err
+	}
+	for row := range strings.SplitSeq(text, "\n") {
 		cells := strings.Split(strings.Trim(plain(row), "| "), " | ")
-		if len(cells) < 5 || cells[0] == "lock" || strings.HasPrefix(cells[0], "---") {
+		if len(cells) < 3 || cells[0] == "lock" || strings.HasPrefix(cells[0], "---") {
 			continue
 		}
-		f := figure{lock: short(cells[0]), server: serverName(short(cells[1]))}
-		for i, to := range []*float64{&f.median, &f.late} {
-			if *to, err = strconv.ParseFloat(strings.TrimSuffix(cells[3+i], " ms"), 64); err != nil {
-				return nil, err
-			}
-		}
-		var known bool
-		if f.asked, known = asked[cells[0]+"|"+cells[1]]; !known {
-			return nil, fmt.Errorf("nothing says what %s on %s asks while it waits", f.lock, f.server)
-		}
-		all = append(all, f)
+		all = append(all, figures{cells[0] + " on " + cells[1], short(cells[0]), serverName(short(cells[1])), cells[2:]})
 	}
 	if len(all) == 0 {
-		return nil, errors.New("the table has no figures")
+		return nil, errors.New("the table " + name + " has no figures")
 	}
 	return all, nil
+}
+
+var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+// valueOf returns the number that a table has of the lock that r is about.
+func valueOf(table []figures, r figures, b bar) (string, error) {
+	for _, f := range table {
+		if f.name != r.name {
+			continue
+		}
+		if b.column >= len(f.cells) {
+			return "", fmt.Errorf("%s: the table %s has no column %d", r.name, b.table, b.column)
+		}
+		numbers := number.FindAllString(f.cells[b.column], -1)
+		if b.part >= len(numbers) {
+			return "", fmt.Errorf("%s: the table %s has no figure in %q", r.name, b.table, f.cells[b.column])
+		}
+		return numbers[b.part], nil
+	}
+	return "", fmt.Errorf("the table %s does not have %s", b.table, r.name)
 }
 
 // short leaves out what follows the first comma or colon, for which a chart has no room; but

@@ -1,6 +1,6 @@
 // Command pictures draws the pictures of the pages, each from a text in the repository:
-// diagrams from docs/pictures/*.txt, the decision tree from the README's list, the chart from
-// the table in docs/comparison.md, and the moving picture from docs/pictures/demo.cast.
+// diagrams from docs/pictures/*.txt, the decision tree from the README's list, the charts
+// from the tables in docs/comparison.md, and the moving picture from docs/pictures/demo.cast.
 //
 //	go run ./internal/pictures draw                    draws all of them
 //	go run ./internal/pictures record FILE -- CMD…     records what a command prints, as an asciicast
@@ -54,12 +54,10 @@ func drawAll(root string) error {
 func pictures(root string) (map[string]string, error) {
 	sources := map[string]func(string) (string, error){
 		"docs/pictures/demo.cast": film,
-		"docs/comparison.md":      chart,
 		"README.md":               tree,
 	}
 	targets := map[string]string{
 		"docs/pictures/demo.cast": "docs/pictures/demo.svg",
-		"docs/comparison.md":      "docs/pictures/comparison.svg",
 		"README.md":               "docs/pictures/choosing.svg",
 	}
 	texts, err := filepath.Glob(filepath.Join(root, "docs/pictures/*.txt"))
@@ -81,6 +79,15 @@ func pictures(root string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s: %w", source, err)
 		}
 		all[targets[source]] = svg
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/comparison.md"))
+	if err != nil {
+		return nil, err
+	}
+	for path := range charts {
+		if all[path], err = chart(string(page), path); err != nil {
+			return nil, fmt.Errorf("docs/comparison.md: %w", err)
+		}
 	}
 	return all, nil
 }

@@ -69,28 +69,35 @@ func TestControlARecordingThatEndedBadlyIsNotDrawn(t *testing.T) {
 	require.ErrorContains(t, err, "did not end well")
 }
 
-func TestTheChartHasTheFiguresOfTheTable(t *testing.T) {
-	const page = `<!-- measured: begin -->
-| lock | server | pair | handed | late |
-|---|---|---|---|---|
-| **mongolock** | secantus, journal | 2.27 ms | 6.68 ms | 24.01 ms |
-| another, retried | Redis as installed: none | 0.07 ms | 47.82 ms | 94.30 ms |
-<!-- measured: end -->
+func TestAChartHasTheFiguresOfTheTables(t *testing.T) {
+	const path = "docs/pictures/comparison.svg"
+	const page = `<!-- waiters: begin -->
+| lock | server | 1 waiter: median · 95 · 99 % | 8 waiters |
+|---|---|---:|---:|
+| **mongolock** | secantus, journal | 6.68 · 24.0 · 31.1 ms | 7.00 · 25.0 · 32.1 ms |
+| another, retried | Redis as installed: none | 47.8 · 94.3 · 30042 ms | 8.00 · 9.0 · 9.1 ms |
+
+60 hand-overs each.
+<!-- waiters: end -->
 <!-- idle: begin -->
-| lock | server | asked |
-|---|---|---|
+| lock | server | requests a second |
+|---|---|---:|
 | **mongolock** | secantus, journal | 0.25 |
-| another, retried | Redis as installed: none | 9.87 |
+| another, retried | Redis as installed: none | 612 |
 <!-- idle: end -->`
-	svg, err := chart(page)
+	svg, err := chart(page, path)
 	require.NoError(t, err)
-	for _, want := range []string{">6.7<", ">24.0<", ">47.8<", ">94.3<", ">0.25<", ">9.87<", ">another<", ">SecantusDB<", ">Redis as installed<"} {
+	for _, want := range []string{">6.68<", ">24.0<", ">47.8<", ">94.3<", ">0.25<", ">612<", ">another<", ">SecantusDB<", ">Redis as installed<"} {
 		assert.Contains(t, svg, want)
 	}
-	_, err = chart("<!-- measured: begin -->\n| a | b | c | d | e |\n<!-- measured: end --><!-- idle: begin --><!-- idle: end -->")
-	require.Error(t, err, "a table without figures")
-	_, err = chart(strings.Replace(page, "| another, retried | Redis as installed: none | 9.87 |\n", "", 1))
-	require.ErrorContains(t, err, "nothing says what another on Redis as installed asks")
+	_, err = chart("<!-- waiters: begin -->\n| lock | server | c |\n<!-- waiters: end -->", path)
+	require.ErrorContains(t, err, "the table waiters has no figures")
+	_, err = chart(strings.Replace(page, "| another, retried | Redis as installed: none | 612 |\n", "", 1), path)
+	require.ErrorContains(t, err, "the table idle does not have another, retried on Redis as installed: none")
+	_, err = chart(strings.Replace(page, "| 612 |", "| not taken |", 1), path)
+	require.ErrorContains(t, err, `the table idle has no figure in "not taken"`)
+	_, err = chart(strings.NewReplacer("0.25", "0", "612", "0").Replace(page), path)
+	require.ErrorContains(t, err, "all figures are 0")
 }
 
 func TestAStatementThatNobodyKnowsIsAnErrorWithItsLine(t *testing.T) {
