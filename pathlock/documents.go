@@ -162,22 +162,25 @@ type documentWatcher struct {
 // look reads on. It writes if a lock has run out, so that the event is logged once for
 // all watchers, and if the word that somebody watches has to be renewed.
 func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.Duration, err error) {
-	var seen documentWatcher
-	var fresh []Event
+	var read struct { // by a request that goes on if the caller leaves
+		seq   int64
+		fresh []Event
+		next  time.Duration
+	}
 	o := w.tree.write(ctx, func(ctx context.Context) outcome {
 		return w.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
 			e := doc.begin(now)
 			doc.leaveWord(&e, now)
-			seen.seq, fresh = w.read(doc, e, now)
-			next = doc.nextExpiry(now)
+			read.seq, read.fresh = w.read(doc, e, now)
+			read.next = doc.nextExpiry(now)
 			return e, outcome{}
 		})
 	})
 	if o.err != nil {
 		return nil, 0, o.err
 	}
-	w.begun, w.seq = true, seen.seq
-	return fresh, next, nil
+	w.begun, w.seq = true, read.seq
+	return read.fresh, read.next, nil
 }
 
 // read returns how far the watcher will have read once the edit is applied, and what is

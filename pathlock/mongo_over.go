@@ -50,7 +50,7 @@ func (m *mongoTree) judged(ctx context.Context, about string, now Clock, s *sigh
 		return j, nil
 	}
 	var err error
-	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen)
+	j.over, err = m.base.Judge(mongobase.Bare(ctx), j.about, marks, s.sent, s.seen, nil)
 	return j, err
 }
 

@@ -158,9 +158,11 @@ func TestCronNextIsTheSameFromEveryMomentBeforeIt(t *testing.T) {
 				for !at.Before(next) {
 					last := next
 					next = plan.Next(last)
-					require.Greater(t, next, last, "%s in %s", expression, zone)
+					require.True(t, next.After(last), "%s in %s", expression, zone)
 				}
-				require.Equal(t, next, plan.Next(at), "%s in %s, asked at %v", expression, zone, at)
+				if found := plan.Next(at); found != next { // require is a hundred times as slow
+					require.Equal(t, next, found, "%s in %s, asked at %v", expression, zone, at)
+				}
 			}
 		}
 	}

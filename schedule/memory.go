@@ -13,7 +13,7 @@ import (
 )
 
 // Memory is a Store in memory. It is the reference implementation, and for tests of your
-// own jobs, in real and in virtual time. Several Schedulers on one Memory behave like
+// own jobs, in real and in virtual time (package scheduletest). Several Schedulers on one Memory behave like
 // several processes on one database.
 type Memory struct {
 	mu   sync.Mutex // protects jobs; makes each call one step
@@ -144,6 +144,25 @@ func (m *Memory) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Dura
 		job.until = run.ExpireAt
 	}
 	return run.ExpireAt.Sub(sent), nil
+}
+
+// runOut ends the time of a run, as if it had not been renewed.
+func (m *Memory) runOut(job, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[job]
+	if j == nil {
+		return
+	}
+	run, there := j.runs[id]
+	if !there {
+		return
+	}
+	run.ExpireAt = m.Now()
+	j.runs[id] = run
+	if j.busy == id {
+		j.until = run.ExpireAt
+	}
 }
 
 // Finish moves a run to its job's past.

@@ -29,7 +29,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		opts = after
 	}
 	in := attempt.In(ctx)
-	over, err := m.base.JudgeAgain(in, c.Job)
+	over, err := m.base.JudgeAgain(in, c.Job, m.drawn(c.Job))
 	if err != nil {
 		m.base.Over(attempt, true)
 		return Claimed{}, mongoerr.NotApplied(err)

@@ -86,3 +86,26 @@ func (s *Scheduler) observeMiss(e Event) {
 	_, end := s.guard.Begin(context.Background(), mongolock.Operation{Op: mongolock.OpMiss, Package: pkg, Key: e.Job})
 	end(mongolock.Outcome{})
 }
+
+func init() {
+	inside.Job = func(scheduler any, name string) (runs []any, skips bool) { return scheduler.(*Scheduler).inside(name) }
+	inside.RunOut = func(memory any, job, id string) { memory.(*Memory).runOut(job, id) }
+}
+
+// inside returns the leases of a job's runs under way, and whether they skip fires.
+func (s *Scheduler) inside(name string) (runs []any, skips bool) {
+	s.mu.Lock()
+	client, j := s.client, s.jobs[name]
+	s.mu.Unlock()
+	skips = j != nil && j.overlap == Skip
+	if client == nil {
+		return nil, skips
+	}
+	for _, l := range inside.Leases(client) {
+		lease := l.(*mongolock.Lease)
+		if t, is := s.engine.find(lease.ID()); is && t.claim.Job == name && lease.Err() == nil {
+			runs = append(runs, lease)
+		}
+	}
+	return runs, skips
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/doclock/doclocktest"
+	"github.com/mongolock/mongolock/internal/testmisuse"
 )
 
 type order struct {
@@ -160,55 +161,23 @@ func TestUpdatesInRealTime(t *testing.T) {
 	assert.Equal(t, 100, orders.Get(o).Total)
 }
 
-// A fakeT is a test that may fail.
-type fakeT struct {
-	testing.TB
-	failed, fatal bool
-	cleanups      []func()
-}
-
-func (f *fakeT) Helper()               {}
-func (f *fakeT) Cleanup(c func())      { f.cleanups = append(f.cleanups, c) }
-func (f *fakeT) Logf(string, ...any)   {}
-func (f *fakeT) Errorf(string, ...any) { f.failed = true }
-func (f *fakeT) Fatalf(string, ...any) { f.failed, f.fatal = true, true; panic(f) }
-func (f *fakeT) Failed() bool          { return f.failed }
-
-// ends runs a test to its end, and reports whether it failed.
-func ends(t *testing.T, test func(f *fakeT)) bool {
-	t.Helper()
-	f := &fakeT{TB: t}
-	synctest.Test(t, func(*testing.T) {
-		defer func() {
-			if r := recover(); r != nil && r != any(f) {
-				panic(r)
-			}
-			for i := len(f.cleanups) - 1; i >= 0; i-- {
-				f.cleanups[i]()
-			}
-		}()
-		test(f)
-	})
-	return f.failed
-}
-
 func TestControlMisuseFailsTheTest(t *testing.T) {
-	start := func(f *fakeT) *doclocktest.Locks[order] {
+	start := func(f *testmisuse.T) *doclocktest.Locks[order] {
 		orders := doclocktest.New[order](f, silently)
 		orders.Insert(order{"o", "new", 0})
 		return orders
 	}
-	for name, misuse := range map[string]func(f *fakeT){
-		"a document is not released": func(f *fakeT) { _, _ = start(f).Acquire(context.Background(), o) },
-		"Hold of a held document":    func(f *fakeT) { orders := start(f); orders.Hold(o); orders.Hold(o) },
-		"Lose of a free document":    func(f *fakeT) { start(f).Lose(o) },
-		"Lose of somebody else's":    func(f *fakeT) { orders := start(f); orders.Hold(o); orders.Lose(o) },
-		"Lose while nobody could":    func(f *fakeT) { orders := start(f); orders.Fail(errAway); orders.Lose(o) },
-		"Get of no document":         func(f *fakeT) { start(f).Get(doclock.ID("p")) },
-		"Insert of a second":         func(f *fakeT) { start(f).Insert(order{"o", "new", 1}) },
-		"a bad option":               func(f *fakeT) { doclocktest.New[order](f, doclock.MaxAttempts(-1)) },
+	for name, misuse := range map[string]func(f *testmisuse.T){
+		"a document is not released": func(f *testmisuse.T) { _, _ = start(f).Acquire(context.Background(), o) },
+		"Hold of a held document":    func(f *testmisuse.T) { orders := start(f); orders.Hold(o); orders.Hold(o) },
+		"Lose of a free document":    func(f *testmisuse.T) { start(f).Lose(o) },
+		"Lose of somebody else's":    func(f *testmisuse.T) { orders := start(f); orders.Hold(o); orders.Lose(o) },
+		"Lose while nobody could":    func(f *testmisuse.T) { orders := start(f); orders.Fail(errAway); orders.Lose(o) },
+		"Get of no document":         func(f *testmisuse.T) { start(f).Get(doclock.ID("p")) },
+		"Insert of a second":         func(f *testmisuse.T) { start(f).Insert(order{"o", "new", 1}) },
+		"a bad option":               func(f *testmisuse.T) { doclocktest.New[order](f, doclock.MaxAttempts(-1)) },
 	} {
-		assert.True(t, ends(t, misuse), name)
+		assert.NotEmpty(t, testmisuse.Failures(t, misuse), name)
 	}
-	assert.False(t, ends(t, func(f *fakeT) { start(f).Hold(o)() }), "a test that does nothing wrong")
+	assert.Empty(t, testmisuse.Failures(t, func(f *testmisuse.T) { start(f).Hold(o)() }), "a test that does nothing wrong")
 }

@@ -17,6 +17,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/examples/internal/stage"
@@ -115,27 +116,49 @@ func (d *demo) startAndKill(ctx context.Context, db *mongo.Database) error {
 			return err
 		}
 	}
-	victim, err := d.awaitDelivery(ctx, db)
-	if err != nil {
-		return err
-	}
-	if err := d.running.End(victim.By, os.Kill); err != nil {
-		return err
+	victim := delivery{Message: d.messages/4 - 1}
+	for killed, n := false, d.workers; !killed; {
+		var err error
+		if victim, err = d.awaitDelivery(ctx, db, victim.Message); err != nil {
+			return err
+		}
+		if d.running[victim.By] == nil { // killed before
+			continue
+		}
+		if err := d.running.End(victim.By, os.Kill); err != nil {
+			return err
+		}
+		marked, err := db.Collection("outbox").CountDocuments(ctx, bson.M{"_id": victim.Message, "state": "sent"})
+		if err != nil {
+			return err
+		}
+		if killed = marked == 0; !killed { // a busy machine: the worker was quicker
+			n++
+			if err := d.running.Start(ctx, fmt.Sprintf("worker-%d", n), d.order); err != nil {
+				return err
+			}
+		}
 	}
 	fmt.Printf("%s  is killed with -9 after it has delivered message %d\n", victim.By, victim.Message)
 	return d.write(ctx, db, d.messages/2, d.messages)
 }
 
-// awaitDelivery waits until a worker has delivered one of the later messages of the
-// first half, and not yet marked it.
-func (d *demo) awaitDelivery(ctx context.Context, db *mongo.Database) (v delivery, err error) {
+// awaitDelivery waits until a worker has delivered one of the first half of the messages,
+// beyond a number, and most likely not yet marked it.
+func (d *demo) awaitDelivery(ctx context.Context, db *mongo.Database, beyond int) (v delivery, err error) {
+	newest := options.FindOne().SetSort(bson.M{"_id": -1})
 	for {
-		err := db.Collection("deliveries").FindOne(ctx, bson.M{"message": bson.M{"$gte": d.messages / 4}}).Decode(&v)
+		err := db.Collection("deliveries").FindOne(ctx, bson.M{"message": bson.M{"$gt": beyond}}, newest).Decode(&v)
 		if err == nil {
 			return v, nil
 		}
 		if !errors.Is(err, mongo.ErrNoDocuments) {
 			return v, err
+		}
+		if left, err := db.Collection("outbox").CountDocuments(ctx, unsent); err != nil {
+			return v, err
+		} else if left == 0 {
+			return v, errors.New("no worker could be killed between a delivery and its mark: each was quicker")
 		}
 		if err := stage.Sleep(ctx, time.Millisecond); err != nil {
 			return v, err

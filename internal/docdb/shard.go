@@ -1,7 +1,9 @@
 package docdb
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,9 +14,15 @@ import (
 func (c Command) IDs() (ids []string, named bool) {
 	add := func(filter any) bool {
 		d, _ := filter.(bson.D)
-		id, ok := mustGet(d, "_id").(string)
-		ids = append(ids, id)
-		return ok
+		switch id := mustGet(d, "_id").(type) {
+		case string:
+			ids = append(ids, id)
+			return true
+		case bson.D: // an _id that is a document, unless it is a condition
+			ids = append(ids, fmt.Sprint(id))
+			return len(id) > 0 && !strings.HasPrefix(id[0].Key, "$")
+		}
+		return false
 	}
 	switch c.Name {
 	case "findAndModify":

@@ -97,6 +97,22 @@ func modified(d bson.D, op string, f bson.E, s stamps) (bson.D, error) {
 			return nil, badValue("the field %s must be an array", f.Key)
 		}
 		return with(d, f.Key, append(slices.Clone(all), f.Value))
+	case "$addToSet":
+		all, _ := old.(bson.A)
+		if there && all == nil {
+			return nil, badValue("the field %s must be an array", f.Key)
+		}
+		if slices.ContainsFunc(all, func(v any) bool { return compare(v, f.Value) == 0 }) {
+			return d, nil
+		}
+		return with(d, f.Key, append(slices.Clone(all), f.Value))
+	case "$pullAll":
+		all, _ := old.(bson.A)
+		gone, _ := f.Value.(bson.A)
+		left := slices.DeleteFunc(slices.Clone(all), func(v any) bool {
+			return slices.ContainsFunc(gone, func(g any) bool { return compare(v, g) == 0 })
+		})
+		return with(d, f.Key, left)
 	case "$inc":
 		sum, err := sum(old, there, f)
 		if err != nil {

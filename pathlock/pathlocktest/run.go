@@ -1,5 +1,20 @@
-// Package pathlocktest proves that a storage keeps the contract of package pathlock. It
-// has one subtest for each claim, and uses trees as the processes of a program do.
+// Package pathlocktest tests code that locks paths, and proves storages of path locks.
+//
+// [New] makes a real tree in memory, and makes the three things happen that go wrong with path
+// locks: [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from
+// your code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
+// timeouts, events) is done by package pathlock itself.
+//
+//	func TestAReportThatIsBeingWritten(t *testing.T) {
+//		tree := pathlocktest.New(t)
+//		release := tree.Hold(pathlock.Request{Path: "/reports/2026", Depth: pathlock.Infinity})
+//		... // your code, given tree.Tree, finds the path locked
+//		release()
+//		... // and now it finds the path free
+//	}
+//
+// [Run] proves that a storage of your own keeps the contract of package pathlock. It has one
+// subtest for each claim, and uses trees as the processes of a program do.
 package pathlocktest
 
 import (

@@ -21,6 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
 	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/onecore"
 	"github.com/mongolock/mongolock/internal/wire"
 )
 
@@ -34,10 +35,15 @@ type Set struct {
 	before func(docdb.Command) // called before a command is run; may be nil
 	breaks func(docdb.Command) bool
 	cut    *docdb.Command // the command under which the connection broke
+
+	place  func(id string) int // on which shard a document is; nil: there are none
+	shards []*shard
+	told   bson.Timestamp // the operationTime of the last of their replies
 }
 
 // New makes a set whose primary's clock is that far before the bubble's.
 func New(ahead time.Duration) *Set {
+	onecore.Begin() // until the process ends: a set is never closed
 	return &Set{db: docdb.New(), ahead: ahead, term: 1}
 }
 
@@ -128,7 +134,12 @@ func (s *Set) run(c docdb.Command) bson.D {
 	now := time.Now().Add(Epoch + s.ahead)
 	s.db.Hear(c.ClusterTime)
 	var reply bson.D
-	if c.Name == "hello" {
+	last := s.db.Last
+	switch {
+	case s.place != nil:
+		reply = s.route(c)
+		last = func() bson.Timestamp { return s.told }
+	case c.Name == "hello":
 		reply = bson.D{
 			{Key: "isWritablePrimary", Value: true},
 			{Key: "localTime", Value: bson.DateTime(now.UnixMilli())},
@@ -139,10 +150,10 @@ func (s *Set) run(c docdb.Command) bson.D {
 			{Key: "electionId", Value: bson.ObjectID{0: 0x7f, 1: 0xff, 2: 0xff, 3: 0xff, 11: byte(s.term)}},
 			{Key: "ok", Value: 1.0},
 		}
-	} else {
+	default:
 		reply, _ = s.db.Do(c, now, false)
 	}
-	return append(reply, bson.E{Key: "operationTime", Value: s.db.Last()}, bson.E{Key: "$clusterTime", Value: bson.D{
+	return append(reply, bson.E{Key: "operationTime", Value: last()}, bson.E{Key: "$clusterTime", Value: bson.D{
 		{Key: "clusterTime", Value: s.db.ClusterTime()},
 		{Key: "signature", Value: bson.D{{Key: "hash", Value: bson.Binary{Data: make([]byte, 20)}}, {Key: "keyId", Value: int64(0)}}},
 	}})
@@ -172,7 +183,14 @@ type inMemory struct {
 func (m inMemory) SelectServer(context.Context, description.ServerSelector) (driver.Server, error) {
 	return m, nil
 }
-func (inMemory) Kind() description.TopologyKind           { return description.TopologyKindReplicaSetWithPrimary }
+
+// Kind is what the servers are together.
+func (m inMemory) Kind() description.TopologyKind {
+	if m.place != nil {
+		return description.TopologyKindSharded
+	}
+	return description.TopologyKindReplicaSetWithPrimary
+}
 func (inMemory) GetServerSelectionTimeout() time.Duration { return time.Second }
 func (inMemory) RTTMonitor() driver.RTTMonitor            { return noRTT{} }
 func (m inMemory) Connection(context.Context) (*mnet.Connection, error) {
@@ -243,10 +261,14 @@ func (*inMemoryConn) Address() address.Address   { return "in.memory:1" }
 func (*inMemoryConn) Stale() bool                { return false }
 func (*inMemoryConn) OIDCTokenGenID() uint64     { return 0 }
 func (*inMemoryConn) SetOIDCTokenGenID(uint64)   {}
-func (*inMemoryConn) Description() description.Server {
+func (c *inMemoryConn) Description() description.Server {
 	minutes := int64(30)
+	kind := description.ServerKindRSPrimary
+	if c.place != nil {
+		kind = description.ServerKindMongos
+	}
 	return description.Server{
-		Addr: "in.memory:1", CanonicalAddr: "in.memory:1", Kind: description.ServerKindRSPrimary,
+		Addr: "in.memory:1", CanonicalAddr: "in.memory:1", Kind: kind,
 		MaxDocumentSize: 16 << 20, MaxMessageSize: 48_000_000, MaxBatchCount: 100_000,
 		SessionTimeoutMinutes: &minutes, WireVersion: &description.VersionRange{Min: 0, Max: 21},
 	}

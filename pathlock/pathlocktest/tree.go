@@ -1,0 +1,154 @@
+package pathlocktest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/pathlock"
+)
+
+// A Tree is a tree on a storage of its own, in memory, for tests of code that locks paths. Give
+// your code the pathlock.Tree in it. New makes one.
+type Tree struct {
+	*pathlock.Tree
+
+	t       testing.TB
+	storage *failing
+	rival   *pathlock.Tree // locks paths as another process; its storage never fails
+
+	mu   sync.Mutex // protects held
+	held []string   // the tokens of the rival's locks
+}
+
+// New makes an empty Tree for one test, and closes it when the test ends. Locks that are left
+// then are no failure: a lock belongs to whoever has its token, and may be meant to stay.
+//
+// It works in real time and in virtual time. With testing/synctest, call New inside the bubble
+// and with the bubble's own t.
+func New(t testing.TB, opts ...pathlock.Option) *Tree {
+	t.Helper()
+	memory := pathlock.InMemory()
+	tree := &Tree{t: t, storage: &failing{Memory: memory}}
+	storage, err := pathlock.OnDocuments(tree.storage)
+	if err == nil {
+		tree.Tree, err = pathlock.New(storage, "pathlocktest", opts...)
+	}
+	if err != nil {
+		t.Fatalf("pathlocktest: %v", err)
+	}
+	own := pathlock.WithLimits(pathlock.Limits{Default: pathlock.Infinite, Infinite: true})
+	tree.rival, err = pathlock.New(memory, "pathlocktest", slices.Concat(opts, []pathlock.Option{own})...)
+	if err != nil {
+		t.Fatalf("pathlocktest: %v", err)
+	}
+	t.Cleanup(tree.end)
+	return tree
+}
+
+// end runs when the test is over.
+func (t *Tree) end() {
+	t.Fail(nil) // so that what is of unknown outcome can be cleaned up
+	for _, tree := range []*pathlock.Tree{t.Tree, t.rival} {
+		if err := tree.Close(); err != nil {
+			t.t.Errorf("pathlocktest: %v", err)
+		}
+	}
+}
+
+// Hold takes a lock as another process would, until release is called or the test ends. With
+// Timeouts the lock runs out, as that of a process that died does; without any it stays. Hold
+// fails the test if other locks conflict.
+func (t *Tree) Hold(r pathlock.Request) (release func()) {
+	t.t.Helper()
+	if len(r.Owner) == 0 {
+		r.Owner = []byte("somebody else")
+	}
+	lock, err := t.rival.Lock(context.Background(), r)
+	if err != nil {
+		t.t.Fatalf("pathlocktest: Hold(%q): %v", r.Path, err)
+	}
+	t.mu.Lock()
+	t.held = append(t.held, lock.Token)
+	t.mu.Unlock()
+	return func() {
+		t.t.Helper()
+		err := t.rival.Release(context.Background(), lock.Path, lock.Token)
+		if err != nil && !(errors.Is(err, pathlock.ErrUnknownToken) && lock.Timeout != pathlock.Infinite) { // it ran out
+			t.t.Errorf("pathlocktest: Hold(%q): release: %v", r.Path, err)
+		}
+	}
+}
+
+// Lose ends the locks that the code under test has on a path, as an operator would by force.
+// Those above and below it stay. The tokens of the lost ones are unknown from then on: Refresh and Release
+// answer ErrUnknownToken, and Confirm does not accept them. The path is free; use Hold to see what
+// happens if another process takes it first. Lose fails the test if the code under test has no
+// lock on the path.
+func (t *Tree) Lose(path string) {
+	t.t.Helper()
+	on, err := t.rival.Affected(context.Background(), path)
+	if err != nil {
+		t.t.Fatalf("pathlocktest: Lose(%q): %v", path, err)
+	}
+	t.mu.Lock()
+	held := slices.Clone(t.held)
+	t.mu.Unlock()
+	lost := 0
+	for _, lock := range on.Same {
+		if slices.Contains(held, lock.Token) {
+			continue
+		}
+		if err := t.rival.Release(context.Background(), path, lock.Token, pathlock.Force()); err != nil {
+			t.t.Errorf("pathlocktest: Lose(%q): the lock ended meanwhile: %v", path, err)
+		}
+		lost++
+	}
+	if lost == 0 {
+		t.t.Fatalf("pathlocktest: Lose(%q): the code under test has no lock on it", path)
+	}
+}
+
+// Fail makes every call of the storage fail with err, as if the database could not be reached,
+// until Fail(nil). The code under test cannot know whether such a call was applied
+// (ErrOutcomeUnknown), unless err is joined with store.ErrNotApplied. Locks stay, and run out
+// meanwhile; what Hold and Lose do is not affected.
+func (t *Tree) Fail(err error) { t.storage.fail(err) }
+
+// failing is a storage in memory whose calls can be made to fail. Its feed does not: notices
+// are hints.
+type failing struct {
+	*pathlock.Memory
+
+	mu  sync.Mutex // protects err
+	err error      // the answer of every call; nil if calls succeed
+}
+
+func (f *failing) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failing) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *failing) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.Memory.View(ctx, tree, look)
+}
+
+func (f *failing) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
+	if err := f.failure(); err != nil {
+		return time.Time{}, err
+	}
+	return f.Memory.Update(ctx, tree, change)
+}

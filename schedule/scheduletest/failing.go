@@ -1,0 +1,220 @@
+package scheduletest
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/schedule"
+	"github.com/mongolock/mongolock/store"
+)
+
+const rival = "somebody else"
+
+// failing is a store in memory whose calls can be made to fail, and on which another process
+// claims fires first. The Memory is not embedded, so that a method added to schedule.Store
+// cannot be forgotten here.
+type failing struct {
+	mem *schedule.Memory
+
+	mu    sync.Mutex // protects all that follows
+	err   error      // the answer of every call; nil if calls succeed
+	lost  map[string]bool
+	holds map[string]*hold // by job
+}
+
+// A hold is the other process, as far as one job goes.
+type hold struct {
+	job   string
+	skips func() bool // whether a run skips the fires that it overlaps
+
+	mu   sync.Mutex // protects the fields below; makes a claim and the end one step each
+	over bool
+	runs []held
+}
+
+// A held run is under way in the other process.
+type held struct {
+	end   schedule.End
+	next  time.Time // the fire after its own
+	since time.Time
+	stop  context.CancelFunc
+	done  chan struct{} // closed when it is not renewed any more
+}
+
+func (f *failing) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *failing) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// lose ends the time of a run. Its renewals answer ErrGone, also while calls fail.
+func (f *failing) lose(job, id string) {
+	inside.RunOut(f.mem, job, id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost[id] = true
+}
+
+func (f *failing) isLost(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost[id]
+}
+
+func (f *failing) hold(job string, skips func() bool) (h *hold, already bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.holds[job] != nil {
+		return nil, true
+	}
+	h = &hold{job: job, skips: skips}
+	f.holds[job] = h
+	return h, false
+}
+
+func (f *failing) held(job string) *hold {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.holds[job]
+}
+
+// release ends the runs of the other process, and what it does about the job.
+func (f *failing) release(h *hold) {
+	f.mu.Lock()
+	if f.holds[h.job] == h {
+		delete(f.holds, h.job)
+	}
+	f.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	skips := h.skips()
+	for _, r := range h.runs {
+		r.stop()
+		<-r.done
+		if took := time.Since(r.since); skips && r.next.After(r.end.Run.Began) {
+			r.end.Decided = r.end.Run.Fire.Add(took)
+		}
+		_ = f.mem.Finish(context.Background(), r.end) // ErrGone: the job was forgotten
+	}
+	h.runs = nil
+}
+
+func (f *failing) releaseAll() {
+	f.mu.Lock()
+	holds := f.holds
+	f.holds = make(map[string]*hold)
+	f.mu.Unlock()
+	for _, h := range holds {
+		f.release(h)
+	}
+}
+
+// claimFirst has the other process claim what c claims.
+func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return
+	}
+	c.ID, c.Owner = rand.Text(), rival
+	claimed, err := mem.Claim(context.Background(), c)
+	if err != nil {
+		return // it has the job already, or the fire is decided
+	}
+	end := schedule.End{Ref: c.Ref, Slot: claimed.Slot, Keep: c.Keep, Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire,
+		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: schedule.Done}}
+	if !c.Wait && c.Dead == nil { // otherwise the dead runs wait to be repeated
+		end.Dead = claimed.Dead
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := held{end: end, next: c.Next, since: time.Now(), stop: stop, done: make(chan struct{})}
+	h.runs = append(h.runs, r)
+	go func() {
+		defer close(r.done)
+		renew(ctx, mem, c)
+	}()
+}
+
+// renew renews a run until ctx ends.
+func renew(ctx context.Context, mem *schedule.Memory, c schedule.Claim) {
+	third := time.NewTicker(c.TTL / 3)
+	defer third.Stop()
+	for {
+		select {
+		case <-third.C:
+			if _, err := mem.Renew(ctx, c.Ref, c.TTL); err != nil {
+				return // the job was forgotten
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *failing) Claim(ctx context.Context, c schedule.Claim) (schedule.Claimed, error) {
+	if h := f.held(c.Job); h != nil {
+		h.claimFirst(f.mem, c)
+	}
+	if err := f.failure(); err != nil {
+		return schedule.Claimed{}, err
+	}
+	return f.mem.Claim(ctx, c)
+}
+
+func (f *failing) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) (left time.Duration, err error) {
+	if f.isLost(r.ID) {
+		return 0, store.ErrGone
+	}
+	if err := f.failure(); err != nil {
+		return 0, err
+	}
+	return f.mem.Renew(ctx, r, ttl)
+}
+
+func (f *failing) Finish(ctx context.Context, e schedule.End) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.mem.Finish(ctx, e)
+}
+
+func (f *failing) Undo(ctx context.Context, c schedule.Claim) (settled bool, err error) {
+	if err := f.failure(); err != nil {
+		return false, err
+	}
+	return f.mem.Undo(ctx, c)
+}
+
+func (f *failing) Look(ctx context.Context, names []string, detail schedule.Detail) ([]schedule.State, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.mem.Look(ctx, names, detail)
+}
+
+func (f *failing) Names(ctx context.Context) ([]string, error) {
+	if err := f.failure(); err != nil {
+		return nil, err
+	}
+	return f.mem.Names(ctx)
+}
+
+func (f *failing) Forget(ctx context.Context, name string) error {
+	if err := f.failure(); err != nil {
+		return err
+	}
+	return f.mem.Forget(ctx, name)
+}
+
+// Now is the store's clock, which needs no call.
+func (f *failing) Now() time.Time { return f.mem.Now() }
