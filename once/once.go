@@ -15,6 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -100,6 +101,7 @@ type ledger struct {
 	name  string
 	base  *mongobase.Base
 	locks *doclock.Locks[document]
+	guard *observe.Guard[mongolock.Operation, mongolock.Outcome]
 }
 
 // open makes a ledger, unless an argument was wrong. It sends nothing.
@@ -111,7 +113,8 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 	if err := errors.Join(wrong, err); err != nil {
 		return nil, err
 	}
-	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks}, nil
+	guard, _ := inside.Guard(inside.Engine(locks)).(*observe.Guard[mongolock.Operation, mongolock.Outcome])
+	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, guard: guard}, nil
 }
 
 // look reads the document as a majority has it; nil if there is none.
@@ -185,8 +188,14 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 	if err := l.save(ctx, doc); err != nil {
 		return err
 	}
+	shown, tell := l.guard.Begin(ctx, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: l.name, Mode: store.Exclusive})
 	why := errReturnedNot
 	defer func() {
+		seen := why
+		if lost := lease.Err(); errors.Is(lost, mongolock.ErrLost) {
+			seen = lost
+		}
+		tell(mongolock.Outcome{Err: seen, Token: lease.Token(), Count: 1})
 		outcome := Done
 		switch {
 		case why == nil:
@@ -206,7 +215,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 			err = errors.Join(why, unrecorded)
 		}
 	}()
-	why = fn(lease.Context(ctx), Run{lease, doc.Value.Runs})
+	why = fn(lease.Context(shown), Run{lease, doc.Value.Runs})
 	return why
 }
 

@@ -64,7 +64,8 @@ func Lease(opts ...mongolock.AcquireOption) Option {
 }
 
 // With passes options to the lease engine: the owner's name, which goes into the record, a
-// logger, an observer, the margin.
+// logger, an observer, the margin. An observer sees the claim, the lease and the run of the
+// function (OpAcquire, OpHold, OpRun), with the name as their key.
 func With(opts ...mongolock.ClientOption) Option {
 	return option(func(c *config) error { c.with = append(c.with, opts...); return nil })
 }
