@@ -69,7 +69,7 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, found |-> FALSE, looked |-> FALSE]
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, looked |-> FALSE, again |-> -1]
 Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, word |-> 0, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == 0..9
 
@@ -112,12 +112,16 @@ SendClaim(c, told, latest) ==
                   "the lease that it hands over is not over yet")
   /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
 
+\* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
+\* one that was answered, but left too little, is repeated once in the same call (again is when that one began).
 SendRenew(c) ==
   LET a == proc[c.p] IN
-  /\ Need((a.phase \in {"has", "won"} /\ a.told < 0) \/ a.told = now', "it renews a lease that is not in hand")
+  /\ Need(\/ a.phase \in {"has", "won"} /\ a.told < 0
+          \/ a.told >= c.began
+          \/ a.again >= 0 /\ a.told >= a.again, "it renews a lease that is not in hand")
   /\ Need(c.earlier, "it does not ask for an earlier beat")
   /\ Need(c.beat > a.beat, "its beat is not greater than all before")
-  /\ Of(c.p, [a EXCEPT !.beat = c.beat])
+  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1])
 
 \* By the user at any time, for that says that the work has stopped; by the engine a margin after it said that the lease
 \* is over, or if nobody was given it.
@@ -127,7 +131,7 @@ SendLetGo(c) ==
   /\ Need(\/ a.phase \notin {"has", "over"}
           \/ a.phase = "over" /\ now' >= a.told + Margin, "the work under it has had no margin to stop")
   /\ Need(a.phase = "letting go" => a.told >= 0, "the lease is not over yet for its holder")
-  /\ UNCHANGED proc
+  /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave"])
 
 SendUndo(c) ==
   LET a == proc[c.p] IN
@@ -206,7 +210,8 @@ Run(k, term, hit, clock, o) ==
   /\ Need(term >= election - 1, "a primary that was deposed long ago executes it")
   /\ Need(hit => finds, "the server has executed what does not match")
   /\ Need((term = election /\ ~hit) => ~finds, "the server has not executed what matches")
-  /\ Need(swapped => Holders(d) \subseteq ({x.id : x \in c.drop} \cup {c.old}), "it drops a holder that it does not name")
+  \* A leave keeps rev. It may be on a deposed primary alone, where the claim's look was answered (§4.2).
+  /\ Need(swapped => \A i \in Holders(d) \ ({x.id : x \in c.drop} \cup {c.old}) : proc[i].left, "it drops a holder that it does not name")
   /\ Need((hit /\ c.op = "join" /\ after.limit > 0) => Cardinality(Holders(after)) <= after.limit, "more holders than permits")
   /\ Need((hit /\ c.op = "join") => \A i \in Holders(after) : after.holders[i].mode = "shared", "readers beside a writer")
   /\ Need(hit => Shows(after, o), "it leaves another document than the specification says")
@@ -251,7 +256,8 @@ ElectOne(term, lost) ==
 -----------------------------------------------------------------------------
 (* What comes back. *)
 
-Answer(k, hit) ==
+\* took: by the client's own clock, which stands still while its machine sleeps unnoticed.
+Answer(k, hit, took) ==
   LET c == Sent(k)
       a == IF c.p = 0 THEN Fresh ELSE proc[c.p]
       mine == {l \in looks : l.k = k}
@@ -267,8 +273,9 @@ Answer(k, hit) ==
   /\ IF c.p = 0 THEN UNCHANGED proc
      ELSE CASE (c.op \in Claims /\ a.phase = "claiming" /\ a.n = c.n) ->
                  /\ Need(hit => (safe.txn[c.id] >= c.n \/ ~c.inside), "it is answered before a majority has it")
-                 /\ Of(c.p, [a EXCEPT !.phase = IF hit THEN "won" ELSE "held", !.twin = Numbered /\ ~hit /\ now' - c.began > Slow])
+                 /\ Of(c.p, [a EXCEPT !.phase = IF hit THEN "won" ELSE "held", !.twin = Numbered /\ ~hit /\ took > Slow])
             [] (c.op = "note" /\ c.inside) -> Of(c.p, [a EXCEPT !.twin = FALSE])
+            [] (c.op = "renew" /\ hit) -> Of(c.p, [a EXCEPT !.again = c.began])
             [] OTHER -> UNCHANGED proc
   /\ settled' = IF c.op \in Undoes /\ (hit \/ (Numbered /\ c.inside)) THEN (settled \cup {c.id}) \cup ({c.old} \cap Ids) ELSE settled
   /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, tokens>>
@@ -327,7 +334,7 @@ Over ==
 Do(e) ==
   CASE e[2] = "send"    -> Send1(e[3], e[4], e[5])
     [] e[2] = "run"     -> Run(e[3], e[4], e[5], e[6], e[7])
-    [] e[2] = "answer"  -> Answer(e[3], e[4])
+    [] e[2] = "answer"  -> Answer(e[3], e[4], e[5])
     [] e[2] = "commit"  -> CommitAll(e[3])
     [] e[2] = "elect"   -> ElectOne(e[3], e[4])
     [] e[2] = "has"     -> Has(e[3], e[4], e[5])

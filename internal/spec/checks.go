@@ -24,6 +24,6 @@ type bound struct {
 	values     map[string]string
 }
 
-var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "StoreGraph": graphBound}
+var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "StoreGraph": graphBound, "Session": sessionBound}
 
-var checks = slices.Concat(takeover, waiting, lock, refined)
+var checks = slices.Concat(takeover, waiting, lock, refined, session)

@@ -157,7 +157,7 @@ func (b *builder) answers(s simulation.Step) {
 		if s.Command.Name == "findAndModify" {
 			hit = !refused && field(s.Reply, "value") != nil
 		}
-		b.step(s.At, first, "client "+fmt.Sprint(o.of.Client)+" has the answer to "+b.describe(o), `"answer", %d, %s`, o.at, boolean(hit)).command = o.at
+		b.step(s.At, first, "client "+fmt.Sprint(o.of.Client)+" has the answer to "+b.describe(o), `"answer", %d, %s, %d`, o.at, boolean(hit), units(s.Took)).command = o.at
 	}
 }
 

@@ -5,11 +5,14 @@ package trace_test
 import (
 	"flag"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/simulation"
@@ -107,4 +110,62 @@ func TestControlEverySafetyTakenOutIsRefused(t *testing.T) {
 			assert.True(t, found[i], "%s: of the histories of seed %d none is refused when it %s, because %s", c.name, c.seed, c.step, c.refused)
 		}
 	}
+}
+
+// The driver may hold a renewal back past the end of its lease, as it does in this seed: the client began with it before.
+// Had it begun afterwards, the specification must refuse the same history.
+func TestControlARenewalBegunAfterTheEndOfItsLeaseIsRefused(t *testing.T) {
+	list, _, _ := trace.Behaviours(388, live(t, 388, plain).Recording)
+	late := 0
+	for _, b := range list {
+		late += beginLate(t, b)
+	}
+	require.Positive(t, late, "renewals that were held back past the end of their leases")
+	for _, v := range ask(t, list) {
+		if v.Refused != "" {
+			assert.Contains(t, v.Step.Text, "sends renew")
+			assert.Equal(t, "it renews a lease that is not in hand", v.Refused)
+			late--
+		}
+	}
+	assert.Zero(t, late, "behaviours with such a renewal that are allowed")
+}
+
+var (
+	isTold = regexp.MustCompile(`^<<(\d+), "told", (\d+)>>$`)
+	isOver = regexp.MustCompile(`^<<\d+, "forget", (\d+),`)
+	isSent = regexp.MustCompile(`^<<\d+, "send", (\d+),`)
+	renews = regexp.MustCompile(`^(<<\d+, "renew", (\d+), \d+, \d+, \d+, )(\d+)`)
+)
+
+// beginLate has the first renewal that was sent after the end of its lease begin after it too, and reports how many there are:
+// one or none.
+func beginLate(t *testing.T, b *trace.Behaviour) int {
+	t.Helper()
+	told := map[string]int{} // by attempt
+	for _, s := range b.Steps {
+		if m := isTold.FindStringSubmatch(s.Term); m != nil {
+			at, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			told[m[2]] = at
+		}
+		if m := isOver.FindStringSubmatch(s.Term); m != nil {
+			delete(told, m[1]) // another attempt has its number from now on
+		}
+		m := isSent.FindStringSubmatch(s.Term)
+		if m == nil {
+			continue
+		}
+		k, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		c := renews.FindStringSubmatch(b.Commands[k-1])
+		if c == nil {
+			continue
+		}
+		if end, over := told[c[2]]; over {
+			b.Commands[k-1] = renews.ReplaceAllString(b.Commands[k-1], "${1}"+strconv.Itoa(end+1))
+			return 1
+		}
+	}
+	return 0
 }

@@ -97,7 +97,22 @@ func statements(body bson.D, name string, remove bool) (all []operation) {
 		filter, _ := field(statement, "q").(bson.D)
 		update, _ := field(statement, "u").(bson.D)
 		upsert, _ := field(statement, "upsert").(bool)
-		all = append(all, read(filter, update, remove, upsert, durable))
+		for _, one := range parts(filter) {
+			all = append(all, read(one, update, remove, upsert, durable))
+		}
+	}
+	return all
+}
+
+// parts are the filters of a deletion of many documents, which has one for each; of any other statement its own.
+func parts(filter bson.D) (all []bson.D) {
+	if len(filter) != 1 || filter[0].Key != "$or" {
+		return []bson.D{filter}
+	}
+	alternatives, _ := filter[0].Value.(bson.A)
+	for _, a := range alternatives {
+		one, _ := a.(bson.D)
+		all = append(all, one)
 	}
 	return all
 }
