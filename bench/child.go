@@ -22,6 +22,8 @@ const (
 var roles = map[string]func(ctx context.Context, uri string, hear *bufio.Scanner) error{
 	"waiter": runWaiter,
 	"crowd":  runCrowd,
+
+	"sessions": runSessions,
 }
 
 // runChild is the main function of a child. It ends when its parent closes its input.

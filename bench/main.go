@@ -7,6 +7,7 @@
 //	handover.go  hand-overs between two processes
 //	modes.go     readers of one key, and looking at many keys
 //	crowd.go     what many waiters cost while nothing happens
+//	sessions.go  many leases held by sessions, and what is left after a crash
 //	trees.go     path locks on a tree with many
 //	claims.go    a claim of one document of many
 //	updates.go   a change of one document
@@ -39,6 +40,13 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+var (
+	processes = flag.Int("processes", 4, "in how many processes the part about sessions holds leases")
+	leases    = flag.Int("leases", 4000, "how many leases it holds in all")
+	lasting   = flag.Duration("ttl", 10*time.Second, "their TTL")
+	listed    = flag.Int("listed", 10_000, "how many locks are listed")
+)
 
 func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/performance.md")
@@ -73,13 +81,18 @@ func parts(long time.Duration) []part {
 	return []part{
 		{"the engine", true, nil}, // without a server, and while none runs
 		{"free pairs", true, freePair},
+		{"free pairs with a session", true, sessionPair},
 		{"several keys", true, several},
 		{"renewals", false, renewals},
 		{"hand-overs in a process", true, localHandOver},
 		{"hand-overs between processes", true, handOver},
 		{"shared keys", false, modes},
+		{"a list", false, func(ctx context.Context, l *lab) ([]figure, error) { return listing(ctx, l, *listed) }},
 		{"trees", false, trees},
 		{"many waiters", false, func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
+		{"sessions", false, func(ctx context.Context, l *lab) ([]figure, error) {
+			return sessions(ctx, l, *processes, *leases, *lasting)
+		}},
 		{"claims of documents", false, documentClaims},
 		{"updates of documents", true, documentUpdates},
 	}
