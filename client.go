@@ -40,6 +40,7 @@ type Client struct {
 	together store.BulkAcquirer // likewise
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
+	sessions store.Sessions // nil: the leases of this client are renewed one by one
 	warning  warning
 	keeper   keeper
 	watch    *watch
@@ -55,6 +56,9 @@ type Client struct {
 	background sync.WaitGroup
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
+	session       *Lease                      // that keeps leases; nil: none
+	beginning     bool                        // of a session
+	beginAt       monotonic.Moment            // not before, after one that failed
 	closed        bool                        // no new background work begins
 	leases        *Lease                      // a list of the leases that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
@@ -83,7 +87,21 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if conf.session && store.SessionsOf(s) == nil {
+		return nil, fmt.Errorf("mongolock: WithSession: %T has no sessions: %w", s, errors.ErrUnsupported)
+	}
 	return newClient(s, conf), nil
+}
+
+// WithSession makes one session of the process keep all its leases: it is renewed three
+// times in a TTL, however many they are. A lease comes under the session at its first
+// renewal. If the session is lost all leases under it are. After a crash each key is free
+// within the longer of the lease's TTL and the client's, which is the session's. A lease
+// whose TTL is shorter than the client's, or with NoRenewal, is kept by itself. Use it for
+// hundreds of leases that are held for long. The store must have sessions: package doclock
+// has none.
+func WithSession() ClientOption {
+	return clientOption(func(c *config) error { c.session = true; return nil })
 }
 
 func newClient(s store.Store, conf config) *Client {
@@ -105,6 +123,9 @@ func newClient(s store.Store, conf config) *Client {
 	_, c.prompt = s.(store.Prompt)
 	c.commands, c.warning.store = offered[counter](s), offered[wary](s)
 	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
+	if conf.session {
+		c.sessions = store.SessionsOf(s)
+	}
 	c.keeper.client = c
 	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
 	if of, ok := s.(inside.Packaged); ok {

@@ -74,6 +74,7 @@ func (c *Client) shut() error {
 	giveUp := time.AfterFunc(releaseBound, c.teardown)
 	defer giveUp.Stop()
 	giveBackAll(leases)
+	c.endSession()
 	c.keeper.stop()
 	c.watch.stop()
 	c.mu.Lock()
@@ -163,12 +164,15 @@ func giveBackAll(leases []*Lease) {
 	}
 }
 
-// bulks are the parts in which leases are given back. A few are given back alone, which
-// takes a trip less, and so is a lease that can be handed over.
+// bulks are the parts in which leases are given back: alone what can be handed over, and, if
+// they are few, what a store that claims keys together does not release together as well.
 func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
+	c.mu.Lock()
+	few, together := len(leases) <= closeWorkers, c.together != nil && !c.oneByOne
+	c.mu.Unlock()
 	var many []*Lease
 	for i, l := range leases {
-		if successor, _ := l.successor(); successor != nil || c.bulk == nil || len(leases) <= closeWorkers {
+		if successor, _ := l.successor(); successor != nil || c.bulk == nil || few && !(together && l.isPlain()) {
 			parts = append(parts, leases[i:i+1])
 		} else {
 			many = append(many, l)
@@ -212,7 +216,7 @@ func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
 		case other != nil:
 			others = append(others, other)
 		default:
-			mine, batch = append(mine, l), append(batch, store.Ending{Ref: l.ref(), Keep: l.keep()})
+			mine, batch = append(mine, l), append(batch, store.Ending{Ref: l.ref(), Keep: l.keep(), Again: bound == againBound})
 		}
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
@@ -260,7 +264,7 @@ func (c *Client) repeat(leases []*Lease) {
 func (l *Lease) isGivenBack() bool {
 	c := l.client
 	l.mu.Lock()
-	done, ranOut := l.release.state == settled, c.clock.Now() >= l.until
+	done, ranOut := l.release.state == settled, c.clock.Now() >= l.honouredUntil()
 	if ranOut && !done {
 		l.release.settle(l.answered(nil))
 	}

@@ -33,6 +33,20 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 	})
 }
 
+// A context of a lease takes as much memory as the lease.
+func TestKeysThatAreFreeTogetherNeedNoContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := NewWithStore(memstore.New())
+		require.NoError(t, err)
+		defer c.Close()
+		all, err := AcquireAll(t.Context(), c, []string{"a", "b", "c"})
+		require.NoError(t, err)
+		for _, l := range all {
+			assert.Nil(t, l.contexts, l.Key())
+		}
+	})
+}
+
 func TestContextsOfALongParentShareWhatEndsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.NotNil(t, cancelKey, "how package context names a parent to cancel")

@@ -109,3 +109,12 @@ func (l *Lease) keep() time.Duration {
 	}
 	return l.terms.minHold
 }
+
+// isPlain reports whether the lease can be released unseen: it is exclusive, as far as is known
+// nobody waits for it, it was not lost, and nothing of it stays.
+func (l *Lease) isPlain() bool {
+	keep := l.keep()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return keep == 0 && !l.terms.shares() && !l.wanted && l.release.loss == nil
+}

@@ -18,6 +18,7 @@ type keeper struct {
 
 	mu      sync.Mutex // protects what follows and every lease's slot; never held across a store call
 	groups  [64]*group // by groupOf
+	pace    pace
 	stopped bool
 }
 
@@ -27,6 +28,7 @@ type group struct {
 	due    schedule
 	timer  *time.Timer
 	armed  monotonic.Moment // when the timer fires; zero if it does not
+	busy   bool             // a round goes on, which arms the timer in the end
 }
 
 // A slot is the place of a lease in its group's schedule.
@@ -37,7 +39,14 @@ type slot struct {
 
 const unscheduled = -1
 
-func groupOf(ttl time.Duration) int { return bits.Len64(uint64(ttl)) } // 55 for a year
+// groupOf is 55 for a year. A session has a group of its own: it must not wait behind the
+// leases that are still to come under it.
+func groupOf(l *Lease) int {
+	if l.isSession() {
+		return 0
+	}
+	return bits.Len64(uint64(l.terms.ttl))
+}
 
 // add plans a renewal of l at due.
 func (k *keeper) add(l *Lease, due monotonic.Moment) {
@@ -46,10 +55,10 @@ func (k *keeper) add(l *Lease, due monotonic.Moment) {
 	if k.stopped || l.slot.index != unscheduled {
 		return
 	}
-	n := groupOf(l.terms.ttl)
+	n := groupOf(l)
 	g := k.groups[n]
 	if g == nil {
-		g = &group{keeper: k, least: 1 << (n - 1)}
+		g = &group{keeper: k, least: 1 << (bits.Len64(uint64(l.terms.ttl)) - 1)}
 		k.groups[n] = g
 	}
 	l.slot.due = due
@@ -61,7 +70,7 @@ func (k *keeper) add(l *Lease, due monotonic.Moment) {
 func (k *keeper) remove(l *Lease) {
 	k.mu.Lock()
 	if l.slot.index != unscheduled {
-		heap.Remove(&k.groups[groupOf(l.terms.ttl)].due, l.slot.index)
+		heap.Remove(&k.groups[groupOf(l)].due, l.slot.index)
 	}
 	k.mu.Unlock()
 }
@@ -92,7 +101,7 @@ func (k *keeper) rearm() {
 
 // arm sets the timer to the first renewal due, or leaves a sooner one. With keeper.mu held.
 func (g *group) arm() {
-	if len(g.due) == 0 || g.keeper.stopped {
+	if len(g.due) == 0 || g.keeper.stopped || g.busy {
 		return
 	}
 	first := g.due[0].slot.due
@@ -108,41 +117,96 @@ func (g *group) arm() {
 }
 
 // round renews all that is due within a sixth of the TTL, so that leases which were
-// granted at about the same time are renewed together.
+// granted at about the same time are renewed together. One bulk is sent after the other, when
+// the last is answered or has been given up: a slow server does not spend its time on
+// renewals that nobody waits for any more.
 func (g *group) round() {
 	c := g.keeper.client
 	if !c.enter() {
 		return
 	}
 	defer c.background.Done()
-	due := g.take(c.clock.Now())
-	for len(due) > batchSize {
-		batch := due[:batchSize]
-		due = due[batchSize:]
-		if !c.spawn(func() { g.keeper.renew(batch) }) {
+	now := c.clock.Now()
+	soon, bound := now.Add(g.least/6), g.least/10
+	for due := now; ; due = soon {
+		batch, more := g.take(due, soon, bound/4)
+		if !more {
 			g.keeper.renew(batch)
+			return
 		}
+		answered := make(chan struct{})
+		if !c.spawn(func() {
+			tell := g.keeper.send(batch)
+			close(answered)
+			tell()
+		}) {
+			g.keeper.renew(batch)
+			continue
+		}
+		timer := time.NewTimer(bound)
+		select {
+		case <-answered:
+		case <-timer.C:
+		}
+		timer.Stop()
 	}
-	g.keeper.renew(due)
 }
 
-// take removes from the schedule what is to be renewed now.
-func (g *group) take(now monotonic.Moment) []*Lease {
+// take removes from the schedule what one bulk renews: if the first is due, what is due soon,
+// as much as is likely to be answered in time. It reports whether there is more of it.
+func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []*Lease, more bool) {
 	k := g.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g.armed = 0
-	var due []*Lease
-	if len(g.due) > 0 && g.due[0].slot.due <= now {
-		for len(g.due) > 0 && g.due[0].slot.due <= now.Add(g.least/6) {
+	if len(g.due) > 0 && g.due[0].slot.due <= due {
+		size := k.pace.bulk(in)
+		if g.due[0].isSession() { // whose renewal is a call of its own
+			size = 1
+		}
+		for len(g.due) > 0 && g.due[0].slot.due <= soon && len(batch) < size {
 			l := heap.Pop(&g.due).(*Lease)
 			if mine, _ := l.beginRenewal(); mine {
-				due = append(due, l)
+				batch = append(batch, l)
 			} // else it has ended, or another renewal is under way and will plan the next one
 		}
+		more = len(g.due) > 0 && g.due[0].slot.due <= soon
 	}
+	g.busy = more
 	g.arm()
-	return due
+	return batch, more
+}
+
+const (
+	firstBulk = 128 // leases that are renewed together while nothing is known of the store
+	leastBulk = 32
+)
+
+// A pace is how much time the store takes lately for each lease that it renews in a bulk.
+// A bulk that it does not answer in time costs its leases an attempt, and the store work that
+// nobody waits for any more.
+type pace struct{ each time.Duration }
+
+// bulk is how many leases are likely to be renewed in that time.
+func (p pace) bulk(in time.Duration) int {
+	if p.each == 0 {
+		return firstBulk
+	}
+	return min(max(int(in/p.each), leastBulk), batchSize)
+}
+
+// answered takes in that a bulk took so long, or was given up by then.
+func (k *keeper) answered(leases int, took time.Duration) {
+	if leases < leastBulk {
+		return // mostly the trip
+	}
+	each := max(took/time.Duration(leases), 1)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pace.each == 0 {
+		k.pace.each = each
+	}
+	k.pace.each = (k.pace.each + each) / 2
 }
 
 // A schedule is a heap of leases, with the first that is due on top.
@@ -183,15 +247,15 @@ func (l *Lease) Progress() {
 
 // over reports whether the lease's time has passed. With l.mu held.
 func (l *Lease) over(now monotonic.Moment) bool {
-	return now >= l.ends().Add(knob.LateTimer)
+	return now >= l.ends().Add(knob.LateTimer) && !(knob.SessionRevived && l.isSession())
 }
 
 // ends is when the lease ends, unless it is renewed or its work goes on. With l.mu held.
 func (l *Lease) ends() monotonic.Moment {
 	if l.stallAt != 0 {
-		return min(l.deadline, l.stallAt)
+		return min(l.trusted(), l.stallAt)
 	}
-	return l.deadline
+	return l.trusted()
 }
 
 // expire runs when the deadline's timer fires. A renewal moves the deadline but not the
@@ -204,7 +268,9 @@ func (l *Lease) expire() {
 		return
 	}
 	if !l.over(now) {
-		if l.timer != nil { // else the first renewal sets it
+		if l.keptBySession() || knob.SessionRevived && l.isSession() {
+			l.timer = nil // the session's end comes here again
+		} else if l.timer != nil { // else the first renewal sets it
 			l.timer.Reset(l.ends().Sub(now) + knob.LateTimer)
 		}
 		l.mu.Unlock()
@@ -218,7 +284,7 @@ func (l *Lease) expire() {
 // whyOver is the cause with which a lease ends whose deadline has passed. With l.mu held.
 func (l *Lease) whyOver(now monotonic.Moment) error {
 	switch {
-	case l.stallAt != 0 && now >= l.stallAt && l.stallAt <= l.deadline:
+	case l.stallAt != 0 && now >= l.stallAt && l.stallAt <= l.trusted():
 		return ErrStalled
 	case l.maxEnd != 0 && now >= l.maxEnd:
 		return ErrMaxHold

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/onecore"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
@@ -97,7 +98,7 @@ func TestARenewalThatArrivesAfterTheReleaseHasNoEffect(t *testing.T) {
 	}
 }
 
-func TestAThousandLeasesAreRenewedByOneCommandPerRound(t *testing.T) {
+func TestAThousandLeasesAreRenewedByOneCommandPerRoundAndATrialBefore(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		var leases []*mongolock.Lease
@@ -107,8 +108,8 @@ func TestAThousandLeasesAreRenewedByOneCommandPerRound(t *testing.T) {
 		}
 		b.reset()
 		time.Sleep(100 * time.Second)
-		assert.Equal(t, 10, b.count("renew"), "renewals in ten rounds")
-		assert.Equal(t, 10, b.total(), "commands in ten rounds")
+		assert.Equal(t, 11, b.count("renew"), "renewals in ten rounds")
+		assert.Equal(t, 11, b.total(), "commands in ten rounds")
 		for _, l := range leases {
 			require.NoError(t, l.Err())
 		}
@@ -138,11 +139,100 @@ func TestABatchHasAtMostAThousandEntriesAndNamesEachLeaseOnce(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Len(t, seen, 2500)
-		assert.Equal(t, 3, b.count("renew"), "commands")
+		assert.Equal(t, 4, b.count("renew"), "commands: a small one tries how fast the store is")
 		for id, n := range seen {
 			assert.Equal(t, 1, n, "renewals of %s", id)
 		}
 	})
+}
+
+// A slowServer renews one lease after the other, also those of a call that was given up.
+type slowServer struct {
+	each time.Duration
+
+	mu   sync.Mutex // protects what follows
+	free time.Time  // when it has done all that it was sent
+	sent int        // leases that it was asked to renew
+}
+
+func (s *slowServer) renew(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+	s.mu.Lock()
+	if now := time.Now(); s.free.Before(now) {
+		s.free = now
+	}
+	s.free = s.free.Add(time.Duration(len(batch)) * s.each)
+	s.sent += len(batch)
+	answer := time.After(time.Until(s.free))
+	s.mu.Unlock()
+	answers := do()
+	select {
+	case <-answer:
+		return answers
+	case <-ctx.Done():
+		return allFail(batch, ctx.Err())
+	}
+}
+
+func TestASlowServerLosesNoLeaseThatItHasTheTimeToRenew(t *testing.T) {
+	const ttl, clients, each = 10 * time.Second, 4, 1000
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(onecore.Begin())
+		mem, server := memstore.New(), &slowServer{each: 600 * time.Microsecond} // 2.4 s for all
+		var leases []*mongolock.Lease
+		for n := range clients {
+			b := newHookedStore(mem)
+			b.hook(func(h *hooks) { h.renew = server.renew })
+			c := newClient(t, b, mongolock.TTL(ttl))
+			for i := range each {
+				leases = append(leases, acquire(t, c, fmt.Sprint(n, "/", i)))
+			}
+		}
+		const rounds = 15
+		time.Sleep(rounds * ttl / 3) // virtual
+		lost := 0
+		for _, l := range leases {
+			if l.Err() != nil {
+				lost++
+			}
+		}
+		assert.Zero(t, lost, "lost leases")
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		assert.LessOrEqual(t, server.sent, clients*each*rounds*11/10, "renewals that the server was sent")
+	})
+}
+
+func TestHalfATTLOfSilenceLosesNoneOfManyLeases(t *testing.T) {
+	const ttl, many = 10 * time.Second, 2000
+	for _, begin := range []time.Duration{0, ttl / 4, ttl/3 - time.Millisecond, ttl / 2, ttl} {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(onecore.Begin())
+			server, start := &slowServer{each: 50 * time.Microsecond}, time.Now()
+			b := newHookedStore(memstore.New())
+			b.hook(func(h *hooks) {
+				h.renew = func(ctx context.Context, batch []store.Renewal, do func() []store.Renewed) []store.Renewed {
+					if at := time.Since(start); at >= begin && at < begin+ttl/2 {
+						return allFail(batch, untilDone(ctx))
+					}
+					time.Sleep(2 * time.Millisecond) // virtual: the trip
+					return server.renew(ctx, batch, do)
+				}
+			})
+			c := newClient(t, b, mongolock.TTL(ttl))
+			var leases []*mongolock.Lease
+			for i := range many {
+				leases = append(leases, acquire(t, c, fmt.Sprint(i)))
+			}
+			time.Sleep(2*ttl + ttl/2) // virtual: the last silence is over by then
+			lost := 0
+			for _, l := range leases {
+				if l.Err() != nil {
+					lost++
+				}
+			}
+			assert.Zero(t, lost, "lost leases with silence from %v to %v", begin, begin+ttl/2)
+		})
+	}
 }
 
 func TestAShortLeaseBesideLongOnesSurvivesSlowRenewals(t *testing.T) {

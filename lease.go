@@ -46,6 +46,11 @@ type Lease struct {
 	asking   int // calls of Renew that wait for their turn
 	release  release
 
+	under *Lease // the session that keeps the lease, beside its own deadline; protected by mu
+	tied  *Lease // the session that a renewal named, whatever came of it; protected by mu
+	alone bool   // leaves its session, for Detach; protected by mu
+	trust *trust // of a session itself; nil for all others
+
 	prev, next *Lease // in the client's list; protected by Client.mu
 
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
@@ -240,6 +245,14 @@ func (l *Lease) finish(cause error) (tell func()) {
 	}
 	l.err = cause
 	lost := isLoss(cause)
+	if l.trust != nil {
+		l.trust.until.Store(0)
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+		l.mu.Unlock()
+		return l.client.sessionEnds(l, cause)
+	}
 	if lost {
 		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close looks at it
 	}

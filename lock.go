@@ -87,7 +87,7 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error)
 type Leases []*Lease
 
 // AcquireAll acquires several keys: all of them or none. A *Client first tries all at once,
-// which takes two trips to the database however many keys there are. If some are held it
+// which takes one trip to the database however many keys there are. If some are held it
 // keeps those before the first of them in byte order, gives back the others, and asks for
 // one after the other from there. So callers with keys in common cannot wait for each other
 // in a circle, whatever the order in keys. While it waits for one key it holds those before:
@@ -106,15 +106,20 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 	if err != nil && !errors.Is(err, ErrHeld) {
 		return nil, errors.Join(err, leases.giveUp())
 	}
+	rest := sorted[len(leases):]
 	held := ctx // ends with ctx, and with every lease granted so far
-	for _, lease := range leases {
-		held = lease.Context(held)
+	if len(rest) > 0 {
+		for _, lease := range leases {
+			held = lease.Context(held)
+		}
 	}
-	for _, key := range sorted[len(leases):] {
+	for i, key := range rest {
 		lease, err := l.Acquire(held, key, patience.options(opts)...)
 		if err == nil {
 			leases = append(leases, lease)
-			held = lease.Context(held)
+			if i < len(rest)-1 {
+				held = lease.Context(held)
+			}
 			continue
 		}
 		if lost := leases.Err(); lost != nil && ctx.Err() == nil {
@@ -260,8 +265,10 @@ func (all Leases) Err() error {
 	return errors.Join(errs...)
 }
 
-// Release ends all leases and then frees their keys concurrently. It joins the errors of
-// the single releases, and may be called again.
+// Release ends all leases and then frees their keys, with one trip to the database where
+// nobody waits for them. It joins the errors of the single releases, and may be called again.
+// If a key was taken away by force and the store cannot tell which of them, each that may be
+// the one answers an error matching ErrLost.
 func (all Leases) Release() error {
 	for _, l := range all {
 		l.end(ErrReleased)

@@ -45,9 +45,10 @@ func WithoutIndex() ClientOption {
 	return clientOption(func(c *config) error { c.noIndex = true; return nil })
 }
 
-// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless
-// it is there. The first grant of a client does so too, but there a failure is only
-// logged. An error matching errors.ErrUnsupported means that the store has none.
+// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it is
+// there, and for a client WithSession the index on sessions. The first grant of a client does
+// so too, but there a failure is only logged. An error matching errors.ErrUnsupported means
+// that the store has none.
 func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {
 		return err
@@ -58,7 +59,13 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	if err := s.EnsureIndex(ctx); err != nil {
+	err := s.EnsureIndex(ctx)
+	if of, ok := s.(interface {
+		EnsureSessionsIndex(context.Context) error
+	}); ok && err == nil && c.sessions != nil {
+		err = of.EnsureSessionsIndex(ctx)
+	}
+	if err != nil {
 		return &fault{op: "ensure index", err: err}
 	}
 	return nil

@@ -23,7 +23,7 @@ const (
 	OpRenew    Op = "renew"    // one call that renews a lease, or several at once: then there is no key
 	OpRelease  Op = "release"  // one attempt to give a lease back, or several at once: then there is no key
 	OpTransfer Op = "transfer" // one attempt to hand a lease over inside this process, or to resume one
-	OpRun      Op = "run"      // the function of a job (package schedule), or of a term (package leader)
+	OpRun      Op = "run"      // the function of a job (package schedule), of a term (leader), or that runs once (once)
 	OpMiss     Op = "miss"     // fires of a job were missed or skipped, and will not run; it takes no time
 )
 

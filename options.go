@@ -59,8 +59,8 @@ type config struct {
 	logger   *slog.Logger
 	observer Observer
 	margin   time.Duration // negative: the default, which depends on the TTL
-	noFeed   bool
-	noIndex  bool
+
+	noFeed, noIndex, session bool
 }
 
 type (

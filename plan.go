@@ -120,6 +120,13 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		p.readAt = now.Add(backoff.Jitter(p.pause))
 		p.pause = min(2*p.pause, pollMost)
 	}
+	if s != nil && t.shares() && s.Reserved() && !s.Free() {
+		// The writer may be served when these holders are over, and run out in its turn before
+		// the end of its word: of neither would a wake-up tell.
+		if at := now.Add(drifted(s.Left()) + readAfterWord); at < p.askAt && (p.readAt == 0 || at < p.readAt) {
+			p.readAt = at
+		}
+	}
 	q.head.poke() // it may sleep for longer
 }
 

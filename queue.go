@@ -136,7 +136,7 @@ func (l *Lease) status() store.Status {
 		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
 		Holders: []store.Holder{{
 			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: l.since.Add(l.deadline.Sub(l.granted) + l.margin),
+			ExpireAt: l.since.Add(l.trusted().Sub(l.granted) + l.margin),
 		}},
 	}
 }

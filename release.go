@@ -242,7 +242,10 @@ func (l *Lease) answered(err error) error {
 	case isLoss(l.err):
 		return &fault{op: "release", key: l.key, err: l.err}
 	case err != nil && !l.release.inDoubt: // else our own attempt removed it, and its reply was lost
-		return &fault{op: "release", key: l.key, err: errGone}
+		if err == store.ErrGone { //nolint:errorlint // without a word more
+			return &fault{op: "release", key: l.key, err: errGone}
+		}
+		return &fault{op: "release", key: l.key, err: fmt.Errorf("%w (%w)", errGone, err)}
 	}
 	return nil
 }
@@ -273,7 +276,7 @@ func (l *Lease) forget() {
 // afterLoss plans the giving back of a lease that ended on its own. Its holder first
 // has one margin to stop, as if the lease had run out.
 func (l *Lease) afterLoss(cause error) {
-	if errors.Is(cause, errGone) {
+	if errors.Is(cause, errGone) || errors.Is(cause, errSession) { // the session's end frees the key
 		l.settle(&fault{op: "release", key: l.key, err: cause})
 		return
 	}

@@ -8,17 +8,23 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
-// renew sends one renewal for all of batch and takes in the answers, after beginRenewal
-// for each of them. A nil error is a renewal in time. Every lease is extended or planned
-// before the logger or the observer is called, which may take their time.
+// renew sends one renewal for all of batch, after beginRenewal for each of them, takes in the
+// answers and tells of them. A nil error is a renewal in time.
 func (k *keeper) renew(batch []*Lease) []error {
 	if len(batch) == 0 {
 		return nil
 	}
+	return k.send(batch)()
+}
+
+// send is the first half of renew. Every lease is extended or planned before the logger or the
+// observer is called, by tell, which may take their time.
+func (k *keeper) send(batch []*Lease) (tell func() []error) {
 	c := k.client
 	key, values, terms := "", context.Background(), (*terms)(nil)
 	if len(batch) == 1 {
@@ -28,23 +34,23 @@ func (k *keeper) renew(batch []*Lease) []error {
 	sent := c.clock.Now()
 	request, limit := make([]store.Renewal, len(batch)), maxCall
 	for i, l := range batch {
-		request[i] = store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
+		request[i] = l.renewal()
 		limit = min(limit, l.patience(sent))
 	}
 	ctx, cancel := c.bound(values, sent.Add(limit))
-	answers := c.store.Renew(ctx, request)
+	answers, told := c.askToRenew(ctx, batch, request)
 	cancel()
 	now := c.clock.Now()
+	k.answered(len(batch), now.Sub(sent))
 
 	var failed []*Lease
-	var tell []func()
 	for i, l := range batch {
 		again, first := l.takeIn(answers[i], sent, now)
 		if again {
 			failed = append(failed, l)
 		}
 		if first {
-			tell = append(tell, func() {
+			told = append(told, func() {
 				c.logger.Warn("mongolock: renewal failed, trying again", "lease", l, "error", answers[i].Err)
 			})
 		}
@@ -53,28 +59,30 @@ func (k *keeper) renew(batch []*Lease) []error {
 	for i, l := range batch {
 		if cause := verdict(answers[i].Err); cause != nil {
 			if f := l.finish(cause); f != nil {
-				tell = append(tell, f)
+				told = append(told, f)
 			}
 		}
 	}
-	for _, f := range tell {
-		f()
-	}
-	errs, out := make([]error, len(batch)), Outcome{}
-	for i, l := range batch {
-		if errs[i] = l.renewalError(answers[i].Err); errs[i] == nil {
-			out.Count++
+	return func() []error {
+		for _, f := range told {
+			f()
 		}
+		errs, out := make([]error, len(batch)), Outcome{}
+		for i, l := range batch {
+			if errs[i] = l.renewalError(answers[i].Err); errs[i] == nil {
+				out.Count++
+			}
+		}
+		out.Err = errors.Join(errs...)
+		end(out)
+		return errs
 	}
-	out.Err = errors.Join(errs...)
-	end(out)
-	return errs
 }
 
 func (l *Lease) trustedUntil() monotonic.Moment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline
+	return l.trusted()
 }
 
 // beginRenewal makes the caller the one to renew the lease. Otherwise it returns a
@@ -113,7 +121,9 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 	if held && answer.Err == nil {
 		l.took, l.renewed = now.Sub(sent), sent
 		l.extend(sent.Add(answer.Left - l.margin))
+		l.comeUnder(now)
 	}
+	under := l.under
 	first = !l.failing
 	l.failing = answer.Err != nil
 	l.mu.Unlock()
@@ -123,6 +133,9 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 	case answer.Err != nil:
 		l.client.keeper.remove(l)
 		return true, first
+	case under != nil:
+		l.stayUnder(under)
+		return false, false
 	}
 	l.renewAt(l.nextRenewal(answer.Left, sent, now))
 	return false, false
@@ -133,7 +146,13 @@ func (l *Lease) extend(deadline monotonic.Moment) {
 	if l.maxEnd != 0 {
 		deadline = min(deadline, l.maxEnd)
 	}
+	if knob.SessionOverstayed && l.isSession() {
+		deadline = deadline.Add(l.terms.ttl)
+	}
 	l.deadline = max(l.deadline, deadline)
+	if l.trust != nil {
+		l.trust.until.Store(int64(l.deadline))
+	}
 }
 
 // verdict is why a lease ends whose renewal was answered with err; nil if it goes on.
@@ -240,18 +259,6 @@ func (r *retry) run() {
 	r.client.keeper.renew(due)
 }
 
-// check reads the lease's key, and renews the lease if it is not there: only a renewal says
-// for certain that the lease is gone, and so ends it.
-func (l *Lease) check() {
-	all, err := l.client.watch.readKeys([]string{l.key})
-	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
-		return
-	}
-	if mine, _ := l.beginRenewal(); mine {
-		l.client.keeper.renew([]*Lease{l})
-	}
-}
-
 // patience is how long the store may take to answer a renewal of the lease that is sent
 // now: a tenth of the TTL, so that one that hangs costs an attempt and not the lease. A
 // repeated one has a third of the time that is left, so that the last of them begin
@@ -260,7 +267,7 @@ func (l *Lease) check() {
 func (l *Lease) patience(now monotonic.Moment) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ttl, left := l.terms.ttl, l.deadline.Sub(now)
+	ttl, left := l.terms.ttl, l.trusted().Sub(now)
 	most := max(left/3, ttl/50)
 	if !l.failing {
 		most = min(most, ttl/10)

@@ -2,6 +2,7 @@ package mongolock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,5 +44,33 @@ func TestALateLookDoesNotKeepAWriterFromWithdrawingItsWord(t *testing.T) {
 		s, err := readers.Inspect(t.Context(), "k")
 		require.NoError(t, err)
 		assert.False(t, s.Reserved(), "the word stands until %v, and it is %v", s.ExclusiveWantedUntil, s.Now)
+	})
+}
+
+func TestAReaderWhoseWriterWasServedAndRanOutDoesNotWaitForTheEndOfItsWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New()
+		claims := 0
+		claim := func(mode store.Mode, ttl, want time.Duration) error { // of a process that is killed
+			claims++
+			limit := 0
+			if mode == store.Exclusive {
+				limit = 1
+			}
+			_, err := s.Acquire(t.Context(), store.Claim{
+				Ref: store.Ref{Key: "k", ID: fmt.Sprint("dead-", claims), Mode: mode}, Limit: limit, TTL: ttl, Want: want, Owner: "dead",
+			})
+			return err
+		}
+		require.NoError(t, claim(store.Shared, 3*time.Second, 0))
+		require.ErrorIs(t, claim(store.Exclusive, 30*time.Second, time.Minute), store.ErrHeld) // its word keeps readers out for 30 s
+		began := time.Now()
+		wait := inBackground(t.Context(), newClient(t, s), "k", mongolock.Shared())
+		time.Sleep(3*time.Second + time.Millisecond) // virtual: the reader that was there is over
+		require.NoError(t, claim(store.Exclusive, 2*time.Second, 0))
+		r := <-wait
+		require.NoError(t, r.err)
+		assert.InDelta(t, 5, r.when.Sub(began).Seconds(), 0.1, "the writer is over after five seconds, and its word after thirty")
+		release(t, r.lease)
 	})
 }

@@ -72,6 +72,11 @@ func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
 	}
+	if l.goAlone() { // it has an end of its own now, and goes by that
+		if err := l.Renew(ctx); err != nil {
+			return "", fmt.Errorf("mongolock: detach: %w", err)
+		}
+	}
 	if !l.end(ErrDetached) {
 		return "", &fault{op: "detach", key: l.key, err: l.Err()}
 	}

@@ -61,6 +61,22 @@ func TestAcquireAllClaimsIdleKeysWithOneCall(t *testing.T) {
 		time.Sleep(time.Hour) // virtual: many renewals
 		assert.NoError(t, all.Err(), "they are renewed")
 		assert.NoError(t, all.Release())
+		assert.Equal(t, 1, s.count("release many"))
+		assert.Zero(t, s.count("release"))
+	})
+}
+
+func TestWhatCannotBeReleasedUnseenIsReleasedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newBulkStore()
+		c := newClient(t, s)
+		all := mongolock.Leases{
+			acquire(t, c, "shared", mongolock.Shared()), acquire(t, c, "kept", mongolock.MinHold(time.Hour)),
+			acquire(t, c, "a"), acquire(t, c, "b"),
+		}
+		require.NoError(t, all.Release())
+		assert.Equal(t, 1, s.count("release many"), "a and b")
+		assert.Equal(t, 2, s.count("release"), "shared, kept")
 	})
 }
 

@@ -253,3 +253,15 @@ func (c *Client) saw(s *store.Status) (often bool) {
 	c.replan(q, keyRead, s, 0)
 	return q.plan.moves(now)
 }
+
+// check reads the lease's key, and renews the lease if it is not there: only a renewal says
+// for certain that the lease is gone, and so ends it.
+func (l *Lease) check() {
+	all, err := l.client.watch.readKeys([]string{l.key})
+	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
+		return
+	}
+	if mine, _ := l.beginRenewal(); mine {
+		l.client.keeper.renew([]*Lease{l})
+	}
+}

@@ -109,6 +109,7 @@ func TestASaveAfterTheLeaseWasLostWritesNothing(t *testing.T) {
 		},
 		"and known to be": func(t *testing.T, coll *mongo.Collection, d *Document[order]) {
 			expire(t, coll, "o")
+			must(locksOn[order](t, coll).TryAcquire(t.Context(), ID("o")))(t)
 			_ = d.Lease().Renew(t.Context())
 			<-d.Lease().Done()
 		},

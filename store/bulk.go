@@ -8,7 +8,8 @@ import (
 // An Ending asks to release a holder, as the arguments of Release do.
 type Ending struct {
 	Ref
-	Keep time.Duration
+	Keep  time.Duration
+	Again bool // an attempt failed: a record may be held up, and should hold up no other
 }
 
 // Ended answers one Ending, as Release answers.
@@ -33,7 +34,9 @@ type Claimed struct {
 }
 
 // A BulkAcquirer claims many keys at once, where one call for each would take too long. It
-// is optional, and not looked for behind a method Unwrap, as a BulkReleaser.
+// is optional, and not looked for behind a method Unwrap, as a BulkReleaser. Of a store that is
+// both, the engine has a few exclusive holders released by ReleaseMany as well, if nobody is
+// known to wait for them; of another one only from seventeen on.
 type BulkAcquirer interface {
 	// AcquireMany makes each claim of a batch, and answers in the same order what Acquire
 	// would. But it need not look at what stands in the way of a claim: a key that has a

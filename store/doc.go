@@ -31,7 +31,9 @@
 //     key free and not reserved, the engine asks once more. While the word of a
 //     writer stands, new shared claims and claims of permits are held.
 //  7. Renewal never creates, moves or shortens a holder. It refuses a holder that
-//     is broken, released or, by the store's clock, expired.
+//     is broken, released or, by the store's clock, expired. While a store cannot
+//     tell who has expired, it may treat such a holder as live, if nobody else was
+//     granted the key.
 //  8. Verdict or fault. [HeldError], [MismatchError], [BrokenError], [ErrGone],
 //     [ErrForeign] and [ErrTooLarge] are verdicts ([IsVerdict]): nothing was applied
 //     and nothing will be. Of the other errors, one that matches [ErrNotApplied]
@@ -59,9 +61,16 @@
 //  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: which
 //     of them somebody waits for, and which are gone. A fault is that of the entries
 //     whose release it leaves unknown, and of no other. The engine asks again about
-//     these; what was released is gone by then. A [BulkAcquirer] makes each claim of a
+//     these; what was released is gone by then. If some entries were gone before and it is
+//     not known which, each that may be one of them is answered so. A [BulkAcquirer] makes each claim of a
 //     batch as Acquire would, each with a fate of its own: Undo of one leaves those that
 //     were granted. It need not look at the record that refuses a claim.
+//  15. Sessions. They are optional ([Sessions]). A holder under a session is over when its own
+//     end and the session's are. Before a store gives away what a session kept, it makes
+//     sure that no renewal of the session is applied any more, ever: a session is over for
+//     good, though the call that made it so may have been cut off. An ID is begun once.
+//     Releases, renewals and transfers work as without a session. A release for later (keep)
+//     takes the holder out of its session.
 //
 // # What the engine promises a store
 //

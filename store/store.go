@@ -76,7 +76,9 @@ type Grant struct {
 // A Renewal asks to restart a holder's TTL.
 type Renewal struct {
 	Ref
-	TTL time.Duration
+	TTL     time.Duration
+	Session string // puts the holder under this session, too, if not empty; see Sessions
+	Alone   bool   // takes the holder out of its session
 }
 
 // Renewed answers one Renewal: either Left, counted from the start of the call, or
@@ -93,7 +95,8 @@ type Holder struct {
 	Note     string    `json:"note,omitempty"`
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
-	Broken   string    `json:"broken,omitempty"` // why an operator broke it, or empty
+	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
+	Session  string    `json:"session,omitempty"` // that keeps it beyond its own end, or empty; ExpireAt is the later end
 
 	// KnownBy is when the store will know, by the clock of the Status and at the latest,
 	// that the holder is over if it does not renew. Zero: at ExpireAt. A store whose clock

@@ -133,7 +133,7 @@ func New(opts ...Option) (*Collector, error) {
 	c.handOvers = counter("handovers", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
 	c.missed = counter("fires_missed", "How often fires of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
 	c.runs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "mongolock_runs", Help: "Functions of jobs and terms that run now. A leader has one, of package leader.",
+		Name: "mongolock_runs", Help: "Functions of jobs, terms and once that run now. A leader has one, of package leader.",
 	}, c.labels(mongolock.OpRun))
 	return c, nil
 }
@@ -145,7 +145,7 @@ var helps = map[mongolock.Op]string{
 	mongolock.OpRenew:    "How long calls took that renew leases, one or several.",
 	mongolock.OpRelease:  "How long attempts took to give a lease back.",
 	mongolock.OpTransfer: "How long attempts took to hand a lease over, or to resume one.",
-	mongolock.OpRun:      "How long the functions of jobs and terms took.",
+	mongolock.OpRun:      "How long the functions of jobs, terms and once took.",
 }
 
 func counter(name, help string, labels []string) *prometheus.CounterVec {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,56 +144,64 @@ func (l *lifeOf) fence(ctx context.Context, x *exam) error {
 	return err
 }
 
-// all are the keys in the collection of the locks, without those that are tried.
-func (x *exam) all(ctx context.Context) ([]keyView, error) {
+// each calls f with each holder in the collection of the locks, without those of keys that are
+// tried. There may be a million: f keeps few.
+func (x *exam) each(ctx context.Context, f func(v keyView, h holderView)) error {
 	client, err := x.a.locks(x.d)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer client.Close() //nolint:errcheck // it holds nothing
-	var all []keyView
 	for s, err := range client.List(ctx, "") {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if !strings.HasPrefix(s.Key, "mongolock-doctor:") {
-			all = append(all, viewOf(s))
+		if strings.HasPrefix(s.Key, "mongolock-doctor:") {
+			continue
+		}
+		v := viewOf(s)
+		for _, h := range v.Holders {
+			f(v, h)
 		}
 	}
-	return all, nil
+	return nil
 }
+
+// namesShown is how many keys a line names.
+const namesShown = 3
 
 // longest names the keys that have been held longest.
 func (x *exam) longest(ctx context.Context) []finding {
-	keys, err := x.all(ctx)
-	if err != nil {
-		return fail("", "the keys cannot be listed: %s", reason(err))
-	}
 	type held struct {
 		key, owner string
 		span       time.Duration
 	}
-	var all []held
-	for _, v := range keys {
-		for _, h := range v.Holders {
-			if h.Live {
-				all = append(all, held{shown(v.Key), shown(h.Owner), v.Now.Sub(h.Since)})
-			}
+	var first []held
+	live := 0
+	err := x.each(ctx, func(v keyView, h holderView) {
+		if !h.Live {
+			return
 		}
-	}
-	if len(all) == 0 {
+		live++
+		first = append(first, held{v.Key, h.Owner, v.Now.Sub(h.Since)})
+		slices.SortStableFunc(first, func(a, b held) int { return cmp.Compare(b.span, a.span) })
+		first = first[:min(namesShown, len(first))]
+	})
+	switch {
+	case err != nil:
+		return fail("", "the keys cannot be listed: %s", reason(err))
+	case live == 0:
 		return fine("no key is held")
 	}
-	slices.SortFunc(all, func(a, b held) int { return int(b.span - a.span) })
 	var texts []string
-	for _, h := range all[:min(3, len(all))] {
-		texts = append(texts, fmt.Sprintf("%s for %s by %s", h.key, span(h.span), h.owner))
+	for _, h := range first {
+		texts = append(texts, fmt.Sprintf("%s for %s by %s", shown(h.key), span(h.span), shown(h.owner)))
 	}
 	text := strings.Join(texts, ", ")
-	if more := len(all) - len(texts); more > 0 {
+	if more := live - len(texts); more > 0 {
 		text += fmt.Sprintf(", and %d more holders", more)
 	}
-	if all[0].span > x.c.Long {
+	if first[0].span > x.c.Long {
 		return warn("is that holder meant to hold it so long? mongolock show, mongolock break", "%s", text)
 	}
 	return fine("%s", text)
@@ -200,24 +209,25 @@ func (x *exam) longest(ctx context.Context) []finding {
 
 // dead names holders that ran out: their processes died, or lost the database.
 func (x *exam) dead(ctx context.Context) []finding {
-	keys, err := x.all(ctx)
-	if err != nil {
-		return nil // longest has said it
-	}
 	var names []string
 	var oldest time.Duration
-	for _, v := range keys {
-		for _, h := range v.Holders {
-			if !h.Live {
-				names = append(names, fmt.Sprintf("%s of %s", shown(v.Key), shown(h.Owner)))
-				oldest = max(oldest, v.Now.Sub(h.ExpireAt))
-			}
+	left := 0
+	err := x.each(ctx, func(v keyView, h holderView) {
+		if h.Live {
+			return
 		}
-	}
-	if len(names) == 0 {
+		if left++; left <= namesShown {
+			names = append(names, fmt.Sprintf("%s of %s", shown(v.Key), shown(h.Owner)))
+		}
+		oldest = max(oldest, v.Now.Sub(h.ExpireAt))
+	})
+	switch {
+	case err != nil:
+		return nil // longest has said it
+	case left == 0:
 		return fine("none has run out and is left")
 	}
-	text := fmt.Sprintf("%d that ran out and were left, the oldest %s ago: %s", len(names), span(oldest), strings.Join(names[:min(3, len(names))], ", "))
+	text := fmt.Sprintf("%d that ran out and were left, the oldest %s ago: %s", left, span(oldest), strings.Join(names, ", "))
 	const swept = 2 * time.Hour
 	if oldest > swept {
 		return warn("is the TTL index there, and does the server's TTL monitor run?", "%s. They block nobody, but nothing removes them", text)

@@ -24,8 +24,13 @@ type printer struct {
 	width  int
 
 	heading []string
-	rows    [][]cell
+	rows    [][]cell // of the part of a table that is not written yet
+	widths  []int    // of the columns so far
 }
+
+// partRows is how many rows of a table are laid out at a time: a list of a million keys is not
+// kept in memory. A part's columns are as wide as those before it, or wider.
+const partRows = 1000
 
 // A cell is one field of a row.
 type cell struct {
@@ -61,7 +66,9 @@ func (p *printer) row(object any, cells ...cell) error {
 	case p.asJSON:
 		return p.encode(object)
 	case p.tty:
-		p.rows = append(p.rows, cells)
+		if p.rows = append(p.rows, cells); len(p.rows) == partRows {
+			return p.flush()
+		}
 		return nil
 	}
 	texts := make([]string, len(cells))
@@ -78,13 +85,13 @@ func (p *printer) encode(object any) error {
 	return e.Encode(object)
 }
 
-// flush writes the table.
+// flush writes the table, or what is left of it.
 func (p *printer) flush() error {
 	if len(p.rows) == 0 {
 		return nil
 	}
 	_, err := io.WriteString(p.w, strings.Join(p.table(), "\n")+"\n")
-	p.rows = nil
+	p.rows, p.heading = p.rows[:0], nil
 	return err
 }
 
@@ -99,15 +106,15 @@ func (p *printer) table() []string {
 		all = append(all, head)
 	}
 	all = append(all, p.rows...)
-	var widths []int
 	for _, row := range all {
 		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
+			if i == len(p.widths) {
+				p.widths = append(p.widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			p.widths[i] = max(p.widths[i], utf8.RuneCountInString(c.text))
 		}
 	}
+	widths := p.widths
 	lines := make([]string, 0, len(all))
 	for _, row := range all {
 		var b strings.Builder

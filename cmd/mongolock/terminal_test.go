@@ -104,8 +104,8 @@ func TestCtrlCEndsTheCommandAndTheScriptAroundIt(t *testing.T) {
 
 func TestCtrlZStopsTheJobAndFgGoesOn(t *testing.T) {
 	s := newProgram(t).onTerminal()
-	s.send("$m run --ttl 5s k -- cat\n")
-	time.Sleep(500 * time.Millisecond)
+	s.send("$m run --ttl 5s k -- sh -c 'echo has\"\"-it; exec cat'\n")
+	s.expect("has-it")
 	s.send("one\n")
 	s.expect("one\r\n" + "one\r\n")
 	s.send("\x1a")
@@ -126,8 +126,8 @@ func TestCtrlZStopsTheJobAndFgGoesOn(t *testing.T) {
 func TestAJobThatIsStoppedForLongerThanItsLeaseIsEnded(t *testing.T) {
 	p := newProgram(t)
 	s := p.onTerminal()
-	s.send("$m run --ttl 2s k -- cat\n")
-	time.Sleep(500 * time.Millisecond)
+	s.send("$m run --ttl 2s k -- sh -c 'echo has\"\"-it; exec cat'\n")
+	s.expect("has-it")
 	s.send("\x1a")
 	s.expect("Stopped")
 	p.rival()

@@ -21,6 +21,8 @@ import (
 
 var chaosFor = flag.Duration("chaos.for", 10*time.Second, "how long the nemesis works")
 
+var chaosSessions = flag.Bool("chaos.sessions", true, "two of three workers keep their leases by a session")
+
 func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths)})
 }
@@ -31,7 +33,7 @@ const (
 )
 
 func defaultOrders() orders {
-	return orders{DB: "chaos", Users: 4, Keys: allKeys, TTL: chaosTTL, Margin: -1}
+	return orders{DB: "chaos", Users: 4, Keys: allKeys, TTL: chaosTTL, Margin: -1, Sessions: *chaosSessions}
 }
 
 func TestNoChaosBreaksAPromise(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,16 +24,17 @@ import (
 
 // orders tell a worker process what to do.
 type orders struct {
-	URI     string
-	Via     map[string]string // the proxy of each member's address, in front of a set
-	DB      string
-	Log     string
-	Client  int
-	FirstOp int // number of its first call
-	Users   int
-	Keys    []string
-	TTL     time.Duration
-	Margin  time.Duration // negative: the default
+	URI      string
+	Via      map[string]string // the proxy of each member's address, in front of a set
+	DB       string
+	Log      string
+	Client   int
+	FirstOp  int // number of its first call
+	Users    int
+	Keys     []string
+	TTL      time.Duration
+	Margin   time.Duration // negative: the default
+	Sessions bool          // two of three workers keep their leases by a session
 
 	Server   string // what testserver.Start is asked for
 	Discover bool   // the URI is a set's, whose members the driver finds
@@ -88,12 +90,15 @@ func work(_ context.Context, o orders) error {
 	if o.Margin >= 0 {
 		opts = append(opts, mongolock.WithMargin(o.Margin))
 	}
-	locks := db.Collection(lockColl)
+	locks, forDocuments := db.Collection(lockColl), slices.Clone(opts) // which have no sessions
+	if o.Sessions && o.Client%3 > 0 {
+		opts = append(opts, mongolock.WithSession())
+	}
 	client, err := mongolock.New(locks, opts...)
 	if err != nil {
 		return err
 	}
-	documents, err := doclock.New[guarded](db.Collection(documentColl), doclock.With(opts...))
+	documents, err := doclock.New[guarded](db.Collection(documentColl), doclock.With(forDocuments...))
 	if err != nil {
 		return err
 	}

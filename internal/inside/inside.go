@@ -16,9 +16,17 @@ import (
 // that acquired it.
 var Leases func(client any) []any
 
-// Engine returns the *mongolock.Client under a *doclock.Locks. It is for package doclocktest
-// alone.
+// Engine returns the *mongolock.Client under a *doclock.Locks. It is for packages doclocktest
+// and once alone.
 var Engine func(locks any) any
+
+// Job is what package scheduletest, and it alone, sees of a job of a *schedule.Scheduler: its
+// runs under way, each as a *mongolock.Lease, and whether a run skips the fires that it
+// overlaps. There are no runs while the Scheduler is not running.
+var Job func(scheduler any, name string) (runs []any, skips bool)
+
+// RunOut ends the time of a run in a *schedule.Memory. It is for package scheduletest alone.
+var RunOut func(memory any, job, id string)
 
 // Unresumable is a key of the context of an acquisition. If an error is set for it, Detach
 // of the lease returns that: no store could resume it.

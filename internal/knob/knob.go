@@ -82,6 +82,26 @@ const (
 	SaveSoftly = false
 	// UpdateRepeated lets the driver send again the claim of an Update, which one node alone acknowledges.
 	UpdateRepeated = false
+	// TakenUnmarked takes a key over whose session ran out without marking the session dead.
+	TakenUnmarked = false
+	// MarkUnvoted marks a session dead on one member, not on a majority.
+	MarkUnvoted = false
+	// SessionRevived renews a session that was marked dead, and goes on with one after its deadline.
+	SessionRevived = false
+	// SessionOverstayed trusts a session for its TTL longer than it may be trusted.
+	SessionOverstayed = false
+	// SessionReused begins a session under the ID of the one before.
+	SessionReused = false
+	// ReleaseUnvoted releases what a session keeps as if its end were near: by one node.
+	ReleaseUnvoted = false
+	// SweepByKey removes what a dead session left by its key, whoever holds it.
+	SweepByKey = false
+	// SweepByID removes what a dead session left by its ID, though it was renewed since the sweep's look.
+	SweepByID = false
+	// PruneBlindly takes sessions out of a document without asking whether a holder came under them since the look.
+	PruneBlindly = false
+	// ShardsOfOneClock judges a holder by the newest server time, though another shard may have told it.
+	ShardsOfOneClock = false
 	// PathWithoutLook grants a path lock that was looked for only before it was announced.
 	PathWithoutLook = false
 	// PathDoubtIgnored grants a path lock beside one that was added a moment ago.
@@ -118,6 +138,10 @@ const (
 	FileBootIgnored = false
 	// PartialBulkKept makes AcquireAll keep what a bulk granted after the first key that it was refused.
 	PartialBulkKept = false
+	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left word, without a sign of it.
+	BulkIgnoresWord = false
+	// BulkByKey makes one deletion of several releases name documents, and not who holds them.
+	BulkByKey = false
 )
 
 // On reports whether this build has switches that can be set.

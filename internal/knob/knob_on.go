@@ -45,6 +45,16 @@ var (
 	SaveByKey             bool
 	SaveSoftly            bool
 	UpdateRepeated        bool
+	TakenUnmarked         bool
+	MarkUnvoted           bool
+	SessionRevived        bool
+	SessionOverstayed     bool
+	SessionReused         bool
+	ReleaseUnvoted        bool
+	SweepByKey            bool
+	SweepByID             bool
+	PruneBlindly          bool
+	ShardsOfOneClock      bool
 	PathWithoutLook       bool
 	PathDoubtIgnored      bool
 	PathGrantUntold       bool
@@ -63,6 +73,8 @@ var (
 	FileByWallClock       bool
 	FileBootIgnored       bool
 	PartialBulkKept       bool
+	BulkIgnoresWord       bool
+	BulkByKey             bool
 )
 
 // On reports whether this build has switches that can be set.

@@ -20,6 +20,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/onecore"
 	"github.com/mongolock/mongolock/internal/wire"
 )
 
@@ -48,6 +49,7 @@ func New() *Server {
 type Link struct {
 	server  *Server
 	over    chan struct{} // closed by Close
+	done    func()
 	serving sync.WaitGroup
 
 	mu    sync.Mutex // protects what follows
@@ -57,7 +59,7 @@ type Link struct {
 
 // Link makes a way to the server.
 func (s *Server) Link() *Link {
-	return &Link{server: s, over: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	return &Link{server: s, over: make(chan struct{}), done: onecore.Begin(), conns: map[net.Conn]struct{}{}}
 }
 
 // Close ends the way for good, after its client was disconnected, and waits for what is under
@@ -66,6 +68,7 @@ func (l *Link) Close() {
 	close(l.over)
 	l.Cut(net.ErrClosed)
 	l.serving.Wait()
+	l.done()
 }
 
 // Connect makes a client of the driver.

@@ -75,7 +75,7 @@ func (b *Base) countBulk(models []mongo.WriteModel) {
 		switch m.(type) {
 		case *mongo.UpdateOneModel:
 			updates = true
-		case *mongo.DeleteOneModel:
+		case *mongo.DeleteOneModel, *mongo.DeleteManyModel:
 			deletes = true
 		}
 	}

@@ -66,6 +66,15 @@ func (b *Base) greet(ctx context.Context) error {
 // Bearing is what a write goes by that is sent now.
 func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
 
+// BearingBy is what a write goes by whose clock is that of one server time, drawn for a command
+// that was sent then and answered by now.
+func (b *Base) BearingBy(server time.Time, sent mongoclock.Moment) Bearing {
+	by, clock := b.Bearing(), mongoclock.New(b.Clock.Now)
+	clock.Observe(server, sent)
+	by.Reading, _ = clock.Read()
+	return by
+}
+
 // Believes reports whether a server time, drawn for a command that was sent then and answered
 // by now, may be of the clock that the command went by. If it is not, the machine slept
 // unnoticed or another one answered: what was written by that clock is no ground for trust.

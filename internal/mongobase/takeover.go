@@ -19,6 +19,7 @@ type Mark struct {
 	Epoch    bson.ObjectID // the election under which it was written, as its writer knew it
 	TTL      time.Duration
 	ExpireAt time.Time // by the clock of the primary that applied the write, or later
+	Session  string    // that it is under, or empty: it is over only if that is, too
 }
 
 // LongPast is how long a holder must have run out by any primary's clock to be over
@@ -33,11 +34,13 @@ const LongPast = time.Minute
 //     past its end: an older hello's clock may have been stepped back before the holder was
 //     written; or
 //  2. if its beat has been the same for its whole TTL, by the clock of this process; or
-//  3. if it has been past its end for more than a minute by any primary's clock.
+//  3. if it has been past its end for more than a minute by any primary's clock. Through a
+//     router that may be another shard's: there drawn decides, which tells the time of the
+//     shard that has the document; nil: this rule is not asked.
 //
 // The command that drops a holder must name the beat that was seen: a renewal in between
 // then makes it miss. docs/design.md §4.3 has the argument.
-func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment) (over map[string]bool, err error) {
+func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment, drawn Drawn) (over map[string]bool, err error) {
 	if knob.StillFromSending {
 		seen = sent
 	}
@@ -45,13 +48,21 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 	now := b.Now()
 	over = make(map[string]bool, len(holders))
 	ask := false
+	var doubtful []Mark // past their end by a time that may be another shard's
+	mixed := b.Kind().Router && !b.Unsharded && !knob.ShardsOfOneClock
 	for _, h := range holders {
+		long := h.LongPast(now.Earliest)
 		switch still := b.sights.still(key, h, now.At); {
-		case still >= mongoclock.Still(h.TTL), !h.ExpireAt.Add(LongPast).After(now.Earliest), knob.HelloBeforeLook && b.known().past(h):
+		case still >= mongoclock.Still(h.TTL), long && !mixed, knob.HelloBeforeLook && b.known().past(h):
 			over[h.ID] = true
+		case long:
+			doubtful = append(doubtful, h)
 		case !h.ExpireAt.After(now.Latest):
 			ask = true
 		}
+	}
+	if len(doubtful) > 0 && drawn != nil {
+		return over, judgeDrawn(ctx, doubtful, drawn, over)
 	}
 	if !ask || b.Kind().Router {
 		return over, nil
@@ -61,12 +72,33 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 		return nil, err
 	}
 	for _, h := range holders {
-		if told.past(h) || !h.ExpireAt.Add(LongPast).After(told.server) {
+		if told.past(h) || h.LongPast(told.server) {
 			over[h.ID] = true
 		}
 	}
 	return over, nil
 }
+
+// Drawn tells the time of the shard that has a holder's document: it writes it there. Zero: the
+// document is gone.
+type Drawn func(ctx context.Context, of Mark) (time.Time, error)
+
+// judgeDrawn is rule 3 by the clock of the shard that has the document.
+func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[string]bool) error {
+	for _, h := range holders {
+		at, err := drawn(ctx, h)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() && h.LongPast(at) {
+			over[h.ID] = true
+		}
+	}
+	return nil
+}
+
+// LongPast reports whether a holder is over by rule 3 at that time.
+func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
 
 // known is the election of the last hello with the time of the newest reply, for the control
 // that shows why Judge asks after the look.
@@ -104,7 +136,7 @@ func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.
 
 // JudgeAgain is Judge for what the last look at a key has shown. It answers the holders that
 // are over, as they were seen.
-func (b *Base) JudgeAgain(ctx context.Context, key string) (over []Mark, err error) {
+func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []Mark, err error) {
 	b.sights.mu.Lock()
 	last := b.sights.keys[key]
 	b.sights.mu.Unlock()
@@ -115,7 +147,7 @@ func (b *Base) JudgeAgain(ctx context.Context, key string) (over []Mark, err err
 	for i, h := range last.holders {
 		holders[i] = h.Mark
 	}
-	which, err := b.Judge(ctx, key, holders, last.looked, last.looked)
+	which, err := b.Judge(ctx, key, holders, last.looked, last.looked, drawn)
 	for _, h := range holders {
 		if which[h.ID] {
 			over = append(over, h)

@@ -142,7 +142,11 @@ func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], im
 
 // Judge tells which holders in the image of a document are over, by their IDs.
 func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[string]bool, error) {
-	return s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen())
+	over, err := s.Base.Judge(ctx, c.Key, image.Record.Marks(), image.Sent, image.Seen(), s.DrawnFor(c.Ref, image))
+	if err != nil || s.Sessions == nil {
+		return over, err
+	}
+	return s.judgeSessions(ctx, image.Record, over)
 }
 
 // Status is what people are told of a record, with when it will be known which of its
@@ -152,6 +156,7 @@ func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	for i, h := range status.Holders {
 		if of, ok := seen.Holder(h.ID); ok {
 			status.Holders[i].KnownBy = s.Base.KnownBy(key, of.Mark(), status.Now)
+			s.prolong(&status.Holders[i], status.Now)
 		}
 	}
 	return status
@@ -177,6 +182,7 @@ func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], s
 		var nothing R
 		seen = nothing
 	}
+	s.learn(ctx, seen)
 	return s.Settle(ctx, c, with, &store.HeldError{Status: s.Status(c.Key, seen)})
 }
 

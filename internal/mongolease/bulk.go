@@ -28,9 +28,11 @@ type Bulk[R Record, X any] struct {
 	Batch   []store.Ending
 	Answers []store.Ended
 
-	has   func(r store.Ref, seen R) bool
-	names []bson.D              // of the documents
-	rest  map[int]time.Duration // of MinHold
+	has    func(r store.Ref, seen R) bool
+	names  []bson.D              // of the documents
+	rest   map[int]time.Duration // of MinHold
+	unseen bool                  // nobody has read the documents: one deletion takes them all
+	joint  bool                  // that deletion was sent
 }
 
 // A Change is what a release does to the document that has its holder: under which
@@ -48,8 +50,7 @@ type Sorted struct {
 // the store does not take at all, has whether a document that was read has the entry's
 // holder.
 func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
-	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
-		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
+	b := s.newBulk(ctx, batch, has)
 	var all []int
 	for i, e := range batch {
 		err := refuse(e.Mode)
@@ -58,9 +59,6 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 		}
 		if b.Answers[i].Err = err; err == nil {
 			all = append(all, i)
-		}
-		if s.Gently(e.ID) == s.Base.Voted { // one of them would be missed if it were lost
-			b.Coll = s.Base.Voted
 		}
 	}
 	if len(all) == 0 {
@@ -77,6 +75,17 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 	}
 	b.Now = s.Base.Present()
 	return b, b.sort(all, images)
+}
+
+func (s *Steps[R, X]) newBulk(ctx context.Context, batch []store.Ending, has func(r store.Ref, seen R) bool) *Bulk[R, X] {
+	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
+		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
+	for _, e := range batch {
+		if s.Gently(e.ID) == s.Base.Voted { // one of them would be missed if it were lost
+			b.Coll = s.Base.Voted
+		}
+	}
+	return b
 }
 
 // sort tells what is to be sent, and answers the entries that have no holder.
@@ -123,29 +132,10 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 // Take sends the releases of some entries, each under the condition that the find showed
 // all who wait. What is still held then is found and released once more.
 func (b *Bulk[R, X]) Take(which []int, release Change) {
-	model := func(i int) mongo.WriteModel {
-		conditions, update := release(b.Batch[i].Ref)
-		if !b.Answers[i].Wanted {
-			conditions = append(conditions, b.Steps.Shape.Unworded(b.Now)...)
-		}
-		return b.model(i, conditions, update)
+	if all := b.Write(which, b.releases(release)); !all {
+		left, _ := b.left(which) // somebody left word since the find
+		b.Write(left, b.releases(release))
 	}
-	if all := b.Write(which, model); all {
-		return
-	}
-	var waited []int // somebody left word since the find
-	images, err := b.Find(which)
-	for _, i := range which {
-		switch {
-		case b.Answers[i].Err != nil:
-		case err != nil:
-			b.Answers[i].Err = err
-		case b.has(b.Batch[i].Ref, images[i].Record):
-			b.Answers[i].Wanted = true
-			waited = append(waited, i)
-		}
-	}
-	b.Write(waited, model)
 }
 
 // Keep sends the releases under MinHold.
@@ -167,19 +157,31 @@ func (b *Bulk[R, X]) model(i int, conditions []bson.E, update bson.D) mongo.Writ
 // Write sends the writes of some entries, and answers those that failed. It reports whether
 // every one that did not fail found its holder.
 func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all bool) {
+	return b.write(which, model) == 0
+}
+
+// write is Write, and answers how many of the writes that did not fail found no holder.
+func (b *Bulk[R, X]) write(which []int, model func(i int) mongo.WriteModel) (missing int) {
 	models := make([]mongo.WriteModel, len(which))
 	for k, i := range which {
 		models[k] = model(i)
 	}
+	if b.unseen && len(models) > 1 {
+		models, b.joint = []mongo.WriteModel{joined(models)}, true
+	}
 	done, failed, err := b.Send(models)
-	if err != nil {
+	switch {
+	case err != nil:
 		b.fail(which, mongoerr.Mark(err))
-		return true
+		return 0
+	case b.joint && len(failed) > 0:
+		b.fail(which, failed[0]) // some may be applied
+		return 0
 	}
 	for k, err := range failed {
 		b.Answers[which[k]].Err = err
 	}
-	return done+len(failed) == len(which)
+	return len(which) - len(failed) - done
 }
 
 // Send sends writes of one kind as one bulk: if there were two, an error could be that of
@@ -201,6 +203,7 @@ func (b *Bulk[R, X]) End() []store.Ended {
 	return b.Answers
 }
 
+// fail answers entries with an error.
 func (b *Bulk[R, X]) fail(which []int, err error) {
 	for _, i := range which {
 		b.Answers[i].Err = err

@@ -91,7 +91,7 @@ type Holder struct {
 
 // Mark is what is needed of a holder to judge whether it is over.
 func (h Holder) Mark() mongobase.Mark {
-	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt}
+	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt, Session: h.Session}
 }
 
 // An Image is the answer of one command about one document.

@@ -85,6 +85,9 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 // one trip for a release and a grant, and no instant at which the key is free. Like any
 // claim it has an attempt of its own, named by the new ID.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+	if !s.trusts(from.ID) { // its end will be judged: by the clock of the election that goes on
+		s.Base.Refresh(ctx)
+	}
 	g, err := s.HandOver(c.Attempt.In(ctx), from, c, with, send)
 	s.Over(c, err)
 	if err == nil {

@@ -45,7 +45,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		g.Token = s.Token(image)
 	}
 	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g)
+		s.correct(ctx, c, &g, at, image.Sent)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
 	if c.Got != nil {
@@ -69,20 +69,10 @@ func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, ser
 	}
 	g := store.Grant{Token: mongobase.Token(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
 	if g.Left < c.TTL/2 {
-		s.correct(ctx, c, &g)
+		s.correct(ctx, c, &g, server, drawn)
 	}
 	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, Image[R]{}, t)}, s.Base.Clock.Now())
 	return g, nil
-}
-
-// Drawn is a server time for claims that were inserted in a bulk, and when the command was
-// sent that drew it.
-func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (time.Time, mongoclock.Moment, error) {
-	batch := make([]store.Renewal, len(inserted))
-	for i, r := range inserted {
-		batch[i].Ref = r
-	}
-	return s.draw(ctx, batch)
 }
 
 // confirm asks for a claim after it was applied, with one more command: for a token,
@@ -105,18 +95,22 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 // server's: the machine was suspended since its last sample, or the trip took half the
 // TTL. The grant may have run out already; but while the document has the claim nobody
 // was granted the key since, so it can be given its time all the same. A fault here
-// changes nothing about the grant.
-func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant) {
+// changes nothing about the grant. The server told the time at by a command that was sent
+// then: through a router that is the clock of the claim's shard, and no other's will do.
+func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at time.Time, drawn mongoclock.Moment) {
 	_ = s.Base.Sure(ctx)
 	t := c.Tenure()
+	if s.Base.Kind().Router && !at.IsZero() {
+		by := s.Base.BearingBy(at, drawn)
+		t = TenureBy(s.Base, c.TTL, &by)
+	}
 	holder := s.Shape.Fields(c.ID)
 	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
 		append(s.Shape.Holds(c.ID), append(holder.Unbroken(), holder.Before(t.Beat))...), Extend(s.Lock, holder, t), mongobase.After)
 	if err != nil || !image.Found() {
 		return
 	}
-	at, _ := image.Record.Drawn()
-	if at.IsZero() {
+	if at, _ = image.Record.Drawn(); at.IsZero() {
 		return
 	}
 	if left := s.left(c.Sent, image.Sent, t, at); left > g.Left {

@@ -20,6 +20,7 @@ const (
 	FieldEpoch    = "epoch"
 	FieldBroken   = "broken"
 	FieldReleased = "released"
+	FieldSession  = "session"
 )
 
 // The fields of a lock that are alike in all stores.
@@ -73,6 +74,17 @@ func (f Fields) Still(h Holder) bson.E {
 		return bson.E{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$lte", Value: mongobase.Date(h.ExpireAt)}}}
 	}
 	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
+}
+
+// Kept is Alive for a holder that may be under a session: then its own end does not tell.
+func (f Fields) Kept(by mongobase.Bearing) []bson.E {
+	alive := f.Alive(by)
+	last := len(alive) - 1
+	if ends, ok := alive[last].Value.(bson.A); ok {
+		ends = append(ends, bson.D{Exists(f.Path(FieldSession))})
+		alive[last].Value = ends
+	}
+	return alive
 }
 
 // Stamp is what every write for a holder sets: its beat, and the epoch of its dates.
@@ -161,6 +173,8 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.IsBroken = true
 	case FieldReleased:
 		h.Released = true
+	case FieldSession:
+		h.Session, _ = v.StringValueOK()
 	}
 }
 

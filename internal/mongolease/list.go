@@ -33,6 +33,7 @@ func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context
 			if key == "" || seen.Foreign() != nil || !strings.HasPrefix(key, prefix) {
 				continue
 			}
+			s.learn(ctx, seen)
 			if !yield(s.Status(key, seen), nil) {
 				return
 			}

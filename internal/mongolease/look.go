@@ -28,6 +28,7 @@ func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, 
 		return nil, mongoerr.NotApplied(err)
 	}
 	at := s.Base.Clock.Now()
+	s.learn(ctx, recordsOf(images)...)
 	seen := make([]store.Status, len(keys))
 	var strangers []error
 	for i, key := range keys {

@@ -28,6 +28,7 @@ type Lease[X any] struct {
 	Since time.Time
 	From  mongoclock.Moment // when the claim was sent
 	Until mongoclock.Moment // may be trusted, and so is worth remembering
+	Kept  bool              // may be under a session, which keeps it beyond Until
 	Own   X
 }
 

@@ -9,8 +9,10 @@
 //	acquire.go    acquire, what follows a refusal, hand over
 //	grant.go      from an applied claim to a grant: token, time left
 //	renew.go      renew, one and many
+//	shards.go     whose clock tells the time, where each shard has one
 //	end.go        release, break, clean up, transfer: around the store's own command
 //	bulk.go       many releases
+//	joint.go      those that one deletion takes together
 //	release.go    what these have alike: how durably, and why none was found
 //	look.go       reads of some keys
 //	list.go       reads of all keys
@@ -53,6 +55,11 @@ const (
 	Last     Step = "last" // the last to leave deletes the document, or keeps it for a writer
 	Undo     Step = "undo"
 	Break    Step = "break"
+
+	// Of a session.
+	Begin Step = "begin"
+	Mark  Step = "mark" // as dead
+	Sweep Step = "sweep"
 )
 
 // claims reports whether the command may make a claim the holder, or finds it so.
@@ -93,6 +100,19 @@ type Steps[R Record, X any] struct {
 	Feed   interface {
 		Notify(ctx context.Context, n store.Notice) error
 	}
+
+	// Sessions judge the sessions that holders are under, and Enter adds to a renewal's update
+	// what puts the holder under one, or takes it out. Both may be nil: then there are none.
+	Sessions interface {
+		// Over tells which sessions are over for good, by their IDs.
+		Over(ctx context.Context, ids []string) (map[string]bool, error)
+		// Ends tells when a session ends, and when that will be known for sure, as far as
+		// it was seen. Over is false for one that was not seen, or is not over.
+		Ends(id string, now time.Time) (expireAt, knownBy time.Time, over bool)
+		// Learn reads the sessions of which nothing was seen lately.
+		Learn(ctx context.Context, ids []string)
+	}
+	Enter func(r store.Renewal, update bson.D) bson.D
 
 	// Remembers is what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X
@@ -163,8 +183,16 @@ func (s *Steps[R, X]) Over(c *Claim, err error) {
 func (c *Claim) Tenure() Tenure { return TenureOf(c.base, c.TTL) }
 
 // TenureOf is what is written now for a holder that is to last ttl.
-func TenureOf(b *mongobase.Base, ttl time.Duration) Tenure {
-	t := Tenure{TTL: ttl, Beat: b.Beat(), By: b.Bearing()}
+func TenureOf(b *mongobase.Base, ttl time.Duration) Tenure { return TenureBy(b, ttl, nil) }
+
+// TenureBy is TenureOf by a clock of one's choice; nil: by what is known.
+func TenureBy(b *mongobase.Base, ttl time.Duration, by *mongobase.Bearing) Tenure {
+	t := Tenure{TTL: ttl, Beat: b.Beat()}
+	if by != nil {
+		t.By = *by
+	} else {
+		t.By = b.Bearing()
+	}
 	t.Since, t.Until = t.By.Expiry(ttl)
 	return t
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -15,9 +16,16 @@ import (
 // taken back if that node is not followed: the key then stays taken until its expiry.
 const lossBorne = time.Minute
 
-// Gently is the collection for a release: w: 1, or majority if it would hurt to lose it.
+// Gently is the collection for a release: w: 1, or majority if it would hurt to lose it. A
+// holder under a session that comes back stays for as long as its process lives. What is not
+// remembered may be one.
 func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
-	if l, ok := s.Memory.Of(id); ok && l.Until.Sub(s.Base.Clock.Now()) > lossBorne {
+	l, ok := s.Memory.Of(id)
+	hurts := l.Kept || l.Until.Sub(s.Base.Clock.Now()) > lossBorne
+	if !ok {
+		hurts = s.Sessions != nil
+	}
+	if hurts && !knob.ReleaseUnvoted {
 		return s.Base.Voted
 	}
 	return s.Base.Soft

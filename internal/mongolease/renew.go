@@ -14,9 +14,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// errAllGone says that a bulk renewed nobody: no document is left to tell the time.
-var errAllGone = errors.New("mongolock: none of the holders is there any more")
-
 // errLate answers a renewal after which a newer one was applied, or itself by another copy.
 var errLate = errors.New("mongolock: the renewal's reply came too late to be one")
 
@@ -25,6 +22,7 @@ type renewal struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
 	batch   []store.Renewal
 	answers []store.Renewed
+	by      *mongobase.Bearing // what to go by; nil: what is known
 }
 
 func (r renewal) fail(err error) {
@@ -37,7 +35,7 @@ func (r renewal) fail(err error) {
 // with it, many with one bulk and a hello after it. Either way a holder whose new end
 // was written by a clock far behind the server's is written once more at once.
 func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	r := renewal{s.Base.Clock.Now(), batch, make([]store.Renewed, len(batch))}
+	r := renewal{sent: s.Base.Clock.Now(), batch: batch, answers: make([]store.Renewed, len(batch))}
 	if len(batch) == 0 {
 		return r.answers
 	}
@@ -46,8 +44,8 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 		r.fail(mongoerr.NotApplied(err))
 		return r.answers
 	}
-	s.renew(ctx, r)
-	s.renewAgain(ctx, r)
+	by := s.renew(ctx, r)
+	s.renewAgain(ctx, r, by)
 	for i, a := range r.answers {
 		switch {
 		case a.Err == nil:
@@ -59,20 +57,21 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return r.answers
 }
 
-func (s *Steps[R, X]) renew(ctx context.Context, r renewal) {
+// renew answers by what a repetition is to go; nil: by what is known.
+func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Bearing) {
 	if len(r.batch) == 1 {
-		left, err := s.renewOne(ctx, r.sent, r.batch[0])
+		left, err := s.renewOne(ctx, r)
 		r.answers[0] = store.Renewed{Left: left, Err: err}
-		return
+		return nil
 	}
-	s.renewMany(ctx, r)
+	return s.renewMany(ctx, r)
 }
 
 // renewAgain repeats the renewals that left too little. What a holder has already it
 // keeps, unless it turns out to be gone.
-func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
+func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.Bearing) {
 	var which []int
-	again := renewal{sent: r.sent}
+	again := renewal{sent: r.sent, by: by}
 	for i, a := range r.answers {
 		if a.Err == nil && a.Left < r.batch[i].TTL/2 {
 			which, again.batch = append(which, i), append(again.batch, r.batch[i])
@@ -92,16 +91,24 @@ func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal) {
 }
 
 // command is the update that renews a holder, never creating nor shortening it.
-func (s *Steps[R, X]) command(r store.Renewal) (filter, update bson.D, t Tenure, err error) {
-	t = TenureOf(s.Base, r.TTL)
+func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, update bson.D, t Tenure, err error) {
+	t = TenureBy(s.Base, r.TTL, by)
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
-	filter, err = s.Where(r.Ref, s.Alive(r.ID, t.By), []bson.E{holder.Before(t.Beat)})
-	return filter, Extend(s.Lock, holder, t), t, err
+	if r.Session != "" { // whatever comes of it
+		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept = true })
+	}
+	if r.Session == "" && !r.Alone {
+		filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
+		return filter, Extend(s.Lock, holder, t), t, err
+	}
+	filter, err = s.Where(r.Ref, s.Shape.Named(r.ID), holder.Kept(s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
+	return filter, s.Enter(r, Extend(s.Lock, holder, t)), t, err
 }
 
-func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r store.Renewal) (time.Duration, error) {
-	filter, update, t, err := s.command(r)
+func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) (time.Duration, error) {
+	r := one.batch[0]
+	filter, update, t, err := s.command(r, one.by)
 	if err != nil {
 		return 0, err
 	}
@@ -116,7 +123,7 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, sent mongoclock.Moment, r st
 	if at.IsZero() {
 		return 0, errNoTrace
 	}
-	left := s.left(sent, image.Sent, t, at)
+	left := s.left(one.sent, image.Sent, t, at)
 	s.Base.Refresh(ctx)
 	return left, nil
 }
@@ -134,38 +141,35 @@ func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) erro
 	return Why(image, r.ID)
 }
 
-func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
+func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobase.Bearing) {
 	models := make([]mongo.WriteModel, len(r.batch))
 	terms := make([]Tenure, len(r.batch))
 	for i, one := range r.batch {
-		filter, update, t, err := s.command(one)
+		filter, update, t, err := s.command(one, r.by)
 		if err != nil {
 			r.fail(err)
-			return
+			return nil
 		}
 		models[i], terms[i] = s.Model(Renew, filter, update), t
 	}
 	within, cancel := partOf(ctx)
+	begun := s.Base.Clock.Now()
 	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
 	if err != nil {
 		r.fail(mongoerr.Mark(err))
 		if mongoerr.ClassOf(err) == mongoerr.Unknown {
-			s.afterAll(ctx, r, terms)
+			s.afterAll(ctx, r, terms, begun)
 		}
-		return
+		return nil
 	}
-	server, drawn, err := s.draw(ctx, r.batch)
-	switch {
-	case errors.Is(err, errAllGone) && matched == 0:
-		for i := range r.answers {
-			r.answers[i].Err = failed[i]
-		}
-		s.whichRenewed(ctx, r, terms)
-		return
-	case err != nil:
+	if s.Base.Kind().Router {
+		return s.renewedOnShards(ctx, r, terms, begun, failed)
+	}
+	server, drawn, err := s.Base.Hello(ctx)
+	if err != nil {
 		r.fail(err)
-		return
+		return nil
 	}
 	for i := range r.batch {
 		r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server), Err: failed[i]}
@@ -173,6 +177,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) {
 	if matched+len(failed) < len(r.batch) {
 		s.whichRenewed(ctx, r, terms)
 	}
+	return nil
 }
 
 // partOf is three fifths of the time that ctx has, for a bulk: one that is not answered
@@ -189,7 +194,7 @@ func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
 // document that is blocked, by somebody's open transaction, holds up the whole bulk; the
 // renewals before it were applied. Only those count that a majority has, as an answer to
 // the bulk would say. For the others the error of the bulk stands.
-func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure) {
+func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
@@ -198,60 +203,26 @@ func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure) {
 	if err != nil {
 		return
 	}
-	server, drawn, err := s.draw(ctx, r.batch)
-	if err != nil {
-		return
+	var server time.Time
+	drawn, shards := begun, s.Base.Kind().Router
+	if !shards {
+		if server, drawn, err = s.Base.Hello(ctx); err != nil {
+			return
+		}
 	}
 	for i, one := range r.batch {
+		if shards {
+			server, _ = images[i].Record.Drawn()
+		}
 		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && h.Beat >= terms[i].Beat {
 			r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server)}
 		}
 	}
 }
 
-// draw asks for a server time after a bulk. Through a mongos hello would tell that of
-// another machine: there it is the at of a document that is held.
-func (s *Steps[R, X]) draw(ctx context.Context, batch []store.Renewal) (time.Time, mongoclock.Moment, error) {
-	if !s.Base.Kind().Router {
-		return s.Base.Hello(ctx)
-	}
-	for _, r := range batch[:min(3, len(batch))] { // the first is there, but for bad luck
-		if at, sent, err := s.drawFrom(ctx, r.Ref); err != nil || !at.IsZero() {
-			return at, sent, err
-		}
-	}
-	refs := make([]store.Ref, len(batch))
-	for i, r := range batch {
-		refs[i] = r.Ref
-	}
-	images, err := s.FindMany(ctx, s.Base.Soft, refs) // which are there at all
-	if err != nil {
-		return time.Time{}, 0, err
-	}
-	for i, r := range batch {
-		if _, holds := images[i].Record.Holder(r.ID); !holds {
-			continue
-		}
-		if at, sent, err := s.drawFrom(ctx, r.Ref); err != nil || !at.IsZero() {
-			return at, sent, err
-		}
-	}
-	return time.Time{}, 0, errAllGone
-}
-
-// drawFrom takes the server's time from one holder's document; zero if the document no
-// longer has the holder.
-func (s *Steps[R, X]) drawFrom(ctx context.Context, r store.Ref) (at time.Time, sent mongoclock.Moment, err error) {
-	image, err := s.Update(ctx, Draw, s.Base.Soft, r, s.Shape.Holds(r.ID), bson.D{s.Lock.Timed()}, mongobase.After)
-	if err == nil {
-		at, _ = image.Record.Drawn()
-	}
-	return at, image.Sent, err
-}
-
 // whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
 // has the beat that was written, or a later one.
-func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) {
+func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) []Image[R] {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
 		refs[i] = one.Ref
@@ -269,4 +240,5 @@ func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenur
 			}
 		}
 	}
+	return images
 }

@@ -29,6 +29,21 @@ func (s *Steps[R, X]) Alive(id string, by mongobase.Bearing) []bson.E {
 	return append(s.Shape.Named(id), s.Shape.Fields(id).Alive(by)...)
 }
 
+// unlessTrusted is by, or a bearing that judges no date if the holder's lease may be trusted:
+// then it has not run out, and a renewal need not ask. SecantusDB answers a filter with an $or
+// by reading the whole collection.
+func (s *Steps[R, X]) unlessTrusted(id string, by mongobase.Bearing) mongobase.Bearing {
+	if s.trusts(id) {
+		by.Sure = false
+	}
+	return by
+}
+
+func (s *Steps[R, X]) trusts(id string) bool {
+	l, ok := s.Memory.Of(id)
+	return ok && s.Base.Clock.Now() < l.Until
+}
+
 // Send updates one document and answers its image. If an update stamps the document with
 // the server's time, that is taken for a sample.
 func (s *Steps[R, X]) Send(ctx context.Context, what Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error) {

@@ -23,6 +23,8 @@ type control struct {
 	settings simulation.Settings
 }
 
+var withSessions = simulation.Settings{Margin: -1, Sessions: 1000}
+
 var controls = []control{
 	{8, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
 	{33, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain},
@@ -45,7 +47,7 @@ var controls = []control{
 	{5, 5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, plain},
 	{52, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, plain},
 	{11, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, plain},
-	{4, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, plain},
+	{7, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, plain},
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{374, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
@@ -63,6 +65,13 @@ var controls = []control{
 	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
 	{56, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
 	{1193, 0, "a bulk cleaned up in a new session", func(on bool) { knob.UndoElsewhere = on }, simulation.Settings{Margin: -1, Several: true}},
+	{103, 0, "session: a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
+	{980, 0, "session: a sweep by the ID alone", func(on bool) { knob.SweepByID = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
+	{14, 0, "session: renewal of the dead", func(on bool) { knob.SessionRevived = on }, withSessions},
+	{14, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, withSessions},
+	{8, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, withSessions},
+	{507, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
+	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
 	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain},
 }
 

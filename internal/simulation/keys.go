@@ -111,7 +111,7 @@ func (u *user) acquireSeveral(d *rng, patience time.Duration) {
 		u.answered(call, l, err, func() bool { return true })
 	}
 	if err == nil {
-		u.holdAll(all)
+		u.holdAll(all, w.atOnce && d.chance(500))
 	}
 }
 
@@ -135,20 +135,32 @@ func (u *user) acquireTwo(patience time.Duration) {
 		return
 	}
 	n.given.Store(true)
-	u.holdAll(all)
+	u.holdAll(all, false)
 }
 
-// holdAll holds some leases together. It gives them back one after the other: releasing all at
-// once would begin in one instant, and be retried in the same instants, in any order.
-func (u *user) holdAll(all mongolock.Leases) {
+// holdAll holds some leases together. It gives them back one after the other, or together,
+// with one command: what goes alone of them then begins in one instant, and is retried in the
+// same instants, in any order.
+func (u *user) holdAll(all mongolock.Leases, together bool) {
 	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(u.p.world.plan.ttl/2)))
 	defer over.Stop()
 	select {
 	case <-over.C:
 	case <-all.Context(u.ctx()).Done():
 	}
+	if together {
+		for _, l := range all {
+			u.note(history.LetGo, l, history.Released)
+		}
+		_ = all.Release()
+		u.breathe()
+	}
 	for _, l := range all {
-		u.release(l)
+		if together {
+			u.released(l, l.Release()) // its answer, once more; or another attempt
+		} else {
+			u.release(l)
+		}
 		time.Sleep(u.rng.between(time.Microsecond, time.Millisecond))
 	}
 }

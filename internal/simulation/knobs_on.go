@@ -12,10 +12,8 @@ import (
 // suspend makes the next clock of a store stand still now and then, as a monotonic clock
 // does while its machine is suspended.
 func (w *world) suspend(p *process) {
-	var ours []suspension
 	for _, s := range w.plan.suspensions {
 		if s.client == p.id {
-			ours = append(ours, s)
 			w.after(s.at, func() {
 				w.fault("clock stood still")
 				w.logf("client %d's clock stands still for %v", p.id, s.long)
@@ -24,13 +22,18 @@ func (w *world) suspend(p *process) {
 		}
 	}
 	knob.Sleeper = func() func() time.Duration {
-		return func() (slept time.Duration) {
-			for _, s := range ours {
-				slept += min(max(w.since()-s.at, 0), s.long)
-			}
-			return slept
+		return func() time.Duration { return w.asleep(p.id, w.since()) }
+	}
+}
+
+// asleep is for how long a client's clock has stood still by then.
+func (w *world) asleep(client int, then time.Duration) (slept time.Duration) {
+	for _, s := range w.plan.suspensions {
+		if s.client == client {
+			slept += min(max(then-s.at, 0), s.long)
 		}
 	}
+	return slept
 }
 
 // late makes timers late by a part of the margin, for some seeds, and returns by how much.

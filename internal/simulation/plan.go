@@ -24,6 +24,7 @@ type faultPlan struct {
 	migrations  []migration
 	elections   bool // many, around one key
 	asking      bool // the key is held for long, and asked for again and again
+	sessions    bool // most clients keep their leases by a session
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 
@@ -78,6 +79,7 @@ type span struct{ from, to time.Duration }
 func (w *world) makePlan(s Settings) faultPlan {
 	x := w.weather()
 	x.choose(w, s)
+	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
 	s.apply(&x)
 	return x
 }
@@ -135,6 +137,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

@@ -63,6 +63,9 @@ func (p *process) options(margin time.Duration) []mongolock.ClientOption {
 	if margin >= 0 {
 		opts = append(opts, mongolock.WithMargin(margin))
 	}
+	if p.world.plan.sessions && p.world.rng("session "+itoa(p.id)).chance(800) {
+		opts = append(opts, mongolock.WithSession())
+	}
 	if p.world.rng("feed "+itoa(p.id)).chance(200) && !p.world.plan.noFaults {
 		opts = append(opts, mongolock.WithoutFeed())
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,12 +14,13 @@ import (
 // so what was rolled back never happened. No date of a server judges: a holder is live as
 // long as it may be trusted, in the history's own time. With w.mu held.
 func (w *world) readLog() {
-	r := logReader{w, map[string]*mark{}, map[string]time.Duration{}}
+	r := logReader{w, map[string]*mark{}, map[string]time.Duration{}, map[string]sessionLog{}, map[string]heldUnder{}}
 	for _, e := range w.writes() {
 		by := e.Tag.(*mark)
 		switch e.NS {
 		case lockDB + "." + lockColl:
 			r.readLocks(e, by)
+			r.readSession(e, by)
 		case lockDB + "." + regColl:
 			if token, ok := lookup(e.After, "_fence").(int64); ok {
 				w.add(history.Event{At: by.at, Kind: history.Register, Client: by.client, Key: e.After[0].Value.(string), Token: token})
@@ -44,6 +46,69 @@ type logReader struct {
 	*world
 	owners map[string]*mark
 	live   map[string]time.Duration // until when its owner may trust it
+
+	sessions map[string]sessionLog // by ID
+	under    map[string]heldUnder  // by ID of the holder
+}
+
+// A sessionLog is what the writes of a session say so far: until when its process may trust
+// it, and when it ends by the clock of the history.
+type sessionLog struct{ live, until time.Duration }
+
+// A heldUnder is a holder of a session.
+type heldUnder struct{ key, session string }
+
+// readSession notes what a write of a session's document means for the holders under it.
+func (r logReader) readSession(e docdb.Entry, by *mark) {
+	doc := e.After
+	if doc == nil {
+		doc = e.Before
+	}
+	name, _ := doc[0].Value.(bson.D)
+	id, _ := lookup(name, "session").(string)
+	s := r.sessions[id]
+	switch {
+	case id == "" || e.After == nil:
+		return
+	case lookup(doc, "dead") != nil: // its own process marks it once it no longer trusts it
+		if r.owners[id] != nil && r.owners[id].client == by.client {
+			s.live = min(s.live, by.began)
+			r.sessions[id] = s
+		}
+		return
+	case lookup(e.Before, "beat") == lookup(doc, "beat"):
+		return
+	case r.owners[id] == nil:
+		r.owners[id] = by
+	}
+	ttl, _ := milliseconds(lookup(doc, "ttl"))
+	until := by.at + expiry(doc).Sub(by.clock)
+	s.live, s.until = max(s.live, min(by.began+ttl, until)), max(s.until, until)
+	r.sessions[id] = s
+	var held []string
+	for holder, h := range r.under {
+		if h.session == id {
+			held = append(held, holder)
+		}
+	}
+	slices.Sort(held)
+	for _, holder := range held {
+		r.add(history.Event{At: by.at, Kind: history.Extended, Client: by.client, Key: r.under[holder].key, ID: holder, Until: r.ends(holder, until), Op: by.op})
+	}
+}
+
+// trusted is until when the owner of a holder may trust it, by its own end or its session's.
+func (r logReader) trusted(id string) time.Duration {
+	return max(r.live[id], r.sessions[r.under[id].session].live)
+}
+
+// ends is the later of a holder's own end and its session's.
+func (r logReader) ends(id string, own time.Duration) time.Duration {
+	s := r.sessions[r.under[id].session]
+	if r.plan.apart {
+		return max(own, r.trusted(id))
+	}
+	return max(own, s.until)
 }
 
 // readLocks compares a lock's holders before and after a write.
@@ -60,16 +125,22 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		if r.plan.apart {
 			e.Until, e.Written = r.live[id], e.Until
 		}
+		if kind != history.Dropped {
+			e.Until = r.ends(id, e.Until)
+		}
 		return e
 	}
 	for _, h := range before {
 		until := expiry(h.Value)
 		ended := event(history.Dropped, h.Key, until)
-		ended.Live = by.at < r.live[h.Key]-r.plan.clockSkew-r.plan.ttl/1000
+		ended.Live = by.at < r.trusted(h.Key)-r.plan.clockSkew-r.plan.ttl/1000
 		ended.Note = r.whose(r.owners[h.Key], by)
 		now, still := lookup(after, h.Key).(bson.D)
 		if still {
 			r.written(h.Key, h.Value.(bson.D), now, by)
+			r.goesUnder(key, h.Key, now)
+		} else {
+			delete(r.under, h.Key)
 		}
 		switch later := expiry(now); {
 		case !still:
@@ -92,6 +163,15 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 				r.add(event(history.Overtook, h.Key, expiry(h.Value)))
 			}
 		}
+	}
+}
+
+// goesUnder notes which session a holder is under.
+func (r logReader) goesUnder(key, id string, now bson.D) {
+	if session, has := lookup(now, "session").(string); has {
+		r.under[id] = heldUnder{key, session}
+	} else {
+		delete(r.under, id)
 	}
 }
 

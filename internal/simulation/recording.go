@@ -44,7 +44,8 @@ type Step struct {
 	From    int           // of an election: the term whose log was kept in part
 	Length  int           // of the primary's log, before the writes
 	Writes  []docdb.Entry // what the command wrote, in any collection
-	Clock   time.Time     // the primary's; of a command that was sent, the latest that any member shows
+	Clock   time.Time     // the primary's; of a command that was sent, the latest by which a client may go: see world.shown
+	Took    time.Duration // of an answer: by its client's clock, which may have stood still meanwhile
 	Reply   bson.D
 	Event   history.Event
 }
@@ -68,22 +69,39 @@ func (w *world) record(s Step) {
 // recordSent notes a command of a client.
 func (w *world) recordSent(r *request) {
 	r.recorded = &Command{Command: r.cmd, Client: r.client.id, Op: r.op, Began: r.began}
-	latest := time.Time{}
+	w.record(Step{Kind: Sent, Command: r.recorded, Clock: w.shown()})
+}
+
+// recordAnswered notes a reply that came.
+func (w *world) recordAnswered(r *request, reply bson.D) {
+	now := w.since()
+	took := now - r.began - (w.asleep(r.client.id, now) - w.asleep(r.client.id, r.began))
+	w.record(Step{Kind: Answered, Command: r.recorded, Reply: reply, Took: took})
+}
+
+// shown is the latest time that any member's clock has shown, and what that one would show by
+// now had nobody set it back: a client that read it then reckons on from there.
+func (w *world) shown() time.Time {
+	now := w.since()
+	latest := w.latest.Add(now - w.latestAt)
 	for _, m := range w.cluster.members {
-		if now := m.now(); now.After(latest) {
-			latest = now
+		if shows := m.now(); shows.After(latest) {
+			latest = shows
 		}
 	}
-	w.record(Step{Kind: Sent, Command: r.recorded, Clock: latest})
+	w.latest, w.latestAt = latest, now
+	return latest
 }
 
 // recordRan notes what a primary made of a command, whose log had before writes.
 func (m *member) recordRan(r *request, before int, reply bson.D) {
+	m.w.shown()
 	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Length: before, Writes: m.db.Log(before), Clock: m.now(), Reply: reply})
 }
 
 // recordHello notes what a member told of itself.
 func (m *member) recordHello(r *request, reply bson.D) {
+	m.w.shown()
 	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Clock: m.now(), Reply: reply})
 }
 

@@ -49,6 +49,8 @@ type Settings struct {
 	Asking    bool // the key is held for long, users ask for it again and again, and many commands are slow
 	Unfenced  bool // writes do not check the token
 	Several   bool // users take several keys together, again and again
+	Sessions  int  // in how many of a thousand histories clients have sessions
+	AtOnce    bool // and give them back so, now and then
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -108,7 +110,7 @@ func Run(seed uint64, s Settings) *Outcome {
 		processes[i] = w.process(i, s.Margin)
 	}
 	w.planKills(processes, d)
-	w.unfenced, w.several = s.Unfenced, s.Several
+	w.unfenced, w.several, w.atOnce = s.Unfenced, s.Several, s.AtOnce
 	users, watch := w.startUsers(processes, d, s)
 	users.Wait()
 	w.waitUntilExpired()

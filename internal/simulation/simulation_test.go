@@ -41,17 +41,19 @@ var (
 	simElects  = flag.Bool("sim.elections", false, "many elections, around one key")
 	simAsking  = flag.Bool("sim.asking", false, "users ask again and again for a key that is held for long")
 	simSeveral = flag.Bool("sim.several", false, "users take several keys together again and again")
+	simSession = flag.Int("sim.sessions", 400, "in how many of a thousand histories clients have sessions")
 	simServers = flag.String("sim.servers", "", "the kind of servers; empty: as the seed says")
 	simLog     = flag.Bool("sim.log", false, "print the log of every seed")
 )
 
-var plain = simulation.Settings{Margin: -1}
+var plain = simulation.Settings{Margin: -1, Sessions: 400}
 
 // asked returns the settings that the flags ask for.
 func asked() simulation.Settings {
 	s := plain
 	s.Users, s.Steps, s.Memory = *simUsers, *simSteps, *simMemory
 	s.Forward, s.Servers, s.Elections, s.Asking, s.Several = *simForward, *simServers, *simElects, *simAsking, *simSeveral
+	s.Sessions = *simSession
 	without := strings.Split(*simWithout, ",")
 	for name, field := range map[string]*bool{
 		"suspensions": &s.NoSuspensions, "clocksteps": &s.NoClockSteps, "failovers": &s.NoFailovers, "partitions": &s.NoPartitions,
@@ -250,7 +252,7 @@ func TestNoSeedBreaksAPromiseInMemory(t *testing.T) {
 func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 	for seed := range uint64(*simSeeds) {
 		for _, memory := range []bool{false, true} {
-			s := simulation.Settings{Margin: -1, Several: true, Memory: memory}
+			s := simulation.Settings{Margin: -1, Several: true, AtOnce: seed%2 == 1, Memory: memory}
 			for _, v := range live(t, seed+1, s).Check() {
 				t.Errorf("seed %d: %v (again: -run TestNoSeedBreaksAPromise$ -sim.seeds 1 -sim.first %d -sim.several -sim.memory=%t)", seed+1, v, seed+1, memory)
 			}
@@ -258,11 +260,27 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 	}
 }
 
+// A seed gives one log, unless two timers of one instant want the same thing, the hello that they
+// share for one: their order Go draws anew in each run of a bubble, and nothing seeds it. So
+// one log must come twice before there are as many others as such a draw explains.
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
+	const most = 4
 	for i := range *simSame {
 		seed := *simFirst + uint64(i)
-		a, b := live(t, seed, asked()), live(t, seed, asked())
-		assert.True(t, bytes.Equal(a.Log, b.Log), "seed %d: %s", seed, firstDifference(a.Log, b.Log))
+		logs := [][]byte{live(t, seed, asked()).Log}
+		for {
+			next := live(t, seed, asked()).Log
+			if slices.ContainsFunc(logs, func(l []byte) bool { return bytes.Equal(l, next) }) {
+				break
+			}
+			if logs = append(logs, next); len(logs) > most {
+				t.Errorf("seed %d has %d histories: %s", seed, len(logs), firstDifference(logs[0], next))
+				break
+			}
+		}
+		if len(logs) > 1 {
+			t.Logf("seed %d has %d histories, by the order of timers of one instant", seed, len(logs))
+		}
 	}
 }
 

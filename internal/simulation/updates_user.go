@@ -32,7 +32,7 @@ func (u *updateUser) work(steps int) {
 		if busy {
 			most = min(most, 5*w.plan.maxTrip)
 		}
-		time.Sleep(u.rng.between(time.Microsecond, most))
+		time.Sleep(u.rng.between(time.Microsecond, most)) // virtual: between two calls
 		u.step()
 	}
 }
@@ -68,7 +68,7 @@ func (u *updateUser) next() string {
 // add is the change: it takes some time, and may fail.
 func (c *counter) add(name string, long time.Duration, fails error) error {
 	if long > 0 {
-		time.Sleep(long)
+		time.Sleep(long) // virtual: the function works
 	}
 	c.N++
 	c.Changes = append(slices.Clip(c.Changes), name)

@@ -197,7 +197,11 @@ func (u *user) detach(ctx context.Context, l *mongolock.Lease) bool {
 
 func (u *user) release(l *mongolock.Lease) {
 	u.note(history.LetGo, l, history.Released)
-	err := l.Release()
+	u.released(l, l.Release())
+}
+
+// released notes what a release answered.
+func (u *user) released(l *mongolock.Lease, err error) {
 	note := ""
 	if err != nil {
 		note = history.Failure(err)

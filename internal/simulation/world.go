@@ -43,12 +43,16 @@ type world struct {
 	log     []line
 	told    told // for those who draw the run
 
-	unfenced bool                   // see Settings
-	several  bool                   // likewise
+	unfenced bool // see Settings
+	several  bool // likewise
+
+	atOnce   bool                   // likewise
 	together map[int]map[string]int // of a call for several keys: that of each key, by the first
 	history  history.History
 
 	recording Recording
+	latest    time.Time // what shown answered last, and when
+	latestAt  time.Duration
 }
 
 func newWorld(seed uint64, s Settings) *world {

@@ -150,7 +150,24 @@ func (f *fixture) connect(uri string, opts ...func(*options.ClientOptions)) *mon
 // client is another process on the collection.
 func (f *fixture) client(opts ...mongolock.ClientOption) *mongolock.Client {
 	f.t.Helper()
-	return f.warm(f.clientOn(f.connect(f.uri), opts...))
+	return f.warm(f.clientOn(f.reached(), opts...))
+}
+
+// reached connects, once more if need be: of some thousand connections to a busy SecantusDB
+// one stays without an answer to its hello, and a driver waits for that with all it does.
+func (f *fixture) reached() *mongo.Client {
+	f.t.Helper()
+	for tries := 1; ; tries++ {
+		conn := f.connect(f.uri)
+		ctx, cancel := context.WithTimeout(f.ctx(), 5*time.Second)
+		err := conn.Ping(ctx, nil)
+		cancel()
+		if err == nil || tries == 3 {
+			require.NoError(f.t, err)
+			return conn
+		}
+		f.t.Log("connecting once more: ", err)
+	}
 }
 
 // warm makes a client connect and learn the server's time, so that the next command

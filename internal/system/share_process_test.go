@@ -73,14 +73,14 @@ func comeAndGo(key, kind string, n int, opts ...mongolock.AcquireOption) {
 
 // streamUntilKilled shares the key without a gap, in two goroutines.
 func streamUntilKilled() {
-	c, _ := childClient(mongolock.TTL(childTTL))
+	c, _ := childClient(mongolock.TTL(childTTL()))
 	fmt.Println("ready")
 	for i := range 2 {
 		go func() {
 			time.Sleep(time.Duration(i) * childHold / 2)
 			for {
 				if l, err := c.Acquire(context.Background(), "k", mongolock.Shared()); err == nil {
-					time.Sleep(childHold)
+					time.Sleep(childHold) // real: one of the stream is in
 					_ = l.Release()
 				}
 			}
@@ -169,7 +169,7 @@ func TestAStreamOfReadersOfOtherProcessesKeepsNoWriterOut(t *testing.T) {
 	c := f.client()
 	for range 5 {
 		f.until(time.Now().Add(5*time.Second), "readers are in", func() bool { return len(f.holders("k")) > 1 })
-		time.Sleep(childHold)
+		time.Sleep(childHold) // real: one of the stream is in
 		start := time.Now()
 		l := f.acquire(c, "k")
 		f.within(childHold+slack+pollPause, time.Since(start), "in")
@@ -184,7 +184,7 @@ func TestAStreamOfReadersOfOtherProcessesKeepsNoWriterOut(t *testing.T) {
 func (c *childProcess) dies() {
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	time.Sleep(childTTL + slack)
+	time.Sleep(childTTL() + slack) // real: its lease runs out
 }
 
 func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
@@ -199,7 +199,7 @@ func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
 				require.NoError(t, err)
 			}
 			wait := f.inBackground(f.ctx(), f.client(), "k", opts...)
-			time.Sleep(3 * childTTL / 2) // they renew
+			time.Sleep(3 * childTTL() / 2) // they renew
 			assert.Empty(t, wait, "granted while they live")
 			kill := []*childProcess{child}
 			if kind == "reader" {
@@ -211,7 +211,7 @@ func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
 			}
 			killed := time.Now()
 			a := f.granted(wait)
-			f.within(childTTL+slack+pollPause, a.when.Sub(killed), "free")
+			f.within(childTTL()+slack+pollPause, a.when.Sub(killed), "free")
 			if kind == "reader" && a.lease.Token() <= token {
 				t.Errorf("token %d after %d", a.lease.Token(), token)
 			}

@@ -27,10 +27,10 @@ import (
 type worker struct{ *childProcess }
 
 type workerOrder struct {
-	Do    string        // acquire, release, wait, served, poll, pairs, loop, nothing
+	Do    string        // acquire, release, wait, served, pairs, loop, nothing
 	Key   string        //
 	Count int           // waiters, pairs, or goroutines that loop beside the first
-	For   time.Duration // to loop, to do nothing, or between two polls
+	For   time.Duration // to loop, or to do nothing
 }
 
 // Moments are of the clock that the processes of a machine share, in nanoseconds.
@@ -131,8 +131,6 @@ func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
 	case "served":
 		w.waiters.Wait()
 		report = w.served
-	case "poll":
-		report.Moment, err = w.poll(ctx, o)
 	case "nothing":
 		time.Sleep(o.For)
 	case "pairs":
@@ -188,21 +186,6 @@ func (w *workerSelf) waitFor(key string) {
 	}
 }
 
-// poll retries TryAcquire, as a program without Acquire would.
-func (w *workerSelf) poll(ctx context.Context, o workerOrder) (granted int64, err error) {
-	for {
-		l, err := w.client.TryAcquire(ctx, o.Key)
-		if err == nil {
-			w.leases[o.Key] = l
-			return time.Now().UnixNano(), nil
-		}
-		if ctx.Err() != nil {
-			return 0, err
-		}
-		time.Sleep(o.For)
-	}
-}
-
 func middle(ds []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(ds))[len(ds)/2]
 }
@@ -223,13 +206,11 @@ func total(sent map[string]int) (n int) {
 	return n
 }
 
-// The time from the call of Release to the grant in another process is compared, turn by turn,
-// with that of a process that polls every 100 ms.
-func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testing.T) {
+func TestAHandOverBetweenProcessesTakesFewCommandsAndWaitsForNoPoll(t *testing.T) {
 	f := newFixtureApart(t, "capped", "atomic")
 	from, to := f.worker(), f.worker()
-	const turns, pause = 9, 100 * time.Millisecond
-	var handed, polled []time.Duration
+	const turns = 9
+	var handed []time.Duration
 	for turn := range turns {
 		from.do(workerOrder{Do: "acquire", Key: "k"})
 		begun := time.Now()
@@ -241,6 +222,7 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 		handed = append(handed, time.Duration(granted.Moment-released.Moment))
 		if turn > 0 {
 			sent := released.Sent
+			delete(sent, "listCollections") // once a client, to open its feed; on a busy machine as late as here
 			assert.Equal(t, 1, sent["findAndModify"], "to release, %v", sent)
 			assert.Equal(t, 1, sent["insert"], "to release, %v", sent)
 			assert.Len(t, sent, 2, "to release")
@@ -251,23 +233,15 @@ func TestAHandOverBetweenProcessesTakesFewCommandsAndIsFasterThanAPoll(t *testin
 				looks++
 			}
 			sent = granted.Sent
+			delete(sent, "listCollections")
 			assert.Equal(t, 3, sent["findAndModify"], "to wait and be granted, %v", sent)
 			assert.LessOrEqual(t, sent["find"], looks, "to wait and be granted, %v", sent)
 			assert.LessOrEqual(t, sent["getMore"], 2, "to wait and be granted, %v", sent)
 			assert.LessOrEqual(t, total(sent), 5+looks, "to wait and be granted, %v", sent)
 		}
 		to.do(workerOrder{Do: "release", Key: "k"})
-
-		from.do(workerOrder{Do: "acquire", Key: "j"})
-		to.begin(workerOrder{Do: "poll", Key: "j", For: pause})
-		time.Sleep(2*pause + pause*time.Duration(turn)/turns)
-		released = from.do(workerOrder{Do: "release", Key: "j"})
-		polled = append(polled, time.Duration(to.end().Moment-released.Moment))
-		to.do(workerOrder{Do: "release", Key: "j"})
 	}
-	hand, poll := middle(handed), middle(polled)
-	t.Logf("handed over in %v, %.1f times faster than to a poll in %v", hand, float64(poll)/float64(hand), poll)
-	assert.LessOrEqual(t, hand, poll, "a hand-over, and one to a poll every %v", pause) // `make bench` tells how much faster, on an idle machine
+	f.within(pollMost/10, middle(handed), "handed over") // `make bench` compares with a poll, on an idle machine
 }
 
 func TestEightProcessesThatLoopShareTheKey(t *testing.T) {

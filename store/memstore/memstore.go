@@ -28,6 +28,8 @@ type Store struct {
 	spared  string  // that key
 	undone  undone
 
+	sessions map[string]*session
+
 	// token is the last token. One counter serves all keys: a counter in the record
 	// would start again after a release had removed the record.
 	token int64
@@ -110,6 +112,7 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 			answers[i].Err = err
 			continue
 		}
+		s.enter(h, r, now)
 		h.expireAt = later(h.expireAt, now.Add(r.TTL))
 		answers[i].Left = r.TTL
 	}
@@ -129,7 +132,7 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 		now := s.clock()
 		wanted = rec.wanted(now)
 		if until := h.since.Add(keep); keep > 0 && until.After(now) {
-			h.released, h.expireAt = true, until
+			h.released, h.expireAt, h.session = true, until, nil
 			return wanted, nil
 		}
 	}
@@ -215,6 +218,9 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		return err
 	}
 	h.broken, h.reason = true, reason
+	if h.session != nil {
+		h.session.broke(r.ID, reason)
+	}
 	if now {
 		s.drop(r.Key, rec, r.ID)
 	}

@@ -29,12 +29,30 @@ type holder struct {
 	id, owner, note string
 	since, expireAt time.Time
 
+	session *session // that it is under; nil: none
+
 	released bool // and kept until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
 }
 
-func (h *holder) live(now time.Time) bool { return h.expireAt.After(now) }
+// end is when the holder is over: the later of its own end and its session's.
+func (h *holder) end() time.Time {
+	if h.session == nil || h.session.over {
+		return h.expireAt
+	}
+	return later(h.expireAt, h.session.expireAt)
+}
+
+func (h *holder) live(now time.Time) bool { return h.end().After(now) }
+
+// sessionID is the ID of the holder's session, or empty.
+func (h *holder) sessionID() string {
+	if h.session == nil {
+		return ""
+	}
+	return h.session.id
+}
 
 // live counts the holders that have not expired.
 func (r *record) live(now time.Time) (n int) {
@@ -126,7 +144,7 @@ func (r *record) status(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.expireAt, Broken: h.reason,
+			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(),
 		}
 	}
 	if len(s.Holders) > 1 {

@@ -17,6 +17,7 @@ import (
 type claim struct {
 	*mongolease.Claim
 	worded bool // it has left its word: the mark that somebody waits
+	pruned bool // it has tried to remove old sessions from the document: once is enough
 }
 
 // Acquire claims a key with one upsert, which inserts the document. One that is there

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -14,17 +15,29 @@ import (
 )
 
 // ReleaseMany releases holders with one find, which shows who waits, and one bulk that
-// deletes the documents of exclusive holders. Holders of shared keys leave first; a find and
-// a bulk delete the documents in which nobody is left.
+// deletes the documents of exclusive holders. Of a few, nobody looks for waiters unless the
+// bulk leaves some. Holders of shared keys leave first; a find and a bulk delete the documents
+// in which nobody is left.
 func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
-	begun, which := s.steps.BeginBulk(ctx, batch, knownMode, func(r store.Ref, seen record) bool {
+	has := func(r store.Ref, seen record) bool {
 		_, holds := seen.Holder(r.ID)
 		return holds && seen.mode == r.Mode
-	})
-	b := bulk{begun, s}
+	}
+	deletion := func(r store.Ref) ([]bson.E, bson.D) { return held(r), nil }
 	exclusive := func(i int) bool { return batch[i].Mode == store.Exclusive }
+	if !slices.ContainsFunc(batch, func(e store.Ending) bool { return e.Mode != store.Exclusive }) {
+		if b, all, ok := s.steps.BeginUnseen(ctx, batch, has); ok {
+			b.TakeUnseen(all, deletion)
+			return b.End()
+		}
+		if len(batch) <= alone && !s.base.DeletesMany() {
+			return s.releaseEach(ctx, batch)
+		}
+	}
+	begun, which := s.steps.BeginBulk(ctx, batch, knownMode, has)
+	b := bulk{begun, s}
 	sharers := slices.DeleteFunc(slices.Clone(which.Held), exclusive)
-	b.Take(slices.DeleteFunc(which.Held, func(i int) bool { return !exclusive(i) }), func(r store.Ref) ([]bson.E, bson.D) { return held(r), nil })
+	b.Take(slices.DeleteFunc(which.Held, func(i int) bool { return !exclusive(i) }), deletion)
 	b.Keep(which.Kept, s.laterRelease)
 	b.Write(sharers, func(i int) mongo.WriteModel {
 		filter, update := leaving(batch[i].Ref)
@@ -32,6 +45,20 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 	})
 	b.last(append(slices.DeleteFunc(which.Gone, exclusive), sharers...)) // those that left before perhaps did not delete it
 	return b.End()
+}
+
+// alone is how many releases take one trip each, side by side, where a bulk of them would
+// take two.
+const alone = 16
+
+func (s *Store) releaseEach(ctx context.Context, batch []store.Ending) []store.Ended {
+	answers := make([]store.Ended, len(batch))
+	var wg sync.WaitGroup
+	for i, e := range batch {
+		wg.Go(func() { answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep) })
+	}
+	wg.Wait()
+	return answers
 }
 
 // A bulk is many releases on their way.

@@ -57,6 +57,14 @@ func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
 	assert.False(t, takenMeanwhile(t), "held all the same: the ID is not what protects")
 }
 
+func TestControlABulkThatIgnoresWordsWakesNobody(t *testing.T) {
+	needJoint(t)
+	faulty(t, &knob.BulkIgnoresWord)
+	wanted, sent := releasedWithAWord(t)
+	assert.Equal(t, []string{"delete"}, sent)
+	assert.Empty(t, wanted, "told all the same: it is not the condition that finds the waiter")
+}
+
 func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
 	faulty(t, &knob.DeadlineFromSample)
 	late, _ := trustedTooLong(t)
@@ -88,6 +96,7 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 	switches := map[string]*bool{
 		"JoinWritesMap": &knob.JoinWritesMap, "JoinKeepsRev": &knob.JoinKeepsRev, "JoinIgnoresWord": &knob.JoinIgnoresWord,
 		"JoinDropsTheLiving": &knob.JoinDropsTheLiving, "DeleteWithoutRev": &knob.DeleteWithoutRev, "UndoDeletes": &knob.UndoDeletes,
+		"PruneBlindly": &knob.PruneBlindly,
 	}
 	for _, race := range shareRaces {
 		t.Run(race.name, func(t *testing.T) {
@@ -114,5 +123,22 @@ func TestControlAWalkOfTheSpecificationFindsWhatThisStoreDoesWrong(t *testing.T)
 			f := newFixture(t)
 			assert.True(t, specpath.Finds(t, &subject{f, f.store}, graphs))
 		})
+	}
+}
+
+func TestControlASweepByIDAloneRemovesALiveHolder(t *testing.T) {
+	faulty(t, &knob.SweepByID)
+	assert.False(t, renewedSinceTheSweepsLook(t), "spared all the same: the beat is not what protects")
+}
+
+func TestControlAMarkByOneNodeIsSeen(t *testing.T) {
+	faulty(t, &knob.MarkUnvoted)
+	assert.Equal(t, []string{"{w: 1}"}, concernsOfMarks(t))
+}
+
+func TestControlAReleaseByOneNodeIsSeen(t *testing.T) {
+	faulty(t, &knob.ReleaseUnvoted)
+	for release, concern := range concernsOfReleases(t) {
+		assert.Equal(t, "{w: 1}", concern, release)
 	}
 }

@@ -52,6 +52,7 @@ type record struct {
 	rev             int64
 	expireAt        time.Time
 	exclusiveWanted time.Time
+	sessions        []string // that its holders are or were under
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -85,6 +86,8 @@ func readRecord(raw bson.Raw) record {
 			r.WantedUntil, _ = mongobase.Time(v)
 		case fieldExclusiveWanted:
 			r.exclusiveWanted, _ = mongobase.Time(v)
+		case fieldSessions:
+			r.sessions = readSessions(v)
 		case fieldStamp:
 			r.Stamp.T, r.Stamp.I, _ = v.TimestampOK()
 		}

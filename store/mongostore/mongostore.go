@@ -32,6 +32,8 @@ type Store struct {
 
 	steps mongolease.Steps[record, int64] // remembers the revision of an exclusive grant
 	joins joinGates
+
+	sessions sessions
 }
 
 // An Option changes a Store. New checks all of them together.
@@ -103,6 +105,8 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
+	s.steps.Sessions, s.steps.Enter = &s.sessions, enter
+	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
 	s.withFaults()
 	s.feed.base = s.base

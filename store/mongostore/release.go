@@ -63,10 +63,14 @@ func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson
 	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
 	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {
-		return held(r), bson.D{{Key: "$set", Value: append(set, end)}, moveRev, stampAt}
+		update = bson.D{{Key: "$set", Value: append(set, end)}, moveRev, stampAt}
+	} else { // others may hold the key too, and longer
+		update = bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
 	}
-	// Others may hold the key too, and longer.
-	return held(r), bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
+	if s.sessions.used.Load() {
+		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: of(r.ID, fieldSession), Value: ""}}})
+	}
+	return held(r), update
 }
 
 // Break marks a holder, which learns of it at its next renewal, and with now removes the
@@ -81,12 +85,14 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 		case now && r.Mode != store.Exclusive:
 			return s.leave(ctx, r, s.base.Durable)
 		case now:
-			return s.remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively))
+			image, err := s.steps.Remove(ctx, mongolease.Break, s.base.Durable, append(filter, exclusively), readRecord)
+			return s.broke(ctx, image, err, r.ID, reason)
 		}
-		return s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
+		image, err := s.steps.Send(ctx, mongolease.Break, s.base.Durable, filter, bson.D{
 			{Key: "$set", Value: bson.D{{Key: of(r.ID, fieldBroken), Value: reason}}},
 			moveRev,
 			stampAt,
 		}, mongobase.After)
+		return s.broke(ctx, image, err, r.ID, reason)
 	})
 }

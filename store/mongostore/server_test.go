@@ -135,7 +135,7 @@ func TestThroughARouterAnExpiryIsJudgedByTheShardsClock(t *testing.T) {
 		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
 }
 
-func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
+func TestThroughARouterEachDocumentTellsTheTimeOfABulk(t *testing.T) {
 	t.Parallel()
 	f, _ := asRouter(t, unsharded)
 	one, two := exclusiveClaim("k", 30*time.Second), exclusiveClaim("j", 30*time.Second)
@@ -149,7 +149,7 @@ func TestThroughARouterAHeldKeyTellsTheTimeOfABulk(t *testing.T) {
 	}
 	sent := f.tap.Take()
 	assert.Len(t, sent, 2, "sent\n%s", rendered(sent, one.ID, two.ID))
-	assert.Equal(t, "findAndModify new: true query: {_id: k, mongolock: 1, holders.ID: {$exists: true}} update: {$currentDate: {at: true}} "+sentSoftly, rendered(sent[1:], one.ID), "sent\n%s", rendered(sent, one.ID, two.ID))
+	assert.Equal(t, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}", rendered(sent[1:], one.ID), "sent\n%s", rendered(sent, one.ID, two.ID))
 }
 
 // shardedBy is what a mongos says of a collection that is sharded by that key.

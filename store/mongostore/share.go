@@ -192,7 +192,11 @@ func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
 	}
 	if len(over) == len(seen.Holders) {
-		return filter, withRev(c.alone(t), t.Rev)
+		update = withRev(c.alone(t), t.Rev)
+		if len(seen.sessions) > 0 {
+			update = bson.D(mongobase.Change(update).Unset(fieldSessions))
+		}
+		return filter, update
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
 	if knob.JoinWritesMap {
@@ -206,7 +210,7 @@ func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading
 	if len(dropped) > 0 {
 		update = append(update, bson.E{Key: "$unset", Value: dropped})
 	}
-	return filter, update
+	return c.prune(seen, over, filter, update)
 }
 
 // reserved reports whether a waiting writer's word keeps new sharers out.

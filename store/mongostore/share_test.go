@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,30 @@ var shareRaces = []struct {
 			f.acquire(f.store, sharedClaim("k", 5*time.Second))
 			if h, ok := f.document("k").Holder(stays.ID); !did() || !ok || time.Until(h.ExpireAt) < 30*time.Second {
 				return "a renewal was taken back by a join"
+			}
+			return ""
+		},
+	},
+	{
+		"a join keeps the session that a holder just came under", "PruneBlindly",
+		func(f *fixture, line *testserver.Line) string {
+			stays := sharedClaim("k", time.Minute)
+			other := f.another()
+			f.acquire(other, stays)
+			var last store.Session
+			for range oldSessions + 1 {
+				last = beginSession(f, other, time.Minute)
+				passing := sharedClaim("k", time.Minute)
+				f.acquire(other, passing)
+				other.Renew(f.ctx(), []store.Renewal{{Ref: passing.Ref, TTL: time.Minute, Session: last.ID}})
+				_, _ = other.Release(f.ctx(), passing.Ref, 0)
+			}
+			did := meanwhile(line, isJoin, func() {
+				other.Renew(f.ctx(), []store.Renewal{{Ref: stays.Ref, TTL: time.Minute, Session: last.ID}})
+			})
+			f.acquire(f.store, sharedClaim("k", time.Minute))
+			if !did() || !slices.Contains(f.document("k").sessions, last.ID) {
+				return "no sweep of that session would find its holder"
 			}
 			return ""
 		},

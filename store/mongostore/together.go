@@ -4,20 +4,22 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// AcquireMany claims keys with two commands: one that inserts the documents of all keys, and
-// one that tells the server's time, from which the time left counts. A key that has a document
-// is refused, through the unique index on _id; nobody looks at what stands there.
+// AcquireMany claims keys with two commands, side by side: one that inserts the documents of
+// all keys, and one that tells the server's time, from which the time left counts. A key that
+// has a document is refused, through the unique index on _id; nobody looks at what stands there.
 //
 // All inserts have one session and one transaction number: the driver may send them again and
 // none is done twice. Servers without these numbers are not asked.
@@ -86,8 +88,10 @@ func (t *together) insert(ctx context.Context) {
 	for i, c := range t.claims {
 		documents[i] = c.inserted(t.tenures[i])
 	}
+	drawn := t.draw(ctx)
 	sent, failed, err := t.base.InsertMany(within, documents)
 	if err != nil {
+		drawn(nil)
 		t.fail(mongobase.RefusedOrUnknown(sent, err))
 		return
 	}
@@ -105,16 +109,53 @@ func (t *together) insert(ctx context.Context) {
 			t.answers[i].Err = mongobase.RefusedOrUnknown(sent, refusal)
 		}
 	}
-	if len(applied) == 0 {
-		return
-	}
-	// Outside of the session. The operationTime of this command may be that of a primary which
-	// was deposed since the inserts, and then the next grant's may be smaller.
-	server, drawn, err := t.steps.Drawn(mongobase.Bare(ctx), refs)
-	for _, i := range applied {
-		if t.answers[i].Err = err; err == nil { // else it is there, and of unknown outcome
-			t.answers[i].Grant, t.answers[i].Err = t.steps.GrantInserted(within, t.claims[i].Claim, t.tenures[i], server, drawn)
+	now := drawn(refs)
+	for n, i := range applied {
+		if t.answers[i].Err = now.err; now.err == nil { // else it is there, and of unknown outcome
+			t.answers[i].Grant, t.answers[i].Err = t.steps.GrantInserted(within, t.claims[i].Claim, t.tenures[i], now.of(n), now.asked)
 		}
+	}
+}
+
+// A drawnTime is a time of the server's, and when it was asked for. Behind a router there is
+// one for each claim that was applied, of its shard.
+type drawnTime struct {
+	server []time.Time
+	asked  mongoclock.Moment
+	err    error
+}
+
+func (d drawnTime) of(n int) time.Time { return d.server[min(n, len(d.server)-1)] }
+
+// draw asks for the server's time, and returns the function that waits for it and is told
+// which claims were applied. It is asked for beside the inserts, as it need not be drawn after
+// them: how long the server honours a document does not depend on when it was written. It must
+// be drawn after the claims began, or a clock that slept since would be trusted. Through a
+// router it is drawn by each document, once it is there.
+//
+// It is asked for outside of the session. The operationTime of that command may be that of a
+// primary which was deposed since the inserts, and then the next grant's may be smaller.
+func (t *together) draw(ctx context.Context) func(applied []store.Ref) drawnTime {
+	ask := func(ctx context.Context, applied []store.Ref) (d drawnTime) {
+		d.server, d.asked, d.err = t.steps.Drawn(mongobase.Bare(ctx), applied)
+		return d
+	}
+	if t.base.Kind().Router {
+		return func(applied []store.Ref) (d drawnTime) {
+			if len(applied) > 0 {
+				d = ask(ctx, applied)
+			}
+			return d
+		}
+	}
+	answer := make(chan drawnTime, 1)
+	go func() { answer <- ask(ctx, nil) }()
+	return func(applied []store.Ref) drawnTime {
+		d := <-answer                         // even if nobody needs it: cut off, it would cost the connection, and make the server's clock doubtful
+		if d.err != nil && len(applied) > 0 { // it fails with its neighbour's connection, and the driver does not repeat it
+			d = ask(ctx, applied)
+		}
+		return d
 	}
 }
 

@@ -36,7 +36,11 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 func (s *Store) place(from store.Ref) bson.D {
 	l, ok := s.steps.Memory.Of(from.ID)
 	if !ok || l.Own == 0 || l.Until <= s.base.Clock.Now() {
-		return append(ours(from.Key, exclusively, exists(fieldHolders+"."+from.ID)), holder(from.ID).Alive(s.base.Bearing())...)
+		alive := holder(from.ID).Alive(s.base.Bearing())
+		if s.sessions.used.Load() {
+			alive = holder(from.ID).Kept(s.base.Bearing())
+		}
+		return append(ours(from.Key, exclusively, exists(fieldHolders+"."+from.ID)), alive...)
 	}
 	return ours(from.Key, bson.E{Key: fieldRev, Value: l.Own})
 }

@@ -276,3 +276,25 @@ func TestAWriteConcernErrorIsNoGrant(t *testing.T) {
 	assert.NoError(t, err, "settled, absent")
 	assert.True(t, f.absent("k"), "settled, absent")
 }
+
+func TestATransferFromALeaseThatRanOutIsRefusedAlsoRightAfterAFault(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "stepdown") // after a fault there may have been an election
+	f, line := newFixtureOnLine(t)
+	from := exclusiveClaim("k", time.Minute)
+	f.acquire(f.another(), from)
+	f.expire(from.Ref, time.Second)
+	fault := func() {
+		line.Set(func(name string, _ bson.Raw) testserver.Fate { return testserver.Fate{Lose: name == "find"} })
+		ctx, cancel := context.WithTimeout(f.ctx(), 200*time.Millisecond)
+		defer cancel()
+		_, err := f.store.Look(ctx, []string{"k"})
+		require.Error(t, err)
+		line.Set(func(string, bson.Raw) testserver.Fate { return testserver.Fate{} })
+	}
+	fault()
+	f.acquire(f.store, exclusiveClaim("another", time.Minute)) // asks who is primary; others leave that alone for a second
+	fault()
+	_, err := f.store.Transfer(f.ctx(), from.Ref, exclusiveClaim("k", time.Minute))
+	assert.ErrorIs(t, err, store.ErrGone)
+}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
@@ -37,6 +38,37 @@ func (s keepThatOnlyRenews) Release(ctx context.Context, r store.Ref, keep time.
 		return s.Store.Release(ctx, r, 0)
 	}
 	return false, s.Renew(ctx, []store.Renewal{{Ref: r, TTL: keep}})[0].Err
+}
+
+// keptThenBroken tells a holder of a break that came after its release.
+type keptThenBroken struct {
+	sound
+	kept, told *sync.Map // by ID
+}
+
+func newKeptThenBroken() store.Store { return keptThenBroken{newSound(), new(sync.Map), new(sync.Map)} }
+
+func (s keptThenBroken) Release(ctx context.Context, r store.Ref, keep time.Duration) (bool, error) {
+	if keep > 0 {
+		s.kept.Store(r.ID, true)
+	}
+	return s.Store.Release(ctx, r, keep)
+}
+
+func (s keptThenBroken) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
+	if _, kept := s.kept.Load(r.ID); kept {
+		s.told.Store(r.ID, reason)
+	}
+	return s.Store.Break(ctx, r, reason, now)
+}
+
+func (s keptThenBroken) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	return eachRenewal(batch, func(r store.Renewal) store.Renewed {
+		if reason, told := s.told.Load(r.ID); told {
+			return store.Renewed{Err: &store.BrokenError{Reason: reason.(string)}}
+		}
+		return s.Store.Renew(ctx, []store.Renewal{r})[0]
+	})
 }
 
 // eachRenewal implements Renew by a function for one entry.

@@ -18,6 +18,8 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"AReleaseCanKeepTheKeyForLessThanItsTTL", "AReleaseCanKeepTheKeyForLongerThanItsTTL", "AKeptKeyCannotBeRenewedOrTransferred"}},
 	{"KeepThatOnlyRenews", func() store.Store { return keepThatOnlyRenews{newSound()} },
 		[]string{"AKeptKeyCannotBeRenewedOrTransferred", "AKeptKeyIsFreeOnceItsTimeIsOver"}},
+	{"KeptThenBroken", newKeptThenBroken,
+		[]string{"AKeptKeyThatIsBrokenIsGoneForItsHolder"}},
 	{"RenewalRevives", func() store.Store { return renewalRevives{newSound()} },
 		[]string{"ARenewalNeverRevivesAnExpiredHolder"}},
 	{"RenewalShortens", func() store.Store { return renewalMoves{newSound()} },
@@ -93,7 +95,7 @@ var brokenStores = slices.Concat([]broken{
 		[]string{"AnEndedContextIsNoVerdict"}},
 	{"GrantBoundToItsContext", func() store.Store { return grantBoundToItsContext{newSound()} },
 		[]string{"AGrantOutlivesItsContext"}},
-}, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks, brokenTogether)
+}, brokenModes, brokenReaders, brokenForeign, brokenFeeds, brokenBulks, brokenTogether, brokenSessions)
 
 type broken struct {
 	name   string

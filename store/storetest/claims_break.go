@@ -8,6 +8,7 @@ var breakClaims = []claim{
 	{"ABreakNowFreesTheKeyAtOnce", aBreakNowFreesTheKeyAtOnce},
 	{"ABreakAffectsOnlyTheHolderItNames", aBreakAffectsOnlyTheHolderItNames},
 	{"ABreakDoesNotAffectTheNextHolder", aBreakDoesNotAffectTheNextHolder},
+	{"AKeptKeyThatIsBrokenIsGoneForItsHolder", aKeptKeyThatIsBrokenIsGoneForItsHolder},
 }
 
 func aBreakTellsTheHolderWhy(e *env) {
@@ -86,4 +87,22 @@ func aBreakDoesNotAffectTheNextHolder(e *env) {
 	if _, err := e.renew(next.Ref, long); err != nil {
 		e.Errorf("renewal of the next holder: %v", err)
 	}
+}
+
+// Its holder has released it, so there is no lease that a break could end.
+func aKeptKeyThatIsBrokenIsGoneForItsHolder(e *env) {
+	h := e.hold(e.key("kept"), long)
+	e.keep(h, 2*long)
+	if err := e.store.Break(e.ctx(), h.Ref, "not needed any more", false); err != nil {
+		e.Fatalf("break of a kept key: %v", err)
+	}
+	_, err := e.renew(h.Ref, 4*long)
+	e.gone("renewal of a kept key that was broken", err)
+	_, err = e.transfer(h.Ref, e.claim(h.Key, 4*long))
+	e.gone("transfer of a kept key that was broken", err)
+	e.refused(e.claim(h.Key, long))
+	if err := e.store.Break(e.ctx(), h.Ref, "not needed any more", true); err != nil {
+		e.Fatalf("break now of a kept key: %v", err)
+	}
+	e.free(h.Key)
 }

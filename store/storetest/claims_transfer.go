@@ -123,11 +123,9 @@ func aTransferFromAReleasedHolderIsRefused(e *env) {
 }
 
 func aTransferFromAnExpiredHolderIsRefused(e *env) {
-	h := e.hold(e.key("expired"), short)
-	e.outlive(h)
-	e.unchanged(h.Key, func() {
+	e.refusesTheExpired("transfer from an expired holder", func(h held) error {
 		_, err := e.transfer(h.Ref, e.claim(h.Key, long))
-		e.gone("transfer from an expired holder", err)
+		return err
 	})
 }
 

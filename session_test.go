@@ -1,0 +1,234 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/filestore"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// A sessionStore counts renewals, and can refuse those of sessions.
+type sessionStore struct {
+	*memstore.Store
+	renewed, sessions atomic.Int64
+	refuse            atomic.Bool
+	answerLate        atomic.Int64 // a duration
+	each              atomic.Int64 // how long a renewal of one lease takes
+}
+
+func (s *sessionStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	s.renewed.Add(int64(len(batch)))
+	time.Sleep(time.Duration(len(batch)) * time.Duration(s.each.Load())) // virtual: the store's work
+	return s.Store.Renew(ctx, batch)
+}
+
+func (s *sessionStore) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
+	s.sessions.Add(1)
+	if s.refuse.Load() {
+		return store.SessionRenewed{}, errNet
+	}
+	r, err := s.Store.RenewSession(ctx, of)
+	time.Sleep(time.Duration(s.answerLate.Load())) // virtual: how late the answer comes
+	return r, err
+}
+
+func withSession(t *testing.T, test func(t *testing.T, s *sessionStore, c *mongolock.Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sessionStore{Store: memstore.New()}
+		test(t, s, newClient(t, s, mongolock.WithSession()))
+	})
+}
+
+func TestUnderASessionLeasesAreNotRenewedOneByOne(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		var leases []*mongolock.Lease
+		for i := range 100 {
+			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
+		}
+		time.Sleep(time.Minute) // all are under the session
+		s.renewed.Store(0)
+		s.sessions.Store(0)
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		assert.Zero(t, s.renewed.Load(), "renewals of leases")
+		assert.InDelta(t, 60, s.sessions.Load(), 1, "three in a TTL of 30 s")
+		for _, l := range leases {
+			assert.NoError(t, l.Err())
+			mustBeHeld(t, s, l.Key())
+		}
+	})
+}
+
+func TestWithASessionEveryLeaseEndsBeforeItsKeyIsFree(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		var leases []*mongolock.Lease
+		for i := range 10 {
+			leases = append(leases, acquire(t, c, fmt.Sprint(i)))
+		}
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		s.refuse.Store(true)
+		for _, l := range leases {
+			<-l.Done()
+			assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+			mustBeHeld(t, s, l.Key())
+		}
+		time.Sleep(2 * time.Second) // the margin, and what gives the session up
+		s.refuse.Store(false)
+		for _, l := range leases {
+			mustBeFree(t, s, l.Key())
+		}
+		again := acquire(t, c, "again")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		s.renewed.Store(0)
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		assert.NoError(t, again.Err())
+		assert.Zero(t, s.renewed.Load(), "a lease under the next session")
+	})
+}
+
+func TestAnAnswerAfterTheSessionsDeadlineRevivesNothing(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		l := acquire(t, c, "k")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		s.answerLate.Store(int64(31 * time.Second))
+		<-l.Done()
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+		time.Sleep(time.Minute) // virtual: two TTLs
+		assert.ErrorIs(t, l.Err(), mongolock.ErrLost)
+		s.answerLate.Store(0)
+	})
+}
+
+func TestABrokenLeaseUnderASessionIsTold(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		l, other := acquire(t, c, "k"), acquire(t, c, "other")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		_, err := newClient(t, s).Break(t.Context(), "k", "because", 15*time.Second)
+		require.NoError(t, err)
+		assert.ErrorIs(t, l.Err(), mongolock.ErrBroken)
+		assert.ErrorContains(t, l.Err(), "because")
+		assert.NoError(t, other.Err())
+		mustBeFree(t, s, "k")
+	})
+}
+
+func TestALeaseUnderASessionCanBeDetachedAndGoesByItself(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		l, left := acquire(t, c, "k"), acquire(t, c, "left")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		ticket, _ := detach(t, l), detach(t, left)
+		require.NoError(t, c.Close())
+		resumed, err := newClient(t, s).Resume(t.Context(), ticket)
+		require.NoError(t, err)
+		assert.NoError(t, resumed.Err())
+		time.Sleep(31 * time.Second) // virtual: longer than the TTL
+		mustBeFree(t, s, "left")
+		mustBeHeld(t, s, "k")
+	})
+}
+
+func TestClosingEndsTheSession(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		acquire(t, c, "k")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		require.NoError(t, c.Close())
+		mustBeFree(t, s, "k")
+		s.sessions.Store(0)
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		assert.Zero(t, s.sessions.Load())
+	})
+}
+
+func TestASessionThatKeepsNothingEnds(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		l := acquire(t, c, "k")
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		release(t, l)
+		time.Sleep(time.Minute) // virtual: two TTLs
+		s.sessions.Store(0)
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		assert.Zero(t, s.sessions.Load())
+	})
+}
+
+func TestASessionDoesNotWaitForTheLeasesThatAreToComeUnderIt(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		s.each.Store(int64(9 * time.Millisecond))
+		for i := range 2000 { // 18 s of work, from a third of the TTL on
+			acquire(t, c, fmt.Sprint(i))
+		}
+		time.Sleep(21 * time.Second) // virtual: a session is renewed every 10 s
+		assert.Less(t, s.renewed.Load(), int64(2000), "all leases are renewed by now: this shows nothing")
+		assert.Equal(t, int64(1), s.sessions.Load(), "renewals of the session")
+	})
+}
+
+func TestAShorterLeaseIsKeptByItself(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		acquire(t, c, "k", mongolock.TTL(10*time.Second))
+		time.Sleep(time.Minute) // virtual: two TTLs
+		s.renewed.Store(0)
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		assert.InDelta(t, 180, s.renewed.Load(), 2)
+		assert.Zero(t, s.sessions.Load())
+	})
+}
+
+func TestWithSessionNeedsAStoreThatHasThem(t *testing.T) {
+	files, err := filestore.Open(t.TempDir())
+	require.NoError(t, err)
+	_, err = mongolock.NewWithStore(files, mongolock.WithSession())
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.ErrorContains(t, err, "WithSession: *filestore.Store has no sessions")
+}
+
+// Clients with a session and without one want the same keys, in every mode.
+func TestClientsWithAndWithoutASessionExcludeEachOther(t *testing.T) {
+	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+		plain := newClient(t, s)
+		under, alone := acquire(t, c, "a"), acquire(t, plain, "b")
+		sharedUnder, sharedAlone := acquire(t, c, "shared", mongolock.Shared()), acquire(t, plain, "shared", mongolock.Shared())
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		for range 2 {
+			mustNotAcquire(t, plain, "a")
+			mustNotAcquire(t, c, "b")
+			mustNotAcquire(t, plain, "shared")
+			mustNotAcquire(t, c, "shared")
+		}
+		release(t, sharedAlone)
+		time.Sleep(10 * time.Minute)       // virtual: many renewals
+		mustNotAcquire(t, plain, "shared") // the one under the session is still there
+		release(t, sharedUnder)
+		release(t, acquire(t, plain, "shared"))
+		release(t, under)
+		release(t, alone)
+		release(t, acquire(t, plain, "a"))
+		release(t, acquire(t, c, "b"))
+		permits := []*mongolock.Lease{acquire(t, c, "p", mongolock.OneOf(2)), acquire(t, plain, "p", mongolock.OneOf(2))}
+		time.Sleep(10 * time.Minute) // virtual: many renewals
+		mustNotAcquire(t, plain, "p", mongolock.OneOf(2))
+		release(t, permits[0])
+		permits[0] = acquire(t, plain, "p", mongolock.OneOf(2))
+		mustNotAcquire(t, c, "p", mongolock.OneOf(2))
+		for _, l := range permits {
+			assert.NoError(t, l.Err())
+		}
+	})
+}
+
+// mustNotAcquire asks for a key that others hold.
+func mustNotAcquire(t *testing.T, c *mongolock.Client, key string, opts ...mongolock.AcquireOption) {
+	t.Helper()
+	_, err := c.TryAcquire(t.Context(), key, opts...)
+	assert.ErrorIs(t, err, mongolock.ErrHeld, key)
+}

@@ -1,0 +1,283 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// The fields of a session's document, docs/design.md §4.11, beside those that it has in
+// common with a holder.
+const (
+	fieldWhat     = "kind"
+	fieldDead     = "dead"
+	fieldReasons  = "brokenHolders" // why those of its holders were broken that were
+	fieldSessions = "sessions"      // of a lock: the sessions that its holders may be under, for the sweep
+	fieldSession  = mongolease.FieldSession
+
+	kindSession = "session"
+)
+
+// never is the end of a lock's document some of whose holders are under a session: the TTL
+// index must not remove it.
+var never = mongobase.Date(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// A sessionRecord is a session's document as read. One that is dead has no holder.
+type sessionRecord struct {
+	mongolease.Document
+	id     string
+	dead   bool
+	broken map[string]string
+}
+
+func (r sessionRecord) Foreign() error {
+	if r.Stranger == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: the session's document has %s", store.ErrForeign, r.Stranger)
+}
+
+func (r sessionRecord) Status(key string, now time.Time) store.Status {
+	return r.Seen(key, store.Exclusive, 1, false, now)
+}
+
+func readSession(raw bson.Raw) (r sessionRecord) {
+	r.id, _ = raw.Lookup("_id", fieldSession).StringValueOK()
+	if !mongobase.Is(raw.Lookup(fieldMark), shape) {
+		r.Stranger = "another shape"
+		return r
+	}
+	h := mongolease.Holder{Holder: store.Holder{ID: r.id}}
+	elements, err := raw.Elements()
+	for _, e := range elements {
+		switch v := e.Value(); e.Key() {
+		case fieldDead:
+			r.dead = true
+		case fieldAt:
+			r.At, _ = mongobase.Time(v)
+		case fieldReasons:
+			r.broken = readReasons(v)
+		default:
+			h.Read(e.Key(), v)
+		}
+	}
+	if !r.dead && err == nil && h.Complete() {
+		r.Holders = []mongolease.Holder{h}
+	}
+	return r
+}
+
+func readReasons(v bson.RawValue) map[string]string {
+	doc, _ := v.DocumentOK()
+	elements, _ := doc.Elements()
+	reasons := make(map[string]string, len(elements))
+	for _, e := range elements {
+		reasons[e.Key()], _ = e.Value().StringValueOK()
+	}
+	return reasons
+}
+
+// A sessionLayout tells the steps of internal/mongolease how a session's document looks: it
+// is a lock that has itself for a holder. Its _id is a document, which no key's is.
+type sessionLayout struct{ of *sessions }
+
+func sessionName(id string) bson.E {
+	return bson.E{Key: "_id", Value: bson.D{{Key: fieldSession, Value: id}}}
+}
+
+// ourSession is the filter of a session's document.
+func ourSession(id string, more ...bson.E) bson.D {
+	return append(bson.D{sessionName(id), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}}, more...)
+}
+
+func (sessionLayout) Name(r store.Ref) (bson.D, error) { return bson.D{sessionName(r.ID)}, nil }
+
+func (sessionLayout) Fields(string) mongolease.Fields { return "" }
+
+func (sessionLayout) Named(string) []bson.E {
+	named := []bson.E{{Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}}
+	if !knob.SessionRevived {
+		named = append(named, mongolease.Lacks(fieldDead))
+	}
+	return named
+}
+
+func (l sessionLayout) Holds(id string) []bson.E { return l.Named(id) }
+
+func (sessionLayout) Unworded(time.Time) []bson.E { return nil }
+
+func (l sessionLayout) Read(document bson.Raw) sessionRecord {
+	r := readSession(document)
+	l.of.saw(r, l.of.steps.Base.Clock.Now())
+	return r
+}
+
+func (l sessionLayout) FindMany(ctx context.Context, _ *mongo.Collection, refs []store.Ref) ([]mongolease.Image[sessionRecord], error) {
+	images := make([]mongolease.Image[sessionRecord], len(refs))
+	for i, r := range refs {
+		image, err := l.of.steps.Find(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		images[i] = image
+	}
+	return images, nil
+}
+
+// BeginSession inserts a session's document. What is left of one whose outcome is unknown
+// is in nobody's way: its ID is never used, so nothing comes under it.
+func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Duration, error) {
+	x := &s.sessions
+	left, err := x.steps.Insert(ctx, mongolease.Begin, store.Ref{ID: of.ID}, of.TTL, func(t mongolease.Tenure) (filter, update bson.D) {
+		filter = ourSession(of.ID, bson.E{Key: fieldBeat, Value: t.Beat})
+		if knob.SessionReused {
+			filter = ourSession(of.ID)
+		}
+		set := bson.D{
+			{Key: mongolease.FieldOwner, Value: of.Owner},
+			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
+			{Key: mongolease.FieldTTL, Value: mongobase.Millis(t.TTL)},
+			{Key: fieldEpoch, Value: t.By.Epoch},
+		}
+		update = bson.D{{Key: "$set", Value: set}, stampAt}
+		if knob.SessionReused {
+			update = append(bson.D{{Key: "$set", Value: append(set, bson.E{Key: fieldBeat, Value: t.Beat})}, {Key: "$unset", Value: bson.D{{Key: fieldDead, Value: ""}}}}, stampAt)
+		}
+		return filter, update
+	})
+	switch {
+	case mongoerr.ClassOf(err) == mongoerr.DuplicateID:
+		return 0, store.ErrGone
+	case err != nil:
+		return 0, mongoerr.Mark(err)
+	}
+	x.begun(ctx, s)
+	return left, nil
+}
+
+// RenewSession is one update, whose after-image tells which holders were broken.
+func (s *Store) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
+	x := &s.sessions
+	answer := x.steps.Renew(ctx, []store.Renewal{{Ref: store.Ref{ID: of.ID}, TTL: of.TTL}})[0]
+	if answer.Err != nil {
+		return store.SessionRenewed{}, answer.Err
+	}
+	return store.SessionRenewed{Left: answer.Left, Broken: x.brokenOf(of.ID)}, nil
+}
+
+// EndSession marks a session, by its ID alone: only its own process does so.
+func (s *Store) EndSession(ctx context.Context, id string) error {
+	x := &s.sessions
+	_, err := x.steps.Send(mongobase.Bare(ctx), mongolease.Mark, s.base.Durable, ourSession(id), dead(), mongobase.After)
+	if err != nil {
+		return mongoerr.Mark(err)
+	}
+	x.isOver(id)
+	return nil
+}
+
+func dead(more ...bson.E) bson.D {
+	return append(bson.D{{Key: "$set", Value: bson.D{{Key: fieldDead, Value: true}}}, stampAt}, more...)
+}
+
+// tell writes into a session that one of its holders was broken: the session's next renewal
+// reads it.
+func (s *Store) tell(ctx context.Context, session, id, reason string) error {
+	if session == "" {
+		return nil
+	}
+	_, err := s.base.Modify(ctx, s.base.Durable, ourSession(session), bson.D{
+		{Key: "$set", Value: bson.D{{Key: fieldReasons + "." + id, Value: reason}}}, stampAt,
+	}, mongobase.After)
+	return err
+}
+
+// enter makes, of a renewal's update, one that also puts the holder under a session, or
+// takes it out. The beat that is written with it bars every older copy.
+func enter(r store.Renewal, update bson.D) bson.D {
+	most, set := slices.Clone(update[0].Value.(bson.D)), update[1].Value.(bson.D)
+	session := bson.E{Key: of(r.ID, fieldSession), Value: r.Session}
+	end := slices.IndexFunc(most, func(e bson.E) bool { return e.Key == fieldExpireAt })
+	var more bson.D
+	switch {
+	case r.Alone && r.Mode == store.Exclusive: // nobody else is in the document
+		set = append(set, most[end])
+		most = slices.Delete(most, end, end+1)
+		more = bson.D{{Key: "$unset", Value: bson.D{session, {Key: fieldSessions, Value: ""}}}}
+	case r.Alone:
+		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
+	case r.Mode == store.Exclusive:
+		most[end].Value = never
+		set = append(set, session, bson.E{Key: fieldSessions, Value: bson.A{r.Session}})
+	default:
+		most[end].Value = never
+		set = append(set, session)
+		more = bson.D{{Key: "$addToSet", Value: bson.D{{Key: fieldSessions, Value: r.Session}}}}
+	}
+	return append(bson.D{{Key: "$max", Value: most}, {Key: "$set", Value: set}, stampAt}, more...)
+}
+
+func readSessions(v bson.RawValue) (ids []string) {
+	all, _ := v.ArrayOK()
+	values, _ := all.Values()
+	for _, v := range values {
+		if id, ok := v.StringValueOK(); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// oldSessions is how many sessions that no holder is under a shared key's document keeps.
+const oldSessions = 16
+
+// prune makes, of a join, one that also takes the sessions out of the document that none of its
+// holders is under, if they have become many: those who leave do not. The filter then names
+// the beat of every holder that stays: none of them came under a session since the look.
+func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) (bson.D, bson.D) {
+	if c.pruned || len(seen.sessions) <= oldSessions {
+		return filter, update
+	}
+	old := make(map[string]bool, len(seen.sessions))
+	for _, id := range seen.sessions {
+		old[id] = true
+	}
+	for _, h := range seen.Holders {
+		if !over[h.ID] {
+			delete(old, h.Session)
+		}
+	}
+	if len(old) <= oldSessions {
+		return filter, update
+	}
+	c.pruned = true
+	for _, h := range seen.Holders {
+		if !over[h.ID] && !knob.PruneBlindly {
+			filter = append(filter, holder(h.ID).Still(h))
+		}
+	}
+	ids := bson.A{}
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		ids = append(ids, id)
+	}
+	return filter, append(update, bson.E{Key: "$pullAll", Value: bson.D{{Key: fieldSessions, Value: ids}}})
+}
+
+// broke is the end of a break: the session that the holder is under is told.
+func (s *Store) broke(ctx context.Context, image reply, err error, id, reason string) (reply, error) {
+	if h, ok := image.Record.Holder(id); err == nil && ok {
+		err = s.tell(ctx, h.Session, id, reason)
+	}
+	return image, err
+}

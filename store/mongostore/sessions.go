@@ -1,0 +1,290 @@
+package mongostore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// sessions are what a store knows of sessions, its own and those of others.
+type sessions struct {
+	steps mongolease.Steps[sessionRecord, struct{}]
+	used  atomic.Bool // this store began one: its holders may be under it
+
+	mu       sync.Mutex      // protects the rest; never held across a command
+	seen     map[string]view // by ID
+	sweepAt  int
+	left     []string // those found over, whose holders are to be swept
+	surveyed bool     // those whose process died long ago were looked for
+	indexed  bool
+}
+
+// A view is a session as it was seen last.
+type view struct {
+	sessionRecord
+	at   mongoclock.Moment
+	over bool // for good: a majority has the mark
+}
+
+// unkey begins what stands for a key where keys are remembered: it is not UTF-8, so no key
+// begins like that.
+const unkey = "\xff"
+
+const (
+	viewFresh = time.Second // what was seen this lately is shown without another look
+	leftMost  = 1024        // sessions that are remembered for the sweep
+	viewsKept = time.Hour
+)
+
+// saw remembers what a command showed of a session.
+func (x *sessions) saw(r sessionRecord, at mongoclock.Moment) {
+	if r.id == "" {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.put(r.id, view{sessionRecord: r, at: at, over: x.seen[r.id].over})
+}
+
+// put remembers a view. With x.mu held.
+func (x *sessions) put(id string, v view) {
+	if x.seen == nil {
+		x.seen = map[string]view{}
+	}
+	x.seen[id] = v
+	if len(x.seen) < max(256, x.sweepAt) {
+		return
+	}
+	for old, seen := range x.seen {
+		if v.at.Sub(seen.at) > viewsKept {
+			delete(x.seen, old)
+		}
+	}
+	x.sweepAt = 2 * len(x.seen)
+}
+
+// isOver remembers that a session is over for good, and that it is to be swept.
+func (x *sessions) isOver(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v := x.seen[id]
+	v.over, v.at = true, x.steps.Base.Clock.Now()
+	x.put(id, v)
+	if !slices.Contains(x.left, id) && len(x.left) < leftMost {
+		x.left = append(x.left, id)
+	}
+}
+
+func (x *sessions) leftBy() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.left)
+}
+
+func (x *sessions) swept(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.left = slices.DeleteFunc(x.left, func(other string) bool { return other == id })
+}
+
+func (x *sessions) brokenOf(id string) map[string]string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen[id].broken
+}
+
+func (x *sessions) view(id string) (view, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	v, ok := x.seen[id]
+	return v, ok
+}
+
+// Over judges sessions by the rules for holders, and marks those that are over, with
+// majority. Only the mark makes sure: a look may have been answered by a primary that was
+// deposed. After it no renewal is applied, and none was since the look.
+func (x *sessions) Over(ctx context.Context, ids []string) (map[string]bool, error) {
+	over := make(map[string]bool, len(ids))
+	var ask []string
+	for _, id := range ids {
+		if v, _ := x.view(id); v.over {
+			over[id] = true
+		} else {
+			ask = append(ask, id)
+		}
+	}
+	sent := x.steps.Base.Clock.Now()
+	found, err := x.read(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	at := x.steps.Base.Clock.Now()
+	for _, id := range ask {
+		r := found[id]
+		gone, err := x.steps.Base.Judge(ctx, unkey+id, r.Marks(), sent, at, x.steps.DrawnFor(store.Ref{ID: id}, mongolease.Image[sessionRecord]{Record: r}))
+		if err != nil {
+			return nil, err
+		}
+		if len(gone) < len(r.Holders) || r.Stranger != "" {
+			continue
+		}
+		if over[id], err = x.mark(ctx, id, r); err != nil {
+			return nil, err
+		}
+	}
+	return over, nil
+}
+
+// read reads sessions. One that is not there, or is dead, has no holder.
+func (x *sessions) read(ctx context.Context, ids []string) (map[string]sessionRecord, error) {
+	found := make(map[string]sessionRecord, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	names := make(bson.A, len(ids))
+	for i, id := range ids {
+		names[i] = sessionName(id).Value
+	}
+	err := x.steps.Base.FindAll(ctx, x.steps.Base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}, len(ids), func(doc bson.Raw) {
+		r := readSession(doc)
+		found[r.id] = r
+	})
+	at := x.steps.Base.Clock.Now()
+	for _, id := range ids {
+		r := found[id]
+		r.id = id
+		x.saw(r, at)
+	}
+	return found, err
+}
+
+// mark makes a session dead that was seen, or one that was not there: then the mark is all
+// of its document. It reports false if the session was renewed meanwhile.
+func (x *sessions) mark(ctx context.Context, id string, seen sessionRecord) (bool, error) {
+	if knob.TakenUnmarked {
+		return true, nil
+	}
+	isDead := bson.E{Key: fieldDead, Value: true}
+	filter := ourSession(id, isDead)
+	if len(seen.Holders) > 0 {
+		filter = ourSession(id, bson.E{Key: "$or", Value: bson.A{bson.D{isDead}, bson.D{{Key: fieldBeat, Value: seen.Holders[0].Beat}}}})
+	}
+	coll := x.steps.Base.Durable
+	if knob.MarkUnvoted {
+		coll = x.steps.Base.Soft
+	}
+	_, until := x.steps.Base.Now().Expiry(0)
+	update := dead(bson.E{Key: "$setOnInsert", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(until)}}})
+	_, err := x.steps.Base.Modify(ctx, coll, filter, update, mongobase.Upsert)
+	switch {
+	case mongoerr.ClassOf(err) == mongoerr.DuplicateID:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	x.isOver(id)
+	return true, nil
+}
+
+// Ends shows when a session ends, as it was seen last.
+func (x *sessions) Ends(id string, now time.Time) (expireAt, knownBy time.Time, over bool) {
+	v, known := x.view(id)
+	switch {
+	case !known:
+		return now.Add(viewFresh), time.Time{}, false
+	case v.over || len(v.Holders) == 0:
+		return time.Time{}, time.Time{}, true
+	}
+	m := v.Marks()[0]
+	return m.ExpireAt, x.steps.Base.KnownBy(unkey+id, m, now), false
+}
+
+// Learn reads sessions that were not seen lately. After a fault they are shown as they were
+// seen before.
+func (x *sessions) Learn(ctx context.Context, ids []string) {
+	now := x.steps.Base.Clock.Now()
+	var ask []string
+	for _, id := range ids {
+		if v, known := x.view(id); !known || !v.over && now.Sub(v.at) > viewFresh {
+			ask = append(ask, id)
+		}
+	}
+	found, err := x.read(ctx, ask)
+	if err != nil {
+		return
+	}
+	at := x.steps.Base.Clock.Now()
+	for _, id := range ask {
+		x.steps.Base.Saw(unkey+id, found[id].Marks(), at)
+	}
+}
+
+// survey finds, once after a session was begun, sessions whose process died long ago and
+// whose keys nobody asked for.
+func (x *sessions) survey(ctx context.Context) error {
+	x.mu.Lock()
+	done := x.surveyed || !x.used.Load()
+	x.surveyed = true
+	x.mu.Unlock()
+	now := x.steps.Base.Now()
+	if done || now.Earliest.IsZero() {
+		return nil
+	}
+	var ids []string
+	err := x.steps.Base.FindAll(ctx, x.steps.Base.Soft, bson.D{
+		{Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession},
+		{Key: fieldExpireAt, Value: bson.D{{Key: "$lt", Value: mongobase.Date(now.Earliest.Add(-mongobase.LongPast))}}},
+	}, leftMost, func(doc bson.Raw) {
+		if r := readSession(doc); r.id != "" {
+			ids = append(ids, r.id)
+		}
+	}, options.Find().SetLimit(leftMost/4).SetSort(bson.D{{Key: fieldExpireAt, Value: 1}}))
+	if err == nil {
+		_, err = x.Over(ctx, ids)
+	}
+	return err
+}
+
+// begun makes the index by which a sweep finds what sessions left, once.
+func (x *sessions) begun(ctx context.Context, s *Store) {
+	x.used.Store(true)
+	x.mu.Lock()
+	done := x.indexed || s.noIndex
+	x.indexed, x.surveyed = true, false
+	x.mu.Unlock()
+	if done {
+		return
+	}
+	within, cancel := context.WithTimeout(mongobase.Bare(ctx), 2*time.Second)
+	defer cancel()
+	err := s.EnsureSessionsIndex(within)
+	if err != nil {
+		s.logger.Warn("mongolock: no index on sessions: what a dead session leaves is found by reading the whole collection",
+			"collection", s.base.Soft.Name(), "error", err)
+	}
+}
+
+// EnsureSessionsIndex makes the index by which a sweep finds what sessions left, if it is
+// not there.
+func (s *Store) EnsureSessionsIndex(ctx context.Context) error {
+	s.base.Count(mongobase.CreateIndexes)
+	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
+		Keys: bson.D{{Key: fieldSessions, Value: 1}},
+		Options: options.Index().SetName("mongolock_sessions").
+			SetPartialFilterExpression(bson.D{{Key: fieldSessions, Value: bson.D{{Key: "$exists", Value: true}}}}),
+	})
+	return err
+}

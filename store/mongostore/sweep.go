@@ -1,0 +1,127 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Sweep removes what dead sessions left: each holder by its ID and the beat that was judged, so
+// that nothing else is touched.
+func (s *Store) Sweep(ctx context.Context) (freed []string, err error) {
+	ctx = mongobase.Bare(ctx)
+	x := &s.sessions
+	if err := x.survey(ctx); err != nil {
+		return nil, err
+	}
+	for _, id := range x.leftBy() {
+		keys, all, err := s.sweep(ctx, id)
+		freed = append(freed, keys...)
+		if err != nil {
+			return freed, mongoerr.Mark(err)
+		}
+		if all {
+			_, err = x.steps.Remove(ctx, mongolease.Sweep, s.base.Soft, ourSession(id, bson.E{Key: fieldDead, Value: true}), readSession)
+			if err != nil {
+				return freed, mongoerr.Mark(err)
+			}
+			x.swept(id)
+		}
+	}
+	return freed, nil
+}
+
+// sweepBatch is how many documents a sweep takes at a time.
+const sweepBatch = 1000
+
+// sweep removes the holders of one dead session whose own end is over, too. All says that
+// none is left.
+func (s *Store) sweep(ctx context.Context, session string) (freed []string, all bool, err error) {
+	all = true
+	after := any(bson.D{{Key: "$exists", Value: true}})
+	for part := 0; ; part++ {
+		var found []record
+		sent := s.base.Clock.Now()
+		err := s.base.FindAll(ctx, s.base.Soft, bson.D{{Key: fieldSessions, Value: bson.D{{Key: "$eq", Value: session}}}, {Key: fieldMark, Value: shape}, {Key: "_id", Value: after}},
+			sweepBatch, func(doc bson.Raw) { found = append(found, readRecord(doc)) },
+			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(sweepBatch))
+		if err != nil {
+			return freed, false, err
+		}
+		var marks []mongobase.Mark
+		for _, r := range found {
+			for _, h := range r.Holders {
+				if h.Session == session {
+					marks = append(marks, h.Mark())
+				}
+			}
+		}
+		over, err := s.base.Judge(ctx, fmt.Sprint(unkey, "sweep ", session, " ", part), marks, sent, s.base.Clock.Now(), nil)
+		if err != nil {
+			return freed, false, err
+		}
+		all = all && len(over) == len(marks)
+		keys, err := s.dropSwept(ctx, found, session, over)
+		if freed = append(freed, keys...); err != nil {
+			return freed, false, err
+		}
+		if len(found) < sweepBatch {
+			return freed, all, nil
+		}
+		after = bson.D{{Key: "$gt", Value: found[len(found)-1].key}}
+	}
+}
+
+// dropSwept removes holders from documents, each by its ID and by the beat that was judged:
+// one that was renewed since, and perhaps came under another session, stays.
+func (s *Store) dropSwept(ctx context.Context, found []record, session string, over map[string]bool) (freed []string, err error) {
+	var deletions, leaves []mongo.WriteModel
+	var left []string
+	now := s.base.Present()
+	for _, r := range found {
+		for _, h := range r.Holders {
+			if h.Session != session || !over[h.ID] {
+				continue
+			}
+			filter := ours(r.key, inMode(r.mode), holder(h.ID).Still(h))
+			if knob.SweepByID {
+				filter = ours(r.key, inMode(r.mode), exists(fieldHolders+"."+h.ID))
+			}
+			if knob.SweepByKey {
+				filter = ours(r.key)
+			}
+			if r.mode == store.Exclusive {
+				deletions = append(deletions, s.steps.Deletion(mongolease.Sweep, filter))
+			} else {
+				leaves = append(leaves, s.steps.Model(mongolease.Sweep, filter, bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + h.ID, Value: ""}}}, stampAt}))
+				left = append(left, r.key)
+			}
+			if r.Wanted(now) {
+				freed = append(freed, r.key)
+			}
+		}
+	}
+	for _, models := range [][]mongo.WriteModel{deletions, leaves} {
+		for part := range slices.Chunk(models, sweepBatch) {
+			if _, _, err := s.base.Bulk(ctx, s.base.Soft, part); err != nil {
+				return freed, err
+			}
+		}
+	}
+	for _, key := range slices.Compact(left) { // the last to go removes the document
+		if _, err := s.finish(ctx, store.Ref{Key: key, Mode: store.Shared}, s.base.Soft); err != nil {
+			return freed, err
+		}
+	}
+	return freed, nil
+}
