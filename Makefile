@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # Every module of the repository, and those of them that hold packages.
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 # What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
-HEAVY   := $(filter adapters/certmagic adapters/kubernetes examples/migrate examples/periodic,$(MODULES))
+HEAVY   := $(filter adapters/certmagic adapters/kubernetes bench/compare examples/migrate examples/periodic,$(MODULES))
 CODE    := $(filter-out tools $(HEAVY),$(MODULES))
 ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
@@ -118,9 +118,10 @@ cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
 # A failing seed prints the command that replays it, and is drawn as a timeline.
 SEEDS ?= 2000
 FIRST ?= 1
+SAME  ?= 200
 .PHONY: simulate
-simulate: ## SEEDS histories of the library over servers in memory, on all cores; SEEDS=1000000 for a long night
-	go test -tags knobs ./internal/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same 200 -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+simulate: ## SEEDS histories of the library over servers in memory, on all cores, SAME of them twice; SEEDS=1000000 for a long night
+	go test -tags knobs ./internal/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 .PHONY: simulate-controls
 simulate-controls: ## the first seed that notices each safety taken out
@@ -208,10 +209,13 @@ fuzz: ## every fuzz test, each for FUZZ=20s
 bench: ## every figure of docs/performance.md, and writes it (after `make server`; some minutes)
 	cd bench && go run -tags ferretdb_no_postgresql . -write
 
+# ARGS='-only waiters,crash -rounds 1' narrows it, and writes nothing.
+ARGS ?=
 .PHONY: compare
-compare: $(DEVMONGO) ## the figures of docs/comparison.md, beside Redis (redis-server on PATH) and etcd; two minutes
+compare: $(DEVMONGO) ## mongolock beside locks on Redis (redis-server on PATH), etcd and MongoDB, into docs/comparison.md; seven minutes
 	go build -C bench/compare -o ../../bin/compare .
-	$(ON_MONGO) bin/compare -write docs/comparison.md
+	$(ON_MONGO) bin/compare -write docs/comparison.md $(ARGS)
+	@$(MAKE) -s pictures
 
 .PHONY: bench-go
 bench-go: $(DEVMONGO) ## the benchmarks among the tests
@@ -258,7 +262,7 @@ lint: ## golangci-lint over every module (the first time builds it: some minutes
 # What it knows it asks of Go's vulnerability database, over the network.
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities that the released modules can reach
-	@$(call in-modules,. $(ADAPTERS) $(HEAVY),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
+	@$(call in-modules,. $(ADAPTERS) $(filter-out bench/%,$(HEAVY)),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
 
 .PHONY: fmt
 fmt: ## format every file, imports included
