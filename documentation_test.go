@@ -22,7 +22,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
 	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "AcquireMany", "ReleaseMany", "NotifyMany",
-	"BeginSession", "RenewSession", "EndSession", "Sweep", "EnsureSessionsIndex",
+	"BeginSession", "RenewSession", "EndSession", "Sweep",
 }
 
 func TestEveryEntryPointHasACheckedExample(t *testing.T) {

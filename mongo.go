@@ -46,9 +46,9 @@ func WithoutIndex() ClientOption {
 }
 
 // EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it is
-// there, and for a client WithSession the index on sessions. The first grant of a client does
-// so too, but there a failure is only logged. An error matching errors.ErrUnsupported means
-// that the store has none.
+// there. By it a client WithSession also finds what dead sessions left. The first grant of a
+// client makes it too, but there a failure is only logged. An error matching
+// errors.ErrUnsupported means that the store has none.
 func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {
 		return err
@@ -59,13 +59,7 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	err := s.EnsureIndex(ctx)
-	if of, ok := s.(interface {
-		EnsureSessionsIndex(context.Context) error
-	}); ok && err == nil && c.sessions != nil {
-		err = of.EnsureSessionsIndex(ctx)
-	}
-	if err != nil {
+	if err := s.EnsureIndex(ctx); err != nil {
 		return &fault{op: "ensure index", err: err}
 	}
 	return nil

@@ -9,35 +9,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/mongolock/mongolock"
 )
 
-// sessionPair is what a short lease costs in a client that has a session, and how much of that is
-// the server's, for the index on sessions that it made. Each client also holds a lease, so that
-// all have something to renew.
+// sessionPair is what a short lease costs in a client that has a session. Each client also holds
+// a lease, so that both have something to renew.
 func sessionPair(ctx context.Context, l *lab) (figures []figure, err error) {
 	const ttl = 3 * time.Second
-	clients := make([]func() error, 3)
-	for i, opts := range [][]mongolock.ClientOption{{mongolock.WithSession()}, {}, {}} {
+	clients := make([]func() error, 2)
+	for i, opts := range [][]mongolock.ClientOption{{mongolock.WithSession()}, {}} {
 		client, _, err := l.locks(fmt.Sprint("session_pairs_", i), append(opts, mongolock.TTL(ttl))...)
 		if err != nil {
 			return nil, err
 		}
 		defer client.Close() //nolint:errcheck // what is held runs out
-		if i == 2 {          // the index that the first client makes
-			_, err := locksOf(l.driver, "session_pairs_2").Indexes().CreateOne(ctx, mongo.IndexModel{
-				Keys: bson.D{{Key: "sessions", Value: 1}},
-				Options: options.Index().SetName("mongolock_sessions").
-					SetPartialFilterExpression(bson.D{{Key: "sessions", Value: bson.D{{Key: "$exists", Value: true}}}}),
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
 		if _, err := client.Acquire(ctx, "held"); err != nil {
 			return nil, err
 		}
@@ -50,7 +35,6 @@ func sessionPair(ctx context.Context, l *lab) (figures []figure, err error) {
 	}
 	return []figure{
 		{"free pair of a client with a session", turns.ratio(1), "%.3f ×", 1.02, atMost, fmt.Sprintf("one without, in turns with it; %.2f ms", 1000*turns.median(1))},
-		{"the same", turns.ratio(2), "%.3f ×", 0, noTarget, "one without, where the index on sessions is"},
 	}, nil
 }
 

@@ -118,6 +118,9 @@ func (c *Cursor) Next(ctx context.Context) bool {
 // Current is the document that the cursor stands at.
 func (c *Cursor) Current() bson.Raw { return c.cursor.Current }
 
+// Left is how many documents of the server's last answer are still to come.
+func (c *Cursor) Left() int { return c.cursor.RemainingBatchLength() }
+
 // Err is the fault that ended the cursor.
 func (c *Cursor) Err() error { return c.cursor.Err() }
 

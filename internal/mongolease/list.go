@@ -4,16 +4,22 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
 
+// learnAgain is how old what is known of sessions may be in a list whose reader takes its time.
+const learnAgain = time.Second
+
 // List yields the locks that find finds and whose keys begin with prefix, in the order of
-// the cursor. A document without a key, or that is a stranger's, is left out.
+// the cursor. A document without a key, or that is a stranger's, is left out. The sessions of
+// a batch of the cursor are read together.
 func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
@@ -28,15 +34,28 @@ func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context
 			return
 		}
 		defer cursor.Close(ctx)
+		var keys []string
+		var batch []R
 		for cursor.Next(ctx) {
 			key, seen := read(cursor.Current())
-			if key == "" || seen.Foreign() != nil || !strings.HasPrefix(key, prefix) {
+			if key != "" && seen.Foreign() == nil && strings.HasPrefix(key, prefix) {
+				keys, batch = append(keys, key), append(batch, seen)
+			}
+			if cursor.Left() > 0 {
 				continue
 			}
-			s.learn(ctx, seen)
-			if !yield(s.Status(key, seen), nil) {
-				return
+			var learned mongoclock.Moment
+			for i, seen := range batch {
+				if now := s.Base.Clock.Now(); i == 0 || now.Sub(learned) > learnAgain {
+					s.learn(ctx, batch[i:]...)
+					learned = now
+				}
+				if !yield(s.Status(keys[i], seen), nil) {
+					return
+				}
 			}
+			clear(batch)
+			keys, batch = keys[:0], batch[:0]
 		}
 		if err := cursor.Err(); err != nil {
 			yield(store.Status{}, mongoerr.NotApplied(err))

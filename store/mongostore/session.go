@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -23,15 +24,27 @@ const (
 	fieldWhat     = "kind"
 	fieldDead     = "dead"
 	fieldReasons  = "brokenHolders" // why those of its holders were broken that were
-	fieldSessions = "sessions"      // of a lock: the sessions that its holders may be under, for the sweep
+	fieldSessions = "sessions"      // of a shared lock: the sessions that its holders may be under, for the sweep
 	fieldSession  = mongolease.FieldSession
 
 	kindSession = "session"
 )
 
-// never is the end of a lock's document some of whose holders are under a session: the TTL
-// index must not remove it.
-var never = mongobase.Date(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+// The end of a lock's document some of whose holders are under a session is so far away that
+// the TTL index never removes it. By the same index a sweep finds what a session left: an
+// exclusive holder's document has an end that is its session's own, but for a chance of one in
+// a hundred billion. One that several sessions may keep has the last of all.
+var (
+	far   = time.Date(5000, 1, 1, 0, 0, 0, 0, time.UTC)
+	never = mongobase.Date(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+)
+
+// farEnd is the end of a document whose only holder is under that session.
+func farEnd(session string) bson.DateTime {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(session))                               // it never fails
+	return mongobase.Date(far) + bson.DateTime(h.Sum64()%(1<<47)) //nolint:gosec // before the year 9460
+}
 
 // A sessionRecord is a session's document as read. One that is dead has no holder.
 type sessionRecord struct {
@@ -162,7 +175,7 @@ func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Durati
 	case err != nil:
 		return 0, mongoerr.Mark(err)
 	}
-	x.begun(ctx, s)
+	x.begun()
 	return left, nil
 }
 
@@ -214,12 +227,12 @@ func enter(r store.Renewal, update bson.D) bson.D {
 	case r.Alone && r.Mode == store.Exclusive: // nobody else is in the document
 		set = append(set, most[end])
 		most = slices.Delete(most, end, end+1)
-		more = bson.D{{Key: "$unset", Value: bson.D{session, {Key: fieldSessions, Value: ""}}}}
+		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
 	case r.Alone:
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
 	case r.Mode == store.Exclusive:
-		most[end].Value = never
-		set = append(set, session, bson.E{Key: fieldSessions, Value: bson.A{r.Session}})
+		most = slices.Delete(most, end, end+1)
+		set = append(set, session, bson.E{Key: fieldExpireAt, Value: farEnd(r.Session)})
 	default:
 		most[end].Value = never
 		set = append(set, session)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/knob"
@@ -29,7 +28,6 @@ type sessions struct {
 	sweepAt  int
 	left     []string // those found over, whose holders are to be swept
 	surveyed bool     // those whose process died long ago were looked for
-	indexed  bool
 }
 
 // A view is a session as it was seen last.
@@ -258,33 +256,10 @@ func (x *sessions) survey(ctx context.Context) error {
 	return err
 }
 
-// begun makes the index by which a sweep finds what sessions left, once.
-func (x *sessions) begun(ctx context.Context, s *Store) {
+// begun has a sweep look, once, for what was left before.
+func (x *sessions) begun() {
 	x.used.Store(true)
 	x.mu.Lock()
-	done := x.indexed || s.noIndex
-	x.indexed, x.surveyed = true, false
+	x.surveyed = false
 	x.mu.Unlock()
-	if done {
-		return
-	}
-	within, cancel := context.WithTimeout(mongobase.Bare(ctx), 2*time.Second)
-	defer cancel()
-	err := s.EnsureSessionsIndex(within)
-	if err != nil {
-		s.logger.Warn("mongolock: no index on sessions: what a dead session leaves is found by reading the whole collection",
-			"collection", s.base.Soft.Name(), "error", err)
-	}
-}
-
-// EnsureSessionsIndex makes the index by which a sweep finds what sessions left, if it is
-// not there.
-func (s *Store) EnsureSessionsIndex(ctx context.Context) error {
-	s.base.Count(mongobase.CreateIndexes)
-	_, err := s.base.Soft.Indexes().CreateOne(mongobase.Bare(ctx), mongo.IndexModel{
-		Keys: bson.D{{Key: fieldSessions, Value: 1}},
-		Options: options.Index().SetName("mongolock_sessions").
-			SetPartialFilterExpression(bson.D{{Key: fieldSessions, Value: bson.D{{Key: "$exists", Value: true}}}}),
-	})
-	return err
 }

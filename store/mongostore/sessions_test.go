@@ -99,7 +99,7 @@ func TestTheTTLIndexLeavesHoldersUnderASessionAlone(t *testing.T) {
 	c := exclusiveClaim("k", time.Minute)
 	f.acquire(f.store, c)
 	require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute, Session: session.ID}})[0].Err)
-	assert.Equal(t, never, mongobase.Date(f.document("k").expireAt))
+	assert.Equal(t, farEnd(session.ID), mongobase.Date(f.document("k").expireAt))
 	require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: time.Minute, Alone: true}})[0].Err)
 	assert.Less(t, time.Until(f.document("k").expireAt), time.Hour, "once it has left")
 }
@@ -262,4 +262,62 @@ func concernsOfReleases(t *testing.T) map[string]string {
 		assert.NoError(t, err)
 	})
 	return concerns
+}
+
+// Without an index of their own: each would make every insert and delete dearer.
+func TestASweepFindsWhatASessionLeftByTheTTLIndex(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "ttl")
+	f := newFixture(t)
+	require.NoError(t, f.store.EnsureIndex(f.ctx()))
+	session, other := beginSession(f, f.store, time.Minute), beginSession(f, f.store, time.Minute)
+	under := func(c store.Claim, session store.Session) {
+		f.acquire(f.store, c)
+		require.NoError(t, f.store.Renew(f.ctx(), []store.Renewal{{Ref: c.Ref, TTL: c.TTL, Session: session.ID}})[0].Err)
+	}
+	for i := range 10 {
+		under(exclusiveClaim(fmt.Sprint("other", i), time.Minute), other)
+		under(sharedClaim(fmt.Sprint("shared", i), time.Minute), other)
+		f.acquire(f.store, exclusiveClaim(fmt.Sprint("alone", i), time.Minute))
+	}
+	under(exclusiveClaim("mine", time.Minute), session)
+	under(sharedClaim("shared0", time.Minute), session)
+
+	plan, err := f.coll.Database().RunCommand(f.ctx(), bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: f.coll.Name()}, {Key: "filter", Value: leftUnder(session.ID)}}}}).Raw()
+	require.NoError(t, err)
+	assert.Contains(t, plan.Lookup("queryPlanner", "winningPlan").String(), indexName)
+	cursor, err := f.coll.Find(f.ctx(), leftUnder(session.ID))
+	require.NoError(t, err)
+	var left []bson.Raw
+	require.NoError(t, cursor.All(f.ctx(), &left))
+	var keys []string
+	for _, doc := range left {
+		keys = append(keys, readRecord(doc).key)
+	}
+	assert.ElementsMatch(t, []string{"mine", "shared0"}, keys)
+}
+
+func TestAListReadsTheSessionsOfABatchTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const processes = 20
+	for i := range processes {
+		keptByASession(f, f.store, fmt.Sprint("k", i), beginSession(f, f.store, time.Minute).ID, time.Minute)
+	}
+	reader := f.another(f.tap.On)
+	f.tap.Take()
+	seen := 0
+	for status, err := range reader.List(f.ctx(), "k") {
+		require.NoError(t, err)
+		assert.False(t, status.Free())
+		seen++
+	}
+	assert.Equal(t, processes, seen)
+	finds := 0
+	for _, c := range f.tap.Take() {
+		if c.Index(0).Key() == "find" {
+			finds++
+		}
+	}
+	assert.Equal(t, 2, finds, "one for the keys and one for their sessions")
 }

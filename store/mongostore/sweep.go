@@ -44,6 +44,16 @@ func (s *Store) Sweep(ctx context.Context) (freed []string, err error) {
 // sweepBatch is how many documents a sweep takes at a time.
 const sweepBatch = 1000
 
+// leftUnder is the filter of the documents that may have holders of a session. The index on
+// expireAt finds them: those with the session's own end, and all that several may keep.
+func leftUnder(session string) bson.D {
+	return bson.D{
+		{Key: fieldMark, Value: shape},
+		{Key: fieldExpireAt, Value: bson.D{{Key: "$in", Value: bson.A{farEnd(session), never}}}},
+		{Key: "$or", Value: bson.A{bson.D{exclusively}, bson.D{{Key: fieldSessions, Value: bson.D{{Key: "$eq", Value: session}}}}}},
+	}
+}
+
 // sweep removes the holders of one dead session whose own end is over, too. All says that
 // none is left.
 func (s *Store) sweep(ctx context.Context, session string) (freed []string, all bool, err error) {
@@ -52,8 +62,8 @@ func (s *Store) sweep(ctx context.Context, session string) (freed []string, all 
 	for part := 0; ; part++ {
 		var found []record
 		sent := s.base.Clock.Now()
-		err := s.base.FindAll(ctx, s.base.Soft, bson.D{{Key: fieldSessions, Value: bson.D{{Key: "$eq", Value: session}}}, {Key: fieldMark, Value: shape}, {Key: "_id", Value: after}},
-			sweepBatch, func(doc bson.Raw) { found = append(found, readRecord(doc)) },
+		err := s.base.FindAll(ctx, s.base.Soft, append(leftUnder(session), bson.E{Key: "_id", Value: after}), sweepBatch,
+			func(doc bson.Raw) { found = append(found, readRecord(doc)) },
 			options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(sweepBatch))
 		if err != nil {
 			return freed, false, err
