@@ -71,6 +71,46 @@ func (c *Client) within(values context.Context, d time.Duration) (context.Contex
 	return c.bound(values, c.clock.Now().Add(d))
 }
 
+// A passage lets the renewal of a session go ahead of whatever else a client does in the
+// background. Protected by Client.mu.
+type passage struct {
+	open  chan struct{}    // closed when the renewal under way is answered; nil: none is
+	until monotonic.Moment // nobody waits longer for it
+}
+
+// goAhead begins the renewal of a session, and returns what ends it.
+func (c *Client) goAhead(ttl time.Duration) (answered func()) {
+	open := make(chan struct{})
+	c.mu.Lock()
+	c.passage = passage{open, c.clock.Now().Add(ttl / 40)}
+	c.mu.Unlock()
+	return func() {
+		c.mu.Lock()
+		c.passage.open = nil
+		c.mu.Unlock()
+		close(open)
+	}
+}
+
+// giveWay waits while the session is being renewed, but a fortieth of its TTL at most: a renewal that
+// hangs is not in need of the server.
+func (c *Client) giveWay() {
+	c.mu.Lock()
+	p := c.passage
+	c.mu.Unlock()
+	left := c.clock.Until(p.until)
+	if p.open == nil || left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-p.open:
+	case <-timer.C:
+	case <-c.base.Done():
+	}
+}
+
 const (
 	watchdogPeriod = time.Second
 	sleptAtLeast   = 100 * time.Millisecond // less is a reading that was interrupted

@@ -207,3 +207,90 @@ func (c *Client) settleFirst(ctx context.Context, key string) error {
 	}
 	return nil
 }
+
+// givers is how many parts of the leases that nobody has any more are given back at a time.
+const givers = 4
+
+// A returner gives back the leases of a client that nobody has any more: those that were lost,
+// and those that came too late for their callers. Thousands may be lost at once, to a server
+// that is too slow: one command for each would keep it from renewing the others. Protected by
+// Client.mu.
+type returner struct {
+	leases []*Lease
+	busy   int // goroutines
+}
+
+// giveBackInBackground gives the lease back by itself if few are given back just now, and
+// with others otherwise.
+func (l *Lease) giveBackInBackground() {
+	c := l.client
+	c.mu.Lock()
+	r := &c.returner
+	r.leases = append(r.leases, l)
+	switch {
+	case r.busy >= givers:
+		c.mu.Unlock()
+	case c.enterLocked():
+		r.busy++
+		c.mu.Unlock()
+		go func() {
+			defer c.background.Done()
+			c.giveBackUnheld()
+		}()
+	default: // the client is closing, and waits for the goroutine that runs this
+		r.busy++
+		c.mu.Unlock()
+		c.giveBackUnheld()
+	}
+}
+
+func (c *Client) giveBackUnheld() {
+	r := &c.returner
+	for {
+		c.mu.Lock()
+		n := min(len(r.leases), batchSize)
+		if n == 0 {
+			r.leases = nil
+			r.busy--
+			c.mu.Unlock()
+			return
+		}
+		part := r.leases[:n:n]
+		r.leases = r.leases[n:]
+		c.mu.Unlock()
+		c.giveWay()
+		c.giveBackIn(c.bulks(part), bulkBound)
+	}
+}
+
+// A sweeper removes what dead sessions left, one sweep at a time. Protected by Client.mu.
+type sweeper struct{ busy, again bool }
+
+// sweep removes what dead sessions left, this client's and others', as far as the store has
+// met them. If that is under way, it is done once more.
+func (c *Client) sweep() {
+	c.mu.Lock()
+	first := !c.sweeper.busy
+	c.sweeper = sweeper{busy: true, again: true}
+	c.mu.Unlock()
+	for first && c.sweepAgain() {
+		c.giveWay()
+		ctx, cancel := c.within(context.Background(), maxCall)
+		freed, err := c.sessions.Sweep(ctx)
+		cancel()
+		if len(freed) > 0 {
+			c.freed(freed...)
+		}
+		if err != nil && c.base.Err() == nil {
+			c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
+		}
+	}
+}
+
+func (c *Client) sweepAgain() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	again := c.sweeper.again
+	c.sweeper = sweeper{busy: again}
+	return again
+}

@@ -68,6 +68,9 @@ type Client struct {
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
 	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
 	cleaner       cleaner
+	returner      returner
+	passage       passage
+	sweeper       sweeper
 	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
 	empty         chan struct{}    // closed when leases is empty; made by noLeases
 	oneByOne      bool             // the store refuses claims in bulk

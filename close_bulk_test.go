@@ -131,6 +131,31 @@ func TestControlWithoutBulksCloseLeavesKeysTakenOverASlowLink(t *testing.T) {
 	})
 }
 
+// releasesOfLost is with how many calls leases are given back that were lost together.
+func releasesOfLost(t *testing.T, of func(*linkStore) store.Store) (calls int) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLinkStore()
+		leases := hold(t, newClient(t, of(s)), 5_000)
+		renewalsFail(s.hookedStore, errNet)
+		for _, l := range leases {
+			<-l.Done()
+		}
+		s.reset()
+		time.Sleep(time.Minute) // virtual: all are given back
+		calls = s.count("release") + s.count("release many")
+	})
+	return calls
+}
+
+// A server that was too slow to renew them is too slow for one command for each.
+func TestThousandsOfLostLeasesAreGivenBackInBulks(t *testing.T) {
+	assert.LessOrEqual(t, releasesOfLost(t, func(s *linkStore) store.Store { return s }), 16)
+}
+
+func TestControlWithoutBulksLostLeasesTakeACallEach(t *testing.T) {
+	assert.Equal(t, 5_000, releasesOfLost(t, func(s *linkStore) store.Store { return linkWithoutBulks{s} }))
+}
+
 func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()

@@ -129,6 +129,9 @@ func (g *group) round() {
 	now := c.clock.Now()
 	soon, bound := now.Add(g.least/6), g.least/10
 	for due := now; ; due = soon {
+		if g != g.keeper.groups[0] { // that of the session
+			c.giveWay()
+		}
 		batch, more := g.take(due, soon, bound/4)
 		if !more {
 			g.keeper.renew(batch)

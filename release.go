@@ -158,12 +158,6 @@ func (l *Lease) giveBackUnseen(cause error) {
 	l.giveBackInBackground()
 }
 
-func (l *Lease) giveBackInBackground() {
-	if !l.client.spawn(func() { _ = l.giveBack() }) {
-		_ = l.giveBack() // the client is closing, and waits for the goroutine that runs this
-	}
-}
-
 // result is how giving back went so far.
 func (l *Lease) result() (done bool, err error) {
 	l.mu.Lock()

@@ -196,7 +196,9 @@ func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store
 		err := c.sessions.EndSession(ctx, s.id) // if that fails it runs out
 		return []store.Renewed{{Err: err}}, []func(){func() { c.spawn(c.sweep) }}
 	}
+	answered := c.goAhead(s.terms.ttl)
 	r, err := c.sessions.RenewSession(ctx, store.Session{ID: s.id, Owner: c.owner, TTL: s.terms.ttl})
+	answered()
 	if len(r.Broken) > 0 {
 		for _, l := range c.unsettledLeases() {
 			if reason, broken := r.Broken[l.id]; broken {
@@ -206,20 +208,6 @@ func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store
 	}
 	tell = append(tell, func() { c.spawn(c.sweep) })
 	return []store.Renewed{{Left: r.Left, Err: err}}, tell
-}
-
-// sweep removes what dead sessions left, this client's and others', as far as the store has
-// met them.
-func (c *Client) sweep() {
-	ctx, cancel := c.within(context.Background(), maxCall)
-	freed, err := c.sessions.Sweep(ctx)
-	cancel()
-	if len(freed) > 0 {
-		c.freed(freed...)
-	}
-	if err != nil && c.base.Err() == nil {
-		c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
-	}
 }
 
 // isIdle reports whether no lease needs the session.

@@ -25,10 +25,15 @@ type sessionStore struct {
 	refuse            atomic.Bool
 	answerLate        atomic.Int64 // a duration
 	each              atomic.Int64 // how long a renewal of one lease takes
+	underWay          atomic.Bool  // a renewal of a session
+	beside            atomic.Int64 // renewals that were sent meanwhile
 }
 
 func (s *sessionStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	s.renewed.Add(int64(len(batch)))
+	if s.underWay.Load() {
+		s.beside.Add(1)
+	}
 	time.Sleep(time.Duration(len(batch)) * time.Duration(s.each.Load())) // virtual: the store's work
 	return s.Store.Renew(ctx, batch)
 }
@@ -38,6 +43,8 @@ func (s *sessionStore) RenewSession(ctx context.Context, of store.Session) (stor
 	if s.refuse.Load() {
 		return store.SessionRenewed{}, errNet
 	}
+	s.underWay.Store(true)
+	defer s.underWay.Store(false)
 	r, err := s.Store.RenewSession(ctx, of)
 	time.Sleep(time.Duration(s.answerLate.Load())) // virtual: how late the answer comes
 	return r, err
@@ -171,6 +178,25 @@ func TestASessionDoesNotWaitForTheLeasesThatAreToComeUnderIt(t *testing.T) {
 		assert.Less(t, s.renewed.Load(), int64(2000), "all leases are renewed by now: this shows nothing")
 		assert.Equal(t, int64(1), s.sessions.Load(), "renewals of the session")
 	})
+}
+
+// The server's time goes to the session first, whatever else its client wants.
+func TestNothingIsRenewedBesideTheSession(t *testing.T) {
+	besides := func(answerLate time.Duration) (n int64) {
+		withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+			acquire(t, c, "under")
+			for i := range 4 { // of groups of their own: one or another is renewed at any moment
+				acquire(t, c, fmt.Sprint(i), mongolock.TTL(1900*time.Millisecond<<i))
+			}
+			s.answerLate.Store(int64(answerLate))
+			time.Sleep(10 * time.Minute) // virtual: many renewals
+			n = s.beside.Load()
+			s.answerLate.Store(0)
+		})
+		return n
+	}
+	assert.Zero(t, besides(700*time.Millisecond), "renewals beside one of the session, less than a fortieth of the TTL")
+	assert.Positive(t, besides(2*time.Second), "renewals beside one that is slow: leases wait for it no longer than that")
 }
 
 func TestAShorterLeaseIsKeptByItself(t *testing.T) {
