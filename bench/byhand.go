@@ -89,16 +89,12 @@ func handHeld(key, id string, rev bson.ObjectID, now time.Time) bson.D {
 	return append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}, {Key: "at", Value: now}}, handFields(id, rev, now)...)
 }
 
-// alive has the conditions under which a renewal finds its holder.
-func alive(id string, now time.Time) bson.D {
+// trusted has the conditions under which a renewal finds a holder that is still trusted.
+func trusted(id string, now time.Time) bson.D {
 	holder := "holders." + id
 	return bson.D{
 		{Key: holder + ".broken", Value: bson.D{{Key: "$exists", Value: false}}},
 		{Key: holder + ".released", Value: bson.D{{Key: "$exists", Value: false}}},
-		{Key: "$or", Value: bson.A{
-			bson.D{{Key: holder + ".expireAt", Value: bson.D{{Key: "$gt", Value: now}}}},
-			bson.D{{Key: holder + ".epoch", Value: bson.D{{Key: "$ne", Value: handEpoch}}}},
-		}},
 		{Key: holder + ".beat", Value: bson.D{{Key: "$lt", Value: now.UnixNano()}}},
 	}
 }
@@ -173,7 +169,7 @@ func (b *handBulk) renew(ctx context.Context, n int) error {
 	for i, key := range b.keys[:n] {
 		holder := "holders." + b.ids[i]
 		models[i] = mongo.NewUpdateOneModel().
-			SetFilter(append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, alive(b.ids[i], now)...)).
+			SetFilter(append(bson.D{{Key: "_id", Value: key}, {Key: "mongolock", Value: 1}}, trusted(b.ids[i], now)...)).
 			SetUpdate(bson.D{
 				{Key: "$max", Value: bson.D{
 					{Key: holder + ".expireAt", Value: until}, {Key: "expireAt", Value: until}, {Key: holder + ".ttl", Value: handTTL.Milliseconds()},
