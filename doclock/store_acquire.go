@@ -55,6 +55,7 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if r.fields != nil {
 		names = r.fields
 	}
+	c.Lingers = false // whoever kept the lock would have an old document
 	begun, err := s.steps.Begin(ctx, c)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,9 @@
 //     a second claim of an ID as a late copy of the first.
 //  5. Tokens. If the reply of a grant came within Left, every later exclusive
 //     grant of the key has a greater token: across release, expiry, removal by
-//     hand and restart. Renewal does not change a token.
+//     hand and restart. Renewal does not change a token. If a grant leaves room for tokens that its client
+//     gives out itself ([Grant].Spare), every later exclusive grant's token is greater than those. Then
+//     others are shown that the holder Lingers.
 //  6. Held. A refusal carries the [Status] seen after it. If that Status shows the
 //     key free and not reserved, the engine asks once more. While the word of a
 //     writer stands, new shared claims and claims of permits are held.

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -76,6 +77,9 @@ func (e *HeldError) Error() string {
 	}
 	if live > 1 {
 		fmt.Fprintf(&b, " and %d more", live-1)
+	}
+	if live == 1 && slices.ContainsFunc(e.Holders, func(h Holder) bool { return h.Lingers && e.Live(h) }) {
+		b.WriteString(", which may be idle,")
 	}
 	switch left := e.Left(); {
 	case left > 0 && confirming == live:

@@ -42,6 +42,10 @@ type Claim struct {
 	// that removes a holder in that time is told that somebody waits.
 	Want time.Duration
 
+	// Lingers says that the claimant may keep the key for a while after its use, and frees it
+	// when asked (KindWanted). Holders are shown with it.
+	Lingers bool
+
 	// Held is a hint: the key was seen held, and nothing has shown since that it was
 	// freed. A store whose claim of a held key costs more than a look should look
 	// first. The answer is the same.
@@ -71,6 +75,10 @@ type Grant struct {
 	Left   time.Duration // honoured for this long, counted from the start of the call
 	Since  time.Time     // when it was granted, by the store's clock
 	Wanted bool          // the record carries the word of a waiter
+
+	// Spare is how many tokens above Token are the claimant's own, if its claim Lingers: every
+	// later grant of the key has a greater one than those. It may be zero.
+	Spare int
 }
 
 // A Renewal asks to restart a holder's TTL.
@@ -84,8 +92,9 @@ type Renewal struct {
 // Renewed answers one Renewal: either Left, counted from the start of the call, or
 // the reason of a refusal.
 type Renewed struct {
-	Left time.Duration
-	Err  error
+	Left   time.Duration
+	Wanted bool // the record was seen to carry the word of a waiter; it may carry one unseen
+	Err    error
 }
 
 // A Holder is one acquisition in a key's record, live or expired.
@@ -97,6 +106,7 @@ type Holder struct {
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
 	Session  string    `json:"session,omitempty"` // that keeps it beyond its own end, or empty; ExpireAt is the later end
+	Lingers  bool      `json:"lingers,omitempty"` // it may be idle: its process keeps the key for a while after each use, and frees it when asked
 
 	// KnownBy is when the store will know, by the clock of the Status and at the latest,
 	// that the holder is over if it does not renew. Zero: at ExpireAt. A store whose clock
@@ -229,6 +239,7 @@ type Notice struct {
 const (
 	TopicLocks = "locks"
 	KindFreed  = "freed"
+	KindWanted = "wanted" // somebody waits for a key whose holder Lingers
 )
 
 // A Feed carries notices between processes. It is optional.

@@ -210,9 +210,32 @@ func (m *memory) wasUndone(id string) bool {
 // tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
 const tokenEpoch = 1577836800
 
+// A token has the seconds in its upper half and, below, where in a second's log the grant stands:
+// up to the 16,777,216th entry as a multiple of 128, so that there is room for tokens that a
+// client gives out itself, and from there on without that room. A server's increment has 31 bits.
+const (
+	tokenRoom    = 7 // bits
+	roomyEntries = 1 << 24
+	SpareTokens  = 1<<tokenRoom - 1
+)
+
 // Token orders grants as the server's log does. The operationTime of a claim's
 // reply is not older than the write itself, which was logged after it had passed
 // the index on _id; and the next claim of the key is logged after this hold's end,
 // which is after the reply. A stamp that the update itself puts in the document
 // would not do: it is kept while an insert waits (docs/design.md §4.7).
-func Token(t bson.Timestamp) int64 { return (int64(t.T)-tokenEpoch)<<32 | int64(t.I) }
+func Token(t bson.Timestamp) int64 {
+	place := int64(t.I) << tokenRoom
+	if t.I >= roomyEntries {
+		place = roomyEntries<<tokenRoom + int64(t.I) - roomyEntries
+	}
+	return (int64(t.T)-tokenEpoch)<<32 + place
+}
+
+// Spare is how many tokens above that of a grant come before that of any later one.
+func Spare(t bson.Timestamp) int {
+	if t.I >= roomyEntries {
+		return 0
+	}
+	return SpareTokens
+}

@@ -37,6 +37,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	}
 	g := store.Grant{
 		Token:  mongobase.Token(stamp),
+		Spare:  c.spare(stamp),
 		Left:   s.left(c.Sent, image.Sent, t, at),
 		Since:  t.Since,
 		Wanted: image.Record.Wanted(at),
@@ -54,6 +55,14 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	return g, nil
 }
 
+// spare is how many tokens the claim may give out itself.
+func (c *Claim) spare(stamp bson.Timestamp) int {
+	if !c.Lingers || c.Mode != store.Exclusive {
+		return 0
+	}
+	return mongobase.Spare(stamp)
+}
+
 // GrantInserted makes a grant of a claim whose document was inserted in a bulk. The bulk does
 // not answer the server's time: Drawn tells one that was drawn after it.
 func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, server time.Time, drawn mongoclock.Moment) (store.Grant, error) {
@@ -67,7 +76,7 @@ func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, ser
 			_, stamp = confirmed.Record.Drawn()
 		}
 	}
-	g := store.Grant{Token: mongobase.Token(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
+	g := store.Grant{Token: mongobase.Token(stamp), Spare: c.spare(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, server, drawn)
 	}

@@ -21,6 +21,7 @@ const (
 	FieldBroken   = "broken"
 	FieldReleased = "released"
 	FieldSession  = "session"
+	FieldLingers  = "lingers"
 )
 
 // The fields of a lock that are alike in all stores.
@@ -100,7 +101,7 @@ func (f Fields) Lasting(t Tenure) bson.E {
 
 // Holder is what a claim writes of itself.
 func (c *Claim) Holder(t Tenure) bson.D {
-	return bson.D{
+	holder := bson.D{
 		{Key: FieldOwner, Value: c.Owner},
 		{Key: FieldNote, Value: c.Note},
 		{Key: FieldSince, Value: mongobase.Date(t.Since)},
@@ -109,6 +110,10 @@ func (c *Claim) Holder(t Tenure) bson.D {
 		{Key: FieldBeat, Value: t.Beat},
 		{Key: FieldEpoch, Value: t.By.Epoch},
 	}
+	if c.Lingers {
+		holder = append(holder, bson.E{Key: FieldLingers, Value: true})
+	}
+	return holder
 }
 
 // Extend is the update that moves a holder's end, and its beginning unless that is zero,
@@ -175,6 +180,8 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 		h.Released = true
 	case FieldSession:
 		h.Session, _ = v.StringValueOK()
+	case FieldLingers:
+		h.Lingers, _ = v.BooleanOK()
 	}
 }
 

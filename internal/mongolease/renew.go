@@ -60,8 +60,7 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 // renew answers by what a repetition is to go; nil: by what is known.
 func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Bearing) {
 	if len(r.batch) == 1 {
-		left, err := s.renewOne(ctx, r)
-		r.answers[0] = store.Renewed{Left: left, Err: err}
+		r.answers[0] = s.renewOne(ctx, r)
 		return nil
 	}
 	return s.renewMany(ctx, r)
@@ -106,26 +105,26 @@ func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, u
 	return filter, s.Enter(r, Extend(s.Lock, holder, t)), t, err
 }
 
-func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) (time.Duration, error) {
+func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	r := one.batch[0]
 	filter, update, t, err := s.command(r, one.by)
 	if err != nil {
-		return 0, err
+		return store.Renewed{Err: err}
 	}
 	image, err := s.Send(ctx, Renew, s.Base.Durable, filter, update, mongobase.After)
 	switch {
 	case err != nil:
-		return 0, mongoerr.Mark(err)
+		return store.Renewed{Err: mongoerr.Mark(err)}
 	case !image.Found():
-		return 0, s.refused(ctx, r.Ref, t.Beat)
+		return store.Renewed{Err: s.refused(ctx, r.Ref, t.Beat)}
 	}
 	at, _ := image.Record.Drawn()
 	if at.IsZero() {
-		return 0, errNoTrace
+		return store.Renewed{Err: errNoTrace}
 	}
 	left := s.left(one.sent, image.Sent, t, at)
 	s.Base.Refresh(ctx)
-	return left, nil
+	return store.Renewed{Left: left, Wanted: image.Record.Wanted(at)}
 }
 
 // refused is why a renewal found no such holder. If the holder is there and beats later than

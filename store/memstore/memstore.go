@@ -97,7 +97,7 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 		rec.bury(now)
 	}
 	rec.add(now, &c)
-	return s.grant(rec, now, c.TTL), nil
+	return s.grant(rec, now, &c), nil
 }
 
 // Renew answers each entry of the batch in its place.
@@ -107,11 +107,12 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	defer s.mu.Unlock()
 	now := s.clock()
 	for i, r := range batch {
-		_, h, err := s.live(ctx, r.Ref, now)
+		rec, h, err := s.live(ctx, r.Ref, now)
 		if err != nil {
 			answers[i].Err = err
 			continue
 		}
+		answers[i].Wanted = rec.everWanted() && rec.wanted(now)
 		s.enter(h, r, now)
 		h.expireAt = later(h.expireAt, now.Add(r.TTL))
 		answers[i].Left = r.TTL
@@ -165,7 +166,7 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	}
 	rec.holders = rec.holders[:0]
 	rec.add(now, &to)
-	return s.grant(rec, now, to.TTL), nil
+	return s.grant(rec, now, &to), nil
 }
 
 // Undo removes what a claim of unknown outcome may have left. It is always settled:
@@ -227,10 +228,18 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
+// spareTokens is how many tokens a claim that lingers gets beside its own.
+const spareTokens = 127
+
 // grant answers a claim that has been added to rec.
-func (s *Store) grant(rec *record, now time.Time, ttl time.Duration) store.Grant {
+func (s *Store) grant(rec *record, now time.Time, c *store.Claim) store.Grant {
 	s.token++
-	return store.Grant{Token: s.token, Left: ttl, Since: now, Wanted: rec.wanted(now)}
+	g := store.Grant{Token: s.token, Left: c.TTL, Since: now, Wanted: rec.wanted(now)}
+	if c.Lingers && c.Mode == store.Exclusive {
+		g.Spare = spareTokens
+		s.token += spareTokens
+	}
+	return g
 }
 
 // find returns the holder that r names, live or expired, and its record.

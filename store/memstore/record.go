@@ -31,6 +31,7 @@ type holder struct {
 
 	session *session // that it is under; nil: none
 
+	lingers  bool
 	released bool // and kept until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
@@ -99,7 +100,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	}
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
-		since: now, expireAt: now.Add(c.TTL),
+		since: now, expireAt: now.Add(c.TTL), lingers: c.Lingers,
 	})
 }
 
@@ -144,7 +145,7 @@ func (r *record) status(key string, now time.Time) store.Status {
 	for i, h := range r.holders {
 		s.Holders[i] = store.Holder{
 			ID: h.id, Owner: h.owner, Note: h.note,
-			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(),
+			Since: h.since, ExpireAt: h.end(), Broken: h.reason, Session: h.sessionID(), Lingers: h.lingers,
 		}
 	}
 	if len(s.Holders) > 1 {

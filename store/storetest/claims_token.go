@@ -9,6 +9,9 @@ import (
 
 var tokenClaims = []claim{
 	{"TokensIncreaseHoweverAHolderEnds", tokensIncreaseHoweverAHolderEnds},
+	{"SpareTokensComeBeforeThoseOfLaterGrants", spareTokensComeBeforeThoseOfLaterGrants},
+	{"AHolderThatLingersIsShown", aHolderThatLingersIsShown},
+	{"ARenewalMayTellOfAWaiter", aRenewalMayTellOfAWaiter},
 }
 
 var purgeClaims = []claim{
@@ -58,6 +61,61 @@ func (t *tokens) add(e *env, h held) {
 		e.Errorf("%q was granted with token %d after %d", h.Key, h.grant.Token, t.last)
 	}
 	t.last = h.grant.Token
+}
+
+// lingering is a claim whose claimant may keep the key.
+func (e *env) lingering(key string) store.Claim {
+	c := e.claim(key, long)
+	c.Lingers = true
+	return c
+}
+
+func spareTokensComeBeforeThoseOfLaterGrants(e *env) {
+	key := e.key("token")
+	var highest tokens
+	next := e.granted(e.lingering(key))
+	for range e.rounds(100, 10) {
+		h := next
+		highest.add(e, h)
+		if h.grant.Spare < 0 {
+			e.Fatalf("%d spare tokens", h.grant.Spare)
+		}
+		highest.last = max(highest.last, h.grant.Token+int64(h.grant.Spare))
+		next = e.passOn(h.Ref, e.lingering(key))
+		highest.add(e, next)
+		highest.last = max(highest.last, next.grant.Token+int64(next.grant.Spare))
+		e.release(next.Ref)
+		next = e.granted(e.lingering(key))
+	}
+}
+
+func aHolderThatLingersIsShown(e *env) {
+	h := e.granted(e.lingering(e.key("lingers")))
+	if h.grant.Spare == 0 {
+		e.Log("the store has no spare tokens: nobody lingers")
+		return
+	}
+	if status := e.look(h.Key); !e.only(status).Lingers {
+		e.Errorf("the holder lingers, and is shown as %+v", status)
+	}
+	if refusal := e.refused(e.claim(h.Key, long)); !e.only(refusal.Status).Lingers {
+		e.Errorf("the refusal does not say that the holder lingers: %+v", refusal)
+	}
+	next := e.passOn(h.Ref, e.claim(h.Key, long))
+	if status := e.look(next.Key); e.only(status).Lingers || next.grant.Spare != 0 {
+		e.Errorf("the next holder does not linger, and is shown as %+v, with %d spare tokens", status, next.grant.Spare)
+	}
+}
+
+func aRenewalMayTellOfAWaiter(e *env) {
+	h := e.hold(e.key("awaited"), long)
+	if answer := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}}); answer[0].Wanted {
+		e.Errorf("a renewal tells of a waiter, and there is none: %+v", answer)
+	}
+	e.waitFor(h.Key, long)
+	answer := e.store.Renew(e.ctx(), []store.Renewal{{Ref: h.Ref, TTL: long}})
+	e.Logf("a renewal tells of a waiter: %t", answer[0].Wanted) // it need not
+	e.wanted(h.Key, true)
 }
 
 func (e *env) purge(key string) {
