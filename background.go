@@ -268,3 +268,21 @@ func (c *Client) notify(ctx context.Context, keys []string) error {
 	}
 	return nil
 }
+
+// askFor asks the holder of a key to free it, if that Lingers. A word in the record makes the
+// release wake the one who asks. With c.mu held.
+func (c *Client) askFor(s *store.Status) {
+	kept := slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return h.Lingers && s.Live(h) })
+	if !kept || c.feed == nil || c.clock.Now() < c.quietUntil || !c.enterLocked() {
+		return
+	}
+	key := s.Key
+	go func() {
+		defer c.background.Done()
+		ctx, cancel := c.within(context.Background(), releaseBound)
+		defer cancel()
+		if err := c.feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindWanted}); err != nil {
+			c.logger.Debug("mongolock: a holder was not asked to free a key that it may only keep", "key", key, "error", err)
+		}
+	}()
+}

@@ -28,7 +28,10 @@ func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 // was free by the time that the refusal was explained.
 func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) {
 	w := &waiter{ctx: ctx, key: key, terms: t}
-	lease, err := c.tryOnce(w)
+	lease, err := c.tryIdle(w)
+	if lease == nil && err == nil {
+		lease, err = c.tryOnce(w)
+	}
 	var held *store.HeldError
 	if errors.As(err, &held) && open(&held.Status, w.terms) {
 		lease, err = c.tryOnce(w)
@@ -38,6 +41,10 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 		return lease, nil
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
+	case held != nil && t.freeIdle:
+		c.mu.Lock()
+		c.askFor(&held.Status)
+		c.mu.Unlock()
 	}
 	return nil, failed("acquire", w.key, err)
 }
@@ -164,6 +171,13 @@ func (c *Client) newID() string {
 		return "ONE-ID-FOR-ALL-" + c.owner
 	}
 	return rand.Text()
+}
+
+func (c *Client) newSessionID() string {
+	if knob.SessionReused {
+		return "ONE-SESSION-" + c.owner
+	}
+	return c.newID()
 }
 
 // unsettledID is the ID of an earlier claim of the key that is still being cleaned up.

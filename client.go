@@ -71,6 +71,7 @@ type Client struct {
 	returner      returner
 	passage       passage
 	sweeper       sweeper
+	asks          askCount         // also read without mu
 	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
 	empty         chan struct{}    // closed when leases is empty; made by noLeases
 	oneByOne      bool             // the store refuses claims in bulk
@@ -196,6 +197,16 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 		return &fault{op: op, key: key, err: ErrClosed}
 	}
 	return nil
+}
+
+// drain ends the waits, and refuses new calls of Acquire. What is kept idle is freed.
+func (c *Client) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.drained.Swap(true) {
+		close(c.draining)
+		c.dismissAll()
+	}
 }
 
 // contextError is why ctx is over: its Err, and its cause if that says more.

@@ -277,17 +277,11 @@ func (l *Lease) isGivenBack() bool {
 	return done || ranOut
 }
 
-// drain ends the waits, and refuses new calls of Acquire.
-func (c *Client) drain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.drained.Swap(true) {
-		close(c.draining)
-	}
-}
-
 // untilGiveBack is how long Close must wait before it gives the lease back.
 func (l *Lease) untilGiveBack() time.Duration {
+	if l.idle {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if errors.Is(l.err, ErrClosed) {

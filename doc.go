@@ -92,6 +92,12 @@
 // (a mark in the record that somebody waits), that happens at most 16 times in a row and
 // for at most 100 ms; then this client's waiters leave the key alone for 50 ms.
 //
+// With [Linger] a release keeps the key in the store, for a while, and the next Acquire of this
+// client gets it without a call of the store: a new lease, with a greater token and with the deadline
+// that the last renewal gave. The lease that was released has ended, and touches nothing of the next.
+// A waiter of another process sends a notice to a holder that lingers; the key is then freed at once,
+// or by the next release. A client whose feed is not live keeps nothing.
+//
 // # Waiting
 //
 // The waiters of a client for one key stand in a queue, first come, first served, and

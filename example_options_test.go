@@ -204,3 +204,50 @@ func ExampleWithSession() {
 	// Output:
 	// held by one session: 1000
 }
+
+// A short critical section that one process enters again and again costs a trip only once. Others
+// who wait for the key get it all the same.
+func ExampleLinger() {
+	store := memstore.New()
+	client, rival := connect(store), connect(store)
+	defer client.Close()
+	defer rival.Close()
+	update := func() { _ = mustAcquire(client, "index", mongolock.Linger(time.Second)).Release() }
+
+	for client.Stats().Idle == 0 { // until the client hears of others who wait
+		update()
+	}
+	before := client.Stats().Calls["acquire"]
+	for range 10 {
+		update()
+	}
+	fmt.Println(client.Stats().Calls["acquire"]-before, "claims for 10 leases")
+
+	fmt.Println(mustAcquire(rival, "index").Release())
+	// Output:
+	// 0 claims for 10 leases
+	// <nil>
+}
+
+// A TryAcquire does not wait for a key that another process keeps idle. It may ask for it.
+func ExampleFreeIdle() {
+	ctx := context.Background()
+	store := memstore.New()
+	client, other := connect(store), connect(store)
+	defer client.Close()
+	defer other.Close()
+
+	for client.Stats().Idle == 0 {
+		_ = mustAcquire(client, "index", mongolock.Linger(time.Hour)).Release()
+	}
+	_, err := other.TryAcquire(ctx, "index", mongolock.FreeIdle())
+	fmt.Println(errors.Is(err, mongolock.ErrHeld))
+	var lease *mongolock.Lease
+	for lease == nil { // soon
+		lease, _ = other.TryAcquire(ctx, "index")
+	}
+	fmt.Println(lease.Release())
+	// Output:
+	// true
+	// <nil>
+}

@@ -15,7 +15,9 @@ func (c *Client) settings() *config { return &c.config }
 func init() {
 	inside.Leases = func(client any) (leases []any) {
 		for _, l := range client.(*Client).unsettledLeases() {
-			leases = append(leases, l)
+			if !l.idle {
+				leases = append(leases, l)
+			}
 		}
 		return leases
 	}
@@ -37,7 +39,7 @@ func init() {
 		if err != nil {
 			return inside.Terms{}, err
 		}
-		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Logger: conf.logger}, nil
+		return inside.Terms{Mode: t.mode, Limit: t.limit, MinHold: t.minHold, Linger: t.linger, Logger: conf.logger}, nil
 	}
 	inside.Look = func(client any, key string) inside.Waiting {
 		c := client.(*Client)

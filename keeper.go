@@ -66,13 +66,14 @@ func (k *keeper) add(l *Lease, due monotonic.Moment) {
 	g.arm()
 }
 
-// remove forgets l. The timer stays as it is and may find nothing due.
-func (k *keeper) remove(l *Lease) {
+// remove forgets l, and tells when it was due. The timer stays as it is and may find nothing due.
+func (k *keeper) remove(l *Lease) monotonic.Moment {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if l.slot.index != unscheduled {
 		heap.Remove(&k.groups[groupOf(l)].due, l.slot.index)
 	}
-	k.mu.Unlock()
+	return l.slot.due
 }
 
 // stop ends all timers for good.

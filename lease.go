@@ -53,29 +53,36 @@ type Lease struct {
 
 	prev, next *Lease // in the client's list; protected by Client.mu
 
+	lingering
 	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
 
 // newLease makes a lease that is not granted yet.
 func (c *Client) newLease(w *waiter, id string) *Lease {
-	return &Lease{client: c, key: w.key, id: id, terms: w.terms, values: w.ctx, slot: slot{index: unscheduled}}
+	l := &Lease{client: c, key: w.key, id: id, terms: w.terms, values: w.ctx, slot: slot{index: unscheduled}}
+	l.listen()
+	return l
 }
 
 // grant takes in the answer, which came now, to the claim sent at sent.
 func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.margin = l.client.marginFor(l.terms.ttl)
-	l.token, l.since, l.wanted = g.Token, g.Since, g.Wanted
+	l.token, l.since, l.wanted, l.spare = g.Token, g.Since, g.Wanted, g.Spare
 	l.granted = now
 	l.deadline = sent.Add(g.Left - l.margin)
 	l.until = now.Add(drifted(l.terms.ttl))
+	l.limit(sent, now)
+	l.slot.due = l.firstRenewal(sent, g.Left)
+}
+
+// limit sets when the lease ends however often it is renewed.
+func (l *Lease) limit(sent, now monotonic.Moment) {
 	if l.terms.maxHold > 0 {
 		l.maxEnd = sent.Add(l.terms.maxHold)
-		l.deadline = min(l.deadline, l.maxEnd)
 	}
 	if l.terms.maxStall > 0 {
 		l.stallAt = now.Add(l.terms.maxStall)
 	}
-	l.slot.due = l.firstRenewal(sent, g.Left)
 }
 
 // start begins the lease's life. If the lease has run out already, or the client is
@@ -87,16 +94,8 @@ func (l *Lease) start(w *waiter) error {
 		l.values, l.endHold = c.observe(l.values, OpHold, l.key, l.terms)
 	}
 	c.mu.Lock()
-	c.enlist(l)
-	c.watchSleep()
-	if l.queue = w.queue; l.queue == nil || w.gone {
-		l.queue = c.queueOf(l.key)
-	}
-	if l.terms.shares() {
-		l.queue.sharers++
-	} else {
-		l.queue.holder = l
-	}
+	under := l.under
+	l.settleIn(w)
 	closed := c.drained.Load()
 	c.mu.Unlock()
 	switch {
@@ -112,7 +111,10 @@ func (l *Lease) start(w *waiter) error {
 		l.watchDeadline(left)
 		l.mu.Unlock()
 	} // else the first renewal sets it, before the deadline
-	if !l.terms.noRenewal {
+	switch {
+	case l.after != nil:
+		l.goOn(under, l.slot.due)
+	case !l.terms.noRenewal:
 		c.keeper.add(l, l.slot.due)
 	}
 	return nil
@@ -141,7 +143,8 @@ func (l *Lease) Key() string { return l.key }
 // fence): only the resource can refuse a holder that was paused past its lease.
 func (l *Lease) Token() int64 { return l.token }
 
-// ID names this acquisition and no other. Whoever knows it can end the lease: do not log it.
+// ID names this acquisition and no other, but for those that Linger gives out in its place, one
+// after the other, which differ in their Token. Whoever knows it can end the lease: do not log it.
 func (l *Lease) ID() string { return l.id }
 
 // Done returns a channel that is closed when the lease ends. A lease that is not
@@ -256,8 +259,10 @@ func (l *Lease) finish(cause error) (tell func()) {
 	if lost {
 		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close looks at it
 	}
-	if l.timer != nil {
-		l.timer.Stop()
+	for _, timer := range []*time.Timer{l.timer, l.keepTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	if l.done != nil {
 		close(l.done)
@@ -272,8 +277,10 @@ func (l *Lease) finish(cause error) (tell func()) {
 		if l.endHold != nil {
 			l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
 		}
-		if lost {
+		if lost && !l.idle {
 			l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
+		}
+		if lost {
 			l.afterLoss(cause)
 		}
 	}

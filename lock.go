@@ -201,7 +201,10 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 // giveUp releases what was granted. A lost lease among them is already in the caller's
 // error; a release that fails goes on in the background.
 func (all Leases) giveUp() error {
-	_ = all.Release()
+	for _, l := range all {
+		l.end(ErrReleased)
+	}
+	giveBackAll(all)
 	var errs []error
 	for _, l := range all {
 		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {
@@ -270,10 +273,18 @@ func (all Leases) Err() error {
 // If a key was taken away by force and the store cannot tell which of them, each that may be
 // the one answers an error matching ErrLost.
 func (all Leases) Release() error {
+	left := make([]*Lease, 0, len(all))
 	for _, l := range all {
-		l.end(ErrReleased)
+		if !l.end(ErrReleased) || !l.linger() {
+			left = append(left, l)
+		}
 	}
-	giveBackAll(all)
+	giveBackAll(left)
+	return all.results()
+}
+
+// results are what Release of each answers.
+func (all Leases) results() error {
 	var errs []error
 	for _, l := range all {
 		_, err := l.result()

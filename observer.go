@@ -127,6 +127,7 @@ const (
 type Stats struct {
 	Package    string    // as in Operation
 	Held       int       // leases that are held
+	Idle       int       // keys that are kept after their release, with Linger
 	Unreleased int       // leases that have ended and are not given back yet
 	Waiters    int       // calls of Acquire that have not been answered
 	Candidates int       // those of them that wait to be elected by package leader, which may take for ever
@@ -155,6 +156,7 @@ type Stats struct {
 // Feed are those of s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Held += t.Held
+	s.Idle += t.Idle
 	s.Unreleased += t.Unreleased
 	s.Waiters += t.Waiters
 	s.Candidates += t.Candidates
@@ -197,7 +199,11 @@ func (c *Client) Stats() Stats {
 			s.Unreleased++
 			continue
 		}
-		s.Held++
+		if l.idle {
+			s.Idle++
+		} else {
+			s.Held++
+		}
 		if !l.terms.noRenewal {
 			renewed = min(renewed, at)
 		}

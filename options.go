@@ -46,8 +46,10 @@ type terms struct {
 	maxStall  time.Duration // 0: none
 	maxWait   time.Duration // 0: none
 	minHold   time.Duration // 0: none
+	linger    time.Duration // 0: none
 	note      string
 	noRenewal bool
+	freeIdle  bool
 	mode      store.Mode
 	limit     int // of permits; 1 for exclusive, 0 for shared
 }
@@ -108,15 +110,13 @@ func MaxWait(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
 }
 
-// NoRenewal turns off renewal in the background: the lease runs out one TTL after its
-// grant, or after the last call of Renew.
+// NoRenewal turns off renewal in the background: the lease runs out one TTL after the grant or Renew.
 func NoRenewal() Option {
 	return option(func(t *terms) error { t.noRenewal = true; return nil })
 }
 
-// Shared asks for the key as a reader. Any number of readers hold a key together, and
-// none of them together with a writer, which asks without this option. While a writer
-// waits no further readers are let in.
+// Shared asks for the key as a reader. Readers hold a key together, and none of them together
+// with a writer, which asks without this option. While one waits no further readers are let in.
 func Shared() AcquireOption {
 	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
 }
@@ -142,9 +142,9 @@ func (t *terms) share(mode store.Mode, limit int) error {
 	return nil
 }
 
-// MinHold keeps the key taken until d after its grant, even if it is released sooner. It
-// is for a short job that the timers of several processes start at slightly different
-// times. After a crash the key is free at the TTL all the same.
+// MinHold keeps the key taken until d after its grant, even if it is released sooner: for a short
+// job that timers of several processes start at slightly different times. After a crash the key
+// is free at the TTL all the same.
 func MinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if d > maxTTL {
@@ -262,7 +262,7 @@ func (c *config) apply(t terms, opts []AcquireOption) (*terms, error) {
 		}
 		errs = append(errs, o.applyAcquire(&t))
 	}
-	errs = append(errs, c.checkMargin(t.ttl))
+	errs = append(errs, c.checkMargin(t.ttl), t.checkLinger())
 	return &t, errors.Join(errs...)
 }
 
@@ -287,7 +287,7 @@ func (t *terms) shares() bool { return t.mode != store.Exclusive }
 func (t *terms) claim(key, id, owner string) store.Claim {
 	return store.Claim{
 		Ref:   store.Ref{Key: key, ID: id, Mode: t.mode},
-		Limit: t.limit, TTL: t.ttl, Owner: owner, Note: t.note,
+		Limit: t.limit, TTL: t.ttl, Owner: owner, Note: t.note, Lingers: t.linger > 0,
 	}
 }
 

@@ -83,6 +83,32 @@ func (c *Client) queueOf(key string) *queue {
 	return q
 }
 
+// settleIn puts the lease among those of its client. With Client.mu held.
+func (l *Lease) settleIn(w *waiter) {
+	c := l.client
+	c.watchSleep()
+	if l.after != nil {
+		c.succeed(l, l.after)
+	} else {
+		c.enlist(l)
+		if l.queue = w.queue; l.queue == nil || w.gone {
+			l.queue = c.queueOf(l.key)
+		}
+		if l.terms.shares() {
+			l.queue.sharers++
+		} else {
+			l.queue.holder = l
+		}
+	}
+	if l.terms.linger > 0 && l.spare > 0 && !l.listens {
+		c.watch.feed.Join()
+		l.listens = true
+		if c.asks.of(l.key).Load() != l.asks {
+			l.heardWord() // before the grant was answered
+		}
+	}
+}
+
 // leave takes w out of the queue. A lease handed over in the last moment is not
 // lost: the caller gets it.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
@@ -136,7 +162,7 @@ func (l *Lease) status() store.Status {
 		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
 		Holders: []store.Holder{{
 			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: l.since.Add(l.trusted().Sub(l.granted) + l.margin),
+			ExpireAt: l.since.Add(l.trusted().Sub(l.granted) + l.margin), Lingers: l.terms.linger > 0,
 		}},
 	}
 }

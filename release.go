@@ -91,7 +91,8 @@ func (r *release) attemptIsOver() {
 	}
 }
 
-// Release ends the lease and frees the key. It takes at most 5 s.
+// Release ends the lease and frees the key, or keeps it for this process if Linger says so. It takes
+// at most 5 s.
 //
 // It returns nil if the key is freed, now or by an earlier Release; an error matching
 // ErrLost if the lease had ended on its own, and then no other lease is touched;
@@ -99,8 +100,9 @@ func (r *release) attemptIsOver() {
 // the lease had ended on its own: Release may be called again, and goes on in the
 // background until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
-	if !knob.DoneAfterTransfer {
-		l.end(ErrReleased) // first: whoever still trusts the lease must know before the next holder can
+	// First: whoever still trusts the lease must know before the next holder can.
+	if !knob.DoneAfterTransfer && l.end(ErrReleased) && l.linger() {
+		return nil
 	}
 	err := l.giveBack()
 	if knob.DoneAfterTransfer {
@@ -257,7 +259,11 @@ func (l *Lease) forget() {
 	c := l.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch q, listed := l.queue, c.delist(l); {
+	listed := c.delist(l)
+	if listed && l.listens {
+		c.watch.feed.Leave()
+	}
+	switch q := l.queue; {
 	case q.holder == l:
 		q.holder = nil
 		q.wake()

@@ -127,6 +127,9 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 	first = !l.failing
 	l.failing = answer.Err != nil
 	l.mu.Unlock()
+	if answer.Wanted && l.terms.linger > 0 && l.heardWord() {
+		l.client.giveUp(l)
+	}
 	switch {
 	case !held || l.terms.noRenewal || verdict(answer.Err) != nil:
 		return false, false
@@ -143,9 +146,6 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 
 // extend moves the deadline forward, and never back. With l.mu held.
 func (l *Lease) extend(deadline monotonic.Moment) {
-	if l.maxEnd != 0 {
-		deadline = min(deadline, l.maxEnd)
-	}
 	if knob.SessionOverstayed && l.isSession() {
 		deadline = deadline.Add(l.terms.ttl)
 	}

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -27,14 +26,19 @@ func (l *Lease) isSession() bool { return l.trust != nil }
 // trusted is until when the lease may be trusted, by its own deadline or its session's. With
 // l.mu held.
 func (l *Lease) trusted() monotonic.Moment {
+	if l.maxEnd != 0 {
+		return min(l.storeTrusted(), l.maxEnd)
+	}
+	return l.storeTrusted()
+}
+
+// storeTrusted is trusted, whatever MaxHold says: until then the store surely has the holder. With
+// l.mu held.
+func (l *Lease) storeTrusted() monotonic.Moment {
 	if l.under == nil {
 		return l.deadline
 	}
-	until := max(l.deadline, l.under.trust.moment())
-	if l.maxEnd != 0 {
-		until = min(until, l.maxEnd)
-	}
-	return until
+	return max(l.deadline, l.under.trust.moment())
 }
 
 // keptBySession reports whether only the end of its session has to be told to the lease.
@@ -150,6 +154,7 @@ func (c *Client) currentSession() *Lease {
 
 func (c *Client) beginSession() {
 	t := c.terms
+	t.maxHold, t.maxStall = 0, 0 // of its leases, each by itself
 	s := &Lease{client: c, id: c.newSessionID(), terms: &t, values: context.Background(), trust: new(trust), slot: slot{index: unscheduled}}
 	sent := c.clock.Now()
 	ctx, cancel := c.bound(s.values, sent.Add(min(t.ttl, maxCall)))
@@ -175,13 +180,6 @@ func (c *Client) beginSession() {
 	s.mu.Unlock()
 	c.session = s
 	c.keeper.add(s, s.slot.due)
-}
-
-func (c *Client) newSessionID() string {
-	if knob.SessionReused {
-		return "ONE-SESSION-" + c.owner
-	}
-	return c.newID()
 }
 
 // askToRenew sends the renewals of a batch. That of a session is a call of its own, and tells

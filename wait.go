@@ -19,6 +19,7 @@ const (
 	toTake       // the lease that it was handed
 	toAsk        // for the key: the claim counts as background work from now on
 	toRead       // the key, beside its sleep
+	toStart      // the lease that this client kept for it
 	toCheck      // the lease of this client that it waits for, beside its sleep
 	toQuit       // the client is closed
 )
@@ -27,7 +28,7 @@ const (
 type move struct {
 	step  step
 	until monotonic.Moment // toSleep: no longer than this; zero: until it is nudged
-	lease *Lease           // toTake, toCheck
+	lease *Lease           // toTake, toStart, toCheck
 	held  bool             // toAsk: the claim will probably be refused
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
@@ -51,6 +52,15 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			if lease != nil || err != nil {
 				return c.leave(w, lease, err)
 			}
+		case toStart:
+			if err := c.startLocal(m.lease, w); err == nil {
+				return c.leave(w, m.lease, nil)
+			} else if !errors.Is(err, errLate) {
+				return c.leave(w, nil, err)
+			}
+			c.mu.Lock()
+			w.asking = false // it ran out in that moment, and is given back
+			c.mu.Unlock()
 		case toRead:
 			c.spawn(func() { c.read(key) })
 		case toCheck:
@@ -85,6 +95,9 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	case q.head != w:
 		return w.sleepUntil(0)
 	case q.holder != nil:
+		if m, taken := c.takeIdle(w, q.holder); taken {
+			return m
+		}
 		w.refused = true
 		return q.checkOrSleep(now)
 	}
@@ -163,6 +176,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 		w.refused, w.fault = true, nil
 		c.watch.begin(&q.plan)
 		c.replan(q, claimRefused, &held.Status, want)
+		c.askFor(&held.Status)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		q.wakeUp = mayBeFree // for the next in line: the wake-up that this claim consumed may have been meant for it

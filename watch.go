@@ -3,6 +3,7 @@ package mongolock
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -83,7 +84,8 @@ func (w *watch) heard(n store.Notice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before
+	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before, or who waits
+		c.dismissAll()
 		for _, q := range c.queues {
 			if q.head != nil && q.head.asking {
 				q.wakeUp = max(q.wakeUp, lookAgain) // its answer may be older
@@ -99,12 +101,15 @@ func (w *watch) heard(n store.Notice) {
 		}
 	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 		c.wake(n.Key)
+	case n.Topic == store.TopicLocks && n.Kind == store.KindWanted:
+		c.asked(n.Key)
 	}
 }
 
 // lost makes the waiters poll until the feed is back.
 func (w *watch) lost(loss follow.Loss) {
 	w.client.mu.Lock()
+	w.client.dismissAll()
 	w.pollUntilLive(true)
 	w.client.mu.Unlock()
 	switch {
@@ -264,4 +269,24 @@ func (l *Lease) check() {
 	if mine, _ := l.beginRenewal(); mine {
 		l.client.keeper.renew([]*Lease{l})
 	}
+}
+
+// listen notes what was heard of waiters before a claim is sent.
+func (l *Lease) listen() {
+	if l.terms.linger > 0 {
+		l.hears, _ = l.client.watch.feed.Hears()
+		l.asks = l.client.asks.of(l.key).Load()
+	}
+}
+
+// An askCount counts how often others asked for keys, some keys together. A notice may come before
+// the answer to the claim whose holder it asks.
+type askCount [64]atomic.Uint32
+
+func (a *askCount) of(key string) *atomic.Uint32 {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		hash = (hash ^ uint32(key[i])) * 16777619
+	}
+	return &a[hash%uint32(len(a))]
 }

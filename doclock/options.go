@@ -100,6 +100,8 @@ func (l *Locks[T]) check(opts []mongolock.AcquireOption) error {
 		return err
 	case terms.Mode != store.Exclusive:
 		return fmt.Errorf("doclock: Shared and OneOf: a document has one holder at a time: %w", errors.ErrUnsupported)
+	case terms.Linger > 0:
+		return fmt.Errorf("doclock: Linger(%v): a lock that is kept has an old document: %w", terms.Linger, errors.ErrUnsupported)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type option func(*config) error
 func (o option) apply(c *config) error { return o(c) }
 
 // Lease sets options of each term's lease: TTL, Note, MaxHold. They add to those of the
-// client. Shared, OneOf and MinHold are refused: with the first two several processes
-// would lead at the same time, with the last the key would stay taken after a leader
+// client. Shared, OneOf, MinHold and Linger are refused: with the first two several processes
+// would lead at the same time, with the others the key would stay taken after a leader
 // resigned.
 func Lease(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.acquire = append(c.acquire, opts...); return nil })
@@ -63,6 +63,9 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	errs = append(errs, err)
 	if terms.MinHold > 0 {
 		errs = append(errs, fmt.Errorf("leader: Lease(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
+	}
+	if terms.Linger > 0 {
+		errs = append(errs, fmt.Errorf("leader: Lease(Linger(%v)): the key would stay taken after a leader resigned", terms.Linger))
 	}
 	if c.logger == nil {
 		c.logger = terms.Logger

@@ -56,9 +56,9 @@ func sumOf(parts [][]byte) string {
 }
 
 // Lease sets options of the lease under which the function runs: TTL, Note, MaxHold,
-// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf and MinHold
-// are refused: with the first two several processes would run the function at the same
-// time, with the last the others would wait for nothing.
+// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and
+// Linger are refused: with the first two several processes would run the function at the
+// same time, with the others it would be kept for nothing.
 func Lease(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
@@ -96,6 +96,8 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 		err = fmt.Errorf("once: Lease(OneOf(%d)): several processes would run the function at the same time", terms.Limit)
 	case terms.MinHold > 0:
 		err = fmt.Errorf("once: Lease(MinHold(%v)): the others would wait for nothing", terms.MinHold)
+	case terms.Linger > 0:
+		err = fmt.Errorf("once: Lease(Linger(%v)): the function does not run again", terms.Linger)
 	}
 	return c, errors.Join(append(errs, err)...)
 }

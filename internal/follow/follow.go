@@ -63,6 +63,7 @@ type Follower struct {
 	reading  bool               // the goroutine that reads
 	stop     context.CancelFunc // ends it
 	live     bool
+	opening  int  // how often it began to be read, or may have missed something
 	final    bool // the store has no feed
 	idle     *time.Timer
 	readings sync.WaitGroup
@@ -120,6 +121,14 @@ func (f *Follower) Live() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live
+}
+
+// Hears reports whether the feed is being read, and since which opening of it: while that is the
+// same, no notice was missed.
+func (f *Follower) Hears() (opening int, live bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opening, f.live
 }
 
 // Open reports whether the feed is live or being opened.
@@ -275,6 +284,7 @@ func (f *Follower) opened(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.live = ctx.Err() == nil
+	f.opening++
 	return f.live
 }
 

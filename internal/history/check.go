@@ -10,7 +10,7 @@ import (
 func (h *History) Check() []Violation {
 	var all []Violation
 	for _, check := range []func(*History) []Violation{
-		exclusion, permits, tokens, register, collateral, returned, words, outlived, ghosts, answered, served, linearizable,
+		exclusion, permits, tokens, register, collateral, returned, words, outlived, ghosts, answered, served, keptIdle, linearizable,
 	} {
 		all = append(all, check(h)...)
 	}
@@ -103,7 +103,7 @@ func collateral(h *History) (found []Violation) {
 		if e.Kind != Dropped && e.Kind != Shortened {
 			continue
 		}
-		l := leases[e.ID]
+		l := h.inHand(leases[e.ID], e.At)
 		held := l.granted != never && e.At < l.ends() && e.At >= l.starts()
 		switch {
 		case e.Note == Swept && !e.Live:

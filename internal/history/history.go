@@ -97,6 +97,7 @@ const (
 	Ours     = "ours"               // of a holder dropped: by its own client
 	Swept    = "swept"              // of a holder dropped: by the TTL index
 	Failover = "failover"           // of trouble: the primary changed, or forgot its sessions
+	Lingers  = "lingers"            // of a holder applied: its client may keep the key between grants of its own
 	Stopped  = "clock stands still" // of trouble: a client's monotonic clock
 )
 

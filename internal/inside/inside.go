@@ -53,6 +53,7 @@ type Terms struct {
 	Mode    store.Mode
 	Limit   int
 	MinHold time.Duration
+	Linger  time.Duration
 	Logger  *slog.Logger // the client's
 }
 

@@ -136,6 +136,12 @@ const (
 	FileByWallClock = false
 	// FileBootIgnored takes the time since another start of the host for the time since this one.
 	FileBootIgnored = false
+	// LingerIgnoresWord keeps a released key though others wait for it.
+	LingerIgnoresWord = false
+	// LocalGrantRenews takes a local grant for a renewal, whatever the deadline of what is kept.
+	LocalGrantRenews = false
+	// LocalTokenKept gives a local grant the token of the one before.
+	LocalTokenKept = false
 	// PartialBulkKept makes AcquireAll keep what a bulk granted after the first key that it was refused.
 	PartialBulkKept = false
 	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left word, without a sign of it.

@@ -72,6 +72,9 @@ var (
 	LockIgnored           bool
 	FileByWallClock       bool
 	FileBootIgnored       bool
+	LingerIgnoresWord     bool
+	LocalGrantRenews      bool
+	LocalTokenKept        bool
 	PartialBulkKept       bool
 	BulkIgnoresWord       bool
 	BulkByKey             bool

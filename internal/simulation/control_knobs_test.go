@@ -23,31 +23,37 @@ type control struct {
 	settings simulation.Settings
 }
 
+// The seeds were found before leases lingered.
+var unkept = simulation.Settings{Margin: -1, Sessions: 400}
+
+// All clients keep keys.
+var lingering = simulation.Settings{Margin: -1, Linger: 1000}
+
 var withSessions = simulation.Settings{Margin: -1, Sessions: 1000}
 
 var controls = []control{
 	{8, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
-	{33, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain},
-	{14, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain},
-	{5, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, plain},
-	{14, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, plain},
-	{7, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, plain},
-	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, plain},
-	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, plain},
-	{14, 20, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, plain},
-	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, plain},
-	{5, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, plain},
-	{76, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, plain},
-	{19, 0, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, plain},
-	{14, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, plain},
-	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, plain},
-	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, plain},
-	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, plain},
-	{2, 2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, plain},
-	{5, 5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, plain},
-	{52, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, plain},
-	{11, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, plain},
-	{7, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, plain},
+	{33, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, unkept},
+	{14, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, unkept},
+	{5, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, unkept},
+	{14, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, unkept},
+	{7, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, unkept},
+	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, unkept},
+	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, unkept},
+	{14, 20, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, unkept},
+	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, unkept},
+	{5, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, unkept},
+	{76, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, unkept},
+	{19, 0, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, unkept},
+	{14, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, unkept},
+	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, unkept},
+	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, unkept},
+	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, unkept},
+	{2, 2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, unkept},
+	{5, 5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, unkept},
+	{52, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, unkept},
+	{11, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, unkept},
+	{7, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, unkept},
 	// A renewal has to be applied when its holder has nearly run out: with the default margin
 	// that is rare, as an attempt is given up after a tenth of the TTL.
 	{374, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
@@ -56,11 +62,11 @@ var controls = []control{
 	// A look has to be answered late, after a renewal under a clock that is behind.
 	{240, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
 	{7, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
-	{401, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, plain},
-	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, plain},
-	{5, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, plain},
-	{273, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, plain},
-	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, plain},
+	{401, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, unkept},
+	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},
+	{5, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, unkept},
+	{273, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, unkept},
+	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, unkept},
 	{33, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
 	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
 	{56, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
@@ -72,7 +78,10 @@ var controls = []control{
 	{8, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, withSessions},
 	{507, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
 	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
-	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain},
+	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
+	{1227, 1500, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
+	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
+	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},
 }
 
 var (
@@ -114,6 +123,9 @@ func (c control) noticed(t *testing.T, seed uint64) bool {
 	c.set(false)
 	found := out.Check()
 	if len(found) > 0 {
+		if *simLog {
+			t.Logf("%s", out.Log)
+		}
 		t.Logf("seed %d: %v", seed, found[0])
 	}
 	return len(found) > 0

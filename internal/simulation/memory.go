@@ -98,7 +98,7 @@ func noting[T any](at *remote, r *request, keys []string, do func() T) T {
 	}
 	for id, h := range after {
 		if _, was := before[id]; !was {
-			w.noteLocked(history.Event{Kind: history.Applied, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key), Until: w.since() + h.left})
+			w.noteLocked(history.Event{Kind: history.Applied, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key), Until: w.since() + h.left, Note: h.note})
 			if h.shared && reserved[h.key] {
 				w.noteLocked(history.Event{Kind: history.Overtook, Client: at.p.id, Key: h.key, ID: id, Op: w.opOf(r.op, h.key)})
 			}
@@ -114,6 +114,7 @@ type memHolder struct {
 	left   time.Duration
 	live   bool
 	shared bool
+	note   string
 }
 
 // holders returns the holders of some keys, by ID, and which keys a writer's word reserves.
@@ -124,6 +125,9 @@ func (r *remote) holders(keys []string) (found map[string]memHolder, reserved ma
 		reserved[s.Key] = s.Reserved()
 		for _, h := range s.Holders {
 			m := memHolder{key: s.Key, until: h.ExpireAt, left: h.ExpireAt.Sub(s.Now), live: s.Live(h), shared: s.Mode != store.Exclusive}
+			if h.Lingers {
+				m.note = history.Lingers
+			}
 			_, _ = fmt.Sscanf(h.Owner, "client-%d", &m.owner)
 			found[h.ID] = m
 		}

@@ -25,6 +25,7 @@ type faultPlan struct {
 	elections   bool // many, around one key
 	asking      bool // the key is held for long, and asked for again and again
 	sessions    bool // most clients keep their leases by a session
+	linger      bool // most leases linger
 
 	lost, unanswered, late, slow, stalled int // of a thousand commands each
 
@@ -80,6 +81,7 @@ func (w *world) makePlan(s Settings) faultPlan {
 	x := w.weather()
 	x.choose(w, s)
 	x.sessions = !s.Memory && w.rng("sessions").chance(s.Sessions)
+	x.linger = w.rng("linger").chance(s.Linger)
 	s.apply(&x)
 	return x
 }
@@ -137,6 +139,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

@@ -158,7 +158,11 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 				r.owners[h.Key] = by
 			}
 			r.written(h.Key, nil, h.Value.(bson.D), by)
-			r.add(event(history.Applied, h.Key, expiry(h.Value)))
+			applied := event(history.Applied, h.Key, expiry(h.Value))
+			if lookup(h.Value.(bson.D), "lingers") != nil {
+				applied.Note = history.Lingers
+			}
+			r.add(applied)
 			if r.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
 				r.add(event(history.Overtook, h.Key, expiry(h.Value)))
 			}

@@ -61,6 +61,9 @@ func (s Settings) Flags() (flags string) {
 	if s.Several {
 		flags += " -sim.several"
 	}
+	if s.Linger > 0 {
+		flags += fmt.Sprint(" -sim.linger ", s.Linger)
+	}
 	if s.Forward {
 		flags += " -sim.forward"
 	}

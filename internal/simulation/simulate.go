@@ -18,6 +18,7 @@ type Outcome struct {
 	Log      []byte
 	Faults   map[string]int // how often each fault was injected
 	Commands int
+	Local    int           // grants of keys that their clients kept
 	Long     time.Duration // in virtual time
 	Plan     string
 
@@ -51,6 +52,7 @@ type Settings struct {
 	Several   bool // users take several keys together, again and again
 	Sessions  int  // in how many of a thousand histories clients have sessions
 	AtOnce    bool // and give them back so, now and then
+	Linger    int  // in how many of a thousand histories clients keep keys that they released
 }
 
 func (s Settings) apply(x *faultPlan) {
@@ -233,7 +235,7 @@ func (w *world) outcome(s Settings) *Outcome {
 		w.readLog()
 	}
 	return &Outcome{
-		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends,
+		Seed: w.seed, History: h, Log: w.text(), Faults: w.faults, Commands: w.sends, Local: w.local,
 		Long: w.since(), Plan: w.plan.String(), stuck: w.stuck, Recording: w.describe(s.Late),
 		Kind: w.plan.servers, Messages: w.told.messages, Changes: w.told.changes,
 	}

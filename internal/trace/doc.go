@@ -6,6 +6,9 @@
 // users of a lease saw. Nothing of what a client thinks is guessed: the specification says
 // when it may send what, and that is asked of each command.
 //
+// Histories with sessions are left out, which have a specification of their own, and those in which
+// keys linger: a grant that a client gives out itself is no step of the database.
+//
 //	operation.go  which row of design.md §4.4 a command is, read from its filter and update
 //	behaviour.go  the steps of a key
 //	server.go     what primaries make of commands, elections, majorities

@@ -1,0 +1,297 @@
+package mongolock
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
+)
+
+// Linger keeps the key for up to d after Release, in case this process asks for it again:
+// then Acquire and TryAcquire cost no trip to the database. Tokens rise all the same.
+//
+// A waiter of another process has the key freed at once. A TryAcquire there is refused: the
+// holder is shown as one that Lingers, and FreeIdle asks it to go. A process that dies while
+// it keeps a key costs the others its TTL, as any holder that dies.
+//
+// The key is kept only while this client hears of waiters, by the store's feed; without one
+// Release frees it. The lease of a key that is kept is local to those who ask on the same
+// terms: with another TTL or Note, or with MinHold, they cost a trip. It does not go
+// together with Shared, OneOf, MinHold or NoRenewal.
+func Linger(d time.Duration) AcquireOption {
+	return acquireOption(func(t *terms) error {
+		if d > maxTTL {
+			return fmt.Errorf("mongolock: Linger(%v): must be at most a year (%v)", d, maxTTL)
+		}
+		t.linger = d
+		return positive("Linger", d)
+	})
+}
+
+// FreeIdle makes a TryAcquire that is refused ask for a key that its holder only keeps,
+// with Linger: it is freed at once, for a later call. A key in use is freed by the next
+// Release. Acquire always asks.
+func FreeIdle() AcquireOption {
+	return acquireOption(func(t *terms) error { t.freeIdle = true; return nil })
+}
+
+// checkLinger refuses what Linger does not go together with.
+func (t *terms) checkLinger() error {
+	why := ""
+	switch {
+	case t.linger == 0:
+	case t.shares():
+		why = "Shared or OneOf: only a key that one process has alone can be kept"
+	case t.minHold > 0:
+		why = "MinHold: that keeps the key from everybody, this process too"
+	case t.noRenewal:
+		why = "NoRenewal: a key that is kept has to be renewed"
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("mongolock: Linger(%v) with %s", t.linger, why)
+}
+
+// What a lease has in the store goes from one Lease to the next while its key is kept:
+//
+//	granted by the store ──▶ in use ── Release ──▶ idle ── asked for here ──▶ in use ── …
+//	                                                 │
+//	                                                 └── asked for elsewhere, d is over, no feed,
+//	                                                     Close ──▶ released in the store
+//
+// Each of them has a Lease of its own, with a token of its own. The one before has ended, and
+// is settled: it can neither release nor renew what the next one has. An idle Lease is in
+// nobody's hands. The engine renews it, and ends it as any other.
+
+// A lingering is what a lease needs for that.
+type lingering struct {
+	idle  bool   // nobody has it. Does not change
+	after *Lease // the idle one whose place it takes; nil for most. Does not change once it is started
+	spare int    // how many tokens above its own are free for those after it. Does not change
+	hears int    // which opening of the feed has told of all waiters since before the claim. Does not change
+	asks  uint32 // how often somebody had asked for such keys by then. Does not change
+
+	listens bool // it counts among those who need the feed. Protected by Client.mu
+	leaving bool // it is idle no more: it is being given back. Protected by Client.mu
+
+	keepTimer *time.Timer // ends the keeping, of an idle one. Protected by Client.mu until it is passed on or ends
+}
+
+// linger puts an idle lease in the place of one that its holder has released, if the key can be
+// kept.
+func (l *Lease) linger() bool {
+	if l.terms.linger == 0 {
+		return false
+	}
+	c := l.client
+	idle := &Lease{client: c, key: l.key, id: l.id, terms: l.terms, values: l.values, slot: slot{index: unscheduled}}
+	idle.idle = true
+	c.mu.Lock()
+	opening, live := c.watch.feed.Hears()
+	if l.queue.holder != l || !l.listens || c.drained.Load() || !live || opening != l.hears || !l.pass(idle, c.clock.Now()) {
+		c.mu.Unlock()
+		return false
+	}
+	c.succeed(idle, l)
+	under, due := idle.under, idle.slot.due
+	idle.keepTimer = time.AfterFunc(l.terms.linger, func() { c.giveUp(idle) })
+	if idle.queue.head != nil {
+		idle.queue.head.poke()
+	}
+	c.mu.Unlock()
+	idle.goOn(under, due)
+	return true
+}
+
+// succeed puts next in the place of l, which is settled. With c.mu held.
+func (c *Client) succeed(next, l *Lease) {
+	c.enlist(next)
+	c.delist(l)
+	next.queue, next.listens = l.queue, l.listens
+	next.queue.holder = next
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next.wanted = l.wanted // heard while the place was changed
+}
+
+// goOn has a lease renewed that took the place of another, by its session or by itself.
+func (l *Lease) goOn(under *Lease, due monotonic.Moment) {
+	if under != nil {
+		l.stayUnder(under)
+	} else {
+		l.renewAt(due)
+	}
+}
+
+// pass gives what l has in the store to next, unless the two must not be told apart in time: a
+// renewal is under way, or failed; a release was begun; somebody waits; or l may not be trusted
+// any more. Afterwards l is settled. With Client.mu held.
+func (l *Lease) pass(next *Lease, now monotonic.Moment) bool {
+	passed := l.passOn(next, now)
+	if passed {
+		next.slot.due = l.client.keeper.remove(l)
+	}
+	return passed
+}
+
+func (l *Lease) passOn(next *Lease, now monotonic.Moment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	trusted := now < l.storeTrusted() && !l.failing || knob.LocalGrantRenews
+	ready := l.release.state == kept && l.renewing == nil && (!l.wanted || knob.LingerIgnoresWord)
+	if !trusted || !ready || l.idle == (l.err != nil) {
+		return false
+	}
+	l.err = ErrReleased
+	l.release.settle(nil)
+	for _, timer := range []*time.Timer{l.timer, l.keepTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	next.margin, next.token, next.spare, next.hears = l.margin, l.token, l.spare, l.hears
+	next.since, next.granted = l.since, l.granted
+	next.deadline, next.until, next.took, next.renewed = l.deadline, l.until, l.took, l.renewed
+	next.under, next.tied, next.alone, next.streak = l.under, l.tied, l.alone, l.streak
+	return true
+}
+
+// regrant gives w the key that is kept idle, without a trip. It answers nil if w's terms are
+// others, if the tokens are used up, or if the idle lease cannot be passed on. The lease is yet to
+// be started, and counts as background work until then. With c.mu held.
+func (c *Client) regrant(w *waiter, idle *Lease) *Lease {
+	t := w.terms
+	if t.shares() || t.ttl != idle.terms.ttl || t.note != idle.terms.note || t.noRenewal || t.minHold != 0 || idle.spare == 0 {
+		return nil
+	}
+	if !c.enterLocked() {
+		return nil
+	}
+	now, l := c.clock.Now(), c.newLease(w, idle.id)
+	if !idle.pass(l, now) {
+		c.background.Done()
+		return nil
+	}
+	l.after = idle
+	if !knob.LocalTokenKept {
+		l.token, l.spare = idle.token+1, idle.spare-1
+	}
+	l.since, l.granted = idle.since.Add(now.Sub(idle.granted)), now
+	if knob.LocalGrantRenews {
+		l.deadline = now.Add(t.ttl - l.margin)
+	}
+	l.limit(now, now)
+	return l
+}
+
+// startLocal begins the life of a lease that regrant made.
+func (c *Client) startLocal(l *Lease, w *waiter) error {
+	defer c.background.Done()
+	return l.start(w)
+}
+
+// takeIdle has w take the key that this client keeps: at once, or, if that cannot be, by a
+// hand-over in the store. With c.mu held.
+func (c *Client) takeIdle(w *waiter, idle *Lease) (move, bool) {
+	if !idle.idle || idle.leaving {
+		return move{}, false
+	}
+	if l := c.regrant(w, idle); l != nil {
+		w.asking = true
+		return move{step: toStart, lease: l}, true
+	}
+	c.dismiss(idle)
+	return move{}, false
+}
+
+// tryIdle is takeIdle for a TryAcquire. If the key is not for w, it is freed first, as far as
+// the caller waits for that.
+func (c *Client) tryIdle(w *waiter) (*Lease, error) {
+	c.mu.Lock()
+	q := c.queues[w.key]
+	if q == nil || q.head != nil || q.holder == nil || !q.holder.idle || q.holder.leaving {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	l := c.regrant(w, q.holder)
+	var gone <-chan struct{}
+	if l == nil {
+		gone = c.dismiss(q.holder)
+	}
+	c.mu.Unlock()
+	if l != nil {
+		if err := c.startLocal(l, w); err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
+	select {
+	case <-gone:
+	case <-w.ctx.Done():
+	case <-c.draining:
+	}
+	return nil, nil
+}
+
+// dismiss frees the key of an idle lease, or hands it over, in the background. With c.mu held.
+func (c *Client) dismiss(idle ...*Lease) <-chan struct{} {
+	gone := make(chan struct{})
+	if !c.enterLocked() {
+		close(gone)
+		return gone
+	}
+	for _, l := range idle {
+		l.leaving = true
+	}
+	go func() {
+		defer c.background.Done()
+		defer close(gone)
+		giveBackAll(slices.DeleteFunc(idle, func(l *Lease) bool { return !l.end(ErrReleased) }))
+	}()
+	return gone
+}
+
+// dismissAll frees all keys that are kept: nobody would hear who waits for them, or the client
+// shuts down. With c.mu held.
+func (c *Client) dismissAll() {
+	var all []*Lease
+	for l := c.leases; l != nil; l = l.next {
+		if l.idle && !l.leaving {
+			all = append(all, l)
+		}
+	}
+	if len(all) > 0 {
+		c.dismiss(all...)
+	}
+}
+
+// giveUp frees the key of an idle lease, unless it is no longer that.
+func (c *Client) giveUp(idle *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !idle.leaving {
+		c.dismiss(idle)
+	}
+}
+
+// asked takes in that somebody elsewhere waits for a key that this client may keep. With c.mu held.
+func (c *Client) asked(key string) {
+	c.asks.of(key).Add(1)
+	if q := c.queues[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
+		c.dismiss(q.holder)
+	}
+}
+
+// heardWord notes that somebody waits, and reports whether the lease is idle.
+func (l *Lease) heardWord() bool {
+	if knob.LingerIgnoresWord {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = true
+	return l.idle
+}
