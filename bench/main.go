@@ -7,6 +7,7 @@
 //	handover.go  hand-overs between two processes
 //	modes.go     readers of one key, and looking at many keys
 //	crowd.go     what many waiters cost while nothing happens
+//	linger.go    a key that its client keeps
 //	sessions.go  many leases held by sessions, and what is left after a crash
 //	trees.go     path locks on a tree with many
 //	claims.go    a claim of one document of many
@@ -83,6 +84,7 @@ func parts(long time.Duration) []part {
 		{"free pairs", true, freePair},
 		{"free pairs with a session", true, sessionPair},
 		{"several keys", true, several},
+		{"a key that lingers", true, lingering},
 		{"renewals", false, renewals},
 		{"hand-overs in a process", true, localHandOver},
 		{"hand-overs between processes", true, handOver},
