@@ -83,7 +83,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 	if t.engine.prompt() {
 		o := t.writeNow(ctx, step)
 		if o.claims != "" && o.fault != nil {
-			t.undo(o.claims, o.lock.Timeout)
+			t.undo(t.claimed(o.claims), o.lock.Timeout)
 		}
 		return o
 	}
@@ -105,7 +105,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 			}
 		}
 		if unseen && !knob.UnknownIsNotHeld { // here, so that Close waits for it
-			t.takeBack(o.claims, o.lock.Timeout)
+			t.takeBack(t.claimed(o.claims), o.lock.Timeout)
 		}
 	})
 	if !ok {
@@ -140,25 +140,33 @@ func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome)
 	if o.changed {
 		t.hub.wrote(ctx, o.heard)
 	}
-	if o.revived {
+	if o.revived != nil {
 		// The storage's clock says that this was written after the lock had run out, so
 		// others may have been told that it is gone.
-		t.undo(o.lock.Token, o.lock.Timeout)
+		t.undo(o.revived, o.lock.Timeout)
 		return outcome{err: ErrUnknownToken}
 	}
 	return o
 }
 
+// A removal removes a lock that nobody will use. It is called again until it is settled.
+type removal func(context.Context) (settled bool, err error)
+
+// claimed removes the lock of a claim.
+func (t *Tree) claimed(token string) removal {
+	return func(ctx context.Context) (bool, error) { return t.engine.takeBack(ctx, token) }
+}
+
 // undo removes a lock in the background.
-func (t *Tree) undo(token string, timeout time.Duration) {
-	if !t.spawn(func() { t.takeBack(token, timeout) }) {
-		t.takeBack(token, timeout) // the tree is being closed
+func (t *Tree) undo(remove removal, timeout time.Duration) {
+	if !t.spawn(func() { t.takeBack(remove, timeout) }) {
+		t.takeBack(remove, timeout) // the tree is being closed
 	}
 }
 
 // takeBack removes a lock, and repeats that until it is settled, or the lock would have
 // run out by itself.
-func (t *Tree) takeBack(token string, timeout time.Duration) {
+func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 	if timeout == Infinite || timeout > undoFor {
 		timeout = undoFor
 	}
@@ -168,7 +176,7 @@ func (t *Tree) takeBack(token string, timeout time.Duration) {
 	defer t.seen.cleanUps.Add(-1)
 	for pause := undoLeast; ; pause = min(2*pause, undoMost) {
 		ctx, cancel := context.WithTimeout(whole, callBound)
-		settled, err := t.engine.takeBack(t.count(ctx, callUndo), token)
+		settled, err := remove(t.count(ctx, callUndo))
 		cancel()
 		if err == nil {
 			t.hub.wrote(whole, true)

@@ -85,7 +85,10 @@
 // The server's clock is known as an interval (docs/design.md §4.3). Its lower end decides
 // that a lock has run out, its upper end when a new one will. A refresh is granted only
 // while the lock has certainly not run out, and is undone if its write was applied later
-// than that. So a lock that has run out is never revived.
+// than that. So a lock that has run out is never revived by a refresh that its caller was
+// told of. The undo takes away what that refresh wrote, and nothing that was written since:
+// another one, whose caller has the token too, may have found the lock and been granted it.
+// Its path was nobody else's in between, as the record was there all the time.
 //
 //	Lock ──▶ held ──┬── Refresh: a new expiry, nothing else ──▶ held
 //	                ├── Release, by its token ──▶ gone

@@ -81,6 +81,7 @@ func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outco
 
 func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
 	var was time.Time
+	var wrote Lock
 	o := d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
 		old := doc.live(token, now)
 		switch {
@@ -95,12 +96,35 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 			l.Timeout = timeout
 		}
 		l.ExpireAt = now.end(l.Timeout)
+		wrote = l
 		e := doc.begin(now)
 		e.Put = append(e.Put, l)
 		return e, outcome{lock: l, exact: now.exact(), changed: l.ExpireAt.Before(was)}
 	})
-	o.revived = o.err == nil && o.fault == nil && !was.IsZero() && !o.at.Before(was)
+	if o.err == nil && o.fault == nil && !was.IsZero() && !o.at.Before(was) {
+		o.revived = func(ctx context.Context) (bool, error) { return d.dropRevived(ctx, wrote, was) }
+	}
 	return o
+}
+
+// dropRevived removes a lock that a refresh wrote after its end, unless it was refreshed
+// since. One that was runs out when it does by another timeout, or at least that timeout after
+// the end. (Two locks without end are not told apart.)
+func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (settled bool, err error) {
+	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(mongoclock.Ceil(was.Add(wrote.Timeout))) {
+		return true, nil // so little too late that it may be the later one: it runs out
+	}
+	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
+		l := doc.live(wrote.Token, now)
+		if l == nil || l.Timeout != wrote.Timeout || !l.ExpireAt.Equal(wrote.ExpireAt) {
+			return Edit{}, nil
+		}
+		e := doc.begin(now)
+		doc.log(&e, now, Released, *l, now.Latest)
+		e.Drop = append(e.Drop, l.Token)
+		return e, nil
+	})
+	return err == nil, err
 }
 
 func (d documents) release(ctx context.Context, token string, how release) outcome {

@@ -81,5 +81,8 @@ type outcome struct {
 
 	changed bool // waiters and watchers may want to know
 	heard   bool // some in other processes do
-	revived bool // a refresh was applied after the lock had run out: it has to go
+
+	// A refresh was applied after the lock had run out, so it has to go: revived removes it,
+	// unless it was refreshed since. It is called until it is settled.
+	revived removal
 }

@@ -107,14 +107,14 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 
 // refreshSeen swaps the times of a lock that is still as it was seen.
 func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done bool) {
-	l, was := r.Lock, r.until
+	l, was, rev := r.Lock, r.until, bson.NewObjectID()
 	by := m.base.Bearing()
 	l.ExpireAt = clockOf(by).end(l.Timeout)
 	reply, err := m.base.Modify(ctx, m.base.Durable,
 		bson.D{{Key: "_id", Value: l.Token}, {Key: fieldState, Value: stateGranted}, {Key: fieldRev, Value: r.rev}},
 		bson.D{
 			{Key: "$set", Value: bson.D{
-				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: bson.NewObjectID()},
+				{Key: fieldUntil, Value: until(l)}, {Key: fieldTimeout, Value: int64(l.Timeout)}, {Key: fieldRev, Value: rev},
 				{Key: fieldTTL, Value: mongobase.Millis(l.Timeout)}, {Key: fieldEpoch, Value: by.Epoch},
 			}},
 			{Key: "$currentDate", Value: bson.D{{Key: fieldAt, Value: true}}},
@@ -132,8 +132,18 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	case !m.base.Believes(by, at, reply.Sent):
 		return o, false
 	}
-	oneClock := by.Sure && r.epoch == by.Epoch
-	return outcome{lock: l, at: at, changed: until(l).Before(was), revived: oneClock && !at.Before(was) && !knob.PathRefreshRevives}, true
+	o = outcome{lock: l, at: at, changed: until(l).Before(was)}
+	if oneClock := by.Sure && r.epoch == by.Epoch; oneClock && !at.Before(was) && !knob.PathRefreshRevives {
+		o.revived = func(ctx context.Context) (bool, error) {
+			ctx = mongobase.Bare(ctx)
+			now, err := m.clock(ctx, nil)
+			if err == nil {
+				_, err = m.end(ctx, now, &record{Lock: l, state: stateGranted, rev: rev})
+			}
+			return err == nil, err
+		}
+	}
+	return o, true
 }
 
 // alive reads the lock of a token. If there is none, or it may have run out, the outcome

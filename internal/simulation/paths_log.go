@@ -151,7 +151,7 @@ func (l *pathLog) write(e docdb.Entry, by *mark) {
 		}
 	case was && is:
 		after.owner, after.added, after.stray = before.owner, before.added, before.stray
-		after.late = before.late || !before.until.After(by.clock.Add(tolerance))
+		after.late = !before.until.After(by.clock.Add(tolerance))
 		l.live[token] = &after
 		_, told := r.clean[token+after.until.String()]
 		if oneClock := before.epoch == after.epoch && elected(after.epoch) && !r.w.plan.apart; oneClock && told && after.until.After(before.until) && !before.until.After(by.clock.Add(-tolerance)) {
