@@ -46,7 +46,7 @@ const (
 	AttrToken        = attribute.Key("lock.token")         // the fencing token; of spans
 	AttrCount        = attribute.Key("lock.count")         // leases that were renewed; of spans
 	AttrLossCause    = attribute.Key("lock.loss.cause")    // max_hold, stalled, broken, lost
-	AttrState        = attribute.Key("lock.state")         // held, unreleased
+	AttrState        = attribute.Key("lock.state")         // held, idle, unreleased
 	AttrFeedState    = attribute.Key("lock.feed.state")    // live, opening, idle, none
 	AttrStoreCall    = attribute.Key("lock.store.call")    // acquire, renew, release, …
 	AttrStoreCommand = attribute.Key("lock.store.command") // findAndModify, find, update, …

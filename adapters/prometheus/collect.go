@@ -14,6 +14,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	held          = desc("leases_held", "Leases that are held.")
+	idle          = desc("leases_idle", "Keys that are kept after their release, with Linger.")
 	unreleased    = desc("leases_unreleased", "Leases that have ended and are not given back yet.")
 	waiters       = desc("waiters", "Calls of Acquire that have not been answered, candidates for leader aside.")
 	candidates    = desc("candidates", "Candidates that wait to be elected.")
@@ -25,7 +26,7 @@ var (
 	sent          = desc("store_commands_total", "Commands to the database, by name.", "command")
 	unobserved    = desc("unobserved_operations_total", "Operations that are in no other metric, as the observer was too slow.")
 
-	descs = []*prometheus.Desc{held, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
+	descs = []*prometheus.Desc{held, idle, unreleased, waiters, candidates, oldestWait, oldestRenewal, cleanUps, clients, calls, sent, unobserved}
 )
 
 // Watch implements mongolock.StatsObserver.
@@ -112,6 +113,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{pkg}, labels...)...)
 		}
 		gauge(held, float64(s.Held))
+		gauge(idle, float64(s.Idle))
 		gauge(unreleased, float64(s.Unreleased))
 		gauge(waiters, float64(s.Waiters-s.Candidates))
 		gauge(candidates, float64(s.Candidates))

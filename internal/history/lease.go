@@ -109,6 +109,9 @@ func holderOf(id string) string {
 // inHand returns which lease of a holder was the last to be granted by then, of those that
 // its client gave out itself while it kept the key.
 func (h *History) inHand(holder *lease, at time.Duration) *lease {
+	if !holder.lingers {
+		return holder
+	}
 	for _, l := range h.leases() {
 		if l.id != holder.id && holderOf(l.id) == holder.id && l.granted <= at && l.granted > holder.granted {
 			holder = &lease{id: holder.id, key: l.key, client: l.client, note: l.note, applied: l.granted, granted: l.granted, told: l.told, letGo: l.letGo}
