@@ -48,6 +48,7 @@ type Lease struct {
 
 	under *Lease // the session that keeps the lease, beside its own deadline; protected by mu
 	tied  *Lease // the session that a renewal named, whatever came of it; protected by mu
+	comes bool   // under a session, with its next renewal; protected by mu
 	alone bool   // leaves its session, for Detach; protected by mu
 	trust *trust // of a session itself; nil for all others
 

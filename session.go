@@ -67,11 +67,13 @@ func (l *Lease) renewal() store.Renewal {
 		return r
 	}
 	var session *Lease
-	if !l.terms.noRenewal && l.terms.ttl >= c.ttl {
+	comes := !l.terms.noRenewal && l.terms.ttl >= c.ttl
+	if comes {
 		session = c.currentSession()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.comes = comes && !l.alone
 	switch {
 	case l.alone:
 		r.Alone = true
@@ -208,11 +210,12 @@ func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store
 	return []store.Renewed{{Left: r.Left, Err: err}}, tell
 }
 
-// isIdle reports whether no lease needs the session.
+// isIdle reports whether no lease needs the session. One that asked for it, and found it
+// being begun, comes under it with its next renewal, which is due when the session's first is.
 func (c *Client) isIdle(s *Lease) bool {
 	for _, l := range c.unsettledLeases() {
 		l.mu.Lock()
-		needs := l.under == s || l.tied == s
+		needs := l.under == s || l.tied == s || l.comes
 		l.mu.Unlock()
 		if needs {
 			return false

@@ -22,6 +22,7 @@ import (
 type sessionStore struct {
 	*memstore.Store
 	renewed, sessions atomic.Int64
+	begun             atomic.Int64
 	refuse            atomic.Bool
 	answerLate        atomic.Int64 // a duration
 	each              atomic.Int64 // how long a renewal of one lease takes
@@ -36,6 +37,11 @@ func (s *sessionStore) Renew(ctx context.Context, batch []store.Renewal) []store
 	}
 	time.Sleep(time.Duration(len(batch)) * time.Duration(s.each.Load())) // virtual: the store's work
 	return s.Store.Renew(ctx, batch)
+}
+
+func (s *sessionStore) BeginSession(ctx context.Context, of store.Session) (time.Duration, error) {
+	s.begun.Add(1)
+	return s.Store.BeginSession(ctx, of)
 }
 
 func (s *sessionStore) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
@@ -74,6 +80,19 @@ func TestUnderASessionLeasesAreNotRenewedOneByOne(t *testing.T) {
 			mustBeHeld(t, s, l.Key())
 		}
 	})
+}
+
+// The session's first renewal and that with which the lease comes under it are due in one
+// instant. Whichever is first, the session is needed.
+func TestASessionIsNotEndedWhileALeaseIsAboutToComeUnderIt(t *testing.T) {
+	for range 20 {
+		withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
+			l := acquire(t, c, "k")
+			time.Sleep(2 * time.Minute) // virtual: many renewals
+			assert.NoError(t, l.Err())
+			assert.EqualValues(t, 1, s.begun.Load(), "sessions begun")
+		})
+	}
 }
 
 func TestWithASessionEveryLeaseEndsBeforeItsKeyIsFree(t *testing.T) {
