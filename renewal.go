@@ -189,8 +189,14 @@ func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) mono
 	return max(l.renewalDue(sent, left), now.Add(l.terms.ttl/200))
 }
 
+// renewalDue is when a lease that was renewed at sent is due. A session is due a moment before
+// the leases that wait for it.
 func (l *Lease) renewalDue(sent monotonic.Moment, left time.Duration) monotonic.Moment {
-	return sent.Add(min(l.terms.ttl/3, (left-l.margin)/2))
+	after := min(l.terms.ttl/3, (left-l.margin)/2)
+	if l.isSession() {
+		after -= after / 500
+	}
+	return sent.Add(after)
 }
 
 // renewAt plans the next renewal, unless the lease has ended or NoRenewal is set.
