@@ -177,6 +177,9 @@ func (w *world) startUsers(processes []*process, d *rng, s Settings) (users, wat
 			users.Go(func() { u.work(steps) })
 		}
 	}
+	for _, u := range w.collectors(processes, watch, s) {
+		users.Go(u.collect)
+	}
 	return users, watch
 }
 

@@ -45,7 +45,7 @@ type told struct {
 
 func (w *world) tellSent(r *request) {
 	keys, _ := r.cmd.IDs()
-	if k := key(r.cmd); keys == nil && slices.Contains(allKeys, k) { // a notice about it
+	if k := key(r.cmd); keys == nil && (slices.Contains(allKeys, k) || slices.Contains(hoard, k)) { // a notice about it
 		keys = []string{k}
 	}
 	r.told = &Message{

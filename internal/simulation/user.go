@@ -109,6 +109,11 @@ func (u *user) linger(m history.Mode, try bool) (opts []mongolock.AcquireOption)
 }
 
 func (u *user) acquire(key string, m history.Mode, try bool, patience time.Duration, opts ...mongolock.AcquireOption) bool {
+	return u.take(u.ask(key, m, try, patience, opts...))
+}
+
+// ask asks for a key, and notes that it does.
+func (u *user) ask(key string, m history.Mode, try bool, patience time.Duration, opts ...mongolock.AcquireOption) (history.Event, *mongolock.Lease, error) {
 	w := u.p.world
 	op := u.newOp()
 	ctx, cancel := context.WithTimeout(withOp(u.ctx(), op), patience)
@@ -122,7 +127,7 @@ func (u *user) acquire(key string, m history.Mode, try bool, patience time.Durat
 	w.note(call)
 	l, err := take(ctx, key, append(opts, m.Options()...)...)
 	call.Note = ""
-	return u.take(call, l, err)
+	return call, l, err
 }
 
 func (u *user) resume(t ticket, patience time.Duration) {
