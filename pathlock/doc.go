@@ -123,7 +123,8 @@
 // a majority; and then A is gone for good. If it shows A, B is not granted before it has
 // removed A, which it does only if A is over. A refresh of A and a removal that names what
 // was seen of A are writes to one document: only one of them finds what it names. In each
-// case A is not held, or not any more, when B is granted.
+// case A is not held, or not any more, when B is granted. (docs/spec/Path.tla says this
+// section once more, and a model checker tries every order of few steps.)
 //
 // Two locks that are added at once may both be withdrawn by that alone. So a lock is in
 // doubt at first, for as long as a few commands take (10 to 250 ms): its Lock may not have

@@ -10,6 +10,7 @@ type check struct {
 	mutate []mutation
 	finds  string // the invariant or property that must be violated, the only one that is checked; empty: none may be
 	large  bool
+	also   string // a property, in the place of those of the bound
 }
 
 // A mutation replaces a text that stands once in the module.
@@ -24,6 +25,6 @@ type bound struct {
 	values     map[string]string
 }
 
-var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "StoreGraph": graphBound, "Session": sessionBound}
+var bounds = map[string]bound{"Takeover": takeoverBound, "Lock": lockBound, "Waiting": waitingBound, "LockStore": refinedBound, "StoreGraph": graphBound, "Session": sessionBound, "Path": pathBound, "Document": documentBound}
 
-var checks = slices.Concat(takeover, waiting, lock, refined, session)
+var checks = slices.Concat(takeover, waiting, lock, refined, session, path, document)

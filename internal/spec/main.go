@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -106,7 +107,7 @@ func (c check) run(jar, dir string) (string, error) {
 	if m := violated.FindSubmatch(out); m != nil {
 		found = string(m[1])
 		if found == "" { // TLC does not name a property; a module has one at most
-			found = bounds[c.module].properties
+			found = cmp.Or(c.also, bounds[c.module].properties)
 		}
 	} else if !strings.Contains(string(out), finished) {
 		return "", fmt.Errorf("TLC did not finish: %w\n%s", runErr, tail(out))
@@ -190,7 +191,7 @@ func (c check) write(dir, work string) error {
 	maps.Copy(values, c.set)
 
 	var cfg strings.Builder
-	invariants, properties := b.invariants, b.properties
+	invariants, properties := b.invariants, cmp.Or(c.also, b.properties)
 	switch c.finds {
 	case "":
 	case properties:
