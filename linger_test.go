@@ -301,6 +301,22 @@ func TestClosingFreesWhatLingersWithoutWaiting(t *testing.T) {
 	}
 }
 
+func TestAReleaseDuringShutdownFreesTheKey(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		c := newClient(t, s)
+		hearing(t, c)
+		l := acquire(t, c, "k", lingering)
+		over := make(chan error, 1)
+		go func() { over <- c.Shutdown(context.WithoutCancel(t.Context())) }()
+		synctest.Wait()
+		start := time.Now()
+		release(t, l)
+		require.NoError(t, <-over)
+		tookBetween(t, start, 0, time.Millisecond)
+		mustBeFree(t, b, "k")
+	})
+}
+
 func TestABrokenKeyThatLingersIsGone(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s, mongolock.TTL(time.Second))
