@@ -155,7 +155,7 @@ func (l *Lease) passOn(next *Lease, now monotonic.Moment) bool {
 	next.margin, next.token, next.spare, next.hears = l.margin, l.token, l.spare, l.hears
 	next.since, next.granted = l.since, l.granted
 	next.deadline, next.until, next.took, next.renewed = l.deadline, l.until, l.took, l.renewed
-	next.under, next.tied, next.alone, next.streak = l.under, l.tied, l.alone, l.streak
+	next.under, next.tied, next.comes, next.alone, next.streak = l.under, l.tied, l.comes, l.alone, l.streak
 	return true
 }
 
