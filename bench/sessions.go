@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
 )
@@ -69,29 +72,42 @@ func sessions(ctx context.Context, l *lab, processes, leases int, ttl time.Durat
 		}
 	}
 	<-time.After(2 * ttl)
-	var most, bytes, late float64
+	var most, bytes, busy, free, late float64
 	for _, one := range holders {
 		if err := one.say("tell"); err != nil {
 			return nil, err
 		}
-		var rate, memory float64
+		var rate, memory, processor float64
 		var lost int
-		if err := one.expect("rate", &rate, &memory, &lost); err != nil {
+		if err := one.expect("rate", &rate, &memory, &processor, &lost); err != nil {
 			return nil, err
 		}
 		if lost > 0 {
 			return nil, fmt.Errorf("%d leases were lost", lost)
 		}
-		most, bytes = max(most, rate), max(bytes, memory)
+		most, bytes, busy = max(most, rate), max(bytes, memory), max(busy, processor)
 	}
-	if late, err = afterACrash(ctx, l, holders[0], leases/processes, ttl); err != nil {
+	if free, err = afterACrash(ctx, l, holders[0], leases/processes, ttl); err != nil {
+		return nil, err
+	}
+	commands, err := takeOver(ctx, l, min(leases/processes, 100))
+	if err != nil {
+		return nil, err
+	}
+	if err := holders[1].say("lose"); err != nil {
+		return nil, err
+	}
+	if err := holders[1].expect("late", &late); err != nil {
 		return nil, err
 	}
 	kept := fmt.Sprintf("%d leases in %d processes, TTL %v", leases, processes, ttl)
 	return []figure{
 		{"commands a second of a process that holds " + fmt.Sprint(leases/processes) + " leases by a session", most, "%.2f", 1, atMost, "the busiest; " + kept},
 		{"memory of such a lease", bytes, "%.0f B", 1024, atMost, "live heap, driver and queue included"},
-		{"after kill -9, until all its keys are free", late, "%.1f s", (ttl + time.Second).Seconds(), atMost, "from the kill; its TTL and a second"},
+		{"processor of such a process, when idle", 100 * busy, "%.2f %%", 0, noTarget, "of one core, the busiest"},
+		{"after kill -9, until all its keys are free", free, "%.1f s", (ttl + time.Second).Seconds(), atMost, "from the kill; its TTL and a second"},
+		{"commands for each of them that another process takes then", commands, "%.2f", 0, noTarget, "one by one, the first hundred"},
+		{"after their deadline, until all leases of a process that is cut off have told so", 1000 * late, "%.0f ms", 0, noTarget, ""},
 	}, nil
 }
 
@@ -126,6 +142,44 @@ func afterACrash(ctx context.Context, l *lab, one *child, leases int, ttl time.D
 	}
 }
 
+// takeOver is how many commands a process sends for each key of a dead one that it takes.
+func takeOver(ctx context.Context, l *lab, keys int) (each float64, err error) {
+	var sent atomic.Int64
+	driver, err := connect(l.uri, &sent)
+	if err != nil {
+		return 0, err
+	}
+	client, err := mongolock.New(locksOf(driver, "sessions"), quiet, mongolock.WithoutFeed())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, client.Close(), driver.Disconnect(ctx)) }()
+	for i := range keys {
+		if _, err := client.Acquire(ctx, fmt.Sprintf("0/%d", i)); err != nil {
+			return 0, err
+		}
+	}
+	return float64(sent.Load()) / float64(keys), nil
+}
+
+// lateness is how long after their deadline the last of some leases has told so. Their driver
+// is cut off: no renewal gets through.
+func lateness(ctx context.Context, driver *mongo.Client, all []*mongolock.Lease) (seconds float64, err error) {
+	if err := driver.Disconnect(ctx); err != nil {
+		return 0, err
+	}
+	var last time.Time
+	for _, lease := range all {
+		if end := time.Now().Add(lease.Remaining()); end.After(last) {
+			last = end
+		}
+	}
+	for _, lease := range all {
+		<-lease.Done()
+	}
+	return time.Since(last).Seconds(), nil
+}
+
 func runSessions(ctx context.Context, uri string, hear *bufio.Scanner) error {
 	var sent atomic.Int64
 	driver, err := connect(uri, &sent)
@@ -157,19 +211,28 @@ func runSessions(ctx context.Context, uri string, hear *bufio.Scanner) error {
 	say("holds")
 	var began time.Time
 	var counted int64
+	var worked time.Duration
 	for hear.Scan() {
 		switch hear.Text() {
 		case "count":
-			began, counted = time.Now(), sent.Load()
+			began, counted, worked = time.Now(), sent.Load(), computed()
 		case "tell":
-			rate := float64(sent.Load()-counted) / time.Since(began).Seconds()
+			past := time.Since(began).Seconds()
+			rate, busy := float64(sent.Load()-counted)/past, (computed()-worked).Seconds()/past
 			lost := 0
 			for _, lease := range all {
 				if lease.Err() != nil {
 					lost++
 				}
 			}
-			say("rate", rate, float64(heap()-before)/float64(leases), lost)
+			say("rate", rate, float64(heap()-before)/float64(leases), busy, lost)
+		case "lose":
+			late, err := lateness(ctx, driver, all)
+			if err != nil {
+				return err
+			}
+			say("late", late)
+			return nil // the driver is gone
 		}
 	}
 	return errors.Join(client.Close(), driver.Disconnect(ctx))
@@ -190,6 +253,15 @@ func takeMany(ctx context.Context, client *mongolock.Client, number, leases int)
 		all = append(all, taken...)
 	}
 	return all, nil
+}
+
+// computed is for how long this process was computed.
+func computed() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // heap is how much is live.

@@ -85,7 +85,7 @@ type Grant struct {
 type Renewal struct {
 	Ref
 	TTL     time.Duration
-	Session string // puts the holder under this session, too, if not empty; see Sessions
+	Session string // puts the holder under this session, too, if not empty; its own end may stay as it is then. See Sessions
 	Alone   bool   // takes the holder out of its session
 }
 

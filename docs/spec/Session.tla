@@ -5,9 +5,11 @@
 (* after the other.  README.md beside this file tells how to run it.       *)
 (*                                                                         *)
 (* A holder of the key has two ends: its own, which every write for it     *)
-(* moves, and that of the session which its last renewal named.  A rival   *)
-(* that finds both past marks the session as dead, waits until a majority  *)
-(* has the mark, and only then takes the key.  TLC shows within bounds     *)
+(* alone moves, and that of the session which a renewal put it under, or   *)
+(* an update of many holders, which leaves its beat and its own end as     *)
+(* they are.  A rival that finds both past marks the session as dead,      *)
+(* waits until a majority has the mark, and only then takes the key, by    *)
+(* the beat and the session that it saw.  TLC shows within bounds          *)
 (* that this is enough: no two processes trust a lease of the key at once, *)
 (* nobody trusts a session again that is dead, no sweep removes a live     *)
 (* holder.                                                                 *)
@@ -38,7 +40,7 @@ EXTENDS Integers, Sequences, FiniteSets
 CONSTANTS Procs, Busy,           \* who, and those of them that send up to MostWrites; the others, FewWrites
           MostWrites, FewWrites,
           Attempts, Sessions,    \* how many leases, and how many sessions, each may have
-          Rows,                  \* the rows of §4.11 beyond these: begin, come under, renew, mark, take over
+          Rows,                  \* the rows of §4.11 beyond these: begin, come under alone, renew, mark, take over
           TTL, Margin,
           Hour,                  \* the grace of the TTL index
           MaxNow, MaxElections
@@ -59,11 +61,13 @@ Max(a, b) == IF a > b THEN a ELSE b
 \* <<p, i>> is the ith session of p.
 Ids == Procs \X (1..Sessions)
 
-\* The key's document shows the last write for its holder; None: there is none. A session's shows the last write for it, n,
-\* and whether it has the mark. With n = 0 and the mark it was absent when it was marked.
+\* The key's document shows the last write for its holder alone; None: there is none. It shows the number of the session that
+\* the holder is under; 0: none. left: its revision is not the grant's any more, as the holder has left a session. A session's
+\* shows the last write for it, n, and whether it has the mark. With n = 0 and the mark it was absent when it was marked.
 None   == <<>>
 Absent == [n |-> 0, marked |-> FALSE]
-NoDoc  == [key |-> None, session |-> [s \in Ids |-> Absent]]
+NoDoc  == [key |-> None, under |-> 0, left |-> FALSE, session |-> [s \in Ids |-> Absent]]
+Freed(d) == [d EXCEPT !.key = None, !.under = 0, !.left = FALSE]
 
 \* k: the attempt; out, sOut: the write for it, and for the session, whose answer is awaited; has: it was granted; own: the
 \* deadline of the lease; s: the session, and sTrust: its deadline; under: the session if the lease is under it. 0: none.
@@ -80,10 +84,11 @@ Init ==
 (* Writes, and what a server makes of them. *)
 
 \* op: what it is; of: the number of its attempt, or of its session; at: when it was sent; names: the session that a renewal
-\* names, or 0; drops: of a claim, the write in the image of the holder whose place it takes, or None.
+\* names, or 0; drops: of a claim, the write in the image of the holder whose place it takes, or None; seen: its session there.
 Sent(w)     == sent[w[1]][w[2]]
 End(w)      == Sent(w).at + TTL
-ForHolders  == {"claim", "renew"}
+ForHolders  == {"claim", "renew", "leave"}
+Entrances   == {"enter"}               \* an update of many holders
 ForSessions == {"begin", "keep"}
 Writes(ops) == {w \in UNION {{p} \X (1..Len(sent[p])) : p \in Procs} : Sent(w).op \in ops}
 
@@ -92,20 +97,26 @@ Session(w) == <<w[1], Sent(w).of>>                       \* of a write for a ses
 
 Matches(d, w) ==
   LET c == Sent(w) IN
-  CASE c.op = "claim" -> d.key = c.drops     \* the holder and the beat that the image showed
-    [] c.op = "renew" -> d.key # None /\ Same(d.key, w) /\ d.key[2] < w[2]
+  CASE c.op = "claim" -> d.key = c.drops /\ d.under = c.seen   \* the holder, the beat and the session that the image showed
+    [] c.op \in {"renew", "leave"} -> d.key # None /\ Same(d.key, w) /\ d.key[2] < w[2]
+    [] c.op = "enter" -> d.key # None /\ Same(d.key, w) /\ ~d.left /\ d.under \in {0, c.names}   \* by its revision
     [] c.op = "begin" -> d.session[Session(w)] = Absent
     [] c.op = "keep"  -> /\ d.session[Session(w)].n \in 1..(w[2] - 1)
                          /\ ~d.session[Session(w)].marked
 
 After(d, w) ==
-  CASE Sent(w).op \in ForHolders -> [d EXCEPT !.key = w]
+  CASE Sent(w).op = "claim"      -> [d EXCEPT !.key = w, !.under = 0, !.left = FALSE]
+    [] Sent(w).op = "renew"      -> [d EXCEPT !.key = w, !.under = IF Sent(w).names # 0 THEN Sent(w).names ELSE @]
+    [] Sent(w).op = "leave"      -> [d EXCEPT !.key = w, !.under = 0, !.left = TRUE]
+    [] Sent(w).op = "enter"      -> [d EXCEPT !.under = Sent(w).names]
     [] Sent(w).op = "begin"      -> [d EXCEPT !.session[Session(w)] = [n |-> w[2], marked |-> FALSE]]
     [] Sent(w).op = "keep"       -> [d EXCEPT !.session[Session(w)].n = w[2]]
 
-\* The writes that documents show, and those whose answers are awaited.
+\* The writes that documents show, and those whose answers are awaited. A holder that is under the session which an
+\* entrance names is one that this entrance put there, as far as its process is concerned.
 Shown(d) == ({d.key} \ {None}) \cup {<<s[1], d.session[s].n>> : s \in Ids}
-Awaited  == {w \in Writes(ForHolders \cup ForSessions) : w[2] \in {proc[w[1]].out, proc[w[1]].sOut}}
+            \cup {w \in Writes(Entrances) : d.key # None /\ Same(d.key, w) /\ d.under = Sent(w).names}
+Awaited  == {w \in Writes(ForHolders \cup Entrances \cup ForSessions) : w[2] \in {proc[w[1]].out, proc[w[1]].sOut}}
 
 \* A majority has d. What it has had once stays so, whatever becomes of the documents.
 Secure(d) ==
@@ -151,7 +162,7 @@ Mark(s) ==
 
 \* The same of a session that is not there, and that a holder names.
 MarkAbsent(s) ==
-  /\ \E w \in Writes({"renew"}) : <<w[1], Sent(w).names>> = s
+  /\ \E w \in Writes({"renew"} \cup Entrances) : <<w[1], Sent(w).names>> = s
   /\ doc.session[s] = Absent
   /\ Becomes([doc EXCEPT !.session[s].marked = TRUE])
 
@@ -162,18 +173,22 @@ MarkInVain(s) ==
   /\ dead' = dead
   /\ UNCHANGED <<now, election, sent, doc, safe, past, answers, proc>>
 
-\* The session in an image that shows w. A write that named none may show none, though one before it named one: the image may
-\* be of a primary that has this one and not that.
-Named(w) == IF Sent(w).names = 0 THEN {} ELSE {<<w[1], Sent(w).names>>}
+\* The sessions, by their numbers, of which an image that shows w may show one. After a write that named none it may be any
+\* that another one named, or none: the image may be of a primary that has this write and not that.
+Shows(w) ==
+  CASE Sent(w).op = "leave" -> {0}
+    [] Sent(w).names # 0    -> {Sent(w).names}
+    [] OTHER                -> {0} \cup {Sent(v).names : v \in {x \in Writes({"renew"} \cup Entrances) : Same(x, w)}}
 
-\* §4.11, takeover: both ends are over of the holder in an image that shows w.
-Over(w) == now >= End(w) /\ Named(w) \subseteq dead
+\* §4.11, takeover: both ends are over of the holder in an image that shows w and the session u.
+Named(w, u) == IF u = 0 THEN {} ELSE {<<w[1], u>>}
+Over(w, u)  == now >= End(w) /\ Named(w, u) \subseteq dead
 
-\* §4.11, sweep: what a dead session left, by the holder and the beat that were judged.
-Sweep(w) ==
-  /\ "sweep" \in Rows /\ Named(w) # {} /\ Over(w)
-  /\ doc.key = w
-  /\ Becomes([doc EXCEPT !.key = None])
+\* §4.11, sweep: what a dead session left, by the holder, the beat and the session that were judged.
+Sweep(w, u) ==
+  /\ "sweep" \in Rows /\ Named(w, u) # {} /\ Over(w, u)
+  /\ doc.key = w /\ doc.under = u
+  /\ Becomes(Freed(doc))
 
 \* The session's document goes: at the end of a sweep, or an hour after its end, by the TTL index.
 Clear(s) ==
@@ -186,7 +201,7 @@ Clear(s) ==
 Release ==
   /\ "release" \in Rows /\ doc.key # None
   /\ LET r == proc[doc.key[1]]  k == Sent(doc.key).of IN r.k > k \/ (r.k = k /\ ~r.has /\ r.out = 0)
-  /\ Becomes([doc EXCEPT !.key = None])
+  /\ Becomes(Freed(doc))
 
 -----------------------------------------------------------------------------
 (* A process. *)
@@ -199,9 +214,10 @@ InHand(p) == proc[p].has /\ now < Trust(p)
 Current(p) == IF now < proc[p].sTrust THEN proc[p].s ELSE 0
 
 Beat(p) == Len(sent[p]) + 1
-Send(p, op, of, names, drops) ==
+SendSeeing(p, op, of, names, drops, seen) ==
   /\ Len(sent[p]) < IF p \in Busy THEN MostWrites ELSE FewWrites
-  /\ sent' = [sent EXCEPT ![p] = Append(@, [op |-> op, of |-> of, at |-> now, names |-> names, drops |-> drops])]
+  /\ sent' = [sent EXCEPT ![p] = Append(@, [op |-> op, of |-> of, at |-> now, names |-> names, drops |-> drops, seen |-> seen])]
+Send(p, op, of, names, drops) == SendSeeing(p, op, of, names, drops, 0)
 
 \* An answer that nobody waits for any more is forgotten.
 Become(p, r) ==
@@ -212,7 +228,8 @@ Become(p, r) ==
 \* acquire, takeover (§4.4): where nobody is, or in the place of a holder whose ends are both over
 Claim(p) ==
   /\ ~proc[p].has /\ proc[p].out = 0 /\ proc[p].k < Attempts
-  /\ \E d \in {None} \cup {w \in Writes(ForHolders) : Over(w)} : Send(p, "claim", proc[p].k + 1, 0, d)
+  /\ \/ Send(p, "claim", proc[p].k + 1, 0, None)
+     \/ \E w \in Writes(ForHolders) : \E u \in Shows(w) : Over(w, u) /\ SendSeeing(p, "claim", proc[p].k + 1, 0, w, u)
   /\ Become(p, [proc[p] EXCEPT !.k = @ + 1, !.out = Beat(p)])
 
 \* The answer to it. Trust counts from before it was sent (§4.3).
@@ -228,18 +245,25 @@ Renew(p) ==
   /\ Send(p, "renew", proc[p].k, Current(p), None)
   /\ Become(p, [proc[p] EXCEPT !.out = Beat(p)])
 
-\* The answer to it. The session counts for the lease from now on, if it is trusted at this moment.
+\* §4.11, come under together: if no write for this holder alone has named a session, or left one.
+Enter(p) ==
+  /\ "together" \in Rows /\ InHand(p) /\ Current(p) # 0
+  /\ \A i \in 1..Len(sent[p]) : sent[p][i].op \in {"renew", "leave"} /\ sent[p][i].of = proc[p].k => sent[p][i].op = "renew" /\ sent[p][i].names = 0
+  /\ Send(p, "enter", proc[p].k, Current(p), None)
+  /\ Become(p, [proc[p] EXCEPT !.out = Beat(p)])
+
+\* The answer to either. The session counts for the lease from now on, if it is trusted at this moment.
 Renewed(p) ==
   LET w == <<p, proc[p].out>> IN
   /\ InHand(p) /\ w \in answers
-  /\ Become(p, [proc[p] EXCEPT !.out = 0, !.own = Max(@, End(w) - Margin),
+  /\ Become(p, [proc[p] EXCEPT !.out = 0, !.own = IF Sent(w).op = "enter" THEN @ ELSE Max(@, End(w) - Margin),
                                !.under = IF Sent(w).names # 0 /\ Sent(w).names = Current(p) THEN Sent(w).names ELSE @])
   /\ UNCHANGED sent
 
 \* §4.11, leave: from here the lease goes by its own deadline, and the renewal takes its holder out of the session.
 Leave(p) ==
   /\ "leave" \in Rows /\ InHand(p) /\ proc[p].under # 0 /\ now < proc[p].own
-  /\ Send(p, "renew", proc[p].k, 0, None)
+  /\ Send(p, "leave", proc[p].k, 0, None)
   /\ Become(p, [proc[p] EXCEPT !.under = 0, !.out = Beat(p)])
 
 \* Its user lets go of it at any time, the engine a margin after the deadline (§4.5); or nobody waits for a claim any more.
@@ -286,11 +310,11 @@ EndSession(p) ==
 -----------------------------------------------------------------------------
 Next ==
   \/ Tick \/ Commit \/ Elect \/ Release
-  \/ \E w \in Writes(ForHolders \cup ForSessions) : Apply(w)
-  \/ \E w \in Writes(ForHolders) : Sweep(w)
+  \/ \E w \in Writes(ForHolders \cup Entrances \cup ForSessions) : Apply(w)
+  \/ \E w \in Writes(ForHolders) : \E u \in Shows(w) : Sweep(w, u)
   \/ \E s \in Ids : Mark(s) \/ MarkInVain(s) \/ MarkAbsent(s) \/ Clear(s)
   \/ \E p \in Procs :
-       \/ Claim(p) \/ Granted(p) \/ Renew(p) \/ Renewed(p) \/ Leave(p) \/ LetGo(p)
+       \/ Claim(p) \/ Granted(p) \/ Renew(p) \/ Enter(p) \/ Renewed(p) \/ Leave(p) \/ LetGo(p)
        \/ Begin(p) \/ Begun(p) \/ Keep(p) \/ Kept(p) \/ EndSession(p)
 
 Spec == Init /\ [][Next]_vars

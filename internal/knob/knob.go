@@ -100,6 +100,14 @@ const (
 	SweepByID = false
 	// PruneBlindly takes sessions out of a document without asking whether a holder came under them since the look.
 	PruneBlindly = false
+	// UnderUnseen takes a key over, and sweeps it, whatever session its holder came under since the look.
+	UnderUnseen = false
+	// EnteredUnseen takes all holders of an update for those that came under a session, whatever it was answered.
+	EnteredUnseen = false
+	// TogetherAfterAlone puts holders under a session together though a renewal for one of them alone may still name another.
+	TogetherAfterAlone = false
+	// AloneKeepsRev leaves the revision as it was when a holder leaves its session.
+	AloneKeepsRev = false
 	// ShardsOfOneClock judges a holder by the newest server time, though another shard may have told it.
 	ShardsOfOneClock = false
 	// PathWithoutLook grants a path lock that was looked for only before it was announced.

@@ -54,6 +54,10 @@ var (
 	SweepByKey            bool
 	SweepByID             bool
 	PruneBlindly          bool
+	UnderUnseen           bool
+	EnteredUnseen         bool
+	TogetherAfterAlone    bool
+	AloneKeepsRev         bool
 	ShardsOfOneClock      bool
 	PathWithoutLook       bool
 	PathDoubtIgnored      bool

@@ -43,10 +43,10 @@ func refusals(err error) (failed map[int]error, _ error) {
 	return failed, nil
 }
 
-// DeletesMany reports whether one deletion may remove several documents that are named by
+// WritesMany reports whether one write may remove or change several documents that are named by
 // their _id. Through a router it might miss one that is moved to another shard just then. Where
 // writes have no transaction numbers the server is FerretDB perhaps, which would read them all.
-func (b *Base) DeletesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
+func (b *Base) WritesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
 
 // Bulk sends writes, unordered: one that fails does not stop the others. The number of those
 // that found a document is a total over all of them.

@@ -77,12 +77,13 @@ func (f Fields) Still(h Holder) bson.E {
 	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
 }
 
-// Kept is Alive for a holder that may be under a session: then its own end does not tell.
-func (f Fields) Kept(by mongobase.Bearing) []bson.E {
+// Kept is Alive for a holder that may be under a session, which the document names there: then
+// its own end does not tell.
+func (f Fields) Kept(by mongobase.Bearing, session string) []bson.E {
 	alive := f.Alive(by)
 	last := len(alive) - 1
 	if ends, ok := alive[last].Value.(bson.A); ok {
-		ends = append(ends, bson.D{Exists(f.Path(FieldSession))})
+		ends = append(ends, bson.D{Exists(session)})
 		alive[last].Value = ends
 	}
 	return alive

@@ -20,7 +20,7 @@ const MostUnseen = 32
 // under no MinHold, and are released for the first time, on a server where one deletion
 // removes many documents.
 func (s *Steps[R, X]) BeginUnseen(ctx context.Context, batch []store.Ending, has func(r store.Ref, seen R) bool) (b *Bulk[R, X], which []int, ok bool) {
-	if len(batch) > MostUnseen || !s.Base.DeletesMany() {
+	if len(batch) > MostUnseen || !s.Base.WritesMany() {
 		return nil, nil, false
 	}
 	now := s.Base.Clock.Now()

@@ -29,6 +29,7 @@ type Lease[X any] struct {
 	From  mongoclock.Moment // when the claim was sent
 	Until mongoclock.Moment // may be trusted, and so is worth remembering
 	Kept  bool              // may be under a session, which keeps it beyond Until
+	Named bool              // a renewal for it alone put it under a session, or took it out, or was to
 	Own   X
 }
 

@@ -101,8 +101,9 @@ type Steps[R Record, X any] struct {
 		Notify(ctx context.Context, n store.Notice) error
 	}
 
-	// Sessions judge the sessions that holders are under, and Enter adds to a renewal's update
-	// what puts the holder under one, or takes it out. Both may be nil: then there are none.
+	// Sessions judge the sessions that holders are under, Enter adds to a renewal's update what
+	// puts the holder under one, or takes it out, and KeptBy is where its session stands. All may
+	// be nil: then there are none.
 	Sessions interface {
 		// Over tells which sessions are over for good, by their IDs.
 		Over(ctx context.Context, ids []string) (map[string]bool, error)
@@ -112,7 +113,8 @@ type Steps[R Record, X any] struct {
 		// Learn reads the sessions of which nothing was seen lately.
 		Learn(ctx context.Context, ids []string)
 	}
-	Enter func(r store.Renewal, update bson.D) bson.D
+	Enter  func(r store.Renewal, update bson.D) bson.D
+	KeptBy func(r store.Ref) string
 
 	// Remembers is what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X

@@ -94,14 +94,14 @@ func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, u
 	t = TenureBy(s.Base, r.TTL, by)
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
-	if r.Session != "" { // whatever comes of it
-		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept = true })
+	if r.Session != "" || r.Alone { // whatever comes of it
+		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept, l.Named = true, true })
 	}
 	if r.Session == "" && !r.Alone {
 		filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
 		return filter, Extend(s.Lock, holder, t), t, err
 	}
-	filter, err = s.Where(r.Ref, s.Shape.Named(r.ID), holder.Kept(s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
+	filter, err = s.Where(r.Ref, s.Shape.Named(r.ID), holder.Kept(s.unlessTrusted(r.ID, t.By), s.KeptBy(r.Ref)), []bson.E{holder.Before(t.Beat)})
 	return filter, s.Enter(r, Extend(s.Lock, holder, t)), t, err
 }
 
@@ -151,7 +151,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 		}
 		models[i], terms[i] = s.Model(Renew, filter, update), t
 	}
-	within, cancel := partOf(ctx)
+	within, cancel := PartOf(ctx)
 	begun := s.Base.Clock.Now()
 	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
 	cancel()
@@ -179,9 +179,9 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 	return nil
 }
 
-// partOf is three fifths of the time that ctx has, for a bulk: one that is not answered
+// PartOf is three fifths of the time that ctx has, for a bulk: one that is not answered
 // is then asked after.
-func partOf(ctx context.Context) (context.Context, context.CancelFunc) {
+func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)

@@ -76,6 +76,7 @@ var controls = []control{
 	{14, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, withSessions},
 	{8, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, withSessions},
 	{123, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
+	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, withSessions},
 	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
 	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
 	{1227, 1500, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},

@@ -142,7 +142,11 @@ func (u *user) acquireTwo(patience time.Duration) {
 // with one command: what goes alone of them then begins in one instant, and is retried in the
 // same instants, in any order.
 func (u *user) holdAll(all mongolock.Leases, together bool) {
-	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(u.p.world.plan.ttl/2)))
+	most := u.p.world.plan.ttl / 2
+	if u.p.world.several && u.p.world.plan.sessions { // so that they come under one together
+		most *= 6
+	}
+	over := time.NewTimer(u.rng.between(time.Microsecond, u.most(most)))
 	defer over.Stop()
 	select {
 	case <-over.C:

@@ -136,9 +136,10 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		ended.Live = by.at < r.trusted(h.Key)-r.plan.clockSkew-r.plan.ttl/1000
 		ended.Note = r.whose(r.owners[h.Key], by)
 		now, still := lookup(after, h.Key).(bson.D)
+		entered := false
 		if still {
 			r.written(h.Key, h.Value.(bson.D), now, by)
-			r.goesUnder(key, h.Key, now)
+			entered = r.goesUnder(key, h.Key, now, e.After)
 		} else {
 			delete(r.under, h.Key)
 		}
@@ -148,7 +149,7 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 		case later.Before(until) && lookup(now, "released") == nil:
 			ended.Kind, ended.Until = history.Shortened, by.at+later.Sub(by.clock)
 			r.add(ended)
-		case !later.Equal(until) || compareBeats(h.Value, now):
+		case !later.Equal(until) || compareBeats(h.Value, now) || entered:
 			r.add(event(history.Extended, h.Key, later))
 		}
 	}
@@ -170,13 +171,20 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 	}
 }
 
-// goesUnder notes which session a holder is under.
-func (r logReader) goesUnder(key, id string, now bson.D) {
-	if session, has := lookup(now, "session").(string); has {
+// goesUnder notes which session a holder is under: that of an exclusive one stands in its
+// document. It reports whether it came under one.
+func (r logReader) goesUnder(key, id string, holder, doc bson.D) bool {
+	if lookup(doc, "mode") == "exclusive" {
+		holder = doc
+	}
+	before := r.under[id].session
+	session, has := lookup(holder, "session").(string)
+	if has {
 		r.under[id] = heldUnder{key, session}
 	} else {
 		delete(r.under, id)
 	}
+	return has && session != before
 }
 
 // written notes until when a holder may be trusted that this write shows: for its TTL, from

@@ -12,6 +12,7 @@ var (
 	rolledBack = map[string]string{"MaxElections": "2"}
 	sweeping   = map[string]string{"Rows": `{"sweep"}`}
 	ending     = map[string]string{"Rows": `{"release", "end"}`}
+	together   = map[string]string{"Rows": `{"together"}`}
 	both       = map[string]string{"Busy": "{p, q}"}
 )
 
@@ -20,6 +21,11 @@ var session = []check{
 	{name: "session: an election", module: "Session", set: rolledBack},
 	{name: "session: a sweep", module: "Session", set: sweeping},
 	{name: "session: the TTL index", module: "Session", set: map[string]string{"Rows": `{"index"}`}},
+	{name: "session: coming under it together", module: "Session", set: together},
+	{name: "session: together, and an election", module: "Session", large: true, set: with(together, rolledBack)},
+	{name: "session: together, a sweep and an election", module: "Session", large: true, set: with(map[string]string{"Rows": `{"together", "sweep"}`}, rolledBack)},
+	{name: "session: together, leases and sessions that are ended, and the next", module: "Session", large: true, set: map[string]string{"Rows": `{"together", "end"}`, "Sessions": "2", "MostWrites": "5"}},
+	{name: "session: together, a lease that leaves it", module: "Session", large: true, set: map[string]string{"Rows": `{"together", "leave"}`, "MostWrites": "5"}},
 	{name: "session: leases and sessions that are ended", module: "Session", large: true, set: ending},
 	{name: "session: a lease that leaves it", module: "Session", large: true, set: map[string]string{"Rows": `{"leave"}`, "MostWrites": "5"}},
 	{name: "session: one that is lost, and the next", module: "Session", large: true, set: map[string]string{"Sessions": "2", "MostWrites": "5"}},
@@ -38,11 +44,11 @@ var session = []check{
   /\ UNCHANGED <<now, election, sent, past, proc>>`, `ELSE dead' = dead \cup {s \in Ids : d.session[s].marked} /\ UNCHANGED <<safe, answers>>
   /\ UNCHANGED <<now, election, sent, past, proc>>`}}},
 	{name: "session: mutant: a takeover without the mark", module: "Session", finds: "Exclusion",
-		mutate: []mutation{{`Named(w) \subseteq dead`, `\A s \in Named(w) : \E v \in Writes(ForSessions) : Session(v) = s /\ now >= End(v)`}}},
+		mutate: []mutation{{`Named(w, u) \subseteq dead`, `\A s \in Named(w, u) : \E v \in Writes(ForSessions) : Session(v) = s /\ now >= End(v)`}}},
 	{name: "session: mutant: the mark names no beat", module: "Session", finds: "Final",
 		mutate: []mutation{{`now >= End(<<s[1], i.n>>) \/ ("end"`, `(\E v \in Writes(ForSessions) : Session(v) = s /\ now >= End(v)) \/ ("end"`}}},
 	{name: "session: mutant: the swap names no beat", module: "Session", finds: "Exclusion",
-		mutate: []mutation{{`d.key = c.drops `, `(d.key = None /\ c.drops = None) \/ (d.key # None /\ c.drops # None /\ Same(d.key, c.drops)) `}}},
+		mutate: []mutation{{`d.key = c.drops `, `((d.key = None /\ c.drops = None) \/ (d.key # None /\ c.drops # None /\ Same(d.key, c.drops))) `}}},
 	{name: "session: mutant: renewal of the dead", module: "Session", finds: "Final",
 		mutate: []mutation{{`
                          /\ ~d.session[Session(w)].marked`, ""}, {`  /\ w \in answers
@@ -68,10 +74,16 @@ var session = []check{
 	{name: "session: mutant: it counts before the renewal is answered", module: "Session", finds: "Exclusion",
 		mutate: []mutation{{`!.out = Beat(p)])
 
-\* The answer to it. The session counts`, `!.out = Beat(p), !.under = Current(p)])
+\* §4.11, come under together`, `!.out = Beat(p), !.under = Current(p)])
 
-\* The answer to it. The session counts`}}},
-	{name: "session: mutant: a renewal leaves its session out", module: "Session", set: map[string]string{"MostWrites": "5"}, finds: "Exclusion",
+\* §4.11, come under together`}}},
+	{name: "session: mutant: the swap names no session", module: "Session", set: together, finds: "Exclusion",
+		mutate: []mutation{{` /\ d.under = c.seen `, ` `}}},
+	{name: "session: mutant: the sweep names no session", module: "Session", large: true, set: with(map[string]string{"Rows": `{"together", "sweep", "end"}`, "Sessions": "2", "MostWrites": "5"}, rolledBack), finds: "NoCollateral",
+		mutate: []mutation{{` /\ doc.under = u`, ``}}},
+	{name: "session: mutant: together after a renewal alone", module: "Session", large: true, set: map[string]string{"Rows": `{"together", "end"}`, "Sessions": "2", "MostWrites": "5", "MaxNow": "2"}, finds: "Exclusion",
+		mutate: []mutation{{` => sent[p][i].op = "renew" /\ sent[p][i].names = 0`, ` => TRUE`}}},
+	{name: "session: a renewal leaves its session out, and the swap names it", module: "Session", large: true, set: map[string]string{"MostWrites": "5"},
 		mutate: []mutation{{`"renew", proc[p].k, Current(p), None)`, `"renew", proc[p].k, IF proc[p].under # 0 THEN 0 ELSE Current(p), None)`}}},
 	{name: "session: mutant: sweep by the ID, without the beat", module: "Session", set: sweeping, finds: "NoCollateral",
 		mutate: []mutation{{`/\ doc.key = w`, `/\ doc.key # None /\ Same(doc.key, w)`}}},

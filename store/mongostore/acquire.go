@@ -82,14 +82,19 @@ func (contender) Refused(_ reply, err error) bool {
 
 // TakeOver takes over a key whose holders are over. Its filter names the revision that was
 // seen and the beat of each holder that it drops. A renewal does not change rev, so a holder
-// that was renewed since must not match; nor must one that left.
+// that was renewed since must not match; nor must one that left, or came under a session.
 func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.Holders {
 		named = append(named, holder(h.ID).Still(h))
 	}
+	named = append(named, seen.under()...)
 	t := k.tenure(k.c)
-	image, err := k.write(ctx, mongolease.TakeOver, k.c, ours(k.c.Key, named...), withRev(k.c.document(t), t.Rev), mongobase.After)
+	update := withRev(k.c.document(t), t.Rev)
+	if seen.session != "" {
+		update = bson.D(mongobase.Change(update).Unset(fieldSession))
+	}
+	image, err := k.write(ctx, mongolease.TakeOver, k.c, ours(k.c.Key, named...), update, mongobase.After)
 	return image, t, err
 }
 

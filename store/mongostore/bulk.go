@@ -30,7 +30,7 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 			b.TakeUnseen(all, deletion)
 			return b.End()
 		}
-		if len(batch) <= alone && !s.base.DeletesMany() {
+		if len(batch) <= alone && !s.base.WritesMany() {
 			return s.releaseEach(ctx, batch)
 		}
 	}

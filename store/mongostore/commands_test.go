@@ -218,7 +218,7 @@ func TestATakeoverNamesTheRevisionAndTheHoldersItDrops(t *testing.T) {
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("a takeover", []string{mine.ID, dead.ID}, sentUpsert("ID"), sentFind, sentHello,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
 	r := f.document("k")
 	require.Len(t, r.Holders, 1, "the document")
 	assert.Equal(t, mine.ID, r.Holders[0].ID, "the document has %+v", r.Holders)
@@ -236,7 +236,7 @@ func TestAWaiterWhoseLookFindsOnlyExpiredHoldersTakesOver(t *testing.T) {
 	f.tap.Take()
 	f.acquire(f.store, mine)
 	f.expect("the takeover", []string{mine.ID, dead.ID}, sentWord,
-		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT} "+sentHolder("ID")+" "+sentDurably)
+		"findAndModify new: true query: {_id: k, mongolock: 1, rev: REV, holders.ID2.beat: BEAT, session: {$exists: false}} "+sentHolder("ID")+" "+sentDurably)
 	_, err := f.store.Release(f.ctx(), mine.Ref, 0)
 	require.NoError(t, err)
 	f.tap.Take()

@@ -142,3 +142,20 @@ func TestControlAReleaseByOneNodeIsSeen(t *testing.T) {
 		assert.Equal(t, "{w: 1}", concern, release)
 	}
 }
+
+func TestControlATakeoverThatNamesNoSessionTakesALiveHolder(t *testing.T) {
+	faulty(t, &knob.UnderUnseen)
+	assert.False(t, enteredSinceTheLook(t), "spared all the same: naming the session is not what protects")
+	assert.False(t, enteredSinceTheSweepsLook(t), "spared all the same: naming the session is not what protects")
+}
+
+func TestControlALateRenewalPutsAHolderUnderAnOldSession(t *testing.T) {
+	faulty(t, &knob.TogetherAfterAlone)
+	trusted, shown := lateAfterTogether(t)
+	assert.NotEqual(t, trusted, shown, "it missed all the same: that one goes alone is not what protects")
+}
+
+func TestControlALateEntrancePutsAHolderUnderASessionThatItLeft(t *testing.T) {
+	faulty(t, &knob.AloneKeepsRev)
+	assert.NotEmpty(t, lateAfterLeaving(t), "it missed all the same: the revision is not what protects")
+}

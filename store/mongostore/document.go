@@ -52,7 +52,8 @@ type record struct {
 	rev             int64
 	expireAt        time.Time
 	exclusiveWanted time.Time
-	sessions        []string // that its holders are or were under
+	sessions        []string // that its holders are or were under, if they share it
+	session         string   // that its holder is under, if it is exclusive
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -86,6 +87,8 @@ func readRecord(raw bson.Raw) record {
 			r.WantedUntil, _ = mongobase.Time(v)
 		case fieldExclusiveWanted:
 			r.exclusiveWanted, _ = mongobase.Time(v)
+		case fieldSession:
+			r.session, _ = v.StringValueOK()
 		case fieldSessions:
 			r.sessions = readSessions(v)
 		case fieldStamp:
@@ -105,6 +108,11 @@ func readRecord(raw bson.Raw) record {
 		return r.malformed(raw, fieldExpireAt)
 	case err != nil || !r.readHolders(holders):
 		return r.malformed(raw, fieldHolders)
+	}
+	if r.mode == store.Exclusive {
+		for i := range r.Holders {
+			r.Holders[i].Session = r.session
+		}
 	}
 	return r
 }

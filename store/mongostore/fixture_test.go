@@ -137,7 +137,7 @@ func renderedValue(v bson.RawValue, names []string) string {
 			if strings.HasSuffix(e.Key(), "ttl") {
 				part = "MS"
 			}
-			if e.Key() == fieldRev && e.Value().AsInt64() > 1 {
+			if n, is := e.Value().AsInt64OK(); is && e.Key() == fieldRev && n > 1 {
 				part = "REV"
 			}
 			if v.Type == bson.TypeEmbeddedDocument {
@@ -150,7 +150,7 @@ func renderedValue(v bson.RawValue, names []string) string {
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	if n, ok := v.Int64OK(); ok && n > 1e15 {
+	if n, ok := v.Int64OK(); ok && n > 1e9 { // a beat, or a revision in an array
 		return "BEAT"
 	}
 	s := v.String()

@@ -105,7 +105,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		}
 		return rev
 	}
-	s.steps.Sessions, s.steps.Enter = &s.sessions, enter
+	s.steps.Sessions, s.steps.Enter, s.steps.KeptBy = &s.sessions, enter, keptBy
 	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
 	s.withFaults()

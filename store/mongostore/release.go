@@ -11,11 +11,6 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Renew gives holders a new end.
-func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	return s.steps.Renew(ctx, batch)
-}
-
 // Release deletes the document of an exclusive holder, whose before-image tells whether
 // somebody waits. A holder in another mode leaves the document.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
@@ -68,7 +63,7 @@ func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson
 		update = bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
 	}
 	if s.sessions.used.Load() {
-		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: of(r.ID, fieldSession), Value: ""}}})
+		update = append(update, bson.E{Key: "$unset", Value: bson.D{{Key: keptBy(r), Value: ""}}})
 	}
 	return held(r), update
 }

@@ -220,7 +220,7 @@ func (s *Store) tell(ctx context.Context, session, id, reason string) error {
 // takes it out. The beat that is written with it bars every older copy.
 func enter(r store.Renewal, update bson.D) bson.D {
 	most, set := slices.Clone(update[0].Value.(bson.D)), update[1].Value.(bson.D)
-	session := bson.E{Key: of(r.ID, fieldSession), Value: r.Session}
+	session := bson.E{Key: keptBy(r.Ref), Value: r.Session}
 	end := slices.IndexFunc(most, func(e bson.E) bool { return e.Key == fieldExpireAt })
 	var more bson.D
 	switch {
@@ -228,6 +228,9 @@ func enter(r store.Renewal, update bson.D) bson.D {
 		set = append(set, most[end])
 		most = slices.Delete(most, end, end+1)
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
+		if !knob.AloneKeepsRev {
+			more = append(more, moveRev) // no late update puts it under the session with others
+		}
 	case r.Alone:
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
 	case r.Mode == store.Exclusive:

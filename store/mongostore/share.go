@@ -192,7 +192,11 @@ func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading
 		dropped = append(dropped, bson.E{Key: fieldHolders + "." + h.ID, Value: ""})
 	}
 	if len(over) == len(seen.Holders) {
+		filter = append(filter, seen.under()...)
 		update = withRev(c.alone(t), t.Rev)
+		if seen.session != "" {
+			update = bson.D(mongobase.Change(update).Unset(fieldSession))
+		}
 		if len(seen.sessions) > 0 {
 			update = bson.D(mongobase.Change(update).Unset(fieldSessions))
 		}

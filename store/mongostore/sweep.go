@@ -103,7 +103,7 @@ func (s *Store) dropSwept(ctx context.Context, found []record, session string, o
 			if h.Session != session || !over[h.ID] {
 				continue
 			}
-			filter := ours(r.key, inMode(r.mode), holder(h.ID).Still(h))
+			filter := append(ours(r.key, inMode(r.mode), holder(h.ID).Still(h)), r.under()...)
 			if knob.SweepByID {
 				filter = ours(r.key, inMode(r.mode), exists(fieldHolders+"."+h.ID))
 			}

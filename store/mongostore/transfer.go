@@ -24,7 +24,11 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	}
 	return s.steps.Transfer(ctx, from, claim.Claim, contender{s, claim}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
 		t := s.tenure(claim)
-		image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), withRev(claim.document(t), t.Rev), mongobase.After)
+		update := withRev(claim.document(t), t.Rev)
+		if s.sessions.used.Load() {
+			update = bson.D(mongobase.Change(update).Unset(fieldSession))
+		}
+		image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
 		return image, t, err
 	})
 }
@@ -38,7 +42,7 @@ func (s *Store) place(from store.Ref) bson.D {
 	if !ok || l.Own == 0 || l.Until <= s.base.Clock.Now() {
 		alive := holder(from.ID).Alive(s.base.Bearing())
 		if s.sessions.used.Load() {
-			alive = holder(from.ID).Kept(s.base.Bearing())
+			alive = holder(from.ID).Kept(s.base.Bearing(), keptBy(from))
 		}
 		return append(ours(from.Key, exclusively, exists(fieldHolders+"."+from.ID)), alive...)
 	}
