@@ -29,7 +29,8 @@ var unkept = simulation.Settings{Margin: -1, Sessions: 400}
 // All clients keep keys.
 var lingering = simulation.Settings{Margin: -1, Linger: 1000}
 
-var withSessions = simulation.Settings{Margin: -1, Sessions: 1000}
+// All with sessions, and many elections around one key.
+var electing = simulation.Settings{Margin: -1, Sessions: 1000, Elections: true}
 
 var controls = []control{
 	{8, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
@@ -71,12 +72,12 @@ var controls = []control{
 	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
 	{56, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
 	{1193, 0, "a bulk cleaned up in a new session", func(on bool) { knob.UndoElsewhere = on }, simulation.Settings{Margin: -1, Several: true}},
-	{103, 0, "session: a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
-	{14, 0, "session: renewal of the dead", func(on bool) { knob.SessionRevived = on }, withSessions},
-	{14, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, withSessions},
-	{8, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, withSessions},
-	{123, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, Asking: true}},
-	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, withSessions},
+	{47, 0, "session: a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, electing},
+	{48, 0, "session: renewal of the dead", func(on bool) { knob.SessionRevived = on }, electing},
+	{60, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, electing},
+	{11, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, electing},
+	{856, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
+	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
 	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
 	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
 	{1227, 1500, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
