@@ -212,7 +212,7 @@ func ExampleLinger() {
 	client, rival := connect(store), connect(store)
 	defer client.Close()
 	defer rival.Close()
-	update := func() { _ = mustAcquire(client, "index", mongolock.Linger(time.Second)).Release() }
+	update := func() { _ = mustAcquire(client, "index", mongolock.Linger(time.Minute)).Release() }
 
 	for client.Stats().Idle == 0 { // until the client hears of others who wait
 		update()
