@@ -4,8 +4,8 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,23 +20,42 @@ import (
 // and ends the command's process group then if the first one, the holder, does not: because
 // it is stopped, or was killed. They talk in lines through two pipes:
 //
+//	guard → holder   ready           it is there
 //	guard → holder   ask 17          until when is the lease good?
 //	holder → guard   left 17 9.5e9   so many nanoseconds
-//	holder → guard   group 4711      the group to end
+//	guard → holder   knows           it has the first answer: the command may begin
+//	command → guard  group 4711      the group to end
 //	holder → guard   ending          the holder has sent SIGTERM itself
 //	holder → guard   done            nothing is left: the guard is not needed any more
 //
 // The guard counts what is left from before it asked, on its own clock: an answer that is
 // late, or a holder that was stopped before it answered, makes the guard's deadline too
 // early, never too late. If the pipe ends without "done", the holder is dead.
-const guardName = "mongolock-guard"
+//
+// A holder that is stopped when the command begins could tell neither the time nor the group.
+// So the guard knows the time before, and the command's own process tells it the group, before
+// it becomes the command.
+const (
+	guardName   = "mongolock-guard"
+	starterName = "mongolock-starter"
+)
 
-func isGuard() bool { return os.Args[0] == guardName }
+// asAnother does the work of the guard, or of the process that becomes the command, if this
+// process was started as one of them.
+func asAnother() (status int, is bool) {
+	switch os.Args[0] {
+	case guardName:
+		return guard(), true
+	case starterName:
+		return become(os.Args[1], os.Args[2:]), true
+	}
+	return 0, false
+}
 
 // A guardian is the holder's side.
 type guardian struct {
 	cmd *exec.Cmd
-	to  io.WriteCloser
+	to  *os.File
 }
 
 // startGuard starts the guard and answers its questions until it is dismissed.
@@ -50,32 +69,64 @@ func startGuard(lease held, margin, ttl time.Duration) (*guardian, error) {
 		Stderr:      os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // no signal for our group is for it
 	}
-	to, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
 	from, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin = in
+	err = cmd.Start()
+	_ = in.Close() // the guard has its own
+	if err != nil {
+		_ = to.Close()
 		return nil, err
 	}
 	g := &guardian{cmd, to}
 	lines := bufio.NewScanner(from)
 	if !lines.Scan() || lines.Text() != "ready" {
 		g.dismiss()
-		return nil, fmt.Errorf("it ended at once")
+		return nil, errors.New("it ended at once")
+	}
+	for lease.Err() == nil && lines.Scan() && lines.Text() != "knows" {
+		g.answer(lines.Text(), lease)
 	}
 	go func() { // ends with the guard
 		for lines.Scan() {
-			var question int64
-			if _, err := fmt.Sscanf(lines.Text(), "ask %d", &question); err == nil {
-				g.send("left %d %d", question, int64(lease.Remaining()))
-			}
+			g.answer(lines.Text(), lease)
 		}
 	}()
 	return g, nil
+}
+
+// answer answers a question of the guard.
+func (g *guardian) answer(line string, lease held) {
+	var question int64
+	if _, err := fmt.Sscanf(line, "ask %d", &question); err == nil {
+		g.send("left %d %d", question, int64(lease.Remaining()))
+	}
+}
+
+// starter makes the command that tells the guard its process group and then becomes the
+// program at path.
+func (g *guardian) starter(path string, argv []string) (*exec.Cmd, error) {
+	self, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	return &exec.Cmd{Path: self, Args: append([]string{starterName, path}, argv...), ExtraFiles: []*os.File{g.to}}, nil
+}
+
+// become is the main function of that process. It returns only if the program cannot be run.
+func become(path string, argv []string) int {
+	const guard = 3                                                          // the first of ExtraFiles
+	_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead the holder has to do
+	_ = syscall.Close(guard)
+	err := syscall.Exec(path, argv, os.Environ())
+	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", shown(argv[0]), sentence(err))
+	return exitNotRun
 }
 
 // executable is this program, on Linux even if the file was replaced meanwhile.
@@ -196,6 +247,9 @@ func (w *watchman) hear(line string) {
 		sent, ok := w.asked[question]
 		delete(w.asked, question)
 		if ok && left > 0 {
+			if w.deadline == 0 {
+				fmt.Println("knows")
+			}
 			w.deadline = sent.Add(time.Duration(left))
 		}
 		return

@@ -101,8 +101,8 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 }
 
 func main() {
-	if isGuard() {
-		os.Exit(guard())
+	if status, is := asAnother(); is {
+		os.Exit(status)
 	}
 	os.Exit(execute(os.Args[1:]))
 }

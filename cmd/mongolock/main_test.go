@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mongolock": main, guardName: main})
+	testscript.Main(m, map[string]func(){"mongolock": main, guardName: main, starterName: main})
 }
 
 // Each script is one claim, written as what a user types and sees.

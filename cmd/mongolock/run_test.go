@@ -86,6 +86,17 @@ func TestAStoppedRunLosesItsProcessGroupBeforeARivalIsGranted(t *testing.T) {
 	assert.Equal(t, exitLost, a.code())
 }
 
+// The guard knows what to end, and when, before the command does anything: what the command
+// does first here is to stop the process that started it.
+func TestARunThatIsStoppedAsItsCommandBeginsLosesItsProcessGroup(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", "kill -STOP $PPID; "+stubborn)
+	p.untilBeating()
+	p.dead(p.rival())
+	a.signal(syscall.SIGCONT)
+	assert.Equal(t, exitLost, a.code())
+}
+
 // It is the guard that ends the command of a run that is stopped.
 func TestControlWithoutItsGuardAStoppedRunKeepsItsProcessGroup(t *testing.T) {
 	p := newProgram(t)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -84,17 +83,18 @@ func (j *job) listen() {
 func (j *job) start() error {
 	j.terminal = terminal()
 	j.tty = j.terminal >= 0 && foreground(j.terminal)
-	cmd := &exec.Cmd{
-		Path: j.path, Args: j.argv, Env: append(os.Environ(), j.env...),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)},
+	cmd, err := j.guard.starter(j.path, j.argv)
+	if err != nil {
+		return err
 	}
+	cmd.Env = append(os.Environ(), j.env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)}
 	pdeathsig(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	j.pid = cmd.Process.Pid
-	j.guard.send("group %d", j.pid)
 	go j.wait() // ends with the command
 	return nil
 }

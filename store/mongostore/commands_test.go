@@ -258,7 +258,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	}
 	f.plant(batch)
 	f.tap.Take()
-	for i, r := range f.store.Renew(f.ctx(), batch) {
+	for i, r := range f.store.Renew(t.Context(), batch) {
 		require.NoError(t, r.Err, "renewal %d: %+v", i, r)
 		require.GreaterOrEqual(t, r.Left, 29*time.Second, "renewal %d: %+v", i, r)
 	}
@@ -282,7 +282,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	gone := batch[500]
 	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: gone.Key}})
 	require.NoError(t, err)
-	for i, r := range f.store.Renew(f.ctx(), batch) {
+	for i, r := range f.store.Renew(t.Context(), batch) {
 		if want := i == 500; errors.Is(r.Err, store.ErrGone) != want || !want && r.Err != nil {
 			t.Fatalf("renewal %d: %+v", i, r)
 		}
