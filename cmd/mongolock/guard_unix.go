@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -47,7 +48,7 @@ func asAnother() (status int, is bool) {
 	case guardName:
 		return guard(), true
 	case starterName:
-		return become(os.Args[1], os.Args[2:]), true
+		return become(os.Args[1], os.Args[2], os.Args[3:]), true
 	}
 	return 0, false
 }
@@ -110,20 +111,27 @@ func (g *guardian) answer(line string, lease held) {
 }
 
 // starter makes the command that tells the guard its process group and then becomes the
-// program at path.
-func (g *guardian) starter(path string, argv []string) (*exec.Cmd, error) {
+// program at path. Files that are open pass through it under their numbers, so the guard's pipe
+// gets one that is free. It is to be closed once the command was started.
+func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started func(), err error) {
 	self, err := executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &exec.Cmd{Path: self, Args: append([]string{starterName, path}, argv...), ExtraFiles: []*os.File{g.to}}, nil
+	to, err := syscall.Dup(int(g.to.Fd()))
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = &exec.Cmd{Path: self, Args: append([]string{starterName, strconv.Itoa(to), path}, argv...)}
+	return cmd, func() { _ = syscall.Close(to) }, nil
 }
 
 // become is the main function of that process. It returns only if the program cannot be run.
-func become(path string, argv []string) int {
-	const guard = 3                                                          // the first of ExtraFiles
-	_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead the holder has to do
-	_ = syscall.Close(guard)
+func become(to, path string, argv []string) int {
+	if guard, err := strconv.Atoi(to); err == nil {
+		_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead the holder has to do
+		_ = syscall.Close(guard)
+	}
 	err := syscall.Exec(path, argv, os.Environ())
 	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", shown(argv[0]), sentence(err))
 	return exitNotRun

@@ -52,6 +52,8 @@ func hold(task task, lease held, t teller) error {
 		signals: make(chan os.Signal, 16),
 	}
 	j.note()
+	j.listen()
+	defer signal.Stop(j.signals)
 	var err error
 	if j.guard, err = startGuard(lease, j.margin, j.ttl); err != nil {
 		return exitf(exitFailed, "the guard cannot be started: %s", sentence(err))
@@ -60,8 +62,6 @@ func hold(task task, lease held, t teller) error {
 	if err := lease.Err(); err != nil {
 		return exitf(exitLost, "lost %s before the command was started: %s", shown(j.key), reason(err))
 	}
-	j.listen()
-	defer signal.Stop(j.signals)
 	// A closed standard error must not end this process. The command does not inherit this.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := j.start(); err != nil {
@@ -83,10 +83,11 @@ func (j *job) listen() {
 func (j *job) start() error {
 	j.terminal = terminal()
 	j.tty = j.terminal >= 0 && foreground(j.terminal)
-	cmd, err := j.guard.starter(j.path, j.argv)
+	cmd, started, err := j.guard.starter(j.path, j.argv)
 	if err != nil {
 		return err
 	}
+	defer started()
 	cmd.Env = append(os.Environ(), j.env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: j.tty, Ctty: max(j.terminal, 0)}
