@@ -30,9 +30,9 @@ func keptIdle(h *History) (found []Violation) {
 			if l.note != Released {
 				continue
 			}
-			for _, e := range h.Events { // its own client asks for it: it is idle no more
-				if e.Kind == Called && e.Key == l.key && e.Client == l.client && e.At >= l.letGo {
-					idle = min(idle, e.At)
+			for _, e := range h.Events { // its own client asks for it, or does already: it is idle no more
+				if e.Kind == Called && e.Key == l.key && e.Client == l.client && (e.At >= l.letGo || answers[e.Op] >= l.letGo) {
+					idle = min(idle, max(e.At, l.letGo))
 				}
 			}
 			for _, e := range h.Events {
