@@ -177,10 +177,11 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	tap.Take()
 	time.Sleep(time.Second)
 	// Without a wake-up it reads the key only a moment after its word, and once more about a
-	// second later: that falls into this second or the next.
+	// second later: that falls into this second or the next. So does the ping that follows a
+	// cursor's opening.
 	sent := tap.Take()
 	assert.LessOrEqual(t, tailing(sent), 0, "%v in a second of waiting", named(sent))
-	assert.LessOrEqual(t, len(sent), 2, "%v in a second of waiting", named(sent))
+	assert.LessOrEqual(t, len(sent), 3, "%v in a second of waiting", named(sent))
 	start := time.Now()
 	f.release(l)
 	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
