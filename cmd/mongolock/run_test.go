@@ -78,7 +78,7 @@ func TestAKilledRunWhoseGuardIsKilledTooTakesItsCommandAlong(t *testing.T) {
 
 func TestAStoppedRunLosesItsProcessGroupBeforeARivalIsGranted(t *testing.T) {
 	p := newProgram(t)
-	a := p.start("run", "--ttl", "9s", "--margin", "3s", "k", "--", "bash", "-c", stubborn)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn)
 	p.untilBeating()
 	a.signal(syscall.SIGSTOP)
 	p.dead(p.rival())

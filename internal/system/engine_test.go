@@ -86,7 +86,7 @@ func TestAHeldLockIsNeverSeenWithoutItsExpiry(t *testing.T) {
 		c := []*mongolock.Client{one, two}[i%2]
 		l := f.acquire(c, "k")
 		if i%3 == 0 {
-			assert.NotErrorIs(t, l.Renew(f.ctx()), mongolock.ErrLost) // on a busy machine its answer may be too late
+			assert.NoError(t, l.Renew(f.ctx()))
 		}
 		f.release(l)
 	}
