@@ -35,6 +35,7 @@ type mongoWatcher struct {
 	from  time.Time            // events after this are new, unless they were told
 	told  map[string]time.Time // the events since then that were told, by kind and token
 	until time.Time            // when its word ends
+	knows time.Time            // whoever added a lock after this knew the word before its grant
 	epoch bson.ObjectID        // the election by whose clock it reads: after another one it may have missed some
 	seq   int64
 	last  time.Time // of the last event: times do not go back
@@ -98,7 +99,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		return nil, err
 	}
 	behind := w.begun
-	w.begun, w.from, w.epoch = true, now.Earliest, w.base.Bearing().Epoch
+	w.begun, w.from, w.knows, w.epoch = true, now.Earliest, now.Latest.Add(-wordFresh), w.base.Bearing().Epoch
 	if !behind {
 		return nil, nil
 	}
@@ -109,10 +110,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A lock that was added after the word is told of when it is granted, if it is.
-	s.records = slices.DeleteFunc(s.records, func(r record) bool {
-		return r.granted.IsZero() && r.Since.After(now.Latest.Add(-wordFresh))
-	})
+	s.records = slices.DeleteFunc(s.records, func(r record) bool { return w.ungranted(&r) })
 	doc, err := w.document(ctx, fmt.Sprint("view", all), now, &s)
 	if err != nil {
 		return nil, err
@@ -213,6 +211,9 @@ func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
 		if err != nil {
 			return nil, err
 		}
+		if w.ungranted(&r) {
+			continue // it ran out, or was withdrawn, before that
+		}
 		fresh = w.add(fresh, Added, r.granted, r.Lock)
 		switch r.state {
 		case stateReleased:
@@ -237,6 +238,12 @@ func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
 	}
 	w.forget(now)
 	return fresh, nil
+}
+
+// ungranted reports whether a lock was granted to nobody so far. Who adds one after the word
+// is known writes when it is granted, and before says nothing of it.
+func (w *mongoWatcher) ungranted(r *record) bool {
+	return r.granted.IsZero() && r.Since.After(w.knows)
 }
 
 // add adds an event that was not told yet.

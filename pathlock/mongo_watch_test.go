@@ -49,6 +49,32 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	assert.Equal(t, []string{"added/new"}, looks(t, f, w, 1), "and goes on")
 }
 
+// A Lock that is slower than its timeout is granted nothing. Its lock runs out all the same, and
+// a rival or a watcher removes it.
+func TestAWatcherIsNotToldOfTheEndOfALockThatNobodyWasGranted(t *testing.T) {
+	f := newMongo(t)
+	tree := f.tree(f.storage())
+	w := tree.engine.watcher(tree).(*mongoWatcher)
+	require.Empty(t, looks(t, f, w, 0))
+	_, _, err := w.look(f.ctx())
+	require.NoError(t, err)
+	brief := Lock{Token: newToken(), Path: "/slow", Mode: Exclusive, Depth: Infinity, Timeout: MinTimeout}
+	added, o := w.mongoTree.add(f.ctx(), brief, &doubts{})
+	require.NotNil(t, added, "%+v", o)
+	require.Eventually(t, func() bool {
+		events, _, err := w.look(f.ctx())
+		require.NoError(t, err)
+		require.Empty(t, events)
+		left, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: "_id", Value: brief.Token}, {Key: fieldState, Value: stateGranted}})
+		return err == nil && left == 0
+	}, time.Minute, 20*time.Millisecond)
+
+	granted, err := tree.Lock(f.ctx(), exclusively("/granted"))
+	require.NoError(t, err)
+	require.NoError(t, tree.Release(f.ctx(), "/granted", granted.Token))
+	assert.Equal(t, []string{"added/granted", "released/granted"}, looks(t, f, w, 2), "of others it is told")
+}
+
 func TestRecordsOfEndedLocksStayOnlyWhileSomebodyWatches(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())

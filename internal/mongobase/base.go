@@ -149,6 +149,7 @@ var (
 // command did is remembered only where its write is, and that may be rolled back. The image
 // is the one after it, whatever opts say.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
+	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if coll == b.Once {
 			return once(ctx, coll, filter, encoded(b.Stamped(update)))
@@ -197,6 +198,7 @@ var upserting = options.UpdateOne().SetUpsert(true)
 
 // Remove deletes one document and answers what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
+	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
 		if b.whole.Load() {
 			opts = append(slices.Clip(opts), options.FindOneAndDelete().SetProjection(nil))

@@ -23,3 +23,22 @@ func (b *Base) FindAll(ctx context.Context, coll *mongo.Collection, filter bson.
 	}
 	return cursor.Err()
 }
+
+// ByID puts what stands in an $or beside a document's _id into an $and. To MongoDB the two are
+// one. A simple planner may read the whole collection for the former: SecantusDB's does.
+func ByID(filter bson.D) bson.D {
+	named := func(name string) int { return slices.IndexFunc(filter, func(e bson.E) bool { return e.Key == name }) }
+	either := named("$or")
+	if either < 0 || named("_id") < 0 {
+		return filter
+	}
+	inside := bson.D{filter[either]}
+	filter = slices.Clone(filter)
+	if all := named("$and"); all >= 0 {
+		conditions, _ := filter[all].Value.(bson.A)
+		filter[all].Value = append(slices.Clip(conditions), inside)
+		return slices.Delete(filter, either, either+1)
+	}
+	filter[either] = bson.E{Key: "$and", Value: bson.A{inside}}
+	return filter
+}

@@ -94,7 +94,7 @@ func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
 	if s.Tamper != nil {
 		filter, update, _ = s.Tamper(what, filter, update, nil)
 	}
-	return &mongo.UpdateOneModel{Filter: filter, Update: s.Base.Stamped(update)}
+	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: s.Base.Stamped(update)}
 }
 
 // Deletion is a removal of a bulk.
@@ -102,7 +102,7 @@ func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
 	if s.Tamper != nil {
 		filter, _, _ = s.Tamper(what, filter, nil, nil)
 	}
-	return &mongo.DeleteOneModel{Filter: filter}
+	return &mongo.DeleteOneModel{Filter: mongobase.ByID(filter)}
 }
 
 // Find reads the document that r is about, whoever's it is.

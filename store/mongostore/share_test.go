@@ -32,7 +32,7 @@ func permitClaim(key string, n int, ttl time.Duration) store.Claim {
 }
 
 const (
-	sentNoWriter = "$or: [{exclusiveWantedUntil: {$not: {$gt: DATE}}}, {mode: exclusive}]"
+	sentNoWriter = "$and: [{$or: [{exclusiveWantedUntil: {$not: {$gt: DATE}}}, {mode: exclusive}]}]"
 	sentWriter   = "findAndModify new: true query: {_id: k, mongolock: 1, mode: {$ne: exclusive}} update: {$max: {wantedUntil: DATE, exclusiveWantedUntil: DATE}, $currentDate: {at: true}} " + sentSoftly
 )
 
