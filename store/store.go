@@ -92,8 +92,8 @@ type Renewal struct {
 // Renewed answers one Renewal: either Left, counted from the start of the call, or
 // the reason of a refusal.
 type Renewed struct {
-	Left   time.Duration
-	Wanted bool // the record was seen to carry the word of a waiter; it may carry one unseen
+	Left   time.Duration // 0 with a session: the holder's own end stays as it is
+	Wanted bool          // the record was seen to carry the word of a waiter; it may carry one unseen
 	Err    error
 }
 

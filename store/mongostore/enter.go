@@ -20,7 +20,6 @@ import (
 
 // Renew gives holders a new end, or puts those under a session that are to come under it.
 func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
-	sent := s.base.Clock.Now()
 	for _, r := range batch {
 		if r.Alone { // moves the revision
 			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[int64]) { l.Own = 0 })
@@ -35,10 +34,9 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	var rest []store.Renewal
 	var at []int
 	for i, r := range batch {
-		own, among := group[i]
+		_, among := group[i]
 		switch {
-		case entered[r.ID]:
-			answers[i].Left = own.Until.Sub(sent)
+		case entered[r.ID]: // how long its own end is away, its client knows better: this clock misses what a machine sleeps
 		case among && err != nil:
 			answers[i].Err = err
 		default: // a renewal of its own says why, if it is not there
