@@ -55,6 +55,14 @@ func TestControlEveryScenarioReportsAViolationWithoutItsSafety(t *testing.T) {
 	}
 }
 
+// The waiter asks on the first notice, is refused, looks for a few seconds, and sleeps.
+func TestControlWithoutTheSecondNoticeAWaiterSleepsOn(t *testing.T) {
+	defer func() { knob.AnnouncedOnce = false }()
+	assert.Less(t, slowHandOver(t, 4300*time.Millisecond, false), 5*time.Second)
+	knob.AnnouncedOnce = true
+	assert.Greater(t, slowHandOver(t, 4300*time.Millisecond, false), 15*time.Second, "until the holder would have run out")
+}
+
 func TestControlTheMarginPaysForALateTimer(t *testing.T) {
 	defer func() { knob.LateTimer = 0 }()
 	knob.LateTimer = 500 * time.Millisecond

@@ -145,10 +145,11 @@ func notStarved(t *testing.T, s store.Store, workers int, section time.Duration,
 		if err != nil {
 			return fmt.Sprintf("starved, while the others were granted the key %d times: %v", grants.Load()-before, err)
 		}
-		if waited := time.Since(start); waited > bound {
-			return fmt.Sprintf("waited %v, while the others were granted the key %d times; want at most %v", waited, grants.Load()-before, bound)
+		waited, meanwhile := time.Since(start), grants.Load()-before
+		release(t, l) // or stop waits for ever
+		if waited > bound {
+			return fmt.Sprintf("waited %v, while the others were granted the key %d times; want at most %v", waited, meanwhile, bound)
 		}
-		release(t, l)
 		time.Sleep(time.Second)
 	}
 	return ""

@@ -37,7 +37,7 @@ func TestANoticeThatComesBeforeTheGrantIsAnsweredCounts(t *testing.T) {
 		release(t, l)
 		r := <-wait
 		require.NoError(t, r.err)
-		tookBetween(t, start, 0, time.Millisecond)
+		tookBetween(t, start, 0, 10*time.Millisecond) // a claim that comes a moment before the release looks again after 5 ms
 	})
 }
 
@@ -86,7 +86,7 @@ func TestWithoutItsNoticeARivalWaitsNoLongerThanTheKeyIsKept(t *testing.T) {
 		mute := newBreakableFeed(b, errors.New("refused"))
 		start := time.Now()
 		release(t, acquire(t, newClient(t, mute), "k"))
-		tookBetween(t, start, 9900*time.Millisecond, 11100*time.Millisecond) // it polls, too
+		tookBetween(t, start, 9900*time.Millisecond, 11250*time.Millisecond) // it polls, every 0.8 to 1.2 s
 	})
 }
 

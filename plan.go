@@ -46,6 +46,7 @@ type plan struct {
 	watched   bool             // the client's watch knows of this wait
 	seen      *store.Status    // by the last claim or read; nil: none was answered yet
 	steady    int              // reads in a row that showed the holders which our word was left with
+	early     bool             // the last claim came on a wake-up and found a holder from before it: he may be about to go
 	movedAt   monotonic.Moment // when a read last showed other holders
 	freeSeen  int              // refusals in a row that showed a free key
 	wordUntil monotonic.Moment // our word does its work until then, by our clock
@@ -84,13 +85,20 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		}
 		return
 	case claimRefused:
-		if !p.shows(s) {
+		if !p.shows(s) || p.early {
 			p.steady = 0
 		}
 		p.faults, p.notYet, p.reserved, p.pause = nil, 0, q.head.ownWord(s), readAfterWord
+		if p.early {
+			p.pause = askAgain
+		}
 		p.wordUntil = now.Add(wordOf(s, t, want) / 2)
 	case keyRead:
-		if p.steady++; !p.shows(s) {
+		p.steady++
+		if p.early = p.early && p.shows(s) && p.pause < pollMost; p.early {
+			p.steady = 0
+		}
+		if !p.shows(s) {
 			p.steady, p.movedAt = 0, now
 		}
 	case readFailed:
@@ -120,10 +128,14 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		p.readAt = now.Add(backoff.Jitter(p.pause))
 		p.pause = min(2*p.pause, pollMost)
 	}
-	if s != nil && t.shares() && s.Reserved() && !s.Free() {
+	if s != nil && t.shares() && s.Reserved() {
 		// The writer may be served when these holders are over, and run out in its turn before
 		// the end of its word: of neither would a wake-up tell.
-		if at := now.Add(drifted(s.Left()) + readAfterWord); at < p.askAt && (p.readAt == 0 || at < p.readAt) {
+		until := drifted(s.Left()) + readAfterWord
+		if s.Free() { // it comes at any moment, if it lives
+			until = backoff.Jitter(pollMost)
+		}
+		if at := now.Add(until); at < p.askAt && (p.readAt == 0 || at < p.readAt) {
 			p.readAt = at
 		}
 	}
@@ -142,6 +154,27 @@ func (q *queue) asksAt() monotonic.Moment {
 // with, the second one a moment after the first: then their release will see the
 // word. Before that the word may have gone with a holder whose release was under way.
 func (p *plan) wordIsSure() bool { return p.steady > 1 }
+
+// anySure reports whether a head is sure of its word. The others will look twice more, whatever
+// they have seen. With c.mu held.
+func (c *Client) anySure() (sure bool) {
+	for _, q := range c.queues {
+		if q.plan.wordIsSure() {
+			sure = true
+		} else {
+			q.plan.steady = 0
+		}
+	}
+	return sure
+}
+
+// heldFor is how long the key is held alone; 0 if it is not.
+func heldFor(s *store.Status) time.Duration {
+	if s.Mode != store.Exclusive || len(s.Holders) == 0 {
+		return 0
+	}
+	return s.Now.Sub(s.Holders[0].Since)
+}
 
 // shows reports whether the holders are those that were seen last.
 func (p *plan) shows(s *store.Status) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -20,6 +21,8 @@ type queue struct {
 	head, tail *waiter
 	wakeUp     wakeUp // what the head was told and has not acted on
 	plan       plan   // what the head does otherwise; begins with the first waiter
+
+	wantedAt monotonic.Moment // when a release of this client last found a word; zero: none, or it was made use of
 }
 
 // A waiter is one Acquire. Its first fields do not change; the others are
@@ -224,6 +227,50 @@ func (c *Client) wake(key string) {
 	}
 }
 
+// When a release is announced beside the command that frees the key, and when once more after it.
+const (
+	wantedFor   = 10 * time.Second       // how long others count as waiting, as they did at this client's last release
+	besideStill = 250 * time.Millisecond // if the command took no longer, its announcement counts
+)
+
+// announceBeside announces a release while the command that frees the key is under way, if
+// others probably wait: that saves the first of them a trip. Zero if nothing was announced. A
+// waiter that asks too early leaves its word again, and looks again and again (plan.early).
+func (l *Lease) announceBeside() (at monotonic.Moment) {
+	c := l.client
+	if c.prompt || l.terms.shares() || l.keep() > 0 {
+		return 0
+	}
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	guess := l.queue.wantedAt != 0 && now.Sub(l.queue.wantedAt) <= wantedFor
+	l.queue.wantedAt = 0
+	l.mu.Lock()
+	wanted := (l.wanted || guess) && l.release.state == releasing && l.release.loss == nil
+	l.mu.Unlock()
+	if !wanted || c.feed == nil || now < c.quietUntil || !c.enterLocked() {
+		return 0
+	}
+	go func() {
+		defer c.background.Done()
+		c.announce([]string{l.key})
+	}()
+	return now
+}
+
+// freedAfter tells waiters that the key is free, as far as the announcement beside the release
+// may have come too early for them. inTime says that it was answered, with what was there.
+func (c *Client) freedAfter(key string, beside monotonic.Moment, inTime bool) {
+	if knob.AnnouncedOnce && beside != 0 {
+		return
+	}
+	if beside != 0 && inTime && c.clock.Since(beside) <= besideStill {
+		return // forget woke those of this client
+	}
+	c.freed(key)
+}
+
 // leaveToOthers keeps the waiters of this client from a key for a moment, because
 // waiters of other processes left word for it. Ours are a round trip closer and would
 // win every time.
@@ -239,4 +286,7 @@ func (c *Client) leaveToOthers(key string) {
 		}
 	}
 	c.leftToOthers[key] = now.Add(leaveAlone)
+	if q := c.queues[key]; q != nil {
+		q.wantedAt = now
+	}
 }

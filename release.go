@@ -183,11 +183,13 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 		}
 	}
 	ctx, cancel := c.bound(values, until)
+	beside := l.announceBeside()
 	wanted, err := c.store.Release(ctx, l.ref(), l.keep())
 	cancel()
+	inTime := err == nil
 	done, free, err := l.released(wanted, err)
 	if free {
-		c.freed(l.key)
+		c.freedAfter(l.key, beside, inTime)
 	}
 	return done, err
 }

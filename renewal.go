@@ -127,7 +127,7 @@ func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again,
 	first = !l.failing
 	l.failing = answer.Err != nil
 	l.mu.Unlock()
-	if answer.Wanted && l.terms.linger > 0 && l.heardWord() {
+	if answer.Wanted && l.heardWord() {
 		l.client.giveUp(l)
 	}
 	switch {

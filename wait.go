@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -30,6 +31,7 @@ type move struct {
 	until monotonic.Moment // toSleep: no longer than this; zero: until it is nudged
 	lease *Lease           // toTake, toStart, toCheck
 	held  bool             // toAsk: the claim will probably be refused
+	told  bool             // toAsk: somebody said that the key may be free
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
 
@@ -116,8 +118,9 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	if !c.enterLocked() {
 		return move{step: toQuit}
 	}
+	told := q.wakeUp == mayBeFree
 	q.wakeUp, w.asking = noWakeUp, true
-	return move{step: toAsk, held: held, now: now}
+	return move{step: toAsk, held: held, told: told, now: now}
 }
 
 // checkOrSleep lets the head sleep until the lease of this client ends that it waits for, or
@@ -175,6 +178,7 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	case errors.As(err, &held):
 		w.refused, w.fault = true, nil
 		c.watch.begin(&q.plan)
+		q.plan.early = m.told && heldFor(&held.Status) > c.clock.Since(m.now)
 		c.replan(q, claimRefused, &held.Status, want)
 		c.askFor(&held.Status)
 		return nil, nil
@@ -185,6 +189,18 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	w.fault = err
 	c.replan(q, claimFailed, nil, 0)
 	return nil, nil
+}
+
+// check reads the lease's key, and renews the lease if it is not there: only a renewal says
+// for certain that the lease is gone, and so ends it.
+func (l *Lease) check() {
+	all, err := l.client.watch.readKeys([]string{l.key})
+	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
+		return
+	}
+	if mine, _ := l.beginRenewal(); mine {
+		l.client.keeper.renew([]*Lease{l})
+	}
 }
 
 // sleep waits for whatever comes first. An error ends the wait for the key.

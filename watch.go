@@ -28,6 +28,7 @@ type watch struct {
 	polling  bool // the timer is set, or a poll is under way
 	interval time.Duration
 	stopped  bool
+	old      bool // the feed is opened again as it is old: one look is enough, when it is open
 }
 
 // newWatch makes the watch of c on feed, which may be nil.
@@ -86,19 +87,18 @@ func (w *watch) heard(n store.Notice) {
 	switch {
 	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before, or who waits
 		c.dismissAll()
-		for _, q := range c.queues {
-			if q.head != nil && q.head.asking {
-				q.wakeUp = max(q.wakeUp, lookAgain) // its answer may be older
-			}
+		sure := c.anySure()
+		if sure { // what is seen now may have been announced already, and be released in a moment
+			time.AfterFunc(besideStill, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				w.lookAtAllKeys()
+			})
 		}
-		if keys := w.waitedFor(); len(keys) > 0 && c.enterLocked() {
-			go func() {
-				defer c.background.Done()
-				if _, err := w.lookAtAll(keys); err != nil {
-					w.askForAll(keys)
-				}
-			}()
+		if !w.old || !sure {
+			w.lookAtAllKeys()
 		}
+		w.old = false
 	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
 		c.wake(n.Key)
 	case n.Topic == store.TopicLocks && n.Kind == store.KindWanted:
@@ -110,6 +110,7 @@ func (w *watch) heard(n store.Notice) {
 func (w *watch) lost(loss follow.Loss) {
 	w.client.mu.Lock()
 	w.client.dismissAll()
+	w.old = loss.Err == nil
 	w.pollUntilLive(true)
 	w.client.mu.Unlock()
 	switch {
@@ -162,6 +163,23 @@ func (w *watch) look() {
 		w.interval = pollLeast
 	}
 	w.pollSoon()
+}
+
+// lookAtAllKeys reads all keys that this client waits for, in the background. With c.mu held.
+func (w *watch) lookAtAllKeys() {
+	for _, q := range w.client.queues {
+		if q.head != nil && q.head.asking {
+			q.wakeUp = max(q.wakeUp, lookAgain) // its answer may be older
+		}
+	}
+	if keys := w.waitedFor(); len(keys) > 0 && w.client.enterLocked() {
+		go func() {
+			defer w.client.background.Done()
+			if _, err := w.lookAtAll(keys); err != nil {
+				w.askForAll(keys)
+			}
+		}()
+	}
 }
 
 // waitedFor is the keys whose heads were refused and are not asking, in order, so that a
@@ -257,18 +275,6 @@ func (c *Client) saw(s *store.Status) (often bool) {
 	}
 	c.replan(q, keyRead, s, 0)
 	return q.plan.moves(now)
-}
-
-// check reads the lease's key, and renews the lease if it is not there: only a renewal says
-// for certain that the lease is gone, and so ends it.
-func (l *Lease) check() {
-	all, err := l.client.watch.readKeys([]string{l.key})
-	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
-		return
-	}
-	if mine, _ := l.beginRenewal(); mine {
-		l.client.keeper.renew([]*Lease{l})
-	}
 }
 
 // listen notes what was heard of waiters before a claim is sent.

@@ -45,7 +45,7 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 			fault = nil
 		case !waited || !passes(err):
 			return nil, err
-		default:
+		case ctx.Err() == nil: // else it was the caller who cut the look off
 			fault = err
 		}
 		if err := l.pools.sleep(ctx, p); err != nil {

@@ -33,7 +33,7 @@ func TestAGrantWithoutTheServersTimeIsNotTrusted(t *testing.T) {
 // lateGrant has a claim take more than half its TTL to arrive. Its expiry is then written
 // once more, by a command whose reply suffers a fault.
 func lateGrant(t *testing.T, fault faultproxy.Action) (*Document[order], error) {
-	ttl := pace.Of(3 * time.Second)
+	ttl := min(pace.Of(3*time.Second), 12*time.Second) // a call takes 10 s at most, and this one more than half of it
 	f := behindProxy(t, false, ttl)
 	f.proxy.On(claims.Nth(1), faultproxy.DelayCommand(ttl*17/30))
 	rule := f.proxy.On(faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool { return has(c, "update", "$max", "lock.since") }), fault)

@@ -150,6 +150,8 @@ const (
 	LocalGrantRenews = false
 	// LocalTokenKept gives a local grant the token of the one before.
 	LocalTokenKept = false
+	// AnnouncedOnce announces a release beside its command and never after it.
+	AnnouncedOnce = false
 	// PartialBulkKept makes AcquireAll keep what a bulk granted after the first key that it was refused.
 	PartialBulkKept = false
 	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left word, without a sign of it.

@@ -79,6 +79,7 @@ var (
 	LingerIgnoresWord     bool
 	LocalGrantRenews      bool
 	LocalTokenKept        bool
+	AnnouncedOnce         bool
 	PartialBulkKept       bool
 	BulkIgnoresWord       bool
 	BulkByKey             bool

@@ -1,0 +1,272 @@
+package mongolock_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
+)
+
+// roundTrip is how long a call of a distantStore takes, with its answer.
+const roundTrip = 20 * time.Millisecond
+
+// A distantStore answers after a round trip, and does what it is asked in the middle of it. A notice
+// comes to who listens after half of one.
+type distantStore struct {
+	*hookedStore
+	notified atomic.Int64
+	late     atomic.Int64 // how much later releases arrive: a time.Duration
+	lose     atomic.Bool  // answers to releases get lost
+	deaf     atomic.Bool  // notices do not come
+}
+
+func newDistantStore(mem *memstore.Store) *distantStore {
+	f := &distantStore{hookedStore: newHookedStore(mem)}
+	f.hook(func(h *hooks) {
+		h.acquire = func(_ context.Context, _ store.Claim, do func() (store.Grant, error)) (store.Grant, error) {
+			defer travel()
+			travel()
+			return do()
+		}
+		h.look = func(_ context.Context, _ []string, do func() ([]store.Status, error)) ([]store.Status, error) {
+			defer travel()
+			travel()
+			return do()
+		}
+		h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+			time.Sleep(time.Duration(f.late.Load())) // virtual: a slow network
+			travel()
+			defer travel()
+			wanted, err := do()
+			if f.lose.Load() {
+				return false, errNet
+			}
+			return wanted, err
+		}
+	})
+	return f
+}
+
+func travel() { time.Sleep(roundTrip / 2) } // virtual: one way
+
+func (f *distantStore) Notify(ctx context.Context, n store.Notice) error {
+	f.notified.Add(1)
+	travel()
+	defer travel()
+	return f.mem.Notify(context.WithoutCancel(ctx), n)
+}
+
+func (f *distantStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		for n, err := range f.mem.Watch(ctx) {
+			travel()
+			if n.Kind != "" && f.deaf.Load() {
+				continue
+			}
+			if !yield(n, err) {
+				return
+			}
+		}
+	}
+}
+
+// A rivalry is two processes of which one waits for what the other holds.
+type rivalry struct {
+	near, far *distantStore
+	one, two  *mongolock.Client
+}
+
+func newRivalry(t *testing.T) *rivalry {
+	mem := memstore.New()
+	r := &rivalry{near: newDistantStore(mem), far: newDistantStore(mem)}
+	r.one, r.two = newClient(t, r.near), newClient(t, r.far)
+	return r
+}
+
+// handOver lets one hold the key for a while and release it, and tells how long it then takes until two
+// has it, and how many notices the release took.
+func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, notices int64) {
+	t.Helper()
+	l := acquire(t, r.one, "k")
+	wait := inBackground(t.Context(), r.two, "k")
+	time.Sleep(5 * time.Second) // virtual: it has left its word, and knows that it did
+	require.True(t, inside.Look(r.two, "k").Listening)
+	if while != nil {
+		while()
+	}
+	before, start := r.near.notified.Load(), time.Now()
+	_ = l.Release()
+	got := <-wait
+	require.NoError(t, got.err)
+	took = got.when.Sub(start)
+	time.Sleep(time.Second) // virtual: what is sent in the background is sent
+	notices = r.near.notified.Load() - before
+	release(t, got.lease)
+	return took, notices
+}
+
+func TestAHandOverTakesTwoTripsOnceItIsKnownThatOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		took, notices := r.handOver(t, nil)
+		assert.Equal(t, 3*roundTrip, took, "where nobody could know: the release, the notice, the claim")
+		assert.EqualValues(t, 1, notices)
+		for range 3 {
+			r.far.reset()
+			took, notices = r.handOver(t, nil)
+			assert.Equal(t, 2*roundTrip, took, "where the last release found that others wait: the notice and the claim")
+			assert.EqualValues(t, 1, notices)
+			assert.LessOrEqual(t, r.far.count("acquire"), 3, "claims: on arrival, on the notice")
+		}
+		assert.Zero(t, r.far.notified.Load(), "notices of the one that nobody waits for")
+
+		release(t, acquire(t, r.one, "k"))
+		time.Sleep(time.Second) // virtual: what is sent in the background is sent
+		before := r.near.notified.Load()
+		for range 10 {
+			release(t, acquire(t, r.one, "k"))
+		}
+		time.Sleep(time.Second) // virtual: as above
+		assert.Equal(t, before, r.near.notified.Load(), "notices where nobody waits any more, but for one")
+	})
+}
+
+func TestARenewalTellsThatOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		took, notices := r.handOver(t, func() { time.Sleep(15 * time.Second) }) // virtual: until after a renewal
+		assert.Equal(t, 2*roundTrip, took)
+		assert.EqualValues(t, 1, notices)
+	})
+}
+
+func TestNobodyIsToldLongAfterOthersHaveWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		r.handOver(t, nil)
+		time.Sleep(10 * time.Second) // virtual: it is long ago
+		before := r.near.notified.Load()
+		release(t, acquire(t, r.one, "k"))
+		time.Sleep(time.Second) // virtual: what is sent in the background is sent
+		assert.Equal(t, before, r.near.notified.Load())
+	})
+}
+
+// A notice may come before the release that it tells of. The waiter is refused then, and looks again
+// and again: it needs no second notice, for which all that wait would ask again.
+func TestAWaiterThatWasToldTooEarlySoonLooksAgain(t *testing.T) {
+	for late := time.Duration(0); late <= 200*time.Millisecond; late += 10 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRivalry(t)
+			r.handOver(t, nil)
+			r.near.late.Store(int64(late))
+			took, notices := r.handOver(t, nil)
+			assert.LessOrEqual(t, took, 2*late+4*roundTrip, "with a release that comes %v late", late)
+			want := 1
+			if late > 200*time.Millisecond {
+				want = 2
+			}
+			assert.EqualValues(t, want, notices, "with a release that comes %v late", late)
+		})
+	}
+}
+
+// The holder may be one that it has not seen: within its process, the key went from hand to hand.
+func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testing.T) {
+	for late := time.Duration(0); late <= 200*time.Millisecond; late += 10 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRivalry(t)
+			r.handOver(t, nil)
+			first := acquire(t, r.one, "k")
+			far := inBackground(t.Context(), r.two, "k")
+			time.Sleep(5 * time.Second) // virtual: it has left its word, and knows that it did
+			near := inBackground(t.Context(), r.one, "k")
+			time.Sleep(time.Second) // virtual: it waits too
+			release(t, first)
+			next := <-near
+			require.NoError(t, next.err)
+			r.near.late.Store(int64(late))
+			time.Sleep(5 * time.Millisecond) // virtual: its section
+			start := time.Now()
+			release(t, next.lease)
+			got := <-far
+			require.NoError(t, got.err)
+			assert.LessOrEqual(t, got.when.Sub(start), 2*late+4*roundTrip, "with a release that comes %v late", late)
+			release(t, got.lease)
+		})
+	}
+}
+
+// It does so for a few seconds. After a release that takes longer, or fails, there is a second notice.
+func TestASlowReleaseIsAnnouncedAgain(t *testing.T) {
+	for late := 300 * time.Millisecond; late < 4900*time.Millisecond; late += 500 * time.Millisecond {
+		assert.LessOrEqual(t, slowHandOver(t, late, false), late+4*roundTrip, "with a release that comes %v late", late)
+		assert.LessOrEqual(t, slowHandOver(t, late, true), late+4*roundTrip, "with a release that comes %v late, and is not answered", late)
+	}
+}
+
+func slowHandOver(t *testing.T, late time.Duration, lose bool) (took time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		r.handOver(t, nil)
+		r.near.late.Store(int64(late))
+		r.near.lose.Store(lose)
+		took, _ = r.handOver(t, nil)
+		r.near.lose.Store(false)
+	})
+	return took
+}
+
+// A cursor that is opened after the notice and before the release hears of neither. What is waited for is
+// looked at when both are over. The empty notice stands for the opening.
+func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
+	for at := time.Duration(0); at <= 300*time.Millisecond; at += 20 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRivalry(t)
+			r.handOver(t, nil)
+			r.near.late.Store(int64(200 * time.Millisecond))
+			took, notices := r.handOver(t, func() {
+				r.far.deaf.Store(true)
+				time.AfterFunc(at, func() { _ = r.far.mem.Notify(context.WithoutCancel(t.Context()), store.Notice{}) })
+			})
+			assert.LessOrEqual(t, took, 700*time.Millisecond, "with a feed that is opened %v after the release was sent", at)
+			assert.EqualValues(t, 1, notices)
+		})
+	}
+}
+
+// The key is freed by nobody then, and a waiter that was told so stays in its place.
+func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRivalry(t)
+		r.handOver(t, nil)
+		var served time.Time
+		took, _ := r.handOver(t, func() {
+			fails, until := errors.Join(store.ErrNotApplied, errNet), time.Now().Add(12*time.Second)
+			r.near.hook(func(h *hooks) {
+				h.release = func(_ context.Context, _ store.Ref, do func() (bool, error)) (bool, error) {
+					travel()
+					defer travel()
+					if time.Now().Before(until) {
+						return false, fails
+					}
+					served = time.Now()
+					return do()
+				}
+			})
+		})
+		assert.NotZero(t, served)
+		assert.Less(t, took, 20*time.Second, "before the key would have run out")
+	})
+}
