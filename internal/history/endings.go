@@ -27,7 +27,7 @@ func ghosts(h *History) (found []Violation) {
 		return nil
 	}
 	calls, failed := map[int]Event{}, map[int]Event{}
-	ops := map[string]int{}
+	ops, twins := map[string]int{}, map[string]bool{}
 	for _, e := range h.Events {
 		switch e.Kind {
 		case Called:
@@ -36,6 +36,7 @@ func ghosts(h *History) (found []Violation) {
 			failed[e.Op] = e
 		case Applied:
 			ops[e.ID] = e.Op
+			twins[e.ID] = twins[e.ID] || e.Note == Late
 		}
 	}
 	for _, l := range h.leases() {
@@ -46,7 +47,7 @@ func ghosts(h *History) (found []Violation) {
 		since, allowed := max(l.applied, failure.At), h.GhostLimit
 		late := l.applied > failure.At && failure.Op != 0
 		switch {
-		case late && failure.Note == Held && failure.At-call.At < QuickRefusal:
+		case twins[l.id], late && failure.Note == Held && failure.At-call.At < QuickRefusal:
 			continue // docs/design.md §4.1: the twin of a quick refusal is left to its expiry
 		case !h.Numbered: // clean-ups are repeated, with growing pauses; a waiter goes on meanwhile
 			allowed += min(h.LateGhostLimit, (l.applied-call.At)*3/2)

@@ -42,7 +42,7 @@ func TestAHolderThatLeftOnADeposedPrimaryMayBeDroppedOnTheNext(t *testing.T) {
 }
 
 // A quick refusal has no twin, whatever its reason. A slow one may have one, and it must be
-// cleaned up.
+// cleaned up. The refusal of a bulk of claims ends no call: its caller goes on, with each key by itself.
 func TestATwinIsAGhostUnlessTheRefusalWasQuick(t *testing.T) {
 	twin := func(took time.Duration, note string) *History {
 		call := Event{Kind: Called, At: time.Second, Client: 1, Key: "k", Op: 1}
@@ -54,6 +54,10 @@ func TestATwinIsAGhostUnlessTheRefusalWasQuick(t *testing.T) {
 			{Kind: Dropped, At: 40 * time.Second, Client: 1, Key: "k", ID: "a", Note: Ours},
 		}}
 	}
+	ofBulk := func(h *History) *History {
+		h.Events[2].Note = Late
+		return h
+	}
 	for _, c := range []struct {
 		h     *History
 		ghost bool
@@ -62,6 +66,8 @@ func TestATwinIsAGhostUnlessTheRefusalWasQuick(t *testing.T) {
 		{twin(2*time.Second, Held), true},
 		{twin(20*time.Millisecond, Sure), true},
 		{twin(20*time.Millisecond, Unknown), true},
+		{twin(20*time.Second, GaveUp), true},
+		{ofBulk(twin(20*time.Second, GaveUp)), false},
 	} {
 		found := ghosts(c.h)
 		assert.Equal(t, c.ghost, len(found) > 0, "%v: %v", c.h.Events[1], found)

@@ -32,6 +32,7 @@ type member struct {
 	db       *docdb.DB     // of a primary, also of one that was deposed and does not know
 	has      []time.Time   // when each write of the primary's log reaches this member
 	offset   time.Duration // of its clock
+	ahead    time.Duration // and by how much all of its shard are
 	drift    int64         // how many millionths its clock runs fast
 	up       bool
 	primary  bool // so it believes
@@ -50,7 +51,7 @@ func newCluster(w *world, shard int) *cluster {
 	d := w.rng(c.named("clocks"))
 	for i := range c.members {
 		m := &member{w: w, c: c, id: 3*shard + i, up: true, drift: w.plan.clockDrift, waiting: map[*request]struct{}{}, queued: map[string][]func(){}, reading: map[string][]*request{}}
-		m.offset = w.plan.offset(d)
+		m.offset, m.ahead = w.plan.offset(d), time.Duration(shard)*w.plan.ahead
 		if w.plan.apart {
 			m.drift = int64(d.n(1001)) - 500
 		}
@@ -65,7 +66,7 @@ func newCluster(w *world, shard int) *cluster {
 // now returns what a member's clock shows.
 func (m *member) now() time.Time {
 	t := m.w.since()
-	return serverEpoch.Add(t + t/1e6*time.Duration(m.drift) + m.offset)
+	return serverEpoch.Add(t + t/1e6*time.Duration(m.drift) + m.offset + m.ahead)
 }
 
 // schedule schedules the planned failovers and clock steps.

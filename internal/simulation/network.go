@@ -87,7 +87,7 @@ func (w *world) send(r *request) {
 	w.sends++
 	r.sent = w.since()
 	if r.cmd.Number > 0 {
-		numbered := fmt.Sprint(r.cmd.Session, r.cmd.Number)
+		numbered := r.numbered()
 		if first, again := w.began[numbered]; again {
 			r.began = first
 		}
@@ -190,11 +190,24 @@ func (w *world) respond(r *request, reply bson.D) {
 		w.logf("%s is answered%s", r.name, verdict(reply))
 		r.told.Answered, r.told.Answer = w.since(), verdict(reply)
 		w.recordAnswered(r, reply)
+		w.noteRefusal(r, reply)
 		select {
 		case r.answer <- raw:
 		default:
 		}
 	})
+}
+
+// numbered names a command for all its sends, of which the server executes one.
+func (r *request) numbered() string { return fmt.Sprint(r.cmd.Session, " ", r.cmd.Number) }
+
+// noteRefusal notes that a bulk of claims was refused, in part or whole, before its client takes that
+// for slow. With w.mu held.
+func (w *world) noteRefusal(r *request, reply bson.D) {
+	documents, _ := lookup(r.cmd.Body, "documents").(bson.A)
+	if r.cmd.Number > 0 && len(documents) > 1 && lookup(reply, "writeErrors") != nil && w.since()-r.began < history.QuickRefusal {
+		w.refused[r.numbered()] = w.since()
+	}
 }
 
 // verdict returns what the log says of a reply.

@@ -131,7 +131,7 @@ func RunPaths(seed uint64, s Settings) *Outcome {
 	}
 	return &Outcome{
 		Seed: seed, History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
-		Long: w.since(), Plan: w.plan.String(), stuck: run.found,
+		Long: w.since(), Plan: w.plan.String(), stuck: run.found, Recording: run.recording(),
 	}
 }
 
@@ -192,6 +192,7 @@ func (r *pathRun) refreshes(l pathlock.Lock, timeouts []time.Duration) {
 		h.to = min(h.to, r.w.since()+asked)
 	}
 	h.last = max(h.last, r.w.since()+refreshFor+max(asked, l.Timeout))
+	r.record(history.Called, h.client, l.Token, h.to)
 }
 
 // refreshFor is how long a refresh goes on at most.
@@ -213,6 +214,7 @@ func (r *pathRun) releases(token string) {
 		h.ended, h.endedAt = true, r.w.since()
 	}
 	h.to = min(h.to, r.w.since())
+	r.record(history.LetGo, h.client, token, 0)
 }
 
 // released notes that a lock is not there any more.
@@ -238,9 +240,11 @@ func (r *pathRun) lastRound(processes []*pathProcess) {
 		for range 3 {
 			ctx, cancel := u.ctx(40 * time.Second)
 			var l pathlock.Lock
+			began := r.w.since()
 			l, err = p.tree.LockWait(ctx, pathlock.Request{Depth: pathlock.Infinity, Timeouts: []time.Duration{time.Second}})
 			if err == nil {
 				r.granted(p.id, l, r.w.since())
+				r.told(history.Granted, p.id, l.Token, began+l.Left)
 				r.releases(l.Token)
 				err = p.tree.Release(ctx, "/", l.Token)
 			}

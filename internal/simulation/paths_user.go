@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -53,6 +54,7 @@ func (u *pathUser) step(most time.Duration) {
 		return
 	}
 	u.run.granted(u.p.id, l, sent)
+	u.run.told(history.Granted, u.p.id, l.Token, sent+l.Left)
 	for range u.rng.n(3) {
 		pause := u.rng.between(time.Microsecond, max(most, oneOf(u.rng, most, ttl/2)))
 		if end := sent + l.Left - w.since(); l.Timeout <= ttl && u.rng.chance(400) { // shortly before its end, or after
@@ -84,6 +86,9 @@ func (u *pathUser) refresh(l *pathlock.Lock) (sent time.Duration) {
 	if err == nil {
 		*l = fresh
 		u.run.refreshed(fresh, sent)
+		u.run.told(history.Granted, u.p.id, l.Token, sent+fresh.Left)
+	} else {
+		u.run.told(history.Failed, u.p.id, l.Token, 0)
 	}
 	return sent
 }

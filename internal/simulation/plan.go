@@ -20,6 +20,7 @@ type faultPlan struct {
 	servers     string        // their kind
 	apart       bool          // the members' clocks are far apart, and each has a drift of its own
 	clocksApart time.Duration // by how much they differ at most
+	ahead       time.Duration // by how much the clocks of the second shard are, more than that
 	forward     bool          // a primary's clock may go forward far
 	migrations  []migration
 	elections   bool // many, around one key
@@ -139,6 +140,6 @@ func (x *faultPlan) partition(d *rng, i int) partition {
 }
 
 func (x *faultPlan) String() string {
-	return fmt.Sprintf("%s apart=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
-		x.servers, x.clocksApart, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.partitions, x.failovers, x.clockSteps, x.suspensions)
+	return fmt.Sprintf("%s apart=%v ahead=%v noFaults=%t retries=%t ttl=%v faultsEnd=%v clockDrift=%d lost=%d unanswered=%d late=%d slow=%d stalled=%d sessions=%t linger=%t partitions=%v failovers=%v clockSteps=%v suspensions=%v",
+		x.servers, x.clocksApart, x.ahead, x.noFaults, x.retries, x.ttl, x.faultsEnd, x.clockDrift, x.lost, x.unanswered, x.late, x.slow, x.stalled, x.sessions, x.linger, x.partitions, x.failovers, x.clockSteps, x.suspensions)
 }

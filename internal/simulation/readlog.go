@@ -163,6 +163,9 @@ func (r logReader) readLocks(e docdb.Entry, by *mark) {
 			if lookup(h.Value.(bson.D), "lingers") != nil {
 				applied.Note = history.Lingers
 			}
+			if at, refused := r.refused[by.write]; refused && at < by.at {
+				applied.Note = history.Late
+			}
 			r.add(applied)
 			if r.reserved(e.Before, by) && lookup(e.After, "mode") != "exclusive" {
 				r.add(event(history.Overtook, h.Key, expiry(h.Value)))

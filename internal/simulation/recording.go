@@ -17,6 +17,8 @@ type Recording struct {
 	TTL      time.Duration
 	Margin   time.Duration
 	Late     time.Duration // how late timers were
+	Skew     time.Duration // by how much clocks are stepped
+	Set      bool          // of such a run: the servers are a replica set
 	Numbered bool          // writes had transaction numbers
 	Routers  bool
 }
@@ -54,6 +56,7 @@ type Step struct {
 type Command struct {
 	docdb.Command
 	Client int
+	Actor  string        // the user that it is sent for, if there is one
 	Op     int           // the user's call that it belongs to
 	Began  time.Duration // when its sender began with it, or with an earlier send of the same
 }
@@ -68,7 +71,7 @@ func (w *world) record(s Step) {
 
 // recordSent notes a command of a client.
 func (w *world) recordSent(r *request) {
-	r.recorded = &Command{Command: r.cmd, Client: r.client.id, Op: r.op, Began: r.began}
+	r.recorded = &Command{Command: r.cmd, Client: r.client.id, Actor: r.actor, Op: r.op, Began: r.began}
 	w.record(Step{Kind: Sent, Command: r.recorded, Clock: w.shown()})
 }
 
@@ -109,6 +112,31 @@ func (m *member) recordHello(r *request, reply bson.D) {
 func (w *world) describe(late time.Duration) *Recording {
 	r := &w.recording
 	h := &w.history
+	r.Skew = w.plan.clockSkew
 	r.TTL, r.Margin, r.Late, r.Numbered, r.Servers, r.Routers = h.TTL, h.Margin, late, h.Numbered, w.plan.servers, w.plan.servers == routers
 	return r
+}
+
+// told notes what the user of a path lock sees: it was granted or refreshed, until then, or a refresh failed.
+func (r *pathRun) told(kind history.Kind, client int, token string, until time.Duration) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.record(kind, client, token, until)
+}
+
+// record is told for what such a user does. With w.mu held.
+func (r *pathRun) record(kind history.Kind, client int, token string, until time.Duration) {
+	r.w.record(Step{Kind: Noted, Event: history.Event{Kind: kind, Client: client, ID: token, Until: until}})
+}
+
+// recording says what a run with path locks was.
+func (r *pathRun) recording() *Recording {
+	w := r.w
+	for _, c := range w.plan.partitions {
+		w.recording.Steps = append(w.recording.Steps, Step{
+			At: c.from, Kind: Noted, Event: history.Event{Kind: history.Trouble, Client: c.client, Until: c.to, Note: "cut off"},
+		})
+	}
+	w.recording.Skew, w.recording.Set = w.plan.clockSkew, w.plan.servers != standalone
+	return &w.recording
 }

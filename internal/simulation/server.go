@@ -27,6 +27,7 @@ type mark struct {
 	name   string
 	op     int
 	sweep  bool
+	write  string // see numbered
 }
 
 // A wireFailure is an error of a command that comes from the state of the server.
@@ -145,7 +146,7 @@ func (m *member) handle(r *request) {
 }
 
 func (r *request) mark(m *member) *mark {
-	return &mark{at: m.w.since(), began: r.began, client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op}
+	return &mark{at: m.w.since(), began: r.began, client: r.client.id, actor: r.actor, member: m.id, clock: m.now(), name: r.name, op: r.op, write: r.numbered()}
 }
 
 // answered sends a reply: at once, once a majority has the write, or once there is something

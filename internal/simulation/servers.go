@@ -48,6 +48,9 @@ func (x *faultPlan) choose(w *world, s Settings) {
 	for i := range x.clockSteps {
 		x.clockSteps[i].offset = x.offset(d)
 	}
+	if x.servers == routers {
+		x.shardsApart(w.rng("shards apart"))
+	}
 	if x.oneFault {
 		return
 	}
@@ -60,6 +63,15 @@ func (x *faultPlan) choose(w *world, s Settings) {
 		if f.kind == cutOff { // long enough that a client goes on with the old primary
 			f.isolated += d.between(0, 6*time.Second)
 		}
+	}
+}
+
+// shardsApart puts the second shard's clocks an hour ahead of the first one's, or behind, in half
+// of the histories. A session and a lease under it may then be judged by clocks so far apart. No
+// chunk moves there: a migration is harmless like an election, if it is less than a minute.
+func (x *faultPlan) shardsApart(d *rng) {
+	if d.chance(500) {
+		x.ahead, x.migrations = oneOf(d, time.Hour, -time.Hour), nil
 	}
 }
 

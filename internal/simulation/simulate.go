@@ -223,7 +223,7 @@ func (w *world) outcome(s Settings) *Outcome {
 	h := &w.history
 	h.TTL, h.Margin, h.Apart = w.plan.ttl, w.plan.margin, w.plan.clocksApart
 	if w.plan.servers == routers && w.plan.apart {
-		h.Apart *= routerApart
+		h.Apart = routerApart*h.Apart + w.plan.ahead.Abs() // a date may be of any clock that its writer read
 	}
 	if s.Margin >= 0 {
 		h.Margin = s.Margin

@@ -95,7 +95,7 @@ func RunUpdates(seed uint64, s Settings) *Outcome {
 	}
 	return &Outcome{
 		Seed: seed, History: &history.History{}, Log: w.text(), Faults: w.faults, Commands: w.sends,
-		Long: w.since(), Plan: w.plan.String(), Kind: w.plan.servers, stuck: run.found,
+		Long: w.since(), Plan: w.plan.String(), Kind: w.plan.servers, stuck: run.found, Recording: w.describe(0),
 	}
 }
 
@@ -142,6 +142,11 @@ func (r *updateRun) ended(key, name string, rounds int, err error) {
 	}
 	r.calls[name], r.keys[name] = how, key
 	r.names = append(r.names, name)
+	kind := history.Failed
+	if how == changed {
+		kind = history.Wrote
+	}
+	r.w.record(Step{Kind: Noted, Event: history.Event{Kind: kind, Key: key, ID: name, Note: how}})
 	r.w.logf("%s of %s: %s, %v", name, key, how, err)
 }
 

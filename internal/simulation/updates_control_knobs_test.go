@@ -13,7 +13,7 @@ import (
 var updateControls = []safety{
 	{1, "a save by key alone", &knob.SaveByKey, plain},
 	{1, "a save that one node acknowledges", &knob.SaveSoftly, elections},
-	{2266, "a claim that the driver sends again", &knob.UpdateRepeated, elections},
+	{2524, "a claim that the driver sends again", &knob.UpdateRepeated, elections},
 }
 
 func TestControlEverySafetyOfUpdatesTakenOutIsNoticed(t *testing.T) {

@@ -33,6 +33,7 @@ type world struct {
 	sent    map[string]int           // how many commands of a kind a sender has sent
 	names   map[string]string        // of sessions, by ID; see session
 	began   map[string]time.Duration // when a statement was first sent, by session and number
+	refused map[string]time.Duration // when a bulk of claims was refused quickly, likewise
 	grants  map[string]int           // the call that a lease came of, by ID
 	tokens  map[string]int64         // of the first lease of each holder, by ID
 	faults  map[string]int
@@ -60,7 +61,7 @@ type world struct {
 func newWorld(seed uint64, s Settings) *world {
 	w := &world{
 		seed: seed, start: time.Now(),
-		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, tokens: map[string]int64{}, faults: map[string]int{}, trouble: map[int]span{},
+		sent: map[string]int{}, names: map[string]string{}, together: map[int]map[string]int{}, began: map[string]time.Duration{}, refused: map[string]time.Duration{}, routers: map[int]*member{}, owner: map[string]int{}, moving: map[string]time.Duration{}, grants: map[string]int{}, tokens: map[string]int64{}, faults: map[string]int{}, trouble: map[int]span{},
 	}
 	w.plan, w.moved = w.makePlan(s), neverEnds
 	w.shards = []*cluster{newCluster(w, 0)}
