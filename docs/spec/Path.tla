@@ -328,16 +328,18 @@ Spec == Init /\ [][Next]_vars /\ WF_vars(Progress)
 (* What must hold. *)
 
 \* The lock of p is held: it was granted, not let go of, and its time is not over.
+Held    == {p \in Procs : proc[p].is = "held"}
 Live(p) == proc[p].is = "held" /\ now < End(proc[p].by)
 
 \* No two locks in conflict are held at once.
-Exclusion == \A p, q \in Procs : p # q /\ Live(p) /\ Live(q) => ~Conflict(wants[p], wants[q])
+Exclusion == \A p, q \in Held : p # q /\ Live(p) /\ Live(q) => ~Conflict(wants[p], wants[q])
 
 \* What is held is there, and no election takes it away: nobody else's call removed it.
-NoCollateral == \A p \in Procs : Live(p) => \A n \in safe..Len(log) : Docs(n)[Mine(p)] # None
+NoCollateral == \A p \in Held : Live(p) => \A n \in safe..Len(log) : Docs(n)[Mine(p)] # None
 
 \* Who was told that a lock was refreshed was told so of one that had not run out.
-NoRevival == \A p \in Procs : Live(p) => ~log[Place(proc[p].by)].late
+WasLate(w) == log[Place(w)].late
+NoRevival  == \A p \in Held : Live(p) => ~WasLate(proc[p].by)
 
 \* Where doubt is exact: not all of those that want what conflicts with each other are refused.
 OneWins == Exact => ~(\A p \in Procs : proc[p].is = "refused")

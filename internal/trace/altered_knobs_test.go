@@ -33,9 +33,9 @@ func TestControlAHistoryThatIsAllowedForOneReasonIsRefusedWithoutIt(t *testing.T
 	var all []*trace.Behaviour
 	of := map[*trace.Behaviour]int{}
 	for i, a := range altered {
-		as, _, _ := trace.Behaviours(a.seed, live(t, a.seed, plain).Recording)
+		as, _, _ := ofLocks.live(t, a.seed, plain)
 		all = append(all, as...)
-		without, _, _ := trace.Behaviours(a.seed, live(t, a.seed, plain).Recording)
+		without, _, _ := ofLocks.live(t, a.seed, plain)
 		for _, b := range without {
 			if a.without(t, b) {
 				of[b] = i

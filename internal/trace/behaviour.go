@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/docdb"
 	"github.com/mongolock/mongolock/internal/history"
 	"github.com/mongolock/mongolock/internal/simulation"
 )
@@ -23,13 +24,17 @@ const unit = 100 * time.Microsecond
 
 func units(d time.Duration) int { return int(d / unit) }
 
-func date(d bson.DateTime) int { return units(d.Time().Sub(serverEpoch)) }
+// clock is a server's time.
+func clock(t time.Time) int { return units(t.Sub(serverEpoch)) }
 
-// A Behaviour is what became of one key.
+func date(d bson.DateTime) int { return clock(d.Time()) }
+
+// A Behaviour is what became of one key, or of one tree of path locks.
 type Behaviour struct {
 	Name        string
+	of          *specification
+	fields      string // of its record, beside commands and steps
 	TTL, Margin int
-	Numbered    bool
 	IDs         int
 	Commands    []string // as terms of TLA+
 	Steps       []Step
@@ -44,12 +49,26 @@ type Step struct {
 	order   int
 	command int  // that it is about; from 1 on
 	wrote   bool // in the log of the newest primary; the term shows the holders
+	gone    bool // it removed what it is about
+	elected bool // another primary
 	settled bool // a majority has all
 }
 
-// Behaviours are those of a recording, one for each key. A run behind routers has none: the
-// specification has one primary, and a key there may be on either shard.
+// Behaviours are those of a recording, one for each key.
 func Behaviours(seed uint64, r *simulation.Recording) (all []*Behaviour, commands, covered int) {
+	key := func(o operation) string { return o.key }
+	return each(r, operations, key, func(key string) *Behaviour {
+		b := newBuilder(seed, key, r)
+		b.meet()
+		b.follow(b)
+		b.place("attempt", b.lives(), b.free)
+		return b.out
+	})
+}
+
+// each makes the behaviours of a recording, one for each key, and counts the commands: all, and those that they have.
+// A run behind routers has none: the specification has one primary, and a key there may be on either shard.
+func each[O any](r *simulation.Recording, operations func(docdb.Command) []O, key func(O) string, behaviour func(string) *Behaviour) (all []*Behaviour, commands, covered int) {
 	var keys []string
 	for _, s := range r.Steps {
 		if s.Kind != simulation.Sent || s.Command.NS() != locks {
@@ -57,35 +76,79 @@ func Behaviours(seed uint64, r *simulation.Recording) (all []*Behaviour, command
 		}
 		commands++
 		for _, o := range operations(s.Command.Command) {
-			if !slices.Contains(keys, o.key) {
-				keys = append(keys, o.key)
+			if k := key(o); !slices.Contains(keys, k) {
+				keys = append(keys, k)
 			}
 		}
 	}
 	if r.Routers {
 		return nil, commands, 0
 	}
-	for _, key := range keys {
-		b := newBuilder(seed, key, r)
-		b.build()
-		covered += b.out.Sent
-		all = append(all, b.out)
+	for _, k := range keys {
+		b := behaviour(k)
+		covered += b.Sent
+		all = append(all, b)
 	}
 	return all, commands, covered
 }
 
+// A course is the part of a behaviour that each has: its steps, and the logs of primaries.
+type course struct {
+	out    *Behaviour
+	run    *simulation.Recording
+	epochs map[bson.ObjectID]int
+
+	log  map[int][]int // of each term: where its log has writes of the behaviour
+	has  int           // how many of them a majority has
+	term int
+}
+
+func newCourse(r *simulation.Recording, out *Behaviour) course {
+	return course{out: out, run: r, term: 1, epochs: map[bson.ObjectID]int{{}: 0}, log: map[int][]int{}}
+}
+
+// A walker makes steps of what clients and primaries did.
+type walker interface {
+	sends(s simulation.Step)
+	runs(s simulation.Step)
+	answers(s simulation.Step)
+	notes(s simulation.Step)
+}
+
+// follow makes the steps of a run, and sorts them.
+func (b *course) follow(w walker) {
+	for _, s := range b.run.Steps {
+		switch s.Kind {
+		case simulation.Sent:
+			w.sends(s)
+		case simulation.Ran:
+			w.runs(s)
+		case simulation.Answered:
+			w.answers(s)
+		case simulation.Committed:
+			b.commits(s)
+		case simulation.Elected:
+			b.elects(s)
+		case simulation.Noted:
+			w.notes(s)
+		case simulation.Killed:
+		}
+	}
+	slices.SortStableFunc(b.out.Steps, func(x, y Step) int {
+		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.order, y.order))
+	})
+}
+
 // A builder makes the behaviour of one key.
 type builder struct {
+	course
 	key string
-	run *simulation.Recording
-	out *Behaviour
 
 	ids      map[string]int    // from 1 on
 	sessions map[string]string // the ID of the claim that a session is of
 	revs     map[int64]*sent   // the command that writes it
 	beats    []int64           // all of them, in order
 	tokens   []int64
-	epochs   map[bson.ObjectID]int
 
 	commands map[*simulation.Command][]*sent
 	first    map[string]*sent // by session, number and statement
@@ -93,10 +156,6 @@ type builder struct {
 	asked    map[*simulation.Command]time.Duration
 	claims   map[string]*sent // the first of each ID
 	granted  map[string]bool
-
-	log  map[int][]int // of each term: where its log has writes for the key
-	has  int           // how many of them a majority has
-	term int
 }
 
 // A sent is an operation of a command that was sent.
@@ -118,39 +177,15 @@ type hello struct {
 
 func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 	return &builder{
-		key: key, run: r, term: 1,
-		out: &Behaviour{
-			Name: fmt.Sprintf("seed %d, %q", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), Numbered: r.Numbered,
-		},
-		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{}, epochs: map[bson.ObjectID]int{{}: 0},
+		key: key,
+		course: newCourse(r, &Behaviour{
+			Name: fmt.Sprintf("seed %d, %q", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), of: &ofLocks,
+			fields: "numbered |-> " + boolean(r.Numbered),
+		}),
+		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},
-		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, granted: map[string]bool{}, log: map[int][]int{},
+		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, granted: map[string]bool{},
 	}
-}
-
-func (b *builder) build() {
-	b.meet()
-	for _, s := range b.run.Steps {
-		switch s.Kind {
-		case simulation.Sent:
-			b.sends(s)
-		case simulation.Ran:
-			b.runs(s)
-		case simulation.Answered:
-			b.answers(s)
-		case simulation.Committed:
-			b.commits(s.Term, s.Length, s.At)
-		case simulation.Elected:
-			b.elects(s)
-		case simulation.Noted:
-			b.notes(s)
-		case simulation.Killed:
-		}
-	}
-	slices.SortStableFunc(b.out.Steps, func(x, y Step) int {
-		return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.order, y.order))
-	})
-	b.place()
 }
 
 // meet numbers what later steps speak of.
@@ -220,13 +255,8 @@ func rank(all []int64, n int64) int {
 	return at + 1
 }
 
-func holdersOf(doc bson.D) bson.D {
-	holders, _ := field(doc, "holders").(bson.D)
-	return holders
-}
-
 // epoch numbers an election as the simulation does, and any other label from 1000 on.
-func (b *builder) epoch(id bson.ObjectID) int {
+func (b *course) epoch(id bson.ObjectID) int {
 	if id[0] == 0x7f && id[1] == 0xff && id[2] == 0xff && id[3] == 0xff {
 		return int(id[10])<<8 | int(id[11])
 	}
@@ -240,19 +270,19 @@ func (b *builder) epoch(id bson.ObjectID) int {
 
 // step adds a step. What happens in one instant comes in this order: what a server did, what a
 // user was told, and what was sent because of it.
-func (b *builder) step(at time.Duration, order int, text, format string, args ...any) *Step {
+func (b *course) step(at time.Duration, order int, text, format string, args ...any) *Step {
 	term := fmt.Sprintf("<<%d, %s>>", units(at), fmt.Sprintf(format, args...))
 	b.out.Steps = append(b.out.Steps, Step{Term: term, Text: fmt.Sprintf("at %v %s", at, text), at: at, order: order})
 	return &b.out.Steps[len(b.out.Steps)-1]
 }
 
-// attempt stands for an attempt in a term until it has its place; see place.
-func (b *builder) attempt(id string) string {
-	if b.ids[id] == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("@%d@", b.ids[id])
+// over adds the end.
+func (b *course) over() {
+	at := b.out.Steps[len(b.out.Steps)-1].at
+	b.out.Steps = append(b.out.Steps, Step{Term: fmt.Sprintf(`<<%d, "over">>`, units(at)), Text: "at the end", at: at})
 }
+
+func (b *builder) attempt(id string) string { return placeOf(b.ids[id]) }
 
 // The order of steps in one instant.
 const (

@@ -40,12 +40,11 @@ func (b *builder) sends(s simulation.Step) {
 		if o.at > 0 {
 			continue // the driver sends it again
 		}
-		b.out.Commands = append(b.out.Commands, "")
-		o.at = len(b.out.Commands)
+		o.at = len(b.out.Commands) + 1
 		b.number(o)
 		b.transfers(o)
-		b.out.Commands[o.at-1] = b.command(o)
-		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s`, o.at, units(s.Clock.Sub(serverEpoch)), b.told(o)).command = o.at
+		b.out.Commands = append(b.out.Commands, b.command(o))
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s`, o.at, clock(s.Clock), b.told(o)).command = o.at
 	}
 }
 
@@ -191,11 +190,10 @@ func (b *builder) notes(s simulation.Step) {
 	}
 }
 
-// hindered reports whether a client could not send for some time after it began with a claim:
-// it was killed or cut off, or there was no primary.
-func (b *builder) hindered(client int, began time.Duration) bool {
-	until := began + 2*b.run.TTL + time.Second
-	return slices.ContainsFunc(b.run.Steps, func(s simulation.Step) bool {
+// hindered reports whether a client could not send for some time between two: it was killed
+// or cut off, or there was no primary.
+func hindered(run *simulation.Recording, client int, began, until time.Duration) bool {
+	return slices.ContainsFunc(run.Steps, func(s simulation.Step) bool {
 		switch {
 		case s.Kind == simulation.Killed:
 			return s.Event.Client == client

@@ -59,7 +59,7 @@ var controls = []control{
 	{7, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, plain, "executes join", "it leaves another document than the specification says"},
 	{11, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, plain, "executes join", "it leaves another document than the specification says"},
 	{4, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, plain, "sends join", "it does not ask for the word of a writer"},
-	{4, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, plain, "executes swap", "it drops a holder that it does not name"},
+	{13, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, plain, "executes swap", "it drops a holder that it does not name"},
 	{6, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}, "sends renew", "its beat is not greater than all before"},
 	{401, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
 	{45, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, plain, "sends swap", "it drops a holder that none of the three rules gives up"},
@@ -76,10 +76,16 @@ var controls = []control{
 var only = flag.String("trace.control", "", "only the controls whose name contains this")
 
 func TestControlEverySafetyTakenOutIsRefused(t *testing.T) {
+	refusesEach(t, controls, ofLocks)
+}
+
+// refusesEach has TLC decide about the histories of controls, with the safety and without.
+func refusesEach(t *testing.T, controls []control, k kind) {
+	t.Helper()
 	var all []*trace.Behaviour
 	of := map[*trace.Behaviour]int{} // of those with the safety taken out
 	add := func(seed uint64, s simulation.Settings) []*trace.Behaviour {
-		list, _, _ := trace.Behaviours(seed, live(t, seed, s).Recording)
+		list, _, _ := k.live(t, seed, s)
 		all = append(all, list...)
 		return list
 	}
@@ -121,7 +127,7 @@ func TestControlEverySafetyTakenOutIsRefused(t *testing.T) {
 // The driver may hold a renewal back past the end of its lease, as it does in this seed: the client began with it before.
 // Had it begun afterwards, the specification must refuse the same history.
 func TestControlARenewalBegunAfterTheEndOfItsLeaseIsRefused(t *testing.T) {
-	list, _, _ := trace.Behaviours(388, live(t, 388, plain).Recording)
+	list, _, _ := ofLocks.live(t, 388, plain)
 	late := 0
 	for _, b := range list {
 		late += beginLate(t, b)

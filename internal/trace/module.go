@@ -30,7 +30,7 @@ func (v Verdict) String() string {
 
 var said = regexp.MustCompile(`(?m)^<<\s*"(refused|allowed)",\s*(\d+),\s*(\d+)(?:,\s*"(.*)")?\s*>>$`)
 
-// TLC has the jar of TLC decide about behaviours of one TTL and margin. spec is the folder of
+// TLC has the jar of TLC decide about behaviours of one specification, TTL and margin. spec is the folder of
 // the specifications.
 func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verdict, error) {
 	work, err := os.MkdirTemp("", "trace")
@@ -38,7 +38,8 @@ func TLC(ctx context.Context, jar, spec string, behaviours []*Behaviour) ([]Verd
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	for _, module := range []string{"Lock.tla", "LockTrace.tla"} {
+	for _, module := range behaviours[0].of.modules {
+		module += ".tla"
 		text, err := os.ReadFile(filepath.Join(spec, module))
 		if err != nil {
 			return nil, err
@@ -84,7 +85,8 @@ func verdicts(behaviours []*Behaviour, out []byte) ([]Verdict, error) {
 // write makes the module of the behaviours, and its configuration.
 func write(work string, behaviours []*Behaviour) error {
 	var m strings.Builder
-	m.WriteString("---- MODULE Histories ----\nEXTENDS LockTrace\n")
+	of := behaviours[0].of
+	m.WriteString("---- MODULE Histories ----\nEXTENDS " + of.modules[len(of.modules)-1] + "\n")
 	ids := 1
 	for i, b := range behaviours {
 		ids = max(ids, b.IDs)
@@ -103,35 +105,12 @@ func write(work string, behaviours []*Behaviour) error {
 		if i == len(behaviours)-1 {
 			comma = ""
 		}
-		fmt.Fprintf(&m, "[numbered |-> %s, commands |-> C%d, steps |-> S%d]%s\n", boolean(b.Numbered), i+1, i+1, comma)
+		fmt.Fprintf(&m, "[%s, commands |-> C%d, steps |-> S%d]%s\n", b.fields, i+1, i+1, comma)
 	}
 	m.WriteString(">>\nEveryProc == 1.." + strconv.Itoa(ids) + "\n====\n")
 	if err := os.WriteFile(filepath.Join(work, "Histories.tla"), []byte(m.String()), 0o600); err != nil {
 		return err
 	}
-	b := behaviours[0]
-	config := fmt.Sprintf(`SPECIFICATION TraceSpec
-CHECK_DEADLOCK FALSE
-VIEW Where
-CONSTANTS
-  Traces <- TheHistories
-  Procs <- EveryProc
-  Ids <- TraceIds
-  Id <- TraceId
-  Rev <- TraceRev
-  NoRev <- TraceNoRev
-  Attempts = 1
-  Modes = {"exclusive", "shared"}
-  Rows = {}
-  TTL = %d
-  Margin = %d
-  Minute = 600000
-  Slow = 10000
-  Hour = 36000000
-  Skews = {0}
-  MaxNow = 0
-  MaxElections = 0
-  MaxBeats = 0
-`, b.TTL, b.Margin)
+	config := "SPECIFICATION TraceSpec\nCHECK_DEADLOCK FALSE\nVIEW Where\nCONSTANTS\n  Traces <- TheHistories\n  " + of.numbers + " <- EveryProc\n" + of.config(behaviours[0])
 	return os.WriteFile(filepath.Join(work, "Histories.cfg"), []byte(config), 0o600)
 }

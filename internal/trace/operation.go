@@ -72,9 +72,7 @@ func operations(c docdb.Command) []operation {
 
 // inserts are the claims of a bulk: each writes what its upsert would.
 func inserts(body bson.D) (all []operation) {
-	list, _ := field(body, "documents").(bson.A)
-	for _, d := range list {
-		document, _ := d.(bson.D)
+	for _, document := range documents(field(body, "documents")) {
 		filter := bson.D{{Key: "_id", Value: field(document, "_id")}, {Key: "rev", Value: field(document, "rev")}}
 		var set bson.D
 		for _, name := range []string{"mode", "limit", "holders"} {
@@ -91,9 +89,7 @@ func inserts(body bson.D) (all []operation) {
 func statements(body bson.D, name string, remove bool) (all []operation) {
 	concern, _ := field(body, "writeConcern").(bson.D)
 	durable, _ := field(concern, "j").(bool)
-	list, _ := field(body, name).(bson.A)
-	for _, s := range list {
-		statement, _ := s.(bson.D)
+	for _, statement := range documents(field(body, name)) {
 		filter, _ := field(statement, "q").(bson.D)
 		update, _ := field(statement, "u").(bson.D)
 		upsert, _ := field(statement, "upsert").(bool)
@@ -105,16 +101,11 @@ func statements(body bson.D, name string, remove bool) (all []operation) {
 }
 
 // parts are the filters of a deletion of many documents, which has one for each; of any other statement its own.
-func parts(filter bson.D) (all []bson.D) {
+func parts(filter bson.D) []bson.D {
 	if len(filter) != 1 || filter[0].Key != "$or" {
 		return []bson.D{filter}
 	}
-	alternatives, _ := filter[0].Value.(bson.A)
-	for _, a := range alternatives {
-		one, _ := a.(bson.D)
-		all = append(all, one)
-	}
-	return all
+	return documents(filter[0].Value)
 }
 
 // looks are a find, for each key that it asks for.
@@ -182,9 +173,10 @@ func (o *operation) filter(filter bson.D) {
 			o.named = number(e.Value)
 		case e.Key == "wantedUntil":
 			o.ifUnworded = field(condition, "$not") != nil
-		case e.Key == "$or":
-			alternatives, _ := e.Value.(bson.A)
-			o.either(alternatives)
+		case e.Key == "$and":
+			for _, conditions := range documents(e.Value) {
+				o.either(documents(field(conditions, "$or")))
+			}
 		case ofHolder && name == "" && field(condition, "$exists") == true:
 			o.id, o.old = id, id
 		case ofHolder && name == "beat" && condition == nil:
@@ -199,9 +191,8 @@ func (o *operation) filter(filter bson.D) {
 }
 
 // either reads an $or, of which the protocol has four.
-func (o *operation) either(alternatives bson.A) {
-	for i, a := range alternatives {
-		d, _ := a.(bson.D)
+func (o *operation) either(alternatives []bson.D) {
+	for i, d := range alternatives {
 		if len(d) == 0 {
 			continue
 		}

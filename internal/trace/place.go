@@ -25,53 +25,59 @@ func mentioned(term string) (all []int) {
 // A life is from which step to which one an attempt is spoken of, or may be in a document.
 type life struct{ from, to int }
 
-// place gives attempts the places that earlier ones have left, since TLC's time grows with
-// their number: an attempt that nothing speaks of any more, and of which no document is left
-// that could come back, is forgotten. The step that forgets it asks that nothing of it was
-// left undone.
-func (b *builder) place() {
-	lives := b.lives()
-	free, of := []int{}, make([]string, len(lives))
-	steps := make([]Step, 0, len(b.out.Steps)+len(lives))
-	ending := map[int][]int{}
+// placeOf stands for an attempt, or a lock, in a term until it has its place.
+func placeOf(p int) string {
+	if p == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("@%d@", p)
+}
+
+// place gives attempts, or locks, the places that earlier ones have left, since TLC's time grows with
+// their number: what nothing speaks of any more, and of which no document is left that could come
+// back, is forgotten. The step that forgets it asks that nothing of it was left undone, if its
+// client was free to clean it up.
+func (b *course) place(what string, lives []life, free func(p int) bool) {
+	ending := make([][]int, len(b.out.Steps))
 	for p := 1; p < len(lives); p++ {
 		ending[lives[p].to] = append(ending[lives[p].to], p)
 	}
-	places := map[int]int{}
-	enter := func(ids []int) {
-		for _, p := range ids {
-			if places[p] > 0 {
-				continue
-			}
-			if len(free) == 0 {
-				b.out.IDs++
-				free = append(free, b.out.IDs)
-			}
-			places[p], free = free[0], free[1:]
-			of[p] = strconv.Itoa(places[p])
-		}
-	}
+	var left []int
+	places := make([]int, len(lives))
 	named := func(term string) string {
-		return attempts.ReplaceAllStringFunc(term, func(m string) string { n, _ := strconv.Atoi(m[1 : len(m)-1]); return of[n] })
+		return attempts.ReplaceAllStringFunc(term, func(m string) string {
+			p, _ := strconv.Atoi(m[1 : len(m)-1])
+			if places[p] == 0 {
+				if len(left) == 0 {
+					b.out.IDs++
+					left = append(left, b.out.IDs)
+				}
+				places[p], left = left[0], left[1:]
+			}
+			return strconv.Itoa(places[p])
+		})
 	}
+	steps := make([]Step, 0, len(b.out.Steps)+len(lives))
 	for i, s := range b.out.Steps {
-		enter(b.speaksOf(s))
+		if s.command > 0 { // which is named at its first step
+			b.out.Commands[s.command-1] = named(b.out.Commands[s.command-1])
+		}
 		s.Term = named(s.Term)
 		steps = append(steps, s)
 		for _, p := range ending[i] {
-			steps = append(steps, b.forgets(p, of[p], s.at))
-			free = append(free, places[p])
+			steps = append(steps, Step{
+				Term: fmt.Sprintf(`<<%d, "forget", %d, %s>>`, units(s.at), places[p], boolean(free(p))),
+				Text: fmt.Sprintf("at %v nothing more comes of %s %d", s.at, what, p), at: s.at,
+			})
+			left = append(left, places[p])
 		}
 	}
-	for i, c := range b.out.Commands {
-		b.out.Commands[i] = named(c)
-	}
-	at := steps[len(steps)-1].at
-	steps = append(steps, Step{Term: fmt.Sprintf(`<<%d, "over">>`, units(at)), Text: "at the end", at: at})
 	b.out.Steps = steps
+	b.over()
 }
 
-func (b *builder) speaksOf(s Step) []int {
+// speaksOf are the attempts, or locks, that a step and its command speak of.
+func (b *course) speaksOf(s Step) []int {
 	ids := mentioned(s.Term)
 	if s.command > 0 {
 		ids = append(ids, mentioned(b.out.Commands[s.command-1])...)
@@ -131,16 +137,12 @@ func (b *builder) failover(from, to time.Duration) bool {
 	})
 }
 
-// forgets is the step after which an attempt is spoken of no more.
-func (b *builder) forgets(p int, place string, at time.Duration) Step {
-	hindered := true
+// free reports whether nothing kept the client of an attempt from cleaning it up.
+func (b *builder) free(p int) bool {
 	for id, n := range b.ids {
 		if c := b.claims[id]; n == p && c != nil {
-			hindered = b.hindered(c.of.Client, c.of.Began)
+			return !hindered(b.run, c.of.Client, c.of.Began, c.of.Began+2*b.run.TTL+time.Second)
 		}
 	}
-	return Step{
-		Term: fmt.Sprintf(`<<%d, "forget", %s, %s>>`, units(at), place, boolean(!hindered)),
-		Text: fmt.Sprintf("at %v nothing more comes of attempt %d", at, p), at: at,
-	}
+	return false
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -70,7 +69,7 @@ func (b *builder) ran(s simulation.Step, o *sent, hit bool, after bson.D) {
 		what = "executes"
 	}
 	step := b.step(s.At, first, fmt.Sprintf("the primary of term %d %s %s", s.Term, what, b.describe(o)),
-		`"run", %d, %d, %s, %d, %s`, o.at, s.Term, boolean(hit), units(s.Clock.Sub(serverEpoch)), document)
+		`"run", %d, %d, %s, %d, %s`, o.at, s.Term, boolean(hit), clock(s.Clock), document)
 	step.command, step.wrote = o.at, hit && s.Term == b.term
 }
 
@@ -111,28 +110,28 @@ func (b *builder) rev(id int64) string {
 }
 
 // commits moves what a majority has.
-func (b *builder) commits(term, length int, at time.Duration) {
-	if term != b.term {
+func (b *course) commits(s simulation.Step) {
+	if s.Term != b.term {
 		return
 	}
 	left := 0
-	for _, n := range b.log[term] {
-		if n > length {
+	for _, n := range b.log[s.Term] {
+		if n > s.Length {
 			left++
 		}
 	}
-	has := len(b.log[term]) - left
+	has := len(b.log[s.Term]) - left
 	if has <= b.has {
 		return
 	}
 	b.has = has
-	b.step(at, first, "a majority has the log", `"commit", %d`, left).settled = left == 0
+	b.step(s.At, first, "a majority has the log", `"commit", %d`, left).settled = left == 0
 }
 
 // elects begins another term, with a part of the log of the last.
-func (b *builder) elects(s simulation.Step) {
+func (b *course) elects(s simulation.Step) {
 	kept := slices.DeleteFunc(slices.Clone(b.log[s.From]), func(n int) bool { return n > s.Length })
 	lost := len(b.log[s.From]) - len(kept)
 	b.log[s.Term], b.term = kept, s.Term
-	b.step(s.At, first, fmt.Sprintf("the primary of term %d is elected, without the last %d writes", s.Term, lost), `"elect", %d, %d`, s.Term, lost)
+	b.step(s.At, first, fmt.Sprintf("the primary of term %d is elected, without the last %d writes", s.Term, lost), `"elect", %d, %d`, s.Term, lost).elected = true
 }

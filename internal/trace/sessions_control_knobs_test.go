@@ -1,0 +1,34 @@
+//go:build knobs && go1.26
+
+package trace_test
+
+import (
+	"testing"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/simulation"
+)
+
+var (
+	underSessions = simulation.Settings{Margin: -1, Sessions: 1000, NoSuspensions: true}
+	underElected  = simulation.Settings{Margin: -1, Sessions: 1000, Elections: true, NoSuspensions: true}
+)
+
+// sessionControls are the safeties of sessions.
+var sessionControls = []control{
+	{2, "a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, underElected, "sends claim", "no majority has marked the session of the holder that it drops"},
+	{3, "the mark by one node", func(on bool) { knob.MarkUnvoted = on }, underElected, "sends claim", "no majority has marked the session of the holder that it drops"},
+	{3, "renewal of the dead", func(on bool) { knob.SessionRevived = on }, underElected, "sends keep", "it renews a session that is not in hand"},
+	{6, "trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, underElected, "is told", "its holder is told when others may have the key already"},
+	{1, "one id used twice", func(on bool) { knob.SessionReused = on }, underSessions, "sends begin", "the id of a session is used twice"},
+	{1, "a release by one node", func(on bool) { knob.ReleaseUnvoted = on }, underSessions, "sends release", "one node acknowledges the removal of what its session keeps"},
+	{6, "a sweep by key", func(on bool) { knob.SweepByKey = on }, underElected, "sends release", "it names no holder"},
+	{6, "a sweep by the id", func(on bool) { knob.SweepByID = on }, underElected, "sends release", "it removes a holder of another process"},
+	{1, "a takeover that names no session", func(on bool) { knob.UnderUnseen = on }, underSessions, "sends claim", "it does not say under which session it saw the holder"},
+	{7, "a sweep that names no session", func(on bool) { knob.UnderUnseen = on }, underElected, "sends sweep", "it does not say under which session it saw the holder"},
+	{1, "a leave that keeps the revision", func(on bool) { knob.AloneKeepsRev = on }, underSessions, "executes leave", "it leaves another document than the specification says"},
+}
+
+func TestControlEverySafetyOfSessionsTakenOutIsRefused(t *testing.T) {
+	refusesEach(t, sessionControls, ofSessions)
+}
