@@ -27,6 +27,9 @@ const (
 	OperationTime Capability = "operationtime"
 	// Retryable: writes may carry a txnNumber, and the server applies each once.
 	Retryable Capability = "retryable"
+	// InTurn: of one session's numbered writes one is executed after the other, so that none has an
+	// effect once a later one was answered.
+	InTurn Capability = "inturn"
 	// TTL: a partial TTL index can be made, and the server removes expired documents.
 	TTL Capability = "ttl"
 	// Transactions: several documents in one transaction.
@@ -114,7 +117,7 @@ func capabilities(ctx context.Context, kind Kind, uri string, s settings) (has [
 	if !ferret {
 		has = append(has, since(version)...)
 		if kind == External {
-			has = append(has, Atomic)
+			has = append(has, Atomic, InTurn)
 		}
 	}
 	slices.Sort(has)
@@ -145,9 +148,9 @@ func ofKind(ctx context.Context, kind Kind, s settings) []Capability {
 // byKind has the capabilities that cannot be tried. External has none of them: a server that is not
 // ours is never killed, and we know no user of it.
 var byKind = map[Kind][]Capability{
-	Mongod:   {Atomic, StepDown, Process, Crash, Roles, Set},
+	Mongod:   {Atomic, InTurn, StepDown, Process, Crash, Roles, Set},
 	Secantus: {Atomic, StepDown, Process, Crash, Roles},
-	Docker:   {Atomic, StepDown, Roles, Versions},
+	Docker:   {Atomic, InTurn, StepDown, Roles, Versions},
 }
 
 // A probe tries one capability in each method. An error means that the server lacks it.

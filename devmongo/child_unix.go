@@ -6,5 +6,5 @@ import "syscall"
 
 // detached protects a process from the terminal's interrupt.
 func detached() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+	return &syscall.SysProcAttr{Setsid: true}
 }

@@ -44,9 +44,9 @@ func TestAStartedServerAcceptsWritesUntilItIsStopped(t *testing.T) {
 func TestEachKindHasItsKnownCapabilities(t *testing.T) {
 	ofMongoDB := []Capability{Atomic, Capped, Expressions, OperationTime, Retryable, Roles, StepDown, Transactions, TTL}
 	known := map[Kind][]Capability{
-		Mongod:   append([]Capability{Crash, Process}, ofMongoDB...),
+		Mongod:   append([]Capability{Crash, InTurn, Process}, ofMongoDB...),
 		Secantus: append([]Capability{Crash, Process}, ofMongoDB...),
-		Docker:   ofMongoDB,
+		Docker:   append([]Capability{InTurn}, ofMongoDB...),
 		FerretDB: {Capped},
 	}
 	forEachKind(t, func(t *testing.T, kind Kind) {

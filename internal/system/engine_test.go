@@ -58,7 +58,7 @@ func TestALeaseNotRenewedIsRefusedJustBeforeItsEndAndGrantedJustAfter(t *testing
 func TestAHeldLockIsNeverSeenWithoutItsExpiry(t *testing.T) {
 	t.Parallel()
 	f := newFixtureOnAny(t)
-	one, two := f.client(mongolock.TTL(5*time.Second)), f.client(mongolock.TTL(5*time.Second))
+	one, two := f.client(), f.client()
 	stop := make(chan struct{})
 	var looks, seen int
 	var wg sync.WaitGroup

