@@ -61,6 +61,29 @@ func (h byHand) pair(ctx context.Context, key string) error {
 	return h.soft.FindOneAndDelete(ctx, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
 }
 
+// together sends the three commands of leases of many free keys: an insert with a hello beside
+// it, and a removal of them all.
+func (h byHand) together(ctx context.Context, many int) error {
+	var docs []any
+	var mine bson.A
+	now := time.Now()
+	for i := range many {
+		id, key := rand.Text(), fmt.Sprint("by hand ", i)
+		docs = append(docs, handHeld(key, id, bson.NewObjectID(), now))
+		mine = append(mine, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}}))
+	}
+	told := make(chan error, 1)
+	go func() {
+		told <- h.soft.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Err()
+	}()
+	_, err := h.durable.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
+	if err = errors.Join(err, <-told); err != nil {
+		return err
+	}
+	_, err = h.soft.DeleteMany(ctx, bson.D{{Key: "$or", Value: mine}})
+	return err
+}
+
 // handDocument returns the update that makes id the only holder.
 func handDocument(id string, rev bson.ObjectID, now time.Time) bson.D {
 	return bson.D{

@@ -44,7 +44,7 @@ func main() {
 
 var (
 	processes = flag.Int("processes", 4, "in how many processes the part about sessions holds leases")
-	leases    = flag.Int("leases", 4000, "how many leases it holds in all")
+	leases    = flag.Int("leases", 12_000, "how many leases it holds in all")
 	lasting   = flag.Duration("ttl", 10*time.Second, "their TTL")
 	listed    = flag.Int("listed", 10_000, "how many locks are listed")
 )

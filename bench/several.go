@@ -35,12 +35,15 @@ func several(ctx context.Context, l *lab) ([]figure, error) {
 			return errors.Join(err, leases.Release())
 		}
 	}
-	turns := raceOf(all(client, "together"), func() error { return pair(ctx, client, "alone") }, all(oneByOne{client}, "in turn"))
+	hand := handOn(locksOf(l.driver, "several_by_hand"))
+	turns := raceOf(all(client, "together"), func() error { return pair(ctx, client, "alone") }, all(oneByOne{client}, "in turn"),
+		func() error { return hand.together(ctx, severalKeys) })
 	if err := turns.run(50, severalRuns); err != nil {
 		return nil, err
 	}
 	return []figure{
 		{"ten free keys, taken together and released", turns.ratio(1), "%.2f ×", 1.5, atMost, "one free key"},
 		{"the same", turns.ratio(2), "%.2f ×", 0, noTarget, "ten that are taken one after the other"},
+		{"their three commands by hand", turns.ratio(1) / turns.ratio(3), "%.2f ×", 0, noTarget, "one free key: the server's share of it"},
 	}, nil
 }
