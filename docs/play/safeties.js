@@ -28,7 +28,7 @@ export const safeties = {
 		why: "A release names the lease that it ends. Here it names only the lock, so a release that arrives late takes the lock away from the next holder.",
 	},
 	handover: {
-		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 2,
+		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 19,
 		why: "A lock is passed on inside a process only if that process still holds it. Here it is passed on whoever has it.",
 	},
 	token: {
