@@ -56,7 +56,7 @@ func (f *failing) failure() error {
 	return f.err
 }
 
-// lose ends the time of a run. Its renewals answer ErrGone, also while calls fail.
+// lose ends the time of a run. Its renewals and its end answer ErrGone, also while calls fail.
 func (f *failing) lose(job, id string) {
 	inside.RunOut(f.mem, job, id)
 	f.mu.Lock()
@@ -182,6 +182,9 @@ func (f *failing) Renew(ctx context.Context, r schedule.Ref, ttl time.Duration) 
 }
 
 func (f *failing) Finish(ctx context.Context, e schedule.End) error {
+	if f.isLost(e.ID) { // a run may return, and so end, before its lease is settled
+		return store.ErrGone
+	}
 	if err := f.failure(); err != nil {
 		return err
 	}
