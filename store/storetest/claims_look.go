@@ -144,9 +144,14 @@ func aListShowsExpiredHolders(e *env) {
 	h := e.hold(stem+"expired", short)
 	e.outlive(h)
 	live := e.hold(stem+"live", long)
-	all := e.list(stem)
-	if len(all) != 2 || !all[0].Free() || e.only(all[0]).ID != h.ID ||
-		all[1].Free() || e.only(all[1]).ID != live.ID {
+	var all []store.Status
+	e.confirmed(func() store.Status {
+		if all = e.list(stem); len(all) != 2 {
+			e.Fatalf("list: %+v", all)
+		}
+		return all[0]
+	})
+	if e.only(all[0]).ID != h.ID || all[1].Free() || e.only(all[1]).ID != live.ID {
 		e.Errorf("list: %+v", all)
 	}
 }
