@@ -184,6 +184,17 @@ func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
 // giveBackIn gives leases back part by part, some parts at a time. A part of several has
 // that long.
 func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
+	giveBack := func(part []*Lease) {
+		if len(part) == 1 {
+			_ = part[0].giveBack() // the lease keeps the error
+		} else {
+			c.giveBackMany(part, bound)
+		}
+	}
+	if len(parts) == 1 { // a goroutine for it would take longer than all else that this process does
+		giveBack(parts[0])
+		return
+	}
 	todo := make(chan []*Lease, len(parts))
 	for _, part := range parts {
 		todo <- part
@@ -193,11 +204,7 @@ func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
 	for range min(closeWorkers, len(parts)) {
 		wg.Go(func() {
 			for part := range todo {
-				if len(part) == 1 {
-					_ = part[0].giveBack() // the lease keeps the error
-				} else {
-					c.giveBackMany(part, bound)
-				}
+				giveBack(part)
 			}
 		})
 	}

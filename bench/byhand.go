@@ -65,12 +65,13 @@ func (h byHand) pair(ctx context.Context, key string) error {
 // it, and a removal of them all.
 func (h byHand) together(ctx context.Context, many int) error {
 	var docs []any
-	var mine bson.A
+	var keys, holders bson.A
 	now := time.Now()
 	for i := range many {
 		id, key := rand.Text(), fmt.Sprint("by hand ", i)
 		docs = append(docs, handHeld(key, id, bson.NewObjectID(), now))
-		mine = append(mine, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}}))
+		keys = append(keys, key)
+		holders = append(holders, bson.D{{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}}})
 	}
 	told := make(chan error, 1)
 	go func() {
@@ -80,7 +81,12 @@ func (h byHand) together(ctx context.Context, many int) error {
 	if err = errors.Join(err, <-told); err != nil {
 		return err
 	}
-	_, err = h.soft.DeleteMany(ctx, bson.D{{Key: "$or", Value: mine}})
+	unworded := bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: now}}}}
+	_, err = h.soft.DeleteMany(ctx, bson.D{
+		{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}, {Key: "mongolock", Value: 1}, exclusive,
+		{Key: "wantedUntil", Value: unworded}, {Key: "exclusiveWantedUntil", Value: unworded},
+		{Key: "$and", Value: bson.A{bson.D{{Key: "$or", Value: holders}}}},
+	})
 	return err
 }
 

@@ -3,11 +3,14 @@ package mongolease
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -116,14 +119,31 @@ func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
 // joined is one deletion of the documents of several, with which a server has far less work. Of
 // many each is deleted by itself: a document that a transaction blocks would keep those in the
 // same deletion.
+//
+// The filters are alike but for the document and its holder. What all ask is asked once, beside
+// the _ids, so that a server reads these documents and no others. An ID is that of one
+// acquisition, and so of one document: in which of them it stands need not be said.
 func joined(deletions []mongo.WriteModel) mongo.WriteModel {
-	filters := make(bson.A, len(deletions))
+	filters := make([]bson.D, len(deletions))
 	for i, d := range deletions {
-		filter := d.(*mongo.DeleteOneModel).Filter.(bson.D)
-		if knob.BulkByKey {
-			filter = filter[:1]
-		}
-		filters[i] = filter
+		filters[i] = d.(*mongo.DeleteOneModel).Filter.(bson.D)
 	}
-	return &mongo.DeleteManyModel{Filter: bson.D{{Key: "$or", Value: filters}}}
+	names, holders := make(bson.A, len(filters)), make(bson.A, len(filters))
+	for i, f := range filters {
+		names[i], holders[i] = f[0].Value, bson.D{}
+	}
+	joint := bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: names}}}}
+	for k, e := range filters[0][1:] {
+		if !slices.ContainsFunc(filters, func(f bson.D) bool { return !reflect.DeepEqual(f[k+1], e) }) {
+			joint = append(joint, e)
+			continue
+		}
+		for i, f := range filters {
+			holders[i] = append(holders[i].(bson.D), f[k+1])
+		}
+	}
+	if knob.BulkByKey {
+		return &mongo.DeleteManyModel{Filter: joint[:1]}
+	}
+	return &mongo.DeleteManyModel{Filter: mongobase.ByID(append(joint, bson.E{Key: "$or", Value: holders}))}
 }

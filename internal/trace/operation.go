@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -100,12 +101,29 @@ func statements(body bson.D, name string, remove bool) (all []operation) {
 	return all
 }
 
-// parts are the filters of a deletion of many documents, which has one for each; of any other statement its own.
-func parts(filter bson.D) []bson.D {
-	if len(filter) != 1 || filter[0].Key != "$or" {
+// parts are the filters of a deletion of many documents, one for each; of any other statement its
+// own.
+func parts(filter bson.D) (all []bson.D) {
+	by, _ := field(filter, "_id").(bson.D)
+	keys, many := field(by, "$in").(bson.A)
+	if !many {
 		return []bson.D{filter}
 	}
-	return documents(filter[0].Value)
+	var common bson.D // what is asked of all of them
+	holders := make([]bson.D, len(keys))
+	for _, e := range filter {
+		switch e.Key {
+		case "_id":
+		case "$and":
+			holders = documents(field(documents(e.Value)[0], "$or"))
+		default:
+			common = append(common, e)
+		}
+	}
+	for i, key := range keys {
+		all = append(all, slices.Concat(bson.D{{Key: "_id", Value: key}}, common, holders[i]))
+	}
+	return all
 }
 
 // looks are a find, for each key that it asks for.

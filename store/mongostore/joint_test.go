@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -47,10 +48,14 @@ func TestAFewReleasesTakeOneCommand(t *testing.T) {
 		deletes, err := bson.Raw(sent[0].Lookup("deletes").Array()).Elements()
 		require.NoError(t, err)
 		require.Len(t, deletes, 1, "%d releases", n)
-		filters := bson.Raw(deletes[0].Value().Document().Lookup("q", "$or").Array())
-		first := filters.Index(0).Value().Document()
-		_, named := first.Lookup("holders." + batch[0].ID).DocumentOK()
-		assert.True(t, named, "the release names its acquisition: %s", first)
+		filter := deletes[0].Value().Document().Lookup("q").Document()
+		keys, err := filter.Lookup("_id", "$in").Array().Values()
+		require.NoError(t, err)
+		assert.Len(t, keys, n, "it names the documents: %s", filter)
+		for i := range batch {
+			_, named := filter.Lookup("$and", "0", "$or", strconv.Itoa(i), "holders."+batch[i].ID).DocumentOK()
+			assert.True(t, named, "it names the acquisition %s: %s", batch[i].ID, filter)
+		}
 		assert.Zero(t, f.documents())
 	}
 }
