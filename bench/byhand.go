@@ -46,19 +46,24 @@ var exclusive = bson.E{Key: "mode", Value: "exclusive"}
 
 // pair sends the two commands of a lease of a free key.
 func (h byHand) pair(ctx context.Context, key string) error {
-	id, rev, now := rand.Text(), bson.NewObjectID(), time.Now()
-	update := handDocument(id, rev, now)
-	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
-		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
-	}
-	err := h.durable.FindOneAndUpdate(ctx,
-		h.filter(key, bson.E{Key: "rev", Value: rev}),
-		update,
-		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
+	held, err := h.acquire(ctx, key)
 	if err != nil {
 		return err
 	}
-	return h.soft.FindOneAndDelete(ctx, h.filter(key, exclusive, bson.E{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
+	return held.remove(ctx)
+}
+
+// acquire takes a free key.
+func (h byHand) acquire(ctx context.Context, key string) (*handLock, error) {
+	l, now := &handLock{h, key, rand.Text(), bson.NewObjectID()}, time.Now()
+	update := handDocument(l.id, l.rev, now)
+	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
+		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
+	}
+	return l, h.durable.FindOneAndUpdate(ctx,
+		h.filter(key, bson.E{Key: "rev", Value: l.rev}),
+		update,
+		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Err()
 }
 
 // together sends the three commands of leases of many free keys: an insert with a hello beside
@@ -170,6 +175,11 @@ func (l *handLock) handOver(ctx context.Context) error {
 func (h byHand) touch(ctx context.Context, key string, n int) error {
 	return h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err()
+}
+
+// remove frees the key.
+func (l *handLock) remove(ctx context.Context) error {
+	return l.soft.FindOneAndDelete(ctx, l.filter(l.key, exclusive, bson.E{Key: "holders." + l.id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
 }
 
 // A handBulk has documents that byHand holds, and renews them as the keeper renews leases.

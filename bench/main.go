@@ -13,7 +13,7 @@
 //	claims.go    a claim of one document of many
 //	updates.go   a change of one document
 //	drain.go     what a queue's workers send
-//	byhand.go    what they are compared with: the driver alone
+//	byhand.go    what they are compared with: the driver alone; byhand_handover.go in two processes
 //	child.go     the other processes are this program again
 package main
 
