@@ -121,7 +121,8 @@ compatible services.
 | chaos on a set | the same with a replica set of three members whose clocks differ ([guarantees.md](guarantees.md#chaos-on-a-set)) |
 
 *Held* means that no test failed, and that the checks of the recorded history found no violation. If a server lacks a feature, the tests that need it
-are skipped by name and counted. *Recorded elsewhere* means that ` + "`make versions`" + ` did not
-produce the result: its source is named below.
+are skipped by name and counted. *Recorded elsewhere* means that ` + "`make versions`" + ` did
+not produce the result: its source is named below. *Not run yet* means that no result is recorded. (` + "`make test`" + ` runs on SecantusDB all the
+time, and records nothing here.)
 
 `
