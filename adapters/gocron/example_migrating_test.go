@@ -1,6 +1,8 @@
 package gocronlock_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -40,4 +42,71 @@ func ExampleNewLocker_inPlaceOfAnother() {
 		log.Panic(err)
 	}
 	// Output: ran under its lock
+}
+
+// A twoLocks takes the old lock of a job and then the new one, while both releases run.
+type twoLocks struct{ old, new gocron.Locker }
+
+func (l twoLocks) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	first, err := l.old.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	second, err := l.new.Lock(ctx, key)
+	if err != nil {
+		return nil, errors.Join(err, first.Unlock(ctx))
+	}
+	return bothHeld{first, second}, nil
+}
+
+type bothHeld struct{ first, second gocron.Lock }
+
+func (h bothHeld) Unlock(ctx context.Context) error {
+	return errors.Join(h.second.Unlock(ctx), h.first.Unlock(ctx))
+}
+
+func ExampleNewLocker_besideAnother() {
+	var lockers []gocron.Locker
+	for range 2 {
+		client, err := mongolock.NewWithStore(memstore.New())
+		if err != nil {
+			log.Panic(err)
+		}
+		defer client.Close()
+		locker, err := gocronlock.NewLocker(client)
+		if err != nil {
+			log.Panic(err)
+		}
+		lockers = append(lockers, locker)
+	}
+	ctx := context.Background()
+	old, next := lockers[0], lockers[1]
+	both := twoLocks{old, next}
+
+	for _, other := range []gocron.Locker{old, next} { // of release 1, and of release 3
+		theirs, err := other.Lock(ctx, "report")
+		if err != nil {
+			log.Panic(err)
+		}
+		_, err = both.Lock(ctx, "report")
+		fmt.Println("refused:", errors.Is(err, mongolock.ErrHeld))
+		if err := theirs.Unlock(ctx); err != nil {
+			log.Panic(err)
+		}
+	}
+	ours, err := both.Lock(ctx, "report")
+	if err != nil {
+		log.Panic(err)
+	}
+	for _, other := range []gocron.Locker{old, next} {
+		_, err = other.Lock(ctx, "report")
+		fmt.Println("keeps the other release out:", errors.Is(err, mongolock.ErrHeld))
+	}
+	fmt.Println(ours.Unlock(ctx))
+	// Output:
+	// refused: true
+	// refused: true
+	// keeps the other release out: true
+	// keeps the other release out: true
+	// <nil>
 }

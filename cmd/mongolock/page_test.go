@@ -21,7 +21,7 @@ var (
 // What the pages tell people to type is a command of this program, with flags that it has.
 func TestTheCommandsOfThePagesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/agents.md", "../../docs/choosing.md"} {
+	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/agents.md", "../../docs/choosing.md", "README.md"} {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		var lines []string

@@ -144,7 +144,7 @@ func Example_lost() {
 
 	err := mongolock.Do(ctx, locks, "import", func(ctx context.Context, lease *mongolock.Lease) error {
 		close(started)
-		<-ctx.Done() // hours of work, which look at ctx now and then
+		<-ctx.Done() // hours of work that checks ctx now and then
 		fmt.Println("stopped")
 		return context.Cause(ctx)
 	})
@@ -165,7 +165,7 @@ func Example_readers() {
 	also, err := others.Acquire(ctx, "catalogue", mongolock.Shared())
 	check(err)
 
-	_, err = others.TryAcquire(ctx, "catalogue") // to write it: alone
+	_, err = others.TryAcquire(ctx, "catalogue") // without Shared: a writer
 	fmt.Println("a writer waits for both:", errors.Is(err, mongolock.ErrHeld))
 	check(errors.Join(reading.Release(), also.Release()))
 	// Output: a writer waits for both: true
@@ -190,7 +190,7 @@ func Example_fence() {
 	})
 	check(err)
 
-	// The process goes on where it was stopped, and knows nothing of that.
+	// The paused process resumes, and does not know that its lease has ended.
 	_, err = fence.UpdateByID(ctx, reports, slow, "today", bson.M{"$set": bson.M{"total": 41}})
 	fmt.Println("refused:", errors.Is(err, fence.ErrFenced))
 	// Output: refused: true
@@ -209,7 +209,7 @@ func Example_stop() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := locks.Shutdown(ctx); err != nil { // waits for leases to be released
+	if err := locks.Shutdown(ctx); err != nil { // waits until all leases are released
 		log.Print(err)
 	}
 	fmt.Println("nothing is held")

@@ -41,12 +41,12 @@ func TestAReportIsWrittenEachNightByOneProcess(t *testing.T) {
 		time.Sleep(24 * time.Hour) // virtual: one night
 		assert.Equal(t, 1, written)
 
-		release := jobs.Hold("report") // another process has it for the next two nights
-		time.Sleep(48 * time.Hour)     // virtual: two
+		release := jobs.Hold("report") // another process has it for two nights
+		time.Sleep(48 * time.Hour)     // virtual: two nights
 		release()
 		assert.Equal(t, 1, written)
 
-		jobs.Fail(errors.New("no route to host")) // and one night nobody has it
+		jobs.Fail(errors.New("no route to host")) // for one night no process has it
 		time.Sleep(24 * time.Hour)                // virtual: one night
 		jobs.Fail(nil)
 		time.Sleep(24 * time.Hour) // virtual: one night

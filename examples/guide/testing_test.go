@@ -65,7 +65,7 @@ func TestReportOfThreeHoursKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := mongolocktest.New(t) // inside the bubble, with its t
 		_, err := writeReport(t.Context(), locks, func(ctx context.Context) error {
-			time.Sleep(3 * time.Hour) // passes in milliseconds, with its thousand renewals
+			time.Sleep(3 * time.Hour) // virtual: milliseconds, with a thousand renewals
 			return ctx.Err()
 		})
 		assert.NoError(t, err)

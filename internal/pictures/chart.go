@@ -27,9 +27,9 @@ var charts = map[string]struct {
 	title  string
 	panels []panel
 }{
-	"docs/pictures/comparison.svg": {"How soon a waiter has the key, and what waiting costs", []panel{
+	"docs/pictures/comparison.svg": {"How soon a waiter gets the key, and what waiting costs", []panel{
 		{"milliseconds from the release:", "median, and 95 of 100", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},
-		{"requests a second", "while one holds and 64 wait", []bar{{"idle", 0, 0}}, "requests a second"},
+		{"requests a second", "with one holder and 64 waiters", []bar{{"idle", 0, 0}}, "requests a second"},
 	}},
 	"docs/pictures/comparison-waiters.svg": {"Milliseconds from a release to the next grant: median, and 95 of 100", []panel{
 		{"1 waiter", "", []bar{{"waiters", 0, 0}, {"waiters", 0, 1}}, "ms"},

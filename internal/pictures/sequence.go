@@ -39,6 +39,8 @@ func sequence(all []line) (string, error) {
 	w := s.right() + 180
 	var under canvas
 	under.title, under.alt = s.c.title, s.c.alt
+	// A message may cross the column of an actor between: its text stays readable there.
+	under.css.WriteString(".halo{paint-order:stroke;stroke:var(--bg);stroke-width:5px;stroke-linejoin:round}")
 	under.text(20, 30, "h", s.c.title)
 	for _, a := range s.actors {
 		under.rect(a.x-75, 48, 150, 30, "box")
@@ -141,7 +143,7 @@ func (s *sequenceDrawing) message(l line) error {
 		class = "arrow dash"
 	}
 	left, right := min(from.x, to.x), max(from.x, to.x)
-	s.y += s.c.lines((left+right)/2, s.y+4, "m", wrap(l.text, right-left-34)) - 2
+	s.y += s.c.lines((left+right)/2, s.y+4, "m halo", wrap(l.text, right-left-34)) - 2
 	way := 7.0
 	if to.x < from.x {
 		way = -way

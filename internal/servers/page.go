@@ -19,7 +19,7 @@ func page(records []record) string {
 		}
 		s.WriteString(" |\n")
 	}
-	s.WriteString("\nThe badge of a version is that of the last nightly run.\n\n")
+	s.WriteString("\nEach badge shows the last nightly run.\n\n")
 	for _, v := range planned {
 		fmt.Fprintf(&s, "![MongoDB %s](https://img.shields.io/endpoint?url=https://raw.githubusercontent.com/mongolock/mongolock/badges/mongodb-%s.json)\n", v, v)
 	}
@@ -108,12 +108,21 @@ func entry(r record) string {
 	return s.String()
 }
 
-const head = `# The servers that this ran on
+const head = `# Servers that the tests ran on
 
-Drawn by ` + "`make versions`" + ` from [servers.json](servers.json), in which nothing stands that did not run. *Held*: no test failed, and the
-judge found no violation. What a server lacks is skipped by name and counted. The tests are those of ` + "`make test`" + `; chaos
-breaks one server under real processes; chaos on a set breaks three members, whose clocks are apart
-([guarantees.md](guarantees.md#chaos-on-a-set)). What each server is good for stands in [operations.md §14](operations.md#14-servers), and
-what is known of compatible services in [compatible.md](compatible.md).
+` + "`make versions`" + ` runs everything again and draws this page from [servers.json](servers.json). That file contains only what really ran.
+[operations.md §14](operations.md#14-servers) says what each server is good for, and [compatible.md](compatible.md) what is known of
+compatible services.
+
+| column | meaning |
+|---|---|
+| tests | the tests of ` + "`make test`" + ` |
+| chaos | real processes use one server while it is broken |
+| chaos on a set | the same with a replica set of three members whose clocks differ ([guarantees.md](guarantees.md#chaos-on-a-set)) |
+
+*Held* means that no test failed, and that the checks of the recorded history found no violation. If a server lacks a feature, the tests that need it
+are skipped by name and counted. *Recorded elsewhere* means that ` + "`make versions`" + ` did
+not produce the result: its source is named below. *Not run yet* means that no result is recorded. (` + "`make test`" + ` runs on SecantusDB all the
+time, and records nothing here.)
 
 `
