@@ -5,7 +5,7 @@
 //	mongolock ls
 //	mongolock doctor
 //
-// `mongolock --help` lists the commands, `mongolock help exit` the exit codes.
+// `mongolock --help` lists the commands and the exit codes.
 //
 //	main.go      the command line, and how it is dispatched
 //	exit.go      exit codes, and errors as sentences
