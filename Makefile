@@ -256,7 +256,7 @@ play: play-page ## the simulation in your browser: choose what goes wrong, take 
 
 .PHONY: test-play
 test-play: play-page ## the page in a headless Chromium
-	MONGOLOCK_REQUIRE=chromium go test -count=1 ./internal/play
+	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./internal/play | grep -v '^=== '
 
 .PHONY: play-pictures
 play-pictures: play-page ## takes pictures of the page for the docs, in Chromium

@@ -21,7 +21,10 @@ export function read(lines) {
 	run.messages.sort((a, b) => a.sent - b.sent);
 	run.keys = [...new Set(run.events.map((e) => e.key).filter(Boolean))].sort();
 	run.tokens = rankTokens(run.events);
-	for (const v of run.violations) v.text = v.text.replace(/\d{15,}/g, (token) => (run.tokens[v.key]?.has(token) ? `no. ${run.tokens[v.key].get(token)}` : token));
+	for (const v of run.violations) {
+		v.text = v.text.replace(/\d{15,}/g, (token) => (run.tokens[v.key]?.has(token) ? `no. ${run.tokens[v.key].get(token)}` : token))
+			.replace(/(\d+(?:\.\d{1,3})?)\d*(m?s)\b/g, "$1 $2"); // durations of Go, to three digits
+	}
 	run.leases = leases(run.events);
 	run.waits = waits(run.events);
 	run.states = states(run.changes, run.long);
@@ -102,7 +105,7 @@ export function tell(run) {
 		last.set(c.server, c);
 		if (text) said.push({ at: c.at, kind: "server", text: `server ${c.server} ${text}` });
 	}
-	for (const v of run.violations) said.push({ at: v.at, key: v.key, kind: "violation", text: `BROKEN: ${v.check}. ${v.text}` });
+	for (const v of run.violations) said.push({ at: v.at, key: v.key, kind: "violation", text: `a promise is broken: ${v.text}` });
 	return said.sort((a, b) => a.at - b.at);
 }
 
@@ -131,7 +134,7 @@ function tellEvent(run, e) {
 	case "applied": return `the database shows client ${owner} as holder of ${e.key}, until ${seconds(e.until)}`;
 	case "extended": return `the database shows client ${owner} as holder of ${e.key} for longer, until ${seconds(e.until)}`;
 	case "shortened": return `the database shows client ${owner} as holder of ${e.key} for less long, until ${seconds(e.until)}`;
-	case "dropped": return `the database no longer shows client ${owner} as holder of ${e.key}${e.note === "swept" ? ": swept" : e.note === "ours" ? "" : `: a command of client ${e.client}`}`;
+	case "dropped": return `the database no longer shows client ${owner} as holder of ${e.key}${e.note === "swept" ? ": it had expired, and its document is deleted" : e.note === "ours" ? "" : `: a command of client ${e.client}`}`;
 	case "overtook": return `client ${e.client} joins ${e.key} past a waiting writer`;
 	case "register": return `what ${e.key} protects is written, with ${token}`;
 	case "trouble": return tellTrouble(e, who);
@@ -164,5 +167,5 @@ function tellChange(c, before = {}) {
 	if (!!c.down !== !!before.down) said.push(c.down ? "is down" : "is up");
 	if (!!c.cutOff !== !!before.cutOff) said.push(c.cutOff ? "is cut off from the other servers, and goes on" : "reaches the other servers again");
 	if (c.clock !== (before.clock ?? 0)) said.push(`has a clock that is ${seconds(Math.abs(c.clock))} ${c.clock > 0 ? "fast" : "slow"}`);
-	return said.join(", ");
+	return said.join(" and ");
 }

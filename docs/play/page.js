@@ -10,9 +10,10 @@ const clamp = (n, least, most) => Math.min(Math.max(n, least), most);
 
 const telling = Object.keys(checks); // the plainest first
 
-let worker, run, said = [];
+let worker, loaded, doing, run, said = [];
 let view = { at: 0, from: 0, to: 1000, key: "" };
 
+begin(); // first, so that it loads meanwhile
 for (const [id, s] of Object.entries(safeties)) $("out").add(new Option(s.name, id));
 $("faults").innerHTML = Object.entries(faults)
 	.map(([id, name]) => `<label><input type="checkbox" name="may" value="${id}" checked> ${name}</label>`).join("");
@@ -63,12 +64,23 @@ function explain() {
 function begin() {
 	worker?.terminate();
 	worker = new Worker("worker.js");
+	loaded = false;
 	worker.onmessage = ({ data }) => {
+		if (data.loaded) isLoaded();
 		if (data.passed) judge("", `Seed ${data.passed} breaks no promise. Looking on…`);
 		if (data.failed) failed(data.failed);
-		if (data.lines) show(data.lines);
+		if (data.lines) {
+			for (const [name, at] of data.marks) performance.mark(name, { startTime: at - performance.timeOrigin });
+			show(data.lines);
+		}
 	};
 	worker.onerror = (e) => failed(e.message || "the worker cannot be loaded");
+}
+
+// isLoaded notes that the program is there; what was asked for meanwhile begins now.
+function isLoaded() {
+	loaded = true;
+	if (document.documentElement.dataset.state === "running") judge("", doing);
 }
 
 // ask runs the first of some seeds that breaks a promise, or the last.
@@ -76,7 +88,8 @@ function ask(seeds = 1) {
 	if (!$("ask").reportValidity()) return;
 	if (document.documentElement.dataset.state === "running") begin(); // what runs is no longer asked for
 	document.documentElement.dataset.state = "running";
-	judge("", seeds > 1 ? "Looking for a seed that breaks a promise…" : "Running the simulation…");
+	doing = seeds > 1 ? "Looking for a seed that breaks a promise…" : "Running the simulation…";
+	judge("", loaded ? doing : "Loading the simulation…");
 	$("search").textContent = seeds > 1 ? "Stop" : "Find a seed that breaks";
 	const args = ["-test.run=^TestASeedIsTold$", `-sim.first=${form.seed.value}`, `-sim.seeds=${seeds}`];
 	const control = safeties[form.out.value].control;
@@ -105,15 +118,16 @@ function show(lines) {
 	toAddress();
 	$("search").textContent = "Find a seed that breaks";
 	const calls = run.events.filter((e) => e.kind === "calls").length;
-	const size = `Seed ${run.seed}: ${run.processes} clients, ${calls} calls, ${run.messages.length} commands, ${Object.entries(run.faults).filter(([what]) => !what.startsWith("call")).reduce((n, [, f]) => n + f, 0)} faults, in ${seconds(run.long)}. A lease lasts ${seconds(run.ttl)}.`;
-	const [first] = run.violations.toSorted((a, b) => telling.indexOf(a.check) - telling.indexOf(b.check));
-	const times = run.violations.length === 1 ? "once" : `${run.violations.length} times`;
-	if (first) judge("bad", `A promise is broken, ${times}. ${checks[first.check] ?? ""}`, size);
+	const size = `Seed ${run.seed}: ${run.processes} clients, ${calls} calls, ${run.messages.length} commands, ${Object.entries(run.faults).filter(([what]) => !what.startsWith("call")).reduce((n, [, f]) => n + f, 0)} faults, in ${seconds(run.long)}. A lease, the time for which a lock is lent, lasts ${seconds(run.ttl)}.`;
+	const found = run.violations.toSorted((a, b) => telling.indexOf(a.check) - telling.indexOf(b.check) || a.at - b.at), [first] = found;
+	const times = found.length === 1 ? "" : `, ${found.length} times`;
+	if (first) judge("bad", `A promise is broken${times}. ${checks[first.check] ?? first.check}`, size);
 	else judge("good", "No promise is broken.", `${size}${form.out.value ? " The safety that was taken out was not needed here: find a seed that shows it." : ""}`);
-	$("violations").replaceChildren(...run.violations.map((v) => {
+	$("violations").replaceChildren(...found.map((v) => {
 		const button = Object.assign(document.createElement("button"), { type: "button" });
-		button.append(Object.assign(document.createElement("strong"), { textContent: `${checks[v.check] ?? v.check} ` }),
-			`${v.check}, at ${seconds(v.at)}: ${v.text}`);
+		const title = v.check === first.check ? "" : checks[v.check] ?? v.check; // the first's stands above
+		if (title) button.append(Object.assign(document.createElement("strong"), { textContent: `${title} ` }));
+		button.append(`At ${seconds(v.at)}: ${v.text}`);
 		button.onclick = () => look(v);
 		const item = document.createElement("li");
 		item.append(button);
@@ -129,7 +143,7 @@ function show(lines) {
 		look({ at: trouble?.at ?? 0, key: busiest() });
 	}
 	list();
-	document.documentElement.dataset.took = Math.round(performance.now());
+	performance.mark("drawn");
 	document.documentElement.dataset.state = "drawn";
 }
 
@@ -182,7 +196,7 @@ function now() {
 	const primary = run.states.filter((s) => s.primary && !s.down && s.from <= view.at && s.to > view.at).map((s) => `server ${s.server}`);
 	const holders = live.map((l) => `client ${l.client} holds ${l.key}`).join(", ") || `nobody holds ${view.key || "a lock"}`;
 	const broken = run.violations.some((v) => Math.abs(v.at - view.at) < 0.001) ? " A promise is broken." : "";
-	return `At ${seconds(view.at)}: ${holders}. ${primary.length ? `Primary: ${primary.join(" and ")}.` : "There is no primary."}${broken}`;
+	return `At ${seconds(view.at)}: ${holders}. ${primary.length ? `Primary: ${primary.join(" and ")}.` : "There is no primary, so no server takes writes."}${broken}`;
 }
 
 const shown = () => said.filter((s) => !view.key || !(s.key || s.keys) || s.key === view.key || s.keys?.includes(view.key));
@@ -208,9 +222,12 @@ function mark() {
 }
 
 function step(forth) {
-	const times = shown().filter((s) => s.kind !== "command" || $("commands").checked).map((s) => s.at);
-	const at = forth ? times.find((t) => t > view.at) : times.findLast((t) => t < view.at);
-	if (at !== undefined) turn(at);
+	const events = shown().filter((s) => s.kind !== "command" || $("commands").checked);
+	const next = forth ? events.find((s) => s.at > view.at) : events.findLast((s) => s.at < view.at);
+	if (!next) return;
+	turn(next.at);
+	const together = events.filter((s) => s.at === next.at).map((s) => s.text);
+	$("spoken").textContent = `${seconds(next.at)}: ${together.join("; ")}`;
 }
 
 $("ask").onsubmit = (e) => { e.preventDefault(); ask(); };
@@ -239,6 +256,5 @@ $("whole").onclick = (e) => turn((e.offsetX / $("whole").clientWidth) * run.long
 addEventListener("resize", () => run && draw());
 addEventListener("popstate", () => { fromAddress(); ask(); });
 
-begin();
 fromAddress();
 ask();

@@ -2,26 +2,26 @@
 // for, and a seed that notices soon, with few users so that the picture is easy to read.
 
 export const safeties = {
-	"": { name: "nothing: the library as it is", seed: 42, why: "Whatever the seed makes go wrong, no promise may be broken." },
+	"": { name: "nothing: the library as it is", seed: 42, why: "Whatever goes wrong with this seed, no promise may be broken." },
 	margin: {
 		name: "the margin", control: "margin zero with a late timer", seed: 9,
-		why: "A holder must stop a little before the database may give the lock to others: timers fire late, and work takes time to stop. Here that margin is zero, and timers are 300 ms late.",
+		why: "The margin is how long before the end of its lease a holder stops, because timers fire late and work takes time to stop. Here it is zero, and timers are 300 ms late.",
 	},
 	start: {
-		name: "trust from the sending on", control: "deadline counted from the reply", seed: 33,
-		why: "A lease is trusted from when its request was sent. Here it is trusted from when the reply came, so a slow reply makes its holder believe for too long.",
+		name: "trust that counts from the request", control: "deadline counted from the reply", seed: 33,
+		why: "A holder counts its lease from when it sent the request. Here it counts from when the reply came, so after a slow reply it trusts the lease for too long.",
 	},
 	fence: {
 		name: "the fence", control: "a write without its fence", seed: 338,
-		why: "What the lock protects refuses a write with an older token than the last. Here it takes every write, so one that was under way for long overwrites what a later holder wrote.",
+		why: "Each grant of a lock has a token, a number that only rises. What the lock protects refuses a write whose token is older than the last one's. Here it takes every write, so one that was on its way for long overwrites what a later holder wrote.",
 	},
 	revision: {
 		name: "the revision", control: "a delete without rev", seed: 23,
-		why: "The last holder to leave deletes the lock's document, if its revision is still the one that was seen. Here it deletes it anyway, and with it a holder that came in between.",
+		why: "A lock is a document in the database, whose revision changes with each write. The last holder to leave deletes the document only if it still has the revision that was read. Here it deletes it anyway, and with it a holder that came in between.",
 	},
 	cleanup: {
 		name: "the clean-up", control: "unknown outcome read as not held", seed: 77,
-		why: "When a reply is lost, the claim may have been granted all the same; it is undone until that is certain. Here it counts as failed, so a lock is held in the name of a client that does not know.",
+		why: "If a reply is lost, the lock may have been granted all the same, so the client undoes its request until that is certain. Here the request counts as refused, so the lock is held in the name of a client that does not know.",
 	},
 	holder: {
 		name: "the holder in a release", control: "release without id", seed: 105,
@@ -29,15 +29,15 @@ export const safeties = {
 	},
 	handover: {
 		name: "the holder in a hand-over", control: "hand-over by key alone", seed: 19,
-		why: "A lock is passed on inside a process only if that process still holds it. Here it is passed on whoever has it.",
+		why: "Inside one program a lock is passed on directly, but only while the program still holds it. Here it is passed on whoever holds it.",
 	},
 	token: {
 		name: "the token's clock", control: "counter token in the document", seed: 1,
-		why: "Tokens come from the database's own cluster time, which only rises. Here a counter in the document makes them, and it begins again when the document is deleted.",
+		why: "A later grant of a lock has a greater token, a number made of the database's cluster time, which only rises. Here a counter in the lock's document makes it, and starts again once the document was deleted.",
 	},
 	return: {
 		name: "the wait before giving back", control: "a lost lease given back at its deadline", seed: 66,
-		why: "A holder that lost its lease may need the margin to notice, so the lock is given back no sooner than that. Here it is given back at once.",
+		why: "The work under a lost lease has a short time, the margin, to stop; only then is the lock given back. Here it is given back at once.",
 	},
 };
 

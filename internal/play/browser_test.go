@@ -7,179 +7,281 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/pace"
 )
 
-// A browser is a headless Chromium with one page, which is told what to do in the DevTools
-// protocol, over two pipes.
+// A browser is a headless Chromium, which is told what to do in the DevTools protocol, over two
+// pipes. All tests share one, and it ends with them.
 type browser struct {
-	t       *testing.T
-	to      *os.File
-	from    *bufio.Reader
+	cmd  *exec.Cmd
+	dir  string // its profile
+	to   *os.File
+	gone chan struct{} // it says nothing more
+
+	mu      sync.Mutex // protects the rest, and writes to it
 	id      int
+	waiting map[int]chan<- answer
+}
+
+type answer struct {
+	ID     int
+	Result json.RawMessage
+	Error  *struct{ Message string }
+}
+
+var shared = sync.OnceValues(startBrowser)
+
+var started *browser // by shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if started != nil {
+		started.end()
+	}
+	os.Exit(code)
+}
+
+func startBrowser() (*browser, error) {
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		program, err = exec.LookPath("google-chrome")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := built(page); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "mongolock-play")
+	if err != nil {
+		return nil, err
+	}
+	b := &browser{dir: dir, gone: make(chan struct{}), waiting: map[int]chan<- answer{}}
+	b.cmd = exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--remote-debugging-pipe", "--user-data-dir="+dir,
+		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+	read, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	from, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	b.to = to
+	b.cmd.ExtraFiles = []*os.File{read, write}
+	err = b.cmd.Start()
+	_, _ = read.Close(), write.Close()
+	if err != nil {
+		return nil, err
+	}
+	started = b
+	go b.listen(bufio.NewReader(from))
+	return b, nil
+}
+
+// listen gives each answer to its caller, until the browser is gone. What else it tells is not read.
+func (b *browser) listen(from *bufio.Reader) {
+	defer close(b.gone)
+	for {
+		raw, err := from.ReadBytes(0)
+		if err != nil {
+			return
+		}
+		var a answer
+		if json.Unmarshal(raw[:len(raw)-1], &a) != nil || a.ID == 0 {
+			continue
+		}
+		b.mu.Lock()
+		to := b.waiting[a.ID]
+		delete(b.waiting, a.ID)
+		b.mu.Unlock()
+		if to != nil {
+			to <- a
+		}
+	}
+}
+
+// end ends the browser and removes its profile, in which its helpers write for a moment longer.
+func (b *browser) end() {
+	_, _ = b.to.WriteString(`{"id":1000000000,"method":"Browser.close"}` + "\x00")
+	late := time.AfterFunc(pace.Of(10*time.Second), func() { _ = b.cmd.Process.Kill() })
+	_ = b.cmd.Wait()
+	late.Stop()
+	for range 100 {
+		if os.RemoveAll(b.dir) == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	fmt.Fprintln(os.Stderr, "left behind:", b.dir)
+}
+
+var errGone = errors.New("the browser is gone")
+
+// call sends a command, to a page or to the browser itself, and waits for its answer.
+func (b *browser) call(ctx context.Context, session, method string, params, result any) error {
+	command := map[string]any{"method": method, "params": params}
+	if session != "" {
+		command["sessionId"] = session
+	}
+	answered := make(chan answer, 1)
+	b.mu.Lock()
+	b.id++
+	command["id"] = b.id
+	b.waiting[b.id] = answered
+	raw, err := json.Marshal(command)
+	if err == nil {
+		_, err = b.to.Write(append(raw, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case a := <-answered:
+		switch {
+		case a.Error != nil:
+			return errors.New(a.Error.Message)
+		case result != nil:
+			return json.Unmarshal(a.Result, result)
+		}
+		return nil
+	case <-b.gone:
+		return errGone
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A tab is a page of the browser, for one test.
+type tab struct {
+	*browser
+
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // of a test's helper
 	session string
 }
 
-// startBrowser skips a test where there is no Chromium, or no page yet.
-func startBrowser(t *testing.T) *browser {
+// required skips a test where no browser is asked for: the page that was built last shows the
+// simulation of that time.
+func required(t *testing.T) {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err == nil {
-		err = built(page)
+	if !slices.Contains(strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","), "chromium") {
+		t.Skip("needs chromium, and a page that is built: `make test-play` builds it")
 	}
-	switch required := strings.Split(os.Getenv("MONGOLOCK_REQUIRE"), ","); {
-	case err == nil:
-	case slices.Contains(required, "chromium"):
-		t.Fatalf("MONGOLOCK_REQUIRE lists chromium: %v", err)
-	default:
-		t.Skipf("needs chromium, and a page that is built: %v; `make test-play` builds it", err)
-	}
-	dir, err := os.MkdirTemp("", "mongolock-play") //nolint:usetesting // the browser's helpers write there for a moment longer
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), pace.Of(2*time.Minute))
-	cmd := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-		"--remote-debugging-pipe", "--user-data-dir="+dir, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-	read, to, err := os.Pipe()
-	require.NoError(t, err)
-	from, write, err := os.Pipe()
-	require.NoError(t, err)
-	cmd.ExtraFiles = []*os.File{read, write}
-	require.NoError(t, cmd.Start())
-	_, _ = read.Close(), write.Close()
-	t.Cleanup(func() {
-		_, _ = to.WriteString(`{"id":0,"method":"Browser.close"}` + "\x00")
-		_ = cmd.Wait()
-		cancel()
-		_, _ = to.Close(), from.Close()
-		assert.Eventually(t, func() bool { return os.RemoveAll(dir) == nil }, pace.Of(10*time.Second), 20*time.Millisecond, "its helpers still write")
-	})
-	b := &browser{t: t, to: to, from: bufio.NewReader(from)}
-	var target struct{ TargetID, SessionID string }
-	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
-	b.session = target.SessionID
-	return b
 }
 
-// call sends a command and waits for its answer. What the browser tells meanwhile is not read.
-func (b *browser) call(method string, params map[string]any, result any) {
-	b.t.Helper()
-	b.id++
-	command := map[string]any{"id": b.id, "method": method, "params": params}
-	if b.session != "" {
-		command["sessionId"] = b.session
-	}
-	raw, err := json.Marshal(command)
-	require.NoError(b.t, err)
-	_, err = b.to.Write(append(raw, 0))
-	require.NoError(b.t, err)
-	for {
-		raw, err := b.from.ReadBytes(0)
-		require.NoError(b.t, err, "%s: the browser is gone, or took too long", method)
-		var answer struct {
-			ID     int
-			Result json.RawMessage
-			Error  *struct{ Message string }
-		}
-		require.NoError(b.t, json.Unmarshal(raw[:len(raw)-1], &answer))
-		if answer.ID != b.id {
-			continue
-		}
-		require.Nil(b.t, answer.Error, "%s: %+v", method, answer.Error)
-		if result != nil {
-			require.NoError(b.t, json.Unmarshal(answer.Result, result))
-		}
-		return
-	}
+// openTab opens a page of the shared browser.
+func openTab(t *testing.T) *tab {
+	t.Helper()
+	required(t)
+	b, err := shared()
+	require.NoError(t, err, "MONGOLOCK_REQUIRE lists chromium")
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Of(4*time.Minute))
+	t.Cleanup(cancel)
+	p := &tab{browser: b, t: t, ctx: ctx}
+	var of struct{ BrowserContextID, TargetID, SessionID string }
+	p.tell("Target.createBrowserContext", nil, &of)
+	p.tell("Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": of.BrowserContextID}, &of)
+	p.tell("Target.attachToTarget", map[string]any{"targetId": of.TargetID, "flatten": true}, &of)
+	p.session = of.SessionID
+	t.Cleanup(func() {
+		_ = b.call(context.WithoutCancel(ctx), "", "Target.disposeBrowserContext", map[string]any{"browserContextId": of.BrowserContextID}, nil)
+	})
+	return p
+}
+
+func (p *tab) tell(method string, params map[string]any, result any) {
+	p.t.Helper()
+	require.NoError(p.t, p.call(p.ctx, p.session, method, params, result), method)
 }
 
 // eval returns the value of an expression in the page; a promise is awaited.
-func eval[T any](b *browser, format string, args ...any) (value T) {
-	b.t.Helper()
+func eval[T any](p *tab, format string, args ...any) (value T) {
+	p.t.Helper()
 	var answer struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct{ Exception struct{ Description string } }
 	}
 	expression := fmt.Sprintf(format, args...)
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &answer)
-	require.Nil(b.t, answer.ExceptionDetails, "%s: %+v", expression, answer.ExceptionDetails)
+	p.tell("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &answer)
+	require.Nil(p.t, answer.ExceptionDetails, "%s: %+v", expression, answer.ExceptionDetails)
 	if answer.Result.Value != nil {
-		require.NoError(b.t, json.Unmarshal(answer.Result.Value, &value), expression)
+		require.NoError(p.t, json.Unmarshal(answer.Result.Value, &value), expression)
 	}
 	return value
 }
 
 // open opens an address and waits until the page has drawn a history.
-func (b *browser) open(address string) {
-	b.t.Helper()
-	b.call("Page.navigate", map[string]any{"url": address}, nil)
-	b.drawn()
+func (p *tab) open(address string) {
+	p.t.Helper()
+	p.tell("Page.navigate", map[string]any{"url": address}, nil)
+	p.drawn()
 }
 
 // drawn waits until the page has drawn what it was asked for.
-func (b *browser) drawn() {
-	b.t.Helper()
-	state := eval[string](b, `new Promise((done) => {
+func (p *tab) drawn() {
+	p.t.Helper()
+	state := eval[string](p, `new Promise((done) => {
 		const look = () => {
 			const state = document.documentElement?.dataset.state;
 			state && state !== "running" ? done(state) : setTimeout(look, 10);
 		};
 		look();
 	})`)
-	require.Equal(b.t, "drawn", state, "%s", eval[string](b, `document.getElementById("verdict").textContent`))
+	require.Equal(p.t, "drawn", state, "%s", eval[string](p, `document.getElementById("verdict").textContent`))
 }
 
 // used returns how much processor time all processes of the browser have used.
-func (b *browser) used() (total time.Duration) {
-	b.t.Helper()
-	page := b.session
-	b.session = ""
+func (p *tab) used() (total time.Duration) {
+	p.t.Helper()
 	var all struct{ ProcessInfo []struct{ CPUTime float64 } }
-	b.call("SystemInfo.getProcessInfo", nil, &all)
-	b.session = page
-	for _, p := range all.ProcessInfo {
-		total += time.Duration(p.CPUTime * float64(time.Second))
+	require.NoError(p.t, p.call(p.ctx, "", "SystemInfo.getProcessInfo", nil, &all))
+	for _, process := range all.ProcessInfo {
+		total += time.Duration(process.CPUTime * float64(time.Second))
 	}
 	return total.Round(time.Millisecond)
 }
 
-func (b *browser) press(key string) {
-	b.t.Helper()
+func (p *tab) press(key string) {
+	p.t.Helper()
 	code := map[string]int{"Tab": 9, "Enter": 13, "ArrowRight": 39}[key]
 	event := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code}
 	if key == "Enter" {
 		event["text"] = "\r"
 	}
-	b.call("Input.dispatchKeyEvent", event, nil)
-	b.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
+	p.tell("Input.dispatchKeyEvent", event, nil)
+	p.tell("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
 }
 
 // size makes the page as wide as a screen, and sets the colours that its reader prefers.
-func (b *browser) size(width int, scheme string) {
-	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+func (p *tab) size(width int, scheme string) {
+	p.t.Helper()
+	p.tell("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	p.tell("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // picture returns the whole page as a PNG, down to an element.
-func (b *browser) picture(until string) []byte {
-	b.t.Helper()
+func (p *tab) picture(until string) []byte {
+	p.t.Helper()
 	var shot struct{ Data string }
-	box := eval[map[string]float64](b, `({width: innerWidth, height: document.querySelector(%q).getBoundingClientRect().bottom + scrollY + 12})`, until)
-	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
+	box := eval[map[string]float64](p, `({width: innerWidth, height: document.querySelector(%q).getBoundingClientRect().bottom + scrollY + 12})`, until)
+	p.tell("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true,
 		"clip": map[string]any{"x": 0, "y": 0, "width": box["width"], "height": box["height"], "scale": 1}}, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)
-	require.NoError(b.t, err)
+	require.NoError(p.t, err)
 	return png
 }

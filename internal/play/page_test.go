@@ -29,65 +29,100 @@ func served(t *testing.T) string {
 }
 
 // violations returns what the page's judge found.
-func (b *browser) violations() []string {
-	b.t.Helper()
-	return eval[[]string](b, `[...document.querySelectorAll("#violations button")].map((v) => v.textContent)`)
+func (p *tab) violations() []string {
+	p.t.Helper()
+	return eval[[]string](p, `[...document.querySelectorAll("#violations button")].map((v) => v.textContent)`)
 }
 
 func TestEverySafetyTakenOutShowsAViolationAndNoneWithoutThat(t *testing.T) {
-	b := startBrowser(t)
-	b.open(served(t))
-	assert.Empty(t, b.violations(), "the library as it is")
-	assert.Contains(t, eval[string](b, `document.querySelector("#verdict.good").textContent`), "No promise is broken.")
+	t.Parallel()
+	p := openTab(t)
+	p.open(served(t))
+	assert.Empty(t, p.violations(), "the library as it is")
+	assert.Contains(t, eval[string](p, `document.querySelector("#verdict.good").textContent`), "No promise is broken.")
 
-	safeties := eval[[]string](b, `[...document.getElementById("out").options].map((o) => o.value)`)
+	safeties := eval[[]string](p, `[...document.getElementById("out").options].map((o) => o.value)`)
 	require.Greater(t, len(safeties), 4)
 	assert.Subset(t, safeties, []string{"", "margin", "fence", "revision", "cleanup"})
 	for _, out := range safeties[1:] {
-		eval[any](b, `{ const out = document.getElementById("out"); out.value = %q; out.dispatchEvent(new Event("change")) }`, out)
-		b.drawn()
-		found := b.violations()
+		eval[any](p, `{ const out = document.getElementById("out"); out.value = %q; out.dispatchEvent(new Event("change")) }`, out)
+		p.drawn()
+		found := p.violations()
 		assert.NotEmpty(t, found, "%s", out)
 		t.Logf("%s: %v", out, found)
-		assert.Contains(t, eval[string](b, `location.search`), "out="+out)
-		assert.NotZero(t, eval[int](b, `document.querySelectorAll("#detail line.broken").length`), "%s: a mark in the picture", out)
-		assert.NotZero(t, eval[int](b, `document.querySelectorAll("#list .violation").length`), "%s: a line in the list", out)
+		assert.Contains(t, eval[string](p, `location.search`), "out="+out)
+		assert.NotZero(t, eval[int](p, `document.querySelectorAll("#detail line.broken").length`), "%s: a mark in the picture", out)
+		assert.NotZero(t, eval[int](p, `document.querySelectorAll("#list .violation").length`), "%s: a line in the list", out)
 
-		eval[any](b, `document.getElementById("out").value = ""; document.getElementById("ask").requestSubmit()`)
-		b.drawn()
-		assert.Empty(t, b.violations(), "the seed of %s, with the safety", out)
+		eval[any](p, `document.getElementById("out").value = ""; document.getElementById("ask").requestSubmit()`)
+		p.drawn()
+		assert.Empty(t, p.violations(), "the seed of %s, with the safety", out)
 	}
 }
 
 func TestTheNextSeedThatBreaksAPromiseIsFound(t *testing.T) {
-	b := startBrowser(t)
-	b.open(served(t) + "?out=margin")
-	notices := eval[int](b, `Number(document.getElementById("seed").value)`)
-	require.NotEmpty(t, b.violations())
+	t.Parallel()
+	p := openTab(t)
+	p.open(served(t) + "?out=margin")
+	notices := eval[int](p, `Number(document.getElementById("seed").value)`)
+	require.NotEmpty(t, p.violations())
 
-	b.open(eval[string](b, `location.href.replace("seed=%d", "seed=%d")`, notices, notices-2))
-	require.Empty(t, b.violations(), "two seeds before")
-	eval[any](b, `document.getElementById("search").click()`)
-	b.drawn()
-	assert.Equal(t, notices, eval[int](b, `Number(document.getElementById("seed").value)`), "the seed between breaks nothing")
-	assert.NotEmpty(t, b.violations())
+	p.open(eval[string](p, `location.href.replace("seed=%d", "seed=%d")`, notices, notices-2))
+	require.Empty(t, p.violations(), "two seeds before")
+	eval[any](p, `document.getElementById("search").click()`)
+	p.drawn()
+	assert.Equal(t, notices, eval[int](p, `Number(document.getElementById("seed").value)`), "the seed between breaks nothing")
+	assert.NotEmpty(t, p.violations())
 }
 
+// The one test that is not parallel: it has the machine to itself, and runs first.
 func TestTheFirstHistoryIsDrawnIn3SecondsWithoutANetwork(t *testing.T) {
-	b := startBrowser(t)
+	p := openTab(t)
 	address := served(t)
-	slower, before := contention(), b.used()
-	b.open(address)
-	used := b.used() - before
-	slower = max(slower, contention(), 1)
-	took := time.Duration(eval[int](b, `Number(document.documentElement.dataset.took)`)) * time.Millisecond
-	t.Logf("drawn after %v and %v of processor time, on a machine that takes %.1f times as long as an idle one", took, used, slower)
-	assert.Positive(t, took)
-	assert.Less(t, took.Seconds(), 3*slower)
-	assert.Less(t, used, 2*3*time.Second, "what two processors have in 3 s, however busy they are")
-	for _, from := range eval[[]string](b, `performance.getEntriesByType("resource").map((r) => r.name)`) {
+	for try := 1; ; try++ {
+		slower, before := contention(), p.used()
+		p.open(address)
+		used := p.used() - before
+		slower = max(slower, contention(), 1)
+		t.Logf("%s; %v of processor time, on a machine that takes %.1f times as long as an idle one", p.marks(), used, slower)
+		if p.after("drawn") < 3*slower {
+			assert.Less(t, used, 2*3*time.Second, "what two processors have in 3 s, however busy they are")
+			break
+		}
+		require.Less(t, try, 3, "thrice too late")
+	}
+	for _, from := range eval[[]string](p, `performance.getEntriesByType("resource").map((r) => r.name)`) {
 		assert.Contains(t, from, address)
 	}
+}
+
+func TestControlAProgramThatArrivesLateIsDrawnLate(t *testing.T) {
+	t.Parallel()
+	p := openTab(t)
+	const late = 3 * time.Second
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/"+program {
+			time.Sleep(late)
+		}
+		http.FileServer(http.Dir(page)).ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	p.open(s.URL)
+	assert.Greater(t, p.after("fetched"), late.Seconds(), p.marks())
+	assert.Greater(t, p.after("drawn"), late.Seconds(), p.marks())
+}
+
+// after returns after how many seconds the page first reached a mark.
+func (p *tab) after(mark string) float64 {
+	p.t.Helper()
+	return eval[float64](p, `performance.getEntriesByName(%q)[0].startTime / 1000`, mark)
+}
+
+// marks tells when the page reached what, up to its first history.
+func (p *tab) marks() string {
+	p.t.Helper()
+	return eval[string](p, `performance.getEntriesByType("mark").sort((a, b) => a.startTime - b.startTime)
+		.map((m) => m.name + " after " + Math.round(m.startTime) + " ms").join(", ")`)
 }
 
 // contention returns how much longer than its own time on a processor this process takes for
@@ -106,9 +141,7 @@ func contention() float64 {
 }
 
 func TestThePageIsUnder10MBCompressed(t *testing.T) {
-	if err := built(page); err != nil {
-		startBrowser(t) // which skips, and says why
-	}
+	required(t)
 	var size int64
 	files, err := os.ReadDir(page)
 	require.NoError(t, err)
@@ -122,12 +155,13 @@ func TestThePageIsUnder10MBCompressed(t *testing.T) {
 }
 
 func TestThePageIsUsedByKeyboard(t *testing.T) {
-	b := startBrowser(t)
-	b.open(served(t) + "?out=margin")
+	t.Parallel()
+	p := openTab(t)
+	p.open(served(t) + "?out=margin")
 	reached := map[string]bool{}
 	for range 60 {
-		b.press("Tab")
-		reached[eval[string](b, `document.activeElement.closest("[id]")?.id ?? ""`)] = true
+		p.press("Tab")
+		reached[eval[string](p, `document.activeElement.closest("[id]")?.id ?? ""`)] = true
 	}
 	for _, id := range []string{"out", "seed", "next", "search", "key", "at", "in-zoom", "out-zoom", "back", "forth", "commands", "list", "violations"} {
 		assert.True(t, reached[id], "Tab reaches #%s: %v", id, reached)
@@ -135,22 +169,24 @@ func TestThePageIsUsedByKeyboard(t *testing.T) {
 	for _, c := range []struct{ focus, press, changes string }{
 		{"#at", "ArrowRight", "#now"},
 		{"#forth", "Enter", "#now"},
+		{"#back", "Enter", "#spoken"},
 		{"#in-zoom", "Enter", "#detail"},
 		{"#violations li:last-child button", "Enter", "#now"},
 		{"#next", "Enter", "#verdict"},
 	} {
-		before := eval[string](b, `document.querySelector(%q).innerHTML`, c.changes)
-		eval[any](b, `document.querySelector(%q).focus()`, c.focus)
-		b.press(c.press)
-		b.drawn()
-		assert.NotEqual(t, before, eval[string](b, `document.querySelector(%q).innerHTML`, c.changes), "%s on %s changes %s", c.press, c.focus, c.changes)
+		before := eval[string](p, `document.querySelector(%q).innerHTML`, c.changes)
+		eval[any](p, `document.querySelector(%q).focus()`, c.focus)
+		p.press(c.press)
+		p.drawn()
+		assert.NotEqual(t, before, eval[string](p, `document.querySelector(%q).innerHTML`, c.changes), "%s on %s changes %s", c.press, c.focus, c.changes)
 	}
 }
 
 // A screen reader is given a name for all that can be used, and the picture in words.
 func TestThePageIsReadAloud(t *testing.T) {
-	b := startBrowser(t)
-	b.open(served(t) + "?out=fence")
+	t.Parallel()
+	p := openTab(t)
+	p.open(served(t) + "?out=fence")
 	var tree struct {
 		Nodes []struct {
 			Ignored    bool
@@ -161,7 +197,7 @@ func TestThePageIsReadAloud(t *testing.T) {
 			}
 		}
 	}
-	b.call("Accessibility.getFullAXTree", nil, &tree)
+	p.tell("Accessibility.getFullAXTree", nil, &tree)
 	roles := map[string]int{}
 	for _, n := range tree.Nodes {
 		role := fmt.Sprint(n.Role.Value)
@@ -170,8 +206,8 @@ func TestThePageIsReadAloud(t *testing.T) {
 		}
 		roles[role]++
 		focusable := false
-		for _, p := range n.Properties {
-			focusable = focusable || p.Name == "focusable" && p.Value.Value == true
+		for _, is := range n.Properties {
+			focusable = focusable || is.Name == "focusable" && is.Value.Value == true
 		}
 		if focusable && role != "RootWebArea" {
 			assert.NotEmpty(t, n.Name.Value, "a %s has no name", role)
@@ -181,30 +217,31 @@ func TestThePageIsReadAloud(t *testing.T) {
 		assert.NotZero(t, roles[role], "nothing is a %s: %v", role, roles)
 	}
 	// Each bar of the picture is a line of the list.
-	bars := eval[[]string](b, `[...document.querySelectorAll("#detail .belief title")].map((e) => e.textContent.split(",")[0].replace("holds", "has"))`)
-	words := eval[string](b, `document.getElementById("list").textContent`)
+	bars := eval[[]string](p, `[...document.querySelectorAll("#detail .belief title")].map((e) => e.textContent.split(",")[0].replace("holds", "has"))`)
+	words := eval[string](p, `document.getElementById("list").textContent`)
 	require.NotEmpty(t, bars)
 	for _, bar := range bars {
 		assert.Contains(t, words, bar)
 	}
-	assert.Contains(t, eval[string](b, `document.getElementById("at").getAttribute("aria-valuetext")`), "At ")
+	assert.Contains(t, eval[string](p, `document.getElementById("at").getAttribute("aria-valuetext")`), "At ")
 }
 
 func TestThePageFitsAPhoneAndADesktopInLightAndDark(t *testing.T) {
-	b := startBrowser(t)
+	t.Parallel()
+	p := openTab(t)
 	address := served(t) + "?out=margin"
 	backgrounds := map[string]bool{}
 	for _, width := range []int{390, 1200} {
 		for _, scheme := range []string{"light", "dark"} {
-			b.size(width, scheme)
-			b.open(address)
-			assert.Empty(t, eval[[]string](b, `[...document.querySelectorAll("body *:not(svg *)")]
+			p.size(width, scheme)
+			p.open(address)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll("body *:not(svg *)")]
 				.filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))`), "%d px", width)
-			assert.LessOrEqual(t, eval[int](b, `document.documentElement.scrollWidth`), width)
-			backgrounds[eval[string](b, `getComputedStyle(document.body).backgroundColor`)] = true
+			assert.LessOrEqual(t, eval[int](p, `document.documentElement.scrollWidth`), width)
+			backgrounds[eval[string](p, `getComputedStyle(document.body).backgroundColor`)] = true
 			if *keep != "" {
 				path := filepath.Join(*keep, fmt.Sprintf("play-%d-%s.png", width, scheme))
-				require.NoError(t, os.WriteFile(path, b.picture(".legend"), 0o600))
+				require.NoError(t, os.WriteFile(path, p.picture(".legend"), 0o600))
 			}
 		}
 	}

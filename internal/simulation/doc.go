@@ -35,6 +35,8 @@
 // asks for it, or when, but never on the order in which goroutines happen to run. No two
 // events share an instant, because timers of one instant fire in any order. One event may
 // wake several goroutines of a process; which of them runs first is left open, and must make
-// no difference. Histories of path locks are the exception: a command there is named by its token,
-// and two goroutines of one instant may draw theirs in either order.
+// no difference to what the judge finds. (On WebAssembly it is another: where two of them send the
+// same command, the history is not the native one.) Histories of path locks are the exception:
+// a command there is named by its token, and two goroutines of one instant may draw theirs in
+// either order.
 package simulation
