@@ -77,7 +77,7 @@ type Shape[R Record] interface {
 	// Name returns the filter of the document that r is about, whichever holder it has.
 	Name(r store.Ref) (bson.D, error)
 	// Fields returns the path of a holder's fields, if the document is a lock of this library
-	// and they are that holder's, which Holds makes sure of.
+	// and they are that holder's, which Named makes sure of.
 	Fields(id string) Fields
 	Named(id string) []bson.E
 	// Holds is the condition that the lock has the holder, expired or not.
