@@ -151,7 +151,7 @@ func TestARenewalTellsThatOthersWait(t *testing.T) {
 	})
 }
 
-func TestNobodyIsToldLongAfterOthersHaveWaited(t *testing.T) {
+func TestNoReleaseIsAnnouncedEarlyLongAfterOthersHaveWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRivalry(t)
 		r.handOver(t, nil)
@@ -246,7 +246,7 @@ func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
 	}
 }
 
-// The key is freed by nobody then, and a waiter that was told so stays in its place.
+// Then the key is not freed, and a waiter that was told so stays in its place.
 func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRivalry(t)

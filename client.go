@@ -62,7 +62,7 @@ type Client struct {
 	closed        bool                        // no new background work begins
 	leases        *Lease                      // a list of the leases that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
-	sweepQueuesAt int                         // queues that nobody is in are dropped when there are this many
+	sweepQueuesAt int                         // empty queues are dropped when there are this many
 	waiting       int                         // waiters in all queues
 	candidates    int                         // those of them that are of package leader
 	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
@@ -267,7 +267,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.owner) }
 
 // Format shows what String does, whatever the verb. Without it package fmt would show the
-// IDs of acquisitions: whoever knows one can end the lease.
+// IDs of acquisitions: a reader of one could end the lease.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
 
 // enlist adds l to the client's list, until it is settled. With c.mu held.

@@ -180,7 +180,7 @@ func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
 	})
 }
 
-func TestABlockedRecordKeepsCloseFromFreeingNoOther(t *testing.T) {
+func TestCloseFreesTheOtherKeysWhileOneRecordIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		s.bulk = func(ctx context.Context, batch []store.Ending, do func([]store.Ending) []store.Ended) []store.Ended {
@@ -266,7 +266,7 @@ func TestABulkAnswersForLeasesThatAreGone(t *testing.T) {
 	})
 }
 
-func TestABulkKeepsWhatMinHoldKeeps(t *testing.T) {
+func TestABulkKeepsTheKeysThatMinHoldKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		c := newClient(t, s)

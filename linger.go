@@ -45,7 +45,7 @@ func (t *terms) checkLinger() error {
 	case t.shares():
 		why = "Shared or OneOf: only a key that one process has alone can be kept"
 	case t.minHold > 0:
-		why = "MinHold: that keeps the key from everybody, this process too"
+		why = "MinHold: that keeps the key from every process, this one too"
 	case t.noRenewal:
 		why = "NoRenewal: a key that is kept has to be renewed"
 	}

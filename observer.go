@@ -117,7 +117,7 @@ type FeedState string
 // The states of a feed.
 const (
 	FeedNone    FeedState = "none"    // the store has none, or WithoutFeed: waiters poll
-	FeedIdle    FeedState = "idle"    // nobody waits, so it is not open
+	FeedIdle    FeedState = "idle"    // there is no waiter, so it is not open
 	FeedOpening FeedState = "opening" // it is being opened, for the first time or again: waiters poll meanwhile
 	FeedLive    FeedState = "live"    // it is open
 )

@@ -66,7 +66,7 @@ func TestAcquireAllClaimsIdleKeysWithOneCall(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReleasedUnseenIsReleasedAlone(t *testing.T) {
+func TestLeasesThatCannotBeReleasedUnseenAreReleasedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBulkStore()
 		c := newClient(t, s)

@@ -20,7 +20,7 @@ type Member struct {
 }
 
 // Members returns the members of a set, or the shards of a cluster. A server that is one process is its own
-// only member; one that is none has no members.
+// only member; a server that is not one has no members.
 func (s *Server) Members() (all []*Member) {
 	several, ok := s.backend.(interface{ nodes() []node })
 	if !ok {

@@ -22,5 +22,5 @@ func (l *Locks[T]) engine() *mongolock.Client { return l.client }
 // A missed refuses the claim of one of many documents. Observers see it as held.
 type missed struct{}
 
-func (*missed) Error() string        { return "doclock: somebody else was quicker" }
+func (*missed) Error() string        { return "doclock: another claim was quicker" }
 func (*missed) Is(target error) bool { return target == store.ErrHeld }

@@ -85,4 +85,4 @@ func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, documen
 	return result, err
 }
 
-var errUnacknowledged = errors.New("fence: the write was sent, but without acknowledgement nobody can tell whether it was refused")
+var errUnacknowledged = errors.New("fence: the write was sent, but without acknowledgement it cannot be known whether it was refused")

@@ -34,7 +34,7 @@
 //
 // # How a run ends
 //
-//	          granted, nobody did it yet      fn returned nil
+//	          granted, not done yet           fn returned nil
 //	Do ── look ──▶ lock ───────▶ RUNNING ──────────────────────▶ DONE     for ever, until Reset
 //	 │               ▲              │ fn returned an error
 //	 │ done: return  │ wait         ├──────────────────────────▶ FAILED   the next call runs it again

@@ -24,9 +24,9 @@ import (
 //	  ttl: Long, epoch: ObjectID,   // for how many ms it is trusted; the election under which until was written
 //	  rev: ObjectID,                // new with each write that a rival has to notice
 //	  at: Date,                     // $currentDate: the server's clock at the last write
-//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while somebody watches
+//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while the tree is watched
 //
-// Beside it there is one document for each tree on which somebody waits or watches:
+// Beside it there is one document for each tree that has waiters or watchers:
 //
 //	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date }
 //

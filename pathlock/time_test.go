@@ -198,7 +198,7 @@ func (s stalledDocuments) Update(ctx context.Context, tree string, change func(*
 	return s.Documents.Update(ctx, tree, change)
 }
 
-// Whoever gave a refresh up and asked again relies on the second answer.
+// A caller that gave a refresh up and asked again relies on the second answer.
 func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := stalledDocuments{pathlock.InMemory(), make(chan chan struct{}, 1)}
@@ -249,7 +249,7 @@ func (s deciding) storage(t testing.TB) pathlock.Storage {
 }
 
 // Two have the token of a lock. The one's refresh is written after its end, and undone; the other's was granted between.
-func TestTheUndoOfALateRefreshLeavesWhatWasRefreshedSince(t *testing.T) {
+func TestTheUndoOfALateRefreshLeavesALaterRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := deciding{pathlock.InMemory(), make(chan time.Duration, 1)}
 		tree := treeOn(t, s.storage(t))

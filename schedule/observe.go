@@ -17,7 +17,7 @@ var errTaken error = &taken{}
 
 type taken struct{}
 
-func (*taken) Error() string        { return "somebody else may have it" }
+func (*taken) Error() string        { return "another process may have it" }
 func (*taken) Is(target error) bool { return target == store.ErrHeld }
 
 var errPanicked = errors.New("schedule: the job panicked")

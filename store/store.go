@@ -238,7 +238,7 @@ type Notice struct {
 const (
 	TopicLocks = "locks"
 	KindFreed  = "freed"
-	KindWanted = "wanted" // somebody waits for a key whose holder Lingers
+	KindWanted = "wanted" // a process waits for a key whose holder Lingers
 )
 
 // A Feed carries notices between processes. It is optional.

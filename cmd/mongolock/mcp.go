@@ -59,7 +59,7 @@ func (c *mcpCmd) Run(a *app) error {
 	agent := newAgent(holding{tree: tree, margin: marginOf(c.Margin, c.TTL)}, c.TTL)
 	defer agent.leave()
 	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: strings.TrimPrefix(version(), "mongolock ")}, &mcp.ServerOptions{
-		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: somebody else may have it.",
+		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: another client may have it.",
 		Logger:       a.logger(),
 	})
 	c.tools(a, server, agent)

@@ -172,7 +172,7 @@ func (l *Locks[T]) Hold(filter any) (release func()) {
 func (l *Locks[T]) Lose(filter any) {
 	l.t.Helper()
 	if l.fails {
-		l.t.Fatalf("doclocktest: Lose: the database is unreachable: nobody could take a document away")
+		l.t.Fatalf("doclocktest: Lose: the database is unreachable, so no document can be taken away")
 	}
 	ctx := context.Background()
 	status, err := l.rival.Inspect(ctx, filter)

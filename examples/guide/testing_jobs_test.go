@@ -46,7 +46,7 @@ func TestAReportIsWrittenEachNightByOneProcess(t *testing.T) {
 		release()
 		assert.Equal(t, 1, written)
 
-		jobs.Fail(errors.New("no route to host")) // and one night nobody has it
+		jobs.Fail(errors.New("no route to host")) // and one night there is no report
 		time.Sleep(24 * time.Hour)                // virtual: one night
 		jobs.Fail(nil)
 		time.Sleep(24 * time.Hour) // virtual: one night

@@ -21,7 +21,7 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// What Stats counts is what the driver sent, for every package that is built on the locks.
+// Stats counts the commands that the driver sent, for every package that is built on the locks.
 func TestStatsCountTheCommandsThatAreSent(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")

@@ -477,7 +477,7 @@ type lockHolder struct {
 	ExpireAt time.Time `bson:"expireAt"`
 }
 
-// readLock reads a document. It returns the zero value if there is none, or if it has another
+// readLock reads a document. It returns the zero value if there is no document, or if it has another
 // shape.
 func readLock(raw bson.Raw) (d lockDocument) {
 	if raw != nil {

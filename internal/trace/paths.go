@@ -214,7 +214,7 @@ func (b *pathBuilder) document(e docdb.Entry) string {
 	return fmt.Sprintf("<<%d, %d, %d>>", rev, date(o.until), b.epoch(o.epoch))
 }
 
-// answers is a reply that came and found something. An error that leaves the outcome open is none.
+// answers is a reply that came and found something. An error that leaves the outcome open is not an answer.
 func (b *pathBuilder) answers(s simulation.Step) {
 	o := b.commands[s.Command]
 	if o == nil || o.at == 0 || !succeeded(s.Reply) {

@@ -189,7 +189,7 @@ func TestABulkWithoutAnAnswerIsUnknownFromItsDeleteOn(t *testing.T) {
 	}
 }
 
-// takenMeanwhile releases many keys, one of which somebody else takes between the find and
+// takenMeanwhile releases many keys, one of which another process takes between the find and
 // the delete. It returns whether that one is still held then.
 func takenMeanwhile(t *testing.T) (held bool) {
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func takenMeanwhile(t *testing.T) (held bool) {
 	return len(all[0].Holders) == 1 && all[0].Holders[0].ID == next.ID
 }
 
-func TestABulkOfReleasesThatComesLateRemovesNobodyElse(t *testing.T) {
+func TestALateBulkOfReleasesRemovesNoOtherHolder(t *testing.T) {
 	t.Parallel()
 	assert.True(t, takenMeanwhile(t), "the next holder was removed")
 }

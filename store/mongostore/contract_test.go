@@ -32,7 +32,7 @@ func (h *storeAndShell) Purge(key string) error {
 	return err
 }
 
-// foreignDocuments are documents that nobody may touch: other people's, with our fields and
+// foreignDocuments are documents that the store must not touch: other programs', with our fields and
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
@@ -118,8 +118,8 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 	}
 }
 
-// A document with our mark and without our shape was written by nobody that we know. It is not
-// taken over while it might be somebody's, and disturbs nobody.
+// A document with our mark and without our shape was written by an unknown program. It is not
+// taken over while it might have a holder, and disturbs no other key.
 func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -56,7 +56,7 @@ type feed struct {
 func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	ctx = mongobase.Bare(ctx)
 	if is, err := s.isCapped(ctx); !is {
-		return noFeed(err) // without a collection, or a feed, nobody listens
+		return noFeed(err) // without a collection, or a feed, no client listens
 	}
 	s.base.Count(mongobase.Insert)
 	_, err := s.feed.coll.InsertOne(ctx, noticeOf(n))

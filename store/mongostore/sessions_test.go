@@ -265,7 +265,7 @@ func concernsOfReleases(t *testing.T) map[string]string {
 }
 
 // Without an index of their own: each would make every insert and delete dearer.
-func TestASweepFindsWhatASessionLeftByTheTTLIndex(t *testing.T) {
+func TestASweepFindsTheHoldersOfADeadSessionByTheTTLIndex(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "ttl")
 	f := newFixture(t)

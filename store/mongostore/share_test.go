@@ -339,8 +339,8 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 }
 
 // A reader that dies between leaving and deleting leaves an empty document. Its end lies in
-// the future, but it blocks nobody.
-func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
+// the future, but it blocks no claim.
+func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNoClaim(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]store.Claim{
 		"a writer": exclusiveClaim("k", time.Minute), "a reader": sharedClaim("k", time.Minute), "a permit": permitClaim("k", 1, time.Minute),
