@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Member is one member of a set, one shard of a cluster, or the one server that there is. What a kind
-// cannot do with it answers an error that matches errors.ErrUnsupported.
+// A Member is one member of a set, one shard of a cluster, or the one server that there is. A
+// call that its kind cannot carry out returns an error that matches errors.ErrUnsupported.
 type Member struct {
 	server *Server
 	node   node
