@@ -228,8 +228,8 @@ func slowHandOver(t *testing.T, late time.Duration, lose bool) (took time.Durati
 	return took
 }
 
-// A cursor that is opened after the notice and before the release hears of neither. What is waited for is
-// looked at when both are over. The empty notice stands for the opening.
+// A cursor that is opened after the notice and before the release hears neither. The key is
+// read when both are over: the empty notice stands for the opening.
 func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
 	for at := time.Duration(0); at <= 300*time.Millisecond; at += 20 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {

@@ -83,8 +83,8 @@ func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 	})
 }
 
-// One by one, 10,000 releases would take 12.5 s; these 5,000 do not fit into the 5 s of
-// Close either. What the test above would see if there were no bulks.
+// One by one, 10,000 releases would take 12.5 s; these 5,000 do not fit into the 5 s of Close
+// either. This is what the test above would see without bulks.
 func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) {
 	type oneByOne struct{ store.Store }
 	synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// call sends a command and waits for its answer. What the browser tells meanwhile is not read.
+// call sends a command and waits for its answer. Events of the browser meanwhile are not read.
 func (b *browser) call(method string, params map[string]any, result any) {
 	b.t.Helper()
 	b.id++

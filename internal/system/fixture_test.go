@@ -87,8 +87,8 @@ func newFixtureOnAny(t testing.TB, capabilities ...string) *fixture {
 	return f
 }
 
-// newFixtureApart uses a server of its own, where one can be had. What keeps SecantusDB busy
-// after the test, see clientOfStore, ends with that server.
+// newFixtureApart uses a server of its own, where one can be had. Work that keeps SecantusDB
+// busy after the test, see clientOfStore, ends with that server.
 func newFixtureApart(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
 	if !testserver.Has("process") {
