@@ -61,7 +61,7 @@
 // # The outcomes of a call
 //
 //   - Granted: a lease and no error.
-//   - Held: [ErrHeld], which says by whom and for how long.
+//   - Held: [ErrHeld], which names the holder and the time that it has left.
 //   - Failed and surely not held: the store's error.
 //   - Unknown and being cleaned up: the store's error with [ErrOutcomeUnknown].
 //
