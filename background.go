@@ -194,15 +194,15 @@ func (c *Client) afterSleep() {
 func (c *Client) Feed() store.Feed {
 	feed := store.FeedOf(c.store)
 	if feed != nil && c.noFeed {
-		return mute{feed}
+		return sendOnly{feed}
 	}
 	return feed
 }
 
-// A mute feed sends and does not listen.
-type mute struct{ store.Feed }
+// A sendOnly feed sends notices and hears none.
+type sendOnly struct{ store.Feed }
 
-func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (sendOnly) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
 }
 

@@ -125,7 +125,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
-	c.commands, c.warning.store = offered[counter](s), offered[wary](s)
+	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)
 	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
 	if conf.session {
 		c.sessions = store.SessionsOf(s)

@@ -83,15 +83,15 @@ func offered[T any](s store.Store) (none T) {
 	return none
 }
 
-// A wary store knows what goes wrong with locks on its deployment, as the one on MongoDB does.
-// It logs that, and sends some commands to find out.
-type wary interface {
+// A trapWarner is a store that knows what goes wrong with locks on its deployment, as the one
+// on MongoDB does. It logs that, and sends some commands to find out.
+type trapWarner interface {
 	WarnOfTraps(ctx context.Context, to *slog.Logger) error
 }
 
 // A warning has the store warn once.
 type warning struct {
-	store wary // nil: the store knows of no traps
+	store trapWarner // nil: the store knows of no traps
 	given atomic.Bool
 	tries atomic.Int32
 }
