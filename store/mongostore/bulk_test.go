@@ -32,7 +32,7 @@ func (f *fixture) taken(n int, claim func(key string) store.Claim) (batch []stor
 
 func shortClaim(key string) store.Claim { return exclusiveClaim(key, 30*time.Second) }
 
-// documents is how many there are.
+// documents returns how many there are.
 func (f *fixture) documents() int64 {
 	f.t.Helper()
 	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
@@ -93,7 +93,7 @@ func TestABulkOfWakeUpsIsOneInsert(t *testing.T) {
 	assert.Equal(t, []string{"insert"}, f.tap.TakeNames())
 }
 
-// between runs do when the store is about to send its first command of that name.
+// between calls do when the store is about to send its first command of that name.
 func (f *fixture) between(name string, do func()) *Store {
 	var once sync.Once
 	return f.another(func(o *options.ClientOptions) {

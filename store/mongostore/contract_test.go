@@ -60,9 +60,9 @@ func (h *storeAndShell) Foreign(key string) (intact func() error, err error) {
 	}, err
 }
 
-// A ferretStore never hands over with the dates of the holder that leaves: FerretDB takes
-// holders with equal dates for equal, and does not change them. Two readings of the clock may
-// give one date, also some time apart, but not with two TTLs. And it has no feed: FerretDB
+// A ferretStore never hands over with the dates of the holder that leaves: FerretDB treats
+// holders with equal dates as equal, and does not change them. Two readings of the clock may
+// give one date, even some time apart, but not with two TTLs. It has no feed either: FerretDB
 // delivers one wake-up in 20 ms, too slow for the claims with many of them.
 type ferretStore struct {
 	store.Store

@@ -154,8 +154,8 @@ func isRemove(c bson.Raw) bool { r, _ := c.Lookup("remove").BooleanOK(); return 
 
 func isUnset(c bson.Raw) bool { return !c.Lookup("update", "$unset").IsZero() }
 
-// Each safety of sharing, in the race that it is there for. A scenario returns what went
-// wrong; the controls show what does without the safety.
+// These are the safeties of sharing, each in the race that it is for. A scenario returns what
+// went wrong; the controls show what goes wrong without the safety.
 var shareRaces = []struct {
 	name   string
 	safety string // the switch of internal/knob that takes it out

@@ -18,7 +18,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// some are claims of n keys.
+// some returns claims of n keys.
 func some(n int) (batch []store.Claim) {
 	for i := range n {
 		batch = append(batch, exclusiveClaim(fmt.Sprint("key-", i), 30*time.Second))
