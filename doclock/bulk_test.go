@@ -94,7 +94,7 @@ func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) 
 	})
 }
 
-// A tapped has the store of one process, whose commands are seen.
+// A tapped is the store of one process whose commands are recorded.
 type tapped struct {
 	*testing.T
 	coll  *mongo.Collection
@@ -111,7 +111,7 @@ func newTapped(t *testing.T) *tapped {
 	return f
 }
 
-// taken has n documents and their claims.
+// taken makes n documents and their claims.
 func (f *tapped) taken(n int) (batch []store.Ending) {
 	f.Helper()
 	for i := range n {

@@ -60,8 +60,8 @@ func TestALockIsNotRefusedForOneThatIsWithdrawnAtOnce(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The other is a process that was killed between its two steps: it blocks as one that was
-// killed while it held the lock.
+// The other is a process that was killed between its two steps: its lock blocks like that of a
+// process that was killed while it held one.
 func TestALockThatIsNotWithdrawnIsInTheWayAfterAMoment(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
@@ -84,8 +84,8 @@ func (f *mongoFixture) count(filter bson.D) int64 {
 	return n
 }
 
-// Of locks that are added at once one is granted, however often: nobody is refused for a
-// lock that nobody gets.
+// Of locks that are added at once one is granted, however often that happens: no request is
+// refused because of a lock that is not granted in the end.
 func TestOneOfSeveralLocksAddedAtOnceIsGranted(t *testing.T) {
 	f := newMongo(t)
 	var trees []*Tree
@@ -113,7 +113,7 @@ func TestOneOfSeveralLocksAddedAtOnceIsGranted(t *testing.T) {
 	}
 }
 
-// A rival has removed the lock, as its time was over, before its Lock came to look.
+// A rival has removed the lock, because its time was over, before its Lock looked.
 func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	f := newMongo(t)
 	m := f.storage()

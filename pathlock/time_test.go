@@ -248,7 +248,8 @@ func (s deciding) storage(t testing.TB) pathlock.Storage {
 	return onDocuments(t, struct{ pathlock.Documents }{s})
 }
 
-// Two have the token of a lock. The one's refresh is written after its end, and undone; the other's was granted between.
+// Two callers have the token of a lock. The refresh of one is written after its end, and
+// undone; that of the other was granted between.
 func TestTheUndoOfALateRefreshLeavesALaterRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := deciding{pathlock.InMemory(), make(chan time.Duration, 1)}
