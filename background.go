@@ -13,8 +13,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// spawn runs f in the background. It reports false, and does nothing, if the client is
-// closed. Close waits for f.
+// spawn runs f in the background, and Close waits for f. It reports false, and does nothing, if
+// the client is closed.
 func (c *Client) spawn(f func()) bool {
 	if !c.enter() {
 		return false
@@ -26,15 +26,15 @@ func (c *Client) spawn(f func()) bool {
 	return true
 }
 
-// enter counts the caller's goroutine among those that Close waits for. It reports
-// false if the client is closed; otherwise the caller must call background.Done.
+// enter counts the caller's goroutine among those that Close waits for. It reports false if the
+// client is closed. Otherwise the caller must call background.Done.
 func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.enterLocked()
 }
 
-// enterLocked is enter, with c.mu held.
+// enterLocked is enter for callers that hold c.mu.
 func (c *Client) enterLocked() bool {
 	if c.closed {
 		return false
@@ -55,9 +55,9 @@ func (c *Client) pause(d time.Duration) bool {
 	}
 }
 
-// bound is a context for one store call. It has values' values and ends at deadline, or
-// when the client is torn down. The caller's cancellation is not in it: a cancel would
-// leave a claim of unknown outcome behind.
+// bound returns a context for one store call. It has the values of values, and ends at deadline
+// or when the client is torn down. It ignores the caller's cancellation: a cancel would leave a
+// claim of unknown outcome behind.
 func (c *Client) bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
 	if c.prompt {
 		return valued{c.base, values}, func() {} // a timer would take longer than the call
@@ -71,14 +71,14 @@ func (c *Client) within(values context.Context, d time.Duration) (context.Contex
 	return c.bound(values, c.clock.Now().Add(d))
 }
 
-// A passage lets the renewal of a session go ahead of whatever else a client does in the
-// background. Protected by Client.mu.
+// A passage lets the renewal of a session go ahead of everything else that a client does in the
+// background. It is protected by Client.mu.
 type passage struct {
-	open  chan struct{}    // closed when the renewal under way is answered; nil: none is
-	until monotonic.Moment // nobody waits longer for it
+	open  chan struct{}    // closed when the renewal under way is answered; nil: none is under way
+	until monotonic.Moment // waiting for the renewal ends then
 }
 
-// goAhead begins the renewal of a session, and returns what ends it.
+// goAhead begins the renewal of a session, and returns the function that ends it.
 func (c *Client) goAhead(ttl time.Duration) (answered func()) {
 	open := make(chan struct{})
 	c.mu.Lock()
@@ -92,8 +92,8 @@ func (c *Client) goAhead(ttl time.Duration) (answered func()) {
 	}
 }
 
-// giveWay waits while the session is being renewed, but a fortieth of its TTL at most: a renewal that
-// hangs is not in need of the server.
+// giveWay waits while the session is being renewed, but for at most a fortieth of its TTL: a
+// renewal that hangs does not need the server.
 func (c *Client) giveWay() {
 	c.mu.Lock()
 	p := c.passage
@@ -116,17 +116,17 @@ const (
 	sleptAtLeast   = 100 * time.Millisecond // less is a reading that was interrupted
 )
 
-// A watchdog notices that the machine was suspended, while leases are held or waited for. The timers of
-// a process stand still meanwhile and go on afterwards as if nothing had happened; the
+// A watchdog notices that the machine was suspended, while leases are held or waited for. A
+// suspended process's timers stand still, and go on afterwards as if nothing had happened. The
 // watchdog then ends the leases that ran out and renews those that are due.
 type watchdog struct {
 	meter suspend.Meter
-	seen  time.Duration // asleep, at the last look; used by one look at a time
-	awake bool          // the timer is set. Protected by Client.mu
+	seen  time.Duration // time asleep at the last look; used by one look at a time
+	awake bool          // the timer is set; protected by Client.mu
 }
 
-// sleepMeter is the meter of a new client. Where a switch makes the clocks of stores stand
-// still, in virtual time, that of the leases goes on as it is: it needs no meter.
+// sleepMeter returns the meter of a new client: a zero one if a switch makes the clocks of
+// stores stand still in virtual time, because the clock of the leases goes on there.
 func sleepMeter() suspend.Meter {
 	if knob.Sleeper() != nil {
 		return suspend.Meter{}
@@ -139,7 +139,7 @@ func (c *Client) measure(m suspend.Meter) {
 	c.clock, c.watchdog.meter = monotonic.CountingSleep(m), m
 }
 
-// watchSleep sets the watchdog's timer, unless it is set or nothing is measured. With
+// watchSleep sets the watchdog's timer, unless it is set or sleep is not measured. Call it with
 // c.mu held.
 func (c *Client) watchSleep() {
 	if c.watchdog.awake || !c.watchdog.meter.Measures() {
@@ -149,7 +149,8 @@ func (c *Client) watchSleep() {
 	time.AfterFunc(watchdogPeriod, c.lookForSleep)
 }
 
-// lookForSleep is the watchdog's look. The next one follows while there are leases or waiters.
+// lookForSleep checks for sleep when the timer fires, and sets it again while there are leases
+// or waiters.
 func (c *Client) lookForSleep() {
 	if !c.enter() {
 		return
@@ -168,9 +169,9 @@ func (c *Client) lookForSleep() {
 	}
 }
 
-// afterSleep ends the leases that ran out while the machine slept, sets the timers of the
-// others by the time that has passed, and so renews what is due. What this client waits for
-// may have come free meanwhile, and nobody heard of it.
+// afterSleep ends the leases that ran out while the machine slept. It sets the timers of the
+// others by the time that has passed, which renews those that are due. It also reads the keys
+// that are waited for: their wake-ups may have been missed.
 func (c *Client) afterSleep() {
 	c.keeper.rearm()
 	c.mu.Lock()
@@ -187,27 +188,26 @@ func (c *Client) afterSleep() {
 	}
 }
 
-// Feed returns the store's feed, which carries notices between processes, or nil if the
-// store has none. The client sends and hears its wake-ups by itself: Feed is for
-// packages with topics of their own, such as leader. Under WithoutFeed it sends notices
-// and hears none.
+// Feed returns the store's feed, which carries notices between processes, or nil if the store
+// has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics
+// of their own, such as leader. Under WithoutFeed it sends notices and hears none.
 func (c *Client) Feed() store.Feed {
 	feed := store.FeedOf(c.store)
 	if feed != nil && c.noFeed {
-		return mute{feed}
+		return sendOnly{feed}
 	}
 	return feed
 }
 
-// A mute feed sends and does not listen.
-type mute struct{ store.Feed }
+// A sendOnly feed sends notices and hears none.
+type sendOnly struct{ store.Feed }
 
-func (mute) Watch(context.Context) iter.Seq2[store.Notice, error] {
+func (sendOnly) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.ErrUnsupported) }
 }
 
-// freed tells waiters that keys may be free: those of this client, and by the feed those
-// of other processes.
+// freed tells waiters that keys may be free: this client's waiters, and those of other
+// processes by the feed.
 func (c *Client) freed(keys ...string) {
 	c.mu.Lock()
 	for _, key := range keys {
@@ -223,12 +223,12 @@ func (c *Client) freed(keys ...string) {
 	}
 }
 
-// announceAgain is how long a client announces nothing after the store refused to.
+// announceAgain is how long a client stops announcing after the store refused an announcement.
 const announceAgain = time.Minute
 
-// announce tells other processes that keys may be free. It does so under
-// WithoutFeed too, as others may listen. A refusal may pass, as one for a quota does: it
-// is tried again after a minute.
+// announce tells other processes that keys may be free. It does so under WithoutFeed too, as
+// others may listen. A refusal may pass, as one for a quota does: after a minute it is tried
+// again.
 func (c *Client) announce(keys []string) {
 	ctx, cancel := c.within(context.Background(), releaseBound)
 	defer cancel()
@@ -240,7 +240,7 @@ func (c *Client) announce(keys []string) {
 		c.quietUntil = c.clock.Now().Add(announceAgain)
 		c.mu.Unlock()
 		if !first {
-			return // it was said
+			return // the log has said so
 		}
 		c.logger.Info("mongolock: the store refuses wake-ups; they are tried again every minute", "key", keys[0], "keys", len(keys), "error", err)
 	default:
@@ -248,7 +248,7 @@ func (c *Client) announce(keys []string) {
 	}
 }
 
-// notify announces keys, with one call if there are several and the feed has such a call.
+// notify announces keys, in one call if there are several and the feed can do that.
 func (c *Client) notify(ctx context.Context, keys []string) error {
 	freed := func(key string) store.Notice {
 		return store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}
@@ -269,8 +269,8 @@ func (c *Client) notify(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// askFor asks the holder of a key to free it, if that Lingers. A word in the record makes the
-// release wake the one who asks. With c.mu held.
+// askFor asks the holder of a key to free it, if that holder Lingers. A word in the record
+// makes the release wake the waiter that asks. Call it with c.mu held.
 func (c *Client) askFor(s *store.Status) {
 	kept := slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return h.Lingers && s.Live(h) })
 	if !kept || c.feed == nil || c.clock.Now() < c.quietUntil || !c.enterLocked() {

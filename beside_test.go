@@ -21,8 +21,8 @@ import (
 // roundTrip is how long a call of a distantStore takes, with its answer.
 const roundTrip = 20 * time.Millisecond
 
-// A distantStore answers after a round trip, and does what it is asked in the middle of it. A notice
-// comes to who listens after half of one.
+// A distantStore answers after a round trip, and carries out the call in the middle of it. A
+// notice reaches its listeners after half a round trip.
 type distantStore struct {
 	*hookedStore
 	notified atomic.Int64
@@ -81,7 +81,7 @@ func (f *distantStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error]
 	}
 }
 
-// A rivalry is two processes of which one waits for what the other holds.
+// A rivalry is two processes, one of which waits for the key that the other holds.
 type rivalry struct {
 	near, far *distantStore
 	one, two  *mongolock.Client
@@ -94,8 +94,8 @@ func newRivalry(t *testing.T) *rivalry {
 	return r
 }
 
-// handOver lets one hold the key for a while and release it, and tells how long it then takes until two
-// has it, and how many notices the release took.
+// handOver lets one hold the key for a while and release it. It returns how long it then takes
+// until two has the key, and how many notices the release took.
 func (r *rivalry) handOver(t *testing.T, while func()) (took time.Duration, notices int64) {
 	t.Helper()
 	l := acquire(t, r.one, "k")
@@ -151,7 +151,7 @@ func TestARenewalTellsThatOthersWait(t *testing.T) {
 	})
 }
 
-func TestNobodyIsToldLongAfterOthersHaveWaited(t *testing.T) {
+func TestNoReleaseIsAnnouncedEarlyLongAfterOthersHaveWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRivalry(t)
 		r.handOver(t, nil)
@@ -163,8 +163,8 @@ func TestNobodyIsToldLongAfterOthersHaveWaited(t *testing.T) {
 	})
 }
 
-// A notice may come before the release that it tells of. The waiter is refused then, and looks again
-// and again: it needs no second notice, for which all that wait would ask again.
+// A notice may come before the release that it reports. Then the waiter is refused, and keeps
+// looking: it needs no second notice, after which all waiters would ask again.
 func TestAWaiterThatWasToldTooEarlySoonLooksAgain(t *testing.T) {
 	for late := time.Duration(0); late <= 200*time.Millisecond; late += 10 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,8 @@ func TestAWaiterThatWasToldTooEarlySoonLooksAgain(t *testing.T) {
 	}
 }
 
-// The holder may be one that it has not seen: within its process, the key went from hand to hand.
+// The waiter may not have seen that holder: within its process, the key went from lease to
+// lease.
 func TestAWaiterThatWasToldTooEarlyByAHolderItHadNotSeenSoonLooksAgain(t *testing.T) {
 	for late := time.Duration(0); late <= 200*time.Millisecond; late += 10 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,8 +229,8 @@ func slowHandOver(t *testing.T, late time.Duration, lose bool) (took time.Durati
 	return took
 }
 
-// A cursor that is opened after the notice and before the release hears of neither. What is waited for is
-// looked at when both are over. The empty notice stands for the opening.
+// A cursor that is opened after the notice and before the release hears neither. The key is
+// read when both are over: the empty notice stands for the opening.
 func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
 	for at := time.Duration(0); at <= 300*time.Millisecond; at += 20 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -246,7 +247,7 @@ func TestAFeedThatIsOpenedDuringAReleaseMissesNothing(t *testing.T) {
 	}
 }
 
-// The key is freed by nobody then, and a waiter that was told so stays in its place.
+// Then the key is not freed, and a waiter that was told so stays in its place.
 func TestAWaiterThatWasToldOfAReleaseThatFailedIsServedWhenItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRivalry(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Break takes a key away from its holders, on an operator's order. It marks them, so
-// that their next renewal ends their leases with ErrBroken and the reason. Then it
-// waits until they have given up or run out, or until grace is over, and removes those
-// that are left. Only a grace of at least a third of their TTL and a margin makes sure
-// that they are told before the key is free. With a negative grace nothing is removed:
-// the key stays taken until the holders give up or run out.
+// Break takes a key away from its holders, on an operator's order. It marks them, so that their
+// next renewal ends their leases with ErrBroken and the reason. Then it waits until they have
+// given up or run out, or until grace is over, and removes those that are left. Only a grace of
+// at least a third of their TTL and a margin makes sure that they are told before the key is
+// free. With a negative grace no holder is removed: the key stays taken until they give up or
+// run out.
 //
-// Break returns the holders that it marked. If ctx ends before grace is over they stay
-// marked, and the error says so.
+// Break returns the holders that it marked. If ctx ends before grace is over they stay marked,
+// and the error says so.
 func (c *Client) Break(ctx context.Context, key, reason string, grace time.Duration) ([]Holder, error) {
 	if err := checkText("reason", reason, 1, maxNote); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 
 func refTo(s Status, h Holder) store.Ref { return store.Ref{Key: s.Key, ID: h.ID, Mode: s.Mode} }
 
-// mark marks a holder as broken; with now it also removes it.
+// mark marks a holder as broken. With now set it also removes the holder.
 func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if !c.enter() {
 		return &fault{op: "break", key: r.Key, err: ErrClosed}
@@ -67,7 +67,7 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 	call, cancel := c.within(ctx, releaseBound)
 	defer cancel()
 	if err := c.store.Break(call, r, reason, now); err != nil {
-		return &fault{op: "break", key: r.Key, err: err} // nothing to clean up: a break may be repeated
+		return &fault{op: "break", key: r.Key, err: err} // there is nothing to clean up: a break may be repeated
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, gra
 		}
 		status, err := c.look(ctx, "break", key)
 		if err == nil && !anyLive(status, marked) {
-			return nil // after a fault it goes on until grace is over
+			return nil // a fault does not end the wait
 		}
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// errLate: the reply took longer than the lease that it granted.
+// errLate says that the reply took longer than the lease that it granted.
 var errLate = errors.New("granted too late to be of use")
 
-// An unwanted is why a grant is being given back.
+// An unwanted says why a grant is being given back.
 type unwanted struct{ err error }
 
 func (u *unwanted) Error() string { return u.err.Error() + ", being given back" }
 
 func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 
-// try is TryAcquire: one claim, and another one if the first was refused but the key
-// was free by the time that the refusal was explained.
+// try is TryAcquire: one claim, and a second one if the first was refused but the key was free
+// by the time that the store explained the refusal.
 func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) {
 	w := &waiter{ctx: ctx, key: key, terms: t}
 	lease, err := c.tryIdle(w)
@@ -56,8 +56,8 @@ func (c *Client) tryOnce(w *waiter) (*Lease, error) {
 	return c.send(w, 0, false, c.clock.Now())
 }
 
-// An exchange is where the reply to a claim, or to several, meets its caller, unless the
-// caller has left. The first of the two to set over decides which it was.
+// An exchange is where the reply to one or several claims meets its caller, unless the caller
+// has left. Whichever of reply and caller sets over first decides.
 type exchange[T any] struct {
 	over  atomic.Bool
 	reply chan struct{}
@@ -65,13 +65,13 @@ type exchange[T any] struct {
 	err   error
 }
 
-// send makes one claim, under an ID of its own, and returns once it is answered or the
-// caller's wait is over. In the latter case the claim goes on, and if it is granted
-// the lease is given back. Trust in the grant begins at sent. The caller has entered
-// the claim as background work.
+// send makes one claim, under an ID of its own, and returns once the claim is answered or the
+// caller's wait is over. In the latter case the claim goes on, and if it is granted the lease
+// is given back. Trust in the grant begins at sent. The caller has counted the claim as
+// background work already.
 //
-// A store that answers at once is called on the caller's goroutine: on another one a
-// free pair in memory takes more than twice as long.
+// A store that answers at once is called on the caller's goroutine: on another goroutine a free
+// pair in memory takes more than twice as long.
 func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
 	ctx, cancel := c.bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	if c.prompt {
@@ -82,9 +82,9 @@ func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monoton
 	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, want, seenHeld, sent) })
 }
 
-// abandonedFor is how much longer a claim may take than its caller waits for it. It is
-// then cut off and cleaned up, all within a second. Cutting it off at once would leave a
-// claim to clean up each time that a caller leaves, where most are answered in a moment.
+// abandonedFor is how much longer a claim may take than its caller waits for it. Then it is cut
+// off and cleaned up, all within a second. To cut it off at once would leave a claim to clean
+// up each time that a caller leaves, although most claims are answered in a moment.
 const abandonedFor = 900 * time.Millisecond
 
 // claimDetached runs a claim detached from its caller.
@@ -98,9 +98,9 @@ func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (
 	})
 }
 
-// detached runs a claim, or several, on a goroutine of its own. It lets the caller go when
-// the caller's context or patience is over, or when the client shuts down; late takes in
-// what is answered then. cut ends the claim's context.
+// detached runs one or several claims on a goroutine of its own. It lets the caller go when the
+// caller's context or patience is over, or when the client shuts down; late handles a reply
+// that comes after that. cut ends the claim's context.
 func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() (T, error), late func(T, error)) (none T, err error) {
 	x := &exchange[T]{reply: make(chan struct{})}
 	go func() {
@@ -145,8 +145,8 @@ func growStack() {
 	runtime.KeepAlive(&room)
 }
 
-// An abandoned is why a caller left without an answer: its context or patience was
-// over, or the client was closed.
+// An abandoned says why a caller left without a reply: its context or patience was over, or the
+// client was closed.
 type abandoned struct{ err error }
 
 func (a *abandoned) Error() string { return a.err.Error() }
@@ -165,7 +165,7 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 	return c.settle(l, w, nil, sent, grant, err)
 }
 
-// newID names an acquisition.
+// newID makes an ID for an acquisition.
 func (c *Client) newID() string {
 	if knob.OneID {
 		return "ONE-ID-FOR-ALL-" + c.owner
@@ -180,8 +180,8 @@ func (c *Client) newSessionID() string {
 	return c.newID()
 }
 
-// unsettledID is the ID of an earlier claim of the key that is still being cleaned up.
-// Only the test that shows why an ID must not be used twice asks for it.
+// unsettledID returns the ID of an earlier claim of the key that is still being cleaned up. It
+// is used only by the test which shows why an ID must not be used twice.
 func (c *Client) unsettledID(claim store.Ref) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,9 +193,9 @@ func (c *Client) unsettledID(claim store.Ref) string {
 	return claim.ID
 }
 
-// settle takes in the answer to a claim. It begins the lease that was granted, or makes
-// sure that nothing of the claim is left behind. from is the acquisition that a
-// hand-over named; nil for other claims.
+// settle handles the reply to a claim. It begins the lease that was granted, or makes sure that
+// the claim leaves nothing behind. from is the acquisition that a hand-over named; nil for
+// other claims.
 func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
 	now := c.clock.Now()
 	if knob.DeadlineFromReply {
@@ -214,13 +214,13 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Mom
 	return l, nil
 }
 
-// drifted is how long d, measured by the store's clock, may last by ours.
+// drifted returns how long d, measured by the store's clock, may last by this process's.
 func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
 
-// claimTogether makes one claim of each key, with one call of the store. It answers the
-// leases of the keys up to the first that was refused, and why that one was; what was
-// granted after it is given back. Without leases and an error the keys are to be claimed
-// one by one: the store has no such call, or one of them is in use in this process.
+// claimTogether makes one claim of each key, with one store call. It returns the leases of the
+// keys up to the first that was refused, and why that one was; leases after it are given back.
+// If it returns neither leases nor an error, the keys must be claimed one by one: the store has
+// no such call, or one of the keys is in use in this process.
 func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (granted Leases, err error) {
 	if len(keys) < 2 || len(keys) > batchSize || t.shares() || !c.beginTogether(keys) {
 		return nil, nil
@@ -248,8 +248,8 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	return granted, err
 }
 
-// beginTogether reports whether nobody of this client holds the keys, waits for them or left
-// them to others, and enters the claims as background work then.
+// beginTogether reports whether this client neither holds the keys, nor waits for them, nor
+// left them to others. If so it counts the claims as background work.
 func (c *Client) beginTogether(keys []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 // cleanUpsAtOnce is how many clean-ups a client has under way at a time.
 const cleanUpsAtOnce = 16
 
-// A cleaner undoes the claims of unknown outcome, each again and again until the store
-// says that it is settled, or until what it may have granted has run out. One goroutine
-// does that for all of them; no more claims of a key are sent meanwhile. Protected by
-// Client.mu.
+// A cleaner undoes the claims of unknown outcome. It repeats each clean-up until the store says
+// that the claim is settled, or until the grant that the claim may have got has run out. One
+// goroutine does this for all claims. Meanwhile no more claims of the same key are sent. It is
+// protected by Client.mu.
 type cleaner struct {
 	client  *Client
 	claims  map[store.Ref]*openClaim
-	running bool          // the goroutine
+	running bool          // whether the goroutine runs
 	nudge   chan struct{} // of capacity 1: look again at what is due
 }
 
@@ -32,14 +32,15 @@ type cleaner struct {
 type openClaim struct {
 	claim store.Ref
 	from  *store.Ref       // the acquisition that a hand-over named; nil for other claims
-	until monotonic.Moment // what it may have granted has run out then
-	due   monotonic.Moment // of the next attempt
+	until monotonic.Moment // a grant of the claim has run out by then
+	due   monotonic.Moment // when the next attempt is due
 	pause *backoff.Backoff
-	tried chan struct{} // closed when the next attempt is over, or the one under way
-	busy  bool          // one is under way
+	tried chan struct{} // closed when the attempt that is under way, or else the next one, is over
+	busy  bool          // an attempt is under way
 
-	// answered: a clean-up found nothing, where writes have no transaction numbers and that
-	// proves nothing. It goes on, but keeps nobody from asking: the store is not in trouble.
+	// answered says that a clean-up found nothing, on a store whose writes have no transaction
+	// numbers, where that proves nothing. The clean-up goes on, but other claims may be sent:
+	// the store works.
 	answered bool
 }
 
@@ -66,7 +67,7 @@ func (c *Client) undo(claim store.Ref, from *store.Ref, until monotonic.Moment) 
 	}
 }
 
-// wake makes the cleaner look again. With Client.mu held.
+// wake makes the cleaner check again which attempts are due. Call it with Client.mu held.
 func (w *cleaner) wake() {
 	select {
 	case w.nudge <- struct{}{}:
@@ -74,7 +75,8 @@ func (w *cleaner) wake() {
 	}
 }
 
-// run goes on until nothing is left, or the client is torn down: Close names what is left.
+// run cleans up until no claim is left, or the client is torn down: Close names the claims that
+// are left.
 func (w *cleaner) run() {
 	for {
 		next, more := w.begin()
@@ -96,8 +98,8 @@ func (w *cleaner) run() {
 	}
 }
 
-// begin starts the attempts that are due, as far as there is room, and answers when to
-// look again. Without more the goroutine ends.
+// begin starts the attempts that are due, as far as there is room, and returns how long to wait
+// before the next call. If more is false the goroutine ends.
 func (w *cleaner) begin() (next time.Duration, more bool) {
 	c := w.client
 	c.mu.Lock()
@@ -114,7 +116,7 @@ func (w *cleaner) begin() (next time.Duration, more bool) {
 			waiting = append(waiting, u)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *openClaim) int { // so that a simulation can be repeated
+	slices.SortFunc(waiting, func(a, b *openClaim) int { // in a fixed order, so that a simulation can be repeated
 		return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.claim.Key, b.claim.Key), cmp.Compare(a.claim.ID, b.claim.ID))
 	})
 	now := c.clock.Now()
@@ -161,11 +163,11 @@ func (w *cleaner) try(u *openClaim) {
 	}
 }
 
-// of are the claims of the key that may hold it and were not cleaned up yet. With
+// of returns the claims of the key that may hold it and have not been cleaned up. Call it with
 // Client.mu held.
 func (w *cleaner) of(key string) (all []*openClaim) {
 	if knob.ReuseID || knob.OneID {
-		return nil // so that the next claim can come under the same ID
+		return nil // so that the next claim can have the same ID
 	}
 	for _, u := range w.claims {
 		if u.claim.Key == key && !u.answered {
@@ -177,9 +179,9 @@ func (w *cleaner) of(key string) (all []*openClaim) {
 
 var errUnsettled = errors.New("an earlier claim of this client is not settled yet")
 
-// settleFirst cleans up what may hold the key of this client's earlier claims before
-// another one is sent: at once, with one attempt, and no longer than ctx lasts. An error
-// says that it may hold the key yet.
+// settleFirst cleans up this client's earlier claims that may hold the key before another one
+// is sent: at once, with one attempt each, for no longer than ctx lasts. An error says that
+// such a claim may still hold the key.
 func (c *Client) settleFirst(ctx context.Context, key string) error {
 	c.mu.Lock()
 	open := c.cleaner.of(key)
@@ -200,7 +202,7 @@ func (c *Client) settleFirst(ctx context.Context, key string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, u := range open { // of those; a claim that failed meanwhile is the next caller's business
+	for _, u := range open { // a claim that failed meanwhile is the next caller's business
 		if c.cleaner.claims[u.claim] == u && !u.answered {
 			return &fault{op: "acquire", key: key, err: errUnsettled, unknown: true}
 		}
@@ -208,20 +210,20 @@ func (c *Client) settleFirst(ctx context.Context, key string) error {
 	return nil
 }
 
-// givers is how many parts of the leases that nobody has any more are given back at a time.
+// givers is how many parts of the abandoned leases are given back at a time.
 const givers = 4
 
-// A returner gives back the leases of a client that nobody has any more: those that were lost,
-// and those that came too late for their callers. Thousands may be lost at once, to a server
-// that is too slow: one command for each would keep it from renewing the others. Protected by
-// Client.mu.
+// A returner gives back the leases of a client that have no holder any more: those that were
+// lost, and those that came too late for their callers. Thousands may be lost at once, because
+// a server is too slow: one command for each would keep the server from renewing the others. It
+// is protected by Client.mu.
 type returner struct {
 	leases []*Lease
-	busy   int // goroutines
+	busy   int // number of goroutines
 }
 
-// giveBackInBackground gives the lease back by itself if few are given back just now, and
-// with others otherwise.
+// giveBackInBackground gives the lease back alone if few others are being given back, and
+// otherwise together with them.
 func (l *Lease) giveBackInBackground() {
 	c := l.client
 	c.mu.Lock()
@@ -263,11 +265,11 @@ func (c *Client) giveBackUnheld() {
 	}
 }
 
-// A sweeper removes what dead sessions left, one sweep at a time. Protected by Client.mu.
+// A sweeper removes what dead sessions left, one sweep at a time. It is protected by Client.mu.
 type sweeper struct{ busy, again bool }
 
-// sweep removes what dead sessions left, this client's and others', as far as the store has
-// met them. If that is under way, it is done once more.
+// sweep removes what dead sessions left, of this client and of others, as far as the store has
+// met them. If a sweep is under way, another one follows it.
 func (c *Client) sweep() {
 	c.mu.Lock()
 	first := !c.sweeper.busy

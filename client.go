@@ -15,29 +15,29 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The limits of what a client does on its own.
+// These limit what a client does on its own.
 const (
 	maxCall      = 10 * time.Second // for one store call
-	releaseBound = 5 * time.Second  // for Release, and for Close beyond its margin
+	releaseBound = 5 * time.Second  // for Release, and for Close in addition to its margin
 	batchSize    = 1000             // entries in one call
-	closeWorkers = 16               // calls that Close has under way at once to release leases
-	sweepAt      = 64               // entries from which on a map of keys is swept before it grows
+	closeWorkers = 16               // calls by which Close releases leases at the same time
+	sweepAt      = 64               // number of entries from which on a map of keys is swept before it grows
 )
 
-// A Client grants leases from one store. It is safe for concurrent use: make one per
-// process and collection, and share it. Its waiters for a key stand in one queue
-// instead of competing with each other.
+// A Client grants leases from one store. It is safe for concurrent use: make one per process
+// and collection, and share it. Its waiters for a key stand in one queue instead of competing
+// with each other.
 type Client struct {
 	config
-	pkg      string // whose operations the observer sees: this package's, or those of one built on it
+	pkg      string // the package whose operations the observer sees: this one, or one built on it
 	guard    *guarded
-	unwatch  func() // ends what the observer reads
+	unwatch  func() // ends the observer's reading of the numbers
 	store    store.Store
 	commands counter            // nil: the store has no database
-	counts   *observe.Store     // the same, as it counts its calls
+	counts   *observe.Store     // the store, with its calls counted
 	prompt   bool               // the store answers at once: see send
 	bulk     store.BulkReleaser // nil: the store has no bulks
-	together store.BulkAcquirer // likewise
+	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
 	sessions store.Sessions // nil: the leases of this client are renewed one by one
@@ -46,8 +46,8 @@ type Client struct {
 	watch    *watch
 	feed     store.Feed // to announce on; nil: none
 
-	// base is the context of store calls and background work. It ends when Close has
-	// waited long enough.
+	// base is the context of store calls and background work. It ends when Close has waited for
+	// as long as it may.
 	base     context.Context
 	teardown context.CancelFunc
 
@@ -56,23 +56,23 @@ type Client struct {
 	background sync.WaitGroup
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
-	session       *Lease                      // that keeps leases; nil: none
-	beginning     bool                        // of a session
-	beginAt       monotonic.Moment            // not before, after one that failed
+	session       *Lease                      // the session that keeps leases; nil: none
+	beginning     bool                        // a session is being begun
+	beginAt       monotonic.Moment            // the next session begins no earlier, after one that failed
 	closed        bool                        // no new background work begins
 	leases        *Lease                      // a list of the leases that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
-	sweepQueuesAt int                         // queues that nobody is in are dropped when there are this many
+	sweepQueuesAt int                         // empty queues are dropped when there are this many
 	waiting       int                         // waiters in all queues
-	candidates    int                         // those of them that are of package leader
-	leftToOthers  map[string]monotonic.Moment // keys that the waiters here leave to other processes until then
-	permitStreaks map[string]streak           // of keys whose permits this client gave to itself while others waited
+	candidates    int                         // those of package leader among the waiters
+	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
+	permitStreaks map[string]streak           // of keys whose permits this client gave to its own waiters while others waited
 	cleaner       cleaner
 	returner      returner
 	passage       passage
 	sweeper       sweeper
 	asks          askCount         // also read without mu
-	quietUntil    monotonic.Moment // nothing is announced until then, as the store refused to
+	quietUntil    monotonic.Moment // nothing is announced until then, because the store refused to
 	empty         chan struct{}    // closed when leases is empty; made by noLeases
 	oneByOne      bool             // the store refuses claims in bulk
 
@@ -81,8 +81,8 @@ type Client struct {
 	closeIs error // what Close returns; set before closeOK is closed
 }
 
-// NewWithStore makes a client on any store. It sends nothing yet. An error names every
-// bad option.
+// NewWithStore makes a client on any store. It sends nothing yet. An error names every bad
+// option.
 func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	conf, err := newConfig(opts)
 	if s == nil {
@@ -97,13 +97,13 @@ func NewWithStore(s store.Store, opts ...ClientOption) (*Client, error) {
 	return newClient(s, conf), nil
 }
 
-// WithSession makes one session of the process keep all its leases: it is renewed three
-// times in a TTL, however many they are. A lease comes under the session at its first
-// renewal. If the session is lost all leases under it are. After a crash each key is free
-// within the longer of the lease's TTL and the client's, which is the session's. A lease
-// whose TTL is shorter than the client's, or with NoRenewal, is kept by itself. Use it for
-// hundreds of leases that are held for long. The store must have sessions: package doclock
-// has none.
+// WithSession makes one session of the process keep all its leases: the session is renewed
+// three times in a TTL, however many leases it keeps. A lease comes under the session at its
+// first renewal. If the session is lost, so are all leases under it. After a crash each key is
+// free within the longer of the lease's TTL and the client's, which is the session's. A lease
+// with NoRenewal, or whose TTL is shorter than the client's, does not come under the session.
+// Use a session for hundreds of leases that are held for long. The store must have sessions:
+// package doclock's does not.
 func WithSession() ClientOption {
 	return clientOption(func(c *config) error { c.session = true; return nil })
 }
@@ -125,7 +125,7 @@ func newClient(s store.Store, conf config) *Client {
 	c.measure(sleepMeter())
 	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
-	c.commands, c.warning.store = offered[counter](s), offered[wary](s)
+	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)
 	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
 	if conf.session {
 		c.sessions = store.SessionsOf(s)
@@ -145,15 +145,14 @@ func newClient(s store.Store, conf config) *Client {
 	return c
 }
 
-// Acquire waits until the key is granted. It gives up when ctx ends (with an error that
-// matches the context's and ErrHeld) or when MaxWait is over (ErrHeld). Neither limits
-// the lease. It is not re-entrant: a second Acquire of a key that this process holds
-// waits until the first is released. Waiters of one client are served in order of
-// arrival. If the store cannot be reached the first claim fails; a caller that waits
-// already keeps waiting through faults.
+// Acquire waits until the key is granted. It gives up when ctx ends (with an error that matches
+// the context's and ErrHeld) or when MaxWait is over (ErrHeld). Neither limits the lease.
+// Acquire is not re-entrant: a second Acquire of a key that this process holds waits until the
+// first is released. Waiters of one client are served in order of arrival. If the store cannot
+// be reached the first claim fails; a caller that waits already keeps waiting through faults.
 //
-// When ctx ends, Acquire returns at once. A claim that is under way is not cut off: if
-// it is granted after all, it is given back.
+// When ctx ends, Acquire returns at once. A claim that is under way is not cut off: if it is
+// granted after all, it is given back.
 func (c *Client) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	return c.acquire(ctx, key, opts, (*Client).await)
 }
@@ -187,8 +186,8 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 	return lease, err
 }
 
-// ready refuses a call whose context is done already, or whose client is closed:
-// nothing is sent for it.
+// ready refuses a call whose context has ended already, or whose client is closed, before
+// anything is sent.
 func (c *Client) ready(ctx context.Context, op, key string) error {
 	if ctx.Err() != nil {
 		return &fault{op: op, key: key, err: &abandoned{contextError(ctx)}}
@@ -199,7 +198,7 @@ func (c *Client) ready(ctx context.Context, op, key string) error {
 	return nil
 }
 
-// drain ends the waits, and refuses new calls of Acquire. What is kept idle is freed.
+// drain ends the waits, and refuses new calls of Acquire. It frees the keys that are kept idle.
 func (c *Client) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +208,7 @@ func (c *Client) drain() {
 	}
 }
 
-// contextError is why ctx is over: its Err, and its cause if that says more.
+// contextError returns why ctx has ended: its Err, with its cause if that says more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
@@ -218,8 +217,8 @@ func contextError(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Inspect shows who holds a key. For a free key it returns a Status without live
-// holders, and no error.
+// Inspect shows the holders of a key. For a free key it returns a Status without live holders,
+// and no error.
 func (c *Client) Inspect(ctx context.Context, key string) (Status, error) {
 	return c.look(ctx, "inspect", key)
 }
@@ -240,9 +239,8 @@ func (c *Client) look(ctx context.Context, op, key string) (Status, error) {
 	return all[0], nil
 }
 
-// List yields the keys that begin with prefix, in order, with their holders. Holders
-// that ran out and were not removed yet are among them: Status.Live tells. An error
-// ends the list.
+// List yields the keys that begin with prefix, in order, with their holders. Holders that ran
+// out and were not removed yet are among them: Status.Live tells. An error ends the list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		if err := c.ready(ctx, "list", prefix); err != nil {
@@ -266,11 +264,11 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // String shows the client's owner.
 func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.owner) }
 
-// Format shows what String does, whatever the verb. Without it package fmt would show the
-// IDs of acquisitions: whoever knows one can end the lease.
+// Format shows what String does, whatever the verb. Otherwise package fmt would show the IDs of
+// acquisitions, and a reader of an ID could end the lease.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
 
-// enlist adds l to the client's list, until it is settled. With c.mu held.
+// enlist adds l to the client's list, until it is settled. Call it with c.mu held.
 func (c *Client) enlist(l *Lease) {
 	if l.next = c.leases; l.next != nil {
 		l.next.prev = l
@@ -278,7 +276,7 @@ func (c *Client) enlist(l *Lease) {
 	c.leases = l
 }
 
-// delist removes l from the list, and reports whether it was there. With c.mu held.
+// delist removes l from the list, and reports whether it was there. Call it with c.mu held.
 func (c *Client) delist(l *Lease) bool {
 	switch {
 	case l.prev != nil:

@@ -12,18 +12,17 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// How long many releases in one call may take. The attempts at what is blocked, the last of
-// them alone, fit into the time of Close.
+// These limit how long many releases in one call may take. The attempts at a blocked record, of
+// which the last is for that record alone, fit into the time of Close.
 const (
 	bulkBound  = releaseBound * 2 / 5
 	againBound = releaseBound / 6 // in a repeated attempt
 )
 
-// Shutdown closes the client after giving holders time to finish. Calls that wait for
-// a key end with ErrClosed, and the contexts of all leases are cancelled. Shutdown then
-// waits until their holders have released them, or until ctx ends, and closes the
-// client. It returns what Close returns, joined with the context's error if leases were
-// left.
+// Shutdown closes the client after giving holders time to finish. Calls that wait for a key end
+// with ErrClosed, and the contexts of all leases are cancelled. Shutdown then waits until their
+// holders have released them, or until ctx ends, and closes the client. It returns what Close
+// returns, joined with the context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.drain()
 	leases := c.unsettledLeases()
@@ -39,11 +38,12 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-// Close ends every lease (ErrClosed), gives their holders one margin to stop, releases
-// what is left and waits for all background work. That takes at most the margin and
-// 5 s. The error names what is unsettled then, which runs out by itself. No goroutine
-// is left. Later calls return ErrClosed; closing twice is harmless. Many leases are
-// released together, where the store can do that: 10,000 fit into the 5 s over a slow link.
+// Close ends every lease (ErrClosed), gives their holders one margin to stop, releases the
+// leases that are left and waits for all background work. That takes at most the margin and 5
+// s. The error names the leases and claims that are unsettled then; they run out in the
+// database. No goroutine is left. Later calls return ErrClosed; closing twice is harmless. Many
+// leases are released together, where the store can do that: 10,000 fit into the 5 s over a
+// slow link.
 //
 // Close the client before its database connection.
 func (c *Client) Close() error {
@@ -78,7 +78,7 @@ func (c *Client) shut() error {
 	c.keeper.stop()
 	c.watch.stop()
 	c.mu.Lock()
-	c.closed = true // from here on nothing new begins, and Wait may be called
+	c.closed = true // from here on no background work begins, and Wait may be called
 	c.mu.Unlock()
 	c.background.Wait()
 	c.teardown()
@@ -86,8 +86,8 @@ func (c *Client) shut() error {
 	return c.unsettled(leases)
 }
 
-// unsettled is the error of Close: what the releases of leases answered that it ended,
-// and which leases and claims are left to run out by themselves.
+// unsettled returns the error of Close: the errors of the releases, and the leases and claims
+// that are left to run out.
 func (c *Client) unsettled(leases []*Lease) error {
 	var errs []error
 	for _, l := range leases {
@@ -151,8 +151,8 @@ func (c *Client) checkEmpty() {
 	}
 }
 
-// giveBackAll gives leases back, some calls at a time; many leases in bulks, where the
-// store has these. What fails is tried again in the background.
+// giveBackAll gives leases back, with several calls under way at once. Many leases go in bulks,
+// where the store has these. Failed releases are repeated in the background.
 func giveBackAll(leases []*Lease) {
 	for len(leases) > 0 {
 		c, n := leases[0].client, 0
@@ -164,8 +164,9 @@ func giveBackAll(leases []*Lease) {
 	}
 }
 
-// bulks are the parts in which leases are given back: alone what can be handed over, and, if
-// they are few, what a store that claims keys together does not release together as well.
+// bulks returns the parts in which leases are given back. A lease that can be handed over is a
+// part of its own. So is each lease if they are few and the store claims keys together but does
+// not release them together.
 func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
 	c.mu.Lock()
 	few, together := len(leases) <= closeWorkers, c.together != nil && !c.oneByOne
@@ -181,8 +182,8 @@ func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
 	return slices.AppendSeq(parts, slices.Chunk(many, batchSize))
 }
 
-// giveBackIn gives leases back part by part, some parts at a time. A part of several has
-// that long.
+// giveBackIn gives leases back part by part, several parts at a time. A part of several leases
+// may take bound.
 func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
 	giveBack := func(part []*Lease) {
 		if len(part) == 1 {
@@ -211,9 +212,9 @@ func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
 	wg.Wait()
 }
 
-// giveBackMany is giveBack for many leases, with one call of the store. The call has a
-// part of the time of a release, so that one record which is blocked does not use up the
-// time of all: those that are left are tried again in smaller parts.
+// giveBackMany is giveBack for many leases, with one store call. The call may use only a part
+// of a release's time, so that one blocked record does not use up the time of all: the leases
+// that are left are tried again in smaller parts.
 func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
 	mine, others := make([]*Lease, 0, len(leases)), []<-chan struct{}(nil)
 	batch := make([]store.Ending, 0, len(leases))
@@ -254,9 +255,8 @@ func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
 	}
 }
 
-// repeat makes further attempts for leases whose first one failed together. They are made
-// in parts, side by side, so that a record which holds up the release of others is soon
-// alone.
+// repeat makes further attempts for leases whose first attempt failed together. It makes them
+// in parts, side by side, so that a record which holds up the release of others is soon alone.
 func (c *Client) repeat(leases []*Lease) {
 	for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.pause(pause.Next()); {
 		leases = slices.DeleteFunc(leases, (*Lease).isGivenBack)
@@ -267,7 +267,7 @@ func (c *Client) repeat(leases []*Lease) {
 	}
 }
 
-// isGivenBack reports whether the lease is settled, as it is once it has run out.
+// isGivenBack reports whether the lease is settled. A lease that has run out is.
 func (l *Lease) isGivenBack() bool {
 	c := l.client
 	l.mu.Lock()
@@ -284,7 +284,7 @@ func (l *Lease) isGivenBack() bool {
 	return done || ranOut
 }
 
-// untilGiveBack is how long Close must wait before it gives the lease back.
+// untilGiveBack returns how long Close must wait before it gives the lease back.
 func (l *Lease) untilGiveBack() time.Duration {
 	if l.idle {
 		return 0

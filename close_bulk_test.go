@@ -119,8 +119,8 @@ func TestCloseFreesTenThousandKeysOverASlowLink(t *testing.T) {
 	}
 }
 
-// Without bulks the releases do not fit into the time of Close: what the test above would
-// see if there were none.
+// Without bulks the releases do not fit into the time of Close. This is what the test above
+// would see.
 func TestControlWithoutBulksCloseLeavesKeysTakenOverASlowLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
@@ -131,7 +131,7 @@ func TestControlWithoutBulksCloseLeavesKeysTakenOverASlowLink(t *testing.T) {
 	})
 }
 
-// releasesOfLost is with how many calls leases are given back that were lost together.
+// releasesOfLost returns how many calls give back leases that were lost together.
 func releasesOfLost(t *testing.T, of func(*linkStore) store.Store) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
@@ -180,7 +180,7 @@ func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
 	})
 }
 
-func TestABlockedRecordKeepsCloseFromFreeingNoOther(t *testing.T) {
+func TestCloseFreesTheOtherKeysWhileOneRecordIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		s.bulk = func(ctx context.Context, batch []store.Ending, do func([]store.Ending) []store.Ended) []store.Ended {
@@ -266,7 +266,7 @@ func TestABulkAnswersForLeasesThatAreGone(t *testing.T) {
 	})
 }
 
-func TestABulkKeepsWhatMinHoldKeeps(t *testing.T) {
+func TestABulkKeepsTheKeysThatMinHoldKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLinkStore()
 		c := newClient(t, s)

@@ -19,6 +19,7 @@ var (
 	negation      = regexp.MustCompile(`\b(?:not|never|cannot|no longer|neither)\b`)
 	ofTheLanguage = regexp.MustCompile(`\.(?:Error|Is|Unwrap|String)$`)
 	returned      = regexp.MustCompile(`\b(?:is returned|is joined to|answers|refuses|is the cause|is the answer|matches|is matched by)\b`)
+	person        = regexp.MustCompile(`(?i)\b(?:nobody|somebody|anybody|everybody|whoever|himself|anew)\b`)
 	clause        = regexp.MustCompile(`[,:(]| (?:whether|if|when|while|that|which|unless|until|because|so|and|or|whose|without) `)
 )
 
@@ -62,8 +63,10 @@ func TestTheFirstSentenceOnEveryExportedNameSaysWhatItDoes(t *testing.T) {
 			if wrong := wrongWith(name[strings.LastIndex(name, ".")+1:], (&doc.Package{}).Synopsis(text)); wrong != "" {
 				t.Errorf("%s.%s: the first sentence %s: %q", p.Name, name, wrong, (&doc.Package{}).Synopsis(text))
 			}
+			assert.NotRegexp(t, person, text, "a program is no person: the comment on %s.%s", p.Name, name)
 		}
 		assert.True(t, strings.HasPrefix(p.Doc, "Package "+p.Name+" "), "the package comment of %s", dir)
+		assert.NotRegexp(t, person, p.Doc, "a program is no person: the package comment of %s", dir)
 		for _, f := range p.Funcs {
 			see(f.Name, f.Doc)
 		}
@@ -121,6 +124,8 @@ func TestControlFirstSentencesThatNeedASecondOneAreNoticed(t *testing.T) {
 		}
 		assert.Equal(t, want, wrongWith(name, first), first)
 	}
+	assert.Regexp(t, person, "Acquire asks for a key. By default nobody else is told.")
+	assert.NotRegexp(t, person, "Acquire asks for a key. By default no other process is told.")
 }
 
 func interfaceMethods(typ *doc.Type) (all []*ast.Field) {

@@ -34,7 +34,7 @@ func TestManyContextsOfALongLeaseDoNotPileUp(t *testing.T) {
 }
 
 // A context of a lease takes as much memory as the lease.
-func TestKeysThatAreFreeTogetherNeedNoContexts(t *testing.T) {
+func TestKeysGrantedAtOnceNeedNoContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := NewWithStore(memstore.New())
 		require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestKeysThatAreFreeTogetherNeedNoContexts(t *testing.T) {
 	})
 }
 
-func TestContextsOfALongParentShareWhatEndsThem(t *testing.T) {
+func TestContextsOfOneParentShareTheirEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		require.NotNil(t, cancelKey, "how package context names a parent to cancel")
 		c, err := NewWithStore(memstore.New())

@@ -38,30 +38,30 @@
 // Trust begins when the request is sent, not when the reply comes: the time that the
 // reply took is already paid for. Left is a duration that the store promises to honour.
 // It counts from sent on this process's monotonic clock, and the drift of both clocks
-// is already taken off. The engine subtracts the margin and nothing else; that is the
-// deadline. Two machines' clocks are never compared, and the wall clock decides nothing.
+// is already taken off. The deadline is the end of Left minus the margin, and nothing
+// else. Two machines' clocks are never compared, and the wall clock decides nothing.
 //
 // At the deadline the lease is lost, whether or not the store can be reached: its holder
-// knows at least one margin before anybody else can be granted the key. The margin
-// allows for timers that fire late and for the time that work takes to stop. A renewal
-// that succeeds moves the deadline forward, never back. A renewal that fails is repeated
-// until one succeeds or the deadline comes; one that hangs is given up after a tenth of the
-// TTL and repeated, apart from other leases. So an outage of half the TTL loses no lease,
-// and a record that is blocked loses no lease but its own. An answer that comes after the deadline
-// moves nothing, and a grant that comes after it is given back.
+// knows at least one margin before the key can be granted again. The margin allows for
+// timers that fire late and for the time that work takes to stop. A renewal that succeeds
+// moves the deadline forward, never back. A renewal that fails is repeated until one
+// succeeds or the deadline comes. One that hangs is given up after a tenth of the TTL and
+// repeated, apart from other leases. So an outage of half the TTL loses no lease, and a
+// blocked record loses only its own lease. A reply that comes after the deadline does not
+// move it, and a grant that comes after its deadline is given back.
 //
 // A process that is paused runs no timers. So [Lease.Err], [Lease.Remaining] and the Err
-// of a [Lease.Context] look at the clock themselves. That clock counts the time for which
-// the machine was suspended; within a second of its waking, what ran out meanwhile is
-// ended and what is due is renewed. (A virtual machine may be paused without its guest's
-// knowing: no clock in it tells.) Between that look and the next
+// of a [Lease.Context] read the clock themselves. That clock counts the time for which
+// the machine was suspended. Within a second of waking, leases that ran out meanwhile are
+// ended and those that are due are renewed. (A virtual machine may be paused without its
+// guest noticing: no clock inside it shows that.) Between reading the clock and the next
 // instruction the process can still be paused. Only the token, checked by the resource
 // that is written to (package fence), stops a write after that.
 //
 // # The outcomes of a call
 //
 //   - Granted: a lease and no error.
-//   - Held: [ErrHeld], which says by whom and for how long.
+//   - Held: [ErrHeld], which names the holder and the time that it has left.
 //   - Failed and surely not held: the store's error.
 //   - Unknown and being cleaned up: the store's error with [ErrOutcomeUnknown].
 //
@@ -69,11 +69,11 @@
 //
 // Every command may have been applied although its reply was lost. What happens then:
 //
-//   - Acquire: the claim is undone by its ID, again and again, until the store says that
+//   - Acquire: the claim is undone by its ID. That is repeated until the store says that
 //     the claim holds nothing and never will, or until its TTL is over.
-//   - Renew: counts as failed; the old deadline stands. The renewal is sent again.
-//   - Release: is sent again by ID, until it is answered or the TTL is over. If the store
-//     then finds nothing, the first attempt worked.
+//   - Renew: the renewal counts as failed and is sent again. The old deadline stands.
+//   - Release: it is sent again by ID, until it is answered or the TTL is over. If the
+//     store then finds nothing, the first attempt worked.
 //   - A hand-over inside a process: both IDs are undone, so the key becomes free and the
 //     waiter asks for it itself.
 //   - Resume: the new ID is undone. If the claim was never applied, the ticket stays good.
@@ -89,14 +89,16 @@
 // that was lost is removed too, but no sooner than one margin after its end: its holder
 // may need that time to notice. If a waiter of the same client is in line, the key is
 // handed over to it in one step instead. Once waiters of other processes have left word
-// (a mark in the record that somebody waits), that happens at most 16 times in a row and
-// for at most 100 ms; then this client's waiters leave the key alone for 50 ms.
+// (a mark in the record, which says that a process waits), that happens at most 16 times
+// in a row and for at most 100 ms. Then this client's waiters leave the key alone for
+// 50 ms.
 //
-// With [Linger] a release keeps the key in the store, for a while, and the next Acquire of this
-// client gets it without a call of the store: a new lease, with a greater token and with the deadline
-// that the last renewal gave. The lease that was released has ended, and touches nothing of the next.
-// A waiter of another process sends a notice to a holder that lingers; the key is then freed at once,
-// or by the next release. A client whose feed is not live keeps nothing.
+// With [Linger] a release keeps the key in the store for a while, and the next Acquire of
+// this client gets it without a store call: a new lease, with a greater token and with the
+// deadline that the last renewal gave. The lease that was released has ended, and cannot
+// affect the next one. A waiter of another process sends a notice to a holder that
+// lingers. The key is then freed at once, or by the next release. A client whose feed is
+// not live keeps no keys.
 //
 // # Waiting
 //
@@ -104,20 +106,21 @@
 // only the head talks to the store. The head asks when a wake-up comes (from a release
 // in this process, or by the store's feed), when the holder that it saw has run out, and
 // otherwise about once a minute. Without a feed the client reads all keys that it waits
-// for with one command, every 50 ms at first and every second in the end. A wake-up is a
-// hint: if it is lost, late or doubled that costs time, never safety.
+// for with one command, every 50 ms at first, and less and less often down to once a
+// second. A wake-up is a hint: if it is lost, late or doubled, that costs time but never
+// safety.
 //
 // # Sharing
 //
 // With [Shared] a key has any number of holders, with [OneOf] up to n. Each has its own
-// lease, with its own ID, deadline and renewals, so that one holder who comes, goes or
-// dies affects no other. A writer, which wants the key alone, waits for all of them, and
-// they wait for a writer that has it.
+// lease, with its own ID, deadline and renewals, so that one holder does not notice when
+// another comes, goes or dies. A writer, which wants the key alone, waits for all sharers
+// (readers, or holders of a permit), and they wait for a writer that has the key.
 //
 // The word of a waiting writer keeps new sharers out, and the writer leaves it again
-// before it runs out. So a writer waits for the sharers that were in when it came, and
-// for no later ones, however many come and overlap. A writer that gives up takes its
-// word back. If it dies the word runs out after the writer's TTL, but no sooner than 5 s
-// and no later than 30 s. Sharers whose uses do not overlap can get in before a writer
-// now and then: the last of them to leave takes the record along, and the word with it.
+// before it runs out. So a writer waits only for the sharers that held the key when it
+// came, however many others come and overlap. A writer that gives up takes its word back.
+// If the writer dies, its word runs out after the writer's TTL, but no sooner than 5 s
+// and no later than 30 s. Sharers whose uses do not overlap can now and then get in
+// before a writer: the last of them to leave removes the record, and the word with it.
 package mongolock

@@ -49,7 +49,7 @@ func (e *eventLog) Begin(ctx context.Context, op mongolock.Operation) (context.C
 	return ctx, func(out mongolock.Outcome) { e.add(out) }
 }
 
-// Whoever knows an ID can end the lease, so none gets into a log by accident: of leases,
+// An ID lets its reader end the lease, so no ID gets into a log by accident: of leases,
 // held and ended; of claims of unknown outcome, which the client cleans up; of others.
 func TestFormattingAClientOrAnEventShowsNoID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

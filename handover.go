@@ -16,21 +16,22 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// What one client may keep for itself while waiters of other processes have left word.
+// These limit what one client may keep for itself while waiters of other processes have left
+// word.
 const (
 	streakMost  = 16                     // hand-overs in a row
-	streakTime  = 100 * time.Millisecond // and how long they may take
+	streakTime  = 100 * time.Millisecond // the time that they may take
 	streakPause = time.Second            // after this long without one a new streak begins
 )
 
-// A streak is how often a key was handed over in a row since waiters of other processes
+// A streak counts how often a key was handed over in a row since waiters of other processes
 // left word. It goes with the key from lease to lease.
 type streak struct {
 	count int
 	since monotonic.Moment
 }
 
-// on is the streak with one hand-over more; false if that is too many.
+// on returns the streak with one hand-over more, or false if that is too many.
 func (s streak) on(now monotonic.Moment) (streak, bool) {
 	if s.count == 0 {
 		s.since = now
@@ -42,8 +43,8 @@ func (s streak) on(now monotonic.Moment) (streak, bool) {
 	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
 }
 
-// successor is the waiter of this client that the lease may be handed to, and the
-// streak with that hand-over. Nil if there is no such waiter.
+// successor returns the waiter of this client that the lease may be handed to, and the streak
+// with that hand-over, or nil if there is no such waiter.
 func (l *Lease) successor() (*waiter, streak) {
 	c := l.client
 	if l.terms.shares() {
@@ -69,8 +70,9 @@ func (l *Lease) successor() (*waiter, streak) {
 	return q.head, s
 }
 
-// handOver puts w's claim in the place of this lease, in one step. done means that
-// this lease is settled. Unless it was handled, nothing was changed: release as usual.
+// handOver puts w's claim in the place of this lease, in one step. done means that this lease
+// is settled. Unless the hand-over was handled, nothing was changed, and the lease is released
+// as usual.
 func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
 	c := l.client
 	values, end := c.observe(w.ctx, OpTransfer, l.key, w.terms)
@@ -88,7 +90,7 @@ func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (done, han
 	}
 	switch {
 	case err == nil:
-		c.deliver(w, next) // before what is left to do for this one
+		c.deliver(w, next) // before the rest of the work for this lease
 		l.settle(nil)
 		return true, true, nil
 	case errors.As(err, new(*unwanted)):
@@ -101,8 +103,8 @@ func (l *Lease) handOver(w *waiter, s streak, until monotonic.Moment) (done, han
 	return false, true, failed("release", l.key, err)
 }
 
-// timeToStop is how long the holder of a lost lease has before it is given back. An idle one has
-// none.
+// timeToStop returns how long the holder of a lost lease has before the lease is given back. It
+// is zero for an idle lease.
 func (l *Lease) timeToStop() time.Duration {
 	if knob.GiveBackAtDeadline || l.idle {
 		return 0
@@ -110,7 +112,8 @@ func (l *Lease) timeToStop() time.Duration {
 	return l.margin
 }
 
-// keep is how long after its grant the key must stay taken; 0 once that time is over.
+// keep returns how long the key must still stay taken, because of MinHold; 0 once that time is
+// over.
 func (l *Lease) keep() time.Duration {
 	if l.terms.minHold == 0 || l.unseen.Load() || l.client.clock.Since(l.granted) >= drifted(l.terms.minHold) {
 		return 0
@@ -118,8 +121,8 @@ func (l *Lease) keep() time.Duration {
 	return l.terms.minHold
 }
 
-// isPlain reports whether the lease can be released unseen: it is exclusive, as far as is known
-// nobody waits for it, it was not lost, and nothing of it stays.
+// isPlain reports whether the lease can be released without reading the record: it is
+// exclusive, no waiter is known, it was not lost, and nothing of it stays.
 func (l *Lease) isPlain() bool {
 	keep := l.keep()
 	l.mu.Lock()
@@ -127,10 +130,10 @@ func (l *Lease) isPlain() bool {
 	return keep == 0 && !l.terms.shares() && !l.wanted && l.release.loss == nil
 }
 
-// ticketMark begins every ticket; its digit is the version of what follows.
+// ticketMark begins every ticket. Its digit is the version of the format.
 const ticketMark = "mongolock1."
 
-// A ticket is what Detach returns, encoded as JSON and then as base64.
+// A ticket is the text that Detach returns, as JSON encoded in base64.
 type ticket struct {
 	Key   string        `json:"k"`
 	ID    string        `json:"i"`
@@ -169,11 +172,10 @@ func parseTicket(s string) (ticket, error) {
 	return t, nil
 }
 
-// Detach renews the lease once and ends it here without freeing the key. With the
-// ticket any process can Resume it within the TTL: keep the ticket as safe as the lease
-// itself. On an error the lease goes on as before, unless Err says otherwise. A lease
-// that shares its key, or is that of a scheduled run, cannot be detached
-// (errors.ErrUnsupported).
+// Detach renews the lease once and ends it here without freeing the key. With the ticket any
+// process can Resume it within the TTL: keep the ticket as safe as the lease itself. After an
+// error the lease goes on as before, unless Err says otherwise. A lease that shares its key, or
+// that belongs to a scheduled run, cannot be detached (errors.ErrUnsupported).
 func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	if l.terms.shares() {
 		return "", &fault{op: "detach", key: l.key, err: fmt.Errorf("%w: the lease is %s, and only one that has its key alone can be resumed", errors.ErrUnsupported, l.terms.mode)}
@@ -184,7 +186,7 @@ func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	if err := l.Renew(ctx); err != nil {
 		return "", fmt.Errorf("mongolock: detach: %w", err)
 	}
-	if l.goAlone() { // it has an end of its own now, and goes by that
+	if l.goAlone() { // from now on its own deadline counts
 		if err := l.Renew(ctx); err != nil {
 			return "", fmt.Errorf("mongolock: detach: %w", err)
 		}
@@ -196,11 +198,11 @@ func (l *Lease) Detach(ctx context.Context) (ticket string, err error) {
 	return l.ticket(), nil
 }
 
-// Resume takes over the lease that Detach left, in any process. The new lease has the
-// same key and token, and an ID of its own. If two calls resume one ticket one of them
-// wins; the other gets ErrLost, as does a call that comes after the TTL is over. The
-// TTL is that of the old lease unless an option sets it; the client's other defaults
-// apply. If the outcome is unknown the ticket may be tried again.
+// Resume takes over a lease that was ended by Detach, in any process. The new lease has the
+// same key and token, and an ID of its own. If two calls resume one ticket, one succeeds. The
+// other gets ErrLost, as does a call that comes after the TTL. The TTL is that of the old lease
+// unless an option sets it; the client's other defaults apply. If the outcome is unknown the
+// ticket may be tried again.
 func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Lease, error) {
 	ticket, err := parseTicket(text)
 	if err != nil {
@@ -243,7 +245,7 @@ func (c *Client) resume(ctx context.Context, w *waiter, t ticket, sent monotonic
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	l := c.newLease(w, claim.ID)
 	grant, err := c.store.Transfer(ctx, store.Ref{Key: t.Key, ID: t.ID, Mode: store.Exclusive}, claim)
-	grant.Token = t.Token // the work goes on under its first token; later grants have greater ones than both
+	grant.Token = t.Token // the work goes on under its first token; later grants have greater tokens than both
 	return c.settle(l, w, nil, sent, grant, err)
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
-// A keeper renews the leases of a client. Leases whose TTLs lie within a factor of two
-// form a group with its own schedule and timer: a slow call for long leases must not
-// cost the short ones theirs. Between renewals there is no goroutine.
+// A keeper renews the leases of a client. Leases whose TTLs lie within a factor of two form a
+// group with its own schedule and timer: a slow call for leases with long TTLs must not delay
+// those with short ones. Between renewals there is no goroutine.
 type keeper struct {
 	client *Client
 
@@ -28,7 +28,7 @@ type group struct {
 	due    schedule
 	timer  *time.Timer
 	armed  monotonic.Moment // when the timer fires; zero if it does not
-	busy   bool             // a round goes on, which arms the timer in the end
+	busy   bool             // a round is under way, and arms the timer when it ends
 }
 
 // A slot is the place of a lease in its group's schedule.
@@ -39,8 +39,8 @@ type slot struct {
 
 const unscheduled = -1
 
-// groupOf is 55 for a year. A session has a group of its own: it must not wait behind the
-// leases that are still to come under it.
+// groupOf returns the index of a lease's group; it is 55 for a TTL of a year. Sessions have a
+// group of their own: they must not wait behind the leases that have yet to come under them.
 func groupOf(l *Lease) int {
 	if l.isSession() {
 		return 0
@@ -66,7 +66,8 @@ func (k *keeper) add(l *Lease, due monotonic.Moment) {
 	g.arm()
 }
 
-// remove forgets l, and tells when it was due. The timer stays as it is and may find nothing due.
+// remove takes l out of the schedule, and returns when it was due. The timer stays set and may
+// find nothing due.
 func (k *keeper) remove(l *Lease) monotonic.Moment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +89,7 @@ func (k *keeper) stop() {
 	}
 }
 
-// rearm sets all timers again, by the clock as it is now.
+// rearm sets all timers again, by the clock's present reading.
 func (k *keeper) rearm() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +101,8 @@ func (k *keeper) rearm() {
 	}
 }
 
-// arm sets the timer to the first renewal due, or leaves a sooner one. With keeper.mu held.
+// arm sets the timer to the first renewal due, or leaves it if it fires sooner. Call it with
+// keeper.mu held.
 func (g *group) arm() {
 	if len(g.due) == 0 || g.keeper.stopped || g.busy {
 		return
@@ -117,10 +119,10 @@ func (g *group) arm() {
 	}
 }
 
-// round renews all that is due within a sixth of the TTL, so that leases which were
-// granted at about the same time are renewed together. One bulk is sent after the other, when
-// the last is answered or has been given up: a slow server does not spend its time on
-// renewals that nobody waits for any more.
+// round renews all leases that are due within a sixth of the TTL, so that leases which were
+// granted at about the same time are renewed together. Each bulk is sent after the last one was
+// answered or given up: so a slow server does not spend its time on renewals that are no longer
+// waited for.
 func (g *group) round() {
 	c := g.keeper.client
 	if !c.enter() {
@@ -130,7 +132,7 @@ func (g *group) round() {
 	now := c.clock.Now()
 	soon, bound := now.Add(g.least/6), g.least/10
 	for due := now; ; due = soon {
-		if g != g.keeper.groups[0] { // that of the session
+		if g != g.keeper.groups[0] { // the session's group
 			c.giveWay()
 		}
 		batch, more := g.take(due, soon, bound/4)
@@ -156,8 +158,9 @@ func (g *group) round() {
 	}
 }
 
-// take removes from the schedule what one bulk renews: if the first is due, what is due soon,
-// as much as is likely to be answered in time. It reports whether there is more of it.
+// take removes from the schedule the leases that one bulk renews: those due soon if the first
+// is due, and as many as the store is likely to answer in time. It reports whether there are
+// more.
 func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []*Lease, more bool) {
 	k := g.keeper
 	k.mu.Lock()
@@ -165,14 +168,14 @@ func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []*Lea
 	g.armed = 0
 	if len(g.due) > 0 && g.due[0].slot.due <= due {
 		size := k.pace.bulk(in)
-		if g.due[0].isSession() { // whose renewal is a call of its own
+		if g.due[0].isSession() { // its renewal is a call of its own
 			size = 1
 		}
 		for len(g.due) > 0 && g.due[0].slot.due <= soon && len(batch) < size {
 			l := heap.Pop(&g.due).(*Lease)
 			if mine, _ := l.beginRenewal(); mine {
 				batch = append(batch, l)
-			} // else it has ended, or another renewal is under way and will plan the next one
+			} // otherwise the lease has ended, or another renewal is under way and will plan the next one
 		}
 		more = len(g.due) > 0 && g.due[0].slot.due <= soon
 	}
@@ -182,16 +185,16 @@ func (g *group) take(due, soon monotonic.Moment, in time.Duration) (batch []*Lea
 }
 
 const (
-	firstBulk = 128 // leases that are renewed together while nothing is known of the store
+	firstBulk = 128 // leases that are renewed together while the store's pace is unknown
 	leastBulk = 32
 )
 
-// A pace is how much time the store takes lately for each lease that it renews in a bulk.
-// A bulk that it does not answer in time costs its leases an attempt, and the store work that
-// nobody waits for any more.
+// A pace is the time that the store has lately taken for each lease of a bulk. If the store
+// does not answer a bulk in time, its leases lose an attempt, and the store did that work for
+// nothing.
 type pace struct{ each time.Duration }
 
-// bulk is how many leases are likely to be renewed in that time.
+// bulk returns how many leases are likely to be renewed in that time.
 func (p pace) bulk(in time.Duration) int {
 	if p.each == 0 {
 		return firstBulk
@@ -199,10 +202,10 @@ func (p pace) bulk(in time.Duration) int {
 	return min(max(int(in/p.each), leastBulk), batchSize)
 }
 
-// answered takes in that a bulk took so long, or was given up by then.
+// answered records how long a bulk took, or after how long it was given up.
 func (k *keeper) answered(leases int, took time.Duration) {
 	if leases < leastBulk {
-		return // mostly the trip
+		return // mostly the round trip
 	}
 	each := max(took/time.Duration(leases), 1)
 	k.mu.Lock()
@@ -213,7 +216,7 @@ func (k *keeper) answered(leases int, took time.Duration) {
 	k.pace.each = (k.pace.each + each) / 2
 }
 
-// A schedule is a heap of leases, with the first that is due on top.
+// A schedule is a heap of leases, ordered by when they are due.
 type schedule []*Lease
 
 func (s schedule) Len() int           { return len(s) }
@@ -238,8 +241,8 @@ func (s *schedule) Pop() any {
 	return l
 }
 
-// Progress tells that the work under the lease goes on. It matters to a lease with
-// MaxStall, and costs no command. It does not bring back a lease that has ended.
+// Progress tells the lease that its work goes on. Only a lease with MaxStall needs it, and it
+// costs no command. It does not bring back a lease that has ended.
 func (l *Lease) Progress() {
 	now := l.client.clock.Now()
 	l.mu.Lock()
@@ -249,12 +252,13 @@ func (l *Lease) Progress() {
 	}
 }
 
-// over reports whether the lease's time has passed. With l.mu held.
+// over reports whether the lease's time has passed. Call it with l.mu held.
 func (l *Lease) over(now monotonic.Moment) bool {
 	return now >= l.ends().Add(knob.LateTimer) && !(knob.SessionRevived && l.isSession())
 }
 
-// ends is when the lease ends, unless it is renewed or its work goes on. With l.mu held.
+// ends returns when the lease ends, unless it is renewed or reports progress. Call it with l.mu
+// held.
 func (l *Lease) ends() monotonic.Moment {
 	if l.stallAt != 0 {
 		return min(l.trusted(), l.stallAt)
@@ -262,8 +266,8 @@ func (l *Lease) ends() monotonic.Moment {
 	return l.trusted()
 }
 
-// expire runs when the deadline's timer fires. A renewal moves the deadline but not the
-// timer, so expire looks at the deadline and sets the timer again.
+// expire runs when the deadline's timer fires. A renewal moves the deadline but not the timer,
+// so expire checks the deadline and sets the timer again.
 func (l *Lease) expire() {
 	now := l.client.clock.Now()
 	l.mu.Lock()
@@ -273,8 +277,8 @@ func (l *Lease) expire() {
 	}
 	if !l.over(now) {
 		if l.keptBySession() || knob.SessionRevived && l.isSession() {
-			l.timer = nil // the session's end comes here again
-		} else if l.timer != nil { // else the first renewal sets it
+			l.timer = nil // the session's end calls expire again
+		} else if l.timer != nil { // otherwise the first renewal sets it
 			l.timer.Reset(l.ends().Sub(now) + knob.LateTimer)
 		}
 		l.mu.Unlock()
@@ -285,7 +289,8 @@ func (l *Lease) expire() {
 	l.end(cause)
 }
 
-// whyOver is the cause with which a lease ends whose deadline has passed. With l.mu held.
+// whyOver returns the cause with which a lease ends whose deadline has passed. Call it with
+// l.mu held.
 func (l *Lease) whyOver(now monotonic.Moment) error {
 	switch {
 	case l.stallAt != 0 && now >= l.stallAt && l.stallAt <= l.trusted():

@@ -21,36 +21,36 @@ type Lease struct {
 	margin  time.Duration
 	token   int64
 	since   time.Time        // by the store's clock, for display
-	granted monotonic.Moment // when the grant was known here
+	granted monotonic.Moment // when this process learned of the grant
 	maxEnd  monotonic.Moment // MaxHold after the claim was sent; zero: none
-	values  context.Context  // the context of the call: for its values, never for its end
+	values  context.Context  // the context of the call: for its values, not for its end
 	endHold func(Outcome)
 	queue   *queue // protected by Client.mu; does not change while the lease is in it
 
 	mu       sync.Mutex       // protects what follows; never held across a store call
 	deadline monotonic.Moment // the lease is trusted until then
 	stallAt  monotonic.Moment // MaxStall after the last Progress; zero: none
-	until    monotonic.Moment // the store may honour it until then
+	until    monotonic.Moment // the store may honour the lease until then
 	err      error            // why the lease ended; nil while it is held
 	timer    *time.Timer
-	done     chan struct{}    // made when asked for
-	contexts *contexts        // made when asked for
-	wanted   bool             // the record carried a word at the grant: somebody waits
+	done     chan struct{}    // made at the first call of Done
+	contexts *contexts        // made at the first call of Context
+	wanted   bool             // the record carried a word at the grant: a process waits for the key
 	failing  bool             // the last renewal failed
-	retry    *retry           // that repeats it; an older one leaves the lease alone
-	took     time.Duration    // by the last renewal that was answered
+	retry    *retry           // the retry in charge; an older one leaves the lease alone
+	took     time.Duration    // how long the last answered renewal took
 	renewed  monotonic.Moment // when the last renewal that was granted was sent
-	unseen   atomic.Bool      // no caller was given the lease: MinHold has nothing to protect
+	unseen   atomic.Bool      // no caller has received the lease: MinHold has nothing to protect
 	streak   streak
 	renewing chan struct{}
 	asking   int // calls of Renew that wait for their turn
 	release  release
 
-	under *Lease // the session that keeps the lease, beside its own deadline; protected by mu
-	tied  *Lease // the session that a renewal named, whatever came of it; protected by mu
-	comes bool   // under a session, with its next renewal; protected by mu
-	alone bool   // leaves its session, for Detach; protected by mu
-	trust *trust // of a session itself; nil for all others
+	under *Lease // the session that keeps the lease, beside the lease's own deadline; protected by mu
+	tied  *Lease // the session that a renewal named, whether or not it was applied; protected by mu
+	comes bool   // the next renewal puts the lease under a session; protected by mu
+	alone bool   // the lease leaves its session, for Detach; protected by mu
+	trust *trust // only in the Lease of a session itself
 
 	prev, next *Lease // in the client's list; protected by Client.mu
 
@@ -65,7 +65,7 @@ func (c *Client) newLease(w *waiter, id string) *Lease {
 	return l
 }
 
-// grant takes in the answer, which came now, to the claim sent at sent.
+// grant records the answer to the claim that was sent at sent. The answer came now.
 func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.margin = l.client.marginFor(l.terms.ttl)
 	l.token, l.since, l.wanted, l.spare = g.Token, g.Since, g.Wanted, g.Spare
@@ -76,7 +76,7 @@ func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
 	l.slot.due = l.firstRenewal(sent, g.Left)
 }
 
-// limit sets when the lease ends however often it is renewed.
+// limit sets when MaxHold and MaxStall end the lease.
 func (l *Lease) limit(sent, now monotonic.Moment) {
 	if l.terms.maxHold > 0 {
 		l.maxEnd = sent.Add(l.terms.maxHold)
@@ -86,8 +86,8 @@ func (l *Lease) limit(sent, now monotonic.Moment) {
 	}
 }
 
-// start begins the lease's life. If the lease has run out already, or the client is
-// closed, it is given back; without a margin, as no caller ever saw it.
+// start begins the lease's life. If the lease has run out already, or the client is closed, it
+// is given back. That needs no margin, because no caller has received the lease.
 func (l *Lease) start(w *waiter) error {
 	c := l.client
 	left := l.ends().Sub(l.granted)
@@ -111,7 +111,7 @@ func (l *Lease) start(w *waiter) error {
 		l.mu.Lock()
 		l.watchDeadline(left)
 		l.mu.Unlock()
-	} // else the first renewal sets it, before the deadline
+	} // otherwise the first renewal sets the timer, before the deadline
 	switch {
 	case l.after != nil:
 		l.goOn(under, l.slot.due)
@@ -121,14 +121,14 @@ func (l *Lease) start(w *waiter) error {
 	return nil
 }
 
-// watchDeadline sets the timer that ends the lease, unless it is set. With l.mu held.
+// watchDeadline sets the timer that ends the lease, unless it is set. Call it with l.mu held.
 func (l *Lease) watchDeadline(left time.Duration) {
 	if l.timer == nil {
 		l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
 	}
 }
 
-// firstRenewal is when the lease is renewed for the first time: at once if the grant took
+// firstRenewal returns when the lease is renewed for the first time: at once if the grant took
 // longer than that.
 func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotonic.Moment {
 	return max(l.renewalDue(sent, left), l.granted)
@@ -136,20 +136,21 @@ func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotoni
 
 func (l *Lease) ref() store.Ref { return store.Ref{Key: l.key, ID: l.id, Mode: l.terms.mode} }
 
-// Key is the key that the lease holds.
+// Key returns the key that the lease holds.
 func (l *Lease) Key() string { return l.key }
 
-// Token is the lease's fencing token: greater than that of every earlier lease of the
-// key, and never changing. Send it with every write to the resource (see package
-// fence): only the resource can refuse a holder that was paused past its lease.
+// Token returns the lease's fencing token: greater than that of every earlier lease of the key,
+// and constant. Send it with every write to the resource (see package fence): only the resource
+// can refuse a holder that was paused past its lease.
 func (l *Lease) Token() int64 { return l.token }
 
-// ID names this acquisition and no other, but for those that Linger gives out in its place, one
-// after the other, which differ in their Token. Whoever knows it can end the lease: do not log it.
+// ID returns the name of this acquisition. Only leases that Linger grants in its place, one
+// after the other, have the same ID; they differ in Token. A process that knows an ID can end
+// the lease: do not log it.
 func (l *Lease) ID() string { return l.id }
 
-// Done returns a channel that is closed when the lease ends. A lease that is not
-// renewed ends one margin before anybody else can be granted the key.
+// Done returns a channel that is closed when the lease ends. A lease that is not renewed ends
+// one margin before the key can be granted again.
 func (l *Lease) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,9 +163,9 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err returns nil while the lease is held. Afterwards it says why the lease ended:
-// ErrReleased, ErrDetached, ErrClosed, or an error matching ErrLost. It looks at the
-// clock itself, so that a process which was stopped learns at once.
+// Err returns nil while the lease is held. Afterwards it says why the lease ended: ErrReleased,
+// ErrDetached, ErrClosed, or an error matching ErrLost. It reads the clock itself, so a process
+// that was paused learns of the end at once.
 func (l *Lease) Err() error {
 	now := l.client.clock.Now()
 	l.mu.Lock()
@@ -190,8 +191,8 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, l.client.clock.Until(l.ends()))
 }
 
-// Renew renews the lease now. With NoRenewal nothing else renews it. If ctx ends first,
-// Renew returns and the renewal goes on.
+// Renew renews the lease now. With NoRenewal nothing else renews it. If ctx ends first, Renew
+// returns and the renewal goes on in the background.
 func (l *Lease) Renew(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
@@ -211,8 +212,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 	}
 }
 
-// renewNow waits for a renewal under way and then sends another one, so that it comes
-// after all that the caller did before.
+// renewNow waits for a renewal that is under way and then sends another one, so that the
+// renewal comes after everything that the caller did before.
 func (l *Lease) renewNow() error {
 	l.ask(1)
 	mine, other := l.beginRenewal()
@@ -227,9 +228,9 @@ func (l *Lease) renewNow() error {
 	return l.client.keeper.renew([]*Lease{l})[0]
 }
 
-// end ends the lease, once; the first cause stays. When it returns, Done is closed and
-// the contexts are cancelled. It does not touch the store. If the lease was lost, what
-// may be left in the store is given back no earlier than one margin from now.
+// end ends the lease. The first cause stays; later calls change nothing. When end returns, Done
+// is closed and the contexts are cancelled. It does not touch the store. A lost lease is
+// removed from the store no earlier than one margin from now.
 func (l *Lease) end(cause error) bool {
 	tell := l.finish(cause)
 	if tell == nil {
@@ -239,8 +240,8 @@ func (l *Lease) end(cause error) bool {
 	return true
 }
 
-// finish is end without what the observer and the logger are told: the caller tells them
-// by calling the function returned, which is nil if the lease had ended.
+// finish is end without telling the observer and the logger: the function that it returns tells
+// them. The function is nil if the lease had ended already.
 func (l *Lease) finish(cause error) (tell func()) {
 	l.mu.Lock()
 	if l.err != nil {
@@ -258,7 +259,7 @@ func (l *Lease) finish(cause error) (tell func()) {
 		return l.client.sessionEnds(l, cause)
 	}
 	if lost {
-		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close looks at it
+		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close waits for it
 	}
 	for _, timer := range []*time.Timer{l.timer, l.keepTimer} {
 		if timer != nil {

@@ -2,8 +2,8 @@ package mongolock
 
 import "context"
 
-// A leaseContext is a context that ends with its parent or with its lease. Context is
-// shared by all parents that end together; values is the parent, for its values.
+// A leaseContext is a context that ends with its parent or with its lease. Its Context is
+// shared by all parents that end together; values is the parent whose values it has.
 type leaseContext struct {
 	context.Context
 	values context.Context
@@ -11,18 +11,18 @@ type leaseContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// contexts are the contexts that end with one lease. Protected by the lease's mu.
+// contexts are the contexts that end with one lease. They are protected by the lease's mu.
 type contexts struct {
-	// open has one context for each Done channel of a parent: parents with the same channel
-	// end together. The nil channel is that of parents that never end.
+	// open has one context for each Done channel of a parent: parents with the same channel end
+	// together. Parents that never end have the nil channel.
 	open    map[<-chan struct{}]*leaseContext
-	revoked error // why contexts that are made from now on begin cancelled
+	revoked error // why contexts that are made from now on are cancelled from the start
 }
 
-// Context returns a context that ends with parent or with the lease, whichever is
-// first. context.Cause tells why it ended. Its own Err looks at the clock first, so that a
-// process which was stopped past its lease learns at once. Contexts derived from it
-// learn when the timer fires.
+// Context returns a context that ends with parent or with the lease, whichever is first.
+// context.Cause tells why it ended. Its own Err reads the clock first, so a process that was
+// paused past its lease learns of it at once. Contexts derived from it learn when the timer
+// fires.
 func (l *Lease) Context(parent context.Context) context.Context {
 	_ = l.Err() // ends a lease that ran out, even if its timer has not fired yet
 	ended := parent.Done()
@@ -37,8 +37,8 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return &lc
 }
 
-// shared is the context for parents with the channel ended; nil if there is none. With
-// l.mu held.
+// shared returns the context for parents with the channel ended, or nil. Call it with l.mu
+// held.
 func (l *Lease) shared(ended <-chan struct{}) *leaseContext {
 	if l.contexts == nil {
 		l.contexts = &contexts{open: make(map[<-chan struct{}]*leaseContext), revoked: l.err}
@@ -50,7 +50,7 @@ func (l *Lease) shared(ended <-chan struct{}) *leaseContext {
 // context of the same lease, which locks it.
 func (l *Lease) share(parent context.Context, ended <-chan struct{}) *leaseContext {
 	if ended == nil {
-		parent = context.Background() // keep nothing alive that never ends
+		parent = context.Background() // do not keep a parent alive that never ends
 	}
 	ctx, cancel := context.WithCancelCause(endOf{parent})
 	lc := &leaseContext{Context: ctx, lease: l, cancel: cancel}
@@ -61,7 +61,7 @@ func (l *Lease) share(parent context.Context, ended <-chan struct{}) *leaseConte
 	}
 	l.mu.Unlock()
 	switch {
-	case other != nil: // made meanwhile
+	case other != nil: // another call made it meanwhile
 		cancel(nil)
 		return other
 	case revoked != nil:
@@ -76,8 +76,8 @@ func (l *Lease) share(parent context.Context, ended <-chan struct{}) *leaseConte
 	return lc
 }
 
-// Value answers with the parent's values, not with those of the parent for which the
-// shared context was made.
+// Value returns the parent's values, not those of the parent for which the shared context was
+// made.
 func (lc *leaseContext) Value(key any) any {
 	if key == cancelKey {
 		return lc.Context.Value(key)
@@ -85,7 +85,7 @@ func (lc *leaseContext) Value(key any) any {
 	return lc.values.Value(key)
 }
 
-// endOf ends with a context and has none of its values.
+// An endOf ends with a context and has none of its values.
 type endOf struct{ context.Context }
 
 func (e endOf) Value(key any) any {
@@ -95,8 +95,8 @@ func (e endOf) Value(key any) any {
 	return nil
 }
 
-// cancelKey is the key by which package context finds the parent that a context ends
-// with. Without it, each would need a goroutine.
+// cancelKey is the key by which package context finds the parent that a context ends with.
+// Without it, each context would need a goroutine.
 var cancelKey = func() (key any) {
 	_ = context.Cause(keyProbe{context.Background(), &key})
 	return key
@@ -107,7 +107,7 @@ type keyProbe struct {
 	asked *any
 }
 
-func (p keyProbe) Err() error        { return context.Canceled } // a cause is asked for
+func (p keyProbe) Err() error        { return context.Canceled } // for context.Cause
 func (p keyProbe) Value(key any) any { *p.asked = key; return nil }
 
 // A valued context also has the values of another one.
@@ -123,15 +123,15 @@ func (v valued) Value(key any) any {
 	return v.values.Value(key)
 }
 
-// Err looks at the lease's clock before it answers.
+// Err reads the clock for the lease before it answers.
 func (lc *leaseContext) Err() error {
 	if err := lc.lease.Err(); err != nil {
-		lc.cancel(err) // the goroutine that ended the lease may not have come to this context yet
+		lc.cancel(err) // the goroutine that ended the lease may not have reached this context yet
 	}
 	return lc.Context.Err()
 }
 
-// cancelContexts cancels the contexts made so far; later ones begin cancelled.
+// cancelContexts cancels the contexts made so far. Later ones are cancelled from the start.
 func (l *Lease) cancelContexts(cause error) {
 	l.mu.Lock()
 	if l.contexts == nil {
@@ -144,8 +144,8 @@ func (l *Lease) cancelContexts(cause error) {
 	}
 }
 
-// revoke returns the contexts that are to be cancelled. It is called with l.mu held,
-// and they are cancelled without it, as that runs other people's callbacks.
+// revoke returns the contexts to cancel. Call it with l.mu held, and cancel them without it:
+// that runs callbacks of the application.
 func (l *Lease) revoke(cause error) map[<-chan struct{}]*leaseContext {
 	if l.contexts == nil {
 		return nil // contexts that are made from now on ask why the lease ended

@@ -62,7 +62,7 @@ func TestAcquireAllRefusesInvalidArgumentsAndSendsNothing(t *testing.T) {
 	assert.Zero(t, b.count("acquire"), "claims sent")
 }
 
-func TestAcquireAllReleasesWhatItHoldsIfOneKeyIsNotGranted(t *testing.T) {
+func TestAcquireAllReleasesItsKeysIfOneIsNotGranted(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		one, two := newClient(t, s), newClient(t, s)
 		held := acquire(t, one, "b")
@@ -192,7 +192,7 @@ func TestReleaseOfSeveralLeasesReportsTheOneThatFailed(t *testing.T) {
 	})
 }
 
-func TestAFailedAcquireAllReportsWhatItCouldNotRelease(t *testing.T) {
+func TestAFailedAcquireAllReportsTheKeysThatItCouldNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())
 		acquire(t, newClient(t, b), "c")

@@ -9,17 +9,17 @@ import (
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
-// Linger keeps the key for up to d after Release, in case this process asks for it again:
-// then Acquire and TryAcquire cost no trip to the database. Tokens rise all the same.
+// Linger keeps the key for up to d after Release, in case this process asks for it again: then
+// Acquire and TryAcquire cost no trip to the database. Each lease still gets a greater token.
 //
-// A waiter of another process has the key freed at once. A TryAcquire there is refused: the
-// holder is shown as one that Lingers, and FreeIdle asks it to go. A process that dies while
-// it keeps a key costs the others its TTL, as any holder that dies.
+// For a waiter of another process the key is freed at once. A TryAcquire there is refused: the
+// holder is shown as one that Lingers, and FreeIdle asks it to free the key. If a process dies
+// while it keeps a key, others wait for its TTL, as for any holder that dies.
 //
-// The key is kept only while this client hears of waiters, by the store's feed; without one
-// Release frees it. The lease of a key that is kept is local to those who ask on the same
-// terms: with another TTL or Note, or with MinHold, they cost a trip. It does not go
-// together with Shared, OneOf, MinHold or NoRenewal.
+// The key is kept only while this client hears of waiters, by the store's feed; without a feed
+// Release frees it. An acquisition saves the trip only if it asks on the same terms: with
+// another TTL or Note, or with MinHold, it costs one. Linger cannot be combined with Shared,
+// OneOf, MinHold or NoRenewal.
 func Linger(d time.Duration) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if d > maxTTL {
@@ -30,14 +30,14 @@ func Linger(d time.Duration) AcquireOption {
 	})
 }
 
-// FreeIdle makes a TryAcquire that is refused ask for a key that its holder only keeps,
-// with Linger: it is freed at once, for a later call. A key in use is freed by the next
+// FreeIdle makes a TryAcquire that is refused ask for a key that its holder only keeps with
+// Linger: the key is freed at once, for a later call. A key in use is freed by its next
 // Release. Acquire always asks.
 func FreeIdle() AcquireOption {
 	return acquireOption(func(t *terms) error { t.freeIdle = true; return nil })
 }
 
-// checkLinger refuses what Linger does not go together with.
+// checkLinger refuses the options that cannot be combined with Linger.
 func (t *terms) checkLinger() error {
 	why := ""
 	switch {
@@ -45,7 +45,7 @@ func (t *terms) checkLinger() error {
 	case t.shares():
 		why = "Shared or OneOf: only a key that one process has alone can be kept"
 	case t.minHold > 0:
-		why = "MinHold: that keeps the key from everybody, this process too"
+		why = "MinHold: that keeps the key from every process, this one too"
 	case t.noRenewal:
 		why = "NoRenewal: a key that is kept has to be renewed"
 	}
@@ -55,32 +55,32 @@ func (t *terms) checkLinger() error {
 	return fmt.Errorf("mongolock: Linger(%v) with %s", t.linger, why)
 }
 
-// What a lease has in the store goes from one Lease to the next while its key is kept:
+// While a key is kept, its holder in the store passes from one Lease to the next:
 //
 //	granted by the store ──▶ in use ── Release ──▶ idle ── asked for here ──▶ in use ── …
 //	                                                 │
 //	                                                 └── asked for elsewhere, d is over, no feed,
 //	                                                     Close ──▶ released in the store
 //
-// Each of them has a Lease of its own, with a token of its own. The one before has ended, and
-// is settled: it can neither release nor renew what the next one has. An idle Lease is in
-// nobody's hands. The engine renews it, and ends it as any other.
+// Each of them has a Lease of its own, with its own token. The Lease before it has ended, and
+// is settled: it can neither release nor renew what the next one has. No caller has an idle
+// Lease. The engine renews it, and ends it like any other.
 
-// A lingering is what a lease needs for that.
+// lingering holds the fields of a lease that is passed on in this way.
 type lingering struct {
-	idle  bool   // nobody has it. Does not change
-	after *Lease // the idle one whose place it takes; nil for most. Does not change once it is started
-	spare int    // how many tokens above its own are free for those after it. Does not change
-	hears int    // which opening of the feed has told of all waiters since before the claim. Does not change
-	asks  uint32 // how often somebody had asked for such keys by then. Does not change
+	idle  bool   // no caller has it; constant
+	after *Lease // the idle lease whose place it takes; nil for most; constant once it is started
+	spare int    // how many tokens above its own are free for its successors; constant
+	hears int    // which opening of the feed has told of all waiters since before the claim; constant
+	asks  uint32 // how often others had asked for such keys by then; constant
 
-	listens bool // it counts among those who need the feed. Protected by Client.mu
-	leaving bool // it is idle no more: it is being given back. Protected by Client.mu
+	listens bool // it counts among the leases that need the feed; protected by Client.mu
+	leaving bool // it is idle no more, but being given back; protected by Client.mu
 
-	keepTimer *time.Timer // ends the keeping, of an idle one. Protected by Client.mu until it is passed on or ends
+	keepTimer *time.Timer // ends the keeping of an idle lease; protected by Client.mu until the lease is passed on or ends
 }
 
-// linger puts an idle lease in the place of one that its holder has released, if the key can be
+// linger puts an idle lease in the place of l, which its holder has released, if the key can be
 // kept.
 func (l *Lease) linger() bool {
 	if l.terms.linger == 0 {
@@ -106,7 +106,7 @@ func (l *Lease) linger() bool {
 	return true
 }
 
-// succeed puts next in the place of l, which is settled. With c.mu held.
+// succeed puts next in the place of l, which is settled. Call it with c.mu held.
 func (c *Client) succeed(next, l *Lease) {
 	c.enlist(next)
 	c.delist(l)
@@ -114,10 +114,11 @@ func (c *Client) succeed(next, l *Lease) {
 	next.queue.holder = next
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next.wanted = l.wanted // heard while the place was changed
+	next.wanted = l.wanted // the word may have been heard while next took the place
 }
 
-// goOn has a lease renewed that took the place of another, by its session or by itself.
+// goOn has the renewals of a lease go on after it took the place of another: by its session, or
+// its own.
 func (l *Lease) goOn(under *Lease, due monotonic.Moment) {
 	if under != nil {
 		l.stayUnder(under)
@@ -126,9 +127,9 @@ func (l *Lease) goOn(under *Lease, due monotonic.Moment) {
 	}
 }
 
-// pass gives what l has in the store to next, unless the two must not be told apart in time: a
-// renewal is under way, or failed; a release was begun; somebody waits; or l may not be trusted
-// any more. Afterwards l is settled. With Client.mu held.
+// pass gives what l has in the store to next. It refuses while the two could not be told apart
+// in time: a renewal is under way, or has failed; a release was begun; a process waits; or l
+// may not be trusted any more. Afterwards l is settled. Call it with Client.mu held.
 func (l *Lease) pass(next *Lease, now monotonic.Moment) bool {
 	passed := l.passOn(next, now)
 	if passed {
@@ -159,9 +160,9 @@ func (l *Lease) passOn(next *Lease, now monotonic.Moment) bool {
 	return true
 }
 
-// regrant gives w the key that is kept idle, without a trip. It answers nil if w's terms are
-// others, if the tokens are used up, or if the idle lease cannot be passed on. The lease is yet to
-// be started, and counts as background work until then. With c.mu held.
+// regrant gives w the key that is kept idle, without a trip. It returns nil if w's terms
+// differ, if the tokens are used up, or if the idle lease cannot be passed on. The lease has
+// yet to be started, and counts as background work until then. Call it with c.mu held.
 func (c *Client) regrant(w *waiter, idle *Lease) *Lease {
 	t := w.terms
 	if t.shares() || t.ttl != idle.terms.ttl || t.note != idle.terms.note || t.noRenewal || t.minHold != 0 || idle.spare == 0 {
@@ -193,8 +194,8 @@ func (c *Client) startLocal(l *Lease, w *waiter) error {
 	return l.start(w)
 }
 
-// takeIdle has w take the key that this client keeps: at once, or, if that cannot be, by a
-// hand-over in the store. With c.mu held.
+// takeIdle gives w the key that this client keeps: at once, or otherwise by a hand-over in the
+// store. Call it with c.mu held.
 func (c *Client) takeIdle(w *waiter, idle *Lease) (move, bool) {
 	if !idle.idle || idle.leaving {
 		return move{}, false
@@ -207,8 +208,8 @@ func (c *Client) takeIdle(w *waiter, idle *Lease) (move, bool) {
 	return move{}, false
 }
 
-// tryIdle is takeIdle for a TryAcquire. If the key is not for w, it is freed first, as far as
-// the caller waits for that.
+// tryIdle is takeIdle for a TryAcquire. If w cannot have the idle lease, the key is freed
+// first, as long as the caller waits for that.
 func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 	c.mu.Lock()
 	q := c.queues[w.key]
@@ -236,7 +237,8 @@ func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 	return nil, nil
 }
 
-// dismiss frees the key of an idle lease, or hands it over, in the background. With c.mu held.
+// dismiss frees the key of an idle lease, or hands it over, in the background. Call it with
+// c.mu held.
 func (c *Client) dismiss(idle ...*Lease) <-chan struct{} {
 	gone := make(chan struct{})
 	if !c.enterLocked() {
@@ -254,8 +256,8 @@ func (c *Client) dismiss(idle ...*Lease) <-chan struct{} {
 	return gone
 }
 
-// dismissAll frees all keys that are kept: nobody would hear who waits for them, or the client
-// shuts down. With c.mu held.
+// dismissAll frees all keys that are kept, because this client would no longer hear of waiters,
+// or shuts down. Call it with c.mu held.
 func (c *Client) dismissAll() {
 	var all []*Lease
 	for l := c.leases; l != nil; l = l.next {
@@ -268,7 +270,7 @@ func (c *Client) dismissAll() {
 	}
 }
 
-// giveUp frees the key of an idle lease, unless it is no longer that.
+// giveUp frees the key of an idle lease, unless it is no longer idle.
 func (c *Client) giveUp(idle *Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +279,8 @@ func (c *Client) giveUp(idle *Lease) {
 	}
 }
 
-// asked takes in that somebody elsewhere waits for a key that this client may keep. With c.mu held.
+// asked records that another process waits for a key that this client may keep. Call it with
+// c.mu held.
 func (c *Client) asked(key string) {
 	c.asks.of(key).Add(1)
 	if q := c.queues[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
@@ -285,7 +288,7 @@ func (c *Client) asked(key string) {
 	}
 }
 
-// heardWord notes that somebody waits, and reports whether the lease is idle.
+// heardWord records that a process waits, and reports whether the lease is idle.
 func (l *Lease) heardWord() bool {
 	if knob.LingerIgnoresWord {
 		return false

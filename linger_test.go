@@ -100,7 +100,7 @@ func TestAWaiterElsewhereIsServedAtOnceByAKeyThatLingers(t *testing.T) {
 	})
 }
 
-func TestAReleaseFreesTheKeyIfSomebodyAskedForItMeanwhile(t *testing.T) {
+func TestAReleaseFreesALingeringKeyThatAnotherProcessAskedFor(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c, other := newClient(t, s), newClient(t, s)
 		keep(t, c)
@@ -133,7 +133,7 @@ func TestAKeyThatLingersIsFreedWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestAnOldLeaseOfAKeyThatLingeredTouchesNothing(t *testing.T) {
+func TestAnOldLeaseOfALingeringKeyAffectsNothing(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s)
 		old := keep(t, c)
@@ -176,7 +176,7 @@ func TestALocalGrantIsTrustedNoLongerThanTheLastRenewalAllows(t *testing.T) {
 	})
 }
 
-// Nobody renews any more what a dead process kept, and nobody can ask it.
+// The key that a dead process kept is no longer renewed, and that process cannot be asked.
 func TestAProcessThatDiesWhileItKeepsAKeyCostsItsTTL(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		dead := newHookedStore(b.mem)
@@ -195,7 +195,7 @@ func TestAProcessThatDiesWhileItKeepsAKeyCostsItsTTL(t *testing.T) {
 	})
 }
 
-// A renewal that failed is not passed on: nobody knows what became of it.
+// A lease whose renewal failed is not passed on, because the outcome is unknown.
 func TestAKeyWhoseRenewalFailedIsNotGrantedLocally(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		c := newClient(t, s, mongolock.TTL(3*time.Second))
@@ -285,7 +285,7 @@ func TestMaxHoldAndMaxStallCountFromTheLocalGrant(t *testing.T) {
 	})
 }
 
-func TestClosingFreesWhatLingersWithoutWaiting(t *testing.T) {
+func TestClosingFreesLingeringKeysWithoutWaiting(t *testing.T) {
 	for name, end := range map[string]func(*mongolock.Client) error{
 		"Close":    (*mongolock.Client).Close,
 		"Shutdown": func(c *mongolock.Client) error { return c.Shutdown(context.Background()) },
@@ -332,7 +332,7 @@ func TestABrokenKeyThatLingersIsGone(t *testing.T) {
 	})
 }
 
-func TestNothingLingersWhereNobodyHearsOfWaiters(t *testing.T) {
+func TestNoKeyLingersInAClientThatDoesNotHearOfWaiters(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) {
 		deaf := newClient(t, s, mongolock.WithoutFeed())
 		release(t, acquire(t, deaf, "k", lingering))
@@ -343,7 +343,7 @@ func TestNothingLingersWhereNobodyHearsOfWaiters(t *testing.T) {
 		mustBeFree(t, b, "k") // the feed was not open when the key was claimed
 		synctest.Wait()
 		l := acquire(t, c, "k", lingering)
-		inside.EndLinger(c) // no: somebody needs the feed
+		inside.EndLinger(c) // no: the feed is needed
 		release(t, l)
 		mustBeHeld(t, b, "k")
 	})
@@ -385,7 +385,7 @@ func TestTheImageOfARenewalTellsOfAWaiter(t *testing.T) {
 	})
 }
 
-func TestLingerIsRefusedWithWhatItDoesNotGoTogetherWith(t *testing.T) {
+func TestLingerIsRefusedWithOptionsThatExcludeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(nil)
 		c := newClient(t, b)

@@ -41,7 +41,7 @@ func TestANoticeThatComesBeforeTheGrantIsAnsweredCounts(t *testing.T) {
 	})
 }
 
-// While the feed is broken nobody can ask. So what was kept is freed, and nothing else is kept
+// While the feed is broken no waiter can ask. So the keys that were kept are freed, and no key is kept
 // until a lease was claimed under a feed that has told of everything since.
 func TestNothingIsKeptFromTheMomentThatTheFeedBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestNothingIsKeptFromTheMomentThatTheFeedBreaks(t *testing.T) {
 }
 
 // An empty notice stands for notices that were missed.
-func TestWhatIsKeptIsFreedWhenNoticesWereMissed(t *testing.T) {
+func TestLingeringKeysAreFreedWhenNoticesWereMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()
 		c := newClient(t, mem)

@@ -25,9 +25,9 @@ type Locker interface {
 // Do acquires key, runs fn with a context that ends with the lease, and releases.
 //
 // It returns the error of Acquire, or that of fn. If the lease ended while fn ran, the
-// reason is joined to it (matching ErrLost, or ErrClosed). A failed release is not: it
-// is logged and retried, as a finished job must not look failed. If fn panics the lease
-// is released too.
+// reason is joined to it (matching ErrLost, or ErrClosed). A failed release is only
+// logged and retried: a finished job must not look failed. If fn panics, the lease is
+// released too.
 func Do(ctx context.Context, l Locker, key string, fn func(context.Context, *Lease) error, opts ...AcquireOption) error {
 	if err := usable("Do", l, fn); err != nil {
 		return err
@@ -82,20 +82,20 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error)
 	return fn(l.Context(ctx), l)
 }
 
-// Leases are what AcquireAll grants: one lease for each key, in the order in which the
-// keys were given. They may be used one by one as well.
+// Leases are the leases that AcquireAll grants: one for each key, in the order in which
+// the keys were given. Each may also be used by itself.
 type Leases []*Lease
 
-// AcquireAll acquires several keys: all of them or none. A *Client first tries all at once,
-// which takes one trip to the database however many keys there are. If some are held it
-// keeps those before the first of them in byte order, gives back the others, and asks for
-// one after the other from there. So callers with keys in common cannot wait for each other
-// in a circle, whatever the order in keys. While it waits for one key it holds those before:
-// ask for few keys, and hold them for a short time.
+// AcquireAll acquires several keys: all of them or none. A *Client first tries all keys at
+// once, which takes one trip to the database however many there are. If others hold some
+// of them, it keeps those that precede the first held key in byte order, gives back the
+// rest, and waits for one key after the other from there. So callers with keys in common
+// cannot deadlock, whatever the order in keys. While AcquireAll waits for one key it holds
+// the earlier ones: ask for few keys, and hold them for a short time.
 //
-// If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back what was
-// granted so far, and the error says which key and why. The options apply to each key;
-// a MaxWait applies to all keys together.
+// If a key is not granted, or a lease is lost meanwhile, AcquireAll gives back the keys
+// that were granted, and the error says which key failed and why. The options apply to
+// each key; a MaxWait applies to all keys together.
 func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOption) (Leases, error) {
 	sorted, err := usableKeys(l, keys)
 	if err != nil {
@@ -137,8 +137,8 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 }
 
 // tryTogether claims all keys at once, if l can do that and they are not in use in this
-// process. It answers the leases of those before the first that others hold. Only a client
-// itself is asked: a wrapper's Acquire may do more.
+// process. It returns the leases of the keys before the first one that others hold. A
+// Locker that wraps a client is not unwrapped: its Acquire may do more.
 func tryTogether(ctx context.Context, l Locker, keys []string, opts []AcquireOption) (Leases, error) {
 	c, ok := l.(*Client)
 	if !ok {
@@ -154,7 +154,7 @@ func tryTogether(ctx context.Context, l Locker, keys []string, opts []AcquireOpt
 	return c.claimTogether(ctx, keys, t)
 }
 
-// usableKeys is keys in order, or an error if one is bad or given twice.
+// usableKeys returns keys in byte order, or an error if a key is bad or given twice.
 func usableKeys(l Locker, keys []string) ([]string, error) {
 	switch {
 	case l == nil:
@@ -190,7 +190,7 @@ func patienceIn(opts []AcquireOption) patience {
 	return patience{t.maxWait > 0, time.Now().Add(t.maxWait)}
 }
 
-// options are opts with the rest of the patience, which is enough for one try at least.
+// options returns opts with the rest of the patience, which is enough for at least one try.
 func (p patience) options(opts []AcquireOption) []AcquireOption {
 	if !p.limited {
 		return opts
@@ -198,8 +198,8 @@ func (p patience) options(opts []AcquireOption) []AcquireOption {
 	return append(slices.Clip(opts), MaxWait(max(time.Until(p.until), time.Millisecond)))
 }
 
-// giveUp releases what was granted. A lost lease among them is already in the caller's
-// error; a release that fails goes on in the background.
+// giveUp releases the leases that were granted. A lost lease among them is already in the
+// caller's error. A release that fails goes on in the background.
 func (all Leases) giveUp() error {
 	for _, l := range all {
 		l.end(ErrReleased)
@@ -214,7 +214,7 @@ func (all Leases) giveUp() error {
 	return errors.Join(errs...)
 }
 
-// giveBackUnseen ends leases that nobody was given, and frees their keys in the background.
+// giveBackUnseen ends leases that no caller has received, and frees their keys in the background.
 func (all Leases) giveBackUnseen() {
 	if len(all) == 0 {
 		return
@@ -234,8 +234,8 @@ func (all Leases) giveBackUnseen() {
 }
 
 // Context returns a context that ends with parent or with any of the leases, whichever
-// is first. context.Cause tells why it ended. Its Err looks at the clock first, like that
-// of a single lease's context.
+// is first. context.Cause tells why it ended. Its Err reads the clock first, as the
+// context of a single lease does.
 func (all Leases) Context(parent context.Context) context.Context {
 	for _, l := range all {
 		parent = l.Context(parent)
@@ -249,7 +249,7 @@ type leasesContext struct {
 	leases Leases
 }
 
-// Err looks at the clock for every lease: one that ran out cancels the context.
+// Err reads the clock for every lease: a lease that ran out cancels the context.
 func (lc *leasesContext) Err() error {
 	for _, l := range lc.leases {
 		_ = l.Err()
@@ -268,10 +268,10 @@ func (all Leases) Err() error {
 	return errors.Join(errs...)
 }
 
-// Release ends all leases and then frees their keys, with one trip to the database where
-// nobody waits for them. It joins the errors of the single releases, and may be called again.
-// If a key was taken away by force and the store cannot tell which of them, each that may be
-// the one answers an error matching ErrLost.
+// Release ends all leases and then frees their keys: in one trip to the database, but for
+// keys that a waiter is in line for. It joins the errors of the single releases, and may be
+// called again. If one of the keys was taken away by force and the store cannot tell which,
+// every lease that it may have been reports an error matching ErrLost.
 func (all Leases) Release() error {
 	left := make([]*Lease, 0, len(all))
 	for _, l := range all {
@@ -283,7 +283,7 @@ func (all Leases) Release() error {
 	return all.results()
 }
 
-// results are what Release of each answers.
+// results joins what Release of each lease returns.
 func (all Leases) results() error {
 	var errs []error
 	for _, l := range all {

@@ -14,7 +14,7 @@ import (
 )
 
 // Found by the simulation: a caller gave up, the grant that came later was given back
-// under its MinHold, and the key stayed held though nobody had a lease of it.
+// under its MinHold, and the key stayed held although no caller had a lease of it.
 func TestMinHoldDoesNotKeepAGrantThatNoCallerReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHookedStore(memstore.New())

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A lateFeed takes a while to be live: what is announced before that, nobody hears.
+// A lateFeed takes a while to be live: earlier announcements are missed.
 type lateFeed struct {
 	*hookedStore
 	live time.Duration

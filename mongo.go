@@ -13,12 +13,12 @@ import (
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
-// New makes a client whose locks are documents of coll: one per key, the key its
-// _id. It sends nothing yet. Every process that shares the locks uses the same
-// collection, and keeps nothing else in it.
+// New makes a client whose locks are documents of coll: one per key, with the key as its _id.
+// It sends nothing yet. Every process that shares the locks uses the same collection, and keeps
+// nothing else in it.
 //
-// Write concern, read concern and read preference are the library's own, whatever
-// coll says. Close the client before the database connection.
+// The library sets its own write concern, read concern and read preference, whatever coll says.
+// Close the client before the database connection.
 func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
 	conf, err := newConfig(opts)
 	if coll == nil {
@@ -38,17 +38,17 @@ func New(coll *mongo.Collection, opts ...ClientOption) (*Client, error) {
 	return newClient(s, conf), nil
 }
 
-// WithoutIndex leaves the TTL index to you: the first grant does not make it.
-// The index only removes locks whose holders crashed, an hour after they ran out.
-// Make it with EnsureIndex, or see docs/operations.md.
+// WithoutIndex leaves making the TTL index to you: the first grant does not make it. The index
+// only removes locks whose holders crashed, an hour after they ran out. Make it with
+// EnsureIndex, or as docs/operations.md shows.
 func WithoutIndex() ClientOption {
 	return clientOption(func(c *config) error { c.noIndex = true; return nil })
 }
 
-// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it is
-// there. By it a client WithSession also finds what dead sessions left. The first grant of a
-// client makes it too, but there a failure is only logged. An error matching
-// errors.ErrUnsupported means that the store has none.
+// EnsureIndex makes the TTL index that removes locks whose holders crashed, unless it exists. A
+// client WithSession also uses it to find what dead sessions left. The first grant of a client
+// makes the index too, but only logs a failure. An error matching errors.ErrUnsupported means
+// that the store has no such index.
 func (c *Client) EnsureIndex(ctx context.Context) error {
 	if err := c.ready(ctx, "ensure index", ""); err != nil {
 		return err
@@ -65,10 +65,10 @@ func (c *Client) EnsureIndex(ctx context.Context) error {
 	return nil
 }
 
-// counter is a store that counts the commands that it sends, by name.
+// A counter is a store that counts the commands that it sends, by name.
 type counter interface{ Commands() map[string]uint64 }
 
-// offered is the store as a T, or the store that it wraps; nil if neither is one.
+// offered returns the store as a T, or the store that it wraps, or nil if neither is one.
 func offered[T any](s store.Store) (none T) {
 	for s != nil {
 		if found, ok := s.(T); ok {
@@ -83,22 +83,23 @@ func offered[T any](s store.Store) (none T) {
 	return none
 }
 
-// wary is a store that knows what goes wrong with locks on its deployment, as that on MongoDB
-// does. It logs that, with some commands of its own.
-type wary interface {
+// A trapWarner is a store that knows what goes wrong with locks on its deployment, as the one
+// on MongoDB does. It logs that, and sends some commands to find out.
+type trapWarner interface {
 	WarnOfTraps(ctx context.Context, to *slog.Logger) error
 }
 
-// A warning is what a client does to have its store warn once.
+// A warning has the store warn once.
 type warning struct {
-	store wary // nil: the store knows of no traps
+	store trapWarner // nil: the store knows of no traps
 	given atomic.Bool
 	tries atomic.Int32
 }
 
 // warnOfTraps has the store warn, in the background, after the first claim that was answered.
-// No call waits for that. If the pool has one connection renewals do: so it takes no longer
-// than an eighth of the claim's TTL, and is tried again after later claims.
+// No call waits for that. If the connection pool has only one connection, renewals have to
+// wait: so the warning takes at most an eighth of the claim's TTL, and is tried again after
+// later claims.
 func (c *Client) warnOfTraps(t *terms) {
 	w := &c.warning
 	if w.store == nil || w.given.Load() || w.given.Swap(true) {

@@ -27,7 +27,7 @@ const (
 	OpMiss     Op = "miss"     // fires of a job were missed or skipped, and will not run; it takes no time
 )
 
-// An Operation is what an Observer is told when an operation begins. It never has the ID
+// An Operation describes an operation to an Observer when it begins. It never contains the ID
 // of an acquisition.
 type Operation struct {
 	Op      Op
@@ -55,15 +55,15 @@ const (
 	OutcomeFailed    = "failed"    // any other error
 )
 
-// OutcomeOf names the outcome that an error stands for: one of the few names above, fit
-// for a label. It is for every error of this library, and nil is OutcomeGranted.
+// OutcomeOf names the outcome that an error stands for: one of the few names above, fit for a
+// label. It takes every error of this library; nil is OutcomeGranted.
 func OutcomeOf(err error) string {
 	var left *abandoned
 	cause := err
 	if errors.As(err, &left) {
-		cause = left.err // what else the error matches tells of the key, not of why the call ended
+		cause = left.err // the rest of the error describes the key, not why the call ended
 	}
-	certain := errors.Is(cause, store.ErrNotApplied) // then a deadline in it is not the caller's
+	certain := errors.Is(cause, store.ErrNotApplied) // a deadline in such an error is not the caller's
 	switch {
 	case err == nil:
 		return OutcomeGranted
@@ -87,24 +87,23 @@ func OutcomeOf(err error) string {
 	return OutcomeFailed
 }
 
-// An Observer sees operations begin and end: those of a Client, and of the packages
-// schedule, leader, doclock and pathlock. Begin returns the context with which the
-// operation goes on, to which a trace can add its span, and a function that is called
-// once when the operation ends.
+// An Observer sees operations begin and end: those of a Client, and of the packages schedule,
+// leader, doclock and pathlock. Begin returns the context with which the operation goes on, to
+// which a trace can add its span, and a function that is called once when the operation ends.
 //
-// Both functions should be quick, and are called by several goroutines at once, none of
-// which is the caller's. No lock of this library is held meanwhile: they may call it. A
-// call that takes longer than 50 ms is not waited for: the library goes on, and does not
-// observe what begins before the call returns (Stats.Unobserved counts that). So an
-// observer that hangs loses no lease and keeps no key. A panic in it ends the process.
+// Both functions should be quick. Several goroutines call them at once, and none of these is
+// the caller's. They may call the library, because it holds none of its locks meanwhile. The
+// library waits 50 ms for a call; then it goes on, and does not observe what begins before the
+// call returns (Stats.Unobserved counts that). So an observer that hangs loses no lease and
+// keeps no key. A panic in an observer ends the process.
 type Observer interface {
 	// Begin is called when an operation begins.
 	Begin(ctx context.Context, op Operation) (context.Context, func(Outcome))
 }
 
-// A StatsObserver is an Observer that also reads the numbers of what it observes. Watch
-// is called once by each new client (scheduler, tree) with the function that reads them,
-// which may be called at any time; stop is called when the client is closed.
+// A StatsObserver is an Observer that also reads the numbers of what it observes. Each new
+// client (scheduler, tree) calls Watch once, with a function that reads its numbers and may be
+// called at any time. It calls stop when it is closed.
 type StatsObserver interface {
 	Observer
 
@@ -118,7 +117,7 @@ type FeedState string
 // The states of a feed.
 const (
 	FeedNone    FeedState = "none"    // the store has none, or WithoutFeed: waiters poll
-	FeedIdle    FeedState = "idle"    // nobody waits, so it is not open
+	FeedIdle    FeedState = "idle"    // there is no waiter, so it is not open
 	FeedOpening FeedState = "opening" // it is being opened, for the first time or again: waiters poll meanwhile
 	FeedLive    FeedState = "live"    // it is open
 )
@@ -130,30 +129,30 @@ type Stats struct {
 	Idle       int       // keys that are kept after their release, with Linger
 	Unreleased int       // leases that have ended and are not given back yet
 	Waiters    int       // calls of Acquire that have not been answered
-	Candidates int       // those of them that wait to be elected by package leader, which may take for ever
+	Candidates int       // those of Waiters that wait to be elected by package leader, perhaps for ever
 	CleanUps   int       // claims of unknown outcome that are being cleaned up
 	Feed       FeedState // whether the waiters hear of freed keys
 
 	// OldestWait is how long the longest waiter has waited, candidates aside.
 	OldestWait time.Duration
-	// OldestRenewal is how long ago the lease was renewed, or granted, that has waited
-	// longest for its next renewal. Leases with NoRenewal do not count.
+	// OldestRenewal is the time since the last renewal, or the grant, of the lease that has
+	// gone longest without one. Leases with NoRenewal do not count.
 	OldestRenewal time.Duration
 
-	// Calls are the calls of the store since the client was made, by kind. A call is one to
+	// Calls counts the calls of the store since the client was made, by kind. A call is one to
 	// three commands to the database.
 	Calls map[string]uint64
-	// Commands are the commands sent to the database since then, by name: what the locks cost
-	// it. They are counted as they are given to the driver, which may send one again by itself,
-	// or find no server for it. It is nil on a store without a database. Of trees of package
-	// pathlock that share a collection the first one has those of all.
+	// Commands counts the commands sent to the database since then, by name: what the locks
+	// cost the database. A command counts when it is given to the driver, which may send it
+	// again, or find no server for it. Commands is nil on a store without a database. If trees
+	// of package pathlock share a collection, the first one counts the commands of all.
 	Commands map[string]uint64
-	// Unobserved are operations of which the Observer was not told, as it was too slow.
+	// Unobserved counts operations of which the Observer was not told because it was too slow.
 	Unobserved uint64
 }
 
-// Plus adds up the numbers of two clients. Of ages it has the greater one, and Package and
-// Feed are those of s.
+// Plus adds up the numbers of two clients. Of each age it keeps the greater, and Package and
+// Feed come from s.
 func (s Stats) Plus(t Stats) Stats {
 	s.Held += t.Held
 	s.Idle += t.Idle
@@ -168,7 +167,7 @@ func (s Stats) Plus(t Stats) Stats {
 	return s
 }
 
-// sums adds up by kind; nil if there is nothing.
+// sums adds up counts by kind. It returns nil if there are none.
 func sums(a, b map[string]uint64) map[string]uint64 {
 	if len(a)+len(b) == 0 {
 		return nil
@@ -181,9 +180,8 @@ func sums(a, b map[string]uint64) map[string]uint64 {
 	return all
 }
 
-// Stats returns the numbers of the client. They belong together: all are of one moment.
-// It sends nothing, and takes about a tenth of a microsecond for each lease and each key
-// waited for.
+// Stats returns the numbers of the client, all of one moment. It sends nothing. It takes about
+// a tenth of a microsecond for each lease and for each key that is waited for.
 func (c *Client) Stats() Stats {
 	s := Stats{Package: c.pkg, Calls: c.counts.Calls(), Unobserved: c.guard.Skipped()}
 	if c.commands != nil {
@@ -229,15 +227,15 @@ func (l *Lease) lastRenewed(now monotonic.Moment) (held bool, at monotonic.Momen
 	return l.err == nil && !l.over(now), max(l.granted, l.renewed)
 }
 
-// operation is what the observer is told. A package that acquires for itself says so in
-// ctx.
+// operation describes an operation to the observer. A package that acquires for itself says so
+// in ctx.
 func (c *Client) operation(ctx context.Context, op Op, key string, t *terms) Operation {
 	is := Operation{Op: op, Package: c.pkg, Key: key}
 	if t != nil {
 		is.Mode = t.mode
 	}
 	if as, ok := ctx.Value(inside.ShownKey{}).(inside.Shown); ok {
-		if as.Package != "" && op != OpRenew { // which may be of several leases together
+		if as.Package != "" && op != OpRenew { // one renewal may be for leases of several packages
 			is.Package = as.Package
 		}
 		if as.Key != "" {
@@ -247,8 +245,8 @@ func (c *Client) operation(ctx context.Context, op Op, key string, t *terms) Ope
 	return is
 }
 
-// observe tells the observer, if there is one, that an operation begins. Without a lock
-// held.
+// observe tells the observer, if there is one, that an operation begins. Call it without
+// holding a lock.
 func (c *Client) observe(ctx context.Context, op Op, key string, t *terms) (context.Context, func(Outcome)) {
 	if c.guard == nil {
 		return ctx, func(Outcome) {}

@@ -127,7 +127,7 @@ func (c *caller) callBack(key string) {
 	if lease, err := c.client.TryAcquire(ctx, "its own"); err == nil {
 		_ = lease.Release()
 	}
-	_, _ = c.client.Acquire(ctx, key, mongolock.MaxWait(time.Minute)) // held by whoever is observed, or by this
+	_, _ = c.client.Acquire(ctx, key, mongolock.MaxWait(time.Minute)) // held by the observed call, or by this one
 	_ = c.client.Close()
 	c.mu.Lock()
 	c.busy = false

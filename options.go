@@ -25,21 +25,21 @@ const (
 	maxPermits = 10_000
 )
 
-// An AcquireOption changes one Acquire, TryAcquire, Do or TryDo.
+// An AcquireOption changes one call of Acquire, TryAcquire, AcquireAll, Do or TryDo.
 type AcquireOption interface{ applyAcquire(*terms) error }
 
 // A ClientOption changes a Client.
 type ClientOption interface{ applyClient(*config) error }
 
-// An Option is both: given to New it is the default for every Acquire, given to Acquire
-// it applies to that call.
+// An Option may be given to New, where it sets the default for every Acquire, or to
+// Acquire, where it applies to that call.
 type Option interface {
 	AcquireOption
 	ClientOption
 }
 
-// terms are what one acquisition asks for. They never change: an acquisition without
-// options shares those of its client.
+// terms say what one acquisition asks for. They never change: an acquisition without
+// options shares the terms of its client.
 type terms struct {
 	ttl       time.Duration
 	maxHold   time.Duration // 0: none
@@ -54,7 +54,7 @@ type terms struct {
 	limit     int // of permits; 1 for exclusive, 0 for shared
 }
 
-// A config is the options of a client.
+// A config holds the options of a client.
 type config struct {
 	terms
 	owner    string
@@ -76,9 +76,9 @@ func (o option) applyClient(c *config) error        { return o(&c.terms) }
 func (o acquireOption) applyAcquire(t *terms) error { return o(t) }
 func (o clientOption) applyClient(c *config) error  { return o(c) }
 
-// TTL is how long a lease lasts after its last renewal: 100 ms to a year, 30 s by
-// default. A lease is renewed every third of its TTL. After a crash, the key is free
-// again within one TTL.
+// TTL sets how long a lease lasts after its last renewal: from 100 ms to a year, by
+// default 30 s. A lease is renewed every third of its TTL. After a crash, the key is
+// free again within one TTL.
 func TTL(d time.Duration) Option {
 	return option(func(t *terms) error {
 		if d < minTTL || d > maxTTL {
@@ -95,17 +95,17 @@ func MaxHold(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxHold = d; return positive("MaxHold", d) })
 }
 
-// MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. A job
-// that works may take as long as it likes. By default nobody asks for progress.
+// MaxStall ends the lease (ErrStalled) when its work has not called Progress for d. Work
+// that does call it may take as long as it likes. By default no progress is asked for.
 func MaxStall(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxStall = d; return positive("MaxStall", d) })
 }
 
 // MaxWait makes Acquire give up with ErrHeld after waiting for d. The error is a
 // *HeldError with the holder seen last, and says "MaxWait is over". It matches no
-// context's error, so it can be told from that of a deadline. If the store has answered
-// no claim by then the error does not match ErrHeld, because nothing is known of the key.
-// AcquireAll waits for d in all. By default only its context ends the wait.
+// context's error, which tells it from a deadline of ctx. If the store has answered no
+// claim by then, the error does not match ErrHeld, because nothing is known of the key.
+// AcquireAll waits for d in all. By default only ctx ends the wait.
 func MaxWait(d time.Duration) Option {
 	return option(func(t *terms) error { t.maxWait = d; return positive("MaxWait", d) })
 }
@@ -115,16 +115,17 @@ func NoRenewal() Option {
 	return option(func(t *terms) error { t.noRenewal = true; return nil })
 }
 
-// Shared asks for the key as a reader. Readers hold a key together, and none of them together
-// with a writer, which asks without this option. While one waits no further readers are let in.
+// Shared asks for the key as a reader. Any number of readers hold a key together, but never
+// beside a writer, which asks without this option. While a writer waits, no further readers
+// are let in.
 func Shared() AcquireOption {
 	return acquireOption(func(t *terms) error { return t.share(store.Shared, 0) })
 }
 
 // OneOf asks for one of the n permits of the key: at most n leases hold it at a time. n
-// is from 1 to 10,000, and the same wherever the key is used: another n is answered with
+// is from 1 to 10,000. It must be the same wherever the key is used: another n returns
 // ErrModeMismatch. A call of Acquire without OneOf waits until all permits are free, and
-// meanwhile no more of them are granted.
+// meanwhile no more of them are granted. Shared and OneOf cannot be combined.
 func OneOf(n int) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if n < 1 || n > maxPermits {
@@ -142,9 +143,9 @@ func (t *terms) share(mode store.Mode, limit int) error {
 	return nil
 }
 
-// MinHold keeps the key taken until d after its grant, even if it is released sooner: for a short
-// job that timers of several processes start at slightly different times. After a crash the key
-// is free at the TTL all the same.
+// MinHold keeps the key taken until d after its grant, even if it is released sooner. It is for
+// a short job that the timers of several processes start at slightly different times. After a
+// crash the key is free after the TTL all the same.
 func MinHold(d time.Duration) AcquireOption {
 	return acquireOption(func(t *terms) error {
 		if d > maxTTL {
@@ -155,14 +156,14 @@ func MinHold(d time.Duration) AcquireOption {
 	})
 }
 
-// Note is a text that is shown with the holder wherever the lock is looked at: at most
+// Note adds a text to the holder that is shown wherever the lock is looked at: at most
 // 1,024 bytes of UTF-8.
 func Note(text string) AcquireOption {
 	return acquireOption(func(t *terms) error { t.note = text; return checkText("Note", text, 0, maxNote) })
 }
 
 // WithOwner names this process for people who look at its locks: 1 to 256 bytes of
-// UTF-8, by default host/pid. It has no influence on who may do what.
+// UTF-8, by default host/pid. The name decides nothing.
 func WithOwner(name string) ClientOption {
 	return clientOption(func(c *config) error { c.owner = name; return checkText("WithOwner", name, 1, maxOwner) })
 }
@@ -179,10 +180,10 @@ func WithObserver(o Observer) ClientOption {
 	return clientOption(func(c *config) error { c.observer = o; return notNil("WithObserver", o == nil) })
 }
 
-// WithMargin sets the margin: how long a lease ends for its holder before the store may
-// give the key to somebody else. It is from 0 to half the TTL, by default the smaller of
-// 1 s and a tenth of the TTL. It allows for timers that fire late and for the time that
-// work needs to stop.
+// WithMargin sets the margin: how long before the store may grant the key again the lease
+// ends for its holder. It is from 0 to half the TTL, by default the smaller of 1 s and a
+// tenth of the TTL. It allows for timers that fire late and for the time that work needs
+// to stop.
 func WithMargin(d time.Duration) ClientOption {
 	return clientOption(func(c *config) error {
 		if d < 0 {
@@ -193,11 +194,11 @@ func WithMargin(d time.Duration) ClientOption {
 	})
 }
 
-// WithoutFeed makes waiters poll instead of listening for wake-ups: with one read for
-// all keys of the client, every 50 ms at first and every second in the end. That saves
-// the connection that listening keeps busy. The client still announces the keys that it
-// frees, for others that listen. (On FerretDB clients always poll: its tailable cursors
-// are not reliable enough.)
+// WithoutFeed makes waiters poll instead of listening for wake-ups. One read serves all
+// keys of the client: every 50 ms at first, and less and less often down to once a
+// second. That saves the connection that listening keeps busy. The client still announces
+// the keys that it frees, for other clients that listen. (On FerretDB clients always poll:
+// its tailable cursors are not reliable enough.)
 func WithoutFeed() ClientOption {
 	return clientOption(func(c *config) error { c.noFeed = true; return nil })
 }
@@ -242,7 +243,7 @@ func newConfig(opts []ClientOption) (config, error) {
 	return c, errors.Join(errs...)
 }
 
-// ask returns the terms of one acquisition: those of the client, changed by opts.
+// ask returns the terms of one acquisition: the client's, changed by opts.
 func (c *config) ask(key string, opts []AcquireOption) (*terms, error) {
 	if err := checkText("key", key, 1, maxKey); err != nil {
 		return nil, err
@@ -273,7 +274,7 @@ func (c *config) checkMargin(ttl time.Duration) error {
 	return nil
 }
 
-// marginFor is the margin of a lease with that TTL.
+// marginFor returns the margin of a lease with that TTL.
 func (c *config) marginFor(ttl time.Duration) time.Duration {
 	if c.margin >= 0 {
 		return c.margin

@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// How long the head of a queue waits for what.
+// The head of a queue waits for these times.
 const (
 	askMost       = time.Minute            // between two claims
 	wordLeast     = 3 * time.Minute        // a word is left for at least this long
@@ -22,40 +22,40 @@ const (
 	faultMost     = time.Second
 )
 
-// A wakeUp is a hint to ask for a key before the plan says so. It belongs to the
-// queue: a head that leaves does not take it along.
+// A wakeUp is a hint to ask for a key before the plan says so. It belongs to the queue, so it
+// stays when the head leaves.
 type wakeUp int
 
 const (
 	noWakeUp  wakeUp = iota
 	lookAgain        // something changed, but the key is probably still held
-	mayBeFree        // somebody said that the key may be free
+	mayBeFree        // another client said that the key may be free
 )
 
-// A plan is what the head of a queue knows of a key that another process holds, and
-// when it acts. A claim asks for the key and leaves a word: a mark that somebody
-// waits, so that the next release wakes us. A read only looks. The dates are set by
-// Client.replan and nowhere else. Protected by Client.mu.
+// A plan is what the head of a queue knows of a key that another process holds, and when the
+// head acts. A claim asks for the key and leaves a word: a mark which says that a process
+// waits, so that the next release sends a wake-up. A read changes nothing. Only Client.replan
+// sets the times. A plan is protected by Client.mu.
 type plan struct {
 	askAt  monotonic.Moment // send a claim, if nothing wakes the head earlier
-	notYet monotonic.Moment // send none before this, whatever wakes it: the last one failed
+	notYet monotonic.Moment // send none before this, despite wake-ups: the last one failed
 	readAt monotonic.Moment // read the key; zero: no need
 
-	checkAt monotonic.Moment // see whether the lease of this client is there that the head waits for; zero: not planned
+	checkAt monotonic.Moment // check that the store still has the lease of this client that the head waits for; zero: not planned
 
-	watched   bool             // the client's watch knows of this wait
+	watched   bool             // the client's watch counts this wait
 	seen      *store.Status    // by the last claim or read; nil: none was answered yet
-	steady    int              // reads in a row that showed the holders which our word was left with
-	early     bool             // the last claim came on a wake-up and found a holder from before it: he may be about to go
+	steady    int              // reads in a row that showed the same holders as when our word was left
+	early     bool             // the last claim came on a wake-up and found a holder from before it, which may be about to leave
 	movedAt   monotonic.Moment // when a read last showed other holders
 	freeSeen  int              // refusals in a row that showed a free key
-	wordUntil monotonic.Moment // our word does its work until then, by our clock
+	wordUntil monotonic.Moment // our word is effective until then, by our clock
 	reserved  time.Time        // the end of the writer's word that our own refusal showed
 	pause     time.Duration    // before the next read
-	faults    *backoff.Backoff // of claims that failed; nil: the last one was answered
+	faults    *backoff.Backoff // between failed claims; nil: the last claim was answered
 }
 
-// A change is why a plan is made again.
+// A change is a reason to make the plan again.
 type change int
 
 const (
@@ -66,9 +66,9 @@ const (
 	keyLeftAlone               // the key is left to other processes for a while
 )
 
-// replan sets when the head of q asks and reads next, after a change. s is the
-// status that the change showed, if any, and want how long the claim asked that its
-// word should stand. With c.mu held.
+// replan sets when the head of q asks and reads next, after a change. s is the status that the
+// change showed, or nil. want is how long the claim asked its word to stand. Call it with c.mu
+// held.
 func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duration) {
 	p, t, now := &q.plan, q.head.terms, c.clock.Now()
 	switch why {
@@ -112,16 +112,16 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		if p.freeSeen++; !open(s, t) {
 			p.freeSeen = 0
 		}
-		switch { // It was freed while the refusal was on its way.
+		switch { // The key was freed while the refusal was on its way.
 		case p.freeSeen == 1:
 			p.askAt = now
-		case p.freeSeen > 1: // and others are always faster: not in a tight loop
+		case p.freeSeen > 1: // other waiters are always faster: pause, so that this is not a tight loop
 			p.askAt = now.Add(backoff.Jitter(askAgain))
 		}
 	}
 
 	p.readAt = 0
-	if !p.wordIsSure() && c.watch.feed.Live() && !knob.WordAfterLook { // without a feed every key is polled
+	if !p.wordIsSure() && c.watch.feed.Live() && !knob.WordAfterLook { // without a feed all keys are polled anyway
 		if p.steady == 1 {
 			p.pause = pollMost
 		}
@@ -129,20 +129,20 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		p.pause = min(2*p.pause, pollMost)
 	}
 	if s != nil && t.shares() && s.Reserved() {
-		// The writer may be served when these holders are over, and run out in its turn before
-		// the end of its word: of neither would a wake-up tell.
+		// The waiting writer may be served when these holders are gone, and run out in its turn
+		// before the end of its word. No wake-up tells of either.
 		until := drifted(s.Left()) + readAfterWord
-		if s.Free() { // it comes at any moment, if it lives
+		if s.Free() { // the writer comes at any moment, if it lives
 			until = backoff.Jitter(pollMost)
 		}
 		if at := now.Add(until); at < p.askAt && (p.readAt == 0 || at < p.readAt) {
 			p.readAt = at
 		}
 	}
-	q.head.poke() // it may sleep for longer
+	q.head.poke() // it may have planned to sleep for longer
 }
 
-// asksAt is when a claim is due.
+// asksAt returns when a claim is due.
 func (q *queue) asksAt() monotonic.Moment {
 	if q.wakeUp != noWakeUp {
 		return q.plan.notYet
@@ -150,13 +150,13 @@ func (q *queue) asksAt() monotonic.Moment {
 	return max(q.plan.askAt, q.plan.notYet)
 }
 
-// wordIsSure reports whether two reads showed the holders that our word was left
-// with, the second one a moment after the first: then their release will see the
-// word. Before that the word may have gone with a holder whose release was under way.
+// wordIsSure reports whether two reads, a moment apart, showed the holders that our word was
+// left with: then their release will see the word. Before that, a release that was under way
+// may have removed the word.
 func (p *plan) wordIsSure() bool { return p.steady > 1 }
 
-// anySure reports whether a head is sure of its word. The others will look twice more, whatever
-// they have seen. With c.mu held.
+// anySure reports whether a head is sure of its word. The heads that are not will read twice
+// more, whatever they have seen. Call it with c.mu held.
 func (c *Client) anySure() (sure bool) {
 	for _, q := range c.queues {
 		if q.plan.wordIsSure() {
@@ -168,7 +168,7 @@ func (c *Client) anySure() (sure bool) {
 	return sure
 }
 
-// heldFor is how long the key is held alone; 0 if it is not.
+// heldFor returns how long the key has been held alone; 0 if it is not.
 func heldFor(s *store.Status) time.Duration {
 	if s.Mode != store.Exclusive || len(s.Holders) == 0 {
 		return 0
@@ -176,7 +176,7 @@ func heldFor(s *store.Status) time.Duration {
 	return s.Now.Sub(s.Holders[0].Since)
 }
 
-// shows reports whether the holders are those that were seen last.
+// shows reports whether the holders are the same as those seen last.
 func (p *plan) shows(s *store.Status) bool {
 	return p.seen != nil && slices.EqualFunc(s.Holders, p.seen.Holders, func(a, b store.Holder) bool { return a.ID == b.ID })
 }
@@ -186,22 +186,23 @@ func (p *plan) moves(now monotonic.Moment) bool {
 	return p.movedAt != 0 && now.Sub(p.movedAt) < pollMost
 }
 
-// expectsRefusal reports whether a claim on these terms will probably be refused:
-// a store may then look first.
+// expectsRefusal reports whether a claim on these terms will probably be refused: the store may
+// then read before it writes.
 func (q *queue) expectsRefusal(t *terms) bool {
 	s := q.plan.seen
 	return s != nil && !open(s, t) && (q.wakeUp != mayBeFree || amongSharers(s, t))
 }
 
-// wake makes the head ask for the key: it may be free. With Client.mu held.
+// wake makes the head ask for the key, because it may be free. Call it with Client.mu held.
 func (q *queue) wake() {
-	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // else it cannot be
+	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // otherwise the key cannot be free for it
 		q.wakeUp = mayBeFree
 		q.head.poke()
 	}
 }
 
-// look makes the head ask for the key, which is probably still held. With Client.mu held.
+// look makes the head ask for the key although it is probably still held. Call it with
+// Client.mu held.
 func (q *queue) look() {
 	if q.head != nil {
 		q.wakeUp = max(q.wakeUp, lookAgain)

@@ -11,22 +11,22 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A queue is the waiters of one client for one key, first come, first served, and
-// what this client itself holds of the key. Only the head talks to the store, and not
-// even the head while the client holds the key alone. Protected by Client.mu.
+// A queue has the waiters of one client for one key, first come, first served, and what this
+// client itself holds of the key. Only the head talks to the store, and even the head does not
+// while the client holds the key alone. A queue is protected by Client.mu.
 type queue struct {
 	key        string
 	holder     *Lease // the newest lease of this client that has the key alone, until it is settled
 	sharers    int    // leases of this client that share the key
 	head, tail *waiter
-	wakeUp     wakeUp // what the head was told and has not acted on
-	plan       plan   // what the head does otherwise; begins with the first waiter
+	wakeUp     wakeUp // a hint that the head has not acted on
+	plan       plan   // when the head acts without a hint; begins with the first waiter
 
-	wantedAt monotonic.Moment // when a release of this client last found a word; zero: none, or it was made use of
+	wantedAt monotonic.Moment // when a release of this client last found a word; zero: never, or it was used already
 }
 
-// A waiter is one Acquire. Its first fields do not change; the others are
-// protected by Client.mu.
+// A waiter is one call of Acquire. Its first fields are constant; the others are protected by
+// Client.mu.
 type waiter struct {
 	ctx      context.Context
 	key      string
@@ -34,16 +34,16 @@ type waiter struct {
 	patience monotonic.Moment // MaxWait after the call; zero: none
 
 	since     monotonic.Moment // when it joined the queue
-	candidate bool             // of package leader
+	candidate bool             // it is of package leader
 
 	queue      *queue
 	prev, next *waiter
 	nudge      chan struct{} // of capacity 1: decide again what to do
-	lease      *Lease        // it was handed over
+	lease      *Lease        // the lease that it was handed
 	gone       bool          // it left: a lease that is handed to it must be given back
 	asking     bool          // a claim of its own is under way
 	refused    bool          // it knows that the key is held
-	fault      error         // of its last claim
+	fault      error         // the error of its last claim
 }
 
 // join puts a waiter at the end of the key's queue and decides its first move.
@@ -63,21 +63,21 @@ func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move)
 		c.candidates++
 	}
 	if q.head == nil {
-		q.head, q.tail = w, w // whose plan is to ask at once
+		q.head, q.tail = w, w // a head's plan begins with a claim
 	} else {
 		w.prev, q.tail.next, q.tail = q.tail, w, w
-		w.refused = !w.terms.shares() || !q.head.terms.shares() // behind others of this process
+		w.refused = !w.terms.shares() || !q.head.terms.shares() // it waits behind others of this process
 	}
 	return w, c.decide(w, now)
 }
 
-// queueOf is the key's queue, a new one if need be. With c.mu held.
+// queueOf returns the key's queue, and makes one if there is none. Call it with c.mu held.
 func (c *Client) queueOf(key string) *queue {
 	q := c.queues[key]
 	if q != nil {
 		return q
 	}
-	if len(c.queues) >= c.sweepQueuesAt { // those that nobody is in, before the map grows
+	if len(c.queues) >= c.sweepQueuesAt { // drop the empty queues before the map grows
 		maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.head == nil && q.holder == nil && q.sharers == 0 })
 		c.sweepQueuesAt = max(sweepAt, 2*len(c.queues))
 	}
@@ -86,7 +86,7 @@ func (c *Client) queueOf(key string) *queue {
 	return q
 }
 
-// settleIn puts the lease among those of its client. With Client.mu held.
+// settleIn enters the lease in the client's list and queue. Call it with Client.mu held.
 func (l *Lease) settleIn(w *waiter) {
 	c := l.client
 	c.watchSleep()
@@ -107,13 +107,13 @@ func (l *Lease) settleIn(w *waiter) {
 		c.watch.feed.Join()
 		l.listens = true
 		if c.asks.of(l.key).Load() != l.asks {
-			l.heardWord() // before the grant was answered
+			l.heardWord() // a waiter asked before the grant was answered
 		}
 	}
 }
 
-// leave takes w out of the queue. A lease handed over in the last moment is not
-// lost: the caller gets it.
+// leave takes w out of the queue. If a lease was handed to it at the last moment, the caller
+// gets that.
 func (c *Client) leave(w *waiter, lease *Lease, err error) (*Lease, error) {
 	lease, word, err := c.leaveLine(w, lease, err)
 	c.takeBack(w.key, word)
@@ -130,7 +130,7 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	q := w.queue
 	if lease != nil {
 		if lease.terms.shares() {
-			q.wakeUp = mayBeFree // the next in line may share it
+			q.wakeUp = mayBeFree // the next in line may share the key
 		}
 		c.unlink(w)
 		return lease, word, nil
@@ -141,12 +141,12 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	led := q.head == w
 	c.unlink(w)
 	if led && q.head != nil && q.head.terms.shares() != w.terms.shares() {
-		q.look() // the word that was left is not the one that this waiter needs
+		q.look() // the next waiter needs another word than the one that was left
 	}
 	return nil, word, w.gaveUp(status, err)
 }
 
-// status is what is known of who holds the key. With Client.mu held.
+// status returns what is known of the key's holders. Call it with Client.mu held.
 func (q *queue) status() store.Status {
 	switch {
 	case q.holder != nil:
@@ -157,7 +157,7 @@ func (q *queue) status() store.Status {
 	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
 
-// status shows this lease as a store would, reckoned from its grant.
+// status describes this lease as a store would, by calculation from its grant.
 func (l *Lease) status() store.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *Lease) status() store.Status {
 	}
 }
 
-// unlink removes w, and passes the turn on if it was the head's. With c.mu held.
+// unlink removes w, and passes the turn on if w was the head. Call it with c.mu held.
 func (c *Client) unlink(w *waiter) {
 	q := w.queue
 	c.waiting--
@@ -220,22 +220,25 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 	lease.giveBackUnseen(ErrReleased)
 }
 
-// wake makes the head of the key's queue ask: the key may be free. With c.mu held.
+// wake makes the head of the key's queue ask for the key, because it may be free. Call it with
+// c.mu held.
 func (c *Client) wake(key string) {
 	if q := c.queues[key]; q != nil {
 		q.wake()
 	}
 }
 
-// When a release is announced beside the command that frees the key, and when once more after it.
+// These decide whether a release is announced while its command is under way, and whether it is
+// announced again afterwards.
 const (
-	wantedFor   = 10 * time.Second       // how long others count as waiting, as they did at this client's last release
-	besideStill = 250 * time.Millisecond // if the command took no longer, its announcement counts
+	wantedFor   = 10 * time.Second       // how long other processes are assumed to wait, after a release found them waiting
+	besideStill = 250 * time.Millisecond // if the command took no longer, the announcement made beside it is enough
 )
 
 // announceBeside announces a release while the command that frees the key is under way, if
-// others probably wait: that saves the first of them a trip. Zero if nothing was announced. A
-// waiter that asks too early leaves its word again, and looks again and again (plan.early).
+// other processes probably wait: that saves the first of them a round trip. It returns zero if
+// it announced nothing. A waiter that asks too early leaves its word again, and keeps reading
+// the key (plan.early).
 func (l *Lease) announceBeside() (at monotonic.Moment) {
 	c := l.client
 	if c.prompt || l.terms.shares() || l.keep() > 0 {
@@ -259,21 +262,22 @@ func (l *Lease) announceBeside() (at monotonic.Moment) {
 	return now
 }
 
-// freedAfter tells waiters that the key is free, as far as the announcement beside the release
-// may have come too early for them. inTime says that it was answered, with what was there.
+// freedAfter tells waiters that the key is free, unless the announcement made beside the
+// release came late enough for them. inTime says that the command was answered and found the
+// holder.
 func (c *Client) freedAfter(key string, beside monotonic.Moment, inTime bool) {
 	if knob.AnnouncedOnce && beside != 0 {
 		return
 	}
 	if beside != 0 && inTime && c.clock.Since(beside) <= besideStill {
-		return // forget woke those of this client
+		return // forget woke this client's waiters
 	}
 	c.freed(key)
 }
 
-// leaveToOthers keeps the waiters of this client from a key for a moment, because
-// waiters of other processes left word for it. Ours are a round trip closer and would
-// win every time.
+// leaveToOthers keeps the waiters of this client from a key for a moment, because waiters of
+// other processes left word for it. Those of this client are a round trip closer and would
+// otherwise always win.
 func (c *Client) leaveToOthers(key string) {
 	now := c.clock.Now()
 	c.mu.Lock()

@@ -11,31 +11,31 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A releaseState is how far giving a lease back has come.
+// A releaseState says how far a release has come.
 type releaseState int
 
 const (
 	kept      releaseState = iota // no attempt was made
 	releasing                     // the first attempt is under way
 	unsettled                     // an attempt failed: the client repeats it in the background
-	repeating                     // another attempt is under way, of the background or of the user
-	settled                       // nothing of the lease is left in the store, and nothing ever will be
+	repeating                     // another attempt is under way, by the background or by the caller
+	settled                       // the store has nothing of the lease, and never will have
 )
 
-// A release is the giving back of one lease:
+// A release tracks how one lease is given back:
 //
 //	kept ──▶ releasing ──▶ settled ◀── repeating
 //	              │                      ▲ │
 //	              └──▶ unsettled ────────┘ │
 //	                       ▲───────────────┘
 //
-// begin, failed and settle are the only ways from one state to another. Any state may
-// become settled. Protected by the lease's mu.
+// Only begin, failed and settle change the state. Any state may become settled. A release is
+// protected by the lease's mu.
 type release struct {
 	state   releaseState
-	inDoubt bool          // an attempt may have been applied though its reply was lost
-	attempt chan struct{} // closed when the attempt under way is over; made by the first that waits for it
-	err     error         // of the last attempt; once settled, what Release returns
+	inDoubt bool          // an attempt may have been applied although its reply was lost
+	attempt chan struct{} // closed when the attempt under way is over; made by the first caller that waits for it
+	err     error         // the last attempt's; once settled, what Release returns
 	loss    *loss         // nil for most
 }
 
@@ -45,8 +45,8 @@ type loss struct {
 	timer     *time.Timer      // gives the lease back
 }
 
-// begin makes the caller the one to attempt the release, unless it is settled. If
-// another attempt is under way it returns a channel that closes with its end.
+// begin makes the caller the one to attempt the release, unless it is settled. If another
+// attempt is under way, begin returns a channel that closes with its end.
 func (r *release) begin() (other <-chan struct{}) {
 	switch r.state {
 	case kept:
@@ -63,10 +63,10 @@ func (r *release) begin() (other <-chan struct{}) {
 	return nil
 }
 
-// failed ends an attempt that did not settle the release, and reports whether it was
-// the first one: then the caller makes sure that others follow.
+// failed ends an attempt that did not settle the release, and reports whether it was the first
+// one: then the caller makes sure that others follow.
 func (r *release) failed(err error) (first bool) {
-	if r.state == settled { // meanwhile
+	if r.state == settled { // another attempt settled it meanwhile
 		return false
 	}
 	first = r.state == releasing
@@ -91,16 +91,17 @@ func (r *release) attemptIsOver() {
 	}
 }
 
-// Release ends the lease and frees the key, or keeps it for this process if Linger says so. It takes
-// at most 5 s.
+// Release ends the lease and frees the key, or keeps the key for this process if Linger says
+// so. It takes at most 5 s.
 //
-// It returns nil if the key is freed, now or by an earlier Release; an error matching
-// ErrLost if the lease had ended on its own, and then no other lease is touched;
-// ErrDetached after Detach. Any other error is the store's, which also matches ErrLost if
-// the lease had ended on its own: Release may be called again, and goes on in the
-// background until it succeeds or the TTL is over.
+// It returns nil if the key is freed, now or by an earlier Release. It returns ErrDetached
+// after Detach, and an error matching ErrLost if the lease was lost before; then no other lease
+// is affected. Any other error is the store's, which also matches ErrLost if the lease was lost
+// before. After such an error Release may be called again, and it goes on in the background
+// until it succeeds or the TTL is over.
 func (l *Lease) Release() error {
-	// First: whoever still trusts the lease must know before the next holder can.
+	// First: a holder that still trusts the lease must learn of its end before the next one can
+	// begin.
 	if !knob.DoneAfterTransfer && l.end(ErrReleased) && l.linger() {
 		return nil
 	}
@@ -111,8 +112,8 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// giveBack makes one attempt to remove what the lease has in the store, or waits for
-// the attempt under way.
+// giveBack makes one attempt to remove the lease from the store, or waits for the attempt under
+// way.
 func (l *Lease) giveBack() error {
 	other, over := l.beginRelease()
 	if other != nil {
@@ -132,9 +133,9 @@ func (l *Lease) giveBack() error {
 	return err
 }
 
-// beginRelease makes the caller the one to attempt the release. If another attempt is
-// under way it returns a channel that closes with its end; over says that there is
-// nothing to release any more.
+// beginRelease makes the caller the one to attempt the release. If another attempt is under
+// way, it returns a channel that closes with its end. over says that there is nothing left to
+// release.
 func (l *Lease) beginRelease() (other <-chan struct{}, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,15 +153,15 @@ func (l *Lease) failedRelease(err error) (first bool) {
 	return l.release.failed(err)
 }
 
-// giveBackUnseen ends a lease that nobody was given, and frees the key at once,
-// whatever its MinHold: a caller that was refused the key leaves nothing behind.
+// giveBackUnseen ends a lease that no caller has received, and frees the key at once, whatever
+// its MinHold: a caller that was refused the key leaves nothing behind.
 func (l *Lease) giveBackUnseen(cause error) {
 	l.unseen.Store(true)
 	l.end(cause)
 	l.giveBackInBackground()
 }
 
-// result is how giving back went so far.
+// result returns whether the release is over, and its error so far.
 func (l *Lease) result() (done bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +176,7 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	c := l.client
 	until := monotonic.Never
 	if !c.prompt {
-		until = c.clock.Now().Add(releaseBound) // for both calls, if it takes both
+		until = c.clock.Now().Add(releaseBound) // for both calls, if two are needed
 	}
 	if w, s := l.successor(); w != nil {
 		if done, handled, err := l.handOver(w, s, until); handled {
@@ -194,18 +195,18 @@ func (l *Lease) attempt(values context.Context) (done bool, err error) {
 	return done, err
 }
 
-// released takes in the store's answer to a release. free says that somebody who waits
-// may have the key now.
+// released handles the store's answer to a release. free says that the key may be free for a
+// waiter.
 func (l *Lease) released(wanted bool, err error) (done, free bool, answer error) {
 	if err != nil && !store.IsVerdict(err) {
 		unknown := !store.IsCertain(err)
-		if unknown { // it may have been applied: then the word of those who wait is gone with it
+		if unknown { // it may have been applied: then the waiters' word is gone with it
 			l.doubt()
 		}
 		return false, unknown, l.withLoss(failed("release", l.key, err))
 	}
 	if wanted && l.turnIsOver() {
-		l.client.leaveToOthers(l.key) // before forget wakes our own
+		l.client.leaveToOthers(l.key) // before forget wakes this client's own waiters
 	}
 	l.mu.Lock()
 	err = l.answered(err)
@@ -216,7 +217,7 @@ func (l *Lease) released(wanted bool, err error) (done, free bool, answer error)
 	return true, wanted || inDoubt, err
 }
 
-// withLoss is the store's error, and that the lease was lost before if it was.
+// withLoss adds to a store's error that the lease was lost before, if it was.
 func (l *Lease) withLoss(err error) error {
 	if ended := l.Err(); isLoss(ended) {
 		return &fault{op: "release", key: l.key, err: fmt.Errorf("%w; and: %w", ended, err)}
@@ -231,15 +232,15 @@ func (l *Lease) doubt() {
 	l.mu.Unlock()
 }
 
-// answered is what Release returns once the store has answered err and nothing of the
-// lease is left: nil, or why the lease had ended before. With l.mu held.
+// answered returns what Release returns once the store has answered err and has nothing of the
+// lease left: nil, or why the lease had ended before. Call it with l.mu held.
 func (l *Lease) answered(err error) error {
 	switch {
 	case err != nil && !errors.Is(err, store.ErrGone):
 		return &fault{op: "release", key: l.key, err: err}
 	case isLoss(l.err):
 		return &fault{op: "release", key: l.key, err: l.err}
-	case err != nil && !l.release.inDoubt: // else our own attempt removed it, and its reply was lost
+	case err != nil && !l.release.inDoubt: // otherwise our own attempt removed it, and its reply was lost
 		if err == store.ErrGone { //nolint:errorlint // without a word more
 			return &fault{op: "release", key: l.key, err: errGone}
 		}
@@ -275,8 +276,8 @@ func (l *Lease) forget() {
 	}
 }
 
-// afterLoss plans the giving back of a lease that ended on its own. Its holder first
-// has one margin to stop, as if the lease had run out.
+// afterLoss plans when a lost lease is given back. Its holder first has one margin to stop, as
+// if the lease had run out.
 func (l *Lease) afterLoss(cause error) {
 	if errors.Is(cause, errGone) || errors.Is(cause, errSession) { // the session's end frees the key
 		l.settle(&fault{op: "release", key: l.key, err: cause})

@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// Nobody announces that a record was removed by hand, and the process's own waiter asked
-// nothing while it took the lease to be live.
+// The removal of a record by hand is not announced, and the process's own waiter asked nothing
+// while it believed the lease to be live.
 func TestAWaiterNoticesWithinAMinuteThatItsOwnProcessesLeaseWasRemovedByHand(t *testing.T) {
 	for name, opts := range map[string][]mongolock.AcquireOption{
 		"without renewal":   {mongolock.TTL(24 * time.Hour), mongolock.NoRenewal()},

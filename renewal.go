@@ -13,8 +13,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// renew sends one renewal for all of batch, after beginRenewal for each of them, takes in the
-// answers and tells of them. A nil error is a renewal in time.
+// renew sends one renewal for all of batch, handles the answers and tells the observer. Each
+// lease has been through beginRenewal. A nil error means that the lease was renewed in time.
 func (k *keeper) renew(batch []*Lease) []error {
 	if len(batch) == 0 {
 		return nil
@@ -22,8 +22,8 @@ func (k *keeper) renew(batch []*Lease) []error {
 	return k.send(batch)()
 }
 
-// send is the first half of renew. Every lease is extended or planned before the logger or the
-// observer is called, by tell, which may take their time.
+// send is the first half of renew. It extends every lease, or plans its next attempt. Then tell
+// calls the logger and the observer, which may take their time.
 func (k *keeper) send(batch []*Lease) (tell func() []error) {
 	c := k.client
 	key, values, terms := "", context.Background(), (*terms)(nil)
@@ -85,8 +85,8 @@ func (l *Lease) trustedUntil() monotonic.Moment {
 	return l.trusted()
 }
 
-// beginRenewal makes the caller the one to renew the lease. Otherwise it returns a
-// channel that closes when the renewal under way is over, or nil if the lease has ended.
+// beginRenewal makes the caller the one to renew the lease. Otherwise it returns a channel that
+// closes when the renewal under way is over, or nil if the lease has ended.
 func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,17 +101,17 @@ func (l *Lease) beginRenewal() (mine bool, other <-chan struct{}) {
 	return true, nil
 }
 
-// ask counts the calls of Renew. While there is one, the keeper leaves a repeated renewal to it.
+// ask counts the calls of Renew. While one is under way, the keeper leaves a retry to it.
 func (l *Lease) ask(by int) {
 	l.mu.Lock()
 	l.asking += by
 	l.mu.Unlock()
 }
 
-// takeIn takes in the answer to a renewal, without calling anybody. It reports whether
-// the renewal failed and is to be repeated, and whether the one before had not failed. An
-// answer after the deadline moves nothing: the holder was told that the lease is over, or
-// is about to be.
+// takeIn records the answer to a renewal, without calling the observer or the logger. again
+// means that the renewal failed and is to be repeated, first that the one before had not
+// failed. An answer after the deadline does not move it: the holder was told that the lease is
+// over, or is about to be.
 func (l *Lease) takeIn(answer store.Renewed, sent, now monotonic.Moment) (again, first bool) {
 	l.mu.Lock()
 	close(l.renewing)
@@ -155,7 +155,7 @@ func (l *Lease) extend(deadline monotonic.Moment) {
 	}
 }
 
-// verdict is why a lease ends whose renewal was answered with err; nil if it goes on.
+// verdict returns why a lease ends whose renewal was answered with err, or nil if it goes on.
 func verdict(err error) error {
 	var broken *store.BrokenError
 	switch {
@@ -171,7 +171,7 @@ func verdict(err error) error {
 	return nil
 }
 
-// renewalError is what a renewal that was answered with err came to.
+// renewalError returns the error of a renewal that was answered with err.
 func (l *Lease) renewalError(err error) error {
 	if ended := l.Err(); ended != nil {
 		err = ended
@@ -182,15 +182,15 @@ func (l *Lease) renewalError(err error) error {
 	return &fault{op: "renew", key: l.key, err: err}
 }
 
-// nextRenewal is a third of the TTL after the last renewal was sent, so that slow
-// answers do not add up, or when half of the time is over for which the lease may be
-// trusted. The latter is sooner under a large margin, and if the store promised little.
+// nextRenewal is due a third of the TTL after the last renewal was sent, so that slow answers
+// do not add up, or when half of the time is over for which the lease may be trusted, if that
+// is sooner. It is sooner with a large margin, and when the store promised little time.
 func (l *Lease) nextRenewal(left time.Duration, sent, now monotonic.Moment) monotonic.Moment {
 	return max(l.renewalDue(sent, left), now.Add(l.terms.ttl/200))
 }
 
-// renewalDue is when a lease that was renewed at sent is due. A session is due a moment before
-// the leases that wait for it.
+// renewalDue returns when a lease that was renewed at sent is due. A session is due a moment
+// before the leases that wait for it.
 func (l *Lease) renewalDue(sent monotonic.Moment, left time.Duration) monotonic.Moment {
 	after := min(l.terms.ttl/3, (left-l.margin)/2)
 	if l.isSession() {
@@ -214,17 +214,17 @@ func (l *Lease) renewAt(due monotonic.Moment) {
 // retryParts is how many renewals take the place of one that failed.
 const retryParts = 16
 
-// A retry is a renewal that is repeated, for leases that failed together. They stay out
-// of the group's schedule until they are renewed: one document that is blocked, by
-// somebody's open transaction, may hold up every renewal that is sent with its own. What
-// failed together is repeated in parts, side by side, so that whatever blocks is soon
-// alone: a thousand leases take three rounds, sixteen take one.
+// A retry repeats the renewal of leases that failed together. They stay out of the group's
+// schedule until they are renewed: one document that is blocked, by an open transaction, may
+// hold up every renewal that is sent with its own. Leases that failed together are repeated in
+// parts, side by side, so that the blocked one is soon alone: that takes three rounds for a
+// thousand leases, and one for sixteen.
 type retry struct {
 	client *Client
 	leases []*Lease
 }
 
-// retry repeats the renewals of leases that failed, sent at sent and answered now. A
+// retry repeats the renewals of leases that failed, which were sent at sent and answered now. A
 // quick refusal is repeated after a pause, a call that took its time at once.
 func (k *keeper) retry(failed []*Lease, sent, now monotonic.Moment) {
 	if len(failed) == 0 {
@@ -242,7 +242,7 @@ func (k *keeper) retry(failed []*Lease, sent, now monotonic.Moment) {
 			l.retry = r
 			l.mu.Unlock()
 		}
-		time.AfterFunc(wait, r.run) // does nothing once the client is closed
+		time.AfterFunc(wait, r.run) // run does nothing once the client is closed
 	}
 }
 
@@ -254,7 +254,7 @@ func (r *retry) run() {
 	var due []*Lease
 	for _, l := range r.leases {
 		l.mu.Lock()
-		mine := l.retry == r && l.failing && l.asking == 0 // else a call of Renew came between, or does
+		mine := l.retry == r && l.failing && l.asking == 0 // otherwise a call of Renew came between, or is about to
 		l.mu.Unlock()
 		if mine {
 			if mine, _ = l.beginRenewal(); mine {
@@ -265,11 +265,11 @@ func (r *retry) run() {
 	r.client.keeper.renew(due)
 }
 
-// patience is how long the store may take to answer a renewal of the lease that is sent
-// now: a tenth of the TTL, so that one that hangs costs an attempt and not the lease. A
-// repeated one has a third of the time that is left, so that the last of them begin
-// shortly before the deadline. Where the last renewal was slow and was answered, the next
-// may take twice as long, up to a third of the TTL.
+// patience returns how long the store may take to answer a renewal that is sent now: a tenth of
+// the TTL, so that one that hangs costs an attempt and not the lease. A repeated renewal has a
+// third of the time that is left, so that the last attempts begin shortly before the deadline.
+// If the last renewal was slow but was answered, the next one may take twice as long, up to a
+// third of the TTL.
 func (l *Lease) patience(now monotonic.Moment) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,8 +282,8 @@ func (l *Lease) patience(now monotonic.Moment) time.Duration {
 	return max(min(most, left), time.Millisecond)
 }
 
-// retryPause is the time between two renewals that fail at once. It is shorter where the
-// deadline is near.
+// retryPause returns the time between two renewals that fail at once. It is shorter near the
+// deadline.
 func (l *Lease) retryPause(now monotonic.Moment) time.Duration {
 	ttl, left := l.terms.ttl, l.trustedUntil().Sub(now)
 	return min(ttl/20, 5*time.Second, max(left/3, ttl/100))

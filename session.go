@@ -11,20 +11,20 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A session of a client is a Lease of no key: the keeper renews it as it does leases, with
-// the same deadline, bounds and repetitions. Leases under it are not renewed. Each has two
-// grounds for trust, its own deadline and the session's, and ends when both are over. Once a
-// session has ended nothing brings it back: the next one has another ID.
+// A client's session is a Lease without a key: the keeper renews it as it renews leases, with
+// the same deadline, bounds and retries. Leases under it are not renewed. Such a lease is
+// trusted for two reasons, its own deadline and the session's, and ends when both have passed.
+// A session that has ended stays ended: the next one has another ID.
 
-// A trust is until when a session may be trusted; 0 once it has ended.
+// A trust says until when a session may be trusted; it is 0 once the session has ended.
 type trust struct{ until atomic.Int64 }
 
 func (t *trust) moment() monotonic.Moment { return monotonic.Moment(t.until.Load()) }
 
 func (l *Lease) isSession() bool { return l.trust != nil }
 
-// trusted is until when the lease may be trusted, by its own deadline or its session's. With
-// l.mu held.
+// trusted returns until when the lease may be trusted, by its own deadline or its session's.
+// Call it with l.mu held.
 func (l *Lease) trusted() monotonic.Moment {
 	if l.maxEnd != 0 {
 		return min(l.storeTrusted(), l.maxEnd)
@@ -32,8 +32,8 @@ func (l *Lease) trusted() monotonic.Moment {
 	return l.storeTrusted()
 }
 
-// storeTrusted is trusted, whatever MaxHold says: until then the store surely has the holder. With
-// l.mu held.
+// storeTrusted is trusted without regard to MaxHold: until then the store certainly has the
+// holder. Call it with l.mu held.
 func (l *Lease) storeTrusted() monotonic.Moment {
 	if l.under == nil {
 		return l.deadline
@@ -41,12 +41,12 @@ func (l *Lease) storeTrusted() monotonic.Moment {
 	return max(l.deadline, l.under.trust.moment())
 }
 
-// keptBySession reports whether only the end of its session has to be told to the lease.
-// With l.mu held.
+// keptBySession reports whether nothing but the end of its session ends the lease. Call it with
+// l.mu held.
 func (l *Lease) keptBySession() bool { return l.under != nil && l.maxEnd == 0 && l.stallAt == 0 }
 
-// honouredUntil is until when the store may honour the lease. A late renewal may have put it
-// under a session. With l.mu held.
+// honouredUntil returns until when the store may honour the lease. A late renewal may have put
+// it under a session. Call it with l.mu held.
 func (l *Lease) honouredUntil() monotonic.Moment {
 	if l.tied == nil {
 		return l.until
@@ -59,7 +59,8 @@ func (l *Lease) honouredUntil() monotonic.Moment {
 	return max(l.until, l.tied.until)
 }
 
-// renewal asks to renew the lease, and to put it under the client's session if there is one.
+// renewal returns the request to renew the lease, and to put it under the client's session if
+// there is one.
 func (l *Lease) renewal() store.Renewal {
 	r := store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
 	c := l.client
@@ -79,20 +80,21 @@ func (l *Lease) renewal() store.Renewal {
 		r.Alone = true
 	case session != nil:
 		l.tied, r.Session = session, session.id
-	case l.under != nil: // as it was
+	case l.under != nil: // stay under it
 		r.Session = l.under.id
 	}
 	return r
 }
 
-// comeUnder takes in that a renewal was applied which named a session. With l.mu held.
+// comeUnder puts the lease under the session that an applied renewal named. Call it with l.mu
+// held.
 func (l *Lease) comeUnder(now monotonic.Moment) {
 	if s := l.tied; s != nil && !l.alone && now < s.trust.moment() {
 		l.under = s
 	}
 }
 
-// stayUnder takes back what comeUnder did if the session has ended meanwhile.
+// stayUnder undoes comeUnder if the session has ended meanwhile.
 func (l *Lease) stayUnder(s *Lease) {
 	l.client.keeper.remove(l)
 	if s.trust.moment() == 0 {
@@ -102,8 +104,8 @@ func (l *Lease) stayUnder(s *Lease) {
 	}
 }
 
-// goAlone makes the lease go by its own deadline, and leave its session with the next
-// renewal. It reports false if it never was under one.
+// goAlone takes the lease out of its session: from now on its own deadline counts, and the next
+// renewal tells the store. It reports false if the lease never was under a session.
 func (l *Lease) goAlone() bool {
 	l.mu.Lock()
 	tied := l.tied != nil
@@ -116,7 +118,7 @@ func (l *Lease) goAlone() bool {
 }
 
 // outlive ends a lease whose session s has ended, or renews it if its own deadline is yet to
-// come. What the observer and the logger are to be told is the caller's to call.
+// come. The caller calls tell, which tells the observer and the logger.
 func (l *Lease) outlive(s *Lease) (tell func()) {
 	c := l.client
 	now := c.clock.Now()
@@ -138,8 +140,8 @@ func (l *Lease) outlive(s *Lease) (tell func()) {
 	return nil
 }
 
-// currentSession is the session under which leases come now. If there is none, the next one
-// is begun in the background.
+// currentSession returns the session under which leases come now. If there is none, it begins
+// the next one in the background.
 func (c *Client) currentSession() *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +158,7 @@ func (c *Client) currentSession() *Lease {
 
 func (c *Client) beginSession() {
 	t := c.terms
-	t.maxHold, t.maxStall = 0, 0 // of its leases, each by itself
+	t.maxHold, t.maxStall = 0, 0 // they limit each lease, not the session
 	s := &Lease{client: c, id: c.newSessionID(), terms: &t, values: context.Background(), trust: new(trust), slot: slot{index: unscheduled}}
 	sent := c.clock.Now()
 	ctx, cancel := c.bound(s.values, sent.Add(min(t.ttl, maxCall)))
@@ -174,7 +176,7 @@ func (c *Client) beginSession() {
 	}
 	s.grant(sent, now, store.Grant{Left: left})
 	if now >= s.deadline || c.closed {
-		return // it runs out, and nothing is under it
+		return // the session runs out, and no lease is under it
 	}
 	s.trust.until.Store(int64(s.deadline))
 	s.mu.Lock()
@@ -184,7 +186,7 @@ func (c *Client) beginSession() {
 	c.keeper.add(s, s.slot.due)
 }
 
-// askToRenew sends the renewals of a batch. That of a session is a call of its own, and tells
+// askToRenew sends the renewals of a batch. A session's renewal is a call of its own, and tells
 // which of its leases were broken.
 func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store.Renewal) (answers []store.Renewed, tell []func()) {
 	s := batch[0]
@@ -193,7 +195,7 @@ func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store
 	}
 	if c.isIdle(s) {
 		s.end(ErrReleased)
-		err := c.sessions.EndSession(ctx, s.id) // if that fails it runs out
+		err := c.sessions.EndSession(ctx, s.id) // if that fails, the session runs out
 		return []store.Renewed{{Err: err}}, []func(){func() { c.spawn(c.sweep) }}
 	}
 	answered := c.goAhead(s.terms.ttl)
@@ -210,8 +212,8 @@ func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store
 	return []store.Renewed{{Left: r.Left, Err: err}}, tell
 }
 
-// isIdle reports whether no lease needs the session. One that asked for it, and found it
-// being begun, comes under it with its next renewal, which is due when the session's first is.
+// isIdle reports whether no lease needs the session. A lease that asked for it while it was
+// being begun comes under it with its next renewal, which is due when the session's first is.
 func (c *Client) isIdle(s *Lease) bool {
 	for _, l := range c.unsettledLeases() {
 		l.mu.Lock()
@@ -224,7 +226,7 @@ func (c *Client) isIdle(s *Lease) bool {
 	return true
 }
 
-// dropSession makes a session one that no lease comes under any more.
+// dropSession makes sure that no more leases come under a session.
 func (c *Client) dropSession(s *Lease) {
 	c.mu.Lock()
 	if c.session == s {
@@ -233,8 +235,8 @@ func (c *Client) dropSession(s *Lease) {
 	c.mu.Unlock()
 }
 
-// sessionEnds ends a session, once, with all leases under it that have no deadline of their
-// own left. All of them have ended before anybody is told.
+// sessionEnds ends a session once, with all leases under it whose own deadlines have passed.
+// All of them have ended before tell tells the observer of any.
 func (c *Client) sessionEnds(s *Lease, cause error) (tell func()) {
 	c.dropSession(s)
 	c.keeper.remove(s)
@@ -257,8 +259,8 @@ func (c *Client) sessionEnds(s *Lease, cause error) (tell func()) {
 	}
 }
 
-// giveUpSession frees what a lost session kept, after the margin that its holders have to
-// stop: nobody has to wait for its end.
+// giveUpSession frees the keys of a lost session, after the margin that their holders have to
+// stop. So waiters need not wait until the session runs out.
 func (c *Client) giveUpSession(s *Lease) {
 	ctx, cancel := c.within(context.Background(), maxCall)
 	err := c.sessions.EndSession(ctx, s.id)
@@ -268,7 +270,7 @@ func (c *Client) giveUpSession(s *Lease) {
 	}
 }
 
-// endSession ends the session of a client that is closed, whose leases are given back.
+// endSession ends the session of a closed client, whose leases have been given back.
 func (c *Client) endSession() {
 	c.mu.Lock()
 	s := c.session

@@ -148,7 +148,7 @@ func TestABrokenLeaseUnderASessionIsTold(t *testing.T) {
 	})
 }
 
-func TestALeaseUnderASessionCanBeDetachedAndGoesByItself(t *testing.T) {
+func TestALeaseUnderASessionCanBeDetachedAndLeavesTheSession(t *testing.T) {
 	withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
 		l, left := acquire(t, c, "k"), acquire(t, c, "left")
 		time.Sleep(10 * time.Minute) // virtual: many renewals
@@ -200,7 +200,7 @@ func TestASessionDoesNotWaitForTheLeasesThatAreToComeUnderIt(t *testing.T) {
 }
 
 // The server's time goes to the session first, whatever else its client wants.
-func TestNothingIsRenewedBesideTheSession(t *testing.T) {
+func TestLeasesUnderASessionAreNotRenewedBesideIt(t *testing.T) {
 	besides := func(answerLate time.Duration) (n int64) {
 		withSession(t, func(t *testing.T, s *sessionStore, c *mongolock.Client) {
 			acquire(t, c, "under")

@@ -9,11 +9,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Sharers queue and ask the store like any other waiter. Two things differ: when
-// asking makes sense, and that the word of a waiting writer keeps them out. A writer
-// is a waiter that wants the key alone.
+// Sharers queue and ask the store like any other waiter. Two things differ: under which
+// condition a claim makes sense, and that the word of a waiting writer keeps sharers out. A
+// writer is a waiter that wants the key alone.
 
-// open reports whether a claim on these terms makes sense, by what was seen.
+// open reports whether a claim on these terms makes sense, given the status seen last.
 func open(s *store.Status, t *terms) bool {
 	switch {
 	case !t.shares():
@@ -25,7 +25,7 @@ func open(s *store.Status, t *terms) bool {
 	case s.Mode == store.Exclusive:
 		return false
 	case s.Mode != t.mode || s.Limit != t.limit:
-		return true // the store then says what does not match
+		return true // the claim's refusal then says what does not match
 	}
 	return s.Mode == store.Shared || live(s) < s.Limit
 }
@@ -39,7 +39,7 @@ func live(s *store.Status) (n int) {
 	return n
 }
 
-// opens is how long it takes until the key is open, if nobody renews or leaves.
+// opens returns how long it takes until the key is open if no holder renews or leaves.
 func opens(s *store.Status, t *terms) time.Duration {
 	switch {
 	case t.shares() && s.Reserved():
@@ -56,14 +56,13 @@ func opens(s *store.Status, t *terms) time.Duration {
 	return first
 }
 
-// amongSharers reports whether these terms are those of a writer, for a key that
-// others share.
+// amongSharers reports whether these terms are a writer's and the key is shared by others.
 func amongSharers(s *store.Status, t *terms) bool {
 	return !t.shares() && s.Mode != store.Exclusive && !s.Free()
 }
 
-// wordOf is how long a word that was left for want does its work. A writer's word
-// keeps sharers out for a part of that time only, and must be left again within it.
+// wordOf returns how long a word that was left for want is effective. A writer's word keeps
+// sharers out for only a part of that time, and must be left again within it.
 func wordOf(s *store.Status, t *terms, want time.Duration) time.Duration {
 	if amongSharers(s, t) {
 		return reserve(t, want)
@@ -75,11 +74,11 @@ func reserve(t *terms, want time.Duration) time.Duration {
 	return store.Claim{Ref: store.Ref{Mode: t.mode}, TTL: t.ttl, Want: want}.Reserve()
 }
 
-// turnIsOver reports whether this client's waiters must leave the key to others, for
-// which those have left word, now that this lease is given back. Readers never must:
-// the others are writers, and their word keeps readers out. Of permits a client may
-// give some to itself; otherwise each would lie idle for a while because of its own
-// waiters.
+// turnIsOver reports whether this client's waiters must leave the key to other processes, which
+// have left word for it, now that this lease is given back. Readers need not: the other
+// processes wait as writers, and the writers' word keeps readers out. A client may keep some
+// permits for its own waiters; otherwise each permit would lie idle for a while because of
+// them.
 func (l *Lease) turnIsOver() bool {
 	if knob.Greedy {
 		return false
@@ -113,8 +112,8 @@ func (l *Lease) turnIsOver() bool {
 	return !on
 }
 
-// wordLeft is the end of the word that w leaves behind as it goes without the key.
-// It is zero unless that word keeps sharers out for nothing. With c.mu held.
+// wordLeft returns the end of the word that w leaves behind as it goes without the key. It is
+// zero unless that word keeps sharers out for no purpose. Call it with c.mu held.
 func (c *Client) wordLeft(w *waiter) (until time.Time) {
 	q := w.queue
 	seen := q.plan.seen
@@ -123,17 +122,17 @@ func (c *Client) wordLeft(w *waiter) (until time.Time) {
 	}
 	for other := q.head; other != nil; other = other.next {
 		if other != w && !other.terms.shares() {
-			return time.Time{} // the word is that of the other writer too
+			return time.Time{} // another writer needs the word too
 		}
 	}
 	if own := w.ownWord(seen); own.After(q.plan.reserved) || seen.Mode == store.Exclusive {
 		return own
 	}
-	return q.plan.reserved // a read that was answered late may show the word before ours
+	return q.plan.reserved // a late reply to a read may show the word before ours
 }
 
-// ownWord is the end of the writer's word in s. It is zero if w is no writer, if the
-// word lasts too long to be that of w, or if it stands in nobody's way.
+// ownWord returns the end of the writer's word in s. It is zero if w is not a writer, if the
+// word lasts too long to be w's, or if it keeps out no sharer.
 func (w *waiter) ownWord(s *store.Status) time.Time {
 	most := reserve(w.terms, wordLeast) + time.Second
 	if w.terms.shares() || s.Mode == store.Exclusive || s.ExclusiveWantedUntil.Sub(s.Now) > most {
@@ -142,8 +141,8 @@ func (w *waiter) ownWord(s *store.Status) time.Time {
 	return s.ExclusiveWantedUntil
 }
 
-// takeBack removes a word that no waiter needs any more, and wakes those that it kept
-// out. A word that cannot be removed runs out by itself.
+// takeBack removes a word that no waiter needs any more, and wakes those that it kept out. If
+// that fails, the word runs out.
 func (c *Client) takeBack(key string, until time.Time) {
 	if until.IsZero() {
 		return
@@ -163,7 +162,7 @@ func (c *Client) takeBack(key string, until time.Time) {
 	})
 }
 
-// takeBackLate is takeBack for the word of a claim whose waiter left meanwhile.
+// takeBackLate takes back the word of a claim whose waiter has left meanwhile.
 func (c *Client) takeBackLate(w *waiter, err error) {
 	var held *store.HeldError
 	if w.queue == nil || !errors.As(err, &held) { // a TryAcquire leaves no word

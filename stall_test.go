@@ -69,7 +69,7 @@ func TestALeaseWithoutProgressEndsThoughItsTTLIsLonger(t *testing.T) {
 	}
 }
 
-func TestWhatEndsALeaseFirstIsItsCause(t *testing.T) {
+func TestTheFirstEndOfALeaseIsItsCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		opt  mongolock.AcquireOption
 		down bool
@@ -93,7 +93,7 @@ func TestWhatEndsALeaseFirstIsItsCause(t *testing.T) {
 	}
 }
 
-func TestProgressOfALeaseThatNobodyAsksForProgressChangesNothing(t *testing.T) {
+func TestProgressOfALeaseWithoutMaxStallChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := acquire(t, newClient(t, memstore.New()), "k")
 		l.Progress()

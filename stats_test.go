@@ -51,7 +51,7 @@ func TestALeaseThatRanOutIsNotHeldThoughItsTimerIsLate(t *testing.T) {
 	})
 }
 
-func TestStatsTellWhoWaitsAndForHowLong(t *testing.T) {
+func TestStatsTellHowManyWaitAndForHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		client, rival := newClient(t, s), newClient(t, s)

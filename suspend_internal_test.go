@@ -34,8 +34,8 @@ func newMachine(t *testing.T, counted bool) *machine {
 	return m
 }
 
-// trusted reports whether a holder trusts its lease right after its machine slept for an
-// hour, though another client was granted the key.
+// trusted reports whether a holder trusts its lease right after its machine slept for an hour,
+// although another client was granted the key.
 func trusted(t *testing.T, counted bool, opts ...AcquireOption) (trusted bool) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, counted)

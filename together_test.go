@@ -66,7 +66,7 @@ func TestAcquireAllClaimsIdleKeysWithOneCall(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeReleasedUnseenIsReleasedAlone(t *testing.T) {
+func TestLeasesThatCannotBeReleasedUnseenAreReleasedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBulkStore()
 		c := newClient(t, s)
@@ -92,8 +92,8 @@ func TestAWrapperIsAskedForOneKeyAfterTheOther(t *testing.T) {
 	})
 }
 
-// What was granted after the first key that others hold is given back at once: others who
-// hold that key may wait for it.
+// Keys that were granted after the first key that others hold are given back at once: the
+// holders of that key may wait for them.
 func TestAcquireAllKeepsOnlyTheKeysBeforeTheFirstThatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newBulkStore()
@@ -271,8 +271,8 @@ func TestTrustInABulkBeginsWhenItIsSent(t *testing.T) {
 	})
 }
 
-// Two who want the same keys in one bulk each may be granted a part of them. One of them has
-// the first key in order, and waits for the other, which keeps none.
+// Two callers that want the same keys in one bulk each may be granted a part of them. One of
+// them has the first key in order, and waits for the other, which keeps none.
 func TestBulksThatMeetDoNotDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New()

@@ -12,26 +12,26 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A step is what a waiter does next.
+// A step is the next action of a waiter.
 type step int
 
 const (
 	toSleep step = iota
 	toTake       // the lease that it was handed
 	toAsk        // for the key: the claim counts as background work from now on
-	toRead       // the key, beside its sleep
+	toRead       // the key, while it sleeps
 	toStart      // the lease that this client kept for it
-	toCheck      // the lease of this client that it waits for, beside its sleep
+	toCheck      // the lease of this client that it waits for, while it sleeps
 	toQuit       // the client is closed
 )
 
-// A move is a step with what it needs.
+// A move is a step with its arguments.
 type move struct {
 	step  step
-	until monotonic.Moment // toSleep: no longer than this; zero: until it is nudged
+	until monotonic.Moment // toSleep: until then; zero: until it is nudged
 	lease *Lease           // toTake, toStart, toCheck
 	held  bool             // toAsk: the claim will probably be refused
-	told  bool             // toAsk: somebody said that the key may be free
+	told  bool             // toAsk: a hint says that the key may be free
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
 }
 
@@ -61,7 +61,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 				return c.leave(w, nil, err)
 			}
 			c.mu.Lock()
-			w.asking = false // it ran out in that moment, and is given back
+			w.asking = false // the lease ran out at that moment, and is given back
 			c.mu.Unlock()
 		case toRead:
 			c.spawn(func() { c.read(key) })
@@ -78,7 +78,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	}
 }
 
-// next decides what w does now.
+// next decides the next move of w.
 func (c *Client) next(w *waiter) move {
 	now := c.clock.Now()
 	c.mu.Lock()
@@ -86,8 +86,8 @@ func (c *Client) next(w *waiter) move {
 	return c.decide(w, now)
 }
 
-// decide is next, as of now, with c.mu held. A moment read before c.mu was waited for is
-// a little early: trust in a grant begins a little earlier.
+// decide is next with the time given and c.mu held. A time read before c.mu was waited for is a
+// little early, which only makes trust in a grant begin a little earlier.
 func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	q := w.queue
 	switch {
@@ -104,14 +104,14 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		return q.checkOrSleep(now)
 	}
 	if until, ok := c.leftToOthers[w.key]; ok && now < until {
-		w.refused = true // as good as
+		w.refused = true // the key is left to other processes, as if they held it
 		c.replan(q, keyLeftAlone, nil, 0)
 		return q.readOrSleep(now, until)
 	}
 	if due := q.asksAt(); now < due {
 		return q.readOrSleep(now, due)
 	}
-	if len(c.cleaner.of(w.key)) > 0 { // it may be our own claim that holds the key: its end wakes us
+	if len(c.cleaner.of(w.key)) > 0 { // our own claim may hold the key: when it is cleaned up, that wakes us
 		return w.sleepUntil(0)
 	}
 	held := q.expectsRefusal(w.terms)
@@ -123,8 +123,8 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	return move{step: toAsk, held: held, told: told, now: now}
 }
 
-// checkOrSleep lets the head sleep until the lease of this client ends that it waits for, or
-// check once a minute whether that is in the store at all: somebody may have removed it by
+// checkOrSleep lets the head sleep until the lease of this client that it waits for ends. Once
+// a minute it checks whether the store still has that lease: an operator may have removed it by
 // hand. A lease that is renewed more often learns of that by itself.
 func (q *queue) checkOrSleep(now monotonic.Moment) move {
 	if t := q.holder.terms; !t.noRenewal && t.ttl/3 <= askMost {
@@ -140,7 +140,7 @@ func (q *queue) checkOrSleep(now monotonic.Moment) move {
 	return q.head.sleepUntil(q.plan.checkAt)
 }
 
-// readOrSleep lets the head sleep until t, or read the key if that is due.
+// readOrSleep lets the head sleep until t, or read the key if a read is due.
 func (q *queue) readOrSleep(now, t monotonic.Moment) move {
 	readAt := q.plan.readAt
 	switch {
@@ -154,14 +154,14 @@ func (q *queue) readOrSleep(now, t monotonic.Moment) move {
 }
 
 func (w *waiter) sleepUntil(t monotonic.Moment) move {
-	if w.nudge == nil { // most waiters are served at once and need none
+	if w.nudge == nil { // most waiters are served at once and need no channel
 		w.nudge = make(chan struct{}, 1)
 	}
 	return move{step: toSleep, until: t}
 }
 
-// askForKey sends a claim for the head. Without a lease and an error the claim was
-// refused, or failed while the head was waiting already, and the plan is a new one.
+// askForKey sends a claim for the head. If it returns neither a lease nor an error, the claim
+// was refused, or failed while the head was waiting already, and the queue has a new plan.
 func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	want := max(2*w.terms.ttl, wordLeast)
 	lease, err := c.send(w, want, m.held, m.now)
@@ -191,8 +191,8 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	return nil, nil
 }
 
-// check reads the lease's key, and renews the lease if it is not there: only a renewal says
-// for certain that the lease is gone, and so ends it.
+// check reads the lease's key, and renews the lease if the read does not show it. Only a
+// renewal says for certain that the lease is gone, and so ends it.
 func (l *Lease) check() {
 	all, err := l.client.watch.readKeys([]string{l.key})
 	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
@@ -203,7 +203,7 @@ func (l *Lease) check() {
 	}
 }
 
-// sleep waits for whatever comes first. An error ends the wait for the key.
+// sleep waits until w has something to do. An error ends the wait for the key.
 func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 	wake, stopWake := c.timerAt(until)
 	defer stopWake()
@@ -224,7 +224,7 @@ func (c *Client) sleep(w *waiter, until monotonic.Moment) error {
 
 var errPatience = errors.New("MaxWait is over")
 
-// timerAt is a timer that fires at t, or never if t is zero.
+// timerAt returns a timer that fires at t, or never if t is zero.
 func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func() bool) {
 	if t == 0 {
 		return nil, func() bool { return false }
@@ -233,8 +233,8 @@ func (c *Client) timerAt(t monotonic.Moment) (fires <-chan time.Time, stop func(
 	return timer.C, timer.Stop
 }
 
-// gaveUp is the error of a waiter that leaves without the key. It says that the
-// key is held only if w knows.
+// gaveUp returns the error of a waiter that leaves without the key. The error says that the key
+// is held only if w knows it.
 func (w *waiter) gaveUp(status store.Status, err error) error {
 	if !errors.As(err, new(*abandoned)) {
 		return failed("acquire", w.key, err)

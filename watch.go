@@ -11,15 +11,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// How often keys are polled: sooner at first, and while they change hands.
+// Keys are polled at these intervals: often at first, and while they change hands.
 const (
 	pollLeast = 50 * time.Millisecond
 	pollMost  = time.Second
 )
 
-// A watch learns that keys which other processes hold became free: from the store's
-// feed, and by polling while the feed is not live. All but feed is protected by
-// Client.mu.
+// A watch learns when other processes free keys: from the store's feed, and by polling while
+// the feed is not live. All but feed is protected by Client.mu.
 type watch struct {
 	client *Client
 	feed   *follow.Follower // a queue joins it with its first refusal, and leaves it with its last waiter
@@ -28,7 +27,7 @@ type watch struct {
 	polling  bool // the timer is set, or a poll is under way
 	interval time.Duration
 	stopped  bool
-	old      bool // the feed is opened again as it is old: one look is enough, when it is open
+	old      bool // the feed is reopened only because it is old: one look is enough, when it is open
 }
 
 // newWatch makes the watch of c on feed, which may be nil.
@@ -38,8 +37,8 @@ func newWatch(c *Client, feed store.Feed) *watch {
 	return w
 }
 
-// begin makes sure that a head which was refused learns when its key is free, until
-// end. With c.mu held.
+// begin makes sure that a head which was refused learns when its key is free, until end is
+// called. Call it with c.mu held.
 func (w *watch) begin(p *plan) {
 	first := !p.watched
 	if first {
@@ -50,14 +49,14 @@ func (w *watch) begin(p *plan) {
 	w.pollUntilLive(first)
 }
 
-// end says that the last waiter of a queue leaves. With c.mu held.
+// end is called when the last waiter of a queue leaves. Call it with c.mu held.
 func (w *watch) end(p *plan) {
 	if p.watched {
 		w.feed.Leave()
 	}
 }
 
-// pollUntilLive polls, unless the feed is live. With c.mu held.
+// pollUntilLive polls, unless the feed is live. Call it with c.mu held.
 func (w *watch) pollUntilLive(often bool) {
 	if w.feed.Live() {
 		return
@@ -68,7 +67,7 @@ func (w *watch) pollUntilLive(often bool) {
 	w.pollSoon()
 }
 
-// stop ends feed and polls. Without c.mu, which the feed's callbacks take.
+// stop ends the feed and the polls. Call it without c.mu, which the feed's callbacks take.
 func (w *watch) stop() {
 	w.client.mu.Lock()
 	w.stopped = true
@@ -79,16 +78,16 @@ func (w *watch) stop() {
 	w.feed.Close()
 }
 
-// heard takes in a notice of the feed.
+// heard handles a notice of the feed.
 func (w *watch) heard(n store.Notice) {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case n == store.Notice{}: // the feed is live, and nobody heard what was freed before, or who waits
+	case n == store.Notice{}: // the feed is live, but earlier releases and waiters were missed
 		c.dismissAll()
 		sure := c.anySure()
-		if sure { // what is seen now may have been announced already, and be released in a moment
+		if sure { // the holders seen now may have announced their release already, and leave in a moment
 			time.AfterFunc(besideStill, func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (w *watch) lost(loss follow.Loss) {
 	}
 }
 
-// pollSoon sets the timer of the next poll. With c.mu held.
+// pollSoon sets the timer of the next poll. Call it with c.mu held.
 func (w *watch) pollSoon() {
 	if w.polling || w.stopped || w.client.drained.Load() {
 		return
@@ -143,14 +142,14 @@ func (w *watch) look() {
 	}
 	defer c.background.Done()
 	c.mu.Lock()
-	if w.feed.Live() { // since the timer was set
+	if w.feed.Live() { // it became live after the timer was set
 		w.polling = false
 		c.mu.Unlock()
 		return
 	}
 	keys := w.waitedFor()
 	c.mu.Unlock()
-	often, _ := w.lookAtAll(keys) // if it fails the heads still ask when their plans say so
+	often, _ := w.lookAtAll(keys) // if it fails, the heads still ask when their plans say so
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,11 +164,12 @@ func (w *watch) look() {
 	w.pollSoon()
 }
 
-// lookAtAllKeys reads all keys that this client waits for, in the background. With c.mu held.
+// lookAtAllKeys reads all keys that this client waits for, in the background. Call it with c.mu
+// held.
 func (w *watch) lookAtAllKeys() {
 	for _, q := range w.client.queues {
 		if q.head != nil && q.head.asking {
-			q.wakeUp = max(q.wakeUp, lookAgain) // its answer may be older
+			q.wakeUp = max(q.wakeUp, lookAgain) // a read under way may be older
 		}
 	}
 	if keys := w.waitedFor(); len(keys) > 0 && w.client.enterLocked() {
@@ -182,8 +182,8 @@ func (w *watch) lookAtAllKeys() {
 	}
 }
 
-// waitedFor is the keys whose heads were refused and are not asking, in order, so that a
-// simulation can be repeated. With c.mu held.
+// waitedFor returns the keys whose heads were refused and are not asking, in order, so that a
+// simulation can be repeated. Call it with c.mu held.
 func (w *watch) waitedFor() (keys []string) {
 	for key, q := range w.client.queues {
 		if q.holder == nil && q.head != nil && q.plan.seen != nil && !q.head.asking {
@@ -194,7 +194,7 @@ func (w *watch) waitedFor() (keys []string) {
 	return keys
 }
 
-// askForAll makes the heads of keys ask, as the keys could not be read.
+// askForAll makes the heads of keys ask, because the keys could not be read.
 func (w *watch) askForAll(keys []string) {
 	w.client.mu.Lock()
 	defer w.client.mu.Unlock()
@@ -205,8 +205,8 @@ func (w *watch) askForAll(keys []string) {
 	}
 }
 
-// lookAtAll reads keys, with one read for many: thousands of heads that asked at once
-// would be a herd. It reports whether one is worth polling often.
+// lookAtAll reads keys, many in one read, because thousands of heads that asked at once would
+// overload the store. It reports whether one of the keys is worth polling often.
 func (w *watch) lookAtAll(keys []string) (often bool, err error) {
 	for batch := range slices.Chunk(keys, batchSize) {
 		var all []store.Status
@@ -224,7 +224,7 @@ func (w *watch) readKeys(keys []string) ([]store.Status, error) {
 	return w.client.store.Look(ctx, keys)
 }
 
-// read reads one key for its head, beside the head's sleep.
+// read reads one key for its head, while the head sleeps.
 func (c *Client) read(key string) {
 	all, err := c.watch.readKeys([]string{key})
 	c.watch.looked(all)
@@ -238,8 +238,8 @@ func (c *Client) read(key string) {
 	}
 }
 
-// looked takes in what was read of several keys, and reports whether one of them is
-// worth polling often.
+// looked handles the reply to a read of several keys, and reports whether one of them is worth
+// polling often.
 func (w *watch) looked(all []store.Status) (often bool) {
 	c := w.client
 	c.mu.Lock()
@@ -250,10 +250,9 @@ func (w *watch) looked(all []store.Status) (often bool) {
 	return often
 }
 
-// saw takes in what was read of one key. It wakes the head if the key is free, and
-// makes a new plan if it is not. A key that changed hands lately is worth polling
-// often: the waiters of its last holder's process leave it alone for a moment only.
-// With c.mu held.
+// saw handles what a read showed of one key. It wakes the head if the key is free, and makes a
+// new plan if it is not. A key that changed hands lately is worth polling often: the waiters of
+// its last holder's process leave it alone for a moment only. Call it with c.mu held.
 func (c *Client) saw(s *store.Status) (often bool) {
 	q := c.queues[s.Key]
 	switch {
@@ -263,13 +262,13 @@ func (c *Client) saw(s *store.Status) (often bool) {
 		c.wake(s.Key)
 		return true
 	}
-	wordIsGone := !q.plan.shows(s) && !s.Wanted // with the record in which it was left
+	wordIsGone := !q.plan.shows(s) && !s.Wanted // it went with the record in which it was left
 	if wordIsGone || amongSharers(s, q.head.terms) && !s.Reserved() {
-		q.look() // a claim leaves it again
+		q.look() // a claim leaves the word again
 	}
 	now := c.clock.Now()
-	if until, ok := c.leftToOthers[s.Key]; ok && now < until && q.sharers == 0 { // else this client may be the holder
-		delete(c.leftToOthers, s.Key) // another process has it now
+	if until, ok := c.leftToOthers[s.Key]; ok && now < until && q.sharers == 0 { // otherwise the holder may be this client
+		delete(c.leftToOthers, s.Key) // another process has the key now
 		q.wakeUp = lookAgain
 		q.head.poke()
 	}
@@ -277,7 +276,7 @@ func (c *Client) saw(s *store.Status) (often bool) {
 	return q.plan.moves(now)
 }
 
-// listen notes what was heard of waiters before a claim is sent.
+// listen records, before a claim is sent, which waiters have been heard of.
 func (l *Lease) listen() {
 	if l.terms.linger > 0 {
 		l.hears, _ = l.client.watch.feed.Hears()
@@ -285,8 +284,8 @@ func (l *Lease) listen() {
 	}
 }
 
-// An askCount counts how often others asked for keys, some keys together. A notice may come before
-// the answer to the claim whose holder it asks.
+// An askCount counts how often others asked for keys, several keys in one counter. A notice may
+// come before the reply to the claim whose holder it asks.
 type askCount [64]atomic.Uint32
 
 func (a *askCount) of(key string) *atomic.Uint32 {

@@ -17,7 +17,7 @@ import (
 // concerns of the library.
 type byHand struct {
 	durable, soft *mongo.Collection
-	unfiltered    bool // by _id alone, which excludes nobody
+	unfiltered    bool // by _id alone, which excludes no other holder
 }
 
 func handOn(coll *mongo.Collection) byHand {

@@ -138,7 +138,7 @@ func (c *contest) fewDue(ctx context.Context) ([]figure, error) {
 	}, nil
 }
 
-// allDue measures a queue of which all documents are due. What a bare command reads then
+// allDue measures a queue of which all documents are due. How much a bare command reads then
 // depends on the server, so explain is asked as well.
 func (c *contest) allDue(ctx context.Context) ([]figure, error) {
 	var claims, sorted, unsorted []float64

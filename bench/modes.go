@@ -84,7 +84,7 @@ func crowdedJoins(ctx context.Context, l *lab) ([]figure, error) {
 // retriesPerJoin lets 100 readers join and leave from 8 goroutines. They have one client,
 // or one client each, which to the database is a process each.
 func retriesPerJoin(ctx context.Context, l *lab, name string, clients int) (float64, error) {
-	var sent, granted, made atomic.Int64 // made: who finds nobody joins nobody
+	var sent, granted, made atomic.Int64 // made: a claim that finds no holder makes the document
 	lockers := make([]*mongolock.Client, clients)
 	for i := range lockers {
 		conn, err := mongo.Connect(options.Client().ApplyURI(l.uri).SetMonitor(&event.CommandMonitor{

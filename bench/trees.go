@@ -78,9 +78,9 @@ func openTree(coll *mongo.Collection) (*pathlock.Tree, error) {
 	return pathlock.New(storage, "files")
 }
 
-// fillTree puts many locks into a tree: some hundred by the library, and copies of these
-// under other names. What a copy is found by is another number, or that of a path above
-// it, as for any file in the same directory.
+// fillTree puts many locks into a tree: some hundred by the library, and copies of these under
+// other names. A copy has the number of another path, or of a path above it, as any file in the
+// same directory would.
 func fillTree(ctx context.Context, tree *pathlock.Tree, coll *mongo.Collection, many int) error {
 	if many == 0 {
 		return nil

@@ -25,7 +25,7 @@ type account struct {
 
 // documentUpdates measures what a change of one document costs under doclock's Update, beside
 // a lock that waits for a majority itself, and a compare-and-swap on a version by hand, which
-// excludes nobody and has to begin again when it meets another.
+// excludes no other and has to begin again when it meets another.
 func documentUpdates(ctx context.Context, l *lab) (figures []figure, err error) {
 	coll := l.driver.Database("bench_updates").Collection("accounts")
 	defer func() { err = errors.Join(err, coll.Database().Drop(ctx)) }()

@@ -137,7 +137,7 @@ func (c *containers) container(args []string) *ownContainer {
 }
 
 // subnets returns the first three bytes of a network's addresses, with a dot at the end. Which are taken
-// nobody can ask; so it is drawn, and drawn again.
+// it cannot be asked for; so it is drawn, and drawn again.
 var subnets = func() string {
 	b := make([]byte, 2)
 	_, _ = rand.Read(b) // never fails

@@ -13,7 +13,7 @@ import (
 )
 
 // fakeDocker keeps a directory for each container, with what it runs and the process that does. A container
-// that is cut off is one that stands still: nobody is answered.
+// that is cut off is one that stands still: it answers no client.
 func fakeDocker(args []string) {
 	told("docker", args)
 	last := args[len(args)-1]

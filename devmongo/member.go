@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Member is one member of a set, one shard of a cluster, or the one server that there is. What a kind
-// cannot do with it answers an error that matches errors.ErrUnsupported.
+// A Member is one member of a set, one shard of a cluster, or the one server that there is. A
+// call that its kind cannot carry out returns an error that matches errors.ErrUnsupported.
 type Member struct {
 	server *Server
 	node   node
@@ -20,7 +20,7 @@ type Member struct {
 }
 
 // Members returns the members of a set, or the shards of a cluster. A server that is one process is its own
-// only member; one that is none has no members.
+// only member; a server that is not one has no members.
 func (s *Server) Members() (all []*Member) {
 	several, ok := s.backend.(interface{ nodes() []node })
 	if !ok {

@@ -16,7 +16,7 @@ type offer struct {
 	find func(ctx context.Context, s settings) (backend, error)
 }
 
-// preference is the order in which Start tries the kinds: the server that somebody named comes first,
+// preference is the order in which Start tries the kinds: the server that the environment names comes first,
 // then those that can show most.
 func preference() []offer {
 	return []offer{
@@ -73,7 +73,7 @@ func (s settings) check() error {
 	case s.auth && (s.members > 1 || s.shards > 0):
 		wrong = "WithAuth with Members or Shards: users are for one server"
 	case s.links && s.members < 2:
-		wrong = "Links without Members: there is nobody to be cut off from"
+		wrong = "Links without Members: there is no member to be cut off from"
 	case s.image != "" && s.kind != Docker:
 		wrong = fmt.Sprintf("WithImage(%q) without WithKind(Docker)", s.image)
 	default:

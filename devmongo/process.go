@@ -42,7 +42,7 @@ type process struct {
 	port   int
 	user   *url.Userinfo
 	clock  *clock // nil: the machine's own
-	addr   string // by which everybody reaches it, if that is a link and not its own port
+	addr   string // by which all clients reach it, if that is a link and not its own port
 	child  *child // nil before the first start; its exited channel tells whether it runs
 
 	lastPID atomic.Int64 // the child's process ID, for those who are not the backend's one caller

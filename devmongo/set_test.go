@@ -142,7 +142,7 @@ func TestAMembersClockIsSetApartAndStaysSoOverARestart(t *testing.T) {
 	assert.InDelta(t, 0, apart(first), float64(10*time.Second), "the clock of another member")
 }
 
-func TestWhatAMachineLacksIsNamed(t *testing.T) {
+func TestMissingProgramsAndLibrariesAreNamed(t *testing.T) {
 	putFakes(t, "mongod")
 	t.Setenv(EnvFaketime, "/no/such/library")
 	_, err := Start(t.Context(), WithKind(Mongod), Members(3), OwnClocks())

@@ -116,7 +116,7 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 	_, err := coll.DeleteOne(t.Context(), ID("o"))
 	require.NoError(t, err)
 	assert.ErrorIs(t, doc.Release(), mongolock.ErrLost, "the holder's release")
-	// The release wakes nobody, as it found nothing: a wake-up brings the next look forward.
+	// The release wakes no waiter, because it found nothing: a wake-up brings the next look forward.
 	_ = locksOn[order](t, coll).store.Notify(t.Context(), freed(doc))
 	assert.ErrorIs(t, <-failed, ErrNotFound, "the waiter")
 }

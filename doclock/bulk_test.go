@@ -83,8 +83,8 @@ func TestCloseFreesTenThousandDocumentsOverASlowLink(t *testing.T) {
 	})
 }
 
-// One by one, 10,000 releases would take 12.5 s; these 5,000 do not fit into the 5 s of
-// Close either. What the test above would see if there were no bulks.
+// One by one, 10,000 releases would take 12.5 s; these 5,000 do not fit into the 5 s of Close
+// either. This is what the test above would see without bulks.
 func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) {
 	type oneByOne struct{ store.Store }
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestControlWithoutBulksCloseLeavesDocumentsHeldOverASlowLink(t *testing.T) 
 	})
 }
 
-// A tapped has the store of one process, whose commands are seen.
+// A tapped is the store of one process whose commands are recorded.
 type tapped struct {
 	*testing.T
 	coll  *mongo.Collection
@@ -111,7 +111,7 @@ func newTapped(t *testing.T) *tapped {
 	return f
 }
 
-// taken has n documents and their claims.
+// taken makes n documents and their claims.
 func (f *tapped) taken(n int) (batch []store.Ending) {
 	f.Helper()
 	for i := range n {
@@ -133,7 +133,7 @@ func (f *tapped) take(s *docStore, c store.Claim) store.Claim {
 	return c
 }
 
-// waits has somebody wait for a document that is held.
+// waits makes a waiter for a document that is held.
 func (f *tapped) waits(i int) {
 	c := claimOf(i)
 	c.ID, c.Want = "waits", time.Minute
@@ -159,7 +159,7 @@ func (f *tapped) before(name string, do func()) *docStore {
 	return s
 }
 
-// isFree reports whether nobody holds a document, and nothing is left of its lock.
+// isFree reports whether a document has no holder, and nothing is left of its lock.
 func (f *tapped) isFree(i int) bool {
 	_, err := get(f, f.coll, fmt.Sprint(i)).LookupErr("lock")
 	return err != nil
@@ -225,7 +225,7 @@ func TestABulkOfDocumentsWithoutAnAnswerIsUnknownFromItsUpdateOn(t *testing.T) {
 	}
 }
 
-// takenMeanwhile releases documents, one of which somebody else locks between the find and
+// takenMeanwhile releases documents, one of which another process locks between the find and
 // the update. It reports whether that one is still held then.
 func takenMeanwhile(t *testing.T, tampered bool) (held bool) {
 	f := newTapped(t)
@@ -248,7 +248,7 @@ func takenMeanwhile(t *testing.T, tampered bool) (held bool) {
 	return held
 }
 
-func TestABulkOfDocumentsThatComesLateFreesNobodyElses(t *testing.T) {
+func TestALateBulkOfDocumentReleasesFreesNoOtherHolder(t *testing.T) {
 	t.Parallel()
 	assert.True(t, takenMeanwhile(t, false), "the next holder's was freed")
 }
@@ -259,7 +259,7 @@ func TestControlABulkOfDocumentsByKeyAloneFreesTheNextHolders(t *testing.T) {
 	assert.False(t, takenMeanwhile(t, true), "it is held all the same: naming the acquisition is not what protects")
 }
 
-// What is to be saved as its document is released is saved in a bulk too, and a claim of one
+// A value that is to be saved with the release of its document is saved in a bulk too, and a claim of one
 // of many keeps the number of its attempts.
 func TestABulkCarriesOutHowEachOfItsLeasesEnds(t *testing.T) {
 	t.Parallel()

@@ -6,19 +6,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A change is what a save writes of a value.
+// A change is the part of a value that a save writes.
 type change struct {
 	sets   bson.D
-	unsets []string // fields that the document may have, and the value has not
-	number int      // among the saves of its lease
+	unsets []string // fields that the document may have, but the value does not
+	number int      // its place among the saves of its lease
 }
 
 // join adds the change to an update.
 func (ch *change) join(u update) update { return u.Add("$set", ch.sets...).Unset(ch.unsets...) }
 
-// A saved is what the document may have of the value: its top-level fields as they were
-// loaded or last saved. There are several possibilities after a save in a transaction
-// that is open, and after one of unknown outcome.
+// A saved lists what the document may have of the value: its top-level fields as they were
+// loaded or last saved. There are several possibilities after a save in an open transaction,
+// and after one of unknown outcome.
 type saved []bson.Raw
 
 // maxSaved limits how many possibilities are told apart. Beyond it a save writes every
@@ -35,14 +35,14 @@ func (s saved) with(value bson.Raw) saved {
 	return append(s[:len(s):len(s)], value)
 }
 
-// document is a document as a value.
+// document returns a document as a value.
 func document(raw bson.Raw) bson.RawValue {
 	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}
 }
 
-// changes is what a save of the value writes: the fields that differ from what the
-// document may have of it. In an embedded document it is the fields that differ within
-// it. So what the type does not have, and what somebody else has set beside it, stays.
+// changes returns what a save of the value writes: the fields that differ from what the
+// document may have of it. In an embedded document these are the fields that differ within it.
+// So fields that the type does not have, or that others have set beside it, stay.
 func (c codec[T]) changes(id bson.RawValue, has saved, value T) (*change, bson.Raw, error) {
 	raw, err := c.encode(value)
 	if err != nil {
@@ -62,10 +62,10 @@ func (c codec[T]) changes(id bson.RawValue, has saved, value T) (*change, bson.R
 	return ch, raw, nil
 }
 
-// within adds what differs between the document and a value in place of the fields of an
-// embedded document, whose path ends with a point. It adds nothing and reports false if
-// a field cannot be named. Unless the olds are all that the document may have, every
-// field is written as a whole.
+// within adds the differences between the document and a value in place of the fields of an
+// embedded document, whose path ends with a point. It adds nothing and reports false if a field
+// cannot be named. Unless the olds are all that the document may have, every field is written
+// as a whole.
 func (ch *change) within(path string, olds []bson.RawValue, value bson.RawValue, all bool) bool {
 	befores := make([]map[string]bson.RawValue, len(olds))
 	for i, old := range olds {
@@ -98,7 +98,7 @@ func (ch *change) within(path string, olds []bson.RawValue, value bson.RawValue,
 	return true
 }
 
-// field adds what differs in one field.
+// field adds the differences in one field.
 func (ch *change) field(path, name string, befores []map[string]bson.RawValue, value bson.RawValue, all bool) {
 	var olds []bson.RawValue
 	unchanged := all && len(befores) > 0

@@ -14,20 +14,20 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Claim locks one of the documents that filter matches, the first by sort (which may be
-// nil), and waits until there is one. No two workers have the same document at a time.
-// Each claim counts as an attempt. If the worker dies, the document can be claimed again
-// once its lease has run out. End the claim with Complete, Remove or Requeue; Release
-// puts the document back at once.
+// Claim locks one of the documents that filter matches, the first by sort (which may be nil),
+// and waits until there is one. No two workers have the same document at a time. Each claim
+// counts as an attempt. If the worker dies, the document can be claimed again once its lease
+// has run out. End the claim with Complete, Remove or Requeue; Release puts the document back
+// at once.
 //
-// The workers of one process keep the order, as it was known up to a second ago. If
-// several processes claim, each also takes later documents rather than fight for the
-// first. Keep the filter the same from call to call: only claims with equal filters and
-// sorts share a look ahead.
+// The workers of one process keep the order, as it was known up to a second ago. If several
+// processes claim, each also takes later documents rather than compete for the first. Keep the
+// filter the same from call to call: only claims with equal filters and sorts share a look
+// ahead.
 //
-// A waiting Claim looks every 50 ms at first, then less often, down to once a second. A
-// call of Announce wakes it. If the database is out of reach, Claim fails at first; once
-// waiting it rides out faults.
+// A waiting Claim looks every 50 ms at first, then less often, down to once a second. A call of
+// Announce wakes it. If the database is out of reach, Claim fails at first; once it waits, it
+// rides out faults.
 func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 			fault = nil
 		case !waited || !passes(err):
 			return nil, err
-		case ctx.Err() == nil: // else it was the caller who cut the look off
+		case ctx.Err() == nil: // otherwise the caller's context cut the look off
 			fault = err
 		}
 		if err := l.pools.sleep(ctx, p); err != nil {
@@ -54,15 +54,15 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 	}
 }
 
-// passes reports whether a waiting claim rides out an error, as Acquire does: it is a
+// passes reports whether a waiting claim rides out an error, as Acquire does: whether it is a
 // fault of the database, and neither a verdict nor final.
 func passes(err error) bool {
 	return !store.IsVerdict(err) && !errors.Is(err, ErrDecode) &&
 		!errors.Is(err, mongolock.ErrClosed) && !errors.Is(err, mongolock.ErrDisconnected)
 }
 
-// gaveUp is the error of a claim whose wait is over. It does not match ErrNoWork, which
-// is TryClaim's: it says why the wait ended, and what kept the claim waiting.
+// gaveUp returns the error of a claim whose wait is over. It does not match ErrNoWork, which
+// belongs to TryClaim. It says why the wait ended, and what kept the claim waiting.
 func gaveUp(p *pool, err, fault error) error {
 	err = fmt.Errorf("doclock: claim: %w", err)
 	if fault != nil {
@@ -74,9 +74,9 @@ func gaveUp(p *pool, err, fault error) error {
 	return err
 }
 
-// TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim.
-// The error also matches mongolock.ErrForeign if a document is passed over because
-// something else stands in the lock's place.
+// TryClaim is Claim without waiting: it returns ErrNoWork if there is nothing to claim. The
+// error also matches mongolock.ErrForeign if a document is passed over because foreign content
+// stands in the lock's place.
 func (l *Locks[T]) TryClaim(ctx context.Context, filter, sort any, opts ...mongolock.AcquireOption) (*Claimed[T], error) {
 	p, err := l.pool(ctx, filter, sort, opts)
 	if err != nil {

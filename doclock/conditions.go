@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
-// stampPath names a field that the server's clock writes. It is a field of the lock, or
-// stands beside the lock where that clock writes only top-level fields (see
+// stampPath returns the path of a field that the server's clock writes. It is a field of the
+// lock, or stands beside the lock if that clock writes only top-level fields (see
 // mongobase.Base.Stamped).
 func (s *docStore) stampPath(field string) string {
 	if s.isFlat() {
@@ -26,11 +26,11 @@ func (s *docStore) beside(field string) string { return beside(string(s.lock), f
 
 func beside(lock, field string) string { return mongobase.Beside(mongolease.Fields(lock).Path(field)) }
 
-// path names a field of the lock.
+// path returns the path of a field of the lock.
 func (s *docStore) path(field string) string { return s.lock.Path(field) }
 
-// free is the condition that nobody holds a document: it has no lock, or one without a
-// holder. A foreign field in the lock's place matches neither.
+// free is the condition that a document has no holder: it has no lock, or one without a holder.
+// A foreign field in the lock's place matches neither.
 func (s *docStore) free() bson.E {
 	return bson.E{Key: "$or", Value: bson.A{
 		bson.D{mongolease.Lacks(string(s.lock))},
@@ -38,9 +38,8 @@ func (s *docStore) free() bson.E {
 	}}
 }
 
-// ours is the condition that the document has a lock of this package. A path reaches
-// into the documents of an array too: an array in the lock's place is foreign, whatever
-// is in it.
+// ours is the condition that the document has a lock of this package. A path reaches into the
+// documents of an array too: an array in the lock's place is foreign, whatever is in it.
 func (s *docStore) ours() bson.D {
 	return bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Lacks(s.path("0"))}
 }
@@ -54,10 +53,10 @@ func (s *docStore) past(field string, now time.Time) bson.E {
 	return mongolease.NotAfter(s.path(field), now)
 }
 
-// claimableOf is the filter of those of a filter's documents that may be worth a claim:
-// they are ready, and free or with a holder whose end is not later than until. The
-// conditions that an index can answer stand alone. All but the mark of completion stand in
-// an $and, where they keep no planner from using the index.
+// claimableOf returns the filter of those of a filter's documents that may be worth a claim:
+// they are ready, and free or with a holder whose end is not later than until. The conditions
+// that an index can answer stand alone. All but the mark of completion stand in an $and, where
+// they do not keep a planner from using the index.
 func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 	return both(filter, bson.D{
 		{Key: s.path(fieldDone), Value: nil},
@@ -69,9 +68,9 @@ func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 	})
 }
 
-// foreignOf is the filter of those of a filter's documents that claims pass over because
-// something foreign stands in the lock's place. It asks for the mark of completion first:
-// so the claim's index passes over all that is completed.
+// foreignOf returns the filter of those of a filter's documents that claims pass over because
+// foreign content stands in the lock's place. It asks for the mark of completion first: so the
+// claim's index skips all completed documents.
 func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 	return both(filter, bson.D{
 		{Key: s.path(fieldDone), Value: nil},
@@ -85,8 +84,8 @@ func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 	})
 }
 
-// both adds conditions to a filter. If the two name different fields they stand side by
-// side, so that even a simple planner finds the index.
+// both adds conditions to a filter. If the two name different fields they stand side by side,
+// so that even a simple planner finds the index.
 func both(filter bson.Raw, more bson.D) bson.D {
 	var fields bson.D
 	if err := bson.Unmarshal(filter, &fields); err != nil || slices.ContainsFunc(fields, func(f bson.E) bool {
@@ -97,7 +96,7 @@ func both(filter bson.Raw, more bson.D) bson.D {
 	return append(fields, more...)
 }
 
-// identified is the condition that the document names an acquisition, run out or not.
+// identified is the condition that the document names an acquisition, expired or not.
 func (s *docStore) identified(id any) []bson.E {
 	return []bson.E{{Key: s.path(fieldMark), Value: shape}, {Key: s.path(fieldID), Value: id}}
 }

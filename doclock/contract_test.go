@@ -192,7 +192,7 @@ func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 	})
 }
 
-// What package doclocktest gives to users is the same store, on a database in memory. It takes
+// Package doclocktest gives users the same store, on a database in memory. It takes
 // real time here: a claim lasts some milliseconds longer than asked for, as on any server, and
 // the suite allows for that in real time alone.
 func TestTheStoreInMemoryKeepsTheContractOfAllStores(t *testing.T) {

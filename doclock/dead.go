@@ -14,8 +14,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongolease"
 )
 
-// A Dead is a document that was claimed as often as MaxAttempts allows, and was not
-// completed.
+// A Dead is a document that was claimed as often as MaxAttempts allows, but was not completed.
 type Dead[T any] struct {
 	ID       bson.RawValue
 	Value    T
@@ -26,7 +25,7 @@ type Dead[T any] struct {
 // errSetAside answers the claim of a document that was claimed too often.
 var errSetAside = errors.New("doclock: claimed too often, set aside")
 
-// setAside marks a document as dead, and releases it in the same step. No worker had it.
+// setAside marks a document as dead, and releases it in the same step. No worker received it.
 func (l *Locks[T]) setAside(lease *mongolock.Lease, attempts int) error {
 	e := &ending{done: true, dead: true}
 	l.store.end(lease.ID(), e)
@@ -38,9 +37,9 @@ func (l *Locks[T]) setAside(lease *mongolock.Lease, attempts int) error {
 	return errSetAside
 }
 
-// Dead yields the documents that MaxAttempts has set aside, of those that filter matches,
-// as they are now. It reads without a lock, and is for people and their tools. A document
-// that does not decode comes with an error that matches ErrDecode, and the next follows; any
+// Dead yields the documents that MaxAttempts has set aside, of those that filter matches, as
+// they are now. It reads without a lock, and is for people and their tools. A document that
+// does not decode comes with an error that matches ErrDecode, and the next one follows; any
 // other error ends it.
 func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], error] {
 	return func(yield func(Dead[T], error) bool) {
@@ -74,12 +73,11 @@ func (l *Locks[T]) Dead(ctx context.Context, filter any) iter.Seq2[Dead[T], erro
 }
 
 // Reopen lets documents be claimed again that were completed, or set aside by MaxAttempts: all
-// of those that filter matches. Their attempts count from one. It returns how many it
-// reopened, and wakes waiting claims. A document that somebody has locked at the moment is left
-// as it is.
+// of those that filter matches. Their attempts count from one. It returns how many it reopened,
+// and wakes waiting claims. A document that is locked at the moment is left as it is.
 //
-// An error leaves open how many were reopened: call it again. A transaction in ctx is left
-// alone.
+// After an error the number of reopened documents is not known: call it again. A transaction in
+// ctx is left alone.
 func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 	f, err := marshal(filter)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestADocumentThatWasClaimedTooOftenIsSetAsideAndComesBack(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	assert.Len(t, deadOf(t, locks, bson.D{}), 1)
-	time.Sleep(windowAge) // so that what was read ahead of claims is old, and read anew
+	time.Sleep(windowAge) // so that the look ahead is old, and made again
 	c := must(locks.TryClaim(t.Context(), pending, oldest))(t)
 	assert.Equal(t, 1, c.Value.ID)
 	assert.Equal(t, 1, c.Attempts())
@@ -107,7 +107,7 @@ func TestADocumentThatDoesNotDecodeIsSetAside(t *testing.T) {
 	assert.Equal(t, 1, seen)
 }
 
-func TestReopenUndoesWhatWasCompletedAndWakesWaitingClaims(t *testing.T) {
+func TestReopenUndoesACompletionAndWakesWaitingClaims(t *testing.T) {
 	coll := collection(t)
 	messages(t, coll, 3)
 	locks := locksOn[message](t, coll)
@@ -150,7 +150,7 @@ func TestSettingADocumentAsideTakesTwoCommands(t *testing.T) {
 		"a look, the claim, the mark; a look that finds nothing, and one for what is foreign")
 }
 
-func TestReopenAndDeadRefuseWhatIsNoFilter(t *testing.T) {
+func TestReopenAndDeadRefuseABadFilter(t *testing.T) {
 	coll := collection(t)
 	locks := locksOn[message](t, coll)
 	_, err := locks.Reopen(t.Context(), nil)

@@ -1,6 +1,6 @@
 // Package doclock locks the document that is worked on: the state of a saga, an order, a
-// message of an outbox. The lock is a field of the document. So one command locks and
-// reads it, and one command saves and unlocks it.
+// message of an outbox. The lock is a field of the document. So one command locks and reads it,
+// and one command saves and unlocks it.
 //
 //	doc, err := orders.Acquire(ctx, doclock.ID("order-17"))
 //	…
@@ -20,10 +20,10 @@
 //	err = msg.Complete(ctx)
 //
 // A document comes with a *mongolock.Lease and its promises: the lease is renewed in the
-// background, it ends before anybody else can be granted the document, and its token is
-// greater than every earlier one of the document. The engine is mongolock's. This package
-// is a store under it, and passes the tests of package storetest as every store does. The
-// rest of this page says how the store keeps a holder in a document of the application.
+// background, it ends before the document can be granted again, and its token is greater than
+// every earlier one of the document. The engine is mongolock's. This package is a store under
+// it, and passes the tests of package storetest as every store does. The rest of this page says
+// how the store keeps a holder in a document of the application.
 //
 // # The lock
 //
@@ -35,7 +35,7 @@
 //	  beat: 1700000000000000000, // greater with every write for the holder
 //	  epoch: ObjectId,           // the election of the primary whose clock expireAt goes by
 //	  at: Date,                  // the server's time at the last write
-//	  wantedUntil: Date,         // the word: somebody waits, and a release wakes them
+//	  wantedUntil: Date,         // the word: a process waits, and a release wakes it
 //	  broken: "…", released: true, stamp,
 //	  saves: 2,                  // the number of the holder's last save
 //	  attempts: 3,               // how often the document was claimed
@@ -43,33 +43,32 @@
 //	  done: true,                // completed: never claimed again
 //	  dead: Date }               // with done: set aside by MaxAttempts
 //
-// A document is free if it has no such field, or one without a holder. It is taken over
-// from a holder that is over (docs/design.md §4.3): one that has run out by the clock of the
-// election that it was written under, that has shown the same beat for its whole TTL, or
-// whose end is more than a minute past. Anything else in that field, null included,
-// belongs to the application: the document is left unchanged, and the error is
-// mongolock.ErrForeign. There is no TTL index, because it would delete the application's
-// documents. The lock of a crashed holder stays in its document and blocks nobody once
-// it is over.
+// A document is free if it has no such field, or one without a holder. It is taken over from a
+// holder that is over (docs/design.md §4.3): one that has run out by the clock of the election
+// that it was written under, that has shown the same beat for its whole TTL, or whose end is
+// more than a minute past. Anything else in that field, null included, belongs to the
+// application: the document is left unchanged, and the error is mongolock.ErrForeign. There is
+// no TTL index, because it would delete the application's documents. The lock of a crashed
+// holder stays in its document and no longer blocks it once the holder is over.
 //
-// An application that changes a locked document has to leave the field alone. Updates
-// with $set and its like do. Whatever replaces the whole document (ReplaceOne,
-// findOneAndReplace, $replaceWith, the save method of many object mappers) removes the
-// lock with the rest: the document is free at once, while its holder works on. The holder
-// then writes nothing over the next one's work, as each of its saves asks for the lock,
-// and it learns of the loss at its next save or renewal. What it does elsewhere meanwhile
-// only its token can stop. If an application has to replace documents, let the one that
-// does acquire them here and save them, or keep the lock in a collection of its own
-// (package mongolock).
+// An application that changes a locked document has to leave the field alone. Updates with $set
+// and similar operators do. A command that replaces the whole document (ReplaceOne,
+// findOneAndReplace, $replaceWith, the save method of many object mappers) removes the lock
+// with the rest: the document is free at once, while its holder works on. The holder still
+// cannot overwrite the next one's work, because each of its saves asks for the lock, and it
+// learns of the loss at its next save or renewal. Only its token can stop what it does
+// elsewhere meanwhile. If an application has to replace documents, let the program that does
+// acquire them here and save them, or keep the lock in a collection of its own (package
+// mongolock).
 //
 // # Names
 //
-// A filter names a document by its _id, or by the fields of a unique index. The engine
-// knows a document under a key: the JSON of its _id, with numbers that the server takes
-// for one in one form. A claim by other fields goes by those fields, which takes no more
-// commands. If it is refused and waits, it waits under the _id of the document in its way,
-// and a release under those fields wakes the waiters of that _id. So all waiters for a
-// document are woken, whatever name it was locked by.
+// A filter names a document by its _id, or by the fields of a unique index. The engine knows a
+// document under a key: the JSON of its _id, in which numbers that the server treats as equal
+// have one form. A claim by other fields goes by those fields, which takes no more commands. If
+// it is refused and waits, it waits under the _id of the document in its way, and a release
+// under those fields wakes the waiters of that _id. So all waiters for a document are woken,
+// whatever name it was locked by.
 //
 // # The commands
 //
@@ -94,17 +93,17 @@
 //	hand over           {_id, lock.id of the old, alive}: what is saved, and id, owner, since, E of the new
 //	clean up            {key, lock.id}: release, in the session of the claim
 //
-// Every command but acquire names the acquisition. So a late, lost or repeated command
-// finds its own lock or nothing. A late acquire is refused by the transaction number of
-// its session (docs/design.md §4.1) or, where there are none, undone when it arrives.
+// Every command but acquire names the acquisition. So a late, lost or repeated command finds
+// its own lock or nothing. A late acquire is refused by the transaction number of its session
+// (docs/design.md §4.1), or undone when it arrives if there are no such numbers.
 //
 // # What an error means
 //
-// There is no such document: [ErrNotFound]. Somebody else holds it:
-// *mongolock.HeldError, which names the holder and the time left. The lease is over and
-// nothing was written: mongolock.ErrLost. None of them stands for another.
+// If the document does not exist, the error is [ErrNotFound]. If it is held, the error is a
+// *mongolock.HeldError, which names the holder and the time left. If the lease is over and
+// nothing was written, the error matches mongolock.ErrLost. None of them stands for another.
 //
-// A command may have been applied though its reply was lost. The error then matches
+// A command may have been applied although its reply was lost. The error then matches
 // mongolock.ErrOutcomeUnknown, and this follows:
 //
 //   - Acquire: the claim is undone in the background, by its ID. A document that it
@@ -113,10 +112,10 @@
 //     if the first one is applied after the second, it changes nothing.
 //   - [Document.SaveAndRelease], [Claimed.Complete], [Claimed.Remove] and
 //     [Claimed.Requeue]: like any release, the step goes on in the background until a
-//     reply comes or the lease has run out. Until then nobody else is granted the
-//     document, and the next holder sees its outcome.
-//   - A hand-over inside the process: it is undone, what was to be saved with it is saved
-//     in the same step, and the waiter asks again.
+//     reply comes or the lease has run out. Until then the document is granted to no
+//     other, and the next holder sees its outcome.
+//   - A hand-over inside the process: it is undone, the pending save is made in the same
+//     step, and the waiter asks again.
 //   - A renewal: the old deadline stands.
 //   - [Announce]: waiters find out by themselves.
 //
@@ -126,49 +125,47 @@
 // release can be one of several writes that are committed together. If the transaction
 // is aborted, the document is as it was before, and still locked.
 //
-// Acquiring, claiming and renewing never take part. Nobody else could see a lock granted
-// inside a transaction before the commit, and an abort would take it away while the work
-// goes on. Nor would it have a token: that is the position of the grant in the server's
-// log, and a transaction has none before its commit, after the work that the token should
-// guard. So take the lock first, then begin the transaction.
+// Acquiring, claiming and renewing never take part. No other process could see a lock granted
+// inside a transaction before the commit, and an abort would take it away while the work goes
+// on. Nor would it have a token: that is the position of the grant in the server's log, and a
+// transaction has no position before its commit, after the work that the token should guard. So
+// take the lock first, then begin the transaction.
 //
-// From its first write of the document on, an open transaction keeps everybody else out,
-// and renewals too. Such a document is renewed apart from the others, so that no other
-// lease suffers. End the transaction in time: two thirds of the TTL, less the margin, are
-// left at worst when it writes the document.
+// From its first write of the document on, an open transaction keeps all other writes out, and
+// renewals too. Such a document is renewed apart from the others, so that no other lease
+// suffers. End the transaction in time: in the worst case two thirds of the TTL, less the
+// margin, are left when it writes the document.
 //
 // A renewal between the first command of a transaction and its first write of the document
-// makes the server refuse that write, and the transaction begins again. If it takes longer
-// than a third of the TTL up to there, it may never commit. Let such a transaction begin
-// with [Document.Save]: even with nothing changed it takes the document for the
-// transaction.
+// makes the server refuse that write, and the transaction begins again. If it takes longer than
+// a third of the TTL up to there, it may never commit. Let such a transaction begin with
+// [Document.Save]: even if nothing changed, that takes the document for the transaction.
 //
 // # One of many
 //
-// A claim does not search. One look ahead finds candidates for all workers of a process:
-// 16 at first, and up to 1,024 if they are used up within a second. Each worker draws one
-// of them and claims it by its _id, with the whole filter once more. So a claim costs one
-// command and at best a thousandth of another; workers that claim less than one document a
-// second pay a look for each. The workers of a process never claim the same document, and
-// every command names one document. Several processes draw from the same candidates: a
-// process that misses some draws from further in, and looks again after a few misses; one
-// that misses none keeps the order.
+// A claim does not search. One look ahead finds candidates for all workers of a process: 16 at
+// first, and up to 1,024 if they are used up within a second. Each worker draws one of them and
+// claims it by its _id, with the whole filter once more. So a claim costs one command and at
+// best a thousandth of another; workers that claim less than one document a second pay a look
+// for each. The workers of a process never claim the same document, and every command names one
+// document. Several processes draw from the same candidates: a process that misses some draws
+// from further in, and looks again after a few misses; one that misses none keeps the order.
 //
-// A look also finds documents whose holder has run out by the clock at hand. It judges them
-// by the rules above, with one more command at most, and leaves out what is not known to be
-// over. After an election the document of a dead worker is therefore claimed up to a TTL
-// later than without, and later still by what the new primary's clock is behind.
+// A look also finds documents whose holder has run out by the clock at hand. It judges them by
+// the rules above, with one more command at most, and leaves out those that are not known to be
+// over. After an election the document of a dead worker is therefore claimed up to a TTL later
+// than without one, and later still by as much as the new primary's clock is behind.
 //
-// Claims share a look only if their filters are equal. A filter with the present time in it
-// is another one each time: for work that is due later use [Claimed.Requeue], or let the
+// Claims share a look only if their filters are equal. A filter with the present time in it is
+// a different one each time: for work that is due later use [Claimed.Requeue], or let the
 // server compare with its own clock ({$expr: {$lte: ["$due", "$$NOW"]}}).
 //
-// One waiter of a process looks for all of them: every 50 ms at first, then less often,
-// down to once a second. [Announce] wakes them through the collection of wake-ups beside
-// the documents (their collection's name and ".wake"). Once it waits, a claim rides out
-// faults of the database. Documents with something foreign in the lock's place are passed
-// over; every ten seconds an idle process looks for one, and names it in the error of a
-// TryClaim that found nothing and of a Claim whose wait ended.
+// One waiter of a process looks for all of them: every 50 ms at first, then less often, down to
+// once a second. [Announce] wakes them through the collection of wake-ups beside the documents
+// (their collection's name and ".wake"). Once it waits, a claim rides out faults of the
+// database. Documents with foreign content in the lock's place are passed over. Every ten
+// seconds an idle process looks for one, and names it in the error of a TryClaim that found
+// nothing and of a Claim whose wait ended.
 //
 // The server must apply the filter of an update atomically. FerretDB 1 does not if
 // several connections write at once.

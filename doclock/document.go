@@ -16,9 +16,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Document is a document that this process has locked. Value is its content when it
-// was locked, without the lock: change it and call Save. Several goroutines may call its
-// methods, but only one at a time may use Value or call a method that saves it.
+// A Document is a document that this process has locked. Value is its content when it was
+// locked, without the lock: change it and call Save. Several goroutines may call its methods,
+// but only one at a time may use Value or call a method that saves it.
 type Document[T any] struct {
 	Value T
 
@@ -33,29 +33,28 @@ type Document[T any] struct {
 	saves int        // saves that were sent
 }
 
-// Lease returns the document's lease: its context ends when the lease does, and its token
-// is greater than those of all earlier leases of the document. Its Release is the
-// document's: it saves nothing. A ticket of its Detach is for Locks.Resume, which gives
-// the document back.
+// Lease returns the document's lease: its context ends when the lease does, and its token is
+// greater than those of all earlier leases of the document. Its Release releases the document
+// and saves nothing. A ticket of its Detach is for Locks.Resume, which returns the document.
 func (d *Document[T]) Lease() *mongolock.Lease { return d.lease }
 
 // ID returns the document's _id as it is stored.
 func (d *Document[T]) ID() bson.RawValue { return d.id }
 
 // Save writes Value and keeps the lock. It writes the fields that changed since Value was
-// loaded or last saved, in one command that requires the lease to be there. If the lease
-// is lost, nothing is written and the error matches mongolock.ErrLost.
+// loaded or last saved, in one command that requires the lease to be there. If the lease is
+// lost, nothing is written and the error matches mongolock.ErrLost.
 //
-// Within an embedded document, too, only the fields that changed are written: fields that
-// the type does not have, and those that somebody else has set, stay. An array is written
-// as a whole. Another order of the fields of an embedded document is not a change.
+// Within an embedded document, too, only the fields that changed are written: fields that the
+// type does not have, and those that others have set, stay. An array is written as a whole.
+// Another order of the fields of an embedded document is not a change.
 //
-// A session or transaction in ctx takes part. If the transaction is aborted, the document
-// is as it was before, and still locked.
+// A session or transaction in ctx takes part. If the transaction is aborted, the document is as
+// it was before, and still locked.
 //
-// An error that matches mongolock.ErrOutcomeUnknown leaves open whether Value was or will
-// be written. The lock is still held, and Save may be repeated: if the first save is
-// applied after a later one, it changes nothing.
+// After an error that matches mongolock.ErrOutcomeUnknown, Value may or may not have been
+// written, or may be written later. The lock is still held, and Save may be repeated: if the
+// first save is applied after a later one, it changes nothing.
 func (d *Document[T]) Save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,8 +72,8 @@ func (d *Document[T]) Save(ctx context.Context) error {
 	return nil
 }
 
-// noteSaved notes what the document has of Value after a save, or may have: the outcome of the
-// save may be unknown, or that of its transaction undecided. With d.mu held.
+// noteSaved records what the document has of Value after a save, or may have: the outcome of
+// the save may be unknown, or that of its transaction undecided. Call it with d.mu held.
 func (d *Document[T]) noteSaved(value bson.Raw, err error, undecided bool) {
 	switch {
 	case err == nil && !undecided:
@@ -89,18 +88,18 @@ func inTransaction(ctx context.Context) bool {
 	return session != nil && session.TransactionRunning()
 }
 
-// SaveAndRelease writes Value and releases the document in one step: nobody sees the new
-// value locked, nor the old one free. If the lease is lost, nothing is written and the
-// error matches mongolock.ErrLost.
+// SaveAndRelease writes Value and releases the document in one step: the new value is never
+// seen locked, nor the old one free. If the lease is lost, nothing is written and the error
+// matches mongolock.ErrLost.
 //
-// An error that matches mongolock.ErrOutcomeUnknown leaves open whether Value was
-// written. Like any release, the step then goes on in the background until a reply comes
-// or the lease's time is over; until then nobody else is granted the document. After any
-// other error nothing was written, and nothing will be; the document is released.
+// After an error that matches mongolock.ErrOutcomeUnknown, Value may or may not have been
+// written. Like any release, the step then goes on in the background until a reply comes or the
+// lease's time is over; until then the document is granted to no other. After any other error
+// nothing was written, and nothing will be; the document is released.
 //
-// In a transaction the step takes effect with the commit. The lease goes on until Release
-// is called after the end of the transaction, or until a renewal finds that it was
-// committed. If it is aborted, the document is as it was before, and still locked.
+// In a transaction the step takes effect with the commit. The lease goes on until Release is
+// called after the end of the transaction, or until a renewal finds that it was committed. If
+// it is aborted, the document is as it was before, and still locked.
 func (d *Document[T]) SaveAndRelease(ctx context.Context) error {
 	return d.finish(ctx, "save and release", &ending{})
 }
@@ -108,15 +107,16 @@ func (d *Document[T]) SaveAndRelease(ctx context.Context) error {
 // Release releases the document and saves nothing. See mongolock's Lease.Release.
 func (d *Document[T]) Release() error { return d.lease.Release() }
 
-// Holder returns the acquisition that locked the document, as others see it: whose it is,
-// and since when by the server's clock. It is as it was when the document was locked.
+// Holder returns the acquisition that locked the document, as others see it: its owner, and
+// since when it has the document by the server's clock. It is as it was when the document was
+// locked.
 func (d *Document[T]) Holder() mongolock.Holder { return d.holder }
 
 func (d *Document[T]) ref() store.Ref {
 	return store.Ref{Key: d.lease.Key(), ID: d.lease.ID(), Mode: store.Exclusive}
 }
 
-// changes returns what there is to save, and an error if the lease is over.
+// changes returns the changes to save, or an error if the lease is over.
 func (d *Document[T]) changes() (*change, bson.Raw, error) {
 	if err := d.lease.Err(); err != nil {
 		return nil, nil, fmt.Errorf("doclock: save %s: %w", d.lease.Key(), err)
@@ -124,7 +124,7 @@ func (d *Document[T]) changes() (*change, bson.Raw, error) {
 	return d.locks.codec.changes(d.id, d.has, d.Value)
 }
 
-// send runs a save under the caller's context; the end of the lease cancels it too.
+// send runs a save under the caller's context. The end of the lease cancels it too.
 func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	if ctx.Err() != nil {
 		return mongoerr.NotApplied(contextError(ctx))
@@ -163,14 +163,15 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		}
 		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), mongolock.ErrReleased)
 	}
-	err = d.outcome(op, e, d.lease.Release()) // if the reply is lost the engine repeats it, with e, until one comes
+	err = d.outcome(op, e, d.lease.Release()) // if the reply is lost, the engine repeats the release, with e, until one comes
 	if err == nil {
 		d.has = saved{value}
 	}
 	return err
 }
 
-// outcome is what an attempt to end the lease as e says means, whose release answered err.
+// outcome returns the error of an attempt to end the lease as e says, whose release answered
+// err.
 func (d *Document[T]) outcome(op string, e *ending, err error) error {
 	switch {
 	case e.landed.Load():
@@ -185,8 +186,8 @@ func (d *Document[T]) outcome(op string, e *ending, err error) error {
 	return fmt.Errorf("doclock: %s %s: %w: %w", op, d.lease.Key(), mongolock.ErrOutcomeUnknown, err) // the engine goes on with e
 }
 
-// failed adds to the error of a save what it means. In a transaction the driver's error
-// is returned as it is: its labels steer Session.WithTransaction.
+// failed explains the error of a save. In a transaction it returns the driver's error
+// unchanged, because its labels steer Session.WithTransaction.
 func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 	what := fmt.Sprintf("doclock: %s %s", op, d.lease.Key())
 	var broken *store.BrokenError
@@ -210,9 +211,9 @@ type Claimed[T any] struct{ *Document[T] }
 // Attempts returns how often the document was claimed, this time included.
 func (c *Claimed[T]) Attempts() int { return c.attempts }
 
-// Complete saves Value, releases the document and marks it as done, in one step. It is
-// never claimed again: its lock stays behind with that mark. Errors, sessions and
-// transactions of Complete, Remove and Requeue are as those of SaveAndRelease.
+// Complete saves Value, releases the document and marks it as done, in one step. It is never
+// claimed again: its lock stays behind with that mark. Errors, sessions and transactions of
+// Complete, Remove and Requeue are as those of SaveAndRelease.
 func (c *Claimed[T]) Complete(ctx context.Context) error {
 	return c.finish(ctx, "complete", &ending{done: true})
 }
@@ -222,8 +223,8 @@ func (c *Claimed[T]) Remove(ctx context.Context) error {
 	return c.finish(ctx, "remove", &ending{remove: true})
 }
 
-// Requeue saves Value and releases the document in one step. It is not claimed again
-// before the duration after is over by the server's clock: from 0 to a year.
+// Requeue saves Value and releases the document in one step. The document is not claimed again
+// until the duration after is over by the server's clock: from 0 to a year.
 func (c *Claimed[T]) Requeue(ctx context.Context, after time.Duration) error {
 	if after < 0 || after > 365*24*time.Hour {
 		return fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after)

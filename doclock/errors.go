@@ -18,12 +18,12 @@ var (
 	// unique index.
 	ErrAmbiguous = errors.New("doclock: the filter does not name one document")
 
-	// ErrNoWork is returned by TryClaim if there is nothing to claim. (The error of a Claim whose context ended
-	// matches the context's.)
+	// ErrNoWork is returned by TryClaim if there is nothing to claim. (The error of a Claim
+	// whose context ended matches the context's instead.)
 	ErrNoWork = errors.New("doclock: nothing to claim")
 
 	// ErrDecode is returned by every call that locks a document, if the document does not
-	// decode into the value's type. It was released unchanged.
+	// decode into the value's type. The document was released unchanged.
 	ErrDecode = errors.New("doclock: the document does not decode")
 )
 
@@ -37,7 +37,7 @@ func (n *notFoundError) Is(target error) bool {
 	return target == ErrNotFound || target == store.ErrGone
 }
 
-// contextError is why ctx is over: its error, with the cause if that says more.
+// contextError returns why ctx is over: its error, with the cause if that says more.
 func contextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {

@@ -182,7 +182,7 @@ func ExampleClaimed_Remove() {
 	// Output: left: 0
 }
 
-// A message that nobody can send blocks no worker for ever. An operator sees it, mends what
+// A message that cannot be sent blocks no worker for ever. An operator sees it, mends what
 // was wrong, and lets it be claimed again.
 func ExampleMaxAttempts() {
 	db := database()
@@ -236,7 +236,7 @@ func ExampleLocks_Dead() {
 	// Output: nothing was set aside: true
 }
 
-// What was completed by mistake is done again.
+// A document that was completed by mistake is claimed again.
 func ExampleLocks_Reopen() {
 	db := database()
 	defer db.Drop(ctx)

@@ -106,7 +106,7 @@ func ExampleDocument_Save() {
 	for _, state := range []string{"paid", "packed"} {
 		doc.Value.State = state
 		if err := doc.Save(ctx); errors.Is(err, mongolock.ErrLost) {
-			return // nothing was written: somebody else may have the document
+			return // nothing was written: another process may have the document
 		}
 	}
 	fmt.Println("still locked:", doc.Lease().Err() == nil)

@@ -52,7 +52,7 @@ func isFreeWith(raw bson.Raw, state string) bool {
 	return raw != nil && readLock(raw, "lock").holder().ID == "" && raw.Lookup("state").StringValue() == state
 }
 
-// look reads the document; nil if there is none.
+// look reads the document. It returns nil if there is no document.
 func look(t *testing.T, coll *mongo.Collection) bson.Raw {
 	t.Helper()
 	raw, err := coll.FindOne(t.Context(), ID("o")).Raw()
@@ -95,7 +95,7 @@ func TestAnEndingWhoseReplyIsLostIsFinishedInTheBackground(t *testing.T) {
 	}
 }
 
-// lateEnd has an ending arrive long after it was repeated, when somebody else has put
+// lateEnd has an ending arrive long after it was repeated, when another process has put
 // the document back and claimed it. It returns the document before and after.
 func (f faulty) lateEnd(t *testing.T, way wayToEnd) (before, after bson.Raw) {
 	t.Helper()

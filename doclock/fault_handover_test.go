@@ -23,7 +23,7 @@ var transfers = faultproxy.Command("findAndModify").Where(func(c bson.Raw) bool 
 // does not look for another server.
 const interrupted = 11601
 
-// A waits is an observer that tells when somebody begins to wait.
+// A waits is an observer that tells when a waiter begins to wait.
 type waits chan struct{}
 
 func (w waits) Begin(ctx context.Context, of mongolock.Operation) (context.Context, func(mongolock.Outcome)) {
@@ -143,7 +143,7 @@ func TestABrokenHolderSavesNothingWhenItsHandOverIsCleanedUp(t *testing.T) {
 }
 
 // Announce is a hint. If it fails it says so, and waiters find the document alone. If it
-// arrives twice or late, nobody gets a document that is not there.
+// arrives twice or late, no waiter gets a document that does not exist.
 func TestALostAnnouncementCostsOnlyTime(t *testing.T) {
 	t.Parallel()
 	needs(t, "capped", "atomic")
@@ -182,7 +182,7 @@ func TestALostAnnouncementCostsOnlyTime(t *testing.T) {
 	}
 }
 
-// feedIsMade waits until somebody has made the collection of wake-ups, to listen there.
+// feedIsMade waits until a listener has made the collection of wake-ups.
 func feedIsMade(t *testing.T, coll *mongo.Collection) {
 	t.Helper()
 	require.Eventually(t, func() bool {

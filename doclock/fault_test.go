@@ -59,7 +59,7 @@ func (f faulty) direct(t *testing.T) *mongo.Collection {
 	return again(t, f.store.base.Soft, os.Getenv("MONGODB_URI"))
 }
 
-// free waits until nobody holds the document, and returns its state.
+// free waits until the document has no holder, and returns its state.
 func (f faulty) free(t *testing.T, within time.Duration) string {
 	t.Helper()
 	coll := f.direct(t)

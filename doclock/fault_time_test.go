@@ -13,7 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/pace"
 )
 
-// The reply to a claim says when the server wrote it. Without that time nobody knows how
+// The reply to a claim says when the server wrote it. Without that time it is not known how
 // long the lease may be trusted.
 func TestAGrantWithoutTheServersTimeIsNotTrusted(t *testing.T) {
 	t.Parallel()

@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// claimIndex is the keys of a claim's index. The fields compared for equality come
-// first, the mark of completion among them: so completed documents are never visited.
-// Then come the fields of the sort, then those of ranges: so documents that are held or
-// put off are passed over within the index.
+// claimIndex returns the keys of a claim's index. The fields compared for equality come first,
+// the mark of completion among them: so completed documents are never visited. Then come the
+// fields of the sort, then those of ranges: so documents that are held or put off are skipped
+// within the index.
 func (s *docStore) claimIndex(filter, sort any) (bson.D, error) {
 	f, err := marshal(filter)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *docStore) claimIndex(filter, sort any) (bson.D, error) {
 	return keys, nil
 }
 
-// indexName names an index after its fields. Old servers bound its length.
+// indexName names an index after its fields. Old servers limit its length.
 func indexName(keys bson.D) string {
 	var b strings.Builder
 	b.WriteString("doclock")

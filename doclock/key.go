@@ -15,11 +15,11 @@ func ID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
 // maxKey is the engine's limit on the length of a key.
 const maxKey = 1024
 
-// keyOf turns a filter into the engine's key, and into its fields in a fixed order. A key
-// is the JSON of the fields that name the document: of _id alone if the filter has it, as
-// no two documents have the same. Numbers that the server takes for one are one in a key.
-// So all waiters that name a document by its _id wait under the same key, and leases,
-// errors and log lines name it in a readable form.
+// keyOf turns a filter into the engine's key, and into its fields in a fixed order. A key is
+// the JSON of the fields that name the document: of _id alone if the filter has it, because no
+// two documents have the same. Numbers that the server treats as equal have one form in a key.
+// So all waiters that name a document by its _id wait under the same key, and leases, errors
+// and log lines name it in a readable form.
 func keyOf(filter any) (key string, fields bson.D, err error) {
 	fields, err = fieldsOf(filter)
 	if err != nil {
@@ -33,7 +33,7 @@ func keyOf(filter any) (key string, fields bson.D, err error) {
 	return key, fields, err
 }
 
-// keyOfID is the key of the document with this _id.
+// keyOfID returns the key of the document with this _id.
 func keyOfID(id bson.RawValue) (string, error) { return bounded(textOf(ID(id))) }
 
 func bounded(key string, err error) (string, error) {
@@ -128,7 +128,7 @@ func marshal(v any) (bson.Raw, error) {
 	return raw, nil
 }
 
-// valuesOf is the filter by these fields that a document matches.
+// valuesOf returns the filter by these fields that a document matches.
 func valuesOf(document bson.Raw, fields bson.D) bson.D {
 	values := make(bson.D, len(fields))
 	for i, f := range fields {

@@ -15,9 +15,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// Locks locks documents of one collection, whose values are of type T. Make one per
-// process and collection and share it: it is safe for concurrent use. Two with
-// different fields are different locks on the same documents.
+// Locks locks documents of one collection, whose values are of type T. Make one per process and
+// collection and share it: it is safe for concurrent use. Two Locks with different fields are
+// different locks on the same documents.
 type Locks[T any] struct {
 	store  *docStore
 	client *mongolock.Client
@@ -25,7 +25,7 @@ type Locks[T any] struct {
 	pools  pools
 	unique unique
 
-	maxAttempts int // of claims; 0: any number
+	maxAttempts int // how often a document may be claimed; 0: any number
 	logger      *slog.Logger
 }
 
@@ -58,9 +58,9 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	return l, nil
 }
 
-// Acquire waits until it has locked the document that filter names, and returns it as it
-// stood then. The wait ends as in mongolock's Acquire. If there is no such document, or it
-// is removed meanwhile, the error is ErrNotFound.
+// Acquire waits until it has locked the document that filter names, and returns it as it was at
+// that moment. The wait ends as in mongolock's Acquire. If there is no such document, or it is
+// removed meanwhile, the error is ErrNotFound.
 //
 // The filter names the document by the value of its _id or of the fields of a unique
 // index. With any other filter the document is looked up first; if several match, the
@@ -71,15 +71,15 @@ func (l *Locks[T]) Acquire(ctx context.Context, filter any, opts ...mongolock.Ac
 	return l.acquire(ctx, filter, nil, how{wait: true}, opts)
 }
 
-// TryAcquire is Acquire without waiting: it returns a *mongolock.HeldError if somebody
-// else holds the document.
+// TryAcquire is Acquire without waiting: it returns a *mongolock.HeldError if the document is
+// held.
 func (l *Locks[T]) TryAcquire(ctx context.Context, filter any, opts ...mongolock.AcquireOption) (*Document[T], error) {
 	return l.acquire(ctx, filter, nil, how{}, opts)
 }
 
-// AcquireOrCreate is Acquire, but creates the document, locked, if there is none: from
-// the fields of the filter and those of initial, in the same step. A filter without _id
-// must name the fields of a unique index; otherwise two documents might be created.
+// AcquireOrCreate is Acquire, but creates the document, locked, if it does not exist: from the
+// fields of the filter and those of initial, in the same step. A filter without _id must name
+// the fields of a unique index; otherwise two documents might be created.
 func (l *Locks[T]) AcquireOrCreate(ctx context.Context, filter any, initial T, opts ...mongolock.AcquireOption) (*Document[T], error) {
 	return l.acquire(ctx, filter, &initial, how{wait: true}, opts)
 }
@@ -89,7 +89,7 @@ func (l *Locks[T]) TryAcquireOrCreate(ctx context.Context, filter any, initial T
 	return l.acquire(ctx, filter, &initial, how{}, opts)
 }
 
-// how is the way in which a document is asked for.
+// how says in which way a document is asked for.
 type how struct {
 	wait bool
 	soft bool // for Update: see request
@@ -119,7 +119,7 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, by how, 
 		if id := r.seen.Load(); by.wait && !isID(key) && errors.Is(err, mongolock.ErrHeld) && id != nil && !id.IsZero() {
 			lease, r, err = l.await(ctx, *id, fields, by, opts)
 			if errors.Is(err, ErrNotFound) && ctx.Err() == nil {
-				continue // another document has these values by now, or none has
+				continue // another document may have these values by now, or none
 			}
 		}
 		if err != nil {
@@ -129,9 +129,9 @@ func (l *Locks[T]) acquire(ctx context.Context, filter any, initial *T, by how, 
 	}
 }
 
-// await waits for the document that refused a claim by the fields of a unique index. It
-// waits under the _id, as all waiters for that document do, and as long as the document
-// has the values of these fields.
+// await waits for the document that refused a claim by the fields of a unique index. It waits
+// under the _id, as all waiters for that document do, and as long as the document has these
+// values.
 func (l *Locks[T]) await(ctx context.Context, id bson.RawValue, fields bson.D, by how, opts []mongolock.AcquireOption) (*mongolock.Lease, *request, error) {
 	key, err := keyOfID(id)
 	if err != nil {
@@ -156,7 +156,7 @@ func (l *Locks[T]) document(lease *mongolock.Lease, r *request) (*Document[T], e
 	for _, h := range lock.Holders {
 		d.holder = mongolock.Holder{ID: h.ID, Owner: h.Owner, Note: h.Note, Since: h.Since, ExpireAt: h.ExpireAt}
 	}
-	if raw, err := l.codec.encode(value); err == nil { // otherwise a save will say so
+	if raw, err := l.codec.encode(value); err == nil { // otherwise a save will report the error
 		d.has = saved{raw}
 	}
 	return d, nil
@@ -178,11 +178,11 @@ func (l *Locks[T]) Close() error {
 	return l.client.Close()
 }
 
-// one returns the key of the one document that the filter names, and the fields to claim
-// it by. If the filter's fields are _id or those of a unique index, they are the filter's.
-// Otherwise the document is looked up, and named by its _id too.
+// one returns the key of the one document that the filter names, and the fields to claim it by.
+// If the filter's fields are _id or those of a unique index, they are the filter's. Otherwise
+// the document is looked up, and named by its _id too.
 func (l *Locks[T]) one(ctx context.Context, key string, fields bson.D, create bool) (string, bson.D, error) {
-	if isID(key) || ctx.Err() != nil { // the engine's error for the latter says more
+	if isID(key) || ctx.Err() != nil { // for the latter the engine's error says more
 		return key, fields, nil
 	}
 	ctx, cancel := context.WithTimeout(mongobase.Bare(ctx), 10*time.Second)

@@ -11,9 +11,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// freedNames are the documents that were freed lately under another name than their _id:
-// by the fields of a unique index. Waiters wait under the _id, which is where a claim that
-// is refused learns of it; so that is where a wake-up must go.
+// freedNames holds the documents that were freed lately under another name than their _id: by
+// the fields of a unique index. Waiters wait under the _id, which a refused claim learns. So
+// that is where a wake-up must go.
 type freedNames struct {
 	mu      sync.Mutex // protects what follows
 	keys    map[string]freedName
@@ -28,8 +28,8 @@ type freedName struct {
 // freedFor is how long a name is remembered: the wake-up follows the release at once.
 const freedFor = time.Minute
 
-// add notes that the document with this _id was freed under this key; none was if it has no
-// type.
+// add records that the document with this _id was freed under this key. A value without a type
+// says that no document was.
 func (f *freedNames) add(key string, document bson.RawValue) {
 	if isID(key) || document.IsZero() {
 		return
@@ -56,7 +56,7 @@ func (f *freedNames) add(key string, document bson.RawValue) {
 	f.sweepAt = max(64, 2*len(f.keys))
 }
 
-// of is the key under which waiters for the document wait.
+// of returns the key under which waiters for the document wait.
 func (f *freedNames) of(key string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *freedNames) of(key string) string {
 	return key
 }
 
-// Notify sends a notice, and one that a document was freed under the name that its waiters
+// Notify sends a notice. If it says that a document was freed, it uses the name that waiters
 // know.
 func (s *docStore) Notify(ctx context.Context, n store.Notice) error {
 	if n.Topic == store.TopicLocks {

@@ -88,7 +88,7 @@ func TestAWaiterByUniqueFieldsGetsTheDocumentThatHasThemInTheEnd(t *testing.T) {
 		got <- d
 	}()
 	wanted(t, coll, 1)
-	time.Sleep(2 * time.Second) // it sleeps while nobody has them
+	time.Sleep(2 * time.Second) // it sleeps while no document has these values
 	set(t, coll, 1, "key", "16")
 	set(t, coll, 2, "key", "17")
 	require.NoError(t, doc.Release())

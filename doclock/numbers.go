@@ -9,16 +9,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// same reports whether the server takes two values for one: of its four types of
-// numbers equal ones are, also within documents and arrays. The order of a document's
-// fields counts.
+// same reports whether the server treats two values as equal: numbers of its four types are
+// equal if their values are, also within documents and arrays. The order of a document's fields
+// counts.
 func same(a, b bson.RawValue) bool {
 	a, b = normal(a), normal(b)
 	return a.Type == b.Type && bytes.Equal(a.Value, b.Value)
 }
 
-// normal is the form that a value shares with all values that the server takes for the
-// same: each number has the smallest type that holds it exactly.
+// normal returns the form that a value shares with all values that the server treats as equal
+// to it: each number has the smallest type that holds it exactly.
 func normal(v bson.RawValue) bson.RawValue {
 	switch v.Type {
 	case bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128:
@@ -56,7 +56,7 @@ func normalNumber(v bson.RawValue) bson.RawValue {
 	return v
 }
 
-// rational is the exact value of a number, nil if that is infinite or none.
+// rational returns the exact value of a number, or nil if it is infinite or not a number.
 func rational(v bson.RawValue) *big.Rat {
 	switch v.Type {
 	case bson.TypeInt64:
@@ -84,7 +84,7 @@ func float(r *big.Rat) (f float64, exact bool) {
 
 func fits32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
 
-// asValue is a value in BSON; the zero value if it has none there.
+// asValue returns a value in BSON, or the zero value if BSON cannot have it.
 func asValue(v any) bson.RawValue {
 	if raw, ok := v.(bson.RawValue); ok {
 		return raw
@@ -93,8 +93,8 @@ func asValue(v any) bson.RawValue {
 	return bson.RawValue{Type: kind, Value: raw}
 }
 
-// equal reports whether two values differ at most in the order of fields of documents
-// within them: a Go map has none, and is encoded in another order each time.
+// equal reports whether two values differ at most in the order of fields of documents within
+// them: a Go map has no order, and is encoded in another order each time.
 func equal(a, b bson.RawValue) bool {
 	if a.Type != b.Type {
 		return false
@@ -118,8 +118,8 @@ func equal(a, b bson.RawValue) bool {
 	return true
 }
 
-// fieldsByName are the fields of a document, or the elements of an array by their
-// indexes. It fails if a name is there twice.
+// fieldsByName returns the fields of a document, or the elements of an array by their indexes.
+// It fails if a name occurs twice.
 func fieldsByName(v bson.RawValue) (map[string]bson.RawValue, bool) {
 	elements, err := bson.Raw(v.Value).Elements()
 	if err != nil {

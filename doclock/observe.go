@@ -6,11 +6,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Package is the package whose operations observers see.
+// Package returns the package whose operations observers see.
 func (*docStore) Package() string { return "doclock" }
 
-// Stats returns the numbers of this process's locks on the documents. Claims that wait for
-// work are no waiters: each of their attempts is a TryAcquire.
+// Stats returns the numbers of this process's locks on the documents. Claims that wait for work
+// do not count as waiters: each of their attempts is a TryAcquire.
 func (l *Locks[T]) Stats() mongolock.Stats { return l.client.Stats() }
 
 func init() {
@@ -19,8 +19,8 @@ func init() {
 
 func (l *Locks[T]) engine() *mongolock.Client { return l.client }
 
-// missed refuses the claim of one of many documents. To observers it is held.
+// A missed refuses the claim of one of many documents. Observers see it as held.
 type missed struct{}
 
-func (*missed) Error() string        { return "doclock: somebody else was quicker" }
+func (*missed) Error() string        { return "doclock: another claim was quicker" }
 func (*missed) Is(target error) bool { return target == store.ErrHeld }

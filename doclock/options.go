@@ -40,8 +40,8 @@ func Field(name string) Option {
 	})
 }
 
-// Registry encodes and decodes the values. The default is the driver's own registry: a
-// collection does not tell which one it was made with.
+// Registry sets how the values are encoded and decoded. The default is the driver's own
+// registry, because a collection does not tell which one it was made with.
 func Registry(r *bson.Registry) Option {
 	return option(func(c *config) error {
 		c.registry = r
@@ -52,12 +52,12 @@ func Registry(r *bson.Registry) Option {
 	})
 }
 
-// MaxAttempts lets a document be claimed n times at most. If it was not completed then, the
-// next claim finds it and sets it aside: it stays where it is, with the mark lock.dead, and no
-// worker gets it, as if it were completed. So it does with a document that ends its worker,
-// and with one that does not decode. The client's logger is told. Dead shows such documents,
-// and Reopen brings them back. By default a document is claimed until it is completed. Where
-// processes differ, the lowest number counts.
+// MaxAttempts lets a document be claimed at most n times. If it has not been completed by then,
+// the next claim sets it aside: the document stays where it is, with the mark lock.dead, and no
+// worker gets it, as if it were completed. That also happens to a document that ends its
+// worker, and to one that does not decode. The client's logger is told. Dead shows such
+// documents, and Reopen brings them back. By default a document is claimed until it is
+// completed. If processes differ, the lowest number counts.
 func MaxAttempts(n int) Option {
 	return option(func(c *config) error {
 		c.maxAttempts = n
@@ -68,8 +68,8 @@ func MaxAttempts(n int) Option {
 	})
 }
 
-// With passes options to the lease engine: the default TTL, the owner's name, a logger,
-// an observer. Options of a single lease are arguments of the call that asks for it.
+// With passes options to the lease engine: the default TTL, the owner's name, a logger, an
+// observer. Options of a single lease are arguments of the call that asks for it.
 func With(opts ...mongolock.ClientOption) Option {
 	return option(func(c *config) error { c.engine = append(c.engine, opts...); return nil })
 }
@@ -88,8 +88,8 @@ func newConfig(opts []Option) (config, error) {
 	return c, errors.Join(errs...)
 }
 
-// check refuses bad options of a lease, and those that ask for more than one holder,
-// before anything is sent.
+// check refuses bad options of a lease, and those that would allow more than one holder, before
+// anything is sent.
 func (l *Locks[T]) check(opts []mongolock.AcquireOption) error {
 	if len(opts) == 0 {
 		return nil

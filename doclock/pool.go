@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	windowLeast = 16          // documents that the first look ahead finds at most
-	windowMost  = 1024        // and any other
-	windowAge   = time.Second // how long a look is good for
+	windowLeast = 16          // most documents that the first look ahead finds
+	windowMost  = 1024        // most documents that any other look finds
+	windowAge   = time.Second // how long the result of a look is used
 
 	badFor   = time.Minute      // how long a document that does not decode is left alone
 	lookFor  = 10 * time.Second // how often a look for foreign locks is due
 	maxPools = 64               // pools that are remembered
 )
 
-// A pool has the documents that may be claimed by one filter and sort, as one look saw
-// them. The workers of a process draw from it: so they never claim the same document,
-// and one look serves them all. Other processes have pools of their own. A process that
-// misses a document draws from further into its pool, and from nearer again when it
-// misses none. So a single process keeps the order, and many processes spread.
+// A pool has the documents that may be claimed by one filter and sort, as one look saw them.
+// The workers of a process draw from it: so they never claim the same document, and one look
+// serves them all. Other processes have pools of their own. A process that misses a document
+// draws from further into its pool, and from nearer again when it misses none. So a single
+// process keeps the order, and many processes spread.
 //
 // A drawn document is only a hint: the claim itself asks for all conditions again.
 type pool struct {
@@ -36,28 +36,28 @@ type pool struct {
 
 	mu       sync.Mutex // protects what follows; never held across a command
 	ids      []bson.RawValue
-	over     holders              // of those documents
+	over     holders              // those of the documents that are over
 	seen     time.Time            // when the look was answered
 	tries    int                  // documents drawn from this look
-	misses   int                  // how many of them were gone
+	misses   int                  // how many of the drawn documents were gone
 	size     int                  // how many documents it found at most
-	full     bool                 // it found as many
-	reach    int                  // from how many of the first documents to draw
+	full     bool                 // it found that many
+	reach    int                  // from how many of the first documents a worker draws
 	looking  chan struct{}        // closed when the look under way is over
 	looks    uint64               // looks that were begun
 	drawn    map[string]uint64    // by the _id of a drawn document: the last look that may still show it
 	bad      map[string]time.Time // by the _id of a document that does not decode: when it is tried again
 	lookedAt time.Time            // when foreign locks were last looked for
-	foreign  error                // the one that was found
+	foreign  error                // the foreign lock that was found
 	used     time.Time            // when a claim last asked for the pool
 
 	waiters waiters
 }
 
-// holders are those, by the _ids of their documents, that are over and have not left.
+// holders are the holders that are over and have not left, by the _ids of their documents.
 type holders map[string]mongolease.Holder
 
-// drawing is the look number of a document whose claim is under way.
+// drawing stands for the look's number while the claim of a document is under way.
 const drawing = ^uint64(0)
 
 func newPool(s *docStore, filter, sort bson.Raw) *pool {
@@ -65,7 +65,7 @@ func newPool(s *docStore, filter, sort bson.Raw) *pool {
 		drawn: map[string]uint64{}, bad: map[string]time.Time{}, waiters: newWaiters()}
 }
 
-// draw returns the _id of a document to claim; false if there is none.
+// draw returns the _id of a document to claim, or false if there is none.
 func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 	for looked := false; ; {
 		p.mu.Lock()
@@ -103,17 +103,17 @@ func (p *pool) draw(ctx context.Context) (bson.RawValue, bool, error) {
 	}
 }
 
-// stale reports whether it is time to look again: the look is old, or other processes
-// have taken too many of the documents that it saw. With p.mu held.
+// stale reports whether it is time to look again: the look is old, or other processes have
+// taken too many of the documents that it saw. Call it with p.mu held.
 func (p *pool) stale() bool {
 	return time.Since(p.seen) > windowAge || p.worn()
 }
 
 func (p *pool) worn() bool { return p.misses > 1+p.tries/16 }
 
-// resize says how many documents the next look finds at most: more if the last one was
-// used up before its time, and no more than twice as many as were drawn if it grew old.
-// So workers that are slow do not look at a thousand documents for each. With p.mu held.
+// resize sets how many documents the next look finds at most: more if the last one was used up
+// before its time, and no more than twice as many as were drawn if it grew old. So slow workers
+// do not look at a thousand documents for each claim. Call it with p.mu held.
 func (p *pool) resize() {
 	switch {
 	case p.seen.IsZero():
@@ -125,7 +125,7 @@ func (p *pool) resize() {
 	}
 }
 
-// pick takes one of the first few documents out of the pool. With p.mu held.
+// pick takes one of the first few documents out of the pool. Call it with p.mu held.
 func (p *pool) pick() (bson.RawValue, bool) {
 	if len(p.ids) == 0 || p.stale() {
 		return bson.RawValue{}, false

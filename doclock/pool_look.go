@@ -59,14 +59,14 @@ func (p *pool) find(ctx context.Context, size int) (ids []bson.RawValue, over ho
 	}
 	now := p.store.base.Present()
 	ids, over, full, err = p.findUntil(ctx, size, now, now)
-	if err == nil && full && len(ids) == 0 { // none of these holders is known to be over yet: behind them may be free ones
+	if err == nil && full && len(ids) == 0 { // none of these holders is known to be over yet, but there may be free documents behind them
 		ids, over, full, err = p.findUntil(ctx, size, now, time.Time{})
 	}
 	return ids, over, full, err
 }
 
-// findUntil is one find: of free documents, and of those whose holder's end is not later
-// than until. That is a hint. Whether such a holder is over is judged as in any claim.
+// findUntil makes one find: of free documents, and of those whose holder's end is not later
+// than until. That is only a hint: whether such a holder is over is judged as in any claim.
 func (p *pool) findUntil(ctx context.Context, size int, now, until time.Time) (ids []bson.RawValue, over holders, full bool, err error) {
 	opts := options.Find().SetLimit(int64(size)).SetBatchSize(int32(size) + 1).SetProjection(bson.D{{Key: string(p.store.lock), Value: 1}})
 	if p.sort != nil {
@@ -131,7 +131,7 @@ func (p *pool) timeOf(ids []bson.RawValue, held holders) mongobase.Drawn {
 	}
 }
 
-// overOn is the holder of that document that is over; nil: nobody held it.
+// overOn returns the holder of that document that is over, or nil if it has no holder.
 func (p *pool) overOn(id bson.RawValue) *mongolease.Holder {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,16 +141,16 @@ func (p *pool) overOn(id bson.RawValue) *mongolease.Holder {
 	return nil
 }
 
-// passedOver is the error of a document that claims pass over, because something foreign
-// stands in the lock's place; nil if none was seen.
+// passedOver returns the error of a document that claims pass over because foreign content
+// stands in the lock's place, or nil if none was seen.
 func (p *pool) passedOver() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.foreign
 }
 
-// lookForForeign looks now and then for such a document, which would otherwise wait for
-// ever unnoticed. It is no part of the claim: a fault says nothing.
+// lookForForeign looks now and then for such a document, which would otherwise wait for ever
+// unnoticed. It is not part of the claim, so a fault is ignored.
 func (p *pool) lookForForeign(ctx context.Context) error {
 	p.mu.Lock()
 	if time.Since(p.lookedAt) <= lookFor {

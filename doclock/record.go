@@ -11,8 +11,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of the lock's sub-document besides those that every holder has; see the
-// package comment.
+// The fields of the lock's sub-document that not every holder has; see the package comment.
 const (
 	fieldMark     = "doclock"
 	fieldID       = "id"
@@ -79,7 +78,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 			h.Read(e.Key(), v)
 		}
 	}
-	if !ours || h.ID != "" && !h.Complete() { // of such a holder nobody could tell when it is over
+	if !ours || h.ID != "" && !h.Complete() { // such a holder could not be judged when it is over
 		return record{Document: mongolease.Document{Stranger: fmt.Sprintf("its field %s is %s", field, clip(value))}}
 	}
 	if h.ID != "" {
@@ -88,7 +87,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 	return r
 }
 
-// date is a time in BSON.
+// date returns a time in BSON.
 func date(t time.Time) bson.DateTime { return mongobase.Date(t) }
 
 func clip(v bson.RawValue) string { return mongobase.Clip(v, 60) }

@@ -76,7 +76,7 @@ func halfSeen(t *testing.T, free func(context.Context, *Document[bson.M]) error)
 	return wrong.Load()
 }
 
-func TestNobodySeesTheNewValueLockedNorTheOldOneFree(t *testing.T) {
+func TestTheNewValueIsNeverSeenLockedNorTheOldOneFree(t *testing.T) {
 	needs(t, "atomic")
 	assert.Zero(t, halfSeen(t, func(ctx context.Context, d *Document[bson.M]) error { return d.SaveAndRelease(ctx) }))
 }

@@ -51,7 +51,7 @@ func stepped(t *testing.T, by time.Duration, knew bool) (got, told time.Duration
 
 const wasStepped = "the database's clock was stepped"
 
-func TestAProcessThatKnewTheClockBeforeAStepTakesNobodysDocument(t *testing.T) {
+func TestAProcessThatKnewTheClockBeforeAStepTakesNoLiveDocument(t *testing.T) {
 	for _, by := range []time.Duration{3 * time.Second, 30 * time.Second, -30 * time.Second} {
 		got, _, log := stepped(t, by, true)
 		assert.Zero(t, got, "%v", by)

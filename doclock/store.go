@@ -19,10 +19,9 @@ import (
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
-// A docStore is the store.Store that keeps a document's holder in a field of that
-// document. The lease engine knows nothing else of this package. The package comment
-// lists its commands. Which command comes next, and what its answer means, is decided in
-// internal/mongolease.
+// A docStore is the store.Store that keeps a document's holder in a field of that document. The
+// lease engine knows nothing else of this package. The package comment lists its commands.
+// internal/mongolease decides which command comes next, and what its answer means.
 //
 //	store_acquire.go  acquire, transfer, clean-up
 //	store_renew.go    renew, and transactions of the caller that may be open
@@ -39,30 +38,31 @@ type docStore struct {
 	freed freedNames
 }
 
-// granted is what the store remembers of a lease besides its time. A lease that it does
+// granted is what the store remembers of a lease in addition to its time. A lease that it does
 // not remember is found by its key and released field by field.
 type granted struct {
 	key     string
 	doc     bson.RawValue // the document's _id
 	residue bool
-	ending  *ending // what its release does besides; nil: nothing, or it has not begun
+	ending  *ending // what its release does in addition; nil: nothing, or it has not begun
 
-	// A transaction of the caller wrote the document at wroteAt, and may be open still. It
-	// also released the lease if gone is set: what to call when a renewal finds nothing.
+	// A transaction of the caller wrote the document at wroteAt, and may still be open. If gone
+	// is set, the transaction also released the lease, and gone is called when a renewal finds
+	// nothing.
 	wroteAt mongoclock.Moment
 	gone    func()
 }
 
-// A request is the part of a call of Locks that a store.Claim has no field for. It
-// travels in the caller's context, whose values the engine hands to the store.
+// A request is the part of a call of Locks for which a store.Claim has no field. It travels in
+// the caller's context, whose values the engine hands to the store.
 type request struct {
-	fields  bson.D             // the caller's filter, by which the document is claimed; nil: that of the key
+	fields  bson.D             // the caller's filter, by which the document is claimed; nil: the key's
 	initial bson.D             // the fields to insert if there is no document; nil: none
 	create  bool               // insert the document if there is none
 	soft    bool               // for Update: one node is enough for the grant
 	one     bool               // a claim of one of many: it counts attempts and passes over done documents
 	filter  bson.Raw           // with one: the filter that the document must still match
-	over    *mongolease.Holder // with one: whom to take the document over from; nil: nobody held it
+	over    *mongolease.Holder // with one: the holder to take the document over from; nil: it has no holder
 
 	docs sync.Map                      // the documents as they stood when they were locked, by the claims' IDs
 	seen atomic.Pointer[bson.RawValue] // the _id of the document that refused the last claim; nil: none did
@@ -70,13 +70,13 @@ type request struct {
 
 type requestKey struct{}
 
-// saw notes which document refused a claim.
+// saw records which document refused a claim.
 func (r *request) saw(image bson.Raw) {
 	id := image.Lookup("_id")
 	r.seen.Store(&id)
 }
 
-// document is the document as the claim of that ID locked it.
+// document returns the document as the claim with that ID locked it.
 func (r *request) document(id string) bson.Raw {
 	doc, _ := r.docs.Load(id)
 	raw, _ := doc.(bson.Raw)
@@ -95,7 +95,7 @@ func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
 	return s, err
 }
 
-// Commands are the commands sent so far, those of the wake-ups with them.
+// Commands returns the number of commands sent so far, including those of the wake-ups.
 func (s *docStore) Commands() map[string]uint64 { return s.base.Commands(s.BulkFeed) }
 
 // WarnOfTraps logs what is known to go wrong with locks on the deployment.
@@ -103,16 +103,16 @@ func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 	return s.base.WarnOfTraps(ctx, to)
 }
 
-// A reply is the answer of one command, and the lock in it.
+// A reply is the answer of one command, with the lock in it.
 type reply = mongolease.Image[record]
 
-// modify sends an update that must last of the document that r is about. It returns the
-// after-image.
+// modify sends an update, which must not be lost, of the document that r is about. It returns
+// the after-image.
 func (s *docStore) modify(ctx context.Context, what mongolease.Step, r store.Ref, conditions []bson.E, u update) (reply, error) {
 	return s.steps.Update(ctx, what, s.base.Durable, r, conditions, bson.D(u), mongobase.After)
 }
 
-// Name is the filter of the document that r is about: its _id if this store granted it,
+// Name returns the filter of the document that r is about: by its _id if this store granted it,
 // because the fields of the key may change under the lease.
 func (s *docStore) Name(r store.Ref) (bson.D, error) {
 	if l, ok := s.steps.Memory.Of(r.ID); ok && l.Own.key == r.Key {

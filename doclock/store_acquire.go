@@ -15,8 +15,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A claim is on its way through the commands of its attempt, which are this store's: a
-// mongolease.Contender.
+// A claim is a claim that is under way through the commands of its attempt, which are this
+// store's: a mongolease.Contender.
 type claim struct {
 	*docStore
 	*request
@@ -26,8 +26,8 @@ type claim struct {
 
 var errMissed error = &missed{} // of one of many
 
-// Acquire locks a document with one update, whose filter asks that nobody holds it. If
-// that matches nothing a read tells why.
+// Acquire locks a document with one update, whose filter asks that it has no holder. If that
+// matches nothing, a read tells why.
 func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	k, err := s.claim(ctx, c)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	return g, err
 }
 
-// claim opens the attempt. Nothing of the claim is sent yet.
+// claim opens the attempt. It sends nothing of the claim yet.
 func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if err := modeIs(c.Mode); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	if r.fields != nil {
 		names = r.fields
 	}
-	c.Lingers = false // whoever kept the lock would have an old document
+	c.Lingers = false // a client that kept the lock would have an old document
 	begun, err := s.steps.Begin(ctx, c)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 	return &claim{s, r, begun, names}, nil
 }
 
-// Claim makes the claim the holder if nobody is. For one of many it takes a document over
+// Claim makes the claim the holder if there is none. For one of many it takes a document over
 // from a holder that the look ahead has found to be over.
 func (k *claim) Claim(ctx context.Context) (reply, mongolease.Tenure, error) {
 	switch {
@@ -90,7 +90,8 @@ func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.Fi
 	return image, t, err
 }
 
-// Refused: the filter matched nothing, or the document that was to be made is there.
+// Refused reports that the filter matched nothing, or that the document that was to be made
+// exists.
 func (k *claim) Refused(image reply, err error) bool {
 	if err != nil {
 		return k.create && mongo.IsDuplicateKeyError(err)
@@ -98,8 +99,8 @@ func (k *claim) Refused(image reply, err error) bool {
 	return !image.Found()
 }
 
-// TakeOver puts the claim in the place of a holder that is over, or takes what is free by
-// now. Its filter names the holder's beat, so a holder that was renewed since is safe.
+// TakeOver puts the claim in the place of a holder that is over, or takes a document that has
+// become free. Its filter names the holder's beat, so a holder that was renewed since is safe.
 func (k *claim) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	who := []bson.E{k.free()}
 	for _, h := range seen.Holders {
@@ -126,7 +127,7 @@ func (k *claim) CleanUp(ctx context.Context) (wanted bool, err error) {
 	return removed.Found(), err
 }
 
-// Missed: among many there are others to claim.
+// Missed answers a claim of one of many: there are others to claim.
 func (k *claim) Missed() error {
 	if k.one {
 		return errMissed
@@ -134,8 +135,8 @@ func (k *claim) Missed() error {
 	return nil
 }
 
-// Absent is the answer to a claim of a document that is not there. If the server refused
-// to insert it, the refusal comes from another unique index than that of the key.
+// Absent answers a claim of a document that does not exist. If the server refused to insert it,
+// the refusal comes from another unique index than the key's.
 func (k *claim) Absent(refusal error) error {
 	if refusal != nil {
 		return mongoerr.Mark(refusal)
@@ -147,10 +148,9 @@ func (k *claim) Absent(refusal error) error {
 	return &notFoundError{filter}
 }
 
-// Transfer puts a claim in the place of a live holder. If the holder saves as it leaves,
-// the save is part of that update. After a lost reply, Undo removes whichever of the two
-// holds the document, saving first if need be; a transfer that arrives later finds no
-// holder.
+// Transfer puts a claim in the place of a live holder. If the holder saves as it leaves, the
+// save is part of that update. After a lost reply, Undo removes whichever of the two holds the
+// document, saving first if need be; a transfer that arrives later finds no holder.
 func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim) (store.Grant, error) {
 	if err := modeIs(from.Mode); err != nil {
 		return store.Grant{}, err
@@ -165,7 +165,7 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	}
 	// Waiters for one document may ask for different values of its other fields.
 	others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
-	if e.changesAny(others) { // then it may not be the document that is asked for
+	if e.changesAny(others) { // then it may no longer be the document that was asked for
 		s.steps.Over(c.lease, store.ErrNotApplied)
 		return store.Grant{}, mongoerr.NotApplied(errAlone)
 	}
@@ -177,12 +177,11 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	})
 }
 
-// Undo removes what a claim of unknown outcome left, by its ID and in its session. A
-// document that the claim created stays, free and with its initial value, as the caller
-// asked for it.
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. A document
+// that the claim created stays, free and with its initial value, as the caller asked for it.
 //
-// A hand-over is settled even if nothing is found, and even if writes have no
-// transaction numbers: it names the old holder, which never comes back.
+// A hand-over is settled even if nothing is found, and even if writes have no transaction
+// numbers: it names the old holder, which never comes back.
 func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (settled bool, err error) {
 	if err := modeIs(claim.Mode); err != nil {
 		return false, err
@@ -200,10 +199,10 @@ func (s *docStore) Undo(ctx context.Context, claim store.Ref, from *store.Ref) (
 	})
 }
 
-// takeOut removes the holder from the document. If the old holder of a hand-over had
-// something to save, it is saved now, even if for the second time: the old holder was
-// promised that its save is carried through, and the new one was told nothing. As in any
-// release, a broken holder saves nothing.
+// takeOut removes the holder from the document. If the old holder of a hand-over had something
+// to save, it is saved now, even if for the second time: the old holder was promised that its
+// save is carried through, and the new one was told nothing. As in any release, a broken holder
+// saves nothing.
 func (s *docStore) takeOut(ctx context.Context, r store.Ref, holder []bson.E) (image reply, err error) {
 	if e := s.ending(r.ID); e != nil {
 		image, err = s.modify(ctx, mongolease.Undo, r, append(s.lock.Alive(s.base.Bearing()), holder...), e.join(s.leaving(true)))

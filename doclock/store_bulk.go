@@ -9,10 +9,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// ReleaseMany releases holders with one find and one bulk. Those whose release does more to
-// the document, or may meet an open transaction of the caller, are released alone, beside
-// the others. On FerretDB, which does not come back from an update of some hundred
-// documents, each is released alone, one after the other.
+// ReleaseMany releases holders with one find and one bulk. Holders whose release does more to
+// the document, or may meet an open transaction of the caller, are released alone, beside the
+// others. On FerretDB, which does not return from an update of some hundred documents, each is
+// released alone, one after the other.
 func (s *docStore) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
 	one := func(e store.Ending) (a store.Ended) {
 		a.Wanted, a.Err = s.Release(ctx, e.Ref, e.Keep)

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Look reads documents with one find, whatever their number.
+// Look reads documents with one find, however many there are.
 func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	return s.steps.Look(ctx, keys)
 }
@@ -23,8 +23,8 @@ func (s *docStore) Look(ctx context.Context, keys []string) ([]store.Status, err
 // Read reads the lock of a document.
 func (s *docStore) Read(document bson.Raw) record { return readLock(document, string(s.lock)) }
 
-// FindMany reads the documents of some refs, in their order. A document that the server
-// finds by other values than those of its filter (by a collation) is read alone.
+// FindMany reads the documents of some refs, in their order. If the server finds a document by
+// other values than those of its filter (because of a collation), the document is read alone.
 func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]reply, error) {
 	images := make([]reply, len(refs))
 	filters := make([]bson.D, len(refs))
@@ -43,7 +43,7 @@ func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []
 			left = append(left, filters[i])
 		}
 	}
-	if len(left) > 1 { // one find tells whether any of them is there
+	if len(left) > 1 { // one find tells whether any of them exists
 		if one, err := s.steps.FindOne(ctx, bson.D{{Key: "$or", Value: left}}); err != nil || !one.Found() {
 			return images, err
 		}
@@ -59,8 +59,8 @@ func (s *docStore) FindMany(ctx context.Context, coll *mongo.Collection, refs []
 	return images, nil
 }
 
-// findAtOnce reads the documents that filters name, each by values of some fields. What the
-// server finds is told apart by these values.
+// findAtOnce reads the documents that filters name, each by values of some fields. It matches
+// the documents that the server finds to the filters by these values.
 func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filters []bson.D, images []reply) error {
 	read := bson.M{string(s.lock): 1} // and the fields that name the documents
 	byFields, which := map[string]bson.D{}, map[string][]int{}
@@ -79,7 +79,7 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 		}
 	}
 	filter := bson.D{{Key: "$or", Value: either}}
-	if len(ids) == len(filters) { // as they mostly are: one look-up in the index, not as many as documents
+	if len(ids) == len(filters) { // in most cases: one look-up in the index, and not as many as documents
 		filter = bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 	}
 	return s.base.FindAll(ctx, coll, filter, len(filters), func(document bson.Raw) {
@@ -95,15 +95,14 @@ func (s *docStore) findAtOnce(ctx context.Context, coll *mongo.Collection, filte
 	}, options.Find().SetProjection(read))
 }
 
-// List reads the documents that have a holder, live or run out. It scans the whole
-// collection.
+// List reads the documents that have a holder, live or expired. It scans the whole collection.
 func (s *docStore) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	find := func(ctx context.Context) (*mongobase.Cursor, error) {
 		return s.base.FindMany(ctx, s.base.Soft, bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Exists(s.path(fieldID))},
 			options.Find().SetProjection(bson.D{{Key: string(s.lock), Value: 1}}))
 	}
 	read := func(doc bson.Raw) (string, record) {
-		key, _ := textOf(ID(doc.Lookup("_id"))) // without a key it is not listed
+		key, _ := textOf(ID(doc.Lookup("_id"))) // a document without a key is not listed
 		return key, readLock(doc, string(s.lock))
 	}
 	return func(yield func(store.Status, error) bool) {

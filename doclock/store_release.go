@@ -18,28 +18,28 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// An ending is what the release of a lease does to the document in the same step. What is
-// atomic alone changes once the engine may see it.
+// An ending is what the release of a lease does to the document in the same step. Only its
+// atomic fields change once the engine may see it.
 type ending struct {
-	changes *change       // what to save; nil: nothing
-	after   time.Duration // how long the document is not claimed again
+	changes *change       // the changes to save, or nil
+	after   time.Duration // for how long the document is not claimed again
 	requeue bool
 	done    bool // the document is never claimed again
 	dead    bool // with done: it was claimed too often
 	remove  bool // the whole document is removed
 
 	session atomic.Pointer[mongo.Session] // the caller's, for the first attempt
-	landed  atomic.Bool                   // a reply said that it is written
+	landed  atomic.Bool                   // a reply said that the ending was carried out
 	doubt   atomic.Bool                   // a reply was lost
 }
 
-// errAlone refuses a hand-over: a document that is completed, requeued or removed is not
-// handed to a waiter in the same step.
+// errAlone refuses a hand-over: a document that is completed, requeued or removed is not handed
+// to a waiter in the same step.
 var errAlone = errors.New("doclock: this release hands nothing over")
 
 func (e *ending) alone() bool { return e.requeue || e.done || e.remove || e.session.Load() != nil }
 
-// join adds to an update what is to be saved.
+// join adds the changes to an update.
 func (e *ending) join(u update) update {
 	if e == nil || e.changes == nil {
 		return u
@@ -61,7 +61,7 @@ func (e *ending) changesAny(fields []bson.E) bool {
 		slices.ContainsFunc(e.changes.unsets, overlap)
 }
 
-// answered notes how an attempt ended.
+// answered records how an attempt ended.
 func (e *ending) answered(found bool, err error) {
 	switch {
 	case e == nil:
@@ -72,14 +72,14 @@ func (e *ending) answered(found bool, err error) {
 	}
 }
 
-// ending is what the release of a lease does; nil: it only releases.
+// ending returns what the release of a lease does, or nil if it only releases.
 func (s *docStore) ending(id string) *ending {
 	l, _ := s.steps.Memory.Of(id)
 	return l.Own.ending
 }
 
-// end sets what the release of a lease does, and reports whether it did. Only the first
-// call counts: at the second one the release may be under way.
+// end sets what the release of a lease does, and reports whether it did. Only the first call
+// counts: at the second one the release may be under way.
 func (s *docStore) end(id string, e *ending) (counts bool) {
 	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) {
 		if counts = l.Own.ending == nil; counts {
@@ -89,11 +89,11 @@ func (s *docStore) end(id string, e *ending) (counts bool) {
 	return counts
 }
 
-// Release takes the holder out of the document and carries out the lease's ending in
-// the same step. If its reply is lost the ending is kept, and the engine calls again until a
-// reply comes. Both commands name the holder: if the lost release was applied, the retry
-// finds nothing; if the lost one arrives after the retry, it finds nothing either. If it
-// was surely not applied, the caller is told so, and the engine goes on without the ending.
+// Release takes the holder out of the document and carries out the lease's ending in the same
+// step. If its reply is lost the ending is kept, and the engine calls again until a reply
+// comes. Both commands name the holder: if the lost release was applied, the retry finds
+// nothing; if the lost one arrives after the retry, it finds nothing either. If it was
+// certainly not applied, the caller is told so, and the engine goes on without the ending.
 func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := modeIs(r.Mode); err != nil {
 		return false, err
@@ -125,12 +125,12 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 	})
 }
 
-// release takes the holder out of the document as e says, and returns the before-image,
-// which still has the waiters' word. Under MinHold the holder stays, marked as released, so
-// that nobody renews or hands over the lease.
+// release takes the holder out of the document as e says, and returns the before-image, which
+// still has the waiters' word. Under MinHold the holder stays, marked as released, so that the
+// lease can no longer be renewed or handed over.
 func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
 	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, s.residue(r.ID))
-	if e != nil { // it writes more than the lock: only a holder that is not broken may
+	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
 		coll = knob.Pick(knob.SaveSoftly, s.base.Soft, s.base.Durable)
 		conditions = knob.Pick(knob.SaveByKey, nil, s.alive(r.ID))
 	}
@@ -160,9 +160,9 @@ func (s *docStore) residue(id string) bool {
 }
 
 // save writes a document's value under its lease, in the caller's session. If the reply is
-// lost, the caller saves again under the next number. If this save is applied after that
-// one, it changes nothing. With an ending it also takes the holder out: that is for
-// transactions, in which the lease goes on until the commit.
+// lost, the caller saves again under the next number. If this save is applied after that one,
+// it changes nothing. With an ending it also takes the holder out: that is for transactions, in
+// which the lease goes on until the commit.
 func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) error {
 	if _, err := s.base.Read(ctx); err != nil {
 		return mongoerr.NotApplied(err)
@@ -188,9 +188,8 @@ func (s *docStore) save(ctx context.Context, r store.Ref, c *change, e *ending) 
 	return nil
 }
 
-// Break marks a holder, which learns of it at its next renewal; with now it removes the
-// holder. A majority acknowledges both, so that a failover does not undo what an operator
-// did.
+// Break marks a holder, which learns of it at its next renewal; with now it removes the holder.
+// A majority acknowledges both, so that a failover does not undo an operator's order.
 func (s *docStore) Break(ctx context.Context, r store.Ref, reason string, now bool) error {
 	if err := modeIs(r.Mode); err != nil {
 		return err

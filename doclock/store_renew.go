@@ -9,9 +9,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Renew gives holders a new end. A document that a transaction of the caller has written
-// is renewed alone, beside the others: the transaction may still be open, and then blocks
-// every command with a renewal of that document in it.
+// Renew gives holders a new end. A document that a transaction of the caller has written is
+// renewed alone, beside the others: the transaction may still be open, and then blocks every
+// command with a renewal of that document in it.
 func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	return apart(batch,
 		func(r store.Renewal) bool { return s.writtenInTransaction(r.ID) },
@@ -19,7 +19,7 @@ func (s *docStore) Renew(ctx context.Context, batch []store.Renewal) []store.Ren
 		func(together []store.Renewal) []store.Renewed { return s.steps.Renew(ctx, together) })
 }
 
-// apart answers a batch, in its order: some of it alone and at the same time, and the others
+// apart answers a batch, in its order: some entries alone and at the same time, the others
 // together.
 func apart[T, A any](batch []T, isAlone func(T) bool, one func(T) A, many func([]T) []A) []A {
 	var alone sync.WaitGroup
@@ -41,34 +41,34 @@ func apart[T, A any](batch []T, isAlone func(T) bool, one func(T) A, many func([
 }
 
 // writtenInTransaction reports whether a transaction of the caller has written the document,
-// and may be open still.
+// and may still be open.
 func (s *docStore) writtenInTransaction(id string) bool {
 	l, _ := s.steps.Memory.Of(id)
 	return l.Own.wroteAt != 0
 }
 
-// wroteInTransaction notes that a transaction of the caller has written the document.
+// wroteInTransaction records that a transaction of the caller has written the document.
 func (s *docStore) wroteInTransaction(id string) {
 	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.wroteAt = s.base.Clock.Now() })
 }
 
-// releasedInTransaction notes that the caller's transaction releases the lease if it is
-// committed. A renewal that then finds nothing calls gone: that is no loss.
+// releasedInTransaction records that the caller's transaction releases the lease if it is
+// committed. A renewal that then finds nothing calls gone, because that is not a loss.
 func (s *docStore) releasedInTransaction(id string, gone func()) {
 	s.steps.Memory.Change(id, func(l *mongolease.Lease[granted]) { l.Own.gone = gone })
 }
 
-// renewed notes that a command sent at sent renewed the lease. A transaction that had
-// written the document before has ended: open, it would have blocked the renewal. If it
-// was to release the lease it was aborted: committed, the renewal would have found nothing.
+// renewed records that a command sent at sent renewed the lease. A transaction that had written
+// the document before has ended: an open one would have blocked the renewal. If it was to
+// release the lease it was aborted: after a commit the renewal would have found nothing.
 func renewed(l *mongolease.Lease[granted], sent mongoclock.Moment) {
 	if sent > l.Own.wroteAt {
 		l.Own.wroteAt, l.Own.gone = 0, nil
 	}
 }
 
-// releasedItself tells the holder of a lease that a renewal found gone, if the lease's own
-// transaction had released it.
+// releasedItself handles a lease that a renewal found gone: if the lease's own transaction had
+// released it, it tells the holder.
 func releasedItself(l mongolease.Lease[granted]) {
 	if l.Own.gone != nil {
 		l.Own.gone()

@@ -11,11 +11,11 @@ import (
 
 type update = mongobase.Change
 
-// timed is an update that writes the server's time.
+// timed returns an update that writes the server's time.
 func (s *docStore) timed() update { return update{s.lock.Timed()} }
 
-// holding is the update that makes a claim the holder. It writes field by field: the
-// marks that outlast a holder (attempts, readyAt, done) stay.
+// holding returns the update that makes a claim the holder. It writes field by field: the marks
+// that outlast a holder (attempts, readyAt, done) stay.
 func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 	t := c.lease.Tenure()
 	u := s.timed().Set(s.path(fieldMark), shape).Set(s.path(fieldID), c.lease.ID)
@@ -29,7 +29,7 @@ func (s *docStore) holding(c *claim) (update, mongolease.Tenure) {
 	return u.Add("$setOnInsert", c.initial...), t
 }
 
-// leaving is the update that takes the holder out of the lock. Without a residue (marks
+// leaving returns the update that takes the holder out of the lock. Without a residue (marks
 // that outlast the holder) it removes the whole lock.
 func (s *docStore) leaving(residue bool) update {
 	if !residue {
@@ -57,7 +57,7 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 	case e == nil:
 	case e.done:
 		u = u.Set(s.path(fieldDone), true)
-		if e.dead { // this claim was no attempt
+		if e.dead { // this claim does not count as an attempt
 			u = u.Set(s.path(fieldDead), date(s.base.Present())).Add("$inc", bson.E{Key: s.path(fieldAttempts), Value: -1})
 		}
 	case e.after > 0:
@@ -67,7 +67,7 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 	return u
 }
 
-// staying is the update of a release under MinHold.
+// staying returns the update of a release under MinHold.
 func (s *docStore) staying(rest time.Duration) update {
 	return s.timed().Add("$set", s.lock.Staying(mongolease.TenureOf(s.base, rest))...)
 }

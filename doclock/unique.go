@@ -21,7 +21,7 @@ const uniqueFor = time.Minute
 // unique remembers for a while which fields name one document.
 type unique struct {
 	mu     sync.Mutex           // protects proved
-	proved map[string]time.Time // by the fields' names: until when
+	proved map[string]time.Time // until when, by the fields' names
 }
 
 func names(fields bson.D) string {
@@ -32,8 +32,8 @@ func names(fields bson.D) string {
 	return strings.Join(all, ", ")
 }
 
-// proves reports whether some unique index has no other fields than these. Without the
-// right to list indexes it is false.
+// proves reports whether some unique index has only fields among these. Without the right to
+// list indexes it is false.
 func (u *unique) proves(ctx context.Context, base *mongobase.Base, fields bson.D) (bool, error) {
 	key := names(fields)
 	u.mu.Lock()
@@ -84,8 +84,8 @@ func covers(index bson.Raw, fields bson.D) bool {
 	return err == nil && len(elements) > 0
 }
 
-// only returns the key of the one document that has these values now, and the fields with
-// its _id: so another document that gets the values later is not locked instead.
+// only returns the key of the one document that has these values now, and the fields with its
+// _id: so another document that gets the values later is not locked instead.
 func only(ctx context.Context, base *mongobase.Base, fields bson.D) (string, bson.D, error) {
 	cursor, err := base.FindMany(ctx, base.Soft, fields, options.Find().SetLimit(2).SetProjection(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {

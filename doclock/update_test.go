@@ -271,7 +271,7 @@ func TestAnUpdateWhoseClaimHasNoReplyAsksAgainUnderAnotherID(t *testing.T) {
 	assert.Equal(t, "paid", f.free(t, 10*time.Second))
 }
 
-func TestAnUpdateWhoseSaveHasNoReply(t *testing.T) {
+func TestAnUpdateWhoseSaveHasNoReplyIsSaved(t *testing.T) {
 	for _, retry := range []bool{true, false} {
 		t.Run(fmt.Sprint("retryable writes ", retry), func(t *testing.T) {
 			f := behindProxy(t, retry, 5*time.Second)

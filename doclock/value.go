@@ -9,16 +9,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A codec turns documents into values and back. A value never contains the lock, nor may
-// it set it.
+// A codec turns documents into values and back. A value never contains the lock, and cannot set
+// it.
 type codec[T any] struct {
 	field    string
 	registry *bson.Registry // nil: the driver's own
 	flat     func() bool    // the server's clock writes beside the lock
 }
 
-// locks reports whether a field is the lock's: the lock, or what stands beside it where
-// the server's clock cannot write into it.
+// locks reports whether a field is the lock's: the lock itself, or a field that stands beside
+// it because the server's clock cannot write into it.
 func (c codec[T]) locks(name string) bool {
 	return name == c.field || c.flat() && (name == beside(c.field, fieldAt) || name == beside(c.field, fieldStamp))
 }
@@ -53,7 +53,7 @@ func (c codec[T]) check() error {
 	var zero T
 	raw, err := c.marshal(zero)
 	if err != nil {
-		return nil //nolint:nilerr // an interface or a nil map: each value is checked by itself
+		return nil //nolint:nilerr // for an interface or a nil map, each value is checked by itself
 	}
 	if _, err := raw.LookupErr(c.field); err == nil {
 		return fmt.Errorf("doclock: New: values of type %T have a field %s, which is the lock's: rename it, or the lock (doclock.Field)", zero, c.field)
@@ -94,7 +94,7 @@ func (c codec[T]) marshal(value T) (bson.Raw, error) {
 	return buffer.Bytes(), err
 }
 
-// initial returns the fields that an insert gets from a value, besides those of the key.
+// initial returns the fields that an insert gets from a value, in addition to those of the key.
 // The two must agree.
 func (c codec[T]) initial(value T, key bson.D) (bson.D, error) {
 	raw, err := c.encode(value)

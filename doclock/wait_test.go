@@ -94,7 +94,7 @@ func TestAClaimThatGivesUpNamesTheLastFaultAndItsContext(t *testing.T) {
 	assert.EqualValues(t, interrupted, fault.Code)
 }
 
-func TestAClaimWhoseWaitEndsIsNoAnswerThatThereIsNoWork(t *testing.T) {
+func TestAClaimWhoseWaitEndsDoesNotReportThatThereIsNoWork(t *testing.T) {
 	t.Parallel()
 	locks := locksOn[order](t, collection(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -26,10 +26,10 @@ const (
 	kindReady = "ready"
 )
 
-// Announce wakes the waiting claims on coll, in all processes. Call it after an insert
-// there, and after the commit if the insert was in a transaction. It is a hint: if it is
-// left out, or fails, waiters find the document by themselves within about a second. If
-// nobody waits, Announce only checks whether somebody might.
+// Announce wakes the waiting claims on coll, in all processes. Call it after an insert there,
+// and after the commit if the insert was in a transaction. It is a hint: if it is left out, or
+// fails, waiters find the document by themselves within about a second. If no claim waits,
+// Announce only checks whether one might.
 func Announce(ctx context.Context, coll *mongo.Collection) error {
 	if coll == nil {
 		return errors.New("doclock: Announce: the collection is nil")
@@ -48,14 +48,14 @@ func (l *Locks[T]) Announce(ctx context.Context) error {
 
 func announce(ctx context.Context, f store.Feed, name string) error {
 	err := f.Notify(ctx, store.Notice{Topic: topic, Key: name, Kind: kindReady})
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // unsupported: nobody can listen either
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // unsupported: then no claim can listen either
 		return fmt.Errorf("doclock: announce: %w", err)
 	}
 	return nil
 }
 
-// waiters are the claims of one process that wait for the same work. One of them looks
-// for all; when it leaves, another one takes over.
+// waiters are the claims of one process that wait for the same work. One of them looks for all;
+// when it leaves, another one takes over.
 type waiters struct {
 	mu       sync.Mutex // protects what follows
 	interval time.Duration
@@ -85,7 +85,7 @@ func (w *waiters) waits() bool {
 	return w.waiting > 0
 }
 
-// wake wakes all of them: there is work.
+// wake wakes all of them, because there is work.
 func (w *waiters) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *waiters) wake() {
 	w.interval = pollLeast
 }
 
-// lookNow cuts the pause before the next look short.
+// lookNow ends the pause before the next look.
 func (w *waiters) lookNow() {
 	w.mu.Lock()
 	w.interval = pollLeast
@@ -114,7 +114,7 @@ func (w *waiters) pause() time.Duration {
 	return backoff.Jitter(d)
 }
 
-// pools are the pools of the claims that were made lately, and the feed that wakes their
+// pools holds the pools of the claims that were made lately, and the feed that wakes their
 // waiters.
 type pools struct {
 	store  *docStore
@@ -140,7 +140,7 @@ func (s *pools) close() {
 	s.cancel()
 }
 
-// pool returns the pool of a filter and sort, a new one if need be.
+// pool returns the pool of a filter and sort, and makes one if there is none.
 func (s *pools) pool(filter, sort bson.Raw) (*pool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +158,8 @@ func (s *pools) pool(filter, sort bson.Raw) (*pool, error) {
 	return p, nil
 }
 
-// evict makes room for a pool if there are too many: it forgets those without waiters,
-// the one first that was used longest ago. With s.mu held.
+// evict makes room for a pool if there are too many: it drops pools without waiters, the one
+// first that was used longest ago. Call it with s.mu held.
 func (s *pools) evict() {
 	for len(s.byQuery) >= maxPools {
 		oldest, found := "", false
@@ -207,8 +207,7 @@ func (s *pools) sleep(ctx context.Context, p *pool) error {
 	return nil
 }
 
-// heard passes a notice of the feed on. An empty one says that others may have been
-// missed.
+// heard passes on a notice of the feed. An empty notice says that others may have been missed.
 func (s *pools) heard(n store.Notice) {
 	if n == (store.Notice{}) || n.Topic == topic {
 		s.lookNow()

@@ -1,5 +1,4 @@
-// Package fence makes writes to MongoDB that an outdated lock holder can no longer
-// make.
+// Package fence makes writes to MongoDB that an outdated lock holder can no longer make.
 //
 // A lock service cannot stop a process that was paused past the end of its lease and
 // then goes on as if nothing had happened. The resource can: it remembers the newest

@@ -57,10 +57,9 @@ func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter
 	})
 }
 
-// InsertOne inserts a document that carries the token. If one with the same _id
-// exists and a newer token has written it, the error is an [*Error]; else it is the
-// driver's duplicate key error. The document must not have the field of the token,
-// which InsertOne adds.
+// InsertOne inserts a document that carries the token. If a document with the same _id exists
+// and a newer token has written it, the error is an [*Error]; otherwise it is the driver's
+// duplicate key error. The document must not have the field of the token, which InsertOne adds.
 //
 // A deleted document leaves no token behind: an outdated holder can insert what a
 // newer one deleted. Where that matters, mark documents as deleted instead.
@@ -86,4 +85,4 @@ func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, documen
 	return result, err
 }
 
-var errUnacknowledged = errors.New("fence: the write was sent, but without acknowledgement nobody can tell whether it was refused")
+var errUnacknowledged = errors.New("fence: the write was sent, but without acknowledgement it cannot be known whether it was refused")

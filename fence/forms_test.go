@@ -68,7 +68,7 @@ func TestFiltersOfEveryForm(t *testing.T) {
 	}
 }
 
-func TestOfSeveralDocumentsOneThatIsNotFencedOffIsUpdated(t *testing.T) {
+func TestOneOfSeveralDocumentsThatIsNotFencedOffIsUpdated(t *testing.T) {
 	coll, _ := collection(t, server(t))
 	put(t, coll, d("_id", "x", "_fence", int64(5)))
 	put(t, coll, d("_id", "y"))

@@ -41,7 +41,7 @@ func (w *write) guarded(ctx context.Context, filter any, send func(filter any) (
 	case newer > w.token:
 		return nil, &Error{Token: w.token, Newer: newer}
 	}
-	return result, nil // no such document: one that is there by now was inserted later
+	return result, nil // there is no such document: one that is there by now was inserted later
 }
 
 // upserted is guarded for an upsert. If the guard hides the document, the server tries
@@ -52,9 +52,9 @@ func (w *write) upserted(ctx context.Context, filter any, send func(filter any) 
 		return nil, err
 	}
 	filter = w.guardUpsert(id, rest)
-	// Another writer's upsert may come between the server's look and its insert. That
-	// says nothing about tokens, so try again. If the filter's other conditions do not
-	// hold, the reply is the same each time: the tries end that.
+	// Another writer's upsert may come between the server's look and its insert. That says
+	// nothing about tokens, so try again. If the filter's other conditions do not hold, the
+	// reply is the same each time, and the number of tries ends that.
 	const tries = 3
 	for try := 1; ; try++ {
 		result, err := send(filter)
@@ -101,9 +101,9 @@ func (w *write) notNewer() bson.D {
 	}}}
 }
 
-// fencedOff reads the document that filter names by its _id. The refusal is set if a
-// newer token has written it, or if its field holds something else than a token. known
-// is false if it could not be read: a duplicate key ends a transaction, for example.
+// fencedOff reads the document that filter names by its _id. refusal is set if a newer token
+// has written it, or if its field holds something other than a token. known is false if it
+// could not be read: a duplicate key ends a transaction, for example.
 func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal error) {
 	if filter == nil {
 		return false, nil
@@ -120,9 +120,8 @@ func (w *write) fencedOff(ctx context.Context, filter any) (known bool, refusal 
 	return true, &Error{Token: w.token, Newer: newer}
 }
 
-// newer returns the token on a document that filter matches, 0 if there is none. It
-// reads what the primary has now, even if that may be rolled back later: the write was
-// judged by it.
+// newer returns the token on a document that filter matches, or 0. It reads what the primary
+// has now, even if that may be rolled back later, because the write was judged by it.
 func (w *write) newer(ctx context.Context, filter any) (int64, error) {
 	coll := w.coll.Clone(options.Collection().SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Local()))
 	opts := options.FindOne().SetProjection(bson.D{{Key: w.field, Value: 1}})
@@ -179,8 +178,8 @@ func splitID(filter any) (id, rest bson.D, err error) {
 	return id, rest, nil
 }
 
-// isValue reports whether v stands for itself in a filter. A value that only the
-// client's registry can encode is taken to do so.
+// isValue reports whether v stands for itself in a filter. A value that only the client's
+// registry can encode is assumed to.
 func isValue(v any) bool {
 	kind, raw, err := bson.MarshalValue(v)
 	if err != nil || kind != bson.TypeEmbeddedDocument {
@@ -190,9 +189,9 @@ func isValue(v any) bool {
 	return err != nil || !strings.HasPrefix(first.Key(), "$") || first.Key() == "$eq"
 }
 
-// duplicateID returns a filter for the document that has the _id already. It takes the
-// _id from the server's error, or else from the caller's document. It returns nil if
-// the duplicate key was that of another field.
+// duplicateID returns a filter for the document that has the _id already. It takes the _id from
+// the server's error, or otherwise from the caller's document. It returns nil if the duplicate
+// key was of another field.
 func duplicateID(err error, doc any) any {
 	var failed mongo.WriteException
 	if errors.As(err, &failed) && len(failed.WriteErrors) == 1 {

@@ -91,7 +91,7 @@ const (
 	inserting kind = "InsertOne"
 )
 
-// only returns an error if the option is for calls other than this one.
+// only returns an error if the call is not of one of these kinds.
 func (w *write) only(name string, kinds ...kind) error {
 	if slices.Contains(kinds, w.kind) {
 		return nil
@@ -120,7 +120,7 @@ func newWrite(k kind, coll *mongo.Collection, token int64, opts []Option) (*writ
 	return w, errors.Join(errs...)
 }
 
-// readDriverOptions finds out what this package has to know from the driver's options.
+// readDriverOptions reads those of the driver's options that matter to this package.
 func (w *write) readDriverOptions() error {
 	u, err := merged(w.update)
 	if err != nil {

@@ -52,7 +52,7 @@ func paths(stage bson.E) (found []string) {
 	return found
 }
 
-// pipeline returns the members of v if the driver takes it for an array.
+// pipeline returns the members of v if the driver treats it as an array.
 func pipeline(v any) ([]any, bool) {
 	var array bson.RawArray
 	switch v := v.(type) {

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// The caller's values reach the driver as they are, wherever possible: the driver
-// encodes them with its client's registry and options, which this package cannot see.
-// This package encodes a value only to read its keys.
+// The caller's values reach the driver as they are, wherever possible: the driver encodes them
+// with its client's registry and options, which this package cannot see. This package encodes a
+// value only to read its keys.
 
 var (
 	typeD     = reflect.TypeFor[bson.D]()
@@ -130,8 +130,7 @@ func (w *write) stampUpdate(update any) (any, error) {
 			return nil, err
 		}
 	}
-	// $max does what $set does: the guard has made sure that the field holds nothing
-	// greater.
+	// $max does what $set does: the guard has made sure that the field holds no greater token.
 	for _, operator := range []string{"$set", "$max"} {
 		if !slices.ContainsFunc(elements, func(e bson.E) bool { return e.Key == operator }) {
 			return with(update, elements, operator, w.stamp()), nil
@@ -161,8 +160,7 @@ func (w *write) mergeSet(elements bson.D) (any, error) {
 	return merged, nil
 }
 
-// checkOperator refuses a key that is no operator, and an operator that touches the
-// field.
+// checkOperator refuses a key that is not an operator, and an operator that touches the field.
 func (w *write) checkOperator(e bson.E) error {
 	if !strings.HasPrefix(e.Key, "$") {
 		return fmt.Errorf("fence: the update has the key %q, which is no operator: use ReplaceOne to store a document", e.Key)
@@ -198,7 +196,7 @@ func operand(v any) any {
 	return v
 }
 
-// text returns v if the server gets it as a string, else "".
+// text returns v if the server gets it as a string, or else "".
 func text(v any) string {
 	kind, raw, err := bson.MarshalValue(v)
 	if err != nil {

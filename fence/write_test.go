@@ -84,7 +84,7 @@ func TestATokenWrittenAsADoubleInAShellCompares(t *testing.T) {
 	})
 }
 
-func TestEachFieldFencesForItself(t *testing.T) {
+func TestFieldsFenceIndependently(t *testing.T) {
 	onEachWriter(t, func(t *testing.T, write writer, coll *mongo.Collection, _ *sent) {
 		put(t, coll, byX)
 		_, err := write(t.Context(), coll, 9, 1, fence.Field("epoch"))

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Healthy makes a check for a liveness probe: it fails if the work of a candidate, told to
-// stop for longer than tolerance, has not returned. Such a process can neither lead nor
-// stand again, and only a restart helps. A process that leads, or waits to lead, is
+// Healthy makes a check for a liveness probe. The check fails if the work of a candidate was
+// told to stop longer than tolerance ago and has not returned. Such a process can neither lead
+// nor stand again, and only a restart helps. A process that leads, or waits to lead, is
 // healthy.
 //
 // The work is told to stop by its context: when the term is lost or resigned, or the
@@ -28,7 +28,7 @@ func Healthy(tolerance time.Duration, candidates ...*Candidate) func(*http.Reque
 	}
 }
 
-// watchHealth notes when ctx, the context of the work, ends, until the work has returned.
+// watchHealth records when ctx, the context of the work, ends, until the work has returned.
 func (c *Candidate) watchHealth(ctx context.Context) (returned func()) {
 	over := false // protected by c.mu
 	stop := context.AfterFunc(ctx, func() {
@@ -46,7 +46,7 @@ func (c *Candidate) watchHealth(ctx context.Context) (returned func()) {
 	}
 }
 
-// overdue is how long ago work that still runs was told to stop; zero if it was not.
+// overdue returns how long ago work that still runs was told to stop; zero if it was not.
 func (c *Candidate) overdue() time.Duration {
 	if c == nil {
 		return 0
@@ -58,7 +58,7 @@ func (c *Candidate) overdue() time.Duration {
 	case !told.IsZero():
 		return time.Since(told)
 	case lease != nil:
-		_ = lease.Err() // ends a lease that ran out while the process was stopped: the next check sees it
+		_ = lease.Err() // this ends a lease that ran out while the process was paused; the next check sees it
 	}
 	return 0
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// pkg is this package, for observers.
+// pkg names this package to observers.
 const pkg = "leader"
 
 // Topic is the topic of the notices that leaders send. Their key is the candidates' key.
@@ -78,7 +78,7 @@ type Candidate struct {
 	mu      sync.Mutex // protects what follows; never held across a call
 	running bool
 	lease   *mongolock.Lease        // of the term
-	recall  context.CancelCauseFunc // ends it
+	recall  context.CancelCauseFunc // ends the term's work
 	over    chan struct{}           // closed when the key is given back
 	told    time.Time               // when fn was told to stop; zero: it was not, or does not run
 }
@@ -99,9 +99,9 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 	return &Candidate{config: conf, locker: l, key: key, guard: guard}, nil
 }
 
-// Run waits until this process leads, and calls fn. It does so again whenever the term
-// was lost or resigned. When ctx ends it waits for fn, and returns nil. If fn returns
-// while this process leads, Run returns fn's error: the process has given up for good.
+// Run waits until this process leads, and calls fn. It repeats both whenever the term was lost
+// or resigned. When ctx ends it waits for fn, and returns nil. If fn returns while this process
+// leads, Run returns fn's error: the process has given up for good.
 //
 // Run waits for a database that is out of reach. It returns errors that will not pass:
 // mongolock.ErrForeign, ErrModeMismatch, ErrClosed and ErrDisconnected.
@@ -145,12 +145,12 @@ func passing(err error) bool {
 			return false
 		}
 	}
-	// A wrong option, of a Locker that is no client, has no store's error in it.
+	// A wrong option of a Locker that is not a client is an error without a store's error in
+	// it.
 	return errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied) || errors.Is(err, mongolock.ErrHeld)
 }
 
-// serve runs fn for one term. again reports that the term ended before fn had given up
-// by itself.
+// serve runs fn for one term. again reports that the term ended before fn gave up by itself.
 func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) (again bool, err error) {
 	parent, recall := context.WithCancelCause(ctx)
 	defer recall(nil)
@@ -182,12 +182,12 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		}
 		return false, err
 	case lease.Err() != nil, parent.Err() != nil:
-		return true, nil // fn's error comes of a term that was cut short
+		return true, nil // fn failed because its term was cut short
 	}
 	return false, err
 }
 
-// lead calls fn, with the observer and the check of health looking on.
+// lead calls fn, and tells the observer and the health check.
 func (c *Candidate) lead(parent context.Context, lease *mongolock.Lease, fn Func) (err error) {
 	shown, end := c.guard.Begin(parent, mongolock.Operation{Op: mongolock.OpRun, Package: pkg, Key: c.key})
 	term := lease.Context(shown)
@@ -220,12 +220,12 @@ func (c *Candidate) announce(kind string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), announceTime)
 	defer cancel()
-	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: c.key, Kind: kind}) // a hint: watchers also look by themselves
+	_ = feed.Notify(ctx, store.Notice{Topic: Topic, Key: c.key, Kind: kind}) // only a hint: watchers also look by themselves
 }
 
-// IsLeader reports whether this process leads now, by the term's deadline. An instant
-// later it may no longer lead: what must not be done twice has to check the token where
-// it writes.
+// IsLeader reports whether this process leads now, by the term's deadline. An instant later it
+// may no longer lead: work that must not be done twice has to have its token checked where it
+// writes.
 func (c *Candidate) IsLeader() bool {
 	c.mu.Lock()
 	lease := c.lease
@@ -243,10 +243,10 @@ func (c *Candidate) Term() (Term, bool) {
 	return Term{c.lease}, true
 }
 
-// Resign ends the term: fn's context ends with ErrResigned, and once fn has returned
-// the key goes to a waiting candidate at once. This candidate waits for a second before
-// it stands again; end Run's context to leave for good. Resign returns when the key is
-// released, or ctx ends; at once if this process does not lead.
+// Resign ends the term: fn's context ends with ErrResigned, and once fn has returned the key
+// goes to a waiting candidate at once. This candidate waits for a second before it stands
+// again; end Run's context to leave for good. Resign returns when the key is released, or ctx
+// ends; at once if this process does not lead.
 func (c *Candidate) Resign(ctx context.Context) error {
 	c.mu.Lock()
 	recall, over := c.recall, c.over

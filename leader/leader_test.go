@@ -183,7 +183,7 @@ func TestResigningHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-func TestRunReturnsWhatTheFunctionReturnsWhileItLeads(t *testing.T) {
+func TestRunReturnsTheErrorOfAFunctionThatReturnsWhileItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		full := errors.New("the disk is full")
@@ -273,7 +273,7 @@ func (c *counting) Inspect(ctx context.Context, key string) (mongolock.Status, e
 	return c.Client.Inspect(ctx, key)
 }
 
-func TestWatchLooksOnceASecondWhileNobodyLeadsAndThereIsNoFeed(t *testing.T) {
+func TestWithoutAFeedWatchLooksOnceASecondWhileNoProcessLeads(t *testing.T) {
 	for name, c := range map[string]struct {
 		store       store.Store
 		least, most int32
@@ -342,7 +342,7 @@ func TestRunReturnsWhenTheDatabaseClientIsDisconnected(t *testing.T) {
 	})
 }
 
-// forgetful is a store that excludes nobody: each claim has a key of its own.
+// forgetful is a store that excludes no claim: each one has a key of its own.
 type forgetful struct{ store.Store }
 
 func (f forgetful) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {

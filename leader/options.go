@@ -15,15 +15,15 @@ type Option interface{ apply(*config) error }
 
 type config struct {
 	acquire []mongolock.AcquireOption
-	logger  *slog.Logger // nil: that of the locker
+	logger  *slog.Logger // nil: the locker's
 }
 
 type option func(*config) error
 
 func (o option) apply(c *config) error { return o(c) }
 
-// Lease sets options of each term's lease: TTL, Note, MaxHold. They add to those of the
-// client. Shared, OneOf, MinHold and Linger are refused: with the first two several processes
+// Lease sets options of each term's lease: TTL, Note, MaxHold. They add to those of the client.
+// Shared, OneOf, MinHold and Linger are refused by name: with the first two several processes
 // would lead at the same time, with the others the key would stay taken after a leader
 // resigned.
 func Lease(opts ...mongolock.AcquireOption) Option {

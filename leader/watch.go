@@ -16,8 +16,8 @@ import (
 // Watch also looks when the lease of the leader that it saw runs out.
 const Poll = 30 * time.Second
 
-// Without a feed, Watch looks more often while nobody leads, as waiters do: a candidate
-// will lead soon.
+// Without a feed, Watch looks more often while no process leads, as waiters do, because a
+// candidate will lead soon.
 const (
 	pollLeast = 50 * time.Millisecond
 	pollMost  = time.Second
@@ -29,7 +29,7 @@ type Inspector interface {
 	Inspect(ctx context.Context, key string) (mongolock.Status, error)
 }
 
-// A Leader is the process that leads. The zero Leader says that nobody leads.
+// A Leader is the process that leads. The zero Leader says that no process leads.
 type Leader struct {
 	Owner string // the name that it gave its client by WithOwner
 	ID    string // of the term
@@ -59,12 +59,12 @@ func look(ctx context.Context, in Inspector, key string) (Leader, time.Duration,
 	return Leader{}, 0, nil
 }
 
-// Watch yields the process that leads, now and whenever that changes, until ctx ends or
-// the caller stops. If a look fails it yields the error and goes on: until the next look
-// it does not know who leads. Changes that follow each other closely may be seen as one.
+// Watch yields the process that leads, now and whenever that changes, until ctx ends or the
+// caller stops. If a look fails it yields the error and goes on: until the next look it does
+// not know which process leads. Changes that follow each other closely may be seen as one.
 //
-// A change is seen with its notice, at once. Without a feed, the end of a term is seen
-// when its lease would have run out, and the next leader within a second.
+// A change is seen with its notice, at once. Without a feed, the end of a term is seen when its
+// lease would have run out, and the next leader within a second.
 func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 			if n == (store.Notice{}) || n.Topic == Topic && n.Key == key {
 				hint(news)
 			}
-		}, func(follow.Loss) { hint(news) }) // the look before may be followed by a long wait
+		}, func(follow.Loss) { hint(news) }) // the next look may otherwise be far away
 		feed.Join()
 		defer feed.Close()
 		var last Leader
@@ -98,7 +98,7 @@ func Watch(ctx context.Context, in Inspector, key string) iter.Seq2[Leader, erro
 			wait := Poll
 			switch {
 			case left > 0:
-				wait, pause = min(wait, left+time.Millisecond), pollLeast // a leader that lives has renewed by then
+				wait, pause = min(wait, left+time.Millisecond), pollLeast // a live leader has renewed by then
 			case !feed.Live():
 				wait, pause = pause, min(2*pause, pollMost)
 			}
@@ -129,7 +129,7 @@ func waitFor(ctx context.Context, news <-chan struct{}, d time.Duration) bool {
 	return true
 }
 
-// feedOf returns the feed of a client's store; nil if it has none.
+// feedOf returns the feed of a client's store, or nil if it has none.
 func feedOf(client any) store.Feed {
 	if c, ok := client.(interface{ Feed() store.Feed }); ok {
 		return c.Feed()

@@ -1,5 +1,5 @@
-// Package mongolocktest tests code that locks: it has a real client on a store in
-// memory, and makes the three things happen that go wrong with locks.
+// Package mongolocktest tests code that locks. It has a real client on a store in memory, and
+// causes the three things that go wrong with locks.
 //
 //	func TestReportIsSkippedWhileAnotherHostWritesIt(t *testing.T) {
 //		locks := mongolocktest.New(t)
@@ -9,10 +9,9 @@
 //		... // and now it finds the key free
 //	}
 //
-// [Locker.Hold] holds a key as another process would, [Locker.Lose] takes a lease
-// away from your code, and [Locker.Fail] makes the store unreachable. Everything else
-// (waiting, renewing, expiring, contexts that end) is done by the engine itself, not
-// by an imitation.
+// [Locker.Hold] holds a key as another process would, [Locker.Lose] takes a lease away from
+// your code, and [Locker.Fail] makes the store unreachable. Everything else (waiting, renewing,
+// expiring, contexts that end) is done by the real engine.
 //
 // It works in real time and in virtual time. With testing/synctest, call New
 // inside the bubble and with the bubble's own t; hours of renewals then pass in

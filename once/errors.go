@@ -11,13 +11,13 @@ var (
 	// waited, and it failed there. A new call runs it again.
 	ErrFailed = errors.New("once: the run that this call waited for failed")
 
-	// ErrChanged matches every ChangedError: the work is done, but with other content than
-	// that of this call. Give changed work a new name.
+	// ErrChanged matches every ChangedError: the work is done, but with other content than this
+	// call's. Give changed work a new name.
 	ErrChanged = errors.New("once: done with other content")
 
-	// ErrUnrecorded is returned by Do if the function has returned nil here, and that is not in
-	// the record. It is joined to the reason, which is mongolock.ErrLost or ErrOutcomeUnknown.
-	// The next call may run the function again.
+	// ErrUnrecorded is returned by Do if the function has returned nil here, but the record
+	// does not say so. It is joined to the reason, which is mongolock.ErrLost or
+	// ErrOutcomeUnknown. The next call may run the function again.
 	ErrUnrecorded = errors.New("once: the function has run, and that is not recorded")
 
 	errReturnedNot = errors.New("the function panicked, or ended its goroutine")
@@ -36,12 +36,12 @@ func (e *FailedError) Error() string {
 // Is makes errors.Is(err, ErrFailed) true.
 func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 
-// A ChangedError says that what is done under a name is not what was to be run. It matches
-// ErrChanged.
+// A ChangedError says that the work done under a name had other content than this call's. It
+// matches ErrChanged.
 type ChangedError struct {
 	Name string
-	Run  Entry  // that did it
-	Sum  string // of the content of this call
+	Run  Entry  // the run that did it
+	Sum  string // the checksum of this call's content
 }
 
 func (e *ChangedError) Error() string {

@@ -76,7 +76,7 @@ func ExampleDo() {
 	// <nil> 2
 }
 
-// Work that is fenced is not done twice, whoever is paused.
+// Fenced work is not done twice, whichever process is paused.
 func ExampleRun_Token() {
 	db := anyDatabase()
 	defer db.Drop(ctx)

@@ -99,7 +99,7 @@ func TestALostReplyAtEachStepLeavesOneRecord(t *testing.T) {
 	}
 }
 
-// Nothing of the process arrives once its work is done: nobody can know that it is.
+// No command of the process arrives once its work is done, so no other process can know that it is.
 func TestWorkThatIsDoneAndNotRecordedIsDoneAgain(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var cut atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// Look returns the record of a name. A name that nobody has run has an empty one, and is no
+// Look returns the record of a name. A name that was never run has an empty one, without an
 // error.
 func Look(ctx context.Context, coll *mongo.Collection, name string) (Record, error) {
 	conf, err := newConfig("Look", coll, name, nil)
@@ -34,7 +34,7 @@ func Look(ctx context.Context, coll *mongo.Collection, name string) (Record, err
 	return l.judged(ctx, d)
 }
 
-// judged is the record in a document, in which a run whose lock is gone has died.
+// judged returns the record in a document. A run in it whose lock is gone has died.
 func (l *ledger) judged(ctx context.Context, d *document) (Record, error) {
 	r := d.record()
 	last := len(r.Past) - 1
@@ -51,8 +51,8 @@ func (l *ledger) judged(ctx context.Context, d *document) (Record, error) {
 	return r, nil
 }
 
-// List yields the records of a collection, by name. A document that is not of this package
-// is passed over. An error ends it.
+// List yields the records of a collection, by name. It passes over documents that are not of
+// this package. An error ends it.
 func List(ctx context.Context, coll *mongo.Collection) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		conf, err := newConfig("List", coll, "any", nil)
@@ -84,9 +84,9 @@ func List(ctx context.Context, coll *mongo.Collection) iter.Seq2[Record, error] 
 	}
 }
 
-// Reset makes the next Do run the function again, though it is done. Who did that, when and
-// why is added to the record. While the function runs somewhere the error is a
-// *mongolock.HeldError, and for a name that nobody has run it is doclock.ErrNotFound.
+// Reset makes the next Do run the function again, even if the work is done. Who did that, when
+// and why is added to the record. While a process runs the function, the error is a
+// *mongolock.HeldError. For a name that was never run, the error is doclock.ErrNotFound.
 func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opts ...Option) error {
 	conf, err := newConfig("Reset", coll, name, opts)
 	if strings.TrimSpace(reason) == "" {

@@ -38,27 +38,27 @@ type Run struct {
 // Token returns the run's fencing token, greater than those of all earlier runs of the name.
 func (r Run) Token() int64 { return r.lease.Token() }
 
-// Number returns 1 in the first run of all. In a later one an earlier run may have done a
-// part of the work.
+// Number returns 1 in the very first run. In a later run, an earlier one may have done a part
+// of the work.
 func (r Run) Number() int { return r.number }
 
 // Lease returns the lease that the run rests on.
 func (r Run) Lease() *mongolock.Lease { return r.lease }
 
-// A Func is what is run once.
+// A Func is the work that is to be done once.
 type Func func(ctx context.Context, run Run) error
 
-// Do runs fn, unless the record of name in coll says that it is done. If another process
-// runs it, Do waits and returns how that ended: nil if it is done, a FailedError if it
-// failed. If that process dies or is stopped, fn runs here.
+// Do runs fn, unless the record of name in coll says that it is done. If another process runs
+// it, Do waits and returns how that ended: nil if it is done, a FailedError if it failed. If
+// that process dies or is stopped, fn runs here.
 //
-// If fn runs here Do returns its error, and the run counts as failed. It counts as stopped
-// if that is the error of ctx, which had ended. If the lease is lost while fn runs, its
-// context ends, nothing is recorded, and the error matches mongolock.ErrLost too.
+// If fn runs here, Do returns its error, and the run counts as failed. It counts as stopped if
+// the error is ctx's, and ctx has ended. If the lease is lost while fn runs, its context ends,
+// nothing is recorded, and the error matches mongolock.ErrLost too.
 //
 // ctx bounds the wait for another process, as Acquire's does. The collection's own write
 // concern, read concern and read preference do not matter, and a transaction in ctx is left
-// alone. Nothing else is kept in that collection.
+// alone. Keep nothing else in that collection.
 func Do(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts ...Option) error {
 	conf, err := newConfig("Do", coll, name, opts)
 	if fn == nil {
@@ -117,7 +117,7 @@ func open(coll *mongo.Collection, name string, conf config, wrong error) (*ledge
 	return &ledger{config: conf, name: name, base: mongobase.New(coll, nil), locks: locks, guard: guard}, nil
 }
 
-// look reads the document as a majority has it; nil if there is none.
+// look reads the document as a majority has it. It returns nil if there is no document.
 func (l *ledger) look(ctx context.Context) (*document, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("once: %q: %w", l.name, context.Cause(ctx))
@@ -134,13 +134,13 @@ func (l *ledger) look(ctx context.Context) (*document, error) {
 	return read(raw)
 }
 
-// A known error ends the wait for the lock: the answer is known without it.
+// A known error ends the wait for the lock, because the call's result is known without it.
 type known struct{ answer error }
 
 func (*known) Error() string { return "once: the outcome is known" }
 
-// acquire locks the document, and makes it if there is none. While another process has it,
-// it also looks: of n waiters none then has to wait until the others had the lock in turn.
+// acquire locks the document, and makes it if it does not exist. While another process has it,
+// acquire also looks: so n waiters need not each wait until the others have had the lock.
 func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[document], error) {
 	ctx, settle := context.WithCancelCause(context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg, Key: l.name}))
 	var watching sync.WaitGroup
@@ -149,7 +149,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 		for sleep(ctx, pauses.Next()) {
 			d, err := l.look(ctx)
 			if err != nil || d == nil {
-				continue // the claim meets the same, and rides it out or not
+				continue // the claim meets the same fault, and rides it out or returns it
 			}
 			if over, answer := d.settled(l.sum, failures); over {
 				settle(&known{answer})
@@ -168,7 +168,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 		return doc, nil
 	case errors.As(why, &settled):
 		return nil, settled
-	case mongo.IsDuplicateKeyError(err): // a stranger's document has the name
+	case mongo.IsDuplicateKeyError(err): // another kind of document has the name
 		if _, foreign := l.look(context.WithoutCancel(ctx)); foreign != nil {
 			return nil, foreign
 		}
@@ -176,7 +176,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 	return nil, err
 }
 
-// run runs fn under the lock, and records how that went.
+// run runs fn under the lock, and records its outcome.
 func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Func) (err error) {
 	lease, holder := doc.Lease(), doc.Holder()
 	doc.Value.Runs++
@@ -219,7 +219,7 @@ func (l *ledger) run(ctx context.Context, doc *doclock.Document[document], fn Fu
 	return why
 }
 
-// save saves the record, again and again for as long as the lease lasts. Of a save that is
+// save saves the record, and repeats that for as long as the lease lasts. Of a save that is
 // sent twice only the last one counts.
 func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) error {
 	unknown := false // an attempt may have been applied
@@ -241,8 +241,7 @@ func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) erro
 	}
 }
 
-// end records how the run ended. If the lease ended with the outcome of that unknown, the
-// record tells.
+// end records how the run ended. If the lease ended before that was certain, the record tells.
 func (l *ledger) end(ctx context.Context, doc *doclock.Document[document]) error {
 	err := l.save(ctx, doc)
 	if errors.Is(err, mongolock.ErrOutcomeUnknown) {

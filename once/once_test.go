@@ -21,7 +21,7 @@ var errBroken = errors.New("no such column")
 
 func failing(context.Context, once.Run) error { return errBroken }
 
-func TestOfProcessesThatStartTogetherOneRunsAndTheOthersWait(t *testing.T) {
+func TestOneOfSeveralProcessesRunsAndTheOthersWait(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		began := time.Now()
 		var working sync.WaitGroup
@@ -38,7 +38,7 @@ func TestOfProcessesThatStartTogetherOneRunsAndTheOthersWait(t *testing.T) {
 	})
 }
 
-func TestWhatIsDoneCostsOneFindForEver(t *testing.T) {
+func TestWorkThatIsDoneCostsOneFindForEver(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Second)))
 		traps := []string{"buildInfo", "serverStatus", "replSetGetConfig"} // of which a client warns, once
@@ -51,7 +51,7 @@ func TestWhatIsDoneCostsOneFindForEver(t *testing.T) {
 	})
 }
 
-func TestARecordSaysWhoWhenAndHowLong(t *testing.T) {
+func TestARecordNamesTheRunnerItsStartAndItsDuration(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		began := time.Now().Add(docset.Epoch)
 		text := once.Content([]byte("create index"))
@@ -138,7 +138,7 @@ func TestAPanicIsAFailureAndFreesTheLock(t *testing.T) {
 	})
 }
 
-func TestOtherContentThanThatWhichIsDoneIsAnError(t *testing.T) {
+func TestContentOtherThanTheDoneOneIsAnError(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		first, second := once.Content([]byte("create index")), once.Content([]byte("drop index"))
 		require.ErrorIs(t, w.do(t.Context(), "pod-1", docset.None, failing, first), errBroken)
@@ -165,7 +165,7 @@ func TestAContentIsItsPartsAndWhereTheyBegin(t *testing.T) {
 	})
 }
 
-func TestAResetHasItRunOnceMoreAndIsInTheRecord(t *testing.T) {
+func TestAResetMakesTheNextCallRunAndIsRecorded(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		require.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(0)))
 		require.NoError(t, once.Reset(t.Context(), w.calm(), name, "the index was dropped by hand", quiet("ada")))

@@ -28,8 +28,9 @@ type option func(*config) error
 
 func (o option) apply(c *config) error { return o(c) }
 
-// Content is what is run: the texts of a migration, say. Its checksum, SHA-256, goes into
-// the record, and a later call with other content is refused with a ChangedError.
+// Content names the content that is run, such as the texts of a migration. Its checksum,
+// SHA-256, goes into the record, and a later call with other content is refused with a
+// ChangedError.
 func Content(parts ...[]byte) Option {
 	return option(func(c *config) error {
 		switch {
@@ -43,7 +44,7 @@ func Content(parts ...[]byte) Option {
 	})
 }
 
-// sumOf is the checksum of all parts and of where each begins.
+// sumOf returns the checksum of all parts and of where each begins.
 func sumOf(parts [][]byte) string {
 	h := sha256.New()
 	var length [8]byte
@@ -55,10 +56,10 @@ func sumOf(parts [][]byte) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// Lease sets options of the lease under which the function runs: TTL, Note, MaxHold,
-// MaxStall. MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and
-// Linger are refused: with the first two several processes would run the function at the
-// same time, with the others it would be kept for nothing.
+// Lease sets options of the lease under which the function runs: TTL, Note, MaxHold, MaxStall.
+// MaxWait bounds the wait for another process's run. Shared, OneOf, MinHold and Linger are
+// refused by name: with the first two several processes would run the function at the same
+// time, with the others the lock would be kept for no purpose.
 func Lease(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.lease = append(c.lease, opts...); return nil })
 }
@@ -102,8 +103,8 @@ func newConfig(caller string, coll *mongo.Collection, name string, opts []Option
 	return c, errors.Join(append(errs, err)...)
 }
 
-// CheckName says what is wrong with a name, which every call of this package refuses: it
-// has 1 to 256 bytes of UTF-8.
+// CheckName says what is wrong with a name that every call of this package refuses. A name has
+// 1 to 256 bytes of UTF-8.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -76,7 +76,7 @@ func untilAnswer(c *testchild.Process) string {
 	}
 }
 
-func TestOfFiveProcessesOneRunsAndIsTakenOverWhenItIsKilled(t *testing.T) {
+func TestOneOfFiveProcessesRunsAndIsReplacedWhenItIsKilled(t *testing.T) {
 	db := database(t)
 	first := testchild.Start(t, "pod", pod{db.Name(), "pod-0", true})
 	require.Equal(t, "starts", first.Says())

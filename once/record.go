@@ -21,12 +21,12 @@ const (
 	Failed  Outcome = "failed"  // the function returned an error
 	Stopped Outcome = "stopped" // the function returned because the context of its caller ended
 	Died    Outcome = "died"    // the process died, or lost its lease, before it recorded an end
-	Undone  Outcome = "undone"  // no run: Reset was called
+	Undone  Outcome = "undone"  // not a run: Reset was called
 )
 
 // An Entry is one run in a record.
 type Entry struct {
-	Number  int       `bson:"number"  json:"number"` // 1 for the first run of all
+	Number  int       `bson:"number"  json:"number"` // 1 for the very first run
 	Owner   string    `bson:"owner"   json:"owner"`  // the process, as With(mongolock.WithOwner(…)) names it
 	Note    string    `bson:"note,omitempty" json:"note,omitempty"`
 	Token   int64     `bson:"token"   json:"token"`
@@ -37,7 +37,8 @@ type Entry struct {
 	Error   string    `bson:"error,omitempty" json:"error,omitempty"`
 }
 
-// Took is how long the run took. It is zero if the run has not ended, or nobody knows when.
+// Took returns how long the run took. It is zero if the run has not ended, or if its end is not
+// known.
 func (e Entry) Took() time.Duration {
 	if e.Ended.IsZero() {
 		return 0
@@ -45,10 +46,10 @@ func (e Entry) Took() time.Duration {
 	return e.Ended.Sub(e.Began)
 }
 
-// A Record is what is known of a name.
+// A Record is the record of a name.
 type Record struct {
 	Name string  `json:"name"`
-	Done bool    `json:"done"` // Do runs nothing
+	Done bool    `json:"done"` // the work is done: Do runs nothing
 	Runs int     `json:"runs"` // so far
 	Past []Entry `json:"past"` // the last of them, the newest last; at most MaxPast
 }
@@ -91,7 +92,7 @@ func read(raw bson.Raw) (*document, error) {
 	return d, nil
 }
 
-// newest is the newest entry with an outcome; nil if there is none.
+// newest returns the newest entry with an outcome, or nil.
 func (d *document) newest(o Outcome) *Entry {
 	for i := len(d.Past) - 1; i >= 0; i-- {
 		if d.Past[i].Outcome == o {
@@ -101,7 +102,7 @@ func (d *document) newest(o Outcome) *Entry {
 	return nil
 }
 
-// failures is the number of the newest run that failed; 0 if none did.
+// failures returns the number of the newest run that failed; 0 if none did.
 func (d *document) failures() int {
 	if e := d.newest(Failed); e != nil {
 		return e.Number
@@ -109,8 +110,8 @@ func (d *document) failures() int {
 	return 0
 }
 
-// settled reports whether there is nothing to run, and what the call returns then: the work
-// is done, or it has failed elsewhere since the number of the newest failure was failures.
+// settled reports whether there is nothing to run, and what the call returns then: the work is
+// done, or a newer run than number failures has failed elsewhere.
 func (d *document) settled(sum string, failures int) (bool, error) {
 	if d.Done {
 		e := d.newest(Done)
@@ -152,7 +153,7 @@ func (d *document) end(o Outcome, ended time.Time, why error) {
 	d.Past, d.Done = past, o == Done
 }
 
-// outcomeOf is how the run with that token ended; empty if the document has it no more.
+// outcomeOf returns how the run with that token ended; empty if the document no longer has it.
 func (d *document) outcomeOf(token int64) Outcome {
 	for _, e := range d.Past {
 		if e.Token == token {

@@ -197,7 +197,7 @@ func TestAReleaseThatIsRefusedSaysWhyAndTheLockStays(t *testing.T) {
 	assert.NoError(t, tree.Release(t.Context(), "/elsewhere", l.Token, pathlock.ByOwner([]byte("you")), pathlock.Force()))
 }
 
-// A token is as good as the lock: whoever reads a log must not find one.
+// A token is as good as the lock, so no log may show one.
 func TestErrorsDoNotShowTokens(t *testing.T) {
 	tree := newTree(t)
 	r := pathlock.Request{Path: "/a"}

@@ -15,14 +15,14 @@ import (
 
 const (
 	callBound = 10 * time.Second      // bounds one call of the storage
-	undoLeast = 50 * time.Millisecond // between two attempts to take back
-	undoMost  = time.Second           // …
+	undoLeast = 50 * time.Millisecond // the pause between two attempts to take back, at first
+	undoMost  = time.Second           // … and at most
 	undoFor   = 10 * time.Minute      // bounds the attempts, for a lock without end
 	tick      = mongoclock.Tick       // the resolution of a storage's times
 	notifyFor = 2 * time.Second       // a notice is a hint
 )
 
-// answer is what a request for a lock returns.
+// answer returns the result of a request for a lock.
 func (o outcome) answer() (Lock, error) {
 	if o.err != nil {
 		return Lock{}, o.err
@@ -30,9 +30,9 @@ func (o outcome) answer() (Lock, error) {
 	return o.granted(), nil
 }
 
-// granted returns the lock with the time that is left for certain. It is counted from a
-// time that the storage drew for this write: a machine that was suspended in between is
-// not deceived.
+// granted returns the lock with the time that it certainly has left. That is counted from a
+// time that the storage drew for this write, so a machine that was suspended in between is not
+// deceived.
 func (o outcome) granted() Lock {
 	l := o.lock.copied()
 	switch {
@@ -74,8 +74,8 @@ func (t *Tree) view(ctx context.Context, p part, look func(*Document, Clock)) er
 	return wrap(t.engine.view(t.count(ctx, callView), p, look))
 }
 
-// write runs one request that writes. If it adds a lock that nobody will learn of, the
-// lock is removed again.
+// write runs one request that writes. If it adds a lock after its caller has left, the lock is
+// removed again.
 func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) outcome {
 	if err := t.enter(ctx); err != nil {
 		return outcome{err: err}
@@ -99,12 +99,12 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 		unseen := o.fault != nil || o.left
 		if ctx.Err() != nil && o.err == nil {
 			select {
-			case <-answer: // the caller has left: nobody has seen the token
+			case <-answer: // the caller has left without the token
 				unseen = true
 			default:
 			}
 		}
-		if unseen && !knob.UnknownIsNotHeld { // here, so that Close waits for it
+		if unseen && !knob.UnknownIsNotHeld { // done here, so that Close waits for it
 			t.takeBack(t.claimed(o.claims), o.lock.Timeout)
 		}
 	})
@@ -141,7 +141,8 @@ func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome)
 		t.hub.wrote(ctx, o.heard)
 	}
 	if o.revived != nil {
-		// The storage's clock says that this was written after the lock had run out, so
+		// The storage's clock shows that this was written after the lock had run out, so others
+		// may have been told that it is gone.
 		// others may have been told that it is gone.
 		t.undo(o.revived, o.lock.Timeout)
 		return outcome{err: ErrUnknownToken}
@@ -149,7 +150,7 @@ func (t *Tree) writeNow(ctx context.Context, step func(context.Context) outcome)
 	return o
 }
 
-// A removal removes a lock that nobody will use. It is called again until it is settled.
+// A removal removes a lock that will not be used. It is called again until it is settled.
 type removal func(context.Context) (settled bool, err error)
 
 // claimed removes the lock of a claim.
@@ -164,8 +165,8 @@ func (t *Tree) undo(remove removal, timeout time.Duration) {
 	}
 }
 
-// takeBack removes a lock, and repeats that until it is settled, or the lock would have
-// run out by itself.
+// takeBack removes a lock, and repeats that until it is settled, or until the lock would have
+// run out.
 func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 	if timeout == Infinite || timeout > undoFor {
 		timeout = undoFor
@@ -192,8 +193,7 @@ func (t *Tree) takeBack(remove removal, timeout time.Duration) {
 	}
 }
 
-// sure reports whether an error of a storage says that nothing was written, and nothing
-// will be.
+// sure reports whether a storage's error says that nothing was written, and nothing will be.
 func sure(err error) bool {
 	return errors.Is(err, store.ErrNotApplied) || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, ErrClosed)
 }

@@ -35,9 +35,10 @@ func Delete(path string) Change { return Change{path, Deleting} }
 
 func (c Change) String() string { return fmt.Sprintf("%s %q", c.Kind, c.Path) }
 
-// Confirm returns nil if a writer with these tokens may make all of the changes, and
-// otherwise a *LockedError for the first that it may not make. Tokens of other locks, or
-// of none, neither help nor harm. All changes are judged by one state of the tree. To
+// Confirm returns nil if a writer with these tokens may make all of the changes. Otherwise it
+// returns a *LockedError for the first change that the writer may not make. Tokens of other
+// locks, or unknown ones, make no difference. All changes are judged by one state of the tree.
+// To move a file:
 // move a file:
 //
 //	err := tree.Confirm(ctx, tokens, pathlock.Delete("/a/f"), pathlock.AddTo("/b"), pathlock.Modify("/b/f"))
@@ -95,8 +96,8 @@ func (d *Document) confirm(c Change, tokens []string, now Clock) *LockedError {
 	return nil
 }
 
-// uncovered finds a path that is locked by none of these tokens: the given one or, if
-// deep, the first below it.
+// uncovered finds a path that is locked by a lock with none of these tokens: the given path or,
+// if deep, the first below it.
 func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool) (at string, missing []Lock) {
 	here := d.affecting(path, now, scope{parents: true})
 	missing, done := wanting(append(here.Parents, here.Same...), tokens, deep)
@@ -113,8 +114,8 @@ func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool)
 	return at, missing
 }
 
-// uncoveredBelow calls tell for the paths below a node that are locked by none of these
-// tokens.
+// uncoveredBelow calls tell for the paths below a node that are locked by a lock with none of
+// these tokens.
 func (n *node) uncoveredBelow(above string, tokens []string, now Clock, tell func(string, []Lock)) {
 	for _, child := range n.children {
 		path := strings.TrimSuffix(above, "/") + "/" + child.name
@@ -127,16 +128,16 @@ func (n *node) uncoveredBelow(above string, tokens []string, now Clock, tell fun
 		missing, done := wanting(locks, tokens, true)
 		switch {
 		case missing != nil:
-			tell(path, missing) // which is before those below it
+			tell(path, missing) // tell the path before those below it
 		case !done:
 			child.uncoveredBelow(path, tokens, now, tell)
 		}
 	}
 }
 
-// wanting returns the locks that cover a path if none of them has one of the tokens. A
-// deep change needs a lock that reaches down, if there is one; that lock then covers
-// everything below, and the search is done.
+// wanting returns the locks that cover a path if none of them has one of the tokens. A deep
+// change needs a lock that reaches down, if there is one. That lock then covers everything
+// below, and the search is done.
 func wanting(covering []Lock, tokens []string, deep bool) (missing []Lock, done bool) {
 	if deep {
 		reaching := slices.DeleteFunc(slices.Clone(covering), func(l Lock) bool { return l.Depth != Infinity })

@@ -12,17 +12,17 @@ import (
 // LogLength is the number of events that a tree keeps for its watchers.
 const LogLength = 64
 
-// A Document is a tree as a storage keeps it: the locks, with those that ran out and were
-// not removed yet, and what watchers need. It is not safe for concurrent use.
+// A Document is a tree as a storage keeps it: the locks, including those that ran out and were
+// not removed yet, and the data for watchers. It is not safe for concurrent use.
 type Document struct {
 	Seq     int64     // the number of the last event
-	Watched time.Time // until then somebody watches or waits
+	Watched time.Time // until then a process watches or waits
 	Log     []Event   // the last events, oldest first
 
 	index index
 }
 
-// NewDocument makes a tree with these locks. A tree that nobody has written to has none.
+// NewDocument makes a tree with these locks. A tree that was never written to has none.
 func NewDocument(locks ...Lock) *Document {
 	d := &Document{index: newIndex()}
 	for _, l := range locks {
@@ -52,10 +52,10 @@ func (d *Document) RunsOutBetween(after, until time.Time) bool {
 
 // An Edit is the change that one request makes to a tree, in one step.
 type Edit struct {
-	Drop    []string  // tokens; they go before Put
-	Put     []Lock    // new, or in the place of the lock with the same token
+	Drop    []string  // tokens; removed before Put is applied
+	Put     []Lock    // new locks, or those that replace the lock with the same token
 	Events  []Event   // added to the log
-	Seq     int64     // counts if it is greater than the document's: events are missing in the log
+	Seq     int64     // counts if it is greater than the document's: then events are missing in the log
 	Watched time.Time // counts if it is later than the document's
 	Touch   bool      // write a new revision even if nothing else changes
 }
@@ -122,9 +122,9 @@ func (d *Document) affecting(path string, now Clock, what scope) (a Affecting) {
 	return a
 }
 
-// conflicts finds the live locks that conflict with a request. A lock on the path itself,
-// or above it with depth infinity, overlaps every request. A lock below it overlaps a
-// request of depth infinity. Of these a shared request conflicts with the exclusive ones.
+// conflicts finds the live locks that conflict with a request. A lock on the path itself, or
+// above it with depth infinity, overlaps every request. A lock below it overlaps a request of
+// depth infinity. Of all these, a shared request conflicts only with the exclusive ones.
 func (d *Document) conflicts(r Request, now Clock) Affecting {
 	return d.affecting(r.Path, now, scope{
 		parents:       true,
@@ -133,7 +133,7 @@ func (d *Document) conflicts(r Request, now Clock) Affecting {
 	})
 }
 
-// live returns the lock of a token, or nil if there is none or it may have run out.
+// live returns the lock of a token, or nil if there is no such lock or it may have run out.
 func (d *Document) live(token string, now Clock) *Lock {
 	e := d.index.tokens[token]
 	if e == nil || !e.live(now.Latest) {
@@ -163,8 +163,8 @@ func (d *Document) nextExpiry(now Clock) time.Duration {
 	return next
 }
 
-// begin makes the edit with which every write starts: it removes the locks that ran out
-// and, if somebody watches, logs them, the first to run out first.
+// begin makes the edit with which every write starts: it removes the locks that ran out and, if
+// the tree is watched, logs them in the order in which they ran out.
 func (d *Document) begin(now Clock) Edit {
 	var e Edit
 	var over []*entry
@@ -179,8 +179,8 @@ func (d *Document) begin(now Clock) Edit {
 	return e
 }
 
-// log adds an event to an edit, if somebody watches. Times in the log never go back,
-// though the clocks of its writers differ.
+// log adds an event to an edit, if the tree is watched. Times in the log never go back,
+// although the clocks of its writers differ.
 func (d *Document) log(e *Edit, now Clock, kind Kind, l Lock, at time.Time) {
 	if !d.watched(now) {
 		return

@@ -14,9 +14,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// OnDocuments makes a Storage that keeps each tree in one document: for a storage of your
-// own, or for one that wraps a Memory or a Dir. Each request reads the whole document, so
-// trees should be small, or the documents in memory.
+// OnDocuments makes a Storage that keeps each tree in one document: for a storage of your own,
+// or for one that wraps a Memory or a Dir. Each request reads the whole document, so trees
+// should be small, or the documents in memory.
 func OnDocuments(d Documents) (Storage, error) {
 	if d == nil {
 		return nil, errors.New("pathlock: OnDocuments: the argument is nil")
@@ -107,12 +107,12 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 	return o
 }
 
-// dropRevived removes a lock that a refresh wrote after its end, unless it was refreshed
-// since. One that was runs out when it does by another timeout, or at least that timeout after
-// the end. (Two locks without end are not told apart.)
+// dropRevived removes a lock that a refresh wrote after its end, unless it was refreshed since.
+// A lock that was refreshed since has another timeout, or runs out at least that timeout after
+// the end. (Two locks without end cannot be told apart.)
 func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (settled bool, err error) {
 	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(mongoclock.Ceil(was.Add(wrote.Timeout))) {
-		return true, nil // so little too late that it may be the later one: it runs out
+		return true, nil // only a little too late, so it may be the later refresh: let it run out
 	}
 	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
 		l := doc.live(wrote.Token, now)
@@ -155,8 +155,8 @@ func (how release) refuse(l *Lock) error {
 	return nil
 }
 
-// takeBack is settled by one edit. It writes a new revision also if the token is not
-// there: a late command of the first write then finds another revision than it names.
+// takeBack is settled by one edit. It writes a new revision even if the token is not there: a
+// late command of the first write then finds another revision than it names.
 func (d documents) takeBack(ctx context.Context, token string) (settled bool, err error) {
 	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
 		e := doc.begin(now)
@@ -175,7 +175,7 @@ func (d documents) view(ctx context.Context, _ part, look func(*Document, Clock)
 
 func (d documents) watcher(t *Tree) watcher { return &documentWatcher{documents: d, tree: t} }
 
-// A documentWatcher is one Watch: how far it has read.
+// A documentWatcher holds how far one Watch has read.
 type documentWatcher struct {
 	documents
 	tree  *Tree
@@ -183,8 +183,8 @@ type documentWatcher struct {
 	seq   int64
 }
 
-// look reads on. It writes if a lock has run out, so that the event is logged once for
-// all watchers, and if the word that somebody watches has to be renewed.
+// look reads on. It writes if a lock has run out, so that the event is logged once for all
+// watchers, and if the word of the watchers has to be renewed.
 func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.Duration, err error) {
 	var read struct { // by a request that goes on if the caller leaves
 		seq   int64
@@ -207,8 +207,8 @@ func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.D
 	return read.fresh, read.next, nil
 }
 
-// read returns how far the watcher will have read once the edit is applied, and what is
-// new. It leaves w as it is, because it may be called again.
+// read returns how far the watcher will have read once the edit is applied, and the new events.
+// It leaves w as it is, because it may be called again.
 func (w *documentWatcher) read(doc *Document, e Edit, now Clock) (seq int64, fresh []Event) {
 	seq = max(doc.Seq, e.Seq)
 	if len(e.Events) > 0 {

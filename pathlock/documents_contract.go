@@ -7,23 +7,23 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// Documents keeps one document for each tree, and the clock that judges its locks. Memory
-// and Dir do. OnDocuments makes a Storage of yours; package pathlocktest proves it.
+// Documents keeps one document for each tree, and the clock that judges its locks. Memory and
+// Dir do. OnDocuments makes a Storage of yours; package pathlocktest proves it.
 //
-//  1. One step. change sees the tree as it is when its edit is applied: if somebody
-//     writes in between, change is called again. The edits of a tree have an order, and
+//  1. One step. change sees the tree as it is when its edit is applied: if the tree is
+//     written in between, change is called again. The edits of a tree have an order, and
 //     each sees those before it.
 //  2. Own clock. Clock is an interval in which the storage's clock lies while look or
 //     change runs. It is the same clock for all processes, and no other judges a lock.
-//     If a lock runs out within the interval, and a narrower one is to be had, the
-//     storage gets it first (Document.RunsOutBetween).
+//     If a lock runs out within the interval, and a narrower interval can be had, the
+//     storage gets that first (Document.RunsOutBetween).
 //  3. Durable. An edit that was acknowledged survives a crash. (In memory: as long as the
 //     process lives.)
 //  4. Verdict or fault. An error of change is returned as it is, and nothing is written.
 //     ErrTooLarge and ErrForeign are certain. After a fault joined with
-//     store.ErrNotApplied nothing was written, and nothing will be. After any other the
-//     edit may have been applied, or may be yet, but not any more once a later edit of
-//     the same tree was acknowledged.
+//     store.ErrNotApplied nothing was written, and nothing will be. After any other fault
+//     the edit may have been applied, or may be applied later, but no longer once a later
+//     edit of the same tree was acknowledged.
 //  5. Strangers. A record that another program wrote, or a newer version of this package,
 //     answers ErrForeign and stays as it is.
 //  6. Data. Strings and bytes are returned unchanged. Documents belong to the storage:
@@ -48,14 +48,14 @@ type Documents interface {
 // context ends.
 type Prompt interface {
 	Documents
-	// AnswersAtOnce does nothing: to have it is the mark.
+	// AnswersAtOnce does nothing: having the method is the mark.
 	AnswersAtOnce()
 }
 
-// A Clock is a storage's clock at one moment: it shows a time from Earliest to Latest.
+// A Clock is the reading of a storage's clock at one moment: a time from Earliest to Latest.
 type Clock struct{ Earliest, Latest time.Time }
 
-// end returns when a lock runs out that begins now. All storages keep milliseconds.
+// end returns when a lock that begins now runs out. All storages keep milliseconds.
 func (c Clock) end(timeout time.Duration) time.Time {
 	if timeout == Infinite {
 		return time.Time{}

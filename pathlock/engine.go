@@ -7,8 +7,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Storage is where trees are kept. InMemory, InDir and OnMongo make one, and
-// OnDocuments makes one from a storage of your own.
+// A Storage keeps trees. InMemory, InDir and OnMongo make one, and OnDocuments makes one from a
+// storage of your own.
 type Storage interface {
 	open(name string) engine
 }
@@ -16,26 +16,26 @@ type Storage interface {
 // An engine runs the requests of one tree on its storage. Each call is one attempt,
 // bounded by its context. It does not know the caller's context.
 type engine interface {
-	// feed returns what carries notices between processes, or nil.
+	// feed returns the feed that carries notices between processes, or nil.
 	feed() store.Feed
 
 	// prompt reports whether calls never block.
 	prompt() bool
 
 	// lock adds l, for r, if nothing conflicts. If it is refused and the caller waits, it
-	// leaves the word that somebody does. The lock may be added under another token.
+	// leaves a word that says so. The lock may be added under another token.
 	lock(ctx context.Context, r Request, l Lock, w waiting) outcome
 
-	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own. It
-	// begins nothing once the caller has left, who may have asked again: between a look
-	// and the write that rests on it, it asks left.
+	// refresh restarts the time of a lock; a timeout of 0 stands for the lock's own. It begins
+	// nothing once the caller has left, because the caller may have asked again: between a look
+	// and the write that rests on it, it calls left.
 	refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome
 
 	// release removes a lock.
 	release(ctx context.Context, token string, how release) outcome
 
-	// takeBack removes a lock whose outcome is unknown, or that nobody will use. It is
-	// called again until it is settled: until the lock is not there and never will be.
+	// takeBack removes a lock whose outcome is unknown, or that will not be used. It is called
+	// again until it is settled: until the lock is not there and never will be.
 	takeBack(ctx context.Context, token string) (settled bool, err error)
 
 	// view calls look with the locks of a part of the tree, perhaps more than once.
@@ -50,7 +50,7 @@ type waiting int
 
 const (
 	waitsNot   waiting = iota
-	waitsFirst         // this is its first attempt
+	waitsFirst         // this is the caller's first attempt
 	waitsAgain
 )
 
@@ -76,13 +76,13 @@ type outcome struct {
 
 	err    error  // the verdict: why the request was refused
 	fault  error  // the storage's: it says whether the write may have been applied
-	claims string // the token of a lock that may have been added in spite of the fault
-	left   bool   // it is there though the request was refused
+	claims string // the token of a lock that may have been added despite the fault
+	left   bool   // the lock is there although the request was refused
 
 	changed bool // waiters and watchers may want to know
-	heard   bool // some in other processes do
+	heard   bool // some of them are in other processes
 
-	// A refresh was applied after the lock had run out, so it has to go: revived removes it,
-	// unless it was refreshed since. It is called until it is settled.
+	// A refresh was applied after the lock had run out, so it has to be undone: revived removes
+	// the lock, unless it was refreshed since. It is called until it is settled.
 	revived removal
 }

@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	// ErrConflict matches every ConflictError. Lock returns it, and so does LockWait when
-	// its context ends. Try again later.
+	// ErrConflict matches every ConflictError. Lock returns it, and so does LockWait when its
+	// context ends. Try again later.
 	ErrConflict = errors.New("pathlock: conflict")
 
 	// ErrLocked matches every LockedError, with which Confirm refuses a change.
 	ErrLocked = errors.New("pathlock: locked")
 
-	// ErrUnknownToken answers Refresh and Release if no lock has the token: it never
-	// existed, was released, or ran out. Ask for a new lock.
+	// ErrUnknownToken answers Refresh and Release if no lock has the token: it never existed,
+	// was released, or ran out. Ask for a new lock.
 	ErrUnknownToken = errors.New("pathlock: no lock has this token")
 
 	// ErrWrongPath answers Release for a path that the lock does not cover. The lock
@@ -42,8 +42,8 @@ var (
 	// package mongolock.
 	ErrClosed error = &matching{"pathlock: the tree is closed", mongolock.ErrClosed}
 
-	// ErrForeign answers every call on a tree whose record was written by something else,
-	// or by a newer version of this package. The record is never changed.
+	// ErrForeign answers every call on a tree whose record was written by another program, or
+	// by a newer version of this package. The record is never changed.
 	ErrForeign = store.ErrForeign
 )
 
@@ -56,14 +56,14 @@ type matching struct {
 func (e *matching) Error() string        { return e.text }
 func (e *matching) Is(target error) bool { return target == e.same }
 
-// Affecting holds locks by where they are, seen from one path.
+// Affecting holds the locks that affect one path, by where they are.
 type Affecting struct {
 	Parents  []Lock // above the path, and reaching it; from the top down
 	Same     []Lock // on the path; the oldest first
 	Children []Lock // below the path; by path
 }
 
-// Len is the number of locks.
+// Len returns the number of locks.
 func (a Affecting) Len() int { return len(a.Parents) + len(a.Same) + len(a.Children) }
 
 // A ConflictError refuses a request because of the locks that it lists. It matches
@@ -72,17 +72,17 @@ type ConflictError struct {
 	Request Request // with its path in its clean form, and with its defaults filled in
 	Affecting
 
-	// More is about how many locks are in the way beside those that are listed. At most
-	// MaxListed are.
+	// More is about how many further locks are in the way, which are not listed. At most
+	// MaxListed are listed.
 	More int
 
-	again time.Duration // ask again no later than this; 0: by the locks' own times
+	again time.Duration // ask again no later than this; 0: when the locks' own times say
 }
 
 // MaxListed is how many locks a ConflictError lists at most.
 const MaxListed = 1000
 
-// conflict makes the error, and cuts its lists.
+// conflict makes the error, and shortens its lists.
 func conflict(r Request, a Affecting, more int) *ConflictError {
 	room := MaxListed
 	for _, list := range []*[]Lock{&a.Parents, &a.Same, &a.Children} {
@@ -108,11 +108,11 @@ func (e *ConflictError) Is(target error) bool {
 	return target == ErrConflict || target == mongolock.ErrHeld
 }
 
-// A LockedError refuses a change: the writer needs the token of one of Locks. It
-// matches ErrLocked.
+// A LockedError refuses a change: the writer needs the token of one of Locks. It matches
+// ErrLocked.
 type LockedError struct {
 	Change Change
-	Path   string // the path that is locked: that of Change, its parent, or one below
+	Path   string // the locked path: that of Change, its parent, or one below
 	Locks  []Lock
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind is what happened to a lock.
+// Kind says what happened to a lock.
 type Kind string
 
 // The kinds of events.
@@ -28,12 +28,12 @@ type Event struct {
 	Lock Lock      `json:"lock"` // none with Reset
 }
 
-// Watch yields what happens to the locks of the tree from the moment when it returns:
-// each event once, in order of time. It ends without an error when its context does, and
-// with one when the tree is closed or the storage fails; then watch again.
+// Watch yields what happens to the locks of the tree from the moment when it returns: each
+// event once, in order of time. It ends without an error when its context does, and with an
+// error when the tree is closed or the storage fails; then watch again.
 //
-// A watcher that falls more than LogLength events behind, or does not read for a minute,
-// may miss some. It is told so by a Reset, and then of each lock that exists.
+// A watcher that falls more than LogLength events behind, or does not read for a minute, may
+// miss some events. It is then told so by a Reset, and of each lock that exists.
 func (t *Tree) Watch(ctx context.Context) (iter.Seq2[Event, error], error) {
 	w := t.engine.watcher(t)
 	_, next, err := w.look(ctx)

@@ -143,7 +143,7 @@ func stored(token, path string, second int64) pathlock.Lock {
 }
 
 func ExampleNewDocument() {
-	doc := pathlock.NewDocument() // a tree that nobody has written
+	doc := pathlock.NewDocument() // a tree that was never written
 	fmt.Println(doc.Seq, len(doc.Log))
 	// Output: 0 0
 }

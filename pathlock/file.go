@@ -56,7 +56,7 @@ func (d *Dir) View(ctx context.Context, tree string, look func(*Document, Clock)
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
-	// This needs no file lock: a file is replaced as a whole.
+	// This needs no file lock, because a file is replaced as a whole.
 	doc, now, _, err := d.read(tree)
 	if err == nil {
 		look(doc, now)
@@ -102,14 +102,13 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	return now.Latest, nil
 }
 
-// read returns the document in a file, and the time: the host's, but never before the
-// time of the last write. (A clock that is set back makes locks last longer; it does not
-// revive them.)
+// read returns the document in a file, and the time: the host's, but never before the time of
+// the last write. (A clock that is set back makes locks last longer; it does not revive them.)
 func (d *Dir) read(tree string) (doc *Document, now Clock, size int, err error) {
 	text, err := d.files.Read(hostfile.Name(tree))
 	shows := d.clock().Round(0).UTC()
-	// A file keeps milliseconds. What is written is rounded up, and what judges down: or a
-	// lock would be over up to a millisecond before its time.
+	// A file keeps milliseconds. A time that is written is rounded up, and the time that judges
+	// is rounded down: otherwise a lock would be over up to a millisecond before its time.
 	now = Clock{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
 	if err != nil {
 		return nil, now, 0, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
@@ -134,7 +133,7 @@ func readTree(text []byte, tree string, f *fileTree) error {
 	refuse := func(why string) error {
 		return fmt.Errorf("%w: the file of the tree %q: %s", ErrForeign, tree, why)
 	}
-	switch err := json.Unmarshal(text, f); { // which goes on after a field that is of another kind
+	switch err := json.Unmarshal(text, f); { // Unmarshal goes on after a field of another kind
 	case f.Pathlock != 0 && f.Pathlock != 1:
 		return refuse(fmt.Sprintf(`"pathlock" is %d, not 1`, f.Pathlock))
 	case err != nil:

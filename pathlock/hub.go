@@ -9,22 +9,21 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The notices of this package say that something changed in a tree. Their key is the name
-// of the tree.
+// The notices of this package say that a tree has changed. Their key is the name of the tree.
 const (
 	TopicPaths  = "paths"
 	KindChanged = "changed"
 )
 
 const (
-	wordFor   = time.Minute           // how long the word lasts that somebody watches or waits
-	pollLeast = 50 * time.Millisecond // without a feed
-	pollMost  = time.Second           // …
+	wordFor   = time.Minute           // how long the word of a waiter or a watcher lasts
+	pollLeast = 50 * time.Millisecond // without a feed, at first
+	pollMost  = time.Second           // … and in the end
 	pollLive  = 30 * time.Second      // with a feed, whose notices may get lost
 )
 
-// A hub wakes the sleepers of a tree when something in it changes: after a write of
-// this process, and by the storage's feed while somebody sleeps.
+// A hub wakes the sleepers of a tree when the tree changes: after a write of this process, and
+// by the storage's feed while there are sleepers.
 type hub struct {
 	tree     *Tree
 	feed     store.Feed // nil: none
@@ -37,12 +36,12 @@ type hub struct {
 
 func newHub(t *Tree, feed store.Feed) *hub {
 	h := &hub{tree: t, feed: feed, sleepers: make(map[chan struct{}]bool), closed: make(chan struct{})}
-	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // the sleepers then poll
+	h.follower = follow.New(t.base, feed, h.heard, func(follow.Loss) { h.wake() }) // after a loss the sleepers poll
 	h.follower.Linger = 0
 	return h
 }
 
-// join returns a channel that is woken, latched, until leave.
+// join returns a channel that is woken, latched, until leave is called.
 func (h *hub) join() (woken chan struct{}, leave func()) {
 	woken = make(chan struct{}, 1)
 	h.mu.Lock()
@@ -75,9 +74,8 @@ func (h *hub) wake() {
 	}
 }
 
-// wrote wakes the sleepers of this process after a change and, if somebody is known to
-// listen, those of other processes. A notice that takes a command is sent in the
-// background.
+// wrote wakes the sleepers of this process after a change. If other processes are known to
+// listen, it also wakes those. A notice that takes a command is sent in the background.
 func (h *hub) wrote(ctx context.Context, heard bool) {
 	h.wake()
 	if !heard || h.feed == nil {
@@ -100,7 +98,7 @@ func (h *hub) announce(ctx context.Context) {
 	})
 }
 
-// patience returns how long to sleep if nothing wakes, given how long that was before.
+// patience returns how long to sleep without a wake-up, given the last such time.
 func (h *hub) patience(before time.Duration) time.Duration {
 	if h.follower.Live() {
 		return pollLive
@@ -130,9 +128,9 @@ func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration)
 	return nil
 }
 
-// leaveWord adds to an edit that somebody watches or waits, unless the tree says so for
-// long enough. If it did not say so until now, writers may have logged nothing: a number
-// is left out of the log, so that a watcher from before sees the gap.
+// leaveWord adds to an edit that a process watches or waits, unless the tree already says so
+// for long enough. If it did not say so until now, writers may have logged nothing: so one
+// number is skipped in the log, and an earlier watcher sees the gap.
 func (d *Document) leaveWord(e *Edit, now Clock) {
 	if d.Watched.After(now.Latest.Add(wordFor / 2)) {
 		return

@@ -20,8 +20,8 @@ type node struct {
 	children map[string]*node
 	entries  []*entry
 
-	// The number of locks on this node and below, so that a search leaves out the parts of
-	// the tree that have none.
+	// The number of locks on this node and below, so that a search skips the parts of the tree
+	// that have none.
 	all, exclusive int
 }
 
@@ -60,7 +60,7 @@ func (x *index) put(l Lock) {
 	}
 }
 
-// drop removes a lock, and the nodes that existed for it alone.
+// drop removes a lock, and the nodes that existed only for it.
 func (x *index) drop(token string) {
 	e := x.tokens[token]
 	if e == nil {
@@ -132,15 +132,14 @@ func (x *index) until(t time.Time, visit func(*entry)) {
 	from(0)
 }
 
-// first calls visit for the entry that is the first to run out after t, and for a few
-// others.
+// first calls visit for the entry that is the first to run out after t, and for a few others.
 func (x *index) first(t time.Time, visit func(*entry)) {
 	var from func(i int)
 	from = func(i int) {
 		switch {
 		case i >= len(x.expiry):
 		case x.expiry[i].ExpireAt.After(t):
-			visit(x.expiry[i]) // those below it are later
+			visit(x.expiry[i]) // those below it run out later
 		default:
 			from(2*i + 1)
 			from(2*i + 2)

@@ -26,8 +26,8 @@ const (
 	Infinity Depth = "infinity" // the path and all that is below it
 )
 
-// The bounds of a timeout. A lock that is Infinite, where the policy allows it, ends
-// only with its release.
+// The limits of a timeout. An Infinite lock, where the policy allows it, ends only with its
+// release.
 const (
 	MinTimeout               = 100 * time.Millisecond
 	MaxTimeout               = (1<<32 - 1) * time.Second
@@ -37,8 +37,7 @@ const (
 // MaxOwner is the largest size of an owner, in bytes.
 const MaxOwner = 16 << 10
 
-// A Request asks for a lock. The zero Request asks for an exclusive lock of the root
-// alone.
+// A Request asks for a lock. The zero Request asks for an exclusive lock on the root alone.
 type Request struct {
 	Path  string // "" is the root
 	Mode  Mode   // "" is Exclusive
@@ -48,27 +47,26 @@ type Request struct {
 	// tree's policy picks one; without any it picks its default.
 	Timeouts []time.Duration
 
-	// Owner is any text that describes the owner. It is returned byte for byte. Nothing
-	// depends on it but ByOwner.
+	// Owner is any text that describes the owner. It is returned byte for byte. Only ByOwner
+	// makes use of it.
 	Owner []byte
 }
 
 // A Lock is one lock as the storage had it when it answered.
 type Lock struct {
-	Token   string        `json:"token"` // urn:uuid:…; whoever has it may refresh, release and write
+	Token   string        `json:"token"` // urn:uuid:…; any caller that has it may refresh, release and write
 	Path    string        `json:"path"`  // in its clean form, with aliases resolved
 	Mode    Mode          `json:"mode"`
 	Depth   Depth         `json:"depth"`
 	Timeout time.Duration `json:"timeout"` // the one that was granted
 	Owner   []byte        `json:"owner,omitempty"`
 
-	// Since and ExpireAt are times of the storage's clock. An infinite lock has no
-	// ExpireAt.
+	// Since and ExpireAt are times of the storage's clock. An infinite lock has no ExpireAt.
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt,omitzero"`
 
-	// Left is how long the lock lasts for certain, unless it is released, counted from the
-	// start of the call that returned it. Infinite for a lock without end.
+	// Left is how long the lock certainly lasts, unless it is released, counted from the start
+	// of the call that returned it. It is Infinite for a lock without end.
 	Left time.Duration `json:"-"`
 }
 
@@ -101,13 +99,13 @@ func (l Lock) copied() Lock {
 // newToken makes a random UUID (RFC 9562, version 4), as a URN.
 func newToken() string {
 	var id [16]byte
-	rand.Read(id[:]) // which never fails
+	rand.Read(id[:]) // it never fails
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	text := hex.EncodeToString(id[:])
 	return "urn:uuid:" + text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// filled sets what the zero values stand for.
+// filled replaces the zero values by what they stand for.
 func (r Request) filled() Request {
 	if r.Mode == "" {
 		r.Mode = Exclusive

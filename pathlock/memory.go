@@ -22,7 +22,7 @@ type Memory struct {
 
 // InMemory makes an empty storage.
 func InMemory() *Memory {
-	began := time.Now() // its monotonic reading is not misled by a clock that is set
+	began := time.Now() // its monotonic reading is not affected when the clock is set
 	return InMemoryWithClock(func() time.Time { return began.Add(time.Since(began)).Round(0).UTC() })
 }
 

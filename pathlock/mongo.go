@@ -24,13 +24,13 @@ import (
 //	mongo_document.go  the documents, and the values by which they are found
 //	mongo_lock.go      Lock: add and look
 //	mongo_keep.go      … clear the way, withdraw or keep
-//	mongo_look.go      what is read
+//	mongo_look.go      the reads
 //	mongo_over.go      when a lock has run out
-//	mongo_judge.go     what a Lock makes of it
+//	mongo_judge.go     what a Lock concludes from a read
 //	mongo_refresh.go   Refresh
-//	mongo_end.go       Release, and the removal of what nobody will use
+//	mongo_end.go       Release, and the removal of locks that will not be used
 //	mongo_own.go       the last locks that this process granted
-//	mongo_word.go      the word that somebody waits or watches
+//	mongo_word.go      the word of waiters and watchers
 //	mongo_watch.go     the events of a Watch
 type Mongo struct {
 	base  *mongobase.Base
@@ -39,7 +39,7 @@ type Mongo struct {
 	noIndex bool
 	indexed atomic.Bool // the first Lock made the indexes, or tried to
 	logger  *slog.Logger
-	opened  atomic.Bool // a tree was
+	opened  atomic.Bool // a tree was opened
 }
 
 // A MongoOption changes a Mongo.
@@ -55,7 +55,7 @@ func WithoutIndex() MongoOption {
 	return mongoOption(func(m *Mongo) error { m.noIndex = true; return nil })
 }
 
-// WithLogger sets where it is logged that the indexes cannot be made. The default is
+// WithLogger sets where the storage logs that the indexes cannot be made. The default is
 // slog.Default().
 func WithLogger(l *slog.Logger) MongoOption {
 	return mongoOption(func(m *Mongo) error {
@@ -67,9 +67,9 @@ func WithLogger(l *slog.Logger) MongoOption {
 	})
 }
 
-// OnMongo makes a storage in a collection, which may be that of the locks of package
-// mongolock. It sends nothing. It has write concerns, a read concern and a read preference
-// of its own. The collection must not be sharded.
+// OnMongo makes a storage in a collection, which may be that of the locks of package mongolock.
+// It sends nothing. It sets its own write concerns, read concern and read preference. The
+// collection must not be sharded.
 func OnMongo(coll *mongo.Collection, opts ...MongoOption) (*Mongo, error) {
 	return onMongo(coll, mongoclock.Monotonic(), opts...)
 }
@@ -87,14 +87,14 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...Mongo
 		return nil, fmt.Errorf("pathlock: OnMongo: %w", err)
 	}
 	m.base = mongobase.New(coll, now)
-	m.base.Unsharded = true // the look between insert and grant is of one primary
+	m.base.Unsharded = true // the look between insert and grant must be of one primary
 	return m, nil
 }
 
-// mongoIndexes returns the indexes. By the first two each request finds the locks in its
-// way, and no others. The third removes the records of locks that ran out an hour ago,
-// which nobody else came across; it decides nothing. (The driver changes the models that it
-// is given, so each call needs its own.)
+// mongoIndexes returns the indexes. By the first two each request finds only the locks in its
+// way. The third removes the records of locks that ran out an hour ago and that no request
+// found; it decides nothing. (The driver changes the models that it is given, so each call
+// needs its own.)
 func mongoIndexes() []mongo.IndexModel {
 	return []mongo.IndexModel{
 		{Keys: bson.D{{Key: fieldOn, Value: 1}}, Options: options.Index().SetName("pathlock_on").SetSparse(true)},
@@ -106,7 +106,7 @@ func mongoIndexes() []mongo.IndexModel {
 
 const indexFor = 5 * time.Second // bounds the attempt of the first Lock to make the indexes
 
-// EnsureIndex makes the indexes, if they are not there. The first Lock does so too, unless
+// EnsureIndex makes the indexes, unless they exist. The first Lock does so too, unless
 // WithoutIndex forbids it. Without them every request reads the whole collection.
 func (m *Mongo) EnsureIndex(ctx context.Context) error {
 	ctx = mongobase.Bare(ctx)
@@ -147,22 +147,22 @@ func (m *Mongo) open(name string) engine {
 	return &mongoTree{Mongo: m, name: name, first: !m.opened.Swap(true)}
 }
 
-// A mongoTree is the engine of one tree in a collection. It remembers nothing of the
-// tree but its word, and the last locks that it granted.
+// A mongoTree is the engine of one tree in a collection. It remembers only the tree's word, and
+// the last locks that it granted.
 type mongoTree struct {
 	*Mongo
 	name  string
-	first bool // of the trees in the collection: it reports the commands of all
+	first bool // it is the first tree in the collection, and reports the commands of all
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
 	own     ownLocks
-	met     atomic.Bool // what is under the tree's name was read, and is ours
+	met     atomic.Bool // the document under the tree's name was read, and is ours
 }
 
 func (m *mongoTree) feed() store.Feed { return m.wakes }
 
-// Commands are the commands sent so far for all trees of the Mongo, by name; nil if another
-// tree reports them.
+// Commands returns the number of commands sent so far for all trees of the Mongo, by name, or
+// nil if another tree reports them.
 func (m *mongoTree) Commands() map[string]uint64 {
 	if !m.first {
 		return nil

@@ -24,9 +24,9 @@ import (
 //	  ttl: Long, epoch: ObjectID,   // for how many ms it is trusted; the election under which until was written
 //	  rev: ObjectID,                // new with each write that a rival has to notice
 //	  at: Date,                     // $currentDate: the server's clock at the last write
-//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while somebody watches
+//	  granted: Date, ended: Date }  // likewise, at the grant and at the end: only while the tree is watched
 //
-// Beside it there is one document for each tree on which somebody waits or watches:
+// Beside it there is one document for each tree that has waiters or watchers:
 //
 //	{ _id: "files", pathlock: 2, tree: "files", on: Long, waitedUntil: Date, watchedUntil: Date, at: Date }
 //
@@ -74,13 +74,13 @@ type record struct {
 	at             time.Time
 	granted, ended time.Time
 
-	// Of a lock that this process is adding:
-	sent, got mongoclock.Moment // when, and when that was answered
-	by        mongobase.Bearing // what its dates go by
+	// The following are of a lock that this process is adding:
+	sent, got mongoclock.Moment // when it was sent, and when that was answered
+	by        mongobase.Bearing // the clock and epoch that its dates go by
 	again     bool              // its time has to begin again
 }
 
-// readRecord refuses a document that this version did not write: a newer version's lock
+// readRecord refuses a document that this version did not write: the lock of a newer version
 // must not be overlooked.
 func readRecord(raw bson.Raw) (r record, err error) {
 	r.Token, _ = raw.Lookup("_id").StringValueOK()
@@ -115,7 +115,8 @@ func readRecord(raw bson.Raw) (r record, err error) {
 	return r, nil
 }
 
-// encoded is the document of a lock, but for what its filter and the server's clock add.
+// encoded returns the document of a lock, without the fields that its filter and the server's
+// clock add.
 func (r *record) encoded(tree string) bson.D {
 	l := &r.Lock
 	d := bson.D{
@@ -141,10 +142,11 @@ func (r *record) encoded(tree string) bson.D {
 		bson.E{Key: fieldUnder, Value: under})
 }
 
-// Locks are found by numbers: 61 bits of a hash of tree and path, so that an index entry
-// is small however long the path is, and bits for the mode and the depth, so that a
-// request reads only what it may conflict with. A lock has one number for its path (on),
-// and one for each path above it (under). Paths with equal hashes are told apart by the
+// Locks are found by numbers: 61 bits of a hash of tree and path, so that an index entry is
+// small however long the path is, and bits for the mode and the depth, so that a request reads
+// only the locks that it may conflict with. A lock has one number for its path (on), and one
+// for each path above it (under). Paths with equal hashes are told apart by the path in the
+// document.
 // path in the document.
 const (
 	bitShared   = 1
@@ -167,8 +169,8 @@ func depthBit(d Depth) int64 {
 	return 0
 }
 
-// bases returns the hashes of the paths above a clean one, from the root down, and of
-// the path itself.
+// bases returns the hashes of the paths above a clean one, from the root down, and of the path
+// itself.
 func bases(tree, path string) (all []int64) {
 	hash := sha256.New()
 	var sum [sha256.Size]byte
@@ -183,7 +185,7 @@ func bases(tree, path string) (all []int64) {
 	return all
 }
 
-// wordNumber returns the number of the document that says who waits or watches.
+// wordNumber returns the number of the document with the word of waiters and watchers.
 func wordNumber(tree string) int64 { return bases(tree, "/")[0] | bitEvents }
 
 // covering returns the numbers of all locks that cover a path: those on it, and those

@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// release removes a lock: one command, and another to say why it was refused.
+// release removes a lock with one command. A second one says why it was refused.
 func (m *mongoTree) release(ctx context.Context, token string, how release) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
@@ -62,10 +62,10 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 	}
 }
 
-// remove ends the lock that a filter finds. While somebody watches its record stays, to
-// be read by them. Of a lock that this process granted, path and owner are checked already;
-// its state and its time are checked when its record is gone, which is of no use to anybody
-// if it had ended before. A condition beside _id makes the command slower.
+// remove ends the lock that a filter finds. While the tree is watched the record stays, for the
+// watchers. If this process granted the lock, path and owner are checked already. Its state and
+// its time are checked when its record is gone, because a record that had ended before is of no
+// use. A condition beside _id makes the command slower.
 func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bool) (o outcome, done bool) {
 	w, err := m.standing(ctx)
 	if err != nil {
@@ -107,8 +107,8 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bo
 	return o, true
 }
 
-// tombstone is the update by which a record tells watchers of the end of its lock. It is
-// found by no request any more.
+// tombstone returns the update by which a record tells watchers of the end of its lock. After
+// it no request finds the record.
 func (m *mongoTree) tombstone(state string, now Clock) bson.D {
 	return bson.D{
 		{Key: "$set", Value: bson.D{
@@ -119,7 +119,7 @@ func (m *mongoTree) tombstone(state string, now Clock) bson.D {
 	}
 }
 
-// end removes a record that has run out, if it is still as it was seen.
+// end removes a record that has run out, if it has not changed since it was seen.
 func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, err error) {
 	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
 	if knob.PathDropWithoutRev {
@@ -137,8 +137,8 @@ func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, e
 	return reply.Found(), err
 }
 
-// takeBack removes a lock in the session of its attempt: a late command of the attempt is
-// then refused.
+// takeBack removes a lock in the session of its attempt, so that a late command of the attempt
+// is refused.
 func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, err error) {
 	return m.base.Undo(ctx, token, func(ctx context.Context, _ *mongobase.Attempt) (found bool, err error) {
 		now, err := m.clock(ctx, nil)
@@ -161,8 +161,8 @@ func (m *mongoTree) takeBack(ctx context.Context, token string) (settled bool, e
 	})
 }
 
-// tellLate tells watchers of a grant that was made with an old word. It reports whether
-// somebody watches, and whether somebody waits or watches.
+// tellLate tells watchers of a grant that was made with an old word. It reports whether the
+// tree is watched, and whether it is waited for or watched.
 func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard bool) {
 	w, err := m.standing(ctx)
 	now, enough := m.readClock(nil)
@@ -176,7 +176,7 @@ func (m *mongoTree) tellLate(ctx context.Context, token string) (watched, heard 
 	return true, true
 }
 
-// buryLate does that for a record that was removed.
+// buryLate does the same for a record that was removed.
 func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 	if r.state == stateGranted {
 		r.state = stateReleased
@@ -203,7 +203,7 @@ func (m *mongoTree) buryLate(ctx context.Context, r record) (heard bool) {
 	return true
 }
 
-// withoutKeys makes an update answer the document without the numbers it is found by.
+// withoutKeys makes an update return the document without the numbers by which it is found.
 func withoutKeys(which options.ReturnDocument) *options.FindOneAndUpdateOptionsBuilder {
 	return options.FindOneAndUpdate().SetReturnDocument(which).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}})
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// A verdict is what a request finds in its way.
+// A verdict holds what a request finds in its way.
 type verdict struct {
-	held           Affecting // locks, but for those in doubt
+	held           Affecting // locks, except those in doubt
 	older, younger []*record // locks in doubt, by whether they were added before this one
-	drop           []*record // what has run out
-	mine           bool      // its own lock was seen
+	drop           []*record // those that have run out
+	mine           bool      // the request's own lock was seen
 	now            Clock
 }
 
 func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
 
-// judge sorts what was seen. mine is the lock of the request, if it was added.
+// judge sorts the records that were seen. mine is the lock of the request, if it was added.
 func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight, d *doubts) (v verdict, err error) {
 	if v.now, err = m.judging(mongobase.Bare(ctx), s.records); err != nil {
 		return v, err
@@ -60,20 +60,20 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 	return v, nil
 }
 
-// doubts are what a Lock remembers of locks in its way that may yet be withdrawn. All of
-// it is courtesy: to take a lock that will be withdrawn for one that stays is safe.
+// doubts holds what a Lock remembers of locks in its way that may yet be withdrawn. No safety
+// depends on it: a lock that will be withdrawn may be treated as one that stays.
 type doubts struct {
-	trip time.Duration // the longest of its commands
+	trip time.Duration // the longest time that one of its commands took
 	seen map[string]mongoclock.Moment
-	next time.Duration // pause
+	next time.Duration // the next pause
 
-	withdrew, heard bool // a lock that others may have been refused for; and some listen
+	withdrew, heard bool // it withdrew a lock that others may have been refused for; and others listen
 }
 
 func (d *doubts) took(trip time.Duration) { d.trip = max(d.trip, trip) }
 
-// about reports whether a lock is in doubt: it was added a moment ago, by the server's
-// clock, and by this process's own it was first seen a moment ago.
+// about reports whether a lock is in doubt: it was added a moment ago by the server's clock,
+// and was first seen a moment ago by this process's own.
 func (d *doubts) about(o *record, now Clock, at mongoclock.Moment) bool {
 	moment := min(max(doubtLeast, doubtTrips*d.trip), doubtMost)
 	if now.Earliest.Sub(o.Since) >= moment {
@@ -101,8 +101,8 @@ func (d *doubts) pause(ctx context.Context) outcome {
 	}
 }
 
-// overlap reports whether a request and a lock overlap and are not both shared. What the
-// find answered may not, as hashes may be equal.
+// overlap reports whether a request and a lock overlap and are not both shared. The locks that
+// the find returned may not, because hashes may be equal.
 func overlap(r Request, l Lock) bool {
 	if r.Mode == Shared && l.Mode == Shared {
 		return false
@@ -110,8 +110,8 @@ func overlap(r Request, l Lock) bool {
 	return l.Covers(r.Path) || r.Depth == Infinity && below(l.Path, r.Path)
 }
 
-// before is the order of locks in doubt: by the server's clock when they were added, and
-// then by token. Both sides compute the same, from the same two documents.
+// before is the order of locks in doubt: by the server's clock when they were added, and then
+// by token. Both sides compute it from the same two documents.
 func (r *record) before(o *record) bool {
 	if !r.at.Equal(o.at) {
 		return r.at.Before(o.at)

@@ -11,9 +11,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// drop removes records that have run out, and are still as they were seen; not cleared if
-// one has changed. It is durable: a record that came back after a failover would count
-// again.
+// drop removes records that have run out, if they have not changed since they were seen.
+// cleared is false if one has changed. drop is durable: a record that came back after a
+// failover would count again.
 func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err error) {
 	cleared = true
 	for _, o := range v.drop {
@@ -26,9 +26,9 @@ func (m *mongoTree) drop(ctx context.Context, v verdict) (cleared bool, err erro
 	return cleared, nil
 }
 
-// withdraw removes a lock that nobody was told of, durably: if it came back after a
-// failover, it would be in the way until it runs out. A watcher that was told of all locks
-// meanwhile may know it, if it was there for long.
+// withdraw removes a lock before its caller is told of it. It is durable: a lock that came back
+// after a failover would be in the way until it runs out. A watcher that was told of all locks
+// meanwhile may know the lock, if it was there for long.
 func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doubts) error {
 	ctx = mongobase.Bare(ctx)
 	now := m.lately()
@@ -42,13 +42,13 @@ func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doub
 	return err
 }
 
-// finish grants a lock that nothing is in the way of. It writes again if the lock's time
-// has to begin again, as it had to wait, or as its dates were of another clock than the one
-// that applied them; and if somebody watches. It does not find the lock if a rival has
+// finish grants a lock when nothing is in its way. It writes once more if the lock's time has
+// to begin again, because it had to wait or because its dates were of another clock than the
+// one that applied them, and if the tree is watched. It does not find the lock if a rival has
 // removed it meanwhile.
 func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcome, again bool) {
 	if mine.again {
-		_ = m.base.Sure(mongobase.Bare(ctx)) // the clock, if that may be another one now
+		_ = m.base.Sure(mongobase.Bare(ctx)) // get the clock, which may be another one now
 	}
 	by := m.base.Bearing()
 	now := clockOf(by)
@@ -71,7 +71,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 			append(update, bson.E{Key: "$currentDate", Value: dates}), onlyAt())
 		at, ok := m.drawn(reply)
 		switch {
-		case err != nil: // a part of it may have been applied: the lock is there in any case
+		case err != nil: // the write may have been applied in part: the lock is there in any case
 			o.fault = err
 			return o, false
 		case !reply.Found():
@@ -93,18 +93,18 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	return o, false
 }
 
-// lately is the server's clock as it is known.
+// lately returns the server's clock as it is known.
 func (m *mongoTree) lately() Clock {
 	reading, _ := m.base.Known()
 	return Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
 }
 
-// clockOf is the clock that a write goes by.
+// clockOf returns the clock that a write goes by.
 func clockOf(by mongobase.Bearing) Clock {
 	return Clock{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
 }
 
-// until is what a lock's record says of its end.
+// until returns what a lock's record says of its end.
 func until(l Lock) time.Time {
 	if l.ExpireAt.IsZero() {
 		return never

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// A lock is in doubt at first: its Lock may not have looked yet, and withdraw it. That
-	// takes as long as two commands, so others give it as long as some of theirs take.
+	// A lock is in doubt at first: its Lock may not have looked yet, and may withdraw it. That
+	// takes as long as two commands, so others allow it the time of some of their own.
 	doubtTrips = 4
 	doubtLeast = 10 * time.Millisecond
 	doubtMost  = 250 * time.Millisecond
 
-	// crowdedFor is how long a Lock looks before it adds, after one was refused. That is
-	// one command more, and spares two writes if it is refused too.
+	// crowdedFor is for how long after a refusal a Lock looks before it adds. That is one
+	// command more, and saves two writes if the Lock is refused too.
 	crowdedFor = time.Second
 
-	// The pauses of a Lock that lets another one come to its decision.
+	// The pauses of a Lock that lets another one decide.
 	yieldLeast = 2 * time.Millisecond
 	yieldMost  = 20 * time.Millisecond
 )
 
-// lock adds the lock, looks, and withdraws it again if others are in the way: see the
-// package comment. A Lock that withdrew for one that was added a moment before, and may
-// be withdrawn too, looks until that is decided.
+// lock adds the lock, looks, and withdraws it again if others are in the way: see the package
+// comment. If it withdrew because of a lock that was added a moment before, and may be
+// withdrawn too, it looks until that is decided.
 func (m *mongoTree) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
@@ -74,8 +74,8 @@ func (m *mongoTree) crowded() bool {
 	return last != 0 && m.base.Clock.Now().Sub(last) < crowdedFor
 }
 
-// peek looks without adding anything, until no lock in the way is in doubt. It is not
-// free if locks are in the way, or something failed.
+// peek looks without adding anything, until no lock in the way is in doubt. free is false if
+// locks are in the way, or if the look failed.
 func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
 	for {
 		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
@@ -97,10 +97,10 @@ func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, 
 	}
 }
 
-// leavingWord passes a refusal on. If the caller waits and the tree does not say so yet,
-// it leaves the word first, and then looks again: what is released later is announced.
+// leavingWord passes a refusal on. If the caller waits and the tree does not say so yet, it
+// leaves the word first, and then looks again: later releases are announced.
 func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w waiting, d *doubts) outcome {
-	c, refused := o.err.(*ConflictError) //nolint:errorlint // it was made here
+	c, refused := o.err.(*ConflictError) //nolint:errorlint // it was made in this package
 	if !refused || w == waitsNot {
 		return o
 	}
@@ -111,25 +111,25 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w wai
 	}
 	if !known.waited.After(now.Latest.Add(wordFor / 2)) {
 		if _, err := m.leaveWord(mongobase.Bare(ctx), fieldWaited); err != nil {
-			return o // it polls
+			return o // the caller polls
 		}
 		later, free := m.peek(ctx, r, d)
 		if free {
 			c.again = tick
 			return o
 		}
-		if c, refused = later.err.(*ConflictError); !refused { //nolint:errorlint // likewise
+		if c, refused = later.err.(*ConflictError); !refused { //nolint:errorlint // as above
 			return later
 		}
 		o.err = c
 	}
-	// Until all that write know of the word, a release may be announced to nobody.
+	// Until all writing processes know of the word, a release may not be announced.
 	c.again = m.unsettled(m.base.Clock.Now())
 	return o
 }
 
-// attempt is one Lock under one token; again if it withdrew for a lock that is in doubt,
-// or a rival removed it.
+// attempt is one Lock under one token. again says that it withdrew because of a lock in doubt,
+// or that a rival removed it.
 func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (o outcome, again bool) {
 	if knob.PathWithoutLook {
 		if o, free := m.peek(ctx, r, d); !free {
@@ -145,7 +145,7 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 		return m.finish(ctx, mine, s)
 	}
 	if err := m.withdraw(ctx, mine, s, d); err != nil {
-		// A refusal stands. Everything else may have left the lock behind.
+		// A refusal stands. Every other outcome may have left the lock behind.
 		o.claims, o.lock, o.left = mine.Token, mine.Lock, true
 		if o.err == nil {
 			o.fault = fmt.Errorf("withdrawing a path lock: %w", err)
@@ -154,8 +154,8 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 	return o, o.err == nil && o.fault == nil
 }
 
-// add adds the lock, durably, as it is meant to stay. A late twin of the command that finds
-// it there changes nothing but its time.
+// add adds the lock, durably, as it is meant to stay. A late twin of the command that finds the
+// lock there changes only its time.
 func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
 	a, err := m.base.Begin(ctx, l.Token, callBound)
 	if err != nil {
@@ -177,8 +177,8 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	return mine, outcome{}
 }
 
-// saw takes what the first look shows of the lock that was added: when the server applied
-// that, by its clock.
+// saw takes from the first look when the server applied the lock that was added, by the
+// server's clock.
 func (m *mongoTree) saw(mine, seen *record) {
 	if !mine.at.IsZero() {
 		return
@@ -188,10 +188,10 @@ func (m *mongoTree) saw(mine, seen *record) {
 	mine.again = mine.again || !m.base.BelievesUntil(mine.by, mine.at, mine.sent, mine.got)
 }
 
-// clearTheWay looks until nothing is in the way of a lock that was added: it waits for
-// locks that were added after it and are in doubt, and removes what has run out. It is not
-// free if others are in the way, or something failed; without a conflict or a fault the
-// other is in doubt.
+// clearTheWay looks until nothing is in the way of a lock that was added. It waits for locks
+// that were added after it and are in doubt, and removes those that have run out. free is false
+// if others are in the way, or if a command failed. Without a conflict or a fault, the other
+// lock is in doubt.
 func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d *doubts) (s sight, o outcome, free bool) {
 	for {
 		var err error
@@ -229,10 +229,10 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 	}
 }
 
-// refusal is the conflict with what is in the way.
+// refusal returns the conflict with the locks in the way.
 func (m *mongoTree) refusal(ctx context.Context, r Request, v verdict, full bool) *ConflictError {
 	more := 0
-	if full { // so many that they were not all read
+	if full { // there were too many to read them all
 		m.base.Count(mongobase.Aggregate)
 		n, err := m.base.Soft.CountDocuments(mongobase.Bare(ctx), m.inTheWay(r))
 		more = max(1, int(n)-v.held.Len())

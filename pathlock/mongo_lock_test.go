@@ -60,8 +60,8 @@ func TestALockIsNotRefusedForOneThatIsWithdrawnAtOnce(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// The other is a process that was killed between its two steps: it blocks as one that was
-// killed while it held the lock.
+// The other is a process that was killed between its two steps: its lock blocks like that of a
+// process that was killed while it held one.
 func TestALockThatIsNotWithdrawnIsInTheWayAfterAMoment(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
@@ -84,9 +84,9 @@ func (f *mongoFixture) count(filter bson.D) int64 {
 	return n
 }
 
-// Of locks that are added at once one is granted, however often: nobody is refused for a
-// lock that nobody gets.
-func TestOfLocksThatAreAddedAtOnceOneIsGranted(t *testing.T) {
+// Of locks that are added at once one is granted, however often that happens: no request is
+// refused because of a lock that is not granted in the end.
+func TestOneOfSeveralLocksAddedAtOnceIsGranted(t *testing.T) {
 	f := newMongo(t)
 	var trees []*Tree
 	for range 5 {
@@ -113,7 +113,7 @@ func TestOfLocksThatAreAddedAtOnceOneIsGranted(t *testing.T) {
 	}
 }
 
-// A rival has removed the lock, as its time was over, before its Lock came to look.
+// A rival has removed the lock, because its time was over, before its Lock looked.
 func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	f := newMongo(t)
 	m := f.storage()
@@ -136,7 +136,7 @@ func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	assert.Empty(t, all)
 }
 
-// many inserts locks that nobody took one by one.
+// many inserts locks in one bulk.
 func (f *mongoFixture) many(n int, lock func(i int) Lock) {
 	f.t.Helper()
 	now := f.serverTime()
@@ -164,7 +164,7 @@ func TestALockOfTheRootListsAThousandLocksAndCountsTheOthers(t *testing.T) {
 	assert.ErrorContains(t, err, "more")
 }
 
-// What says that somebody watches may be among what a look did not read.
+// The word of the watchers may be among the documents that a look did not read.
 func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 	f := newMongo(t)
 	f.many(MaxListed+500, func(i int) Lock {
@@ -264,8 +264,8 @@ func TestARefreshOfABriefLockNearItsEndIsExact(t *testing.T) {
 	assert.Equal(t, short.ExpireAt, all[0].ExpireAt)
 }
 
-// What nobody will use is removed, and once removed it is not there any more.
-func TestALockThatNobodyWillUseIsRemoved(t *testing.T) {
+// A lock that will not be used is removed, and removing it again is settled too.
+func TestTakingBackALockRemovesItAndIsSettled(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	granted, err := tree.Lock(f.ctx(), exclusively("/granted"))
@@ -279,7 +279,7 @@ func TestALockThatNobodyWillUseIsRemoved(t *testing.T) {
 }
 
 // Both hold through a router too, which is in front of a set.
-func TestTheLookReadsWhatAMajorityHasAndItsOwnLock(t *testing.T) {
+func TestTheLookReadsCommittedLocksAndItsOwn(t *testing.T) {
 	f := newMongo(t)
 	m := f.tapped()
 	tree := f.tree(m)

@@ -15,21 +15,21 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// stale is the age from which a sample's drift would make locks noticeably too long.
+// stale is the age from which on a sample's drift would make locks noticeably too long.
 const stale = 10 * time.Minute
 
-// A sight is what one find saw of a tree.
+// A sight holds what one find saw of a tree.
 type sight struct {
 	word    word
 	records []record
 	sent    mongoclock.Moment
-	seen    mongoclock.Moment // when the answer was there
+	seen    mongoclock.Moment // when the answer came
 	full    bool              // the find was cut off: there may be more
 }
 
-// filter is that of a find: of these locks, by their numbers, and of the tree's word. Each
-// alternative makes it slower, so all that has a number is found by it. The first find of a
-// process also looks for what somebody else may have put under the tree's name.
+// filter returns the filter of a find: for these locks, by their numbers, and for the tree's
+// word. Each alternative makes the find slower, so everything that has a number is found by it.
+// The first find of a process also looks for a foreign document under the tree's name.
 func (m *mongoTree) filter(on, under bson.A, ids ...string) bson.D {
 	some := bson.A{bson.D{{Key: fieldOn, Value: bson.D{{Key: "$in", Value: append(on, wordNumber(m.name))}}}}}
 	if len(under) > 0 {
@@ -47,8 +47,8 @@ func (m *mongoTree) filter(on, under bson.A, ids ...string) bson.D {
 	return bson.D{{Key: "$or", Value: some}}
 }
 
-// inTheWay is the filter for the locks that may conflict with a request, and for its own. An
-// exclusive one is among them by its number.
+// inTheWay returns the filter for the locks that may conflict with a request, and for its own.
+// If its own lock is exclusive, it is among them by its number.
 func (m *mongoTree) inTheWay(r Request, own ...string) bson.D {
 	modes := []Mode{Exclusive, Shared}
 	if r.Mode == Shared {
@@ -63,7 +63,7 @@ func (m *mongoTree) inTheWay(r Request, own ...string) bson.D {
 	return m.filter(covering(m.name, r.Path, modes...), under, own...)
 }
 
-// partFilter is the filter for a part of the tree.
+// partFilter returns the filter for a part of the tree.
 func (m *mongoTree) partFilter(p part) bson.D {
 	if p.all {
 		p = part{at: []string{"/"}, below: []string{"/"}}
@@ -78,8 +78,8 @@ func (m *mongoTree) partFilter(p part) bson.D {
 	return m.filter(on, under)
 }
 
-// find reads what a filter finds, at most limit documents if that is not 0. Nothing is
-// applied if it fails.
+// find reads what a filter finds: at most limit documents, if limit is not 0. If it fails,
+// nothing was changed.
 func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bson.D, limit int64) (s sight, err error) {
 	s.sent = m.base.Clock.Now()
 	cursor, err := m.base.FindMany(ctx, coll, filter, options.Find().SetLimit(limit).SetProjection(bson.D{{Key: fieldOn, Value: 0}, {Key: fieldUnder, Value: 0}}))
@@ -115,22 +115,22 @@ func (m *mongoTree) find(ctx context.Context, coll *mongo.Collection, filter bso
 	return s, nil
 }
 
-// look reads the locks in the way of a request whose own lock was added. A lock that was
-// added before that one has to be seen, unless it is gone for good. So the look reads what
-// a majority has: of a lock that was removed by a write that may be rolled back it sees the
-// lock. And it has to see its own lock: a member that shows that one has all that
-// was written before it, whether it is the primary, or was, or is asked through a router.
+// look reads the locks in the way of a request whose own lock was added. A lock that was added
+// before that one has to be seen, unless it is gone for good. So the look reads what a majority
+// has: if a lock was removed by a write that may be rolled back, the look still sees it. And it
+// has to see its own lock: a member that shows that one has everything that was written before
+// it, whether it is the primary, or was, or is asked through a router.
 func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts) (sight, error) {
 	coll := m.base.Soft
 	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
-	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // with the word, and the lock itself
+	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // 3 more, for the word and the lock itself
 	d.took(m.base.Clock.Now().Sub(s.sent))
 	return s, err
 }
 
-// clock returns the server's clock, good enough to judge these records.
+// clock returns the server's clock, exact enough to judge these records.
 func (m *mongoTree) clock(ctx context.Context, records []record) (Clock, error) {
 	if now, enough := m.readClock(records); enough {
 		return now, nil
@@ -142,7 +142,7 @@ func (m *mongoTree) clock(ctx context.Context, records []record) (Clock, error) 
 	return now, nil
 }
 
-// readClock is the server's clock; not enough if a new sample would tell more.
+// readClock returns the server's clock. enough is false if a new sample would tell more.
 func (m *mongoTree) readClock(records []record) (now Clock, enough bool) {
 	r, known := m.base.Known()
 	if !known {
@@ -166,8 +166,8 @@ func (m *mongoTree) readClock(records []record) (now Clock, enough bool) {
 	return now, true
 }
 
-// sample asks for the server's time. A router's is another machine's and judges nobody,
-// so there one of the documents is asked, by a write that changes nothing else.
+// sample asks for the server's time. A router's time is another machine's and must not judge,
+// so through a router one of the documents is asked, by a write that changes nothing else.
 func (m *mongoTree) sample(ctx context.Context, records []record) error {
 	if !m.base.Kind().Router {
 		if _, _, err := m.base.Hello(ctx); err != nil {
@@ -187,7 +187,7 @@ func (m *mongoTree) sample(ctx context.Context, records []record) error {
 	return nil
 }
 
-// drawn takes the time in an answer for a sample, and returns it.
+// drawn takes the time in an answer as a sample, and returns it.
 func (m *mongoTree) drawn(r mongobase.Reply) (at time.Time, ok bool) {
 	at, ok = mongobase.Time(r.Image.Lookup(fieldAt))
 	if ok {
@@ -196,7 +196,7 @@ func (m *mongoTree) drawn(r mongobase.Reply) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// onlyAt makes an update answer the server's time, and nothing else of the document.
+// onlyAt makes an update return only the server's time of the document.
 func onlyAt() *options.FindOneAndUpdateOptionsBuilder {
 	return options.FindOneAndUpdate().SetReturnDocument(options.After).SetProjection(bson.D{{Key: fieldAt, Value: 1}})
 }
@@ -223,9 +223,9 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*Document, Clock
 	return nil
 }
 
-// document is what was seen, as the requests judge it.
+// document returns what was seen, in the form by which requests judge it.
 func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *sight) (*Document, error) {
-	var past []*record // those of which the others need nothing remembered
+	var past []*record // the judge of the others need remember nothing
 	for i := range s.records {
 		if !s.records[i].until.After(now.Latest) {
 			past = append(past, &s.records[i])
@@ -244,8 +244,8 @@ func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *si
 	return d, nil
 }
 
-// judging returns the server's clock for judging these records. Only through a router does
-// it matter which: elsewhere who judges asks the server itself.
+// judging returns the server's clock for judging these records. It matters only through a
+// router: elsewhere the judge asks the server itself.
 func (m *mongoTree) judging(ctx context.Context, records []record) (Clock, error) {
 	if !m.base.Kind().Router {
 		records = nil

@@ -13,12 +13,12 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// again is how soon a lock that has run out, and is not known to be over, is looked at
-// again at the earliest.
+// again is the shortest time after which to look again at a lock that has run out but is not
+// known to be over.
 const again = 10 * time.Millisecond
 
-// mark is what is needed to judge whether a lock is over. Its revision is its beat: a value
-// that no other write has, of which these eight bytes are the writing process and its
+// mark returns what is needed to judge whether a lock is over. Its revision serves as its beat:
+// a value that no other write has. These eight bytes of it are the writing process and its
 // count.
 func (r *record) mark() mongobase.Mark {
 	return mongobase.Mark{ID: r.Token, Beat: int64(binary.BigEndian.Uint64(r.rev[4:])), Epoch: r.epoch, TTL: r.ttl, ExpireAt: r.until} //nolint:gosec // its bits
@@ -26,9 +26,9 @@ func (r *record) mark() mongobase.Mark {
 
 func (r *record) finite() bool { return r.until.Before(never) }
 
-// judgement tells which locks are over: rivals may remove them, if they are still as they
-// were seen. It is the only judge of that. A date alone is not enough, as it may be of
-// another primary's clock.
+// A judgement tells which locks are over: rivals may remove these, if they have not changed
+// since they were seen. Nothing else judges that. A date alone is not enough, because it may be
+// by another primary's clock.
 type judgement struct {
 	m     *mongoTree
 	about string // what was looked at: looks at the same are compared
@@ -36,8 +36,8 @@ type judgement struct {
 	over  map[string]bool
 }
 
-// judged judges records of one look. Only locks that were seen in an earlier look at the
-// same can be known to be silent.
+// judged judges records of one look. Only locks that an earlier look at the same has seen can
+// be known to be silent.
 func (m *mongoTree) judged(ctx context.Context, about string, now Clock, s *sight, records []*record) (judgement, error) {
 	j := judgement{m: m, about: "paths\x00" + m.name + "\x00" + about, now: now}
 	var marks []mongobase.Mark
@@ -62,8 +62,8 @@ func (j *judgement) ranOut(r *record) bool {
 	return j.over[r.Token]
 }
 
-// shown is a lock that is not over, as people are told of it. If it has run out by a clock
-// that may be another's, its end is when that will be known.
+// shown returns a lock that is not over, as people are told of it. If it has run out by a clock
+// that may not be its own, its end is when that will be known.
 func (j *judgement) shown(r *record) Lock {
 	l := r.Lock
 	if r.finite() && !r.until.After(j.now.Latest) {
@@ -78,9 +78,9 @@ func (j *judgement) shown(r *record) Lock {
 // about names what a request looks at.
 func (r Request) about() string { return fmt.Sprint("lock\x00", r.Path, "\x00", r.Mode, r.Depth) }
 
-// lapsed reports whether a lock has run out by the clock by which its end was written. If
-// that clock is another primary's, its date says nothing; and while its record is there,
-// nobody was granted what conflicts with it.
+// lapsed reports whether a lock has run out by the clock by which its end was written. If that
+// clock is another primary's, its date says nothing; and as long as its record is there, no
+// conflicting lock was granted.
 func (m *mongoTree) lapsed(r *record) bool {
 	by := m.base.Bearing()
 	if by.Sure && r.epoch == by.Epoch {
@@ -89,7 +89,7 @@ func (m *mongoTree) lapsed(r *record) bool {
 	return !by.Earliest.Before(r.until.Add(mongobase.LongPast))
 }
 
-// notLapsed is that as the condition of a filter.
+// notLapsed is the same as the condition of a filter.
 func (m *mongoTree) notLapsed() bson.D {
 	by := m.base.Bearing()
 	later := bson.D{{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: mongoclock.Ceil(by.Latest)}}}}

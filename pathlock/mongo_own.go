@@ -2,7 +2,7 @@ package pathlock
 
 import "sync"
 
-// ownMost bounds each of the two generations of ownLocks, and ownLargest what is kept of one
+// ownMost limits each of the two generations of ownLocks, and ownLargest what is kept of one
 // lock.
 const (
 	ownMost    = 4096
@@ -10,8 +10,8 @@ const (
 )
 
 // ownLocks remembers what never changes of the last locks that this process granted: their
-// paths, depths and owners. A Release of one of them needs no conditions about these. What
-// is forgotten costs a little time and nothing else.
+// paths, depths and owners. A Release of one of them needs no conditions about these. A lock
+// that is forgotten only costs a little time.
 type ownLocks struct {
 	mu          sync.Mutex // protects the rest
 	now, before map[string]Lock

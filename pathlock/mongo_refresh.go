@@ -20,8 +20,8 @@ var (
 	errClock  = errors.New("the server's clock is not the one that was asked, or was set")
 )
 
-// quickly is how much of its time a lock must have left for a refresh by one command: more
-// than such a command takes, so that the lock cannot have run out when it was applied.
+// quickly is how much time a lock must have left for a refresh by one command: more than such a
+// command takes, so that the lock cannot have run out when it was applied.
 const quickly = callBound + time.Second
 
 // refresh restarts a lock's time: by one command if its timeout is given and it has some
@@ -44,7 +44,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		switch {
 		case r == nil:
 			return o
-		case left() && !knob.PathRefreshAbandoned: // this swap could undo what the caller asked for since
+		case left() && !knob.PathRefreshAbandoned: // this swap could undo a later request of the caller
 			return outcome{fault: errLeft}
 		}
 		if timeout != 0 {
@@ -62,9 +62,9 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 	}
 }
 
-// refreshAtOnce extends a lock that has more than quickly left. It is not done if there
-// is no such lock, or if the lock was to last longer than that: to shorten its time needs
-// a compare-and-swap, as a command that comes late must never do that.
+// refreshAtOnce extends a lock that has more than quickly left. done is false if there is no
+// such lock, or if the lock was to last longer than the new time: shortening it needs a
+// compare-and-swap, because a command that comes late must never shorten it.
 func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout time.Duration) (o outcome, done bool) {
 	by := m.base.Bearing()
 	now := clockOf(by)
@@ -98,14 +98,14 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 	case !at.Before(now.Latest.Add(quickly)):
 		return outcome{fault: errLate}, true
 	case !m.base.Believes(by, at, reply.Sent):
-		return o, false // what was written is of no clock that is known: once more
+		return o, false // the dates that were written are of no clock that is known: once more
 	case r.until.After(until(l)):
 		return o, false
 	}
 	return outcome{lock: r.Lock, at: at}, true
 }
 
-// refreshSeen swaps the times of a lock that is still as it was seen.
+// refreshSeen swaps the times of a lock that has not changed since it was seen.
 func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done bool) {
 	l, was, rev := r.Lock, r.until, bson.NewObjectID()
 	by := m.base.Bearing()
@@ -146,8 +146,8 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 	return o, true
 }
 
-// alive reads the lock of a token. If there is none, or it may have run out, the outcome
-// says so.
+// alive reads the lock of a token. If there is no such lock, or it may have run out, the
+// outcome says so.
 func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) {
 	s, err := m.find(ctx, m.base.Soft, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{m.name, token}}}}}, 0)
 	if err != nil {

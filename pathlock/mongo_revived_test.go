@@ -31,8 +31,8 @@ func (h heldUp) on(o *options.ClientOptions) {
 	})
 }
 
-// aRefreshOfARevivedLock has one refresh applied after the end of its lock, whose record nobody has removed, and another
-// granted before the first is answered.
+// aRefreshOfARevivedLock has one refresh applied after the end of its lock, whose record is
+// still there, and another granted before the first is answered.
 func aRefreshOfARevivedLock(t *testing.T) (*mongoFixture, *Tree, Lock) {
 	t.Helper()
 	f := newMongo(t)
@@ -61,7 +61,8 @@ func aRefreshOfARevivedLock(t *testing.T) (*mongoFixture, *Tree, Lock) {
 	return f, tree, l
 }
 
-// Two have the token of a lock. The one's refresh came too late, and is undone; the other's was granted after it.
+// Two callers have the token of a lock. The refresh of one came too late, and is undone; that
+// of the other was granted after it.
 func TestTheUndoOfALateRefreshLeavesALockThatWasRefreshedSince(t *testing.T) {
 	f, tree, l := aRefreshOfARevivedLock(t)
 	_, err := tree.Lock(f.ctx(), exclusively("/a"))

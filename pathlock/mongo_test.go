@@ -143,7 +143,7 @@ var strangers = []bson.D{
 	{{Key: "mongolock", Value: 1}, {Key: "expireAt", Value: time.UnixMilli(1)}}, // a lease that ran out
 }
 
-// Foreign puts a document of somebody else in a tree's place.
+// Foreign puts a document of another program in a tree's place.
 func (f *mongoFixture) Foreign(tree string) (intact func() error, err error) {
 	shape := strangers[int(f.shape.Add(1)-1)%len(strangers)]
 	id := bson.D{{Key: "_id", Value: tree}}
@@ -245,7 +245,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	assert.Greater(t, time.Since(sent), l.Left, "granted before the other's time was over")
 }
 
-// Whoever gave a refresh up and asked again relies on the second answer.
+// A caller that gave a refresh up and asked again relies on the second answer.
 func TestARefreshOnMongoWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())

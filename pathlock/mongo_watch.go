@@ -20,14 +20,13 @@ const (
 	// visible out of order, and after a failover another clock tells the time.
 	eventsLate = 5 * time.Second
 
-	// buriedFor is how long the record of an ended lock stays for watchers, at least.
+	// buriedFor is how long, at least, the record of an ended lock stays for watchers.
 	buriedFor = 2 * time.Minute
 
-	soonEnough = 64 // locks that a look removes at most, of those that ran out
+	soonEnough = 64 // how many locks that ran out a look removes at most
 )
 
-// A mongoWatcher is one Watch. It remembers the events of the last few seconds, and no
-// locks.
+// A mongoWatcher is one Watch. It remembers the events of the last few seconds, and no locks.
 type mongoWatcher struct {
 	*mongoTree
 	tree  *Tree
@@ -35,8 +34,8 @@ type mongoWatcher struct {
 	from  time.Time            // events after this are new, unless they were told
 	told  map[string]time.Time // the events since then that were told, by kind and token
 	until time.Time            // when its word ends
-	knows time.Time            // whoever added a lock after this knew the word before its grant
-	epoch bson.ObjectID        // the election by whose clock it reads: after another one it may have missed some
+	knows time.Time            // a process that added a lock after this knew the word before the lock's grant
+	epoch bson.ObjectID        // the election by whose clock it reads: after another one it may have missed events
 	seq   int64
 	last  time.Time // of the last event: times do not go back
 }
@@ -45,8 +44,8 @@ func (m *mongoTree) watcher(t *Tree) watcher {
 	return &mongoWatcher{mongoTree: m, tree: t, told: make(map[string]time.Time)}
 }
 
-// look reads the events since the last look. A watcher that has let its word run out may
-// have missed some, as nobody kept them for it.
+// look reads the events since the last look. A watcher that has let its word run out may have
+// missed some, because they were not kept for it.
 func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Duration, err error) {
 	if err := notStarted(ctx); err != nil {
 		return nil, 0, err
@@ -80,8 +79,8 @@ func (w *mongoWatcher) look(ctx context.Context) (events []Event, next time.Dura
 	return append(events, fresh...), next, wrap(err)
 }
 
-// begin leaves the word, and lets it become known to all that write. If the watcher was
-// there before, it is told of all locks.
+// begin leaves the word, and waits until all writing processes know it. A watcher that was
+// there before is told of all locks.
 func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 	if w.until, err = w.leaveWord(ctx, fieldWatched); err != nil {
 		return nil, err
@@ -116,7 +115,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		return nil, err
 	}
 	events = reset(w.seq, w.at(now.Latest), doc.all(now))
-	for _, r := range s.records { // the time of a grant may be another clock's, which is ahead
+	for _, r := range s.records { // the time of a grant may be by another clock, which is ahead
 		if later := r.granted; later.After(r.Since) {
 			r.Since = later
 		}
@@ -125,8 +124,8 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 	return events, err
 }
 
-// expire removes locks that have run out, so that all watchers are told, and returns the
-// time until the next one does.
+// expire removes locks that have run out, so that all watchers are told. It returns the time
+// until the next one runs out.
 func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err error) {
 	for {
 		now, err := w.clock(ctx, nil)
@@ -240,8 +239,8 @@ func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
 	return fresh, nil
 }
 
-// ungranted reports whether a lock was granted to nobody so far. Who adds one after the word
-// is known writes when it is granted, and before says nothing of it.
+// ungranted reports whether a lock was not granted yet. A process that adds a lock after the
+// word is known writes when it is granted, and until then says nothing of it.
 func (w *mongoWatcher) ungranted(r *record) bool {
 	return r.granted.IsZero() && r.Since.After(w.knows)
 }
@@ -256,7 +255,7 @@ func (w *mongoWatcher) add(to []Event, kind Kind, at time.Time, l Lock) []Event 
 	return append(to, Event{Kind: kind, At: at, Lock: l})
 }
 
-// at is a time that is not before that of the last event.
+// at returns t, or the time of the last event if that is later.
 func (w *mongoWatcher) at(t time.Time) time.Time {
 	if t.After(w.last) {
 		w.last = t
@@ -264,7 +263,7 @@ func (w *mongoWatcher) at(t time.Time) time.Time {
 	return w.last
 }
 
-// forget moves the time on from which events are read.
+// forget moves forward the time from which events are read.
 func (w *mongoWatcher) forget(now Clock) {
 	if from := now.Earliest.Add(-eventsLate); from.After(w.from) {
 		w.from = from
@@ -276,8 +275,8 @@ func (w *mongoWatcher) forget(now Clock) {
 	}
 }
 
-// sweep removes the records of ended locks that no watcher needs any more. It is
-// repeated, and those that it misses the server removes by the index, so it may fail.
+// sweep removes the records of ended locks that no watcher needs any more. It may fail, because
+// it is repeated, and the index removes the records that it misses.
 func (w *mongoWatcher) sweep(ctx context.Context, now Clock) {
 	var under bson.A
 	for t := now.Earliest.Add(-buriedFor); t.After(now.Earliest.Add(-buriedFor - 2*wordFor)); t = t.Add(-bucketFor) {

@@ -36,7 +36,7 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"added/gone", "added/stays"}, looks(t, f, w, 2))
 
-	// As after a minute without a look: the word is over, and nobody keeps records.
+	// As after a minute without a look: the word is over, and no process keeps records.
 	_, err = f.coll.UpdateByID(f.ctx(), "files", bson.D{{Key: "$unset", Value: bson.D{{Key: fieldWatched, Value: ""}}}})
 	require.NoError(t, err)
 	w.until = time.Time{}
@@ -51,7 +51,7 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 
 // A Lock that is slower than its timeout is granted nothing. Its lock runs out all the same, and
 // a rival or a watcher removes it.
-func TestAWatcherIsNotToldOfTheEndOfALockThatNobodyWasGranted(t *testing.T) {
+func TestAWatcherIsNotToldOfTheEndOfALockThatWasNotGranted(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	w := tree.engine.watcher(tree).(*mongoWatcher)
@@ -75,7 +75,7 @@ func TestAWatcherIsNotToldOfTheEndOfALockThatNobodyWasGranted(t *testing.T) {
 	assert.Equal(t, []string{"added/granted", "released/granted"}, looks(t, f, w, 2), "of others it is told")
 }
 
-func TestRecordsOfEndedLocksStayOnlyWhileSomebodyWatches(t *testing.T) {
+func TestRecordsOfEndedLocksStayOnlyWhileTheTreeIsWatched(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	pair := func() {

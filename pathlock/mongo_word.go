@@ -13,15 +13,15 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// The word of a tree says that somebody waits or watches. Each look of a Lock reads it
-// along with the locks. What a process knows of it is at most wordFresh old; so a new
-// word is known to all that write once it has stood for wordSettled.
+// The word of a tree says that a process waits or watches. Each look of a Lock reads it along
+// with the locks. A process's knowledge of it is at most wordFresh old. So all writing
+// processes know a new word once it has stood for wordSettled.
 const (
 	wordFresh   = time.Second
 	wordSettled = wordFresh + 200*time.Millisecond
 )
 
-// A word is when those who wait and those who watch stop being expected.
+// A word says until when there may be waiters and watchers.
 type word struct{ waited, watched time.Time }
 
 // A knownWord is the word as a process last read it.
@@ -31,8 +31,8 @@ type knownWord struct {
 	sent mongoclock.Moment // of the command that read it
 	read bool
 
-	waits      bool              // it says that somebody waits
-	waitsSince mongoclock.Moment // since when this process knows
+	waits      bool              // it says that a process waits
+	waitsSince mongoclock.Moment // since when this process knows that
 }
 
 func (k *knownWord) learn(w word, sent mongoclock.Moment) {
@@ -43,7 +43,7 @@ func (k *knownWord) learn(w word, sent mongoclock.Moment) {
 	}
 }
 
-// unsettled returns for how long a process may not know yet that somebody waits.
+// unsettled returns for how long other processes may not know yet that this one waits.
 func (k *knownWord) unsettled(now mongoclock.Moment) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,7 +53,7 @@ func (k *knownWord) unsettled(now mongoclock.Moment) time.Duration {
 	return max(0, wordSettled-now.Sub(k.waitsSince))
 }
 
-// ended notes that nobody waits.
+// ended records that no caller waits.
 func (k *knownWord) ended() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,8 +105,8 @@ func (m *mongoTree) readWord(raw bson.Raw) (w word, err error) {
 	return w, nil
 }
 
-// leaveWord writes the word that somebody waits (fieldWaited) or watches (fieldWatched),
-// and returns when it ends.
+// leaveWord writes the word of a waiter (fieldWaited) or a watcher (fieldWatched), and returns
+// when it ends.
 func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Time, err error) {
 	now, err := m.base.Read(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Tim
 			}, mongobase.Upsert)
 	}
 	r, err := write()
-	if mongoerr.ClassOf(err) == mongoerr.DuplicateID { // a stranger's, or another process was quicker
+	if mongoerr.ClassOf(err) == mongoerr.DuplicateID { // the document is a stranger's, or another process was quicker
 		seen, err := m.base.Find(ctx, bson.D{{Key: "_id", Value: m.name}})
 		if err != nil {
 			return until, err
@@ -146,8 +146,8 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Tim
 	return until, err
 }
 
-// heard reports whether somebody in another process may wait or watch.
+// heard reports whether another process may wait or watch.
 func (w word) heard(now Clock) bool { return w.waited.After(now.Earliest) || w.watches(now) }
 
-// watches reports whether somebody may watch.
+// watches reports whether a process may watch.
 func (w word) watches(now Clock) bool { return w.watched.After(now.Earliest) }

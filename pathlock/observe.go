@@ -17,8 +17,8 @@ const pkg = "pathlock"
 
 // WithObserver sets an observer, for metrics and traces. It sees calls of Lock and LockWait
 // (OpAcquire, and OpWait for the part that waits), of Refresh (OpRenew) and of Release
-// (OpRelease). Their key is the tree's name and the path; tokens are never shown. There is
-// no OpHold, as a lock belongs to whoever has its token, in any process.
+// (OpRelease). Their key is the tree's name and the path; tokens are never shown. There is no
+// OpHold, because any process with a lock's token may use the lock.
 func WithObserver(o mongolock.Observer) Option {
 	return option(func(t *Tree) error {
 		if t.seen.observer = o; o == nil {
@@ -40,7 +40,7 @@ const (
 
 var callNames = [callKinds]string{"acquire", "renew", "release", "undo", "look"}
 
-// seen is what observers see of a tree.
+// seen holds what observers see of a tree.
 type seen struct {
 	observer mongolock.Observer
 	guard    *observe.Guard[mongolock.Operation, mongolock.Outcome]
@@ -69,8 +69,8 @@ func (s *seen) stop() {
 	}
 }
 
-// Stats returns the numbers of this process's part in the tree: its calls that wait, what
-// it cleans up, its calls of the storage. Held is zero: a lock belongs to no process.
+// Stats returns the numbers of this process's part in the tree: its calls that wait, its
+// clean-ups, its calls of the storage. Held is zero, because a lock belongs to no process.
 func (t *Tree) Stats() mongolock.Stats {
 	s := mongolock.Stats{
 		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: mongolock.FeedState(t.hub.follower.State()),
@@ -106,10 +106,10 @@ func (t *Tree) observe(ctx context.Context, op mongolock.Op, key string, mode Mo
 	return ctx, func(err error) { end(mongolock.Outcome{Err: err, Count: 1}) }
 }
 
-// key is what observers see of a path.
+// key returns what observers see of a path.
 func (t *Tree) key(path string) string { return t.name + ":" + path }
 
-// lost is the error of a refresh, as observers see it.
+// lost returns the error of a refresh, as observers see it.
 func lost(err error) error {
 	if errors.Is(err, ErrUnknownToken) {
 		return fmt.Errorf("%w: %w", mongolock.ErrLost, err)

@@ -12,7 +12,7 @@ type Option interface{ apply(*Tree) error }
 // A ReleaseOption changes one Release.
 type ReleaseOption interface{ apply(*release) error }
 
-// An AffectedOption widens what Affected looks at.
+// An AffectedOption widens the part of the tree that Affected looks at.
 type AffectedOption interface{ apply(*scope) error }
 
 type (
@@ -25,7 +25,7 @@ func (o option) apply(t *Tree) error           { return o(t) }
 func (o releaseOption) apply(r *release) error { return o(r) }
 func (o affectedOption) apply(s *scope) error  { return o(s) }
 
-// apply gives each option the value that it changes, and joins what they refuse.
+// apply gives each option the value that it changes, and joins their errors.
 func apply[V any, O interface {
 	comparable
 	apply(*V) error
@@ -62,11 +62,10 @@ func WithPolicy(p Policy) Option {
 	})
 }
 
-// WithAlias sets a function that maps each path to the one it stands for: for trees
-// that ignore case, have links, or show one part in two places. It gets paths in their
-// clean form. It has to answer the same in every process at all times, and to leave its
-// own answers unchanged. If it fails, the call fails; but Release then goes by the token
-// alone.
+// WithAlias sets a function that maps each path to the one it stands for: for trees that ignore
+// case, have links, or show one part in two places. It gets paths in their clean form. It has
+// to return the same in every process at all times, and to leave its own results unchanged. If
+// it fails, the call fails; but Release then goes by the token alone.
 func WithAlias(alias func(path string) (string, error)) Option {
 	return option(func(t *Tree) error {
 		if alias == nil {
@@ -77,16 +76,16 @@ func WithAlias(alias func(path string) (string, error)) Option {
 	})
 }
 
-// release is how Release was asked to end a lock.
+// A release says how Release was asked to end a lock.
 type release struct {
 	path     string // its clean form, aliases resolved
 	owner    []byte
 	askOwner bool
 	force    bool
-	anyPath  bool // nobody can say which path is meant
+	anyPath  bool // it is not known which path is meant
 }
 
-// ByOwner makes Release refuse a lock whose owner is another one, byte for byte.
+// ByOwner makes Release refuse a lock that has another owner, compared byte for byte.
 func ByOwner(owner []byte) ReleaseOption {
 	return releaseOption(func(r *release) error {
 		r.owner, r.askOwner = bytes.Clone(owner), true
@@ -99,7 +98,7 @@ func Force() ReleaseOption {
 	return releaseOption(func(r *release) error { r.force = true; return nil })
 }
 
-// A scope says where affecting looks, beside the path itself.
+// A scope says where affecting looks, in addition to the path itself.
 type scope struct{ parents, children, exclusiveOnly bool }
 
 // WithParents makes Affected return the locks above the path that reach it, too.

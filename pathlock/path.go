@@ -49,7 +49,7 @@ func Clean(path string) (string, error) {
 	return b.String(), nil
 }
 
-// isClean saves the usual path a copy.
+// isClean spares paths that are clean already a copy.
 func isClean(path string) bool {
 	return path == "/" || strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "/") && !strings.Contains(path, "//")
 }
@@ -86,7 +86,7 @@ func below(path, ancestor string) bool {
 	return len(path) > len(ancestor) && path[len(ancestor)] == '/' && strings.HasPrefix(path, ancestor)
 }
 
-// resolve returns the clean path that a caller means, by the alias function too.
+// resolve returns the clean path that a caller means, after the alias function.
 func (t *Tree) resolve(path string) (string, error) {
 	clean, err := Clean(path)
 	if err != nil || t.alias == nil {

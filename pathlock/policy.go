@@ -17,8 +17,8 @@ type Limits struct {
 	Infinite bool          // allow locks without end
 }
 
-// Pick returns the first wish within the limits. If there is none, it returns the limit
-// that is nearest to the first wish, which for Infinite is the most.
+// Pick returns the first wish within the limits. If there is none, it returns the limit that is
+// nearest to the first wish; for Infinite that is Most.
 func (l Limits) Pick(wishes []time.Duration) time.Duration {
 	l = l.filled()
 	for _, wish := range wishes {

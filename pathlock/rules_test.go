@@ -23,7 +23,7 @@ import (
 // can have, at several depths, and names that begin alike.
 var lockable = []string{"/", "/a", "/ab", "/a/b", "/a/bb", "/a/b/c", "/b", "/b/a"}
 
-// universe are the lockable paths and, below each of them, one that nobody locks: so
+// universe are the lockable paths and, below each of them, one that is never locked: so
 // "everything below" is never empty.
 var universe = func() []string {
 	var all []string

@@ -198,7 +198,7 @@ func (s stalledDocuments) Update(ctx context.Context, tree string, change func(*
 	return s.Documents.Update(ctx, tree, change)
 }
 
-// Whoever gave a refresh up and asked again relies on the second answer.
+// A caller that gave a refresh up and asked again relies on the second answer.
 func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := stalledDocuments{pathlock.InMemory(), make(chan chan struct{}, 1)}
@@ -248,8 +248,9 @@ func (s deciding) storage(t testing.TB) pathlock.Storage {
 	return onDocuments(t, struct{ pathlock.Documents }{s})
 }
 
-// Two have the token of a lock. The one's refresh is written after its end, and undone; the other's was granted between.
-func TestTheUndoOfALateRefreshLeavesWhatWasRefreshedSince(t *testing.T) {
+// Two callers have the token of a lock. The refresh of one is written after its end, and
+// undone; that of the other was granted between.
+func TestTheUndoOfALateRefreshLeavesALaterRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := deciding{pathlock.InMemory(), make(chan time.Duration, 1)}
 		tree := treeOn(t, s.storage(t))

@@ -30,8 +30,8 @@ type Tree struct {
 // maxName is the largest size of a tree's name, in bytes.
 const maxName = 128
 
-// New returns the tree of that name in a storage. It sends nothing. A tree that nobody
-// has written to is empty.
+// New returns the tree with that name in a storage. It sends nothing. A tree that was never
+// written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
 	t := &Tree{name: name, policy: Limits{}.Pick}
 	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
@@ -78,9 +78,9 @@ func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w wai
 	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.lock(t.count(ctx, callLock), r, l, w) }).answer()
 }
 
-// Refresh restarts a lock's time, and changes nothing else of it. The new time is what
-// the tree's policy picks from timeouts, or without any the lock's own. A lock that has
-// run out is not revived: the error is ErrUnknownToken.
+// Refresh restarts a lock's time, and changes nothing else of it. The new time is what the
+// tree's policy picks from timeouts, or without any the lock's own. A lock that has run out is
+// not revived: the error is ErrUnknownToken.
 func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Duration) (Lock, error) {
 	if err := checkTimeouts("timeouts", timeouts); err != nil {
 		return Lock{}, err
@@ -102,9 +102,8 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 }
 
 // Release ends the lock that has a token. path is any path that the lock covers: a check
-// against mistakes. It returns ErrUnknownToken if no lock has the token, ErrWrongPath
-// for a path that the lock does not cover, and ErrWrongOwner if ByOwner names another
-// owner.
+// against mistakes. It returns ErrUnknownToken if no lock has the token, ErrWrongPath for a
+// path that the lock does not cover, and ErrWrongOwner if ByOwner names another owner.
 func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseOption) error {
 	var how release
 	if err := apply("ReleaseOption", &how, opts); err != nil {
@@ -131,8 +130,8 @@ func (t *Tree) Locks(ctx context.Context) (all []Lock, err error) {
 	return all, err
 }
 
-// Affected returns the locks on a path and, with WithParents and WithChildren, those
-// above that reach it and those below.
+// Affected returns the locks on a path. With WithParents it includes the locks above that reach
+// the path, and with WithChildren those below it.
 func (t *Tree) Affected(ctx context.Context, path string, opts ...AffectedOption) (a Affecting, err error) {
 	var where scope
 	if err := apply("AffectedOption", &where, opts); err != nil {
@@ -150,9 +149,8 @@ func (t *Tree) Affected(ctx context.Context, path string, opts ...AffectedOption
 	return a, err
 }
 
-// Close ends watches and waits, and waits for what runs in the background: at most ten
-// seconds for the clean-up after calls whose outcome is unknown. Locks stay. Later calls
-// return ErrClosed.
+// Close ends watches and waits, and waits for background work: at most ten seconds for the
+// clean-up after calls whose outcome is unknown. Locks stay. Later calls return ErrClosed.
 func (t *Tree) Close() error {
 	t.mu.Lock()
 	was := t.closed

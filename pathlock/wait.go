@@ -11,10 +11,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// LockWait takes a lock, and waits while other locks conflict. When its context ends, the
-// error matches the context's and, if a conflict was seen, ErrConflict; nothing is left
-// behind. A failure of the storage fails the first attempt. A call that waits already
-// goes on trying.
+// LockWait takes a lock, and waits while other locks conflict. When its context ends, the error
+// matches the context's and, if a conflict was seen, ErrConflict; no lock is left behind. A
+// failure of the storage fails the first attempt. A call that waits already goes on trying.
 func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	r, timeout, err := t.prepare(r)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestAWatcherThatFallsBehindIsResetAndToldOfAllLocks(t *testing.T) {
 }
 
 // A watcher that does not read lets its word run out, and writers then log nothing. When
-// somebody else watches, the log goes on; the first watcher has to see the gap.
+// another process watches, the log goes on; the first watcher has to see the gap.
 func TestAWatcherThatWasAwayForLongerThanItsWordIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := newTree(t)

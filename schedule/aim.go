@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// farAhead is how far in the future a job may be decided before that is taken for the
-// work of a clock that was wrong.
+// farAhead is how far in the future a job may be decided. A job decided further ahead shows
+// that a clock was wrong.
 const farAhead = 24 * time.Hour
 
 // aimFirst sets the fire to claim first, after the job was looked up.
@@ -42,8 +42,8 @@ func (s *Scheduler) aimFirst(ctx context.Context, j *job, seen State, now time.T
 	}
 }
 
-// aim sets the fire of a job that fell behind: to the one to claim now, or to the one to
-// wait for. ready is when a free worker would have begun.
+// aim sets the fire of a job that fell behind: to the fire to claim now, or to the one to wait
+// for. ready is when a free worker would have begun.
 func (s *Scheduler) aim(ctx context.Context, j *job, ready time.Time) error {
 	now := s.store.Now()
 	ready = earlier(ready, now) // the clock may have stepped back since
@@ -82,8 +82,8 @@ func (s *Scheduler) aim(ctx context.Context, j *job, ready time.Time) error {
 	return nil
 }
 
-// target returns the fire to go on with where missed ones are left out: the latest, or
-// with None the next if the latest is too old.
+// target returns the fire to go on with if missed fires are left out: the latest one, or with
+// None the next one if the latest is too old.
 func (s *Scheduler) target(j *job, ready, now time.Time) time.Time {
 	fire, isDue := latest(j.plan, j.fire.Add(-time.Millisecond), now)
 	switch {
@@ -95,7 +95,7 @@ func (s *Scheduler) target(j *job, ready, now time.Time) time.Time {
 	return fire
 }
 
-// onTime is how old a fire may be that is not missed.
+// onTime returns how old a fire may be without being missed.
 func (s *Scheduler) onTime() time.Duration { return missedAfter + s.jitter }
 
 // catchUp sets the fire to the first one that is not decided, according to the document.
@@ -105,7 +105,7 @@ func (j *job) catchUp(seen State) {
 	}
 }
 
-// tellMissed says that the fires from first up to the one before the job's next will not
+// tellMissed reports that the fires from first up to the one before the job's next will not
 // run, if there are any.
 func (s *Scheduler) tellMissed(j *job, first time.Time, level slog.Level, why string) {
 	if !first.Before(j.fire) {
@@ -118,7 +118,7 @@ func (s *Scheduler) tellMissed(j *job, first time.Time, level slog.Level, why st
 
 // isAhead reports whether the job is decided up to a time that the store's clock has not
 // reached. Then that clock was wrong when a fire was claimed, and no fire before that time
-// would run. If it is far ahead, the next claim takes decided back, and full is the job
+// would run. If the time is far ahead, the next claim takes decided back, and full is the job
 // with its past.
 func (s *Scheduler) isAhead(ctx context.Context, j *job, seen State) (full State, ahead bool) {
 	if seen.Decided.Sub(seen.Now) <= missedAfter {

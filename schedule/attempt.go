@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// missedAfter is how old a fire may be and still run where missed ones do not. The
+	// missedAfter is how old a fire may be and still run, if missed fires do not run. The
 	// jitter and the wait for a worker do not count.
 	missedAfter = time.Minute
 
-	// A process whose claim was refused looks later whether the fire was given back: after
-	// half of the time to the next fire, but at most lookAfter. If that time is shorter
-	// than often, it looks at most every relook.
+	// A process whose claim was refused checks later whether the fire was given back: after
+	// half of the time to the next fire, but at most lookAfter. If that time is shorter than
+	// often, it looks at most every relook.
 	lookAfter = 15 * time.Second
 	often     = 10 * time.Second
 	relook    = time.Minute
@@ -35,8 +35,8 @@ func (j *job) after(t time.Time) time.Time {
 	return never
 }
 
-// serve does what an item is for. It returns when nothing is left to do about it, and
-// its run has ended.
+// serve carries out an item. It returns when the item needs nothing more, and its run has
+// ended.
 func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	j := it.job
 	switch it.task {
@@ -59,8 +59,8 @@ func (s *Scheduler) serve(ctx, runs context.Context, it item) {
 	}
 }
 
-// attempt claims the job's fire once, and runs it if the claim is granted. An error means
-// that nothing was decided. ready is when a free worker would have begun.
+// attempt claims the job's fire once, and runs it if the claim is granted. An error means that
+// nothing was decided. ready is when a free worker would have begun.
 func (s *Scheduler) attempt(ctx, runs context.Context, j *job, ready time.Time) error {
 	if len(j.doubts) > 0 {
 		if goOn, err := s.resolve(ctx, runs, j); err != nil || !goOn {
@@ -124,13 +124,13 @@ func (s *Scheduler) claim(ctx context.Context, j *job, c Claim) (*mongolock.Leas
 	asking := context.WithValue(shown(ctx, j, a), inside.Unresumable{}, errUnresumable)
 	lease, err := s.client.TryAcquire(asking, key, opts...)
 	if err != nil && ctx.Err() != nil {
-		return nil, &ask{}, err // a: the claim may still be under way, and write to it
+		return nil, &ask{}, err // not a: the claim may still be under way, and write to it
 	}
 	return lease, a, err
 }
 
-// won runs a claimed fire and schedules the next one: at once where runs may overlap,
-// else when this run has ended.
+// won runs a claimed fire and schedules the next one: at once if runs may overlap, otherwise
+// when this run has ended.
 func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.Lease) {
 	r := a.tracked.run()
 	r.Lease = lease
@@ -149,7 +149,7 @@ func (s *Scheduler) won(runs context.Context, j *job, a *ask, lease *mongolock.L
 	skipped = s.execute(runs, j, a.tracked, r)
 }
 
-// await puts the job back in the queue, for its next fire. One that is due already gets no
+// await puts the job back in the queue, for its next fire. A fire that is due already gets no
 // jitter.
 func (s *Scheduler) await(j *job) {
 	switch now := s.store.Now(); {
@@ -162,7 +162,7 @@ func (s *Scheduler) await(j *job) {
 	}
 }
 
-// lookUp has the loop look up the job as if it were new.
+// lookUp makes the loop look up the job as if it were new.
 func (s *Scheduler) lookUp(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,12 +172,12 @@ func (s *Scheduler) lookUp(j *job) {
 	}
 }
 
-// goOn sets the next fire after the run r has ended. The fires up to skipped were skipped
-// for it.
+// goOn sets the next fire after the run r has ended. That run made the job skip the fires up to
+// skipped.
 func (j *job) goOn(r Run, skipped, now time.Time) {
 	j.fire = j.after(r.Fire)
 	if !j.fire.After(r.Began) {
-		return // it came due before the run began: it is not overlapped but late, which aim handles
+		return // it came due before the run began: it does not overlap but is late, which aim handles
 	}
 	if !skipped.IsZero() {
 		j.fire, j.mark = j.after(skipped), skipped
@@ -187,8 +187,8 @@ func (j *job) goOn(r Run, skipped, now time.Time) {
 	}
 }
 
-// lost goes on with the next fire after the claim of this one was refused. The process
-// that has it may give it back, so this one looks once more.
+// lost goes on with the next fire after the claim of this one was refused. The process that has
+// the fire may give it back, so this process looks once more.
 func (s *Scheduler) lost(j *job, a *ask) {
 	s.event(Event{Kind: Passed, Job: j.name, Fire: j.fire})
 	now := s.store.Now()
@@ -218,11 +218,11 @@ func (s State) live() bool {
 // busy reports whether a live run keeps the job's next fire from running.
 func (j *job) busy(s State) bool { return j.overlap != Allow && s.live() }
 
-// resolve finds out what became of claims whose outcome was unknown. One that is still in
-// the document is being undone. If that has failed until the claim ran out, its fire is
+// resolve finds out what became of claims whose outcome was unknown. A claim that is still in
+// the document is being undone. If undoing has failed until the claim ran out, its fire is
 // taken over: its run never began.
 //
-// It reports whether the fire may be claimed; if not, the job was put back in the queue.
+// It reports whether the fire may be claimed. If not, the job was put back in the queue.
 func (s *Scheduler) resolve(ctx, runs context.Context, j *job) (claim bool, err error) {
 	state, err := s.read(ctx, j)
 	if err != nil {

@@ -8,10 +8,9 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Cron is a plan given by a cron expression, as robfig/cron reads it. The expression has
-// five fields (minute, hour, day, month, day of week), or six with seconds first, or is
-// one of @hourly, @daily, @weekly, @monthly, @yearly and @every 90s, which is the same as
-// Every.
+// Cron is a plan given by a cron expression, as robfig/cron reads it. The expression has five
+// fields (minute, hour, day, month, day of week), or six with seconds first. Or it is one of
+// @hourly, @daily, @weekly, @monthly, @yearly and @every 90s; the last is the same as Every.
 //
 // Times are UTC, not the host's zone, which may differ from host to host. Another zone
 // is named in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the same

@@ -32,16 +32,16 @@
 // wrong"), so a fire that was claimed cannot be claimed again: not by a timer that is
 // minutes late, and not by a command that is.
 //
-// Timers only decide when a process sends its claim. They follow the server's clock,
-// of which every reply is a sample. A process that claims too early, because its
-// sample is old, waits after the reply until the server's clock shows F. (A process whose
-// claims are all refused gets no samples. With a claim it asks for the time when its last
-// sample is ten minutes old.)
+// Timers only decide when a process sends its claim. They follow the server's clock, of which
+// every reply is a sample. A process that claims too early, because its sample is old, waits
+// after the reply until the server's clock shows F. (A process whose claims are all refused
+// gets no samples. So if its last sample is ten minutes old, it asks for the time together with
+// a claim.)
 //
-// A process whose claim was refused looks once more, up to 15 s later. For the other
-// process may have given the fire back: it does if it is stopped before its claim was
-// answered. The look is one command for all jobs whose claims were refused then. Between
-// fires nothing else is sent.
+// A process whose claim was refused looks once more, up to 15 s later, because the other
+// process may have given the fire back. That happens if it is stopped before its claim was
+// answered. The look is one command for all jobs whose claims were refused then. Between fires
+// nothing else is sent.
 //
 // # A run
 //
@@ -54,26 +54,26 @@
 // runs out. The next process to come ([OnDeath] says when) sees by the server's clock
 // that it has run out, takes its place, and enters it as [Died].
 //
-// [Run.Token] is made of the fire in milliseconds and the attempt. It rises with every
-// run of a job, and does not start again if the document is deleted. Give it to a
-// resource that checks it (package fence). [mongolock.Lease.Detach] of a run's lease is
-// refused: nobody could resume it.
+// [Run.Token] is made of the fire in milliseconds and the attempt. It rises with every run of a
+// job, and does not start again if the document is deleted. Give it to a resource that checks
+// it (package fence). [mongolock.Lease.Detach] of a run's lease is refused, because the lease
+// could not be resumed.
 //
-// Once per fire is what is promised for *claims*. A run whose process died may have
-// done its work or not, and nobody can know. By default its fire is not repeated. With
-// OnDeath(AtOnce) it is repeated, and the job has to tolerate that. It does if its
-// writes are conditional on the run's Fire or Token.
+// Only the *claim* is promised to happen once per fire. A run whose process died may have done
+// its work or not, and that cannot be known. By default its fire is not repeated. With
+// OnDeath(AtOnce) it is repeated, and the job has to tolerate that. It does if its writes are
+// conditional on the run's Fire or Token.
 //
 // # When a reply is lost
 //
 //   - Claim: the outcome is unknown, and the function does not run. The engine undoes
 //     the claim by its ID, in its own session, until that is settled: it removes
 //     runs.ID and busy, and sets decided to just before F, if it is still F. The
-//     process then reads the document before it claims F again: if F is decided, then
-//     by another process.
-//   - Renewal: counts as failed and is sent again; the old deadline stands.
-//   - End: is sent again by ID until it is answered or the TTL is over. Finding nothing
-//     then means that it worked the first time.
+//     process then reads the document before it claims F again. If F is decided by then,
+//     another process has decided it.
+//   - Renewal: it counts as failed and is sent again. The old deadline stands.
+//   - End: it is sent again by ID until it is answered or the TTL is over. If it finds
+//     nothing then, the first one worked.
 //
 // # When a fire is not run
 //
@@ -98,32 +98,30 @@
 // the look after a refused claim shows whether a process that died has left fires behind.
 // A process that fell behind reads where to go on, and claims when no run is under way.
 //
-// Fires that are skipped or missed are told of in the log and as events ([Skipped],
-// [MissedFires]).
+// Skipped and missed fires appear in the log and as events ([Skipped], [MissedFires]).
 //
-// A process that stops before its claim was answered gives the fire back, and another one
-// runs it, up to 15 s later. This holds for jobs that are due no more often than every 10 s,
-// and with All for every job, up to a minute later. Otherwise the fire is missed.
+// A process that stops before its claim was answered gives the fire back, and another one runs
+// it, up to 15 s later. This holds for jobs that are due no more often than every 10 s. With
+// All it holds for every job, up to a minute later. Otherwise the fire is missed.
 //
 // # When the clock was wrong
 //
-// If the server's clock is far ahead for a while, a fire in the future is claimed, and
-// decided lies there when the clock is right again. Every fire until then would be refused.
-// A process that sees this says so in the log. If decided is more than a day ahead, the
-// next claim takes it back, on the condition that it still has that value; so one process
-// does. The tokens of the job's runs are then lower than that of the run in the future,
-// until that time has come: a resource that has seen that token refuses them until its
-// memory of it is removed. If decided is less than a day ahead, the job waits, because
-// those fires may have run rightly, and the clock be wrong now. [Scheduler.Forget] ends
-// the wait.
+// If the server's clock is far ahead for a while, a fire in the future is claimed. When the
+// clock is right again, decided still lies in the future, and every fire until then would be
+// refused. A process that sees this logs it. If decided is more than a day ahead, the next
+// claim takes it back, on the condition that it still has that value; so only one process does.
+// The tokens of the job's runs are then lower than that of the run in the future, until that
+// time has come: a resource that has seen that token refuses them until its memory of it is
+// removed. If decided is less than a day ahead, the job waits: those fires may have run
+// rightly, and the clock be wrong now. [Scheduler.Forget] ends the wait.
 //
 // A process may learn from the reply to its claim that the clock has stepped back, so that
 // the fire is far in the future. It then gives the fire back and looks up all jobs again.
 //
 // # What is sent
 //
-// A claim is one command, won or lost. The end of a run is one. No reply carries the past
-// but to Job and Jobs. Beside that, on MongoDB:
+// A claim is one command, won or lost. The end of a run is one. Only the replies to Job and
+// Jobs carry the past. In addition, on MongoDB:
 //
 //	when Run begins           a find of up to 1,000 jobs, and a hello
 //	a run over TTL/3          a renewal each TTL/3
@@ -141,8 +139,8 @@
 //
 // # In one process
 //
-// Run is one goroutine with one timer, for any number of jobs, and at most WithWorkers
-// further ones. Each of these claims one fire and runs it. While all of them are at
-// work, a fire that comes due waits for one, however long, unless the next fire of its job
-// comes due as well. Another process may claim it meanwhile.
+// Run is one goroutine with one timer, for any number of jobs, and at most WithWorkers further
+// ones. Each of these claims one fire and runs it. While all of them are busy, a fire that
+// comes due waits for one, however long, unless the next fire of its job comes due as well.
+// Another process may claim it meanwhile.
 package schedule

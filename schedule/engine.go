@@ -11,9 +11,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// An engine is a store of the lease engine whose keys are fires. So the code that renews,
-// ends and cleans up leases of locks does the same for runs. Of a store's duties it has
-// those that TryAcquire needs.
+// An engine is a store of the lease engine whose keys are fires. So the code that renews, ends
+// and cleans up leases of locks does the same for runs. It fulfils those duties of a store that
+// TryAcquire needs.
 type engine struct {
 	store Store
 
@@ -22,12 +22,13 @@ type engine struct {
 	sweep  int // the number of claims at which track removes old ones
 }
 
-// A tracked claim holds what belongs to an ID: the engine's calls name only that.
+// A tracked claim holds the data that belongs to an ID, because the engine's calls name only
+// the ID.
 type tracked struct {
 	claim   Claim
 	claimed Claimed
 	begun   bool      // the function was called, so the fire is not given back
-	stays   bool      // if the run is lost it stays in the document, for another process to repeat it
+	stays   bool      // if the run is lost it stays in the document, so that another process repeats it
 	end     *End      // how the run ended
 	until   time.Time // after this the claim may be forgotten
 }
@@ -36,8 +37,8 @@ func newEngine(s Store) *engine {
 	return &engine{store: s, claims: make(map[string]*tracked), sweep: 64}
 }
 
-// An ask takes a claim down to Acquire, in the context, and brings back what it tracks. It
-// may be read once TryAcquire has returned, but not if the context ended first.
+// An ask takes a claim down to Acquire, in the context, and returns what it tracks. It may be
+// read once TryAcquire has returned, unless the context ended first.
 type ask struct {
 	claim  Claim
 	repeat bool
@@ -103,7 +104,7 @@ func (e *engine) find(id string) (tracked, bool) {
 	return *t, true
 }
 
-// begin notes that the function is about to be called.
+// begin records that the function is about to be called.
 func (e *engine) begin(id string, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -112,7 +113,7 @@ func (e *engine) begin(id string, at time.Time) {
 	}
 }
 
-// ended notes how the run ended; the release that follows writes it down.
+// ended records how the run ended; the release that follows writes it to the document.
 func (e *engine) ended(id string, end End) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,8 +159,8 @@ func (e *engine) prolong(id string, d time.Duration) {
 	}
 }
 
-// Release ends a run in the way that ended has noted. A run that the lease engine gives
-// back by itself was granted too late to begin, or was lost while its function ran.
+// Release ends a run in the way that ended has recorded. A run that the lease engine gives back
+// by itself was granted too late to begin, or was lost while its function ran.
 func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wanted bool, err error) {
 	t, ok := e.find(r.ID)
 	if !ok {
@@ -172,7 +173,7 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 			err = errors.New("schedule: the claim may still be applied")
 		}
 	case t.stays && (t.end == nil || t.end.Run.Outcome == Lost):
-		err = store.ErrGone // it stays in the document and runs out, for another process to repeat it
+		err = store.ErrGone // it stays in the document and runs out, so that another process repeats it
 	case t.end != nil:
 		err = e.store.Finish(ctx, *t.end)
 	default:

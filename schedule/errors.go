@@ -15,7 +15,7 @@ var (
 	errGoexit = errors.New("schedule: the job ended its goroutine (runtime.Goexit)")
 )
 
-// valueError is a value that a function panicked with and that is no error.
+// A valueError is a value that a function panicked with and that is not an error.
 type valueError struct{ value any }
 
 func (p *valueError) Error() string { return fmt.Sprint(p.value) }

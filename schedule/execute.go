@@ -14,7 +14,7 @@ type Event struct {
 	Job   string
 	Fire  time.Time // Skipped and MissedFires: the last of the fires
 	First time.Time // Skipped and MissedFires: the first of the fires
-	At    time.Time // by the store's clock, as well as it is known
+	At    time.Time // by the store's clock, as far as it is known
 	Run   *Run      // Began, Ended and Skipped: the run
 	Err   error     // Faulted: the claim's error; Ended: the function's
 }
@@ -42,9 +42,8 @@ func (s *Scheduler) event(e Event) {
 	}
 }
 
-// execute calls the function under its lease, and writes down how it ended. If the
-// function panics, execute does the same and then goes on panicking. It returns up to
-// when fires were skipped.
+// execute calls the function under its lease, and records how it ended. If the function panics,
+// execute records that and then goes on panicking. It returns up to when fires were skipped.
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
 	if early := r.Fire.Sub(r.Began); early > 0 { // the sample of the server's clock was old
 		sleep(ctx, early)
@@ -93,7 +92,7 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 		s.logger.Warn("schedule: the end of a run could not be written and will be repeated in the background", "run", r, "error", failed)
 		s.setStale(j) // until it is written the job is busy, and refuses claims
 	} else if failed != nil && outcome != Lost {
-		outcome, err = Lost, errors.Join(err, failed) // the release was the first to notice
+		outcome, err = Lost, errors.Join(err, failed) // the release was the first to notice the loss
 	}
 	if err != nil {
 		s.logger.Warn("schedule: a run failed", "run", r, "outcome", string(outcome), "error", err)
@@ -105,7 +104,7 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	if outcome == Lost {
 		s.setStale(j)
 		if j.death == AtOnce {
-			s.lookAt(j, s.store.Now()) // perhaps no other process can repeat it
+			s.lookAt(j, s.store.Now()) // perhaps no other process can repeat the run
 		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})

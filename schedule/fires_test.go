@@ -87,7 +87,7 @@ func TestARunNeverBeginsBeforeItsFire(t *testing.T) {
 	})
 }
 
-func TestAFireCostsEachProcessOneClaimAndALoserOneLook(t *testing.T) {
+func TestAFireCostsEachProcessOneClaimAndTheLosersOneLook(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		one := c.process(1).add("job", schedule.Every(time.Hour), time.Second).start()
 		c.sleep(time.Minute)
@@ -118,7 +118,7 @@ func TestAFireCostsEachProcessOneClaimAndALoserOneLook(t *testing.T) {
 // process gets and another does not. (On MongoDB a look is a find, and a hello if a run is
 // under way; all else is one command: TestMongoAClaimIsOneCommandWonOrLost,
 // TestMongoBetweenFiresNothingIsSent, TestMongoALookAfterALostClaimIsOneFind.)
-func TestWhatIsSentForTenFires(t *testing.T) {
+func TestTenFiresSendTheCommandsOfTheProtocol(t *testing.T) {
 	type calls = map[string]int
 	for name, try := range map[string]struct {
 		takes       time.Duration

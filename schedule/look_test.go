@@ -13,7 +13,7 @@ import (
 
 // A claim that was refused plans a look a TTL later. If that came between a look and what the
 // look planned, a run that had died was repeated a minute late.
-func TestOfTwoLooksAtAJobTheEarlierStays(t *testing.T) {
+func TestTheEarlierOfTwoLooksAtAJobStays(t *testing.T) {
 	jobs, err := schedule.NewWithStore(schedule.NewMemory())
 	require.NoError(t, err)
 	require.NoError(t, jobs.Add("report", schedule.Every(time.Hour), func(context.Context, schedule.Run) error { return nil }))

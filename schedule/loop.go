@@ -38,7 +38,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return err
 }
 
-// start has every job looked up again: what is known about it may be old.
+// start makes the loop look up every job again, because what is known may be old.
 func (s *Scheduler) start(client *mongolock.Client) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *Scheduler) start(client *mongolock.Client) error {
 	return nil
 }
 
-// startAgain has the jobs looked up again, after the store's clock has stepped back. A job
-// that a worker serves is not among them: its next claim shows the clock's step.
+// startAgain makes the loop look up the jobs again, after the store's clock has stepped back.
+// It leaves out a job that a worker serves: its next claim shows the clock's step.
 func (s *Scheduler) startAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *Scheduler) stop() {
 	s.running, s.client = false, nil
 }
 
-// loop serves all jobs with one goroutine and one timer. Each item that is due gets a
-// goroutine of its own, of which there are at most as many as workers.
+// loop serves all jobs with one goroutine and one timer. Each item that is due gets a goroutine
+// of its own; there are at most as many of these as workers.
 func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error {
 	workers := make(chan struct{}, s.workers)
 	timer := time.NewTimer(0)
@@ -124,8 +124,8 @@ func (s *Scheduler) loop(ctx, runs context.Context, work *sync.WaitGroup) error 
 	return nil
 }
 
-// enter waits for a free worker, and notes since when. It reports false if the loop has
-// to look around first.
+// enter waits for a free worker, and records since when. It reports false if the loop has to
+// check the queue first.
 func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}, full *time.Time) bool {
 	select {
 	case workers <- struct{}{}:
@@ -144,8 +144,8 @@ func (s *Scheduler) enter(ctx context.Context, workers chan<- struct{}, full *ti
 	return false
 }
 
-// begin has a worker serve the first item that is due. The time for which the item waited
-// for a worker, since full, does not make it late.
+// begin has a worker serve the first item that is due. The time for which the item waited for a
+// worker, since full, does not make it late.
 func (s *Scheduler) begin(ctx, runs context.Context, work *sync.WaitGroup, workers <-chan struct{}, full time.Time) {
 	it, due := s.pop()
 	if !due { // its job was removed

@@ -12,9 +12,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Memory is a Store in memory. It is the reference implementation, and for tests of your
-// own jobs, in real and in virtual time (package scheduletest). Several Schedulers on one Memory behave like
-// several processes on one database.
+// Memory is a Store in memory. It is the reference implementation. It also serves tests of your
+// own jobs, in real and in virtual time (package scheduletest). Several Schedulers on one
+// Memory behave like several processes on one database.
 type Memory struct {
 	mu   sync.Mutex // protects jobs; makes each call one step
 	jobs map[string]*memoryJob
@@ -33,7 +33,7 @@ type memoryJob struct {
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{jobs: make(map[string]*memoryJob)} }
 
-// Now is the process's clock, cut to milliseconds as a server's time is.
+// Now returns the process's time, cut to milliseconds as a server's time is.
 func (*Memory) Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // Claim takes a fire in one step.
@@ -81,7 +81,7 @@ func (j *memoryJob) refuses(c Claim, now time.Time) bool {
 	return c.Wait || j.until.After(now)
 }
 
-// isDead reports whether the run that c repeats ran out and is still in its place.
+// isDead reports whether the run that c repeats ran out and has not been replaced.
 func (j *memoryJob) isDead(c Claim, now time.Time) bool {
 	r, there := j.runs[c.Dead.ID]
 	return there && !r.ExpireAt.After(now) && (c.Shared || j.busy == r.ID)
@@ -114,7 +114,7 @@ func (j *memoryJob) enter(r Run, keep int) {
 	j.past = j.past[max(0, len(j.past)-keep):]
 }
 
-// in finds a run that is still in its place, whether it ran out or not.
+// in finds a run that has not been replaced, whether it ran out or not.
 func (m *Memory) in(r Ref) (*memoryJob, Run, bool) {
 	job := m.jobs[r.Job]
 	if job == nil {

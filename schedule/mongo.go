@@ -15,11 +15,11 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// New makes a Scheduler whose jobs are documents of coll: one per job, with the job's name
-// as its _id. New sends nothing yet. Every process that shares the jobs uses the same
-// collection, and keeps nothing else in it. The collection needs no index.
+// New makes a Scheduler whose jobs are documents of coll: one per job, with the job's name as
+// its _id. New sends nothing yet. Every process that shares the jobs uses the same collection,
+// and keeps nothing else in it. The collection needs no index.
 //
-// Write concern, read concern and read preference are the library's own, not coll's.
+// The library sets its own write concern, read concern and read preference, whatever coll says.
 func New(coll *mongo.Collection, opts ...Option) (*Scheduler, error) {
 	if coll == nil {
 		_, err := newConfig(opts)
@@ -55,7 +55,7 @@ func newMongo(coll *mongo.Collection, now func() mongoclock.Moment) *mongoStore 
 	return &mongoStore{mongobase.New(coll, now)}
 }
 
-// Now is the likeliest time on the server. Only timers may rest on it.
+// Now returns the likeliest time on the server. Only timers may go by it.
 func (m *mongoStore) Now() time.Time {
 	r, known := m.base.Clock.Read()
 	if !known {
@@ -87,7 +87,7 @@ func (m *mongoStore) sample(ctx context.Context, job string) error {
 	return err
 }
 
-// drawn draws the time of the shard that has the job.
+// drawn returns the time of the shard that has the job.
 func (m *mongoStore) drawn(job string) mongobase.Drawn {
 	return func(ctx context.Context, _ mongobase.Mark) (time.Time, error) {
 		r, err := m.modify(mongobase.Bare(ctx), bson.D{{Key: "_id", Value: job}, ours}, bson.D{stamp}, after)
@@ -121,10 +121,10 @@ func (m *mongoStore) modify(ctx context.Context, filter, update bson.D, opts *op
 	return r, err
 }
 
-// Look reads the jobs first and the clock after them. A run that has run out by that clock
-// has run out, unless it was renewed in between; the filter of a takeover sees that. The
-// clock is not asked if no run is under way, and nobody asked for the past: then a sample
-// of some minutes ago is good enough.
+// Look reads the jobs first and the clock after them. A run that has run out by that clock is
+// over, unless it was renewed in between; the filter of a take-over notices that. The clock is
+// not read if no run is under way and the past is not asked for: then a sample of some minutes
+// ago is good enough.
 func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([]State, error) {
 	ctx = mongobase.Bare(ctx)
 	all := make([]State, len(names))
@@ -173,7 +173,7 @@ func (m *mongoStore) Look(ctx context.Context, names []string, detail Detail) ([
 	return all, errors.Join(strangers...)
 }
 
-// Commands are the commands sent so far, by name.
+// Commands returns the number of commands sent so far, by name.
 func (m *mongoStore) Commands() map[string]uint64 { return m.base.Commands() }
 
 func (m *mongoStore) Names(ctx context.Context) ([]string, error) {

@@ -48,7 +48,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		}
 		return Claimed{}, ErrNotDue
 	case err == nil && !r.Found():
-		r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever it says
+		r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever the error says
 	case err != nil:
 		err = mongobase.RefusedOrUnknown(r.Reply, err)
 	}
@@ -57,7 +57,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 		return Claimed{}, err
 	}
 	won := Claimed{Left: m.left(t, sent, r), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep)}
-	if won.Left == 0 { // its dates are of another clock, or the claim was late: once more, by a new sample
+	if won.Left == 0 { // its dates are of another clock, or the claim was late: again, by a new sample
 		if _, _, err := m.base.Hello(ctx); err == nil {
 			won.Left, _ = m.renew(ctx, c.Ref, c.TTL, sent)
 		}
@@ -71,7 +71,7 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	return won, nil
 }
 
-// A term is what a write for a run goes by, and what it sets.
+// A term holds the clock and epoch that a write for a run goes by, and the dates that it sets.
 type term struct {
 	by    mongobase.Bearing
 	ttl   time.Duration
@@ -85,7 +85,7 @@ func (m *mongoStore) term(ttl time.Duration) term {
 	return t
 }
 
-// left is for how long after sent a run is honoured that was written with this term.
+// left returns how long after sent a run that was written with this term is honoured.
 func (m *mongoStore) left(t term, sent mongoclock.Moment, r reply) time.Duration {
 	if !m.base.Believes(t.by, r.doc.At, r.Sent) {
 		return 0
@@ -93,9 +93,9 @@ func (m *mongoStore) left(t term, sent mongoclock.Moment, r reply) time.Duration
 	return mongoclock.Left(t.ttl, sent, r.Sent, t.until, r.doc.At)
 }
 
-// confirm looks for a claim that was answered without a document. An upsert that was
-// applied returns the document, and one that was not is E11000. But SecantusDB applies
-// the upsert and returns no document if the filter began to match during the command.
+// confirm reads a claim that was answered without a document. MongoDB answers an upsert that
+// was applied with the document, and one that was not with E11000. But SecantusDB applies the
+// upsert and returns no document if the filter began to match during the command.
 func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
 	r, err := m.modify(in, c.there(), bson.D{stamp}, after)
 	if err == nil && !r.Found() {
@@ -106,11 +106,11 @@ func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
 
 var errNoTrace = errors.New("schedule: the server returned no document for an applied claim")
 
-// refusedLate makes sure that no copy of a claim is applied after the claim was refused
-// late, that is after more than a second. The driver may have sent the claim twice, and
-// the refusal be the second copy's: the first may still wait in a socket, and find the
-// job free later. refusedLate undoes the claim in its session, so that the server
-// refuses a copy that arrives later.
+// refusedLate makes sure that no copy of a claim is applied after the claim was refused late,
+// that is after more than a second. The driver may have sent the claim twice, and the refusal
+// may be of the second copy. The first copy may still wait in a socket, and find the job free
+// later. refusedLate undoes the claim in its session, so that the server refuses a copy that
+// arrives later.
 func (m *mongoStore) refusedLate(ctx context.Context, c Claim) error {
 	switch settled, err := m.Undo(ctx, c); {
 	case err != nil:
@@ -126,9 +126,9 @@ func (c Claim) there() bson.D {
 	return bson.D{{Key: "_id", Value: c.Job}, ours, {Key: "runs." + c.ID, Value: bson.D{{Key: "$exists", Value: true}}}}
 }
 
-// filter is the condition of a claim. A run that is in its way must be over by the rules of
-// docs/design.md §4.3: it beats as it did when it was found over, or it has been past its
-// end for a minute by any primary's clock.
+// filter returns the condition of a claim. A run that is in its way must be over by the rules
+// of docs/design.md §4.3: it still has the beat with which it was found over, or it has been
+// past its end for a minute by any primary's clock.
 func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
 	f := bson.D{{Key: "_id", Value: c.Job}, ours}
 	longPast := bson.D{{Key: "$lte", Value: date(m.base.Now().Lowest.Add(-mongobase.LongPast))}}
@@ -169,7 +169,7 @@ func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
 	return f
 }
 
-// stamped are the fields of a run that every write for it sets.
+// stamped returns the fields of a run that every write for it sets.
 func (t term) stamped(path string) bson.D {
 	return bson.D{{Key: path + "beat", Value: t.beat}, {Key: path + "epoch", Value: t.by.Epoch}}
 }
@@ -214,7 +214,7 @@ func (m *mongoStore) Undo(ctx context.Context, c Claim) (settled bool, err error
 func (m *mongoStore) takeOut(ctx context.Context, c Claim) (reply, error) {
 	mine := c.there()
 	unset := bson.D{{Key: "runs." + c.ID, Value: ""}}
-	if c.Dead != nil { // as if this run had died too, so that it is repeated
+	if c.Dead != nil { // as if this run had died too, so that its fire is repeated
 		past := date(time.UnixMilli(0))
 		set := bson.D{{Key: "runs." + c.ID + ".expireAt", Value: past}}
 		if !c.Shared {

@@ -13,8 +13,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// shape is the version of the document, and marks it as ours. Every filter asks for it,
-// which is also how an upsert comes to write it.
+// shape is the version of the document, and marks it as this package's. Every filter asks for
+// it, which is also how an upsert writes it.
 const shape = 1
 
 var (
@@ -57,7 +57,7 @@ type runRecord struct {
 	Epoch bson.ObjectID `bson:"epoch"`
 }
 
-// mark is what is needed of a run under way to judge whether it is over.
+// mark returns what is needed to judge whether a run under way is over.
 func (r runRecord) mark(id string) mongobase.Mark {
 	return mongobase.Mark{ID: id, Beat: r.Beat, Epoch: r.Epoch, TTL: time.Duration(r.TTL) * time.Millisecond, ExpireAt: r.ExpireAt}
 }
@@ -70,7 +70,7 @@ func (d document) marks() []mongobase.Mark {
 	return all
 }
 
-// readDocument reads a job's document, or returns ErrForeign if it is another's.
+// readDocument reads a job's document. It returns ErrForeign for a document of another origin.
 func readDocument(raw bson.Raw) (document, error) {
 	var d document
 	mark, ok := raw.Lookup("schedule").AsInt64OK()
@@ -98,10 +98,10 @@ func (r runRecord) run(job, id string) Run {
 // slot returns where in the ring the run of the n-th claim is entered.
 func slot(seq, keep int) int { return seq % max(1, keep) }
 
-// runs lists the runs under way, sorted by fire. A run's slot follows from the number of
-// its claim, which the claim itself cannot write. But the runs under way are those of the
-// latest claims. (Where runs may overlap, a shorter one can have ended in between. If a
-// run dies then, it overwrites another record of the past than the oldest.)
+// runs lists the runs under way, sorted by fire. A run's slot follows from the number of its
+// claim, which the claim itself cannot write. But the runs under way are those of the latest
+// claims. (If runs may overlap, a shorter one can have ended in between. If a run dies then, it
+// overwrites a record that is not the oldest of the past.)
 func (d document) runs() []Run {
 	all := make([]Run, 0, len(d.Runs))
 	for id, r := range d.Runs {

@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// mine matches the job's document while the run is still in its place.
+// mine matches the job's document while the run has not been replaced.
 func (r Ref) mine() bson.D {
 	f := bson.D{{Key: "_id", Value: r.Job}, ours}
 	if r.Shared {
@@ -21,8 +21,8 @@ func (r Ref) mine() bson.D {
 	return append(f, bson.E{Key: "busy.id", Value: r.ID})
 }
 
-// Renew moves the expiry of the run, and of busy, by $max: a renewal that arrives late
-// lowers nothing.
+// Renew moves the expiry of the run, and of busy, by $max: a renewal that arrives late lowers
+// neither.
 func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.Duration, error) {
 	sent := m.base.Clock.Now()
 	if _, err := m.read(ctx); err != nil {
@@ -32,7 +32,7 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 	if err != nil || left > 0 {
 		return left, err
 	}
-	if _, _, err := m.base.Hello(ctx); err != nil { // its dates are of another clock: once more
+	if _, _, err := m.base.Hello(ctx); err != nil { // its dates are of another clock: again
 		return 0, nil //nolint:nilerr // the renewal was applied, but is worth nothing
 	}
 	return m.renew(ctx, r, ttl, sent)
@@ -42,7 +42,7 @@ func (m *mongoStore) renew(ctx context.Context, r Ref, ttl time.Duration, sent m
 	t := m.term(ttl)
 	run := "runs." + r.ID + "."
 	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.beat}}})
-	if t.by.Sure { // a date of another election is another clock's
+	if t.by.Sure { // a date of another election is by another clock
 		filter = append(filter, bson.E{Key: "$or", Value: bson.A{
 			bson.D{{Key: run + "expireAt", Value: bson.D{{Key: "$gt", Value: date(m.base.Now().Lowest)}}}},
 			bson.D{{Key: run + "epoch", Value: bson.D{{Key: "$ne", Value: t.by.Epoch}}}},

@@ -12,12 +12,12 @@ import (
 
 const pkg = "schedule"
 
-// errTaken has observers see a claim that was refused as held.
+// errTaken shows observers a refused claim as held.
 var errTaken error = &taken{}
 
 type taken struct{}
 
-func (*taken) Error() string        { return "somebody else may have it" }
+func (*taken) Error() string        { return "another process may have it" }
 func (*taken) Is(target error) bool { return target == store.ErrHeld }
 
 var errPanicked = errors.New("schedule: the job panicked")
@@ -29,10 +29,11 @@ func guardOf(client *mongolock.Client) *guarded {
 	return g
 }
 
-// Package is the package whose operations observers see.
+// Package returns the package whose operations observers see.
 func (*engine) Package() string { return pkg }
 
-// Commands are the commands that the store has sent to the database; nil if there is none.
+// Commands returns the commands that the store has sent to the database; nil if there is no
+// database.
 func (e *engine) Commands() map[string]uint64 {
 	if s, ok := e.store.(interface{ Commands() map[string]uint64 }); ok {
 		return s.Commands()
@@ -40,8 +41,8 @@ func (e *engine) Commands() map[string]uint64 {
 	return nil
 }
 
-// Stats returns the numbers of this process's part: fires held are runs under way. They
-// are zero while the Scheduler is not running.
+// Stats returns the numbers of this process's part: the leases held are those of the runs under
+// way. They are zero while the Scheduler is not running.
 func (s *Scheduler) Stats() mongolock.Stats {
 	s.mu.Lock()
 	client := s.client
@@ -60,8 +61,8 @@ func (s *Scheduler) clientOptions() []mongolock.ClientOption {
 	return opts
 }
 
-// shown is the context of a claim, in which observers see the job, not the fire: there is
-// no end of fires.
+// shown returns the context of a claim in which observers see the job in place of the fire: the
+// number of fires is unlimited.
 func shown(ctx context.Context, j *job, a *ask) context.Context {
 	ctx = context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Key: j.name})
 	return context.WithValue(ctx, askKey{}, a)

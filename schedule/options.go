@@ -19,11 +19,11 @@ type Overlap string
 const (
 	Skip     Overlap = "skip"      // the fire does not run; the default
 	QueueOne Overlap = "queue one" // after the run, the last of these fires runs
-	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All) beside it
+	QueueAll Overlap = "queue all" // after the run, each of these fires runs; needs OnMissed(All) as well
 	Allow    Overlap = "allow"     // the fire runs beside the other run
 )
 
-// Missed says what happens to fires that no process was there for.
+// Missed says what happens to fires that come due while no process can claim them.
 type Missed string
 
 // The values of OnMissed.
@@ -39,7 +39,7 @@ type Death string
 // The values of OnDeath.
 const (
 	NextFire Death = "next fire" // it is not repeated, the job goes on with a later fire; the default
-	AtOnce   Death = "at once"   // it is repeated as soon as the lease has run out, three attempts in all
+	AtOnce   Death = "at once"   // it is repeated as soon as the lease has run out, in at most three attempts
 )
 
 // mostAttempts bounds the attempts at one fire: a job that kills its process must not
@@ -78,13 +78,13 @@ type (
 func (o jobOption) applyJob(c *jobConfig) error { return o(c) }
 func (o option) apply(c *config) error          { return o(c) }
 
-// OnOverlap says what happens to a fire that comes due while a run of the job is under
-// way: Skip by default. So OnMissed(All) alone does not run every fire. Together with
+// OnOverlap says what happens to a fire that comes due while a run of the job is under way:
+// Skip by default. So OnMissed(All) alone does not run every fire. Together with
 // OnOverlap(QueueAll) it does, one after the other.
 //
-// QueueAll is refused without OnMissed(All). Queued fires run in any of the processes, so
-// each claim has to ask that the fire before is decided, and that is what All does. And if
-// all processes stop, the fires that they had queued are missed ones.
+// QueueAll is refused without OnMissed(All). Queued fires run in any of the processes, so each
+// claim has to ask that the fire before it is decided, and that is what All does. And if all
+// processes stop, the fires that they had queued are missed ones.
 func OnOverlap(o Overlap) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.overlap = o
@@ -92,11 +92,11 @@ func OnOverlap(o Overlap) JobOption {
 	})
 }
 
-// OnMissed says what happens to fires that came due while no process was up, or none
-// reached the database: None by default. A fire is missed if no process claims it before
-// the next one is due, and with None also if it is more than a minute old. Jitter and the
-// wait for a worker do not count towards the minute. An event (MissedFires) and a log line
-// tell of missed fires that will not run.
+// OnMissed says what happens to fires that come due while no process can claim them, because
+// none is up or none reaches the database: None by default. A fire is missed if no process
+// claims it before the next one is due, and with None also if it is more than a minute old.
+// Jitter and the wait for a worker do not count towards the minute. An event (MissedFires) and
+// a log line report missed fires that will not run.
 func OnMissed(m Missed) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.missed = m
@@ -104,9 +104,9 @@ func OnMissed(m Missed) JobOption {
 	})
 }
 
-// OnDeath says what happens to a fire whose run died: NextFire by default. AtOnce is for
-// jobs that may be done twice, because nobody knows how far the dead run came. It costs
-// each process a look at the job whenever the run under way would run out.
+// OnDeath says what happens to a fire whose run died: NextFire by default. AtOnce is for jobs
+// whose work may be done twice, because it cannot be known how far the dead run came. With
+// AtOnce each process looks at the job whenever the run under way would run out.
 func OnDeath(d Death) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.death = d
@@ -125,9 +125,9 @@ func Keep(n int) JobOption {
 	})
 }
 
-// Lease sets the options of the leases of the job's runs. mongolock.TTL, 30 s by default,
-// is how long a run is believed alive after its process died. mongolock.MaxHold ends the
-// context of a run that takes too long. mongolock.NoRenewal is possible too.
+// Lease sets the options of the leases of the job's runs. mongolock.TTL, 30 s by default, is
+// how long a run is believed alive after its process died. mongolock.MaxHold ends the context
+// of a run that takes too long. mongolock.NoRenewal is allowed too.
 func Lease(opts ...mongolock.Option) JobOption {
 	return jobOption(func(c *jobConfig) error {
 		c.lease = opts
@@ -154,7 +154,7 @@ func WithOwner(name string) Option {
 	})
 }
 
-// WithLogger sets the logger, slog.Default() by default. A job that failed is a warning,
+// WithLogger sets the logger, slog.Default() by default. A failed job is logged as a warning,
 // and so is a claim that the database did not answer.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {

@@ -16,7 +16,7 @@ type Plan interface {
 	String() string
 }
 
-// checker is a plan that may have been made from a bad argument. Add checks it.
+// A checker is a plan that may have been made from a bad argument. Add checks it.
 type checker interface{ check() error }
 
 // Every is due at all multiples of period since 1970 in UTC: Every(time.Hour) on the

@@ -129,7 +129,7 @@ func TestRunRunsOnceAtATimeAndMayRunAgain(t *testing.T) {
 	})
 }
 
-func TestTheObserverIsToldWhatBecomesOfEachFire(t *testing.T) {
+func TestTheObserverIsToldTheFateOfEachFire(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		var told []string
 		failed := errors.New("no paper")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A task is what an item asks for.
+// A task says what to do for an item.
 type task int
 
 const (
@@ -14,13 +14,13 @@ const (
 	repeatRun             // take the place of a run that died
 )
 
-// An item is something to do for a job at some time.
+// An item is a task of a job, due at some time.
 type item struct {
 	at    time.Time // by the store's clock
 	job   *job
 	task  task
-	dead  Run       // of repeatRun
-	jobs  []*job    // of lookAgain, once it is out of the queue: job and others
+	dead  Run       // for repeatRun: the run that died
+	jobs  []*job    // for lookAgain, once it is out of the queue: job and others
 	ready time.Time // when a free worker would have begun it
 }
 

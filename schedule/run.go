@@ -52,7 +52,7 @@ func (r Run) Took() time.Duration {
 	return r.Ended.Sub(r.Began)
 }
 
-// LogValue is how a log line shows the run: job, fire and attempt.
+// LogValue returns what a log line shows of the run: job, fire and attempt.
 func (r Run) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("job", r.Job), slog.Time("fire", r.Fire), slog.Int("attempt", r.Attempt))
 }

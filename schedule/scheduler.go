@@ -15,13 +15,13 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 )
 
-// A Func is what a job does. Its context ends with the run's lease, and when the context
-// of Scheduler.Run ends. An error is entered in the job's past and logged. A panic is
-// entered too and ends the run; then the panic goes on and ends the process.
+// A Func is the work of a job. Its context ends with the run's lease, and when the context of
+// Scheduler.Run ends. An error is entered in the job's past and logged. A panic is entered too
+// and ends the run; then the panic goes on and ends the process.
 type Func func(ctx context.Context, run Run) error
 
-// A Scheduler runs the jobs of one process. Make one for each process and collection,
-// with New or NewWithStore.
+// A Scheduler runs the jobs of one process. Make one for each process and collection, with New
+// or NewWithStore.
 type Scheduler struct {
 	config
 	store  Store
@@ -37,14 +37,14 @@ type Scheduler struct {
 	guard   *guarded          // of its observer; set before a run begins
 }
 
-// A job is a job of this process.
+// A job is one job of this process.
 type job struct {
 	name string
 	plan Plan
 	fn   Func
 	jobConfig
 
-	// These belong to the one goroutine that has the job's item of the queue.
+	// The following belong to the one goroutine that has the job's item of the queue.
 	fire   time.Time // the fire to claim next
 	mark   time.Time // with All: every fire up to it is decided, as far as is known
 	sure   bool      // mark comes from the document, or from this process's own last claim
@@ -53,12 +53,12 @@ type job struct {
 	looked time.Time // the last look after a lost claim, of a job that is due often
 	pause  *backoff.Backoff
 
-	// These are protected by Scheduler.mu.
+	// The following are protected by Scheduler.mu.
 	looking bool      // a look is scheduled
 	stale   bool      // the document must be read before the next claim
 	passed  time.Time // the last fire whose claim was refused, until it was looked at
 	ahead   time.Time // the next claim takes decided back from there; zero: it does not
-	told    time.Time // the decided of which a log line said that it lies in the future
+	told    time.Time // the decided that a log line said lies in the future
 	removed bool
 }
 

@@ -13,13 +13,13 @@ import (
 // byte for byte. [NewMemory] is the reference, [New] uses the one on MongoDB; one suite
 // (store_test.go) proves both.
 type Store interface {
-	// Claim takes a fire, or answers ErrNotDue. The outcome of a claim is unknown after
-	// any other error that does not match store.ErrNotApplied. A run that ran out makes
-	// room for the next fire once a Look has shown it, at the latest.
+	// Claim takes a fire, or answers ErrNotDue. After any other error that does not match
+	// store.ErrNotApplied the outcome of the claim is unknown. A run that ran out makes room
+	// for the next fire at the latest when a Look has shown it.
 	Claim(ctx context.Context, c Claim) (Claimed, error)
 
 	// Renew prolongs a run, and never shortens it. Left counts from the start of the call.
-	// It answers store.ErrGone if there is no such run, if it ran out, or if another took
+	// Renew answers store.ErrGone if there is no such run, if it ran out, or if another took
 	// its place.
 	Renew(ctx context.Context, r Ref, ttl time.Duration) (left time.Duration, err error)
 
@@ -43,19 +43,18 @@ type Store interface {
 	// Forget deletes a job's document. A run under way loses its lease.
 	Forget(ctx context.Context, name string) error
 
-	// Now is the store's clock, as well as it is known without asking.
+	// Now returns the store's time, as far as it is known without asking.
 	Now() time.Time
 }
 
-// ErrNotDue is the answer to a claim of a fire that is decided already, or whose job is
-// busy.
+// ErrNotDue is the answer to a claim of a fire that is decided already, or whose job is busy.
 var ErrNotDue = errors.New("schedule: the fire is taken, or a run is under way")
 
 // Detail says how much Look reads.
 type Detail bool
 
-// With the past, which may be large, come the store's clock as it is then. Without, Now is
-// only good for timers if no run is under way.
+// With the past, which may be large, Look also returns the store's clock as it is then. Without
+// the past, Now is only good for timers if no run is under way.
 const (
 	WithoutPast Detail = false
 	WithPast    Detail = true
@@ -80,12 +79,12 @@ type Claim struct {
 	From time.Time // if not zero: only if the fires up to it are decided
 	Wait bool      // not while a run that died waits to be repeated
 
-	// Ahead is set if decided lies far in the future, which a wrong clock has done. The
-	// claim is then granted if decided is just that, and takes it back to Fire.
+	// Ahead is set if decided lies far in the future because a clock was wrong. The claim is
+	// then granted if decided is exactly that, and takes it back to Fire.
 	Ahead time.Time
 
-	// Dead is set if the claim repeats a run that ran out, and takes its place. The fire
-	// is that run's, and decided stays as it is.
+	// Dead is set if the claim repeats a run that ran out, and takes its place. The fire is
+	// that run's, and decided stays as it is.
 	Dead    *Run
 	Attempt int // 1, or one more than that of Dead
 }
@@ -103,7 +102,7 @@ type End struct {
 	Ref
 	Run     Run       // with Outcome and Error; the store sets Ended
 	Slot    int       // from the Claimed
-	Dead    []Run     // from the Claimed: to be entered as died
+	Dead    []Run     // from the Claimed: runs to enter as died
 	Keep    int       // as in its Claim
 	Decided time.Time // if not zero: the fires up to it are decided
 }

@@ -82,7 +82,7 @@ func TestAFireThatComesDueDuringAnotherJobsRunFollowsIt(t *testing.T) {
 }
 
 // A job runs for two and a half hours, and another, hourly one has no worker.
-func TestFiresThatNoWorkerWasFreeForAreToldOf(t *testing.T) {
+func TestFiresWhileNoWorkerWasFreeAreReported(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		told := &notebook{begin: c.begin}
 		p := c.process(1, append(told.options(), schedule.WithWorkers(1))...).
@@ -109,7 +109,7 @@ func TestFiresThatNoWorkerWasFreeForAreToldOf(t *testing.T) {
 	})
 }
 
-func TestFiresMissedInAnOutageAreToldOf(t *testing.T) {
+func TestFiresMissedInAnOutageAreReported(t *testing.T) {
 	for missed, want := range map[schedule.Missed][]string{
 		schedule.None: {"job 20m0s to 30m0s"},
 		schedule.One:  {"job 20m0s to 20m0s"},
@@ -131,7 +131,7 @@ func TestFiresMissedInAnOutageAreToldOf(t *testing.T) {
 	}
 }
 
-func TestFiresThatNoProcessWasUpForAreToldOf(t *testing.T) {
+func TestFiresWhileNoProcessWasUpAreReported(t *testing.T) {
 	for missed, want := range map[schedule.Missed][]string{
 		schedule.None: {"job 3h0m0s to 5h0m0s"},
 		schedule.One:  {"job 3h0m0s to 4h0m0s"},

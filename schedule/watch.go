@@ -49,7 +49,7 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state State) {
 			s.lookAt(j, next.Add(time.Millisecond))
 		}
 		if died {
-			return // what comes after is read when the run has been repeated
+			return // fires after it are read when the run has been repeated
 		}
 	}
 	passed := s.takePassed(j)
@@ -66,18 +66,18 @@ func (s *Scheduler) seen(ctx context.Context, j *job, state State) {
 	s.put(item{at: s.store.Now(), job: j})
 }
 
-// wasGivenBack reports whether the fire was not decided after all.
+// wasGivenBack reports whether the fire is not decided after all.
 func (s *Scheduler) wasGivenBack(ctx context.Context, j *job, fire time.Time, state State) bool {
 	full, ahead := s.isAhead(ctx, j, state)
 	if !ahead {
 		return state.Decided.Before(fire)
 	}
-	return full.Known && !full.ran(fire) // decided says nothing about this fire
+	return full.Known && !full.ran(fire) // then decided does not tell about this fire
 }
 
-// takeOver repeats a run that died, in its place. If its fire was tried often enough, the
-// run is entered as died instead, so that the job can go on. If the caller holds the
-// job's own item (mine), takeOver puts it back.
+// takeOver repeats a run that died, in its place. If its fire was attempted often enough, the
+// run is entered as died instead, so that the job can go on. If the caller holds the job's own
+// item (mine), takeOver puts it back.
 func (s *Scheduler) takeOver(ctx, runs context.Context, j *job, dead Run, mine bool) {
 	defer func() {
 		s.setStale(j) // other fires may have come due: read before the next claim

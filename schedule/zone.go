@@ -28,7 +28,7 @@ func (z zoned) Next(t time.Time) time.Time {
 }
 
 // nextShown returns the first time after t at which the local clock shows a time of the
-// expression. It goes from one change of the local clock to the next.
+// expression. It proceeds from one change of the local clock to the next.
 func (z zoned) nextShown(t time.Time) time.Time {
 	for wall := z.wallOf(t); ; {
 		next := z.wall.Next(wall)
@@ -44,9 +44,9 @@ func (z zoned) nextShown(t time.Time) time.Time {
 	}
 }
 
-// nextOnce returns the first fire after t of an expression that names its times: each
-// local time of it is due once. One that comes twice is due the first time, and one that
-// is skipped is due right after the gap.
+// nextOnce returns the first fire after t of an expression that names its times: each of its
+// local times is due once. A time that comes twice is due the first time, and one that is
+// skipped is due right after the gap.
 func (z zoned) nextOnce(t time.Time) time.Time {
 	wall := z.wallOf(t)
 	if before := t.Add(-mostSkipped); z.offset(before) != z.offset(t) {

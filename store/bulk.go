@@ -9,7 +9,7 @@ import (
 type Ending struct {
 	Ref
 	Keep  time.Duration
-	Again bool // an attempt failed: a record may be held up, and should hold up no other
+	Again bool // an earlier attempt failed: its record may be blocked, and should not hold up the others
 }
 
 // Ended answers one Ending, as Release answers.
@@ -18,9 +18,9 @@ type Ended struct {
 	Err    error
 }
 
-// A BulkReleaser releases many holders at once, where one call for each would take too
-// long. It is optional. It is not looked for behind a method Unwrap: the Release of a
-// wrapper may do more than the store's.
+// A BulkReleaser releases many holders at once, where one call for each would take too long. It
+// is optional. The engine does not look for it behind a method Unwrap: the Release of a wrapper
+// may do more than the store's.
 type BulkReleaser interface {
 	// ReleaseMany releases each holder of a batch, and answers in the same order what
 	// Release would.
@@ -33,15 +33,15 @@ type Claimed struct {
 	Err error
 }
 
-// A BulkAcquirer claims many keys at once, where one call for each would take too long. It
-// is optional, and not looked for behind a method Unwrap, as a BulkReleaser. Of a store that is
-// both, the engine has a few exclusive holders released by ReleaseMany as well, if nobody is
-// known to wait for them; of another one only from seventeen on.
+// A BulkAcquirer claims many keys at once, where one call for each would take too long. It is
+// optional, and not looked for behind a method Unwrap, like a BulkReleaser. If a store is both,
+// the engine also has a few exclusive holders released by ReleaseMany, if no waiter is known;
+// otherwise only seventeen or more.
 type BulkAcquirer interface {
 	// AcquireMany makes each claim of a batch, and answers in the same order what Acquire
-	// would. But it need not look at what stands in the way of a claim: a key that has a
-	// record, whatever that says, may be answered with a HeldError whose Status is empty. The
-	// engine then asks with Acquire. An error that matches errors.ErrUnsupported and
-	// ErrNotApplied for every claim means: never ask again.
+	// would. But it need not read what stands in the way of a claim: a key that has a record,
+	// whatever its content, may be answered with a HeldError whose Status is empty. The engine
+	// then asks with Acquire. An error that matches errors.ErrUnsupported and ErrNotApplied for
+	// every claim means: never ask again.
 	AcquireMany(ctx context.Context, batch []Claim) []Claimed
 }

@@ -1,41 +1,41 @@
-// Package store is the contract between mongolock's lease engine and a
-// database. A Store does one atomic step per call and returns; timers, retries,
-// queues and goroutines live in the engine. Package storetest proves an
-// implementation; package memstore is the reference one.
+// Package store is the contract between mongolock's lease engine and a database. A Store does
+// one atomic step per call and returns. Timers, retries, queues and goroutines belong to the
+// engine. Package storetest proves an implementation; package memstore is the reference
+// implementation.
 //
-// Three terms of this package: the record of a key is what a store keeps under it.
-// A word is a mark in the record by which a waiter announces itself, until a given
-// time (Claim.Want). A writer claims a key in mode Exclusive; a sharer claims it in
-// mode Shared or Permits.
+// This package uses three terms. The record of a key is the data that a store keeps under it. A
+// word is a mark in the record by which a waiter announces itself, until a given time
+// (Claim.Want). A writer claims a key in mode Exclusive; a sharer claims it in mode Shared or
+// Permits.
 //
 // # What a store owes the engine
 //
 //  1. One step. Each call is atomic to every other; in a batch, each renewal by
 //     itself. No reader sees half a claim: holder and expiry appear together, so a
 //     held key has an end at every instant.
-//  2. Own clock. Expiry is judged by the store's clock alone. A holder past its
-//     time counts for nothing, present or not. A store whose clock may be another
-//     one than that of the last write may take longer to be sure, and says until
-//     when ([Holder].KnownBy); never less. [Grant.Left] and [Renewed.Left]
-//     count from the start of the call on the caller's monotonic clock and are
-//     never longer than the store will honour, drift included. The engine
-//     subtracts its margin and nothing else.
+//  2. Own clock. Only the store's clock judges expiry. A holder past its end counts
+//     for nothing, even if the record still has it. A store whose clock may not be
+//     the one of the last write may take longer to be sure, never less, and says
+//     until when ([Holder].KnownBy). [Grant.Left] and [Renewed.Left] count from the
+//     start of the call on the caller's monotonic clock. The store honours them in
+//     full, drift included: the engine subtracts its margin and nothing else.
 //  3. Identity. Only what the [Ref] names is changed. Nothing is released,
 //     renewed, broken or undone by its key alone.
 //  4. An ID is claimed once. The engine never repeats one, so a store may treat
 //     a second claim of an ID as a late copy of the first.
 //  5. Tokens. If the reply of a grant came within Left, every later exclusive
 //     grant of the key has a greater token: across release, expiry, removal by
-//     hand and restart. Renewal does not change a token. If a grant leaves room for tokens that its client
-//     gives out itself ([Grant].Spare), every later exclusive grant's token is greater than those. Then
-//     others are shown that the holder Lingers.
+//     hand and restart. Renewal does not change a token. If a grant leaves room for
+//     tokens that its client grants itself ([Grant].Spare), every later exclusive
+//     grant's token is greater than those. Then the holder is shown as one that
+//     Lingers.
 //  6. Held. A refusal carries the [Status] seen after it. If that Status shows the
 //     key free and not reserved, the engine asks once more. While the word of a
 //     writer stands, new shared claims and claims of permits are held.
 //  7. Renewal never creates, moves or shortens a holder. It refuses a holder that
 //     is broken, released or, by the store's clock, expired. While a store cannot
-//     tell who has expired, it may treat such a holder as live, if nobody else was
-//     granted the key.
+//     tell whether a holder has expired, it may treat it as live, if the key was
+//     not granted to another.
 //  8. Verdict or fault. [HeldError], [MismatchError], [BrokenError], [ErrGone],
 //     [ErrForeign] and [ErrTooLarge] are verdicts ([IsVerdict]): nothing was applied
 //     and nothing will be. Of the other errors, one that matches [ErrNotApplied]
@@ -52,36 +52,37 @@
 //     and after every gap. An error matching [errors.ErrUnsupported] means: never
 //     ask again.
 //  13. Modes. A key has any number of shared holders, or up to Limit permits, or
-//     one exclusive holder. A claim of permits is a mismatch where others share the
-//     key or have permits with another limit, and a shared claim is one where others
+//     one exclusive holder. A claim of permits is a mismatch if others share the
+//     key or have permits with another limit. A shared claim is a mismatch if others
 //     have permits. Claims of every mode wait for an exclusive holder, and an
 //     exclusive claim waits for holders of every mode. Sharers come and go without
 //     touching each other. The last of them to go, however it goes, removes the
 //     record, unless the word of a writer stands in it. A store may support
 //     Exclusive alone: then other claims answer an error that matches
 //     [errors.ErrUnsupported] and ErrNotApplied.
-//  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: which
-//     of them somebody waits for, and which are gone. A fault is that of the entries
-//     whose release it leaves unknown, and of no other. The engine asks again about
-//     these; what was released is gone by then. If some entries were gone before and it is
-//     not known which, each that may be one of them is answered so. A [BulkAcquirer] makes each claim of a
-//     batch as Acquire would, each with a fate of its own: Undo of one leaves those that
-//     were granted. It need not look at the record that refuses a claim.
-//  15. Sessions. They are optional ([Sessions]). A holder under a session is over when its own
-//     end and the session's are. Before a store gives away what a session kept, it makes
-//     sure that no renewal of the session is applied any more, ever: a session is over for
-//     good, though the call that made it so may have been cut off. An ID is begun once.
-//     Releases, renewals and transfers work as without a session. A release for later (keep)
-//     takes the holder out of its session.
+//  14. Bulks. A [BulkReleaser] answers each entry of a batch as Release would: whether
+//     a process waits for the key, and whether the holder was gone. A fault belongs only
+//     to the entries whose release it leaves unknown. The engine asks again about these;
+//     those that were released are gone by then. If some holders were gone before and
+//     the store cannot tell which, it answers ErrGone for each that may have been. A
+//     [BulkAcquirer] makes each claim of a batch as Acquire would, independently of the
+//     others: Undo of one leaves those that were granted. It need not read the record
+//     that refuses a claim.
+//  15. Sessions. They are optional ([Sessions]). A holder under a session is over when
+//     both its own end and the session's have passed. Before a store grants a key that a
+//     session kept, it makes sure that no renewal of the session is ever applied again: a
+//     session is over for good, even if the call that ended it may have been cut off. An
+//     ID is begun once. Releases, renewals and transfers work as without a session. A
+//     release for later (keep) takes the holder out of its session.
 //
 // # What the engine promises a store
 //
-// IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024
-// bytes. Every context but those of Watch and List has a deadline, unless the store is
-// [Prompt]. A call that writes never gets the caller's own context, but one that
-// carries the caller's values (a store strips sessions from it itself). A batch has at
-// most 1,000 entries and names no ID twice; of one holder at most one renewal is under
-// way. A batch of releases is as large, and may have several holders of one key; one of
-// claims names no key twice. A grant that arrives after its deadline is given back. A claim
-// whose outcome is unknown is undone, again and again, until that is settled or its TTL is over.
+// IDs are fresh crypto/rand.Text strings. Keys are valid UTF-8 of 1 to 1,024 bytes. Every
+// context has a deadline, except those of Watch and List, and except if the store is [Prompt].
+// A call that writes never gets the caller's own context, but one that carries the caller's
+// values (a store strips driver sessions from it itself). A batch of renewals has at most 1,000
+// entries and names no ID twice; each holder has at most one renewal under way. A batch of
+// releases is as large, and may have several holders of one key; a batch of claims names no key
+// twice. A grant that arrives after its deadline is given back. A claim whose outcome is
+// unknown is undone: Undo is repeated until it settles or the TTL is over.
 package store

@@ -16,12 +16,12 @@ var (
 	// ErrModeMismatch matches every MismatchError.
 	ErrModeMismatch = errors.New("mongolock: key is in use in another mode")
 
-	// ErrGone answers a call on an acquisition that holds nothing any more: it was
-	// released, transferred or removed by hand, or it expired.
+	// ErrGone answers a call on an acquisition that no longer holds anything: it was released,
+	// transferred or removed by hand, or it expired.
 	ErrGone = errors.New("mongolock: no such holder")
 
-	// ErrForeign answers every call on a key whose record is not of this library,
-	// or of a newer version of it. Such a record is never changed.
+	// ErrForeign answers every call on a key whose record is not of this library, or was
+	// written by a newer version. Such a record is never changed.
 	ErrForeign = errors.New("mongolock: not a lock of this library")
 
 	// ErrTooLarge refuses a further holder because the record would come near the
@@ -37,9 +37,9 @@ var (
 )
 
 // IsVerdict reports whether err is a store's certain refusal (duty 8): a HeldError,
-// MismatchError or BrokenError, or an error that matches ErrGone, ErrForeign or
-// ErrTooLarge. Nothing was applied and nothing will be; the store was reached, and
-// the state of the key is the reason.
+// MismatchError or BrokenError, or an error that matches ErrGone, ErrForeign or ErrTooLarge.
+// The store was reached and refused because of the key's state: nothing was applied and nothing
+// will be.
 func IsVerdict(err error) bool {
 	broken := errors.As(err, new(*BrokenError))
 	return broken || errors.Is(err, ErrHeld) || errors.Is(err, ErrModeMismatch) ||
@@ -51,10 +51,10 @@ func IsVerdict(err error) bool {
 // store may have done what was asked, or may do it yet.
 func IsCertain(err error) bool { return IsVerdict(err) || errors.Is(err, ErrNotApplied) }
 
-// HeldError refuses a claim because others hold the key, or because a writer
-// waits for it. It embeds the Status seen after the refusal and matches ErrHeld. That
-// Status may have no holders: they may have left since, a writer may wait for a free
-// key, and a waiter that gives up may not have seen who holds the key.
+// HeldError refuses a claim because others hold the key, or because a writer waits for it. It
+// embeds the Status seen after the refusal and matches ErrHeld. That Status may have no
+// holders: they may have left since, a writer may wait for a free key, or a waiter that gives
+// up may not have seen any holder.
 type HeldError struct{ Status }
 
 func (e *HeldError) Error() string {

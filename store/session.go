@@ -15,22 +15,22 @@ type Session struct {
 
 // SessionRenewed answers a renewal of a session.
 type SessionRenewed struct {
-	Left time.Duration // honoured for this long, counted from the start of the call
+	Left time.Duration // the session is honoured for this long, counted from the start of the call
 
-	// Broken are the holders of the session that an operator broke, by their IDs, with the
-	// reasons. One may be told again and again.
+	// Broken has the holders of the session that an operator broke: their IDs, with the
+	// reasons. The same holder may be in several answers.
 	Broken map[string]string
 }
 
 // Sessions is a store whose holders can be kept by a session, at one renewal for all of
 // them. It is optional.
 //
-// A holder under a session has two ends: its own, and the session's. It is over when both
-// are. A session is over for good once it has run out and somebody relied on that, once it
-// was ended, or once its record is not there; from then on no renewal revives it.
+// A holder under a session has two ends: its own, and the session's. It is over when both have
+// passed. A session is over for good once it has run out and a store relied on that, once it
+// was ended, or once its record is missing. From then on no renewal revives it.
 type Sessions interface {
-	// BeginSession begins a session. Left counts from the start of the call. After an
-	// error the session may have begun all the same: it is not used, and runs out.
+	// BeginSession begins a session. Left counts from the start of the call. After an error the
+	// session may have begun all the same; then it is not used, and runs out.
 	BeginSession(ctx context.Context, s Session) (left time.Duration, err error)
 
 	// RenewSession restarts the TTL of a session. The answer is ErrGone if the session is
@@ -40,9 +40,9 @@ type Sessions interface {
 	// EndSession ends a session for good. It is no error if the session is over.
 	EndSession(ctx context.Context, id string) error
 
-	// Sweep removes holders that sessions left which are over, and that this store knows
-	// of: those that it ended, or relied on to be over. It returns the keys for which
-	// somebody may wait. No record of a holder is removed whose own end has yet to come.
+	// Sweep removes the holders of sessions that are over and that this store knows of: those
+	// that it ended, or relied on to be over. It returns the keys that waiters may want. It
+	// removes no holder before the holder's own end.
 	Sweep(ctx context.Context) (freed []string, err error)
 }
 

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Mode is how a key may be shared among its holders.
+// Mode says how a key may be shared among its holders.
 type Mode string
 
-// The modes. A key has one at a time: that of its live holders. An Exclusive claim
-// waits for holders of every mode, and claims of every mode wait for an exclusive
-// holder. Shared and Permits do not go together, nor do Permits of different limits.
+// The modes. A key has one at a time: that of its live holders. An Exclusive claim waits for
+// holders of every mode, and claims of every mode wait for an exclusive holder. Shared and
+// Permits exclude each other, as do Permits of different limits.
 const (
 	Exclusive Mode = "exclusive" // one holder
 	Shared    Mode = "shared"    // any number of readers
@@ -26,8 +26,8 @@ type Ref struct {
 	Mode Mode
 }
 
-// Format shows the key and the mode, under every verb of package fmt, and never the ID:
-// whoever knows that can end the lease.
+// Format shows the key and the mode, under every verb of package fmt, and never the ID: a
+// process that knows the ID can end the lease.
 func (r Ref) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "{%q %s}", r.Key, r.Mode) }
 
 // A Claim asks for a key.
@@ -38,17 +38,17 @@ type Claim struct {
 	Owner string        // the claimant, for people to read
 	Note  string        // the purpose, for people to read
 
-	// Want, if positive and the key is held, leaves a word for this long: a caller
-	// that removes a holder in that time is told that somebody waits.
+	// Want, if positive and the key is held, leaves a word for this long: a call that removes a
+	// holder in that time reports that a waiter exists.
 	Want time.Duration
 
 	// Lingers says that the claimant may keep the key for a while after its use, and frees it
-	// when asked (KindWanted). Holders are shown with it.
+	// when asked (KindWanted). Its holder is shown with this mark.
 	Lingers bool
 
-	// Held is a hint: the key was seen held, and nothing has shown since that it was
-	// freed. A store whose claim of a held key costs more than a look should look
-	// first. The answer is the same.
+	// Held is a hint: the key was seen held, and nothing has shown since that it was freed. A
+	// store whose claim of a held key costs more than a look should look first. The answer is
+	// the same.
 	Held bool
 }
 
@@ -72,12 +72,12 @@ func (c Claim) Reserve() time.Duration {
 // A Grant is the answer to a claim that was given the key.
 type Grant struct {
 	Token  int64         // greater than that of every earlier exclusive grant of the key
-	Left   time.Duration // honoured for this long, counted from the start of the call
+	Left   time.Duration // the grant is honoured for this long, counted from the start of the call
 	Since  time.Time     // when it was granted, by the store's clock
 	Wanted bool          // the record carries the word of a waiter
 
-	// Spare is how many tokens above Token are the claimant's own, if its claim Lingers: every
-	// later grant of the key has a greater one than those. It may be zero.
+	// Spare is how many tokens above Token belong to the claimant, if its claim Lingers: every
+	// later grant of the key has a token greater than those. It may be zero.
 	Spare int
 }
 
@@ -85,7 +85,7 @@ type Grant struct {
 type Renewal struct {
 	Ref
 	TTL     time.Duration
-	Session string // puts the holder under this session, too, if not empty; its own end may stay as it is then. See Sessions
+	Session string // if not empty, puts the holder under this session too; the holder's own end may then stay as it is. See Sessions
 	Alone   bool   // takes the holder out of its session
 }
 
@@ -93,7 +93,7 @@ type Renewal struct {
 // the reason of a refusal.
 type Renewed struct {
 	Left   time.Duration // 0 with a session: the holder's own end stays as it is
-	Wanted bool          // the record was seen to carry the word of a waiter; it may carry one unseen
+	Wanted bool          // the record was seen to carry the word of a waiter; it may also carry one unseen
 	Err    error
 }
 
@@ -105,17 +105,17 @@ type Holder struct {
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
 	Broken   string    `json:"broken,omitempty"`  // why an operator broke it, or empty
-	Session  string    `json:"session,omitempty"` // that keeps it beyond its own end, or empty; ExpireAt is the later end
-	Lingers  bool      `json:"lingers,omitempty"` // it may be idle: its process keeps the key for a while after each use, and frees it when asked
+	Session  string    `json:"session,omitempty"` // the session that keeps it beyond its own end, or empty; ExpireAt is the later end
+	Lingers  bool      `json:"lingers,omitempty"` // the holder may be idle: its process keeps the key for a while after each use, and frees it when asked
 
-	// KnownBy is when the store will know, by the clock of the Status and at the latest,
-	// that the holder is over if it does not renew. Zero: at ExpireAt. A store whose clock
-	// may have been replaced since the holder was written, as by the election of another
-	// primary, does not trust ExpireAt alone.
+	// KnownBy is the latest time, by the clock of the Status, at which the store will know that
+	// the holder is over, if it does not renew. Zero means ExpireAt. A store whose clock may
+	// have been replaced since the holder was written, as by the election of another primary,
+	// does not trust ExpireAt alone.
 	KnownBy time.Time `json:"knownBy,omitzero"`
 }
 
-// end is when a holder that does not renew stops counting.
+// end returns when a holder that does not renew stops counting.
 func (h Holder) end() time.Time {
 	if h.KnownBy.IsZero() {
 		return h.ExpireAt
@@ -135,14 +135,14 @@ func (h Holder) Format(f fmt.State, _ rune) {
 // A Status is a key as the store saw it at Now, by its own clock.
 type Status struct {
 	Key     string
-	Mode    Mode // of the holders; empty if there are none
+	Mode    Mode // the holders' mode; empty if the key has no holders
 	Limit   int
 	Holders []Holder // expired ones included; ordered by Since, then ID
 	Wanted  bool     // the word of a waiter stands
 	Now     time.Time
 
-	// ExclusiveWantedUntil is the time until which the word of a waiting writer keeps
-	// new sharers out. Zero, or past, if no writer waits.
+	// ExclusiveWantedUntil is the time until which the word of a waiting writer keeps new
+	// sharers out. It is zero, or past, if no writer waits.
 	ExclusiveWantedUntil time.Time
 }
 
@@ -150,11 +150,11 @@ type Status struct {
 // knows.
 func (s Status) Live(h Holder) bool { return h.end().After(s.Now) }
 
-// Confirming reports whether h has run out by its own end, but the store has yet to make
-// sure of it. It will know by h.KnownBy. Until then h counts as live.
+// Confirming reports whether h has run out by its own end, but the store cannot yet be sure of
+// it. It will be sure by h.KnownBy. Until then h counts as live.
 func (s Status) Confirming(h Holder) bool { return s.Live(h) && !h.ExpireAt.After(s.Now) }
 
-// Free reports whether nobody holds the key.
+// Free reports whether the key has no live holder.
 func (s Status) Free() bool { return s.Left() == 0 }
 
 // Left returns the time until the last holder is over, if no holder renews.
@@ -179,16 +179,16 @@ type Store interface {
 	// another error as duty 8 says.
 	Acquire(ctx context.Context, c Claim) (Grant, error)
 
-	// Renew restarts the TTL of each holder of the batch and answers in the same order.
-	// The answer is ErrGone for a holder that is absent or released, BrokenError for one
-	// that was broken, whether or not it has expired, and ErrGone for any other that has.
+	// Renew restarts the TTL of each holder of the batch and answers in the same order. The
+	// answer is BrokenError for a holder that was broken, expired or not. It is ErrGone for any
+	// other that is absent, released or expired.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
 
-	// Release removes a holder, or answers ErrGone if the record has no holder of
-	// that ID. An expired holder that is still there is removed like any other. If
-	// keep is positive the key stays taken until keep after the holder's Since, which
-	// may be sooner or later than its expiry was; from then on the holder cannot be
-	// renewed or transferred. wanted reports that the record carried a waiter's word.
+	// Release removes a holder, or answers ErrGone if the record has no holder with that ID. It
+	// also removes an expired holder that is still there. If keep is positive, the key stays
+	// taken until keep after the holder's Since, which may be sooner or later than its expiry
+	// was; from then on the holder cannot be renewed or transferred. wanted reports that the
+	// record carried a waiter's word.
 	Release(ctx context.Context, r Ref, keep time.Duration) (wanted bool, err error)
 
 	// Transfer puts a new claim in the place of a live exclusive holder, in one
@@ -196,21 +196,20 @@ type Store interface {
 	// new token.
 	Transfer(ctx context.Context, from Ref, to Claim) (Grant, error)
 
-	// Undo cleans up after a claim of unknown outcome. With from nil that was an
-	// Acquire, or a Transfer whose from must stay as it is; otherwise it was a
-	// Transfer out of from, and both are removed. If settled is true none of them
-	// holds the key any more or ever will; otherwise the claim may still be applied,
-	// and Undo has to be repeated.
+	// Undo cleans up after a claim of unknown outcome. With from nil the claim was an Acquire,
+	// or a Transfer whose from must stay as it is; otherwise it was a Transfer out of from, and
+	// both are removed. If settled is true, none of them holds the key any more or ever will.
+	// Otherwise the claim may still be applied, and Undo has to be repeated.
 	Undo(ctx context.Context, claim Ref, from *Ref) (settled bool, err error)
 
-	// Break marks a holder, so that its next renewal answers BrokenError with the
-	// reason. If now is true it also removes the holder. It answers ErrGone if the
-	// record has no holder of that ID.
+	// Break marks a holder, so that its next renewal answers BrokenError with the reason. If
+	// now is true it also removes the holder. It answers ErrGone if the record has no holder
+	// with that ID.
 	Break(ctx context.Context, r Ref, reason string, now bool) error
 
-	// Look reads keys without changing them. It returns one Status per key, in
-	// order; a key without a record has no holders. If records among them are foreign
-	// the error matches ErrForeign, and the other keys are answered all the same.
+	// Look reads keys without changing them. It returns one Status per key, in order; a key
+	// without a record has no holders. If records among them are foreign, the error matches
+	// ErrForeign, and the other keys are answered all the same.
 	Look(ctx context.Context, keys []string) ([]Status, error)
 
 	// List yields the keys that begin with prefix, in order, including keys whose
@@ -218,12 +217,12 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Status, error]
 }
 
-// Prompt marks a store whose calls never block, as one in memory may. The engine then
-// makes a claim on its caller's goroutine, and gives calls a context without a
-// deadline. A wrapper that may block must not be Prompt: do not embed a store that is.
+// Prompt marks a store whose calls never block, as one in memory may be. The engine then makes
+// a claim on its caller's goroutine, and gives calls a context without a deadline. A wrapper
+// that may block must not be Prompt, so it must not embed a store that is.
 type Prompt interface {
 	Store
-	AnswersAtOnce() // AnswersAtOnce does nothing: to have it is the mark.
+	AnswersAtOnce() // AnswersAtOnce does nothing: having the method is the mark.
 }
 
 // A Notice is a hint that a key may be worth a look. A notice that is lost, late or
@@ -239,7 +238,7 @@ type Notice struct {
 const (
 	TopicLocks = "locks"
 	KindFreed  = "freed"
-	KindWanted = "wanted" // somebody waits for a key whose holder Lingers
+	KindWanted = "wanted" // a process waits for a key whose holder Lingers
 )
 
 // A Feed carries notices between processes. It is optional.

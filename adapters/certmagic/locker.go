@@ -28,12 +28,12 @@ type Locker struct {
 	names map[string]*name
 }
 
-// A name is locked by one caller of this process at a time, also if its lease was lost
-// meanwhile: an Unlock would not tell whose lock it is for.
+// A name is locked by one caller of this process at a time, even if its lease was lost
+// meanwhile: an Unlock does not tell whose lock it is for.
 type name struct {
 	turn  chan struct{}    // has an element while a caller has its turn
 	users int              // callers that have their turn or wait for it; protected by Locker.mu
-	lease *mongolock.Lease // of the caller that has its turn; nil until it is granted; protected by Locker.mu
+	lease *mongolock.Lease // the lease of the caller that has its turn; nil until it is granted; protected by Locker.mu
 }
 
 var (
@@ -49,8 +49,8 @@ type option func(*Locker) error
 
 func (o option) apply(l *Locker) error { return o(l) }
 
-// WithPrefix sets what the keys of locks begin with, "certmagic/" by default, so that they
-// are no others' keys in the collection of locks. It may be empty.
+// WithPrefix sets the prefix of the locks' keys, "certmagic/" by default, which keeps them
+// apart from other keys in the collection of locks. It may be empty.
 func WithPrefix(prefix string) Option {
 	return option(func(l *Locker) error { l.prefix = prefix; return nil })
 }
@@ -66,8 +66,8 @@ func WithLogger(logger *slog.Logger) Option {
 	})
 }
 
-// NewLocker makes a Locker that locks with locks. It sends nothing yet. TTL and other
-// defaults of leases are those of locks.
+// NewLocker makes a Locker that locks with locks. It sends nothing yet. The locks determine the
+// TTL and other defaults of leases.
 func NewLocker(locks mongolock.Locker, opts ...Option) (*Locker, error) {
 	l := &Locker{locks: locks, prefix: "certmagic/", logger: slog.Default(), names: make(map[string]*name)}
 	var errs []error
@@ -130,7 +130,7 @@ func (l *Locker) enter(key string) *name {
 	return n
 }
 
-// leave forgets a name that nobody wants any more.
+// leave drops a name that no caller wants any more.
 func (l *Locker) leave(key string, n *name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +152,7 @@ func (l *Locker) granted(key string, n *name, lease *mongolock.Lease, err error)
 	return nil
 }
 
-// locked returns the lease that this process holds, or has lost and not unlocked.
+// locked returns the lease that this process holds, or has lost but not unlocked.
 func (l *Locker) locked(key string) (*name, *mongolock.Lease, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,7 +162,7 @@ func (l *Locker) locked(key string) (*name, *mongolock.Lease, error) {
 	return nil, nil, fmt.Errorf("%w: %q", ErrNotLocked, key)
 }
 
-// swap puts one lease in the place of another, and reports whether that was still there.
+// swap replaces one lease by another, and reports whether the first was still there.
 func (l *Locker) swap(n *name, was, is *mongolock.Lease) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,9 +173,9 @@ func (l *Locker) swap(n *name, was, is *mongolock.Lease) bool {
 	return true
 }
 
-// Unlock releases the lock. It ignores the end of its context: a release has a bound of its
-// own. A lock that was lost is unlocked already, which is logged and no error. After another
-// error the release goes on in the background, and Unlock may be called again.
+// Unlock releases the lock. It ignores the end of its context, because a release is bounded by
+// itself. A lock that was lost counts as unlocked, which is logged and not an error. After
+// another error the release goes on in the background, and Unlock may be called again.
 func (l *Locker) Unlock(_ context.Context, name string) error {
 	n, lease, err := l.locked(name)
 	if err != nil {

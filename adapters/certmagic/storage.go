@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// MaxKey is how long a key may be, in bytes.
+	// MaxKey is the greatest length of a key, in bytes.
 	MaxKey = 1024
-	// MaxValue is how large a value may be, in bytes: a document of MongoDB has 16 MiB.
+	// MaxValue is the greatest size of a value, in bytes: a document of MongoDB has 16 MiB.
 	MaxValue = 16<<20 - 4096
 )
 
@@ -45,11 +45,11 @@ type Storage struct {
 
 var _ certmagic.Storage = (*Storage)(nil)
 
-// New makes a Storage that keeps its keys as documents of coll and locks with locks, such as
-// a *mongolock.Client. It sends nothing yet. Keep nothing else in coll, the locks neither,
-// and make it without a collation. It has private keys in it: let nobody else read it.
+// New makes a Storage that keeps its keys as documents of coll and locks with locks, such as a
+// *mongolock.Client. It sends nothing yet. Keep nothing else in coll, not even the locks, and
+// make it without a collation. It contains private keys: let no other program read it.
 //
-// Write concern, read concern and read preference are the Storage's own, whatever coll says.
+// The Storage sets its own write concern, read concern and read preference, whatever coll says.
 func New(locks mongolock.Locker, coll *mongo.Collection, opts ...Option) (*Storage, error) {
 	locker, err := NewLocker(locks, opts...)
 	if coll == nil {
@@ -75,8 +75,8 @@ type file struct {
 	Size     int64     `bson:"size"`
 }
 
-// clean is a key as a document has it: a path without leading or trailing slashes, as
-// certmagic.FileStorage takes it. The root is empty.
+// clean returns a key as a document has it: a path without leading or trailing slashes, as
+// certmagic.FileStorage treats it. The root is empty.
 func clean(key string) (string, error) {
 	switch is := path.Clean("/" + key)[1:]; {
 	case !utf8.ValidString(is):
@@ -132,13 +132,13 @@ func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 		return failed("store", key, fmt.Errorf("%w: %d bytes, %d are possible", ErrTooLarge, len(value), MaxValue))
 	}
 	if value == nil {
-		value = []byte{} // null is no value
+		value = []byte{} // null would not be a value
 	}
 	update := bson.D{
 		{Key: "$set", Value: bson.D{{Key: "value", Value: value}, {Key: "size", Value: int64(len(value))}}},
 		{Key: "$currentDate", Value: bson.D{{Key: "modified", Value: true}}},
 	}
-	for range 3 { // two that store a new key at once: one of them may find it there
+	for range 3 { // if two callers store a new key at once, one of them may find it there
 		if _, err = s.coll.UpdateOne(ctx, at(is), update, options.UpdateOne().SetUpsert(true)); !mongo.IsDuplicateKeyError(err) {
 			break
 		}
@@ -146,7 +146,7 @@ func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 	return failed("store", key, err)
 }
 
-// Load returns the value at key. For a key that is not there, and for a directory, the error
+// Load returns the value at key. For a key that does not exist, and for a directory, the error
 // matches fs.ErrNotExist.
 func (s *Storage) Load(ctx context.Context, key string) ([]byte, error) {
 	is, err := named(key)
@@ -160,7 +160,7 @@ func (s *Storage) Load(ctx context.Context, key string) ([]byte, error) {
 	return f.Value, nil
 }
 
-// missing is the driver's error, or fs.ErrNotExist for a document that is not there.
+// missing returns the driver's error, or fs.ErrNotExist for a document that does not exist.
 func missing(err error) error {
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return fs.ErrNotExist
@@ -168,7 +168,7 @@ func missing(err error) error {
 	return err
 }
 
-// Delete deletes the key, and all keys below it. A key that is not there is no error.
+// Delete deletes the key, and all keys below it. A key that does not exist is no error.
 func (s *Storage) Delete(ctx context.Context, key string) error {
 	is, err := named(key)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 	return failed("delete", key, err)
 }
 
-// Exists reports whether the key is there, as a file or a directory. It is false if that
-// cannot be found out, as certmagic.Storage wants it; the error is logged.
+// Exists reports whether the key exists, as a file or a directory. It returns false if that
+// cannot be found out, as certmagic.Storage requires; the error is logged.
 func (s *Storage) Exists(ctx context.Context, key string) bool {
 	_, err := s.Stat(ctx, key)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +188,7 @@ func (s *Storage) Exists(ctx context.Context, key string) bool {
 	return err == nil
 }
 
-// Stat describes the key. For a key that is not there the error matches fs.ErrNotExist.
+// Stat describes the key. For a key that does not exist the error matches fs.ErrNotExist.
 func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error) {
 	is, err := clean(key)
 	switch {
@@ -198,7 +198,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 		return certmagic.KeyInfo{Key: key}, nil // the root
 	}
 	var f file
-	// A file comes before what is below it.
+	// A file comes before the keys below it.
 	first := options.FindOne().SetProjection(bson.D{{Key: "value", Value: 0}}).SetSort(bson.D{{Key: "_id", Value: 1}})
 	if err := s.coll.FindOne(ctx, under(is), first).Decode(&f); err != nil {
 		return certmagic.KeyInfo{}, failed("stat", key, missing(err))
@@ -209,9 +209,9 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	return certmagic.KeyInfo{Key: key, Modified: f.Modified, Size: f.Size, IsTerminal: true}, nil
 }
 
-// List returns what is in a directory, in the order of keys: the keys of files and of
-// directories. With recursive it walks the directories. For a directory that is not there
-// the error matches fs.ErrNotExist; a file has nothing in it.
+// List returns the contents of a directory, in the order of keys: the keys of files and of
+// directories. With recursive it walks the directories. For a directory that does not exist the
+// error matches fs.ErrNotExist; a file has no contents.
 func (s *Storage) List(ctx context.Context, dir string, recursive bool) ([]string, error) {
 	is, err := clean(dir)
 	if err != nil {

@@ -46,7 +46,7 @@ func storage(t testing.TB, tap ...*testserver.Tap) *certmagiclock.Storage {
 // The next three are CertMagic's own tests of its FileStorage, which its storages share no
 // suite for.
 
-func TestWhatIsStoredIsLoaded(t *testing.T) {
+func TestAStoredValueIsLoaded(t *testing.T) {
 	s := storage(t)
 	require.NoError(t, s.Store(t.Context(), "foo", []byte("bar")))
 	got, err := s.Load(t.Context(), "foo")
@@ -99,7 +99,7 @@ func (p *pruned) Delete(ctx context.Context, key string) error {
 }
 
 // CertMagic's own storage is the judge of what every call answers.
-func TestItAnswersAsCertMagicsFileStorageDoes(t *testing.T) {
+func TestTheStorageAnswersAsCertMagicsFileStorageDoes(t *testing.T) {
 	ours, theirs := storage(t), &pruned{certmagic.FileStorage{Path: t.TempDir()}}
 	random := rand.New(rand.NewPCG(1, 2))
 	dirs := []string{"a", "a/b", "a-b", "a.b", "a/b/c", "a0", "ab", "b", "certificates/ca/example.com", "ä/ö"}

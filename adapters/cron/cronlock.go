@@ -5,11 +5,10 @@
 //	c := cron.New()
 //	c.AddJob("0 3 * * *", once.Wrap("nightly-report")(job))
 //
-// A host that finds the key held skips the run. The key is free again when the job is
-// done. So a host whose clock is late by more than the job takes would run the job a
-// second time. mongolock.MinHold prevents that: it keeps the key for a given time from
-// its grant on. That time should be longer than the hosts' clocks differ, and shorter
-// than the job's period.
+// A host that finds the key held skips the run. The key is free again when the job is done. So
+// a host whose clock is late by more than the job takes would run the job a second time.
+// mongolock.MinHold prevents that: it keeps the key for a given time from its grant on. That
+// time should be longer than the hosts' clocks differ, and shorter than the job's period.
 //
 // Where that is not enough, use package schedule: it claims each fire of a job instead
 // of locking the job, and reads the same expressions. (cron reads them in the host's
@@ -53,8 +52,8 @@ func Lease(opts ...mongolock.AcquireOption) Option {
 	})
 }
 
-// WithLogger sets the logger. The default is slog.Default(). A job that failed, or
-// whose lock failed, is a warning; a run that another host has is logged at the debug
+// WithLogger sets the logger. The default is slog.Default(). A failed job is logged as a
+// warning, and so is a lock that failed; a run that another host has is logged at the debug
 // level.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(once *Once) error {
@@ -89,9 +88,9 @@ func New(l mongolock.Locker, opts ...Option) (*Once, error) {
 // Wrap returns a wrapper that runs a job under the lock of a key. Each job needs a key
 // of its own.
 //
-// Errors are logged, because cron has nobody to return them to. In a chain
-// (cron.NewChain) put the wrapper inside cron.Recover, which then sees a panic of the
-// job; the lock is released all the same.
+// Errors are logged, because cron does not take them. In a chain (cron.NewChain) put the
+// wrapper inside cron.Recover, which then sees a panic of the job; the lock is released all the
+// same.
 func (o *Once) Wrap(key string) cron.JobWrapper {
 	return o.WrapContext(context.Background(), key)
 }

@@ -15,7 +15,7 @@
 // [Elector] makes one host run all jobs. gocron uses either a locker or an elector: if
 // it has an elector it never calls the locker.
 //
-// [Monitor] tells a function of each run, and of each run that was refused: because another
+// [Monitor] calls a function for each run, and for each run that was refused: because another
 // host has the key, or because the database is away.
 //
 // gocron does not tell a job that its lease was lost. A job that must know takes its

@@ -11,8 +11,7 @@ import (
 	"github.com/mongolock/mongolock/leader"
 )
 
-// ErrNotLeader answers IsLeader on a host that does not lead. gocron then skips the
-// job.
+// ErrNotLeader answers IsLeader on a host that does not lead. gocron then skips the job.
 var ErrNotLeader = errors.New("gocronlock: another host leads")
 
 // A Locker implements gocron.Locker with leases. NewLocker makes one.
@@ -20,7 +19,7 @@ type Locker struct {
 	locks   mongolock.Locker
 	lease   []mongolock.AcquireOption
 	logger  *slog.Logger
-	monitor *Monitor // nil tells nobody
+	monitor *Monitor // nil: there is no monitor
 }
 
 var (
@@ -80,7 +79,7 @@ func NewLocker(l mongolock.Locker, opts ...Option) (*Locker, error) {
 }
 
 // Lock asks for the key once. After an error (mongolock.ErrHeld if another host runs the job)
-// gocron skips the run; gocron's own events tell of it, and a Monitor.
+// gocron skips the run; gocron's own events report it, and a Monitor.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.locks.TryAcquire(ctx, key, l.lease...)
 	if err != nil {
@@ -96,9 +95,9 @@ type lock struct {
 	monitor *Monitor
 }
 
-// Unlock releases the lease. It ignores its context, which gocron has cancelled
-// already at Shutdown, StopJobs and RemoveJob; a release has a bound of its own.
-// gocron drops the error, so it is logged.
+// Unlock releases the lease. It ignores its context, which gocron has already cancelled at
+// Shutdown, StopJobs and RemoveJob; a release is bounded by itself. gocron drops the error, so
+// Unlock logs it.
 func (l *lock) Unlock(context.Context) error {
 	err := l.lease.Release()
 	switch {

@@ -28,23 +28,22 @@ type Event struct {
 	Err          error
 }
 
-// A Monitor tells a function of each run of a job and of each run that was refused. It
+// A Monitor calls a function for each run of a job and for each run that was refused. It
 // implements gocron.MonitorStatus. NewMonitor makes one.
 //
-// gocron counts a refused run as skipped, and does not say why: another host may have the
-// key, which is as it should be, or the database may be away. With WithMonitor the Locker
-// says which.
+// gocron counts a refused run as skipped, and does not say why: another host may have the key,
+// which is normal, or the database may be away. With WithMonitor the Locker says which.
 type Monitor struct {
 	tell func(Event)
 
 	mu   sync.Mutex
-	told map[string]int // refusals of which the Locker has told, and gocron not yet, by job
+	told map[string]int // refusals that the Locker has reported, and gocron has not yet, by job
 }
 
 var _ gocron.MonitorStatus = (*Monitor)(nil)
 
-// NewMonitor makes a Monitor that calls tell for each event. tell is called by several
-// goroutines at once, each of which runs a job: it should be quick.
+// NewMonitor makes a Monitor that calls tell for each event. Several goroutines call tell at
+// once, and each of them runs a job: tell should be quick.
 func NewMonitor(tell func(Event)) (*Monitor, error) {
 	if tell == nil {
 		return nil, errors.New("gocronlock: NewMonitor: the function is nil")
@@ -52,14 +51,14 @@ func NewMonitor(tell func(Event)) (*Monitor, error) {
 	return &Monitor{tell: tell, told: make(map[string]int)}, nil
 }
 
-// Options returns the options that give the Monitor to gocron.NewScheduler: runs are told
-// by one of gocron's two interfaces, refusals by the other.
+// Options returns the options that give the Monitor to gocron.NewScheduler: gocron reports runs
+// by one of its two interfaces, and refusals by the other.
 func (m *Monitor) Options() []gocron.SchedulerOption {
 	return []gocron.SchedulerOption{gocron.WithMonitor(m), gocron.WithMonitorStatus(m)}
 }
 
-// WithMonitor makes the Locker tell m why it refused a run, and that a lease was lost while
-// a job ran. Give m to the scheduler too (Monitor.Options).
+// WithMonitor makes the Locker tell m why it refused a run, and that a lease was lost while a
+// job ran. Give m to the scheduler too (Monitor.Options).
 func WithMonitor(m *Monitor) Option {
 	return option(func(l *Locker) error {
 		if m == nil {
@@ -70,7 +69,7 @@ func WithMonitor(m *Monitor) Option {
 	})
 }
 
-// refused tells of a refusal of the Locker. gocron tells of it again, without the error.
+// refused reports a refusal of the Locker. gocron reports it again, without the error.
 func (m *Monitor) refused(job string, err error) {
 	if m == nil {
 		return
@@ -87,8 +86,8 @@ func (m *Monitor) lost(job string, err error) {
 	}
 }
 
-// IncrementJob implements gocron.Monitor. gocron calls it for runs too, which
-// RecordJobTimingWithStatus tells.
+// IncrementJob implements gocron.Monitor. gocron also calls it for runs, which
+// RecordJobTimingWithStatus reports.
 func (m *Monitor) IncrementJob(_ uuid.UUID, name string, _ []string, status gocron.JobStatus) {
 	switch status {
 	case gocron.Skip:
@@ -101,7 +100,7 @@ func (m *Monitor) IncrementJob(_ uuid.UUID, name string, _ []string, status gocr
 	}
 }
 
-// knows reports whether the Locker has told of this refusal.
+// knows reports whether the Locker has reported this refusal.
 func (m *Monitor) knows(job string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,8 +115,8 @@ func (m *Monitor) knows(job string) bool {
 	return true
 }
 
-// RecordJobTiming implements gocron.Monitor. It does nothing: RecordJobTimingWithStatus
-// knows more.
+// RecordJobTiming implements gocron.Monitor. It does nothing, because RecordJobTimingWithStatus
+// is told more.
 func (*Monitor) RecordJobTiming(time.Time, time.Time, uuid.UUID, string, []string) {}
 
 // RecordJobTimingWithStatus implements gocron.MonitorStatus.

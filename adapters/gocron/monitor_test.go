@@ -141,7 +141,7 @@ func TestTheMonitorTellsThatARunWasLeftOutForAnEarlierOne(t *testing.T) {
 	})
 }
 
-func TestTheMonitorRefusesWhatIsMissing(t *testing.T) {
+func TestANilFunctionOrMonitorIsRefused(t *testing.T) {
 	_, err := gocronlock.NewMonitor(nil)
 	assert.ErrorContains(t, err, "the function is nil")
 	_, err = gocronlock.NewLocker(mongolocktest.New(t), gocronlock.WithMonitor(nil))

@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	// ErrTiming is returned by New for durations with which two could lead, and by Create and
-	// Update if what the lease has left shows that. Prolong LeaseDuration, or shorten
-	// RenewDeadline.
+	// ErrTiming is returned by New for durations with which two electors could lead at once,
+	// and by Create and Update if the time that the lease has left shows that. Prolong
+	// LeaseDuration, or shorten RenewDeadline.
 	ErrTiming = errors.New("kubelock: the LeaseDuration is too short")
 
 	// ErrSpent is returned by Update of an elector that has lost its lease and has not
@@ -28,7 +28,7 @@ var (
 	ErrSpent = errors.New("kubelock: the lease of this term was lost")
 )
 
-// A Client grants leases and shows who holds them. *mongolock.Client is one.
+// A Client grants leases and shows their holders. *mongolock.Client is one.
 type Client interface {
 	mongolock.Locker
 
@@ -36,8 +36,8 @@ type Client interface {
 	Inspect(ctx context.Context, key string) (mongolock.Status, error)
 }
 
-// A Timing is the durations of an election, as leaderelection.LeaderElectionConfig has them.
-// A zero one is replaced by the default of client-go.
+// A Timing has the durations of an election, as leaderelection.LeaderElectionConfig does. A
+// zero duration is replaced by the default of client-go.
 type Timing struct {
 	LeaseDuration time.Duration // the TTL of the lease: 15 s by default
 	RenewDeadline time.Duration // for how long a leader tries to renew it: 10 s by default
@@ -52,15 +52,15 @@ type Lock struct {
 	timing   Timing
 
 	mu      sync.Mutex
-	lease   *mongolock.Lease // the last that was granted
+	lease   *mongolock.Lease // the last lease that was granted
 	leading bool             // from "became leader" to "stopped leading"
-	over    bool             // the lease is that of a term that is over
+	over    bool             // the lease belongs to a term that is over
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New makes a Lock on key for the candidate of that identity, which is 1 to 1,024 bytes and
-// another one in every process. It sends nothing yet. The elector must have the durations of
+// New makes a Lock on key for the candidate with that identity, which is 1 to 1,024 bytes and
+// different in every process. It sends nothing yet. The elector must have the durations of
 // timing, as that of Lock.Config has.
 func New(client Client, key, identity string, timing Timing) (*Lock, error) {
 	timing.defaults()
@@ -88,8 +88,8 @@ func (t *Timing) defaults() {
 	}
 }
 
-// check is what client-go asks for, and that a lease can outlast the elector. Whether it
-// does is known when it is granted: the client knows its margin.
+// check makes sure of what client-go requires, and that a lease can outlast the elector.
+// Whether it does is known only when it is granted, because the client knows its margin.
 func (t *Timing) check() error {
 	switch {
 	case t.RetryPeriod < 0 || float64(t.RenewDeadline) <= leaderelection.JitterFactor*float64(t.RetryPeriod):
@@ -100,15 +100,15 @@ func (t *Timing) check() error {
 	return nil
 }
 
-// patience is how long after a Create or Update that succeeded the elector may call itself
-// leader without another.
+// patience returns how long after a successful Create or Update the elector may consider itself
+// the leader without another.
 func (t *Timing) patience() time.Duration { return t.RenewDeadline + t.RetryPeriod }
 
 // Config returns the configuration of an elector on this lock. The context that
 // OnStartedLeading gets ends with the lease, too.
 //
-// Before you set ReleaseOnCancel on it, see that your work has ended when the context that
-// you run the elector with does: it frees the key at once.
+// Before you set ReleaseOnCancel on it, make sure that your work has ended when the context
+// that you run the elector with does: ReleaseOnCancel frees the key at once.
 func (l *Lock) Config(callbacks leaderelection.LeaderCallbacks) leaderelection.LeaderElectionConfig {
 	if work := callbacks.OnStartedLeading; work != nil {
 		callbacks.OnStartedLeading = func(ctx context.Context) {
@@ -132,8 +132,8 @@ func FromContext(ctx context.Context) (*mongolock.Lease, bool) {
 	return lease, ok
 }
 
-// Lease returns the lease that this candidate was granted last, or nil. Its Err says whether
-// it still holds.
+// Lease returns the lease that this candidate was granted last, or nil. Its Err says whether it
+// is still held.
 func (l *Lock) Lease() *mongolock.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,17 +151,17 @@ func (l *Lock) held() (lease *mongolock.Lease, spent bool) {
 	return nil, l.leading
 }
 
-// leftOver reports whether the lease is that of an earlier term, which was not released: a
-// new term has a lease, and a token, of its own.
+// leftOver reports whether the lease is of an earlier term and was not released: a new term has
+// a lease, and a token, of its own.
 func (l *Lock) leftOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
 }
 
-// Get implements resourcelock.Interface: it reads who holds the key. If nobody does, the
-// error is a NotFound; but an elector that has lost its lease gets a record without holder,
-// so that it knows.
+// Get implements resourcelock.Interface: it reads the holder of the key. If there is none, the
+// error is a NotFound. But an elector that has lost its lease gets a record without a holder,
+// so that it learns of the loss.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	status, err := l.client.Inspect(ctx, l.key)
 	if err != nil {
@@ -182,8 +182,8 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return &record, raw, err
 }
 
-// record shows a holder as client-go does. A holder that uses our identity but not our lease
-// is another process, and so it must look to the elector.
+// record shows a holder as client-go does. A holder with our identity but not our lease is
+// another process, and must look like one to the elector.
 func (l *Lock) record(h mongolock.Holder) resourcelock.LeaderElectionRecord {
 	identity := h.Note
 	if identity == "" {
@@ -234,15 +234,15 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	if outlasts(lease, &l.timing) {
 		return nil
 	}
-	// The grant took long, or no grant can be long enough. A renewal tells.
+	// The grant took long, or no grant can be long enough. A renewal tells which.
 	if err := l.renew(ctx, lease); err != nil {
 		return errors.Join(err, lease.Release())
 	}
 	return nil
 }
 
-// outlasts reports whether the lease's deadline comes after an elector that succeeds now
-// would stop.
+// outlasts reports whether the lease's deadline comes after the moment at which an elector that
+// succeeds now would stop.
 var outlasts = func(lease *mongolock.Lease, t *Timing) bool { return lease.Remaining() >= t.patience() }
 
 // renew renews the lease until it outlasts the elector.
@@ -273,8 +273,9 @@ func (l *Lock) release() error {
 	return nil // a lease that was lost is no longer ours to release
 }
 
-// RecordEvent implements resourcelock.Interface. By it the elector says when a term begins
-// and when it is over. There is no event to record: the lease is no object of a cluster.
+// RecordEvent implements resourcelock.Interface. The elector uses it to say when a term begins
+// and when it is over. There is no event to record, because the lease is not an object of a
+// cluster.
 func (l *Lock) RecordEvent(event string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

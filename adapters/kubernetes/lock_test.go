@@ -86,7 +86,7 @@ func run(ctx context.Context, l *kubelock.Lock, change ...func(*leaderelection.L
 	return did
 }
 
-func TestOfThreeElectorsOneLeadsAtATimeAndAllGetTheirTurn(t *testing.T) {
+func TestThreeElectorsLeadOneAtATimeAndInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New()
 		ctx, cancel := context.WithTimeout(quiet(t), time.Hour) // virtual

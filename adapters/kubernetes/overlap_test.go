@@ -111,7 +111,7 @@ func TestAnElectorWhoseRepliesGetSlowStopsBeforeAnotherCanLead(t *testing.T) {
 // The control of the test above: on a lock that lets an elector go on with what is left after
 // a slow reply, as a Lease object does, it stops too late. Even then the context of its work
 // has ended.
-func TestControlWithoutACareForWhatIsLeftTheElectorStopsTooLate(t *testing.T) {
+func TestControlAnElectorThatIgnoresTheTimeLeftStopsTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kubelock.TrustAnyLease(t)
 		stopped, ended := cutOff(t, kubelock.Timing{}, growing)

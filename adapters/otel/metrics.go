@@ -13,13 +13,13 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// The bounds of histograms: of what takes round trips and waits, and of work.
+// The bounds of histograms: of operations that take round trips and waits, and of work.
 var (
 	short = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	long  = []float64{.01, .1, 1, 10, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600}
 )
 
-// meters are the instruments.
+// meters holds the instruments.
 type meters struct {
 	operation, wait, hold, run                   metric.Float64Histogram
 	lost, renewed, missed                        metric.Int64Counter
@@ -132,7 +132,7 @@ func cause(err error) string {
 	return "lost"
 }
 
-// renewals is how many leases a renewal renewed. Package pathlock renews one, or fails.
+// renewals returns how many leases a renewal renewed. Package pathlock renews one, or fails.
 func renewals(out mongolock.Outcome) int {
 	if out.Err != nil && out.Count == 1 {
 		return 0
@@ -140,11 +140,11 @@ func renewals(out mongolock.Outcome) int {
 	return out.Count
 }
 
-// sources are the clients that are open.
+// sources holds the clients that are open.
 type sources struct {
 	mu    sync.Mutex // protects what follows
 	open  map[*source]bool
-	ended map[string]mongolock.Stats // by package: what clients counted that are closed
+	ended map[string]mongolock.Stats // by package: the counts of closed clients
 }
 
 type source struct{ stats func() mongolock.Stats }

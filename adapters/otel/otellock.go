@@ -1,5 +1,5 @@
-// Package otellock makes spans and metrics for OpenTelemetry of what package mongolock and
-// the packages on it do. It needs the OpenTelemetry API alone.
+// Package otellock makes OpenTelemetry spans and metrics of the operations of package mongolock
+// and the packages built on it. It needs only the OpenTelemetry API.
 //
 //	telemetry, err := otellock.New()
 //	client, err := mongolock.New(coll, mongolock.WithObserver(telemetry))
@@ -91,9 +91,9 @@ func SpanKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.spanKey = name; return notNil("SpanKey", name == nil) })
 }
 
-// MetricKey adds the attribute lock.key to the durations, with the value that name
-// returns: one of few, as each makes time series of its own. By default metrics have no
-// key.
+// MetricKey adds the attribute lock.key to the durations, with the value that name returns.
+// That should be one of few values, because each makes time series of its own. By default
+// metrics have no key.
 func MetricKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.metricKey = name; return notNil("MetricKey", name == nil) })
 }
@@ -145,7 +145,7 @@ func (o *Observer) Begin(ctx context.Context, of mongolock.Operation) (context.C
 	}
 }
 
-// callerKey is the key of the span in which an acquisition was asked for.
+// callerKey is the key of the span in which an acquisition was requested.
 type callerKey struct{}
 
 // start begins the span of an operation.
@@ -178,7 +178,8 @@ func link(to trace.Span) []trace.SpanStartOption {
 	return []trace.SpanStartOption{trace.WithLinks(trace.Link{SpanContext: to.SpanContext()})}
 }
 
-// attributes are those of a span that are known when it begins: a sampler sees them.
+// attributes returns the attributes of a span that are known when it begins, so that a sampler
+// sees them.
 func (o *Observer) attributes(of mongolock.Operation) []attribute.KeyValue {
 	all := []attribute.KeyValue{AttrSystem.String(of.Package), AttrOperation.String(string(of.Op))}
 	if of.Mode != "" {
@@ -192,7 +193,7 @@ func (o *Observer) attributes(of mongolock.Operation) []attribute.KeyValue {
 	return all
 }
 
-// finish ends a span. What others decide, as a refusal, is no error of it.
+// finish ends a span. A decision of others, such as a refusal, is not an error of the span.
 func finish(span trace.Span, of mongolock.Operation, out mongolock.Outcome) {
 	outcome := mongolock.OutcomeOf(out.Err)
 	span.SetAttributes(AttrOutcome.String(outcome))

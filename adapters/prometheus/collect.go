@@ -48,8 +48,8 @@ func (c *Collector) Watch(stats func() mongolock.Stats) (stop func()) {
 	}
 }
 
-// meet sets counters to zero before they count: the first event of a counter that was not
-// there before is no increase to Prometheus.
+// meet sets counters to zero before they count: to Prometheus the first event of a new counter
+// is not an increase.
 func (c *Collector) meet(of mongolock.Operation) {
 	if c.key != nil && of.Op == mongolock.OpHold {
 		c.mayBeLost(of)
@@ -133,14 +133,14 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// A feed is that of clients of a package.
+// A feed names a state of the feeds of a package's clients.
 type feed struct {
 	pkg   string
 	state mongolock.FeedState
 }
 
-// sums adds up, by package, what is open and what closed clients had counted. feeds is how
-// many clients have a feed in a state.
+// sums adds up, by package, the numbers of open clients and the counts of closed ones. feeds
+// counts the clients that have a feed in a state.
 func (c *Collector) sums() (all map[string]mongolock.Stats, feeds map[feed]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,15 +1,15 @@
-// Package promlock makes metrics for Prometheus of what package mongolock and the packages
-// on it do.
+// Package promlock makes metrics for Prometheus of the operations of package mongolock and the
+// packages built on it.
 //
 //	metrics, err := promlock.New()
 //	prometheus.MustRegister(metrics)
 //	client, err := mongolock.New(coll, mongolock.WithObserver(metrics))
 //
-// One Collector is enough for a process: it takes any number of clients, schedulers, trees
-// and locks on documents, and adds them up by package. What a client holds is read when
-// the metrics are scraped; what it did is counted as it happens.
+// One Collector is enough for a process: it takes any number of clients, schedulers, trees and
+// locks on documents, and adds them up by package. The leases that a client holds are read when
+// the metrics are scraped; operations are counted as they happen.
 //
-// Keys are no labels, as a program may have any number of them. [KeyLabel] maps those
+// Keys are not labels, because a program may have any number of them. [KeyLabel] maps the keys
 // that you want to see to a few names of yours.
 //
 // docs/telemetry.md lists the metrics. docs/grafana has a dashboard and alert rules for
@@ -43,10 +43,10 @@ type Collector struct {
 
 	mu      sync.Mutex // protects what follows
 	sources map[*source]bool
-	ended   map[string]mongolock.Stats // by package: what clients counted that are closed
+	ended   map[string]mongolock.Stats // by package: the counts of closed clients
 }
 
-// A source is a client, or something like it, that is open.
+// A source is an open client, or something like it.
 type source struct{ stats func() mongolock.Stats }
 
 // An Option changes a Collector.
@@ -61,9 +61,9 @@ type config struct {
 	buckets map[mongolock.Op][]float64
 }
 
-// KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases
-// and runs. Its value is what name returns for the operation: one of few, such as the
-// part of the key before an ID. Each value costs some sixty time series.
+// KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases and
+// runs. Its value is what name returns for the operation. That should be one of few values,
+// such as the part of the key before an ID. Each value costs some sixty time series.
 func KeyLabel(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error {
 		if c.key = name; name == nil {
@@ -93,7 +93,7 @@ func Buckets(op mongolock.Op, bounds ...float64) Option {
 	})
 }
 
-// The default bounds: of what takes round trips and waits, and of work.
+// The default bounds: of operations that take round trips and waits, and of work.
 var (
 	short = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	long  = []float64{.01, .1, 1, 10, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600}
@@ -169,7 +169,7 @@ func (c *Collector) labels(op mongolock.Op, more ...string) []string {
 	return all
 }
 
-// values are those of the labels of an operation's metrics.
+// values returns the values of the labels of an operation's metrics.
 func (c *Collector) values(of mongolock.Operation, more ...string) []string {
 	all := append([]string{of.Package}, more...)
 	if c.key != nil && hasKey(of.Op) {
@@ -227,7 +227,7 @@ func cause(err error) string {
 	return causeLost
 }
 
-// renewals is how many leases a renewal renewed. Package pathlock renews one, or fails.
+// renewals returns how many leases a renewal renewed. Package pathlock renews one, or fails.
 func renewals(out mongolock.Outcome) int {
 	if out.Err != nil && out.Count == 1 {
 		return 0

@@ -107,7 +107,7 @@ func newCollector(t *testing.T, opts ...promlock.Option) *promlock.Collector {
 
 var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))
 
-func TestWhatIsHeldAndWhoWaitsIsReadAtTheScrape(t *testing.T) {
+func TestHeldKeysAndWaitersAreReadAtTheScrape(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)
 	s := memstore.New()

@@ -68,7 +68,7 @@ func ExampleNew() {
 	// 201 Created
 }
 
-// What differs in case alone is one file here.
+// Names that differ only in case are one file here.
 func ExampleWithAlias() {
 	locks, err := webdavlock.New(pathlock.InMemory(), "files", webdavlock.WithAlias(func(name string) (string, error) {
 		return strings.ToLower(name), nil

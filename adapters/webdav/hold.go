@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// hold marks a lock as in use, for all processes, until done: nobody else can use,
-// refresh or release it.
+// hold marks a lock as in use, for all processes, until done is called: no other request can
+// use, refresh or release it.
 func (s *LockSystem) hold(ctx context.Context, token string) (done func(), err error) {
 	h, err := s.holds.Lock(ctx, pathlock.Request{
 		Path: "/" + token, Mode: pathlock.Exclusive, Depth: pathlock.Zero, Timeouts: []time.Duration{lease},
@@ -22,7 +22,7 @@ func (s *LockSystem) hold(ctx context.Context, token string) (done func(), err e
 	case errors.Is(err, pathlock.ErrConflict):
 		return nil, webdav.ErrLocked
 	case errors.Is(err, pathlock.ErrPath):
-		return nil, webdav.ErrNoSuchLock // no token of ours looks like this
+		return nil, webdav.ErrNoSuchLock // none of our tokens looks like this
 	case err != nil:
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (s *LockSystem) use(ctx context.Context, l pathlock.Lock) (done func(), err
 		}
 		return nil, err
 	}
-	// Nobody can end it any more. But it may have ended before it was held, and it may
-	// be about to run out.
+	// No request can end it any more. But it may have ended before it was held, and it may be
+	// about to run out.
 	if l.Left != pathlock.Infinite && l.Left < time.Second {
 		l, err = s.locks.Refresh(ctx, l.Token)
 	} else {
@@ -65,7 +65,7 @@ func (s *LockSystem) use(ctx context.Context, l pathlock.Lock) (done func(), err
 	return func() { stop(); let() }, nil
 }
 
-// there returns ErrUnknownToken if the lock does not exist any more.
+// there returns ErrUnknownToken if the lock no longer exists.
 func (s *LockSystem) there(ctx context.Context, l pathlock.Lock) error {
 	a, err := s.locks.Affected(ctx, l.Path)
 	if err == nil && !slices.ContainsFunc(a.Same, func(o pathlock.Lock) bool { return o.Token == l.Token }) {
@@ -74,8 +74,8 @@ func (s *LockSystem) there(ctx context.Context, l pathlock.Lock) error {
 	return err
 }
 
-// keep refreshes a lock, with its own timeout, until stop. A lock with a long timeout is
-// refreshed only when little is left of it: a refresh is for the client to ask for.
+// keep refreshes a lock, with its own timeout, until stop is called. A lock with a long timeout
+// is refreshed only when it is about to run out: other refreshes are the client's decision.
 func (s *LockSystem) keep(tree *pathlock.Tree, l pathlock.Lock) (stop func()) {
 	ended := make(chan struct{})
 	s.mu.Lock()

@@ -105,7 +105,7 @@ func allButShared(t *testing.T, results map[string]string) {
 	t.Logf("%d of %d passed", passed, of)
 }
 
-func TestLitmusPassesWhatItPassesOnXNetsOwnLocks(t *testing.T) {
+func TestLitmusPassesTheSameTestsAsOnXNetsOwnLocks(t *testing.T) {
 	files := webdav.NewMemFS()
 	locks := newLocks(t, pathlock.InMemory(), webdavlock.WithETag(webdavlock.ETagOf(files)))
 	server := httptest.NewServer(&webdav.Handler{FileSystem: files, LockSystem: locks})
@@ -242,7 +242,7 @@ func litmusOnTwoServers(t *testing.T, at place) {
 	t.Logf("%d requests to two servers in turn, %d times one was killed", f.requests, f.restarts)
 }
 
-func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
+func TestLitmusPassesOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
 	conn, err := mongo.Connect(options.Client().ApplyURI(testserver.URI(t)))
 	require.NoError(t, err)
 	coll := conn.Database("mongolock_test").Collection("webdav_" + rand.Text()[:10])
@@ -255,7 +255,7 @@ func TestLitmusOnTwoServersWithOneDatabaseAndKills(t *testing.T) {
 	litmusOnTwoServers(t, place{DB: coll.Database().Name(), Coll: coll.Name()})
 }
 
-func TestLitmusOnTwoServersWithOneDirectoryAndKills(t *testing.T) {
+func TestLitmusPassesOnTwoServersWithOneDirectoryAndKills(t *testing.T) {
 	litmusOnTwoServers(t, place{Locks: t.TempDir()})
 }
 

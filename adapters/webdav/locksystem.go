@@ -58,9 +58,9 @@ func WithAlias(alias func(name string) (string, error)) Option {
 	})
 }
 
-// WithETag sets the function that If headers with entity tags are checked with. It
-// returns the entity tag of a name as the handler's ETag header shows it, quotes
-// included, and "" if nothing has that name. ETagOf makes the function for a file system.
+// WithETag sets the function that checks If headers with entity tags. It returns the entity tag
+// of a name as the handler's ETag header shows it, quotes included, and "" if nothing has that
+// name. ETagOf makes the function for a file system.
 func WithETag(etag func(ctx context.Context, name string) (string, error)) Option {
 	return option(func(c *config) error {
 		if etag == nil {
@@ -178,8 +178,8 @@ func (s *LockSystem) Unlock(_ time.Time, token string) error {
 	return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
 }
 
-// Confirm finds for each name a lock that covers it and that a condition names. Until
-// release these locks are in use: nobody can refresh, release or use them, and they do
+// Confirm finds for each name a lock that covers it and that a condition names. Until release
+// is called these locks are in use: no request can refresh, release or use them, and they do
 // not run out.
 func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...webdav.Condition) (release func(), err error) {
 	ctx, cancel := bounded()

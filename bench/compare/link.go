@@ -33,8 +33,8 @@ func (l *link) DialContext(ctx context.Context, network, address string) (net.Co
 		return nil, err
 	}
 	defer listener.Close()
-	// A listener of its own for each connection: nobody else knows its port. What the client
-	// has is a real socket, with all that drivers ask of one.
+	// A listener of its own for each connection: no other program knows its port. The client
+	// has a real socket, with everything that drivers ask of one.
 	near, err := new(net.Dialer).DialContext(ctx, "tcp", listener.Addr().String())
 	if err != nil {
 		_ = far.Close()

@@ -11,7 +11,7 @@ const (
 	farPairs    = 20
 )
 
-// roundTrips are what a link adds; the first is none.
+// roundTrips are what a link adds; the first adds no delay.
 var roundTrips = [...]time.Duration{0, time.Millisecond, 10 * time.Millisecond}
 
 func (r *rival) measurePair(ctx context.Context) error {

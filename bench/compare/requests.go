@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// requests counts what the clients of one contender ask its server, by the hooks of their
-// drivers. What a driver asks on its own to watch the server is not seen by them.
+// requests counts the commands that the clients of one contender send to its server, by the
+// hooks of their drivers. Commands that a driver sends on its own to watch the server are not
+// counted.
 type requests struct{ atomic.Int64 }
 
 func (r *requests) ofMongo() *event.CommandMonitor {

@@ -11,9 +11,9 @@ import (
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// An agent is the client of a server of `mongolock mcp`, and what it holds. Each lock is
-// refreshed in the background for as long as the client is there, but no longer than it
-// asked for: who forgets a lock loses it.
+// An agent is the client of a server of `mongolock mcp`, with the locks that it holds. Each
+// lock is refreshed in the background for as long as the client is there, but no longer than
+// the agent asked for: an agent that forgets a lock loses it.
 type agent struct {
 	holding
 	ttl  time.Duration   // of the locks in the storage
@@ -22,7 +22,7 @@ type agent struct {
 
 	mu    sync.Mutex // protects what follows; never held across a call
 	holds map[string]*grip
-	busy  sync.WaitGroup // what takes or gives back; nothing is added once here has ended
+	busy  sync.WaitGroup // calls that take or give back; nothing is added once here has ended
 }
 
 func newAgent(h holding, ttl time.Duration) *agent {
@@ -31,10 +31,10 @@ func newAgent(h holding, ttl time.Duration) *agent {
 	return g
 }
 
-// A grip is a lock of the agent's.
+// A grip is one lock of the agent.
 type grip struct {
 	*heldPath
-	ttl   time.Duration // that the agent asked for
+	ttl   time.Duration // the time that the agent asked for
 	until time.Time
 	timer *time.Timer
 }
@@ -45,7 +45,7 @@ func (h *grip) granted() granted {
 
 var errLeft = errors.New("the client has gone")
 
-// take takes a lock for so long.
+// take takes a lock for the time ttl.
 func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time.Duration) (granted, error) {
 	g.mu.Lock()
 	if g.here.Err() != nil {
@@ -65,8 +65,8 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	h := &grip{heldPath: held, ttl: ttl}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ctx.Err() != nil { // nobody will see the token
-		g.busy.Go(func() { _ = held.release() }) // it runs out then
+	if ctx.Err() != nil { // the client has gone, and will not see the token
+		g.busy.Go(func() { _ = held.release() }) // if this fails, the lock runs out
 		return granted{}, errLeft
 	}
 	g.holds[held.lock.Token] = h
@@ -75,7 +75,7 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	return h.granted(), nil
 }
 
-// refused says who is in the way.
+// refused says which holder is in the way.
 func (g *agent) refused(ctx context.Context, path string, err error) error {
 	var conflict *pathlock.ConflictError
 	switch {
@@ -98,7 +98,7 @@ func (g *agent) has(token string) bool {
 	return g.holds[token] != nil
 }
 
-// expire gives a lock back whose time is over.
+// expire gives back a lock whose time is over.
 func (g *agent) expire(h *grip) {
 	g.mu.Lock()
 	over := !time.Now().Before(h.until) && g.holds[h.lock.Token] == h
@@ -109,14 +109,14 @@ func (g *agent) expire(h *grip) {
 	g.mu.Unlock()
 	if over {
 		defer g.busy.Done()
-		_ = h.release() // it runs out then
+		_ = h.release() // if this fails, the lock runs out
 	}
 }
 
-// errNotHeld answers a token that this client has no lock for.
+// errNotHeld answers a token for which this client has no lock.
 var errNotHeld = errors.New("token: this client holds no lock with it: it was released, or its time was over; stop changing the path")
 
-// renew restarts the time that the agent asked for; 0: as before.
+// renew restarts the time that the agent asked for; ttl 0 means the same time as before.
 func (g *agent) renew(ctx context.Context, token string, ttl time.Duration) (granted, error) {
 	g.mu.Lock()
 	h := g.holds[token]
@@ -164,7 +164,7 @@ func (g *agent) release(token string) (path string, err error) {
 	return h.lock.Path, nil
 }
 
-// list is who holds what.
+// list returns the locks of a tree and their holders.
 func (g *agent) list(ctx context.Context, path string) ([]lockSeen, error) {
 	if path != "" {
 		if _, err := pathlock.Clean(path); err != nil {
@@ -182,7 +182,7 @@ func (g *agent) list(ctx context.Context, path string) ([]lockSeen, error) {
 	return all, nil
 }
 
-// leave gives everything back: the client has gone.
+// leave gives everything back, because the client has gone.
 func (g *agent) leave() {
 	g.mu.Lock()
 	g.gone()
@@ -190,7 +190,7 @@ func (g *agent) leave() {
 	g.holds = map[string]*grip{}
 	for _, h := range holds {
 		h.timer.Stop()
-		g.busy.Go(func() { _ = h.release() }) // it runs out then
+		g.busy.Go(func() { _ = h.release() }) // if this fails, the lock runs out
 	}
 	g.mu.Unlock()
 	g.busy.Wait()

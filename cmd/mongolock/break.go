@@ -62,9 +62,9 @@ func (c *breakCmd) Run(a *app) error {
 	})
 }
 
-// graceOf is long enough for every live holder to be told, and for a margin. A holder is
-// renewed every third of its TTL: so at least two thirds are left, and half of that is the
-// time to its next renewal at most.
+// graceOf returns a time that is long enough for every live holder to be told, plus a margin. A
+// holder is renewed every third of its TTL. So at least two thirds are left, and at most half
+// of that is the time to its next renewal.
 func graceOf(s mongolock.Status) time.Duration {
 	var most time.Duration
 	for _, h := range s.Holders {
@@ -93,7 +93,7 @@ func (c *breakCmd) confirm(a *app, v keyView, grace time.Duration) error {
 	return ask(a)
 }
 
-// report says whose leases were broken, and how the key stands now.
+// report says which leases were broken, and the present state of the key.
 func (c *breakCmd) report(ctx context.Context, a *app, client *mongolock.Client, marked []mongolock.Holder) error {
 	s, err := client.Inspect(ctx, c.Key)
 	if err != nil {

@@ -29,7 +29,7 @@ type connection struct {
 	Verbose    bool   `short:"v" help:"Say on standard error what the library logs."`
 }
 
-// reachFor is how long a server may take to be found. What is unreachable is said within
+// reachFor is how long a server may take to be found. An unreachable server is reported within
 // five seconds.
 const reachFor = 4500 * time.Millisecond
 
@@ -67,7 +67,7 @@ func (c *connection) options() (*options.ClientOptions, *connstring.ConnString, 
 		err  error
 	}
 	done := make(chan parsed, 1)
-	go func() { // a mongodb+srv address asks a name server, which may be silent
+	go func() { // a mongodb+srv address asks a name server, which may not answer
 		cs, err := connstring.ParseAndValidate(c.URI)
 		if err != nil {
 			done <- parsed{err: err}
@@ -87,7 +87,7 @@ func (c *connection) options() (*options.ClientOptions, *connstring.ConnString, 
 	}
 }
 
-// redact takes the password out of a text.
+// redact removes the password from a text.
 func (c *connection) redact(text string) string {
 	if _, rest, ok := strings.Cut(c.URI, "://"); ok {
 		if i := strings.LastIndex(rest, "@"); i >= 0 {
@@ -99,7 +99,7 @@ func (c *connection) redact(text string) string {
 	return text
 }
 
-// A deployment is what the command line named, reached.
+// A deployment is the deployment that the command line named, after it was reached.
 type deployment struct {
 	client *mongo.Client
 	uri    *connstring.ConnString
@@ -122,7 +122,7 @@ func (c *connection) reach(ctx context.Context) (*deployment, error) {
 	}
 	d := &deployment{client: client, uri: cs, opts: opts, db: client.Database(cmp.Or(c.DB, cs.Database, "mongolock"))}
 	if err := d.ping(ctx); err != nil {
-		go d.close() // nothing is to be told to a server that does not answer
+		go d.close() // a server that does not answer need not be told
 		switch {
 		case refusesUser(err):
 			return nil, exitf(exitRights, "the server refuses the user of --uri: %s", c.redact(last(err)))
@@ -148,7 +148,7 @@ func (d *deployment) ping(ctx context.Context) error {
 	}
 }
 
-// last is the innermost error's text.
+// last returns the innermost error's text.
 func last(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -165,12 +165,12 @@ func (d *deployment) close() {
 	_ = d.client.Disconnect(ctx)
 }
 
-// collection is the one of the command line, or the command's own.
+// collection returns the collection that the command line names, or else the command's own.
 func (d *deployment) collection(c *connection, standard string) *mongo.Collection {
 	return d.db.Collection(cmp.Or(c.Collection, standard))
 }
 
-// logger is where the library logs: nowhere, unless asked.
+// logger returns where the library logs: nowhere, unless asked.
 func (c *connection) logger() *slog.Logger {
 	if !c.Verbose {
 		return slog.New(slog.DiscardHandler)
@@ -178,7 +178,7 @@ func (c *connection) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-// clientOptions are those of the command line, and others.
+// clientOptions returns the options of the command line, and others.
 func (a *app) clientOptions(opts ...mongolock.ClientOption) []mongolock.ClientOption {
 	opts = append(opts, mongolock.WithLogger(a.logger()))
 	if a.Owner != "" {

@@ -59,7 +59,7 @@ type docView struct {
 	keyView
 }
 
-// idOf is the _id in a key of package doclock, which is its JSON.
+// idOf returns the _id in a key of package doclock, which is its JSON.
 func idOf(key string) []byte {
 	var doc struct {
 		ID json.RawMessage `json:"_id"`

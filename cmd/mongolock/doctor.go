@@ -39,7 +39,7 @@ func (c *doctorCmd) margin() time.Duration {
 	return min(time.Second, c.TTL/10)
 }
 
-// A level is how a line is to be taken.
+// A level says how serious a line is.
 type level string
 
 const (
@@ -72,13 +72,13 @@ type exam struct {
 	a *app
 	d *deployment
 
-	coll    *mongo.Collection // where things are tried
+	coll    *mongo.Collection // where the checks write
 	real    *mongo.Collection // where the locks are
-	there   bool              // that one exists
-	woke    bool              // and its wake-ups
+	there   bool              // the collection of the locks exists
+	woke    bool              // and so does that of its wake-ups
 	facts   traps.Facts
 	hello   bson.Raw
-	scratch string // what the keys that are tried begin with
+	scratch string // the prefix of the keys that the checks write
 
 	level level // the worst so far
 	p     *printer
@@ -90,7 +90,7 @@ type check struct {
 	run  func(*exam, context.Context) []finding
 }
 
-// checks are in the order in which they help: without the first ones the others say little.
+// checks stand in the order in which they help: without the first ones the others say little.
 var checks = []check{
 	{"reachable", (*exam).reachable},
 	{"topology", (*exam).topology},

@@ -51,13 +51,13 @@ func (x *exam) strangers(ctx context.Context, name string) []finding {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return fine("%s is a plain collection", name)
 	case err != nil:
-		return nil // rights says it
+		return nil // the check rights reports it
 	}
 	return warn("keep nothing else in the collection of the locks", "%s has documents that are not locks, such as _id %s: their keys cannot be taken", name, doc.ID)
 }
 
-// expired is the document of a scratch key, as a holder leaves it that ran out long ago:
-// whatever comes across it may take it over, and the TTL index removes it.
+// expired returns the document of a scratch key, as a holder leaves it that ran out long ago:
+// any claim may take it over, and the TTL index removes it.
 func expired(id string) bson.D {
 	past := time.UnixMilli(0)
 	return bson.D{
@@ -106,7 +106,7 @@ func (x *exam) rights(ctx context.Context) []finding {
 	return all
 }
 
-// whatToDo is advice for an error of the server.
+// whatToDo returns advice for an error of the server.
 func whatToDo(err error) string {
 	var refused mongo.ServerError
 	if !errors.As(err, &refused) {
@@ -136,11 +136,11 @@ func (x *exam) durable(ctx context.Context) []finding {
 	took := time.Since(begun)
 	if err != nil {
 		if refusesUser(err) {
-			return nil // rights has said it
+			return nil // the check rights has reported it
 		}
 		return fail(whatToDo(err), "a write with majority and journal fails: %s", reason(err))
 	}
-	_, _ = x.coll.DeleteOne(ctx, bson.D{{Key: "_id", Value: id}}) // leftBehind looks
+	_, _ = x.coll.DeleteOne(ctx, bson.D{{Key: "_id", Value: id}}) // leftBehind checks whether it is gone
 	if took > x.c.margin() {
 		return warn("use a longer TTL; look why the set acknowledges so slowly", "a majority acknowledged a write after %s, over the margin of %v", span(took), x.c.margin())
 	}
@@ -172,7 +172,7 @@ func (x *exam) index(ctx context.Context) []finding {
 	return warn("the next grant makes it, unless the right createIndex is missing or WithoutIndex is set; or see docs/operations.md", "the TTL index is not there: what crashed holders leave stays")
 }
 
-// wakeUps looks whether waiters hear of a key that comes free.
+// wakeUps checks whether waiters hear of a key that becomes free.
 func (x *exam) wakeUps(ctx context.Context) []finding {
 	poll := "without wake-ups waiters poll, up to a second late"
 	if x.woke {
@@ -199,7 +199,7 @@ func (x *exam) wakeUps(ctx context.Context) []finding {
 	return fine("a wake-up is heard after %s", span(took))
 }
 
-// hear sends a notice that nobody heeds, and waits until it comes back.
+// hear sends a notice that no waiter heeds, and waits until it comes back.
 func hear(ctx context.Context, feed store.Feed) (time.Duration, error) {
 	notice := store.Notice{Topic: "doctor", Key: "doctor", Kind: "tried"}
 	var sent time.Time
@@ -222,7 +222,7 @@ func hear(ctx context.Context, feed store.Feed) (time.Duration, error) {
 	return 0, errors.New("the collection could not be read to its end")
 }
 
-// leftBehind looks whether all that was tried is gone.
+// leftBehind checks that everything that the checks wrote is gone.
 func (x *exam) leftBehind(ctx context.Context) []finding {
 	_, err := x.coll.DeleteMany(ctx, x.mine())
 	n, counted := x.coll.CountDocuments(ctx, x.mine())

@@ -15,19 +15,19 @@ import (
 	"github.com/mongolock/mongolock/fence"
 )
 
-// life has two clients go through all that a lock does, and measures it.
+// life has two clients go through everything that a lock does, and measures it.
 func (x *exam) life(ctx context.Context) []finding {
 	opts := []mongolock.ClientOption{mongolock.WithoutIndex(), mongolock.WithLogger(x.a.logger()), mongolock.WithOwner("mongolock doctor")}
 	one, err := mongolock.New(x.coll, opts...)
 	if err != nil {
 		return fail("", "%s", reason(err))
 	}
-	defer one.Close() //nolint:errcheck // what it left is looked for
+	defer one.Close() //nolint:errcheck // leftBehind finds what it left
 	two, err := mongolock.New(x.coll, opts...)
 	if err != nil {
 		return fail("", "%s", reason(err))
 	}
-	defer two.Close() //nolint:errcheck // what it left is looked for
+	defer two.Close() //nolint:errcheck // leftBehind finds what it left
 
 	l := &lifeOf{key: x.scratch + ":life", one: one, two: two}
 	for _, step := range []struct {
@@ -144,8 +144,8 @@ func (l *lifeOf) fence(ctx context.Context, x *exam) error {
 	return err
 }
 
-// each calls f with each holder in the collection of the locks, without those of keys that are
-// tried. There may be a million: f keeps few.
+// each calls f with each holder in the collection of the locks, except for the keys that the
+// checks wrote. There may be a million: f keeps only a few.
 func (x *exam) each(ctx context.Context, f func(v keyView, h holderView)) error {
 	client, err := x.a.locks(x.d)
 	if err != nil {
@@ -207,7 +207,7 @@ func (x *exam) longest(ctx context.Context) []finding {
 	return fine("%s", text)
 }
 
-// dead names holders that ran out: their processes died, or lost the database.
+// dead names holders that ran out because their processes died, or lost the database.
 func (x *exam) dead(ctx context.Context) []finding {
 	var names []string
 	var oldest time.Duration
@@ -223,7 +223,7 @@ func (x *exam) dead(ctx context.Context) []finding {
 	})
 	switch {
 	case err != nil:
-		return nil // longest has said it
+		return nil // the check longest has reported it
 	case left == 0:
 		return fine("none has run out and is left")
 	}

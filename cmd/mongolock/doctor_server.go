@@ -16,14 +16,14 @@ import (
 	"github.com/mongolock/mongolock/internal/traps"
 )
 
-// begin finds out what is there, and where things are tried.
+// begin finds out what exists, and where the checks write.
 func (x *exam) begin(ctx context.Context, d *deployment) error {
 	x.d = d
 	x.real = d.collection(&x.a.connection, "locks")
 	x.coll = x.real
 	x.scratch = "mongolock-doctor:" + rand.Text()
 	names, err := d.db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: bson.A{x.real.Name(), x.real.Name() + ".wake"}}}}})
-	if err != nil { // without the right to ask: it is there, or the first write makes it
+	if err != nil { // without the right to ask, assume that it exists, or that the first write makes it
 		x.there, x.woke = true, true
 		return nil
 	}
@@ -40,7 +40,7 @@ func (x *exam) begin(ctx context.Context, d *deployment) error {
 func (x *exam) clean() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, _ = x.coll.DeleteMany(ctx, x.mine()) // leftBehind has said what cannot be removed
+	_, _ = x.coll.DeleteMany(ctx, x.mine()) // leftBehind has reported what cannot be removed
 	if !x.there {
 		_ = x.coll.Drop(ctx)
 	}
@@ -49,10 +49,10 @@ func (x *exam) clean() {
 	}
 }
 
-// wakes is the collection of the wake-ups beside the locks that are tried.
+// wakes returns the collection of the wake-ups beside the locks that the checks write.
 func (x *exam) wakes() *mongo.Collection { return x.d.db.Collection(x.coll.Name() + ".wake") }
 
-// mine is the filter of the keys that are tried.
+// mine returns the filter of the keys that the checks write.
 func (x *exam) mine() bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: x.scratch}, {Key: "$lt", Value: x.scratch + "\uffff"}}}}
 }
@@ -76,7 +76,7 @@ func (x *exam) reachable(ctx context.Context) []finding {
 	return fine("%s", text)
 }
 
-// topology says what the deployment is.
+// topology reports what the deployment is.
 func (x *exam) topology(ctx context.Context) []finding {
 	facts, err := traps.Ask(ctx, x.d.client)
 	if err != nil {
@@ -86,7 +86,7 @@ func (x *exam) topology(ctx context.Context) []finding {
 	x.facts.Hosts = append(x.facts.Hosts, x.d.uri.Hosts...)
 	retries := x.d.opts.RetryWrites
 	x.facts.NoRetries = retries != nil && !*retries
-	x.hello, _ = x.d.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw() // clocks does without
+	x.hello, _ = x.d.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw() // the check clocks works without it
 	name := "MongoDB"
 	if facts.Product != "" {
 		name = facts.Product + ", as MongoDB"
@@ -106,12 +106,12 @@ func (x *exam) topology(ctx context.Context) []finding {
 	return fine("%s %s, a set of %d voting members with data, %d arbiters", name, version, facts.Voting, facts.Arbiters)
 }
 
-// traps says what is known to go wrong here.
+// traps reports what is known to go wrong on this deployment.
 func (x *exam) traps(context.Context) []finding {
 	var all []finding
 	for _, t := range traps.Of(x.facts) {
 		if t.Name == "standalone" {
-			continue // topology has said it
+			continue // the check topology has reported it
 		}
 		l := warning
 		if t.Grave {
@@ -125,16 +125,16 @@ func (x *exam) traps(context.Context) []finding {
 	return all
 }
 
-// A tick is a member's clock, as the time by which it is ahead of this host's, which is
-// between two bounds: the reply took a while.
+// A tick is the reading of a member's clock, as the time by which it is ahead of this host's.
+// That is known between two bounds, because the reply took a while.
 type tick struct {
 	host        string
 	least, most time.Duration
 	err         error
 }
 
-// clocks compares the clocks of all members. Each is asked directly, without a user: hello
-// needs none. Through a router there is only its own.
+// clocks compares the clocks of all members. It asks each directly, without a user, because
+// hello needs none. Through a router it can ask only the router's own.
 func (x *exam) clocks(ctx context.Context) []finding {
 	hosts := members(x.hello)
 	if len(hosts) == 0 {
@@ -181,7 +181,7 @@ func members(hello bson.Raw) []string {
 	return all
 }
 
-// clockOf asks a member five times and keeps what all the answers allow.
+// clockOf asks a member five times and keeps the interval that all answers allow.
 func (x *exam) clockOf(ctx context.Context, host string) tick {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -219,7 +219,7 @@ func (x *exam) clockOf(ctx context.Context, host string) tick {
 	return t
 }
 
-// spread judges the clocks. What is certain is compared with the margin.
+// spread judges the clocks. It compares the difference that is certain with the margin.
 func (x *exam) spread(heard []tick) []finding {
 	if len(heard) == 1 {
 		t := heard[0]

@@ -15,8 +15,8 @@ import (
 	"github.com/mongolock/mongolock/once"
 )
 
-// The exit codes. Those of sysexits.h where it has one, so that they seldom meet the codes
-// of a command under run.
+// The exit codes. They are those of sysexits.h where it has one, so that they seldom collide
+// with the codes of a command under run.
 const (
 	exitUsage       = 64
 	exitForeign     = 65
@@ -33,10 +33,10 @@ const (
 	exitDeclined    = 78
 	exitNotRun      = 126
 	exitNotFound    = 127
-	exitSignal      = 128 // and the signal's number
+	exitSignal      = 128 // plus the signal's number
 )
 
-// What doctor exits with.
+// The codes with which doctor exits.
 const (
 	exitDoctorWarns = 1
 	exitDoctorFails = 2
@@ -66,10 +66,10 @@ const exitHelp = `Exit codes:
 // An exitError ends the program with a code.
 type exitError struct {
 	code int
-	text string // nothing is said if it is empty
+	text string // if it is empty, nothing is printed
 
-	signal syscall.Signal // that ended the command, or 0
-	typed  bool           // at the terminal
+	signal syscall.Signal // the signal that ended the command, or 0
+	typed  bool           // the signal was typed at the terminal
 	told   bool           // the command had been sent a signal to end
 }
 
@@ -79,7 +79,7 @@ func exitf(code int, format string, args ...any) error {
 	return &exitError{code: code, text: fmt.Sprintf(format, args...)}
 }
 
-// verdict is the exit code for an error, and what to say about it.
+// verdict returns the exit code for an error, and what to print about it.
 func verdict(err error) (code int, say string) {
 	if err == nil {
 		return 0, ""
@@ -112,7 +112,7 @@ func verdict(err error) (code int, say string) {
 	return exitFailed, say
 }
 
-// refusesUser reports whether the server refused who asks or what was asked for.
+// refusesUser reports whether the server refused the user or the command.
 func refusesUser(err error) bool {
 	const unauthorized, failed = 13, 18
 	var refused mongo.ServerError
@@ -120,12 +120,12 @@ func refusesUser(err error) bool {
 		strings.Contains(err.Error(), "auth error")
 }
 
-// sentence is an error on one line.
+// sentence returns an error on one line.
 func sentence(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// reason is an error on one line, without the library's name before it.
+// reason returns an error on one line, without the library's name before it.
 func reason(err error) string {
 	text := sentence(err)
 	for _, name := range []string{"mongolock: ", "once: ", "pathlock: "} {
@@ -134,7 +134,7 @@ func reason(err error) string {
 	return text
 }
 
-// version is that of the module, as the toolchain knows it.
+// version returns the version of the module, as the toolchain knows it.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -46,7 +46,7 @@ func writeJSON(a *app, v any) error {
 	return p.encode(v)
 }
 
-// words are all flags of a command as they are typed.
+// words returns all flags of a command as they are typed.
 func words(flags []*kong.Flag) string {
 	all := make([]string, len(flags))
 	for i, f := range flags {
@@ -176,7 +176,7 @@ func firstSentence(s string) string {
 	return strings.TrimSuffix(s, ".")
 }
 
-// manPage is the page in mdoc's older sister, man(7).
+// manPage returns the page in the older macros man(7).
 func manPage(model *kong.Application) string {
 	var b strings.Builder
 	text := strings.NewReplacer("\\", "\\e", "-", "\\-", "\n.", "\n\\&.", "\n'", "\n\\&'")
@@ -241,7 +241,7 @@ func manPage(model *kong.Application) string {
 	return b.String()
 }
 
-// helpOf is a flag's help, with the variables that set it.
+// helpOf returns a flag's help, with the variables that set it.
 func helpOf(f *kong.Flag) string {
 	if len(f.Envs) == 0 || strings.Contains(f.Help, "$"+f.Envs[0]) {
 		return f.Help

@@ -6,7 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// flagsOf are a command's own flags and those of the program.
+// flagsOf returns a command's own flags and those of the program.
 func flagsOf(model *kong.Application, cmd *kong.Node) []*kong.Flag {
 	flags := append([]*kong.Flag{}, model.Flags...)
 	if cmd != nil {
@@ -31,7 +31,7 @@ func commands(model *kong.Application) []*kong.Node {
 	return all
 }
 
-// leaves are the commands that can be run: of a group, those within it.
+// leaves returns the commands that can be run: for a group, those within it.
 func leaves(model *kong.Application) []*kong.Node {
 	var all []*kong.Node
 	for _, c := range commands(model) {
@@ -43,7 +43,7 @@ func leaves(model *kong.Application) []*kong.Node {
 	return all
 }
 
-// children are the names of a group's commands; none if it is no group.
+// children returns the names of a group's commands, or nothing if it is not a group.
 func children(c *kong.Node) (names []string) {
 	for _, child := range c.Children {
 		names = append(names, child.Name)
@@ -51,7 +51,7 @@ func children(c *kong.Node) (names []string) {
 	return names
 }
 
-// ownFlags are the flags of a command, or of all commands of a group.
+// ownFlags returns the flags of a command, or of all commands of a group.
 func ownFlags(c *kong.Node) []*kong.Flag {
 	all, has := slices.Clone(c.Flags), map[string]bool{}
 	for _, child := range c.Children {

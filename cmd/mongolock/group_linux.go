@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pdeathsig has the kernel kill the command when the thread that starts it ends, whatever
-// ended that. It does not reach what the command starts: the guard does.
+// pdeathsig makes the kernel kill the command when the thread that starts it ends, for any
+// reason. It does not reach the processes that the command starts: the guard does.
 func pdeathsig(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// living reports whether the process group has a member that is not a zombie: in a
-// container nobody may wait for those.
+// living reports whether the process group has a member that is not a zombie: in a container
+// zombies may never be waited for.
 func living(group int) bool {
 	if err := syscall.Kill(-group, 0); errors.Is(err, syscall.ESRCH) {
 		return false
@@ -41,9 +41,9 @@ func living(group int) bool {
 	return false
 }
 
-// continuable reports whether this process's group has a shell that can continue it when it
-// is stopped: a parent outside of the group and in the session. Without one the kernel would
-// not let a terminal stop the group either.
+// continuable reports whether this process's group has a shell that can continue it when it is
+// stopped: a parent outside of the group and in the session. Without one the kernel would not
+// let a terminal stop the group either.
 func continuable() bool {
 	group, err := syscall.Getpgid(0)
 	if err != nil {
@@ -76,8 +76,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// statOf is what the kernel says of a process: state, parent, group. The process's name,
-// which may contain anything, is left out.
+// statOf returns what the kernel says of a process: state, parent, group. It leaves out the
+// process's name, which may contain anything.
 func statOf(pid string) [][]byte {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

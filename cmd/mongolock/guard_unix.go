@@ -17,9 +17,9 @@ import (
 	"github.com/mongolock/mongolock/internal/suspend"
 )
 
-// The guard is a second process of this program. It knows until when the lease is good,
-// and ends the command's process group then if the first one, the holder, does not: because
-// it is stopped, or was killed. They talk in lines through two pipes:
+// The guard is a second process of this program. It knows until when the lease is good, and
+// ends the command's process group at that time if the first process, the holder, does not:
+// because the holder is stopped, or was killed. They exchange lines through two pipes:
 //
 //	guard → holder   ready           it is there
 //	guard → holder   ask 17          until when is the lease good?
@@ -29,13 +29,13 @@ import (
 //	holder → guard   ending          the holder has sent SIGTERM itself
 //	holder → guard   done            nothing is left: the guard is not needed any more
 //
-// The guard counts what is left from before it asked, on its own clock: an answer that is
-// late, or a holder that was stopped before it answered, makes the guard's deadline too
-// early, never too late. If the pipe ends without "done", the holder is dead.
+// The guard counts the remaining time from before it asked, on its own clock. An answer that is
+// late, or a holder that was stopped before it answered, makes the guard's deadline too early,
+// never too late. If the pipe ends without "done", the holder is dead.
 //
-// A holder that is stopped when the command begins could tell neither the time nor the group.
-// So the guard knows the time before, and the command's own process tells it the group, before
-// it becomes the command.
+// A holder that is stopped when the command begins could report neither the time nor the group.
+// So the guard gets the time before that, and the command's own process reports the group
+// before it becomes the command.
 const (
 	guardName   = "mongolock-guard"
 	starterName = "mongolock-starter"
@@ -68,7 +68,7 @@ func startGuard(lease held, margin, ttl time.Duration) (*guardian, error) {
 	cmd := &exec.Cmd{
 		Path: self, Args: []string{guardName, margin.String(), ttl.String()}, Env: os.Environ(),
 		Stderr:      os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // no signal for our group is for it
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // signals for our group do not reach it
 	}
 	from, err := cmd.StdoutPipe()
 	if err != nil {
@@ -80,7 +80,7 @@ func startGuard(lease held, margin, ttl time.Duration) (*guardian, error) {
 	}
 	cmd.Stdin = in
 	err = cmd.Start()
-	_ = in.Close() // the guard has its own
+	_ = in.Close() // the guard has its own copy
 	if err != nil {
 		_ = to.Close()
 		return nil, err
@@ -110,9 +110,9 @@ func (g *guardian) answer(line string, lease held) {
 	}
 }
 
-// starter makes the command that tells the guard its process group and then becomes the
-// program at path. Files that are open pass through it under their numbers, so the guard's pipe
-// gets one that is free. It is to be closed once the command was started.
+// starter makes the command that tells the guard its process group and then becomes the program
+// at path. Open files pass through it under their numbers, so the guard's pipe gets a number
+// that is free. Call started once the command was started; it closes the pipe.
 func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started func(), err error) {
 	self, err := executable()
 	if err != nil {
@@ -129,7 +129,7 @@ func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started f
 // become is the main function of that process. It returns only if the program cannot be run.
 func become(to, path string, argv []string) int {
 	if guard, err := strconv.Atoi(to); err == nil {
-		_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead the holder has to do
+		_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead, the holder has to suffice
 		_ = syscall.Close(guard)
 	}
 	err := syscall.Exec(path, argv, os.Environ())
@@ -137,7 +137,7 @@ func become(to, path string, argv []string) int {
 	return exitNotRun
 }
 
-// executable is this program, on Linux even if the file was replaced meanwhile.
+// executable returns this program, on Linux even if the file was replaced meanwhile.
 func executable() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {
@@ -146,7 +146,7 @@ func executable() (string, error) {
 	return os.Executable()
 }
 
-// send writes a line. It fails if the guard is dead: then the holder has to do.
+// send writes a line. It fails if the guard is dead; then the holder has to suffice.
 func (g *guardian) send(format string, args ...any) {
 	_, _ = fmt.Fprintf(g.to, format+"\n", args...) // one write: lines of two goroutines do not mix
 }
@@ -157,7 +157,7 @@ func (g *guardian) dismiss() {
 	_ = g.to.Close()
 	stopped := time.AfterFunc(time.Second, func() { _ = g.cmd.Process.Kill() })
 	defer stopped.Stop()
-	_ = g.cmd.Wait() // how it ended changes nothing
+	_ = g.cmd.Wait() // how it ended does not matter
 }
 
 // A watchman is the guard's side.
@@ -230,14 +230,14 @@ func (w *watchman) run(lines <-chan string) int {
 	}
 }
 
-// pause is how long to wait for a line: less when the deadline is near, so that a renewal
-// of the last moment is heard of.
+// pause returns how long to wait for a line: less when the deadline is near, so that a
+// last-moment renewal is heard.
 func (w *watchman) pause() time.Duration {
 	fine := max(w.margin/20, 2*time.Millisecond)
 	if w.orphan || w.ending || w.deadline != 0 && w.clock.Until(w.deadline) < w.tick {
 		return min(fine, w.tick)
 	}
-	return min(w.tick, time.Second) // a machine that was suspended counts no timers
+	return min(w.tick, time.Second) // timers do not count while a machine is suspended
 }
 
 func (w *watchman) ask() {
@@ -276,7 +276,7 @@ func (w *watchman) act() bool {
 		return false
 	}
 	now := w.clock.Now()
-	over := w.deadline != 0 && now >= w.deadline.Add(w.margin/8) // the holder comes first
+	over := w.deadline != 0 && now >= w.deadline.Add(w.margin/8) // the holder has the first chance
 	if !w.orphan && !over {
 		w.kill = 0
 		return false

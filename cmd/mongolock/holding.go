@@ -19,9 +19,9 @@ type holding struct {
 	margin time.Duration
 }
 
-// A heldPath is a lock of a path that is refreshed every third of its timeout. It is held
-// in the sense of this program: trusted from before its last refresh was sent, for what
-// that granted less the margin, and over before the storage can grant the path again.
+// A heldPath is a lock of a path that is refreshed every third of its timeout. It is held in
+// the sense of this program: trusted from before its last refresh was sent, for the time that
+// the refresh granted less the margin, and over before the storage can grant the path again.
 type heldPath struct {
 	holding
 	lock   pathlock.Lock
@@ -37,7 +37,8 @@ type heldPath struct {
 
 var errPathLost = fmt.Errorf("%w: not refreshed in time", mongolock.ErrLost)
 
-// take takes a lock. It waits so long; for ever if that is negative, not at all if it is 0.
+// take takes a lock. It waits for the time patience: for ever if that is negative, not at all
+// if it is 0.
 func (h holding) take(ctx context.Context, r pathlock.Request, patience time.Duration) (*heldPath, error) {
 	var lock pathlock.Lock
 	var err error
@@ -56,7 +57,7 @@ func (h holding) take(ctx context.Context, r pathlock.Request, patience time.Dur
 	}
 	beating, stop := context.WithCancel(context.Background())
 	p := &heldPath{holding: h, lock: lock, clock: monotonic.CountingSleep(suspend.New()), done: make(chan struct{}), stop: stop}
-	// What is left counts from the beginning of the call, which may have waited for long.
+	// Left counts from the beginning of the call, which may have waited for long.
 	if _, err := p.refresh(beating, lock.Timeout); err != nil {
 		stop()
 		return nil, errors.Join(err, p.giveBack())
@@ -88,7 +89,7 @@ func (p *heldPath) beat(ctx context.Context) {
 	ttl := p.lock.Timeout
 	next := p.clock.Now().Add(ttl / 3)
 	for {
-		pause := min(p.clock.Until(next), p.Remaining(), time.Second) // a machine that slept counted no timers
+		pause := min(p.clock.Until(next), p.Remaining(), time.Second) // timers do not count while a machine sleeps
 		timer := time.NewTimer(max(pause, time.Millisecond))
 		select {
 		case <-timer.C:
@@ -116,7 +117,7 @@ func (p *heldPath) beat(ctx context.Context) {
 	}
 }
 
-// end ends it, once.
+// end ends the hold. Later calls change nothing.
 func (p *heldPath) end(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +127,8 @@ func (p *heldPath) end(why error) {
 	}
 }
 
-// Err is why it is over; nil while it is held. It looks at the clock itself.
+// Err returns nil while the lock is held, and afterwards why it is over. It reads the clock
+// itself.
 func (p *heldPath) Err() error {
 	p.mu.Lock()
 	over, late := p.over, p.clock.Now() >= p.deadline
@@ -138,10 +140,10 @@ func (p *heldPath) Err() error {
 	return over
 }
 
-// Done is closed when it is over.
+// Done returns a channel that is closed when the hold is over.
 func (p *heldPath) Done() <-chan struct{} { return p.done }
 
-// Remaining is how long it is held, if it is not refreshed again.
+// Remaining returns how long the lock is held, if it is not refreshed again.
 func (p *heldPath) Remaining() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +153,8 @@ func (p *heldPath) Remaining() time.Duration {
 	return max(0, p.clock.Until(p.deadline))
 }
 
-// release ends it and gives the path back. A path that was lost is somebody else's by now,
-// or runs out.
+// release ends the hold and gives the path back. A path that was lost belongs to another holder
+// by now, or runs out.
 func (p *heldPath) release() error {
 	lost := p.Err()
 	p.end(mongolock.ErrReleased)

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/term"
 )
 
-// raise ends this process by the signal that ended the command, so that whoever waits for
-// it sees what it would have seen without it. It returns if that cannot be.
+// raise ends this process by the signal that ended the command, so that a process that waits
+// for this one sees the same as if the command had run alone. It returns if that is impossible.
 func raise(s syscall.Signal, typed bool) {
-	if os.Getpid() == 1 { // the kernel keeps default actions from the first process
+	if os.Getpid() == 1 { // the kernel does not apply default actions to the first process
 		return
 	}
 	whom := os.Getpid()
 	if typed {
-		whom = 0 // the script around it would have got the terminal's signal too
+		whom = 0 // the surrounding script would have got the terminal's signal too
 	}
 	switch s {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP:
 		signal.Reset(s)
 		_ = syscall.Kill(whom, s)
-		time.Sleep(time.Second) //nolint:forbidigo // it ends here
+		time.Sleep(time.Second) //nolint:forbidigo // the process ends here
 	case syscall.SIGQUIT: // the runtime would print all stacks
 		if typed {
 			signal.Ignore(s)
@@ -35,14 +35,14 @@ func raise(s syscall.Signal, typed bool) {
 	}
 }
 
-// stop follows the command that was stopped: the shell is to see this job stop. Meanwhile
-// the lease is not renewed, and the guard ends the command when it is over.
+// stop follows the command that was stopped, so that the shell sees this job stop. Meanwhile
+// the lease is not renewed, and the guard ends the command when the lease is over.
 func (j *job) stop() {
 	j.retake()
 	if continuable() {
 		continued := make(chan os.Signal, 1)
 		signal.Notify(continued, syscall.SIGCONT)
-		signal.Stop(j.signals)               // so that this is not passed on:
+		signal.Stop(j.signals)               // so that the next signal is not passed on:
 		_ = syscall.Kill(0, syscall.SIGTSTP) // for the others of this job; the runtime swallows ours
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		<-continued
@@ -55,7 +55,7 @@ func (j *job) stop() {
 // resume continues the command, in the foreground if this job is there now.
 func (j *job) resume() {
 	if j.lease.Err() != nil {
-		return // its end comes
+		return // the command is being ended
 	}
 	if j.tty = j.terminal >= 0 && foreground(j.terminal); j.tty {
 		_ = unix.IoctlSetPointerInt(j.terminal, unix.TIOCSPGRP, j.pid)
@@ -71,13 +71,13 @@ func (j *job) retake() {
 	if group, err := unix.IoctlGetInt(j.terminal, unix.TIOCGPGRP); err != nil || group != j.pid {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // a process of the background may not do that otherwise
+	signal.Ignore(syscall.SIGTTOU) // otherwise a background process may not take the foreground
 	_ = unix.IoctlSetPointerInt(j.terminal, unix.TIOCSPGRP, unix.Getpgrp())
 	signal.Reset(syscall.SIGTTOU)
 }
 
-// terminal is the descriptor of the terminal that the command will use, or -1. If only
-// standard error is one, another part of a pipeline may want to read it.
+// terminal returns the descriptor of the terminal that the command will use, or -1. If only
+// standard error is a terminal, another part of a pipeline may want to read it.
 func terminal() int {
 	for _, f := range []*os.File{os.Stdin, os.Stdout} {
 		if fd := int(f.Fd()); term.IsTerminal(fd) {

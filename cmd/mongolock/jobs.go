@@ -79,7 +79,7 @@ func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
 		v := jobView{s.Job, s.Plan, s.Next, s.Decided, append([]schedule.Run{}, s.Runs...), append([]schedule.Run{}, past...), s.Now}
 		for _, runs := range [][]schedule.Run{v.Running, v.Past} {
 			for i := range runs {
-				runs[i].ID = "" // as good as the run's lease
+				runs[i].ID = "" // it gives the same power as the run's lease
 			}
 		}
 		return p.row(v)

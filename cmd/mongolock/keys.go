@@ -15,7 +15,8 @@ type lsCmd struct {
 	All    bool   `help:"Also keys whose holders have run out and were not removed yet."`
 }
 
-// A holderView is a holder as it is shown. It has no ID: that is as good as the lease.
+// A holderView is a holder as it is shown. It has no ID: that gives the same power as the
+// lease.
 type holderView struct {
 	Owner    string    `json:"owner"`
 	Note     string    `json:"note,omitempty"`
@@ -24,8 +25,8 @@ type holderView struct {
 	Live     bool      `json:"live"`
 	Broken   string    `json:"broken,omitempty"`
 
-	// A holder that ran out is live until the server can be sure of that, which it is by
-	// KnownBy at the latest.
+	// A holder that ran out counts as live until the server can be sure, which is by KnownBy at
+	// the latest.
 	Confirming bool      `json:"confirming,omitempty"`
 	KnownBy    time.Time `json:"knownBy,omitzero"`
 }
@@ -65,7 +66,7 @@ func (v keyView) held() string {
 	return string(v.Mode)
 }
 
-// cells are a holder's row in a table of keys.
+// cells returns a holder's row in a table of keys.
 func (v keyView) cells(h holderView) []cell {
 	state, tone := v.stateOf(h)
 	waits := ""

@@ -31,7 +31,7 @@ func (p *program) prints(args ...string) string {
 	return r.out.String()
 }
 
-func TestLeadersShowsWhoLeads(t *testing.T) {
+func TestLeadersShowsTheLeaders(t *testing.T) {
 	p := newProgram(t)
 	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("billing-7"))
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestDocsListsLockedDocuments(t *testing.T) {
 }
 
 // A name that could steer the terminal is shown quoted.
-func TestWhatOthersWroteIsShownWithoutItsControlCharacters(t *testing.T) {
+func TestTextsOfOthersAreShownWithoutControlCharacters(t *testing.T) {
 	p := newProgram(t)
 	client, err := mongolock.New(p.database().Collection("locks"), mongolock.WithOwner("a\x1b[2Jb"))
 	require.NoError(t, err)

@@ -23,12 +23,12 @@ name them, or all keys that somebody holds alone are listed.`
 
 type leaderView struct {
 	Key   string    `json:"key"`
-	Owner string    `json:"owner,omitempty"` // empty if nobody leads
+	Owner string    `json:"owner,omitempty"` // empty if no process leads
 	Note  string    `json:"note,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	Left  float64   `json:"leftSeconds,omitempty"`
 
-	// The leader's lease has run out, and the server is not sure yet.
+	// The leader's lease has run out, but the server is not sure yet.
 	Confirming bool `json:"confirming,omitempty"`
 }
 

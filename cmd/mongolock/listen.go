@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// How often watch looks at all keys, unless --every says it.
+// These are how often watch looks at all keys, unless --every is given.
 const (
 	lookOften  = time.Second            // while keys change, or without wake-ups
 	lookSeldom = 5 * time.Second        // while it hears wake-ups and nothing changes
@@ -23,23 +23,23 @@ const (
 )
 
 // A lookout says when watch looks again: when a wake-up tells that a key came free, soon after
-// that, as a waiter is granted it then, and now and then in any case. Nobody announces a grant,
-// nor the release of a key that nobody waits for.
+// that, because a waiter is granted it then, and now and then in any case. Neither a grant nor
+// the release of a key without waiters is announced.
 type lookout struct {
 	prefix string
 	every  time.Duration // of --every; 0: by itself
 	wakes  *mongo.Collection
 	feed   *follow.Follower
-	woken  chan struct{} // has one if a key came free since the last look
+	woken  chan struct{} // has one element if a key came free since the last look
 
-	joined bool          // the feed is, or was, asked for
+	joined bool          // the feed is, or was, wanted
 	net    time.Duration // the time to the next look
-	soon   int           // looks still to come that follow a wake-up
+	soon   int           // looks that are still to follow a wake-up
 	deaf   int           // looks in a row without a feed
-	said   string        // what was last said of it
+	said   string        // the state that was last printed
 
 	mu  sync.Mutex // protects why
-	why error      // the feed was lost
+	why error      // why the feed was lost
 }
 
 func newLookout(ctx context.Context, prefix string, every *time.Duration, wakes *mongo.Collection, feed store.Feed) *lookout {
@@ -55,8 +55,8 @@ func newLookout(ctx context.Context, prefix string, every *time.Duration, wakes 
 	return l
 }
 
-// heard takes in a notice. An empty one says that the feed is live, and that others may have
-// been missed.
+// heard handles a notice. An empty one says that the feed is live, and that other notices may
+// have been missed.
 func (l *lookout) heard(n store.Notice) {
 	if n != (store.Notice{}) && (n.Topic != store.TopicLocks || !strings.HasPrefix(n.Key, l.prefix)) {
 		return
@@ -67,8 +67,8 @@ func (l *lookout) heard(n store.Notice) {
 	}
 }
 
-// listen opens the feed once there is one. Opening makes the collection if it is not there, and
-// whoever only looks makes nothing.
+// listen opens the feed once there is one. Opening would make the collection if it is missing,
+// and a command that only looks makes nothing.
 func (l *lookout) listen(ctx context.Context) {
 	if l.joined {
 		return
@@ -97,7 +97,7 @@ func (l *lookout) wait(ctx context.Context, changed bool) bool {
 	}
 }
 
-// next is how long to wait at most.
+// next returns how long to wait at most.
 func (l *lookout) next(changed bool) time.Duration {
 	switch {
 	case l.every > 0:
@@ -113,8 +113,8 @@ func (l *lookout) next(changed bool) time.Duration {
 	return l.net
 }
 
-// state says how changes are learned of, and whether that is news. A feed that is opened again
-// is not lost for that.
+// state says how changes are learned of, and whether that is new. A feed that is being reopened
+// does not count as lost.
 func (l *lookout) state() (text string, news bool) {
 	if l.feed.Live() {
 		l.deaf = 0

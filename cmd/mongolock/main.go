@@ -1,5 +1,5 @@
-// Command mongolock runs commands under locks of package mongolock, shows who holds what,
-// and says whether a deployment can be trusted with locks.
+// Command mongolock runs commands under locks of package mongolock, shows their holders, and
+// says whether a deployment can be trusted with locks.
 //
 //	mongolock run nightly -- ./report.sh
 //	mongolock ls
@@ -15,12 +15,12 @@
 //	once.go      once and records
 //	task.go      what run, once and paths lock share: the command, its environment, signals
 //	run_unix.go  the command and its process group, from its start to its end
-//	job_unix.go  stops, and who has the terminal
+//	job_unix.go  stops, and which process group has the terminal
 //	guard_*.go   the second process, which ends the command if this one cannot
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
 //	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
-//	mcp.go       mcp: the tools of an agent; agent.go has what it holds
+//	mcp.go       mcp: the tools of an agent; agent.go has the locks that it holds
 //	leaders.go   leaders; jobs.go has jobs, docs.go docs
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
@@ -73,7 +73,7 @@ a heading. NO_COLOR turns colours off. Times are those of the server's clock.
 
 ` + exitHelp
 
-// An app is what a command has at hand.
+// An app holds what a command works with.
 type app struct {
 	*cli
 	stdout, stderr io.Writer
@@ -92,7 +92,7 @@ func parser(c *cli, out, errs io.Writer) (*kong.Kong, error) {
 	)
 }
 
-// help is kong's, but keeps the line breaks of a command's own help.
+// help is kong's help, but keeps the line breaks of a command's own help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil {
 		options.Compact = true
@@ -132,7 +132,7 @@ func execute(args []string) int {
 	return code
 }
 
-// usageText is the parser's error, with the help that leads on.
+// usageText returns the parser's error, with the help that leads on.
 func usageText(err error) string {
 	text := err.Error()
 	var parse *kong.ParseError

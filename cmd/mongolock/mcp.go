@@ -23,7 +23,7 @@ type mcpCmd struct {
 	Longest time.Duration `help:"The longest time for which a client may ask for a path before it has to renew." default:"1h" placeholder:"1h"`
 }
 
-// Help says what cannot be said in a line.
+// Help says what does not fit into a line.
 func (*mcpCmd) Help() string {
 	return `Start it from the client's configuration, one server for each client:
 
@@ -59,7 +59,7 @@ func (c *mcpCmd) Run(a *app) error {
 	agent := newAgent(holding{tree: tree, margin: marginOf(c.Margin, c.TTL)}, c.TTL)
 	defer agent.leave()
 	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: strings.TrimPrefix(version(), "mongolock ")}, &mcp.ServerOptions{
-		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: somebody else may have it.",
+		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: another client may have it.",
 		Logger:       a.logger(),
 	})
 	c.tools(a, server, agent)
@@ -69,7 +69,7 @@ func (c *mcpCmd) Run(a *app) error {
 	return nil
 }
 
-// A wish is what lock and try are asked for.
+// A wish holds the arguments of the tools lock and try.
 type wish struct {
 	Path   string  `json:"path" jsonschema:"the path, such as src/api; everything below it is locked too"`
 	TTL    float64 `json:"ttl_seconds,omitempty" jsonschema:"for how long, unless it is renewed; 600 by default"`
@@ -78,7 +78,7 @@ type wish struct {
 	Note   string  `json:"note,omitempty" jsonschema:"what it is for, shown to others"`
 }
 
-// A patientWish is what lock is asked for.
+// A patientWish holds the arguments of lock.
 type patientWish struct {
 	wish
 	Wait float64 `json:"wait_seconds,omitempty" jsonschema:"how long to wait for a path that is held; 30 by default, 600 at most"`
@@ -114,7 +114,7 @@ type listed struct {
 	Locks []lockSeen `json:"locks"`
 }
 
-// A lockSeen is a lock as others see it: its token is its holder's.
+// A lockSeen is a lock as others see it, without the token that only its holder has.
 type lockSeen struct {
 	pathView
 	Mine bool `json:"mine" jsonschema:"this client has it"`
@@ -126,7 +126,7 @@ const (
 	longestWait  = 10 * time.Minute
 )
 
-// seconds reads a number of seconds. Zero stands for the standard.
+// seconds reads a number of seconds. Zero stands for the standard value.
 func seconds(name string, n float64, standard, most time.Duration) (time.Duration, error) {
 	d := time.Duration(n * float64(time.Second))
 	switch {
@@ -188,7 +188,7 @@ func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
 		})
 }
 
-// asks is what others see beside a path: the client's name, and its note.
+// asks returns what others see beside a path: the client's name, and its note.
 func asks(req *mcp.CallToolRequest, note string) string {
 	var parts []string
 	if req != nil && req.Session != nil {

@@ -119,7 +119,7 @@ func TestControlTwoAgentsHaveTwoPathsAtATime(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-func TestAnAgentIsToldWhoHasAPath(t *testing.T) {
+func TestAnAgentIsToldTheHolderOfAPath(t *testing.T) {
 	p := newProgram(t)
 	for where, args := range p.places() {
 		ada, bob := p.connects("ada", args...), p.connects("bob", args...)

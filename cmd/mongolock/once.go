@@ -27,7 +27,7 @@ type onceCmd struct {
 	Command  []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
 }
 
-// Help says what cannot be said in a line.
+// Help says what does not fit into a line.
 func (*onceCmd) Help() string {
 	return `For migrations and set-up on hosts that start together. One of them runs the command. The
 others wait and end as it ended: with 0 if it is done, with 72 if it failed there. Once it
@@ -58,7 +58,7 @@ func (c *onceCmd) check() error {
 	}))
 }
 
-// content is what the record has the checksum of.
+// content returns the content whose checksum is in the record.
 func (c *onceCmd) content() ([][]byte, error) {
 	var parts [][]byte
 	switch {
@@ -95,10 +95,10 @@ func (c *onceCmd) lease() []mongolock.AcquireOption {
 	return opts
 }
 
-// An unfinished error is how a command ended that did not do its work. The record has it.
+// An unfinished says how a command ended without doing its work. It is in the record.
 type unfinished struct {
 	*exitError
-	stopped bool // it was told to end
+	stopped bool // the command was told to end
 }
 
 func (u *unfinished) Error() string {
@@ -113,7 +113,7 @@ func (u *unfinished) Unwrap() error { return u.exitError }
 // Is makes a command that was told to end count as stopped, not as failed.
 func (u *unfinished) Is(target error) bool { return u.stopped && target == context.Canceled }
 
-// Run runs the command, unless that is done.
+// Run runs the command, unless its work is done.
 func (c *onceCmd) Run(a *app) error {
 	if err := errors.Join(c.check(), a.checkOwner()); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *onceCmd) Run(a *app) error {
 	err = once.Do(ctx, coll, c.Name, func(_ context.Context, run once.Run) error {
 		ran = true
 		t.tell("granted", "", map[string]any{"token": run.Token(), "run": run.Number()})
-		caught() // from here on signals are the command's
+		caught() // from here on signals go to the command
 		task.env = append(environment(c.Name, run.Token(), run.Lease().Remaining(), c.MaxHold), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
 		err := hold(task, run.Lease(), t)
 		var exit *exitError
@@ -167,7 +167,7 @@ func (c *onceCmd) Run(a *app) error {
 	return refusedBy(ctx, err)
 }
 
-// refusedBy is the error of what did not begin: the signal's, if one came.
+// refusedBy returns the error of a command that did not begin: the signal's, if one came.
 func refusedBy(ctx context.Context, err error) error {
 	var s *signalError
 	if errors.As(context.Cause(ctx), &s) {
@@ -181,7 +181,7 @@ type recordsCmd struct {
 	Name string `arg:"" optional:"" help:"Only this name, with all its runs."`
 }
 
-// Run shows what ran once.
+// Run shows the records.
 func (c *recordsCmd) Run(a *app) error {
 	ctx := context.Background()
 	if c.Name != "" {

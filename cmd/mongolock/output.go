@@ -14,8 +14,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A printer writes what a command found: rows as a table on a terminal, as lines with
-// tabs elsewhere, or one JSON object for each row.
+// A printer writes what a command found: rows as a table on a terminal, as lines with tabs
+// elsewhere, or one JSON object for each row.
 type printer struct {
 	w      io.Writer
 	asJSON bool
@@ -24,7 +24,7 @@ type printer struct {
 	width  int
 
 	heading []string
-	rows    [][]cell // of the part of a table that is not written yet
+	rows    [][]cell // those of the part of a table that is not written yet
 	widths  []int    // of the columns so far
 }
 
@@ -60,7 +60,7 @@ func (a *app) printer(heading ...string) *printer {
 	return p
 }
 
-// row takes one row: as what is shown, or as what is encoded.
+// row takes one row: the cells to show, and the object to encode.
 func (p *printer) row(object any, cells ...cell) error {
 	switch {
 	case p.asJSON:
@@ -85,7 +85,7 @@ func (p *printer) encode(object any) error {
 	return e.Encode(object)
 }
 
-// flush writes the table, or what is left of it.
+// flush writes the table, or the rest of it.
 func (p *printer) flush() error {
 	if len(p.rows) == 0 {
 		return nil
@@ -140,8 +140,8 @@ func (p *printer) table() []string {
 	return lines
 }
 
-// shown is a text of somebody else's as it may be shown: what could steer a terminal is
-// quoted, and so is what would break a line.
+// shown returns a text of others in a form that is safe to show: characters that could steer a
+// terminal are quoted, and so are those that would break a line.
 func shown(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(text) {
 		return strconv.Quote(text)
@@ -149,7 +149,7 @@ func shown(text string) string {
 	return text
 }
 
-// span is a duration for people.
+// span formats a duration for people.
 func span(d time.Duration) string {
 	sign := ""
 	if d < 0 {
@@ -168,7 +168,7 @@ func span(d time.Duration) string {
 	return sign + d.Round(100*time.Microsecond).String()
 }
 
-// minutes gives back the unit that span took off with the zero seconds.
+// minutes restores the unit that span took off with the zero seconds.
 func minutes(d time.Duration) string {
 	if strings.HasSuffix(d.Round(time.Second).String(), "m0s") {
 		return "m"

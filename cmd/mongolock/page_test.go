@@ -18,7 +18,7 @@ var (
 	argument     = regexp.MustCompile(`'[^']*'|\S+`)
 )
 
-// What the pages tell people to type is a command of this program, with flags that it has.
+// The commands on the pages are commands of this program, with flags that it has.
 func TestTheCommandsOfThePagesAreThoseOfTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"../../docs/operations.md", "../../README.md", "../../docs/agents.md", "../../docs/choosing.md", "README.md"} {

@@ -72,7 +72,7 @@ func (c *pathLsCmd) Run(a *app) error {
 	return p.flush()
 }
 
-// around are the locks above, on and below a path; all of them if it is empty.
+// around returns the locks above, on and below a path, or all locks if the path is empty.
 func around(ctx context.Context, tree *pathlock.Tree, path string) ([]pathlock.Lock, error) {
 	if path == "" {
 		return tree.Locks(ctx)

@@ -26,7 +26,7 @@ type place struct {
 	Dir  string `help:"Keep the tree in this directory, for the processes of one host; by default it is on MongoDB." env:"MONGOLOCK_DIR" placeholder:"DIR"`
 }
 
-// open opens the tree. Close it in the end.
+// open opens the tree. The function that it returns closes it.
 func (p *place) open(ctx context.Context, a *app) (*pathlock.Tree, func(), error) {
 	if err := p.check(); err != nil {
 		return nil, nil, err
@@ -74,7 +74,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// owner is what others see beside a path: the process, and what it does.
+// owner returns what others see beside a path: the process, and what it does.
 func (a *app) owner(note string) []byte {
 	who := a.Owner
 	if who == "" {
@@ -104,7 +104,7 @@ type pathLockCmd struct {
 	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
 }
 
-// Help says what cannot be said in a line.
+// Help says what does not fit into a line.
 func (*pathLockCmd) Help() string {
 	return `The path and everything below it is held until the command ends; nobody else is granted a
 path above, on or below it that overlaps. The lock is refreshed every third of the TTL. When
@@ -160,7 +160,7 @@ func (c *pathLockCmd) Run(a *app) error {
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"path": clean})
-	caught() // from here on signals are the command's
+	caught() // from here on signals go to the command
 	task.env = []string{
 		"MONGOLOCK_KEY=" + clean,
 		"MONGOLOCK_PATH_TOKEN=" + h.lock.Token,
@@ -178,7 +178,7 @@ func (c *pathLockCmd) Run(a *app) error {
 	return err
 }
 
-// request is what is asked of a tree.
+// request returns the request to make of a tree.
 func request(path string, shared, only bool, ttl time.Duration, owner []byte) pathlock.Request {
 	r := pathlock.Request{Path: path, Mode: pathlock.Exclusive, Depth: pathlock.Infinity, Timeouts: []time.Duration{ttl}, Owner: owner}
 	if shared {
@@ -190,7 +190,7 @@ func request(path string, shared, only bool, ttl time.Duration, owner []byte) pa
 	return r
 }
 
-// refused is the error of a command that was not run.
+// refused returns the error of a command that was not run.
 func (c *pathLockCmd) refused(ctx context.Context, err error) error {
 	var conflict *pathlock.ConflictError
 	switch {
@@ -202,7 +202,7 @@ func (c *pathLockCmd) refused(ctx context.Context, err error) error {
 	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Path), c.Wait, inTheWay(conflict))
 }
 
-// inTheWay says who holds what is in the way: the first of them.
+// inTheWay describes the first of the locks that are in the way.
 func inTheWay(e *pathlock.ConflictError) string {
 	all := slices.Concat(e.Parents, e.Same, e.Children)
 	if len(all) == 0 {

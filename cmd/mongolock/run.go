@@ -24,7 +24,7 @@ type runCmd struct {
 	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
 }
 
-// Help says what cannot be said in a line.
+// Help says what does not fit into a line.
 func (*runCmd) Help() string {
 	return `The command runs in a process group of its own, with this environment:
 
@@ -129,12 +129,12 @@ func (c *runCmd) Run(a *app) error {
 		return c.refused(ctx, err)
 	}
 	t.tell("granted", "", map[string]any{"token": lease.Token()})
-	caught() // from here on signals are the command's
+	caught() // from here on signals go to the command
 
 	task.env = environment(c.Key, lease.Token(), lease.Remaining(), c.MaxHold)
 	err = hold(task, lease, t)
 	if ended := lease.Err(); errors.Is(ended, mongolock.ErrLost) && !errors.Is(ended, mongolock.ErrMaxHold) && !errors.Is(ended, mongolock.ErrBroken) {
-		return err // it has run out: the key is free soon, and the server may be out of reach
+		return err // the lease has run out: the key is free soon, and the server may be out of reach
 	}
 	if released := lease.Release(); released != nil && !errors.Is(released, mongolock.ErrLost) {
 		t.tell("unreleased", fmt.Sprintf("the key %s is not given back and stays taken for %v at most: %s", shown(c.Key), c.TTL, sentence(released)), nil)
@@ -145,7 +145,7 @@ func (c *runCmd) Run(a *app) error {
 	return err
 }
 
-// refused is the error of a command that was not run.
+// refused returns the error of a command that was not run.
 func (c *runCmd) refused(ctx context.Context, err error) error {
 	var s *signalError
 	if errors.As(context.Cause(ctx), &s) {
@@ -162,7 +162,7 @@ func (c *runCmd) refused(ctx context.Context, err error) error {
 	return exitf(exitTimeout, "%s is still held after %v%s", shown(c.Key), c.Wait, by(held.Status))
 }
 
-// by says who holds a key.
+// by describes the holder of a key.
 func by(s mongolock.Status) string {
 	for _, h := range s.Holders {
 		if s.Live(h) {

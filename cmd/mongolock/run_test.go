@@ -32,7 +32,7 @@ func TestALostLeaseEndsTheProcessGroupBeforeARivalIsGranted(t *testing.T) {
 	assert.Contains(t, a.out.String(), "lost k, ending the command")
 }
 
-// Whoever leaves the group is not ended: so the times above can tell.
+// A process that leaves the group is not ended, so the times above can tell.
 func TestControlAProcessThatLeavesItsGroupIsSeenToOutliveTheLease(t *testing.T) {
 	p := newProgram(t)
 	proxy := faultproxy.New(t, testserver.URI(t))
@@ -146,7 +146,7 @@ func TestAHoldThatIsOverEndsTheCommand(t *testing.T) {
 	p.dead(p.rival())
 }
 
-func TestWhatACommandLeavesInItsGroupEndsBeforeTheKeyIsGivenBack(t *testing.T) {
+func TestProcessesThatACommandLeavesInItsGroupEndBeforeTheKeyIsGivenBack(t *testing.T) {
 	p := newProgram(t)
 	a := p.start("run", "k", "--", "bash", "-c", `trap "" TERM; (while :; do date +%s%N >> child; sleep 0.01; done) & sleep 0.3; date +%s%N > parent; exit 4`)
 	p.untilBeating()

@@ -15,13 +15,13 @@ import (
 	"github.com/mongolock/mongolock/internal/suspend"
 )
 
-// forwarded are the signals that are passed on to the command.
+// forwarded has the signals that are passed on to the command.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// ending are those of them that are meant to end it.
+// ending has those of them that are meant to end it.
 var ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
 
 // A job is the command, run in a process group of its own.
@@ -30,12 +30,12 @@ type job struct {
 	lease held
 	t     teller
 
-	pid      int  // of the command, and the ID of its process group
+	pid      int  // the command's, and the ID of its process group
 	terminal int  // the descriptor of the terminal that the command shares with us; -1: none
 	tty      bool // the command was put into the terminal's foreground
 	guard    *guardian
 	clock    monotonic.Clock
-	deadline monotonic.Moment // of the lease, as it was known last
+	deadline monotonic.Moment // the lease's, as last known
 
 	told    bool                    // a signal that ends commands was passed on
 	states  chan syscall.WaitStatus // of the command: stopped, then at last ended
@@ -70,7 +70,7 @@ func hold(task task, lease held, t teller) error {
 	return j.watch()
 }
 
-// listen takes the signals that are the command's.
+// listen takes the signals that are meant for the command.
 func (j *job) listen() {
 	for _, s := range forwarded {
 		if !signal.Ignored(s) { // as under nohup: then the command ignores it too
@@ -100,8 +100,8 @@ func (j *job) start() error {
 	return nil
 }
 
-// wait tells when the command stops and when it ends. The command's ID may be another
-// process's from then on, but not that of its group while a member of it is left.
+// wait reports when the command stops and when it ends. From its end on another process may get
+// the command's ID, but not the ID of its group while the group has a member.
 func (j *job) wait() {
 	for {
 		var state syscall.WaitStatus
@@ -157,7 +157,7 @@ func (j *job) lost(err error) error {
 	return exitf(exitLost, "")
 }
 
-// note keeps the lease's deadline, which cannot be asked for once it has passed.
+// note keeps the lease's deadline, which is not known any more once it has passed.
 func (j *job) note() {
 	now := j.clock.Now()
 	if left := j.lease.Remaining(); left > 0 {
@@ -168,9 +168,9 @@ func (j *job) note() {
 // kill sends a signal to the command's group.
 func (j *job) kill(s syscall.Signal) { _ = syscall.Kill(-j.pid, s) }
 
-// settle ends what is left of the group: SIGTERM now, SIGKILL half a margin later, or half
-// a margin after the lease's deadline if that is sooner. It returns when nothing is left.
-// states is where the command's end is told, nil if it has ended.
+// settle ends what is left of the group: with SIGTERM now, and with SIGKILL half a margin
+// later, or half a margin after the lease's deadline if that is sooner. It returns when no
+// process is left. states reports the command's end; it is nil if the command has ended.
 func (j *job) settle(states <-chan syscall.WaitStatus) {
 	if states == nil && !living(j.pid) {
 		j.retake()
@@ -181,17 +181,17 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 	now := j.clock.Now()
 	last := min(now, j.deadline).Add(half)
 	if j.lease.Err() == nil {
-		last = now.Add(half) // the command left something behind, and the lease goes on
+		last = now.Add(half) // the command left processes behind, and the lease goes on
 	}
 	j.kill(syscall.SIGTERM)
-	j.kill(syscall.SIGCONT) // so that what is stopped gets it
+	j.kill(syscall.SIGCONT) // so that stopped processes get it
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	killed, told := false, false
 	for {
 		now := j.clock.Now()
 		if now >= last {
-			j.kill(syscall.SIGKILL) // again and again: a member may have forked meanwhile
+			j.kill(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
 			killed = true
 		}
 		select {
@@ -200,7 +200,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 				continue
 			}
 			states = nil
-		case <-j.signals: // its end has been decided
+		case <-j.signals: // it is being ended already
 		case <-poll.C:
 		}
 		if states == nil && !living(j.pid) {
@@ -214,7 +214,7 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 	j.retake()
 }
 
-// ended says how the command ended, and ends as it did.
+// ended reports how the command ended, and ends this process in the same way.
 func (j *job) ended(state syscall.WaitStatus) error {
 	j.t.tell("ended", "", map[string]any{"code": codeOf(state)})
 	if state.Exited() {

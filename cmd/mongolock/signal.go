@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// interrupt is what a terminal sends for Ctrl-C.
+// interrupt is the signal that a terminal sends for Ctrl-C.
 const interrupt = syscall.SIGINT

@@ -17,23 +17,23 @@ import (
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
-// A task is a command that is run while something is held: by run, once and paths lock.
+// A task is a command that run, once or paths lock runs while a lock is held.
 type task struct {
-	key         string // what is held, as messages name it
-	path        string // of the program
+	key         string // the lock, as messages name it
+	path        string // the program's
 	argv        []string
-	env         []string // besides that of this process
+	env         []string // in addition to this process's own
 	ttl, margin time.Duration
 }
 
-// held is what a command is run under. A *mongolock.Lease is one.
+// A held is the lock that a command is run under. A *mongolock.Lease is one.
 type held interface {
 	Err() error
 	Done() <-chan struct{}
 	Remaining() time.Duration
 }
 
-// newTask looks for the program, before anything is asked for.
+// newTask finds the program, before any lock is asked for.
 func newTask(key string, argv []string, ttl, margin time.Duration) (task, error) {
 	path, err := exec.LookPath(argv[0])
 	switch {
@@ -45,7 +45,7 @@ func newTask(key string, argv []string, ttl, margin time.Duration) (task, error)
 	return task{key: key, path: path, argv: argv, ttl: ttl, margin: margin}, nil
 }
 
-// environment is what the command is told of what it runs under.
+// environment returns the variables that tell the command about its lock.
 func environment(key string, token int64, left, maxHold time.Duration) []string {
 	until := time.Now().Add(left)
 	if maxHold > 0 {
@@ -58,7 +58,7 @@ func environment(key string, token int64, left, maxHold time.Duration) []string 
 	}
 }
 
-// marginOf is the library's default, or what was asked for.
+// marginOf returns the margin that was asked for, or else the library's default.
 func marginOf(asked, ttl time.Duration) time.Duration {
 	if asked > 0 {
 		return asked
@@ -66,7 +66,7 @@ func marginOf(asked, ttl time.Duration) time.Duration {
 	return min(time.Second, ttl/10)
 }
 
-// checkTimes refuses what no option of the library refuses.
+// checkTimes refuses values that no option of the library refuses.
 func checkTimes(margin, ttl, wait time.Duration) error {
 	switch {
 	case margin < 0 || margin > ttl/2:
@@ -115,20 +115,20 @@ func tryOption(key string, opt mongolock.AcquireOption) error {
 	return lease.Release()
 }
 
-// noteOf is the command's name: its arguments may be secret.
+// noteOf returns the command's name, without its arguments, which may be secret.
 func noteOf(command []string) string {
 	note := []rune(shown(command[0]))
 	return string(note[:min(len(note), 200)])
 }
 
-// A teller says what happens to the lease.
+// A teller reports what happens to the lease.
 type teller struct {
 	w      io.Writer
 	asJSON bool
 	key    string
 }
 
-// tell says it: in text only if a person has to know it.
+// tell reports an event: in text only if a person has to know it.
 func (t teller) tell(event, text string, more map[string]any) {
 	if !t.asJSON {
 		if text != "" {
@@ -142,10 +142,10 @@ func (t teller) tell(event, text string, more map[string]any) {
 	}
 	maps.Copy(line, more)
 	p := printer{w: t.w}
-	_ = p.encode(line) // standard error may be closed: then nobody reads it
+	_ = p.encode(line) // standard error may be closed: then the line is lost
 }
 
-// untilSignal is a context that a signal ends, with the signal as its cause.
+// untilSignal returns a context that a signal ends, with the signal as its cause.
 func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

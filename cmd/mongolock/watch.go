@@ -32,9 +32,9 @@ between two looks, is not seen. It says on standard error when it begins to list
 cannot. Interrupt it to end it.`
 }
 
-// A change is what became of a key between two looks.
+// A change is the difference of a key between two looks.
 type change struct {
-	At    time.Time `json:"at"` // the server's clock at the look that showed it
+	At    time.Time `json:"at"` // the server's time at the look that showed it
 	Kind  string    `json:"kind"`
 	Key   string    `json:"key"`
 	Owner string    `json:"owner,omitempty"`
@@ -42,7 +42,7 @@ type change struct {
 	Text  string    `json:"text,omitempty"`
 }
 
-// tone is how a kind is coloured.
+// tone returns the colour of a kind of change.
 func (c change) tone() tone {
 	switch c.Kind {
 	case "granted":
@@ -55,7 +55,7 @@ func (c change) tone() tone {
 	return plain
 }
 
-// A snapshot is all keys at one look, by key.
+// A snapshot has all keys at one look.
 type snapshot map[string]mongolock.Status
 
 // look reads the keys.
@@ -72,7 +72,7 @@ func (c *watchCmd) look(ctx context.Context, client *mongolock.Client) (snapshot
 	return all, nil
 }
 
-// since are the changes from before to now, by key.
+// since returns the changes from before to now, by key.
 func (now snapshot) since(before snapshot, at time.Time) []change {
 	var all []change
 	keys := map[string]bool{}
@@ -156,14 +156,14 @@ func (c *watchCmd) Run(a *app) error {
 	var s *signalError
 	if errors.As(context.Cause(ctx), &s) {
 		if s.signal == interrupt {
-			return nil // that is how it ends
+			return nil // the usual end of watch
 		}
 		return exitf(exitSignal+int(s.signal), "")
 	}
 	return err
 }
 
-// lines writes each change. A look that fails is said, and repeated.
+// lines writes each change. A failed look is reported, and repeated.
 func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, p *printer, out *lookout) error {
 	p.tty = false // a line is written when it happens, not when the table is complete
 	before, err := c.look(ctx, client)
@@ -218,7 +218,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// The terminal's other screen, on which the table is drawn; what was there comes back.
+// The terminal's alternate screen, on which the table is drawn; the old contents come back
+// afterwards.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"

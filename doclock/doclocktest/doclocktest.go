@@ -1,5 +1,5 @@
-// Package doclocktest tests code that locks documents: it has real Locks, over the real driver,
-// on a MongoDB in memory, and makes the three things happen that go wrong with locks.
+// Package doclocktest tests code that locks documents. It has real Locks, over the real driver,
+// on a MongoDB in memory, and causes the three things that go wrong with locks.
 //
 //	func TestAnOrderThatIsBeingPacked(t *testing.T) {
 //		orders := doclocktest.New[Order](t)
@@ -20,13 +20,13 @@
 // # The database in memory
 //
 // Collection is an ordinary collection, for what your code reads and writes beside its locks.
-// Its database has find, insert, update, delete, findAndModify, counts and indexes, unique ones
-// too, with the usual operators: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $not, $exists, $and
-// and $or in filters; $set, $unset, $inc, $max, $min, $push, $currentDate, $setOnInsert and
-// whole documents in updates. It refuses everything else, by name: transactions, aggregations,
-// change streams, $expr, regular expressions, decimals. Its answers to 3,600 random commands
-// were those of a server on disk. It has one member, which never fails over. In virtual time, which
-// begins in 2000, its clock begins in 2026.
+// Its database has find, insert, update, delete, findAndModify, counts and indexes, including
+// unique ones, with the usual operators: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $not,
+// $exists, $and and $or in filters; $set, $unset, $inc, $max, $min, $push, $currentDate,
+// $setOnInsert and whole documents in updates. It refuses everything else, by name:
+// transactions, aggregations, change streams, $expr, regular expressions, decimals. It answered
+// 3,600 random commands as a server on disk did. It has one member, which never fails over. In
+// virtual time, which begins in 2000, its clock begins in 2026.
 package doclocktest
 
 import (
@@ -48,7 +48,7 @@ import (
 // has ended.
 const stopping = time.Second
 
-// Locks are those of the code under test, on a collection in memory. New makes them.
+// Locks are the Locks of the code under test, on a collection in memory. New makes them.
 type Locks[T any] struct {
 	*doclock.Locks[T]
 
@@ -115,7 +115,7 @@ func (l *Locks[T]) end() {
 	}
 }
 
-// leases are those of the code under test.
+// leases returns the leases of the code under test.
 func (l *Locks[T]) leases() (held []*mongolock.Lease) {
 	for _, one := range inside.Leases(inside.Engine(l.Locks)) {
 		if lease, ok := one.(*mongolock.Lease); ok && lease.Err() == nil {
@@ -125,8 +125,8 @@ func (l *Locks[T]) leases() (held []*mongolock.Lease) {
 	return held
 }
 
-// Collection is the collection of the documents, as the code under test reaches it: it fails
-// when Fail says so.
+// Collection returns the collection of the documents, as the code under test reaches it: it
+// fails when Fail says so.
 func (l *Locks[T]) Collection() *mongo.Collection { return l.coll }
 
 // Insert puts documents into the collection, whether or not the database can be reached.
@@ -137,8 +137,8 @@ func (l *Locks[T]) Insert(documents ...T) {
 	}
 }
 
-// Get returns the document that filter names as it is now, without its lock, whether or not
-// the database can be reached. It fails the test if there is none.
+// Get returns the document that filter names as it is now, without its lock, whether or not the
+// database can be reached. It fails the test if there is no such document.
 func (l *Locks[T]) Get(filter any) T {
 	l.t.Helper()
 	var value T
@@ -172,7 +172,7 @@ func (l *Locks[T]) Hold(filter any) (release func()) {
 func (l *Locks[T]) Lose(filter any) {
 	l.t.Helper()
 	if l.fails {
-		l.t.Fatalf("doclocktest: Lose: the database is unreachable: nobody could take a document away")
+		l.t.Fatalf("doclocktest: Lose: the database is unreachable, so no document can be taken away")
 	}
 	ctx := context.Background()
 	status, err := l.rival.Inspect(ctx, filter)
@@ -196,10 +196,10 @@ func (l *Locks[T]) Lose(filter any) {
 }
 
 // Fail makes the database unreachable for the code under test, until Fail(nil): connections
-// break, and new ones fail with err. As with a real one, a call that was under way may have
-// been applied (ErrOutcomeUnknown), and one that finds no server waits for one, for 30 s or until
-// its own time is over. Fail(nil) returns when the driver has found the database again, which
-// takes it up to a second. What Hold holds, Insert and Get are not affected.
+// break, and new ones fail with err. As with a real database, a call that was under way may
+// have been applied (ErrOutcomeUnknown), and one that finds no server waits for one, for 30 s
+// or until its own time is over. Fail(nil) returns when the driver has found the database
+// again, which takes it up to a second. Hold, Insert and Get are not affected.
 func (l *Locks[T]) Fail(err error) {
 	l.t.Helper()
 	found := err == nil && l.fails
@@ -210,7 +210,7 @@ func (l *Locks[T]) Fail(err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for ctx.Err() == nil { // the first ones may meet a connection that broke
+	for ctx.Err() == nil { // the first calls may meet a connection that broke
 		if l.coll.Database().Client().Ping(ctx, nil) == nil {
 			return
 		}

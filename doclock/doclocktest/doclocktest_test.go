@@ -123,7 +123,7 @@ func TestClaimsAndDeadLettersInVirtualTime(t *testing.T) {
 			assert.NoError(t, err)
 			assert.NoError(t, c.Complete(t.Context()))
 		})
-		time.Sleep(time.Hour) // virtual: whoever waits has it by then
+		time.Sleep(time.Hour) // virtual: a waiter has it by then
 		n, err := orders.Reopen(t.Context(), bson.D{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)

@@ -143,7 +143,7 @@ func ExampleLocks_Get() {
 	// Output: order-17
 }
 
-// What the code under test reads and writes beside its locks goes through Collection.
+// The code under test reads and writes beside its locks through Collection.
 func ExampleLocks_Collection() {
 	inTest(func(t testing.TB) {
 		orders := doclocktest.New[Order](t)

@@ -31,7 +31,7 @@ type lab struct {
 	observer mongolock.Observer
 	locks    *mongolocktest.Locker // the locks of the process, whose database may fail
 	wg       sync.WaitGroup
-	nobody   bool // nobody can lead
+	nobody   bool // no candidate can lead
 }
 
 var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))

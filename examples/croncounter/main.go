@@ -105,7 +105,7 @@ The database: %s.
 }
 
 // claimOnce claims the job before the first tick that counts. From then on the database
-// knows which ticks were missed. Of a job that was never claimed nobody knows that, and
+// knows which ticks were missed. Of a job that was never claimed that is not known, and
 // workers that are slow to start would not run the first tick.
 func (d *demo) claimOnce(ctx context.Context, jobs *schedule.Scheduler) error {
 	ctx, stop := context.WithCancel(ctx)

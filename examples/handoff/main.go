@@ -26,7 +26,7 @@ const (
 	ttl = 10 * time.Second // for how long a ticket is valid
 )
 
-// An upload is what the processes work on. It carries the ticket: anybody who may write
+// An upload is what the processes work on. It carries the ticket: any process that may write
 // to this database could take the lock anyway. Elsewhere protect a ticket like a
 // password.
 type upload struct {

@@ -79,7 +79,7 @@ func endLeaders(ctx context.Context, locks *mongolock.Client, running stage.Crew
 			return err
 		}
 		if leads.Owner == "" || leads.Owner == last {
-			continue // nobody, or the one that was ended
+			continue // no leader, or the one that was ended
 		}
 		if last != "" {
 			fmt.Printf("%s  took over %.2f s later\n", leads.Owner, leads.Since.Sub(ended).Seconds())

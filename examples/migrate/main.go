@@ -4,7 +4,7 @@
 //	MONGODB_URI=mongodb://localhost:27017 go run . app
 //
 // golang-migrate has a lock of its own: a document that a process inserts and deletes. A
-// process that is killed leaves it, and all others fail until somebody deletes it by hand. Here
+// process that is killed leaves it, and all others fail until it is deleted by hand. Here
 // package once takes its place: of a runner that is killed another host takes over.
 package main
 

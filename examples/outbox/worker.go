@@ -88,7 +88,7 @@ func (w *worker) run(ctx context.Context) error {
 
 // relay delivers a message and marks it. A worker can die between the two. The next
 // worker cannot know whether the message was delivered, so it tells the receiver that
-// this may be a repetition. Between two systems nobody can promise more than that.
+// this may be a repetition. Between two systems no more than that can be promised.
 func (w *worker) relay(ctx context.Context, msg *doclock.Claimed[message]) error {
 	defer msg.Release() // has no effect after Complete
 	ctx = msg.Lease().Context(ctx)

@@ -7,7 +7,7 @@
 // runs one. The schedule remembers instead which fires were decided, whichever host lives.
 //
 // At each fire one process inserts one job, under a name made of the fire. If that process
-// dies, nobody knows whether it did; so another one tries again (schedule.OnDeath(AtOnce)),
+// dies, it is not known whether it did; so another one tries again (schedule.OnDeath(AtOnce)),
 // and the queue refuses a second job of the same name. So each fire is one job in the queue,
 // as long as the queue remembers the name.
 package periodic

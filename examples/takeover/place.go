@@ -31,7 +31,7 @@ type wish struct {
 	files    bool
 }
 
-// local is where a MongoDB listens that somebody installed and left as it is.
+// local is where an installed MongoDB listens by default.
 const local = "mongodb://127.0.0.1:27017/?directConnection=true"
 
 // find returns the place for a wish: the server that it names, or else a MongoDB that is

@@ -16,7 +16,7 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// What the workers lock: two keys that are only ever held exclusively, one of readers and
+// The keys that the workers lock: two that are only ever held exclusively, one of readers and
 // writers, one of permits, one that lingers, and a document that is locked itself.
 var allKeys = []string{"alpha", "beta", readers, permits, kept, document}
 
@@ -56,7 +56,7 @@ func (w *worker) acquireSomething() {
 	case key == document:
 		w.useDocument()
 	case key == kept:
-		if rand.N(3) == 0 { // seldom, or somebody would always wait for it
+		if rand.N(3) == 0 { // seldom, or there would always be a waiter for it
 			w.useAgain()
 		}
 	case key == readers && rand.N(10) < 7:
@@ -85,7 +85,7 @@ func (w *worker) answer(call history.Event, l *mongolock.Lease, err error) *held
 	e := call.Grant(l)
 	e.At = uptime()
 	if l.Err() != nil {
-		return nil // over before anybody could believe in it
+		return nil // over before a caller could rely on it
 	}
 	w.note(e)
 	e.Note, e.At = "", 0
@@ -134,7 +134,7 @@ func (w *worker) useAndClose() {
 	defer cancel()
 	if rand.N(2) == 0 {
 		e.Note = closingMany
-		for i := range 20 { // nobody else wants these; an error is no concern of theirs
+		for i := range 20 { // no other worker wants these; an error does not concern them
 			_, _ = client.TryAcquire(ctx, fmt.Sprintf("of %d, %d of %d", w.Client, i, e.Op))
 		}
 	}
@@ -269,7 +269,7 @@ func (w *worker) useTwo() {
 }
 
 // A notingLocker is a worker's client, as AcquireAll uses it. Its calls and failures are
-// noted at once, its grants later: nobody believes in one before AcquireAll returns.
+// noted at once, its grants later: no worker relies on one before AcquireAll returns.
 type notingLocker struct {
 	w       *worker
 	granted []history.Event

@@ -27,7 +27,7 @@ const (
 )
 
 // chaosPaths are paths in each relation that two can have. Those higher up are locked less
-// often: a lock of the root keeps everybody waiting.
+// often: a lock of the root makes all others wait.
 var chaosPaths = []string{"/", "/a", "/a/b", "/a/b", "/a/b/c", "/a/b/c", "/ab", "/d", "/d/e", "/d/e"}
 
 // A pathNote is a line of a worker's log: what is surely known of a lock from then on.

@@ -143,7 +143,7 @@ func (c *cluster) breakMember(ctx context.Context, primary int) {
 		if len(others) > 0 && c.server.Try(fmt.Sprintf("members/%d/primary", others[rand.N(len(others))])) == nil {
 			c.count("another made primary")
 		}
-	case 10: // a clock that steps while its member reigns is none that the library can stand
+	case 10: // a clock that steps while its member reigns is not one that the library can stand
 		if slices.Contains(c.server.Has, "clocks") && len(others) > 0 {
 			other := others[rand.N(len(others))]
 			c.count("another member restarted with another clock")

@@ -17,7 +17,7 @@ import (
 type Env struct {
 	// Client returns a new client, as another process would have. It has sent nothing yet.
 	Client func(opts ...mongolock.ClientOption) *mongolock.Client
-	// Delete removes the record of a key, as somebody with a shell does.
+	// Delete removes the record of a key, as an operator with a shell does.
 	Delete func(key string)
 	// Records is the number of keys with a record.
 	Records func() int

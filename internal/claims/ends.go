@@ -244,5 +244,5 @@ func aTicketIsWorthNothingAfterItsTTL(t *testing.T, env Env) {
 	ticket, err = acquire(t, c, "k", mongolock.TTL(env.TTL)).Detach(within(t))
 	require.NoError(t, err)
 	time.Sleep(env.TTL + env.Late())
-	worthNothing(c, ticket) // though the key is nobody's
+	worthNothing(c, ticket) // although the key is free
 }

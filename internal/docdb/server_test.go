@@ -21,7 +21,7 @@ import (
 
 var rounds = flag.Int("docdb.rounds", 30, "how many sequences of random commands to compare with a real server")
 
-// Both get the same random commands. What each draws from its own clock is compared by its
+// Both get the same random commands. Values that each draws from its own clock are compared by
 // type only.
 func TestTheDatabaseInMemoryAnswersAsARealServer(t *testing.T) {
 	uri := testserver.URI(t, "atomic")

@@ -124,9 +124,9 @@ func merge(into bson.D, e bson.E) bson.D {
 	return into
 }
 
-// Move moves a document to another database, as the migration of its chunk does: with what
-// was done to it under transaction numbers, and with the cluster time. What its sessions were
-// only asked for is forgotten.
+// Move moves a document to another database, as the migration of its chunk does: with the
+// writes made to it under transaction numbers, and with the cluster time. Commands of its
+// sessions that changed nothing are forgotten.
 func (db *DB) Move(to *DB, ns, id string, now, there time.Time) {
 	to.Hear(db.ClusterTime())
 	about := func(d bson.D) bool { return d != nil && mustGet(d, "_id") == any(id) }

@@ -29,7 +29,7 @@ func upsert(id string, set bson.D, filter ...bson.E) bson.D {
 	}
 }
 
-func TestADocumentMovesWithWhatItsSessionsDid(t *testing.T) {
+func TestADocumentMovesToAnotherShardWithTheWritesOfItsSessions(t *testing.T) {
 	from, to := docdb.New(), docdb.New()
 	now := time.Date(2026, 1, 1, 0, 0, 50, 0, time.UTC)
 	behind := now.Add(-50 * time.Second)

@@ -13,7 +13,7 @@ import (
 
 // A primary loses writes, and another follows. The second learns from the client which time
 // the first had reached, and goes on from there.
-func TestAWriteIsLaterThanWhatItsClientKnows(t *testing.T) {
+func TestAWriteIsLaterThanTheTimesThatItsClientKnows(t *testing.T) {
 	now := time.Unix(1_767_225_600, 0)
 	write := func(db *docdb.DB, heard bson.Timestamp) {
 		t.Helper()

@@ -140,7 +140,7 @@ func (c *conn) command(m *wire.Message) *wire.Message {
 	return nil
 }
 
-// downstream carries replies until the server is done, or nobody waits for one.
+// downstream carries replies until the server is done, or no client waits for one.
 func (c *conn) downstream(server net.Conn) {
 	defer c.abort(false)
 	var (

@@ -123,7 +123,7 @@ func TestAnOrphanIsOvertakenByItsRetryAndArrivesLate(t *testing.T) {
 	}, "retryable")
 }
 
-func TestRemovingARuleReleasesWhatItHolds(t *testing.T) {
+func TestRemovingARuleReleasesTheCommandsItHolds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, uri string) {
 		s := newSetup(t, uri, noRetries)
@@ -192,7 +192,7 @@ func TestNewConnectionsAreAcceptedAfterDropConnections(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatIsHeld(t *testing.T) {
+func TestCloseEndsTheHeldPaths(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, uri string) {
 		s := newSetup(t, uri, noRetries)

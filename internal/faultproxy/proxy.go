@@ -199,8 +199,8 @@ func (p *Proxy) DropConnections() {
 	}
 }
 
-// Close ends the proxy and all its connections, and waits for its goroutines. What rules hold
-// is lost.
+// Close ends the proxy and all its connections, and waits for its goroutines. Messages that
+// rules hold are lost.
 func (p *Proxy) Close() error {
 	p.enter(closed)
 	p.cancel()

@@ -1,11 +1,12 @@
-// Package follow reads a store's feed while somebody needs it.
+// Package follow reads a store's feed while it is needed.
 //
-// A [Follower] opens the feed with the first waiter, opens it again when it breaks,
-// with growing pauses, and closes it once nobody has waited for a while. Notices are
-// hints, and the feed has gaps: [Follower.Live] says whether it is read at this
-// moment. While it is not, a waiter has to poll.
+// A [Follower] opens the feed with the first waiter, opens it again when it breaks, with
+// growing pauses, and closes it once there has been no waiter for a while. Notices are hints,
+// and the feed has gaps: [Follower.Live] says whether it is being read at this moment. While it
+// is not, a waiter has to poll.
 //
-// The order that loses no notice is: Join, look, wait. Whatever is announced before
+// The order that loses no notice is: Join, look, wait. The empty notice that follows the
+// opening of the feed makes up for those announced before.
 // the feed is open is made up for by the empty notice that follows.
 package follow
 
@@ -20,18 +21,18 @@ import (
 )
 
 const (
-	// Linger is how long a feed stays open that nobody needs, by default. Opening it
-	// costs more than a few notices do.
+	// Linger is how long, by default, a feed stays open that is not needed. Opening it costs
+	// more than a few notices do.
 	Linger = 30 * time.Second
 
-	// Firm is how long a feed has to be live before trouble with it is over. A feed
-	// that opens and breaks again sooner is flapping: its pauses go on growing, and
-	// the log has one line of it.
+	// Firm is how long a feed has to be live before trouble with it is over. A feed that opens
+	// and breaks again sooner is flapping: its pauses go on growing, and the log has one line
+	// about it.
 	Firm = 10 * time.Second
 
-	// Reopen is about how long a feed stays open before it is opened again. Nothing tells
-	// that a feed has come to a stop: a server that is no longer the primary, and does not
-	// know it, still answers, and hears nothing.
+	// Reopen is about how long a feed stays open before it is opened again. Nothing tells that
+	// a feed has come to a stop: a server that is no longer the primary, and does not know it,
+	// still answers, and hears nothing.
 	Reopen = 5 * time.Minute
 
 	// The pauses between two attempts to open a feed.
@@ -39,11 +40,11 @@ const (
 	pauseMost  = 5 * time.Second
 )
 
-// A Loss is the end of a feed that somebody still needs.
+// A Loss is the end of a feed that is still needed.
 type Loss struct {
-	Err   error // nil: the feed ended by itself, or is opened again as it is old
+	Err   error // nil: the feed ended by itself, or is reopened because it is old
 	Final bool  // Err matches errors.ErrUnsupported: the store has no feed, and is not asked again
-	News  bool  // the feed was live, and it is not the same trouble as before: worth a line in the log
+	News  bool  // the feed was live, and this is not the same trouble as before: worth a line in the log
 }
 
 // A Follower reads one feed. It is safe for concurrent use.
@@ -60,27 +61,26 @@ type Follower struct {
 
 	mu       sync.Mutex // protects what follows; never held in a callback
 	waiters  int
-	reading  bool               // the goroutine that reads
+	reading  bool               // the goroutine that reads is running
 	stop     context.CancelFunc // ends it
 	live     bool
-	opening  int  // how often it began to be read, or may have missed something
+	opening  int  // how often the feed was opened, or may have missed something
 	final    bool // the store has no feed
 	idle     *time.Timer
 	readings sync.WaitGroup
 
-	// Of the goroutine that reads; there is one at a time.
+	// These belong to the goroutine that reads; there is one at a time.
 	pauses *backoff.Backoff
-	again  time.Time // no attempt before
-	said   bool      // that the feed is lost
+	again  time.Time // the next attempt is not before this
+	said   bool      // the loss of the feed was reported
 }
 
-// New makes a Follower of feed, which may be nil: then it is never live. It opens
-// nothing yet.
+// New makes a Follower of feed, which may be nil: then it is never live. It opens nothing yet.
 //
-// heard is called with each notice; an empty one says that the feed is live, and
-// that notices from before may be missing: look at everything. lost, which may be
-// nil, is called when the feed breaks. Both are called by one goroutine, which holds
-// no lock, and not any more once Close has returned.
+// heard is called with each notice. An empty one says that the feed is live, and that earlier
+// notices may be missing: look at everything. lost, which may be nil, is called when the feed
+// breaks. Both are called by one goroutine, which holds no lock, and no longer once Close has
+// returned.
 //
 // The feed is read on a context made from base, whose end ends the Follower.
 func New(base context.Context, feed store.Feed, heard func(store.Notice), lost func(Loss)) *Follower {
@@ -92,7 +92,7 @@ func New(base context.Context, feed store.Feed, heard func(store.Notice), lost f
 	return f
 }
 
-// Join says that one more waiter needs the feed, until its Leave.
+// Join says that one more waiter needs the feed, until it calls Leave.
 func (f *Follower) Join() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,8 +123,8 @@ func (f *Follower) Live() bool {
 	return f.live
 }
 
-// Hears reports whether the feed is being read, and since which opening of it: while that is the
-// same, no notice was missed.
+// Hears reports whether the feed is being read, and which opening of it this is: as long as
+// that stays the same, no notice was missed.
 func (f *Follower) Hears() (opening int, live bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,8 +138,8 @@ func (f *Follower) Open() bool {
 	return f.reading
 }
 
-// State is "none" if there is no feed, "live" while it is read, "opening" until it is, and
-// "idle" while nobody needs it.
+// State returns "none" if there is no feed, "live" while it is read, "opening" until it is, and
+// "idle" while it is not needed.
 func (f *Follower) State() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -181,7 +181,7 @@ func (f *Follower) endIfIdle() {
 	}
 }
 
-// begin starts reading, unless that is under way. With mu held.
+// begin starts reading, unless that is under way. Call it with mu held.
 func (f *Follower) begin() {
 	if f.reading || f.final || f.base.Err() != nil {
 		return
@@ -192,8 +192,8 @@ func (f *Follower) begin() {
 	f.readings.Go(func() { f.read(ctx) })
 }
 
-// end stops reading. The feed counts as lost at once: whoever joins now is not heard
-// before it has been opened again. With mu held.
+// end stops reading. The feed counts as lost at once: a waiter that joins now misses notices
+// until the feed is opened again. Call it with mu held.
 func (f *Follower) end() {
 	f.stop()
 	f.live = false
@@ -252,8 +252,8 @@ func (f *Follower) over(ctx context.Context) bool {
 
 var errOld = errors.New("the feed was open for long")
 
-// listen reads the feed until it ends, or is old, and tells since when it was live; zero if
-// it never was.
+// listen reads the feed until it ends, or is old. It returns since when the feed was live, or
+// zero if it never was.
 func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 	if ctx.Err() != nil {
 		return since, ctx.Err()
@@ -279,7 +279,7 @@ func (f *Follower) listen(ctx context.Context) (since time.Time, err error) {
 	return since, nil
 }
 
-// opened notes that the feed is live, unless reading was stopped.
+// opened records that the feed is live, unless reading was stopped.
 func (f *Follower) opened(ctx context.Context) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -146,7 +146,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestTheFeedIsOpenWhileSomebodyNeedsItAndForHalfAMinuteMore(t *testing.T) {
+func TestTheFeedIsOpenWhileItIsNeededAndForHalfAMinuteMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{watch: steady}
 		fo, _ := newFollower(t, f)
@@ -321,7 +321,7 @@ func TestAFeedThatTakesLongToOpenAndBreaksAtOnceIsFlapping(t *testing.T) {
 	})
 }
 
-// A feed that never opened is no news: whoever needs it fails with the same fault.
+// A feed that never opened is not news: a caller that needs it gets the same fault.
 func TestAFeedThatNeverOpenedIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{watch: func(_ context.Context, yield func(store.Notice, error) bool) { yield(store.Notice{}, errNet) }}
@@ -441,7 +441,7 @@ func TestTheEndOfItsContextEndsAFollower(t *testing.T) {
 }
 
 // A loss is told before the next attempt, and Live says the same.
-func TestALossIsToldToThoseWhoThenPoll(t *testing.T) {
+func TestALossIsToldToTheWaitersWhichThenPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &feed{watch: breaking(time.Minute)}
 		var fo *follow.Follower

@@ -8,7 +8,7 @@ import (
 )
 
 // keptIdle checks that, without faults, a client does not go on keeping a key for itself, while
-// nobody uses it, when a caller of another client waits.
+// no caller uses it, when a caller of another client waits.
 func keptIdle(h *History) (found []Violation) {
 	if !h.NoFaults || h.IdleLimit == 0 {
 		return nil

@@ -46,7 +46,7 @@ func TestAKeyThatIsKeptIdleWhileAnotherWaitsIsAViolation(t *testing.T) {
 	assert.Empty(t, keptIdle(h), "a notice may be lost")
 }
 
-// What is removed while a later lease of the same holder is in use is that lease's.
+// If a holder is removed while a later lease of it is in use, that is the later lease's loss.
 func TestTheRemovalOfAHolderUnderALocalGrantIsCollateral(t *testing.T) {
 	of := func(kind Kind, at time.Duration, id, note string) Event {
 		return Event{Kind: kind, At: at, Client: 1, Key: "k", ID: id, Note: note, Live: true, Until: 30 * time.Second}

@@ -33,7 +33,7 @@ func permits(h *History) (found []Violation) {
 	return found
 }
 
-// words checks that nobody joins a key while a writer's word reserves it.
+// words checks that no claim joins a key while a writer's word reserves it.
 func words(h *History) (found []Violation) {
 	for _, e := range h.Events {
 		if e.Kind == Overtook {

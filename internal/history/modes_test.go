@@ -41,7 +41,7 @@ func permit(from, to int, token int64) hold {
 }
 func writer(from, to int, token int64) hold { return hold{from, to, token, Mode{}} }
 
-func TestTheChecksKnowWhoMayShareAKey(t *testing.T) {
+func TestTheChecksKnowWhichHoldersMayShareAKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		h     *History
 		wrong string // the check that says so; empty: no violation

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A PathHold is a lock of a path, as package pathlock has them, that somebody surely held.
+// A PathHold is a lock of a path, as package pathlock has them, that was certainly held.
 type PathHold struct {
 	Client   int
 	Path     string // in its clean form

@@ -1,4 +1,4 @@
-// Package hostclock tells the time by a clock that all processes of a host share and that nobody
+// Package hostclock tells the time by a clock that all processes of a host share and that nothing
 // can set.
 //
 // A wall clock is set by people and time daemons. A date that one process wrote by it is then

@@ -118,7 +118,7 @@ func (h *Held) valid() error {
 }
 
 // lockFile opens and locks a file. It returns nil without an error if the file lost its name
-// before it was locked: a lock on it would exclude nobody who comes later.
+// before it was locked: a lock on it would exclude no later process.
 func (d *Dir) lockFile(ctx context.Context, name string) (Lock, error) {
 	lock, err := d.disk.OpenLock(name)
 	if err != nil {

@@ -82,7 +82,7 @@ var (
 	Look func(client any, key string) Waiting
 	// Warned says that the client need not look for traps of its deployment.
 	Warned func(client any)
-	// FeedLinger sets how long the client's feed stays open when nobody waits.
+	// FeedLinger sets how long the client's feed stays open without waiters.
 	FeedLinger func(client any, d time.Duration)
 	// EndLinger closes the feed as if that time were over.
 	EndLinger func(client any)

@@ -42,7 +42,7 @@ const (
 	WordAfterLook = false
 	// SwapByRevAlone takes a key over by its revision alone, even if a holder was renewed meanwhile.
 	SwapByRevAlone = false
-	// SwapWithoutRev takes a key over whatever revision its document has.
+	// SwapWithoutRev takes a key over regardless of its document's revision.
 	SwapWithoutRev = false
 	// SwapByDate names the dates of the holders that a take-over drops, in place of their beats.
 	SwapByDate = false
@@ -94,17 +94,22 @@ const (
 	SessionReused = false
 	// ReleaseUnvoted releases what a session keeps as if its end were near: by one node.
 	ReleaseUnvoted = false
-	// SweepByKey removes what a dead session left by its key, whoever holds it.
+	// SweepByKey removes what a dead session left by its key, regardless of the holder.
 	SweepByKey = false
-	// SweepByID removes what a dead session left by its ID, though it was renewed since the sweep's look.
+	// SweepByID removes what a dead session left by its ID, although it was renewed since the
+	// sweep's look.
 	SweepByID = false
-	// PruneBlindly takes sessions out of a document without asking whether a holder came under them since the look.
+	// PruneBlindly takes sessions out of a document without checking whether a holder came
+	// under them since the look.
 	PruneBlindly = false
-	// UnderUnseen takes a key over, and sweeps it, whatever session its holder came under since the look.
+	// UnderUnseen takes a key over, and sweeps it, whatever session its holder has come under
+	// since the look.
 	UnderUnseen = false
-	// EnteredUnseen takes all holders of an update for those that came under a session, whatever it was answered.
+	// EnteredUnseen assumes that all holders of an update came under a session, whatever the
+	// answer.
 	EnteredUnseen = false
-	// TogetherAfterAlone puts holders under a session together though a renewal for one of them alone may still name another.
+	// TogetherAfterAlone puts holders under a session together although the own renewal of one
+	// of them may still name another session.
 	TogetherAfterAlone = false
 	// AloneKeepsRev leaves the revision as it was when a holder leaves its session.
 	AloneKeepsRev = false
@@ -114,7 +119,7 @@ const (
 	PathWithoutLook = false
 	// PathDoubtIgnored grants a path lock beside one that was added a moment ago.
 	PathDoubtIgnored = false
-	// PathGrantUntold keeps no event for watchers when it grants a path lock.
+	// PathGrantUntold stores no event for watchers when it grants a path lock.
 	PathGrantUntold = false
 	// PathByOwnClock judges the expiry of path locks by a clock that is two seconds ahead.
 	PathByOwnClock = false
@@ -122,9 +127,10 @@ const (
 	PathRefreshRevives = false
 	// PathRefreshAbandoned goes on with a refresh whose caller has left.
 	PathRefreshAbandoned = false
-	// PathReleaseByPath releases a path lock by its path, whoever has it.
+	// PathReleaseByPath releases a path lock by its path, regardless of its token.
 	PathReleaseByPath = false
-	// PathDropWithoutRev removes what is in the way of a path lock, though it has changed meanwhile.
+	// PathDropWithoutRev removes a record that is in the way of a path lock, although it has
+	// changed meanwhile.
 	PathDropWithoutRev = false
 	// PathAncestorForgotten looks for path locks on the path itself and below, not above.
 	PathAncestorForgotten = false
@@ -146,17 +152,20 @@ const (
 	FileBootIgnored = false
 	// LingerIgnoresWord keeps a released key though others wait for it.
 	LingerIgnoresWord = false
-	// LocalGrantRenews takes a local grant for a renewal, whatever the deadline of what is kept.
+	// LocalGrantRenews treats a local grant as a renewal, whatever the deadline of the lease
+	// that is kept.
 	LocalGrantRenews = false
 	// LocalTokenKept gives a local grant the token of the one before.
 	LocalTokenKept = false
 	// AnnouncedOnce announces a release beside its command and never after it.
 	AnnouncedOnce = false
-	// PartialBulkKept makes AcquireAll keep what a bulk granted after the first key that it was refused.
+	// PartialBulkKept makes AcquireAll keep the leases that a bulk granted after the first key
+	// that it was refused.
 	PartialBulkKept = false
-	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left word, without a sign of it.
+	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left
+	// word, without reporting the word.
 	BulkIgnoresWord = false
-	// BulkByKey makes one deletion of several releases name documents, and not who holds them.
+	// BulkByKey makes one deletion of several releases name documents, and not their holders.
 	BulkByKey = false
 )
 

@@ -88,9 +88,9 @@ var (
 // On reports whether this build has switches that can be set.
 const On = true
 
-// Sleeper is called for each new clock of a store and for each new meter of package suspend.
-// It returns a function that tells how long the machine has slept without the monotonic
-// clock counting it; nil if it never sleeps.
+// Sleeper is called for each new clock of a store and for each new meter of package suspend. It
+// returns a function that tells how long the machine has slept without the monotonic clock
+// counting it, or nil if the machine never sleeps.
 var Sleeper = func() func() time.Duration { return nil }
 
 // Pick returns faulty if the switch is on, else right.

@@ -8,7 +8,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 )
 
-func TestOnlyABuildWithSwitchesPicksWhatIsFaulty(t *testing.T) {
+func TestOnlyABuildWithSwitchesPicksTheFault(t *testing.T) {
 	assert.Equal(t, map[bool]string{true: "faulty", false: "right"}[knob.On], knob.Pick(true, "faulty", "right"))
 	assert.Equal(t, "right", knob.Pick(false, "faulty", "right"))
 }

@@ -76,8 +76,8 @@ func (l *Link) Connect() (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI("mongodb://memory:27017/?directConnection=true").SetDialer(l))
 }
 
-// Cut breaks all connections of the client, and lets it make no other, until Cut(nil). What it
-// has sent is carried out or not.
+// Cut breaks all connections of the client, and lets it make no other, until Cut(nil). Commands
+// that it has sent may or may not be carried out.
 func (l *Link) Cut(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

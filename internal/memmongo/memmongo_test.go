@@ -47,7 +47,7 @@ func TestTheDriverReachesItInVirtualTime(t *testing.T) {
 	})
 }
 
-func TestWhatItDoesNotHaveItRefusesByName(t *testing.T) {
+func TestFeaturesThatTheDatabaseLacksAreRefusedByName(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, _ *memmongo.Link, coll *mongo.Collection) {
 		ctx := t.Context()
 		for what, call := range map[string]func() error{

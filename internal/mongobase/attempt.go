@@ -15,33 +15,33 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// An Attempt is one claim in a session of its own, which ends with it. A later write in
-// that session has a higher transaction number, so the server refuses an earlier one that
-// is still on its way. An attempt of unknown outcome keeps its session until it is settled:
-// its clean-up is that later write.
+// An Attempt is one claim in a session of its own, which ends with it. A later write in that
+// session has a higher transaction number, so the server refuses an earlier one that is still
+// on its way. An attempt of unknown outcome keeps its session until it is settled: its clean-up
+// is that later write.
 type Attempt struct {
 	id      string
 	session *mongo.Session    // nil where the server has none
-	joint   *joint            // with the other attempts of its bulk; nil: it is by itself
-	life    time.Duration     // from its end on, an attempt of unknown outcome is kept this long
+	joint   *joint            // shared with the other attempts of its bulk; nil: it is by itself
+	life    time.Duration     // an attempt of unknown outcome is kept for this long after it ends
 	expires mongoclock.Moment // that end; set by Over
 
-	// Twin says that a refused command may have a twin: an earlier send that the driver
-	// gave up and that is still in a socket. It is harmless once a later write in the
-	// session was answered. A quick refusal has hardly one; after a slow one this is set.
+	// Twin says that a refused command may have a twin: an earlier copy that the driver gave up
+	// and that is still in a socket. It is harmless once a later write in the session was
+	// answered. After a quick refusal a twin is very unlikely; after a slow one this is set.
 	Twin bool
 
-	// Single says that the claim goes out once, without a transaction number: see Base.Once.
-	// It has no twin. But nothing makes the server refuse it later, so its clean-up is
-	// repeated as on a server without numbers.
+	// Single says that the claim is sent only once, without a transaction number: see
+	// Base.Once. It has no twin. But nothing makes the server refuse it later, so its clean-up
+	// is repeated as on a server without transaction numbers.
 	Single bool
 
-	// Rev is the revision that the claim named last, for the store's clean-up. Zero if it
-	// named none.
+	// Rev is the revision that the claim named last, for the store's clean-up. It is zero if
+	// the claim named none.
 	Rev int64
 }
 
-// Slow is the time from which on a refusal may have left a twin behind.
+// Slow is how long a refusal takes from which on it may have left a twin behind.
 const Slow = time.Second
 
 var (
@@ -49,7 +49,7 @@ var (
 	fresh     = options.Session().SetCausalConsistency(false)
 )
 
-// Begin opens the attempt of the claim of that ID. Nothing of the claim is sent yet; an
+// Begin opens the attempt of the claim with that ID. It sends nothing of the claim yet; an
 // error matches store.ErrNotApplied.
 func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
 	if b.memory.wasUndone(id) {
@@ -70,17 +70,17 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 	return a, nil
 }
 
-// In is ctx with the attempt's session in place of the caller's.
+// In returns ctx with the attempt's session in place of the caller's.
 func (a *Attempt) In(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, a.session)
 }
 
-// Answered notes that the server answered a write of the session: it refuses from now on
-// what was sent before. A write that was itself refused, slowly, may leave a twin.
+// Answered records that the server answered a write of the session: from now on it refuses what
+// was sent before. A write that was itself refused, slowly, may leave a twin.
 func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow && !a.Single }
 
-// NotApplied marks a fault of a command beside the claim's own. The claim's own command was
-// refused before, so nothing was applied, unless it left a twin.
+// NotApplied marks a fault of a command that follows the claim's own. That was refused before,
+// so nothing was applied, unless it left a twin.
 func (a *Attempt) NotApplied(err error) error {
 	if a.Twin {
 		return err
@@ -88,8 +88,8 @@ func (a *Attempt) NotApplied(err error) error {
 	return mongoerr.NotApplied(err)
 }
 
-// RefusedOrUnknown marks the error of a claim's own command. A slow refusal may be that of
-// a retry, and is then no answer to the first send.
+// RefusedOrUnknown marks the error of a claim's own command. A slow refusal may answer a retry,
+// and then says nothing of the first copy.
 func RefusedOrUnknown(r Reply, err error) error {
 	if r.Took > Slow && mongoerr.ClassOf(err).Sent() {
 		return err
@@ -97,8 +97,9 @@ func RefusedOrUnknown(r Reply, err error) error {
 	return mongoerr.Mark(err)
 }
 
-// OperationTime is that of the latest reply, if the server tells it together with the
-// cluster's time. A server that tells one without the other does not take it from its log.
+// OperationTime returns the operation time of the latest reply, if the server tells it together
+// with the cluster's time. A server that tells one without the other does not take it from its
+// log.
 func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 	if a.session == nil || a.session.ClusterTime() == nil || a.session.OperationTime() == nil {
 		return bson.Timestamp{}, false
@@ -106,8 +107,8 @@ func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
 	return *a.session.OperationTime(), true
 }
 
-// Over ends an attempt whose answer is certain. It keeps any other until that is undone, or
-// has run out.
+// Over ends an attempt whose answer is certain. It keeps any other attempt until that is
+// undone, or has run out.
 func (b *Base) Over(a *Attempt, certain bool) {
 	if certain {
 		a.end()
@@ -120,17 +121,17 @@ func (b *Base) Over(a *Attempt, certain bool) {
 
 func (a *Attempt) end() {
 	if a.session != nil && (a.joint == nil || a.joint.left()) {
-		a.session.EndSession(context.Background()) // no transaction in it: nothing is sent
+		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
 	}
 }
 
-// Undo runs the clean-up of the claim of that ID, in its session. The newer transaction
+// Undo runs the clean-up of the claim with that ID, in its session. The newer transaction
 // number makes the server refuse the claim if it comes later, even if the clean-up found
-// nothing. Where writes have no numbers, finding nothing proves nothing, and the clean-up
-// is repeated; removing the claim settles it, because it was sent only once.
+// nothing. Where writes have no transaction numbers, finding nothing proves nothing, and the
+// clean-up is repeated. Removing the claim settles it, because it was sent only once.
 //
 // A claim without an unsettled attempt was answered for certain, has run out, or was never
-// made; in the last case it is refused from then on. Its clean-up has an attempt without a
+// made. In the last case it is refused from then on. Its clean-up has an attempt without a
 // session.
 func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context, *Attempt) (found bool, err error)) (settled bool, err error) {
 	a, pending := b.memory.take(id)
@@ -170,7 +171,7 @@ func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
 	if m.pending == nil {
 		m.pending = map[string]*Attempt{}
 	}
-	for old, p := range m.pending { // few at any time; the rest was never settled, and has run out
+	for old, p := range m.pending { // there are few at any time; these were never settled, and have run out
 		if p.expires < now {
 			p.end()
 			delete(m.pending, old)
@@ -179,8 +180,8 @@ func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
 	m.pending[a.id] = a
 }
 
-// take hands out the attempt of that ID. It belongs to the caller until it is kept again:
-// a session is not safe for concurrent use.
+// take hands out the attempt with that ID. It belongs to the caller until it is kept again,
+// because a session is not safe for concurrent use.
 func (m *memory) take(id string) (*Attempt, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +190,7 @@ func (m *memory) take(id string) (*Attempt, bool) {
 	return a, ok
 }
 
-// undo remembers a claim that must not be made any more: see Undo.
+// undo remembers a claim that must no longer be made: see Undo.
 func (m *memory) undo(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,20 +211,21 @@ func (m *memory) wasUndone(id string) bool {
 // tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
 const tokenEpoch = 1577836800
 
-// A token has the seconds in its upper half and, below, where in a second's log the grant stands:
-// up to the 16,777,216th entry as a multiple of 128, so that there is room for tokens that a
-// client gives out itself, and from there on without that room. A server's increment has 31 bits.
+// A token has the seconds in its upper half. The lower half says where in a second's log the
+// grant stands: up to the 16,777,216th entry as a multiple of 128, which leaves room for tokens
+// that a client grants itself, and from there on without that room. A server's increment has 31
+// bits.
 const (
 	tokenRoom    = 7 // bits
 	roomyEntries = 1 << 24
 	SpareTokens  = 1<<tokenRoom - 1
 )
 
-// Token orders grants as the server's log does. The operationTime of a claim's
-// reply is not older than the write itself, which was logged after it had passed
-// the index on _id; and the next claim of the key is logged after this hold's end,
-// which is after the reply. A stamp that the update itself puts in the document
-// would not do: it is kept while an insert waits (docs/design.md §4.7).
+// Token returns a token for the operationTime of a grant, so that tokens are ordered as the
+// server's log is. The operationTime of a claim's reply is not older than the write itself,
+// which was logged after it had passed the index on _id. The next claim of the key is logged
+// after the end of this hold, which is after the reply. A stamp that the update itself puts in
+// the document would not do: it stays the same while an insert waits (docs/design.md §4.7).
 func Token(t bson.Timestamp) int64 {
 	place := int64(t.I) << tokenRoom
 	if t.I >= roomyEntries {
@@ -232,7 +234,7 @@ func Token(t bson.Timestamp) int64 {
 	return (int64(t.T)-tokenEpoch)<<32 + place
 }
 
-// Spare is how many tokens above that of a grant come before that of any later one.
+// Spare returns how many tokens lie between a grant's token and that of any later grant.
 func Spare(t bson.Timestamp) int {
 	if t.I >= roomyEntries {
 		return 0

@@ -1,5 +1,5 @@
-// Package mongobase is what every store on MongoDB stands on, whatever its documents look
-// like: store/mongostore and those of doclock, schedule and pathlock.
+// Package mongobase is the base of every store on MongoDB, whatever its documents look like:
+// store/mongostore and those of doclock, schedule and pathlock.
 //
 //	base.go     the collection under the library's own concerns, one command on it
 //	server.go   the server and its clock (docs/design.md §4.2 and §4.3)
@@ -7,16 +7,16 @@
 //	joint.go    the same for the claims of a bulk
 //	bulk.go     many writes
 //	value.go    dates and marks, as BSON has them
-//	commands.go what is sent, counted
-//	shared.go   a question that many ask at one time
-//	update.go   an update, as it is put together
+//	commands.go the count of the commands sent
+//	shared.go   a question that many callers ask at one time
+//	update.go   an update, while it is put together
 //	encode.go   and as it is sent
 //	find.go     many documents
 //	epoch.go    the elections of a primary
 //	sharded.go  what a sharded collection must be like
 //	takeover.go which holders are over (§4.3)
 //
-// It knows nothing of holders.
+// It knows nothing of the fields in which a store keeps its holders.
 package mongobase
 
 import (
@@ -41,13 +41,13 @@ import (
 	"github.com/mongolock/mongolock/internal/traps"
 )
 
-// A Base is a collection under each of our write concerns, whatever its own is, with the
-// server that it is on and that server's clock.
+// A Base is a collection under each of the library's write concerns, whatever concern the
+// collection has, with its server and that server's clock.
 type Base struct {
 	Durable *mongo.Collection // majority, journaled; see Modify
 	Voted   *mongo.Collection // majority
 	Soft    *mongo.Collection // w: 1; reads too
-	Once    *mongo.Collection // w: 1, for updates that the driver does not repeat; see Modify
+	Once    *mongo.Collection // w: 1, for updates that the driver does not send again; see Modify
 
 	Committed *mongo.Collection // reads only what a majority has
 
@@ -65,15 +65,14 @@ type Base struct {
 	epochs   epochs
 	sights   sights
 
-	// Unsharded refuses a collection that is sharded by whatever key.
+	// Unsharded makes the store refuse a collection that is sharded by any key.
 	Unsharded    bool
 	shardingSeen atomic.Int64 // the moment of the last answer
 
-	log atomic.Pointer[slog.Logger] // is told of steps; nil: nobody
+	log atomic.Pointer[slog.Logger] // is told of clock steps; nil: no logger is
 }
 
-// New makes a Base. It sends nothing. now is the local clock; nil is the monotonic
-// one.
+// New makes a Base. It sends nothing. now is the local clock; nil is the monotonic clock.
 func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 	if now == nil {
 		now = mongoclock.Monotonic()
@@ -95,8 +94,8 @@ func New(coll *mongo.Collection, now func() mongoclock.Moment) *Base {
 // LogTo sets the logger that is told when the server's clock was stepped within one election.
 func (b *Base) LogTo(l *slog.Logger) { b.log.Store(l) }
 
-// Under is coll with our concerns, and with the driver's own codecs: the caller's
-// could write a string as anything.
+// Under returns coll with the library's concerns, and with the driver's own codecs: the
+// caller's codecs could write a string as anything.
 func Under(coll *mongo.Collection, w *writeconcern.WriteConcern) *mongo.Collection {
 	return coll.Clone(options.Collection().
 		SetWriteConcern(w).
@@ -106,15 +105,15 @@ func Under(coll *mongo.Collection, w *writeconcern.WriteConcern) *mongo.Collecti
 		SetRegistry(bson.NewRegistry()))
 }
 
-// retries reports whether the client retries writes, and so numbers them. The
-// driver keeps that to itself. Not found counts as no: clean-ups are then repeated
-// until the attempt's expiry, which costs commands and harms nobody.
+// retries reports whether the client retries writes, and so numbers them. The driver does not
+// make that public. If it cannot be found, the answer is no: clean-ups are then repeated until
+// the attempt's expiry, which costs commands and does no harm.
 func retries(c *mongo.Client) bool {
 	field := reflect.ValueOf(c).Elem().FieldByName("retryWrites")
 	return field.IsValid() && field.Kind() == reflect.Bool && field.Bool()
 }
 
-// Bare is ctx without the caller's session: a lock that is asked for inside a transaction
+// Bare returns ctx without the caller's session: a lock that is acquired inside a transaction
 // must neither wait for its commit nor vanish with its abort.
 func Bare(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, nil) }
 
@@ -125,7 +124,7 @@ type Reply struct {
 	Took  time.Duration
 }
 
-// Seen is when the answer came.
+// Seen returns when the answer came.
 func (r Reply) Seen() mongoclock.Moment { return r.Sent.Add(r.Took) }
 
 // Found reports whether the command matched a document, or inserted one.
@@ -138,16 +137,16 @@ var (
 	Upsert = options.FindOneAndUpdate().SetReturnDocument(options.After).SetUpsert(true)
 )
 
-// Modify updates one document of one of the collections and answers its image. If a server
-// without a journal refuses j, a command on Durable is sent once more without it, and so
-// are all later ones: the server refused it before it touched anything, so this is no
-// second attempt. The same goes for a projection, which FerretDB does not have here, and
-// for Stamped.
+// Modify updates one document of one of the collections and returns its image. If a server
+// without a journal refuses j, a command on Durable is sent once more without it, and so are
+// all later ones. The server refused it before it touched anything, so this is not a second
+// attempt. The same goes for a projection, which FerretDB does not support here, and for
+// Stamped.
 //
-// On Once it sends a command that has no transaction number and that the driver does not
-// send again. It can be applied once at most, and on one primary alone: what a repeated
-// command did is remembered only where its write is, and that may be rolled back. The image
-// is the one after it, whatever opts say.
+// On Once it sends a command that has no transaction number and that the driver does not send
+// again. It can be applied at most once, and only on one primary: a server remembers what a
+// repeated command did only together with its write, which may be rolled back. The image is
+// then the after-image, whatever opts say.
 func (b *Base) Modify(ctx context.Context, coll *mongo.Collection, filter, update bson.D, opts ...options.Lister[options.FindOneAndUpdateOptions]) (Reply, error) {
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
@@ -181,8 +180,8 @@ func once(ctx context.Context, coll *mongo.Collection, filter bson.D, update any
 	return image, nil
 }
 
-// Add inserts a document on Durable if there is none with its ID, with the server's time in
-// a field. It answers no image: a server has more work with a command that does.
+// Add inserts a document on Durable unless there is one with its ID, with the server's time in
+// a field. It returns no image: a command that does is more work for a server.
 func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (Reply, error) {
 	insert := encoded(bson.D{
 		{Key: "$setOnInsert", Value: document},
@@ -196,7 +195,7 @@ func (b *Base) Add(ctx context.Context, id string, document bson.D, at string) (
 
 var upserting = options.UpdateOne().SetUpsert(true)
 
-// Remove deletes one document and answers what it was.
+// Remove deletes one document and returns what it was.
 func (b *Base) Remove(ctx context.Context, coll *mongo.Collection, filter bson.D, opts ...options.Lister[options.FindOneAndDeleteOptions]) (Reply, error) {
 	filter = ByID(filter)
 	return b.send(FindAndModify, coll, func(coll *mongo.Collection) (bson.Raw, error) {
@@ -243,13 +242,13 @@ func (b *Base) send(what Command, coll *mongo.Collection, command func(*mongo.Co
 	return r, err
 }
 
-// The codes of errors that a server refuses a command with that it does not know.
+// The codes with which a server refuses a command that it does not know.
 const (
 	badValue       = 2
 	notImplemented = 238
 )
 
-// lacksJournal reports whether an error says that there is no journal, and remembers it.
+// lacksJournal reports whether an error says that the server has no journal, and remembers it.
 func (b *Base) lacksJournal(err error) bool {
 	lacks := mongoerr.ClassOf(err) == mongoerr.NoJournal
 	if lacks {

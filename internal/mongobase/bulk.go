@@ -12,8 +12,8 @@ import (
 
 var unordered = options.BulkWrite().SetOrdered(false)
 
-// InsertMany inserts documents on Durable, unordered, and times it. It answers those that were
-// refused.
+// InsertMany inserts documents on Durable, unordered, and times it. It returns which of them
+// were refused.
 func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, failed map[int]error, err error) {
 	all := make([]any, len(documents))
 	for i, d := range documents {
@@ -29,8 +29,8 @@ func (b *Base) InsertMany(ctx context.Context, documents []bson.D) (r Reply, fai
 	return r, failed, err
 }
 
-// refusals are the documents or writes of a bulk that were refused, if that is all that an
-// error says.
+// refusals returns the documents or writes of a bulk that were refused, if the error says
+// nothing else.
 func refusals(err error) (failed map[int]error, _ error) {
 	var e mongo.BulkWriteException
 	if !errors.As(err, &e) || e.WriteConcernError != nil {
@@ -44,8 +44,8 @@ func refusals(err error) (failed map[int]error, _ error) {
 }
 
 // WritesMany reports whether one write may remove or change several documents that are named by
-// their _id. Through a router it might miss one that is moved to another shard just then. Where
-// writes have no transaction numbers the server is FerretDB perhaps, which would read them all.
+// their _id. Through a router it might miss one that is being moved to another shard. Without
+// transaction numbers the server may be FerretDB, which would read all documents.
 func (b *Base) WritesMany() bool { return b.Kind().Numbers && !b.Kind().Router }
 
 // Bulk sends writes, unordered: one that fails does not stop the others. The number of those

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Command is one that a store sends.
+// A Command is a kind of command that a store sends.
 type Command int
 
 // The commands.
@@ -35,7 +35,7 @@ const (
 	BuildInfo
 	ServerStatus
 	ReplSetGetConfig
-	commands // how many there are
+	commands // the number of kinds
 )
 
 var commandNames = [commands]string{
@@ -43,16 +43,17 @@ var commandNames = [commands]string{
 	"listIndexes", "createIndexes", "create", "drop", "collStats", "buildInfo", "serverStatus", "replSetGetConfig",
 }
 
-// Count notes that a command is given to the driver. It may send it again by itself, or find no
-// server for it: that it does not tell.
+// Count counts a command that is given to the driver. The driver may send it again by itself,
+// or find no server for it, and tells neither.
 func (b *Base) Count(c Command) { b.sent[c].Add(1) }
 
 type counts [commands]atomic.Uint64
 
-// A Counter tells what it has sent to the database so far, by the commands' names.
+// A Counter tells how many commands it has sent to the database, by their names.
 type Counter interface{ Commands() map[string]uint64 }
 
-// Commands are the commands sent so far, by name. Those of others, nil or a Counter, are added.
+// Commands returns the number of commands sent so far, by name. Those of others, each nil or a
+// Counter, are added.
 func (b *Base) Commands(others ...any) map[string]uint64 {
 	all := make(map[string]uint64, commands)
 	for c := range b.sent {
@@ -68,7 +69,7 @@ func (b *Base) Commands(others ...any) map[string]uint64 {
 	return all
 }
 
-// countBulk notes the commands of a bulk: one for each kind of write in it.
+// countBulk counts the commands of a bulk: one for each kind of write in it.
 func (b *Base) countBulk(models []mongo.WriteModel) {
 	var updates, deletes bool
 	for _, m := range models {
@@ -103,7 +104,7 @@ func (b *Base) FindMany(ctx context.Context, coll *mongo.Collection, filter bson
 	return &Cursor{cursor, b}, nil
 }
 
-// A Cursor is the driver's, and counts its commands.
+// A Cursor is the driver's cursor, and counts its commands.
 type Cursor struct {
 	cursor *mongo.Cursor
 	base   *Base
@@ -115,13 +116,13 @@ func (c *Cursor) Next(ctx context.Context) bool {
 	return c.cursor.Next(ctx)
 }
 
-// Current is the document that the cursor stands at.
+// Current returns the document that the cursor stands at.
 func (c *Cursor) Current() bson.Raw { return c.cursor.Current }
 
-// Left is how many documents of the server's last answer are still to come.
+// Left returns how many documents of the server's last answer are still to come.
 func (c *Cursor) Left() int { return c.cursor.RemainingBatchLength() }
 
-// Err is the fault that ended the cursor.
+// Err returns the fault that ended the cursor.
 func (c *Cursor) Err() error { return c.cursor.Err() }
 
 // Close ends the cursor.
@@ -136,14 +137,14 @@ func (c *Cursor) All(ctx context.Context) (all []bson.Raw, err error) {
 	return all, c.Err()
 }
 
-// CountNext notes the command that the next step of a cursor will send, if it sends one.
+// CountNext counts the command that the next step of a cursor will send, if it sends one.
 func (b *Base) CountNext(cursor *mongo.Cursor) {
 	if cursor.RemainingBatchLength() == 0 && cursor.ID() != 0 {
 		b.Count(GetMore)
 	}
 }
 
-// CloseCursor ends a cursor, at the server too if it is open there.
+// CloseCursor ends a cursor, also at the server if it is open there.
 func (b *Base) CloseCursor(ctx context.Context, cursor *mongo.Cursor) error {
 	if cursor.ID() != 0 {
 		b.Count(KillCursors)

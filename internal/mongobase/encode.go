@@ -10,10 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// encoded is an update in BSON, made without the driver's encoder, whose look-ups by
-// reflection would be a good part of what this process computes for a grant. An update with
-// other types than the few of our commands, or with a fault, is left to the driver. (The
-// driver encodes filters again in any case.)
+// encoded returns an update in BSON, made without the driver's encoder, whose look-ups by
+// reflection would be a good part of the computing time of a grant. An update with types other
+// than the few of our commands, or with a fault, is left to the driver. (The driver encodes
+// filters again in any case.)
 func encoded(update bson.D) any {
 	if b, ok := appendDocument(make([]byte, 0, 512), update); ok {
 		return bson.Raw(b)
@@ -23,13 +23,13 @@ func encoded(update bson.D) any {
 
 func appendDocument(b []byte, d bson.D) (_ []byte, ok bool) {
 	begin := len(b)
-	b = append(b, 0, 0, 0, 0) // its length, once that is known
+	b = append(b, 0, 0, 0, 0) // the length is filled in later
 	for _, e := range d {
 		if strings.IndexByte(e.Key, 0) >= 0 {
 			return nil, false
 		}
 		at := len(b)
-		b = append(b, 0) // its type, likewise
+		b = append(b, 0) // and so is the type
 		b = append(b, e.Key...)
 		b = append(b, 0)
 		var of bson.Type
@@ -43,7 +43,7 @@ func appendDocument(b []byte, d bson.D) (_ []byte, ok bool) {
 	return b, true
 }
 
-// appendValue answers no type for what is left to the driver.
+// appendValue returns no type for a value that is left to the driver.
 func appendValue(b []byte, value any) ([]byte, bson.Type) {
 	switch v := value.(type) {
 	case string:

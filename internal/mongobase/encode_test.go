@@ -55,7 +55,7 @@ func FuzzAnUpdateIsEncodedAsTheDriverDoes(f *testing.F) {
 	})
 }
 
-func TestWhatIsOfAnotherTypeOrWrongIsLeftToTheDriver(t *testing.T) {
+func TestValuesOfOtherTypesAndFaultyOnesAreLeftToTheDriver(t *testing.T) {
 	type word string
 	for what, v := range map[string]any{
 		"a large number":  math.MaxInt32 + 1,

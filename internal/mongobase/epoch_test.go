@@ -11,7 +11,7 @@ import (
 )
 
 // This machine slept unnoticed, and the next answer took so long that it hides the jump from
-// the newest sample. What is written by the clock of the last hello is not believed.
+// the newest sample. A date written by the clock of the last hello is not believed.
 func TestAClockThatIsNotBelievedIsAskedForAgain(t *testing.T) {
 	for name, elections := range map[string]bool{"a replica set": true, "a server by itself": false} {
 		t.Run(name, func(t *testing.T) {

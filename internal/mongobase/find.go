@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// FindAll reads documents, of which there are as many as most, and hands them out one by
-// one. They come in one batch; by default it would have 101 documents.
+// FindAll reads documents, at most that many, and hands them out one by one. They come in one
+// batch; by default a batch would have 101 documents.
 func (b *Base) FindAll(ctx context.Context, coll *mongo.Collection, filter bson.D, most int, each func(bson.Raw), opts ...options.Lister[options.FindOptions]) error {
 	batch := options.Find().SetBatchSize(int32(min(most+1, 10_000))) //nolint:gosec // bounded
 	cursor, err := b.FindMany(ctx, coll, filter, append(opts, batch)...)
@@ -24,8 +24,8 @@ func (b *Base) FindAll(ctx context.Context, coll *mongo.Collection, filter bson.
 	return cursor.Err()
 }
 
-// ByID puts what stands in an $or beside a document's _id into an $and. To MongoDB the two are
-// one. A simple planner may read the whole collection for the former: SecantusDB's does.
+// ByID rewrites an $or beside a document's _id as an $and around it. To MongoDB the two are
+// equal. A simple planner may read the whole collection for the former: SecantusDB's does.
 func ByID(filter bson.D) bson.D {
 	named := func(name string) int { return slices.IndexFunc(filter, func(e bson.E) bool { return e.Key == name }) }
 	either := named("$or")

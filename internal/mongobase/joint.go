@@ -10,9 +10,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// A joint is what the attempts of one bulk share: its session, and the clean-up of those
-// whose outcome is unknown. One later write in the session makes the server refuse what of
-// the bulk is still on its way.
+// A joint is what the attempts of one bulk share: its session, and the clean-up of those whose
+// outcome is unknown. One later write in the session makes the server refuse the writes of the
+// bulk that are still on their way.
 type joint struct {
 	cleanUp func(context.Context) error // sends it, in the session
 
@@ -22,9 +22,9 @@ type joint struct {
 	asked   *question  // the clean-up that is under way
 }
 
-// BeginMany opens the attempts of claims that are sent as one bulk, in one session and so
-// under one transaction number. cleanUp removes, on a context with that session, all of them
-// whose outcome is unknown. Nothing is sent yet; an error matches store.ErrNotApplied, and
+// BeginMany opens the attempts of claims that are sent as one bulk, in one session and so under
+// one transaction number. cleanUp removes, on a context with that session, all of them whose
+// outcome is unknown. BeginMany sends nothing yet. An error matches store.ErrNotApplied, and
 // errors.ErrUnsupported where writes have no transaction numbers.
 func (b *Base) BeginMany(ctx context.Context, ids []string, ttl time.Duration, cleanUp func(context.Context) error) ([]*Attempt, error) {
 	first, err := b.Begin(ctx, ids[0], ttl)
@@ -51,7 +51,7 @@ func (b *Base) BeginMany(ctx context.Context, ids []string, ttl time.Duration, c
 	return all, nil
 }
 
-// left notes that one of the attempts has ended, and reports whether it was the last.
+// left records that one of the attempts has ended, and reports whether it was the last.
 func (j *joint) left() (last bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,7 +59,7 @@ func (j *joint) left() (last bool) {
 	return j.open == 0
 }
 
-// undo cleans up for all attempts whose outcome is unknown, unless that was done. Those that
+// undo cleans up for all attempts whose outcome is unknown, unless that was done. Callers that
 // ask meanwhile share the answer: a session is not safe for concurrent use.
 func (j *joint) undo(ctx context.Context, _ *Attempt) (found bool, err error) {
 	j.mu.Lock()

@@ -15,13 +15,13 @@ import (
 
 // A Kind is the part of the first hello that does not change.
 type Kind struct {
-	Router   bool // a mongos: its clock is not that of the documents
+	Router   bool // a mongos: its clock is not the one of the documents
 	Set      bool // a member of a replica set, or in front of some
 	Sessions bool
 	Numbers  bool // writes may carry transaction numbers
 }
 
-// Kind is what the server is. It is known after the first Read.
+// Kind returns the kind of the server. It is known after the first Read.
 func (b *Base) Kind() Kind {
 	if k := b.kind.Load(); k != nil {
 		return *k
@@ -29,7 +29,7 @@ func (b *Base) Kind() Kind {
 	return Kind{}
 }
 
-// Known is the server's clock, if that and the server are known.
+// Known returns the server's clock, if that and the server are known.
 func (b *Base) Known() (r mongoclock.Reading, known bool) {
 	if b.kind.Load() == nil {
 		return r, false
@@ -37,7 +37,7 @@ func (b *Base) Known() (r mongoclock.Reading, known bool) {
 	return b.Clock.Read()
 }
 
-// Sure is Read, with a hello first if there may have been an election since the last one.
+// Sure is Read after a new hello, if there may have been an election since the last one.
 func (b *Base) Sure(ctx context.Context) error {
 	_, known := b.Known()
 	switch {
@@ -52,7 +52,7 @@ func (b *Base) Sure(ctx context.Context) error {
 	return err
 }
 
-// greet is the first hello, which all who need it at one time share.
+// greet sends the first hello, which all callers that need it at one time share.
 func (b *Base) greet(ctx context.Context) error {
 	return b.greeting.Ask(ctx, func(ctx context.Context) error {
 		if _, known := b.Known(); known {
@@ -63,11 +63,11 @@ func (b *Base) greet(ctx context.Context) error {
 	})
 }
 
-// Bearing is what a write goes by that is sent now.
+// Bearing returns the basis of a write that is sent now.
 func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
 
-// BearingBy is what a write goes by whose clock is that of one server time, drawn for a command
-// that was sent then and answered by now.
+// BearingBy returns the basis of a write whose clock is that of one server time, drawn for a
+// command that was sent at sent and is answered by now.
 func (b *Base) BearingBy(server time.Time, sent mongoclock.Moment) Bearing {
 	by, clock := b.Bearing(), mongoclock.New(b.Clock.Now)
 	clock.Observe(server, sent)
@@ -75,9 +75,9 @@ func (b *Base) BearingBy(server time.Time, sent mongoclock.Moment) Bearing {
 	return by
 }
 
-// Believes reports whether a server time, drawn for a command that was sent then and answered
-// by now, may be of the clock that the command went by. If it is not, the machine slept
-// unnoticed or another one answered: what was written by that clock is no ground for trust.
+// Believes reports whether a server time, drawn for a command that was sent at sent and is
+// answered by now, may be of the clock that the command went by. If not, the machine slept
+// unnoticed or another one answered, and no trust may rest on what was written by that clock.
 func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bool {
 	return b.BelievesUntil(by, server, sent, b.Clock.Now())
 }
@@ -95,15 +95,15 @@ func (b *Base) BelievesUntil(by Bearing, server time.Time, sent, got mongoclock.
 	return false
 }
 
-// Refresh asks for the election again if the answer at hand is old, or may be wrong. A
-// fault changes nothing.
+// Refresh asks for the election again if the answer at hand is old, or may be wrong. A fault
+// changes nothing.
 func (b *Base) Refresh(ctx context.Context) {
 	if !b.Kind().Router && b.epochs.aged() {
 		_, _ = b.ask(ctx)
 	}
 }
 
-// Read is the server's clock now; hello asks for it if nobody has told yet.
+// Read returns the server's clock as of now; it sends a hello if the clock is not known yet.
 func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
 	if r, known := b.Known(); known {
 		return r, nil
@@ -114,8 +114,8 @@ func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
 	return b.Now(), nil
 }
 
-// ReadFresh is Read, with a new sample if the one at hand is too old to judge whether a
-// holder has run out.
+// ReadFresh is Read, with a new sample if the present one is too old to judge whether a holder
+// has run out.
 func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
 	r, err := b.Read(ctx)
 	if err != nil || r.Fresh || b.Kind().Router {
@@ -127,13 +127,13 @@ func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
 	return b.Now(), nil
 }
 
-// Now is the clock as it is known, without asking anybody.
+// Now returns the clock as it is known, without asking the server.
 func (b *Base) Now() mongoclock.Reading {
 	r, _ := b.Clock.Read()
 	return r
 }
 
-// Present is the server's time as far as it surely has come.
+// Present returns the latest server time that has surely come.
 func (b *Base) Present() time.Time {
 	now, known := b.Clock.Read()
 	switch {
@@ -145,8 +145,8 @@ func (b *Base) Present() time.Time {
 	return now.Earliest
 }
 
-// Timed takes the time in an after-image as a sample: it was drawn by the command that
-// answers with it.
+// Timed takes the time in an after-image as a sample: the command that returned the image drew
+// it.
 func (b *Base) Timed(r Reply, at time.Time) {
 	if at.IsZero() {
 		return
@@ -157,14 +157,14 @@ func (b *Base) Timed(r Reply, at time.Time) {
 	b.Clock.Observe(at, r.Sent)
 }
 
-// Hello asks the server for its kind and its time, which it takes as a sample. It tells
-// when it was sent.
+// Hello asks the server for its kind and its time, which it takes as a sample. It returns when
+// it was sent.
 func (b *Base) Hello(ctx context.Context) (server time.Time, sent mongoclock.Moment, err error) {
 	a, err := b.ask(ctx)
 	return a.server, a.sent, err
 }
 
-// An answer is what one hello tells.
+// An answer is what one hello told.
 type answer struct {
 	server time.Time
 	sent   mongoclock.Moment
@@ -213,8 +213,8 @@ func (b *Base) ask(ctx context.Context) (a answer, err error) {
 	return a, b.meet(ctx, reply, old)
 }
 
-// stepped tells that the server's clock jumped within one election, or that this machine slept
-// without noticing.
+// stepped records that the server's clock jumped within one election, or that this machine
+// slept unnoticed.
 func (b *Base) stepped() {
 	if to := b.log.Load(); to != nil {
 		to.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it", "collection", b.Soft.Name())
@@ -226,7 +226,7 @@ func isRouter(hello bson.Raw) bool {
 	return kind == "isdbgrid"
 }
 
-// deposed reports whether the answer is that of a member which stepped down: its clock is not
+// deposed reports whether the answer comes from a member that stepped down: its clock is not
 // the primary's.
 func deposed(hello bson.Raw) bool {
 	for _, field := range []string{"isWritablePrimary", "ismaster"} {
@@ -256,12 +256,12 @@ func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
 	return nil
 }
 
-// WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. What the
-// protocol allows for is no warning. It asks with two commands, or three of a set, after the
-// hello that told what the server is. Later it logs there when the server's clock was stepped, if no
-// LogTo said otherwise. An error says that there was no time for that.
+// WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. It does
+// not warn of what the protocol allows for. It asks with two commands, or three on a set, after
+// the hello that told what the server is. Later it logs there when the server's clock was
+// stepped, unless LogTo set another logger. An error says that there was no time for that.
 func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
-	b.log.CompareAndSwap(nil, to) // a store that has no logger of its own tells of steps here
+	b.log.CompareAndSwap(nil, to) // a store that has no logger of its own logs clock steps here
 	if _, err := b.Read(ctx); err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoerr"
 )
 
-// shardingAged is how long the answer to whether a collection is sharded, and by what, is
-// believed. Somebody may shard it while we run.
+// shardingAged is how long the store believes the answer to whether a collection is sharded,
+// and by which key. It may be sharded while the program runs.
 const shardingAged = 5 * time.Minute
 
-// recheckSharding is checkSharding where the last answer is old.
+// recheckSharding is checkSharding if the last answer is old.
 func (b *Base) recheckSharding(ctx context.Context) error {
 	now := b.Clock.Now()
 	if at := mongoclock.Moment(b.shardingSeen.Load()); now.Sub(at) < shardingAged {
@@ -26,9 +26,10 @@ func (b *Base) recheckSharding(ctx context.Context) error {
 	return b.checkSharding(ctx)
 }
 
-// checkSharding answers an error for a collection that is sharded by anything but _id.
-// There two shards could each have a document of one key: an _id is unique in each of them
-// only. Sharded by _id, every document is on one shard, and is judged by that one alone.
+// checkSharding returns an error for a collection that is sharded by anything but _id. In such
+// a collection two shards could each have a document of one key, because an _id is unique only
+// within a shard. If it is sharded by _id, every document is on one shard, and only that shard
+// judges it.
 func (b *Base) checkSharding(ctx context.Context) error {
 	ctx = Bare(ctx)
 	is, err := b.sharded(ctx)
@@ -45,7 +46,8 @@ func (b *Base) checkSharding(ctx context.Context) error {
 }
 
 // sharded reports whether the collection is sharded. collStats tells; under a strict API the
-// number of shards that answer $collStats. Without the right to ask it is taken not to be.
+// number of shards that answer $collStats does. Without the right to ask it is assumed not to
+// be.
 func (b *Base) sharded(ctx context.Context) (bool, error) {
 	b.Count(CollStats)
 	stats, err := b.Soft.Database().RunCommand(ctx, bson.D{{Key: "collStats", Value: b.Soft.Name()}}).Raw()
@@ -57,7 +59,7 @@ func (b *Base) sharded(ctx context.Context) (bool, error) {
 	cursor, err := b.Soft.Aggregate(ctx, mongo.Pipeline{{{Key: "$collStats", Value: bson.D{{Key: "count", Value: bson.D{}}}}}})
 	if err != nil {
 		if c := mongoerr.ClassOf(err); c == mongoerr.Refused || c == mongoerr.NoCommand {
-			return false, nil // not there yet, or no right to look
+			return false, nil // the collection does not exist yet, or may not be looked at
 		}
 		return false, err
 	}
@@ -79,7 +81,7 @@ func (b *Base) checkShardKey(ctx context.Context) error {
 	found, err := config.FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
-		return nil // one by itself, on several shards for $collStats
+		return nil // one document by itself, on several shards for $collStats
 	case err != nil && mongoerr.ClassOf(err) == mongoerr.Refused:
 		return fmt.Errorf("the collection %s is sharded, and this user may not see by which key: "+
 			"locks need one sharded by _id; grant the right to find in config.collections (%w)", name, err)

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A Shared is a question that all who ask at one time share. Its zero value is ready.
+// A Shared is a question that all callers share which ask it at one time. Its zero value is
+// ready for use.
 type Shared struct {
 	mu    sync.Mutex // protects asked
 	asked *question
@@ -14,12 +15,12 @@ type Shared struct {
 type question struct {
 	answered chan struct{} // closed when err is set
 	err      error
-	givenUp  bool // by the caller who asked: no answer for anybody else
+	givenUp  bool // the caller that asked gave up: there is no answer for the others
 }
 
-// Ask calls ask, unless another caller's ask is under way: then it waits for that one's
-// answer. When ctx ends first it calls ask all the same, which then says at once what it
-// was waiting for: a server, say.
+// Ask calls ask, unless another caller's ask is under way: then it waits for the answer to
+// that. When ctx ends first it calls ask all the same, which then says at once what it was
+// waiting for, such as a server.
 func (s *Shared) Ask(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		q, mine := s.join()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAllWhoAskAtOneTimeShareOneAnswer(t *testing.T) {
+func TestCallersThatAskAtOneTimeShareOneAnswer(t *testing.T) {
 	for name, answer := range map[string]error{"answered": nil, "failed": errors.New("no server")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAllWhoAskAtOneTimeShareOneAnswer(t *testing.T) {
 	}
 }
 
-func TestWhoGivesUpAskingFailsNobodyElse(t *testing.T) {
+func TestACallerThatGivesUpDoesNotFailTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Shared
 		ask := func(ctx context.Context) error {

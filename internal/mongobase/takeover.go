@@ -12,19 +12,19 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// A Mark is what others need to know of a holder to judge whether it is over.
+// A Mark is what must be known of a holder to judge whether it is over.
 type Mark struct {
 	ID       string
 	Beat     int64         // greater with every write for this holder
 	Epoch    bson.ObjectID // the election under which it was written, as its writer knew it
 	TTL      time.Duration
 	ExpireAt time.Time // by the clock of the primary that applied the write, or later
-	Session  string    // that it is under, or empty: it is over only if that is, too
+	Session  string    // the session that it is under, or empty: it is over only if the session is, too
 }
 
-// LongPast is how long a holder must have run out by any primary's clock to be over
-// whatever the election (rule 3). It assumes that the clocks of a set's members are less
-// than this apart.
+// LongPast is how long a holder must have run out by any primary's clock to be over, whatever
+// the election (rule 3). It assumes that the clocks of a set's members differ by less than
+// this.
 const LongPast = time.Minute
 
 // Judge reports which holders of a document are over, by their IDs. The document was
@@ -79,8 +79,8 @@ func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen
 	return over, nil
 }
 
-// Drawn tells the time of the shard that has a holder's document: it writes it there. Zero: the
-// document is gone.
+// Drawn returns the time of the shard that has a holder's document: it writes the time there.
+// It is zero if the document is gone.
 type Drawn func(ctx context.Context, of Mark) (time.Time, error)
 
 // judgeDrawn is rule 3 by the clock of the shard that has the document.
@@ -100,8 +100,8 @@ func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[strin
 // LongPast reports whether a holder is over by rule 3 at that time.
 func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
 
-// known is the election of the last hello with the time of the newest reply, for the control
-// that shows why Judge asks after the look.
+// known returns the election of the last hello with the time of the newest reply, for the
+// control which shows why Judge asks after the look.
 func (b *Base) known() answer {
 	by := b.Bearing()
 	return answer{server: b.Now().Earliest, epoch: by.Epoch, sure: by.Sure}
@@ -112,8 +112,8 @@ func (a answer) past(h Mark) bool {
 	return a.sure && (h.Epoch == a.epoch || knob.EpochOfReader) && !h.ExpireAt.After(a.server)
 }
 
-// KnownBy is the moment, by the server's clock as now shows it, at which a holder that does
-// not renew will be known to be over; zero if that is its own end.
+// KnownBy returns the moment, by the server's clock as now shows it, at which it will be known
+// that a holder which does not renew is over. It is zero if that is the holder's own end.
 func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 	by := b.Bearing()
 	wait := max(0, mongoclock.Still(h.TTL)-b.sights.still(key, h, by.At))
@@ -130,11 +130,11 @@ func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
 	return known
 }
 
-// Saw remembers what a look at a key showed, so that later ones can tell how long its
-// holders have been silent.
+// Saw remembers what a look at a key showed, so that later looks can tell how long its holders
+// have been silent.
 func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.saw(key, holders, at) }
 
-// JudgeAgain is Judge for what the last look at a key has shown. It answers the holders that
+// JudgeAgain is Judge for the holders that the last look at a key showed. It returns those that
 // are over, as they were seen.
 func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []Mark, err error) {
 	b.sights.mu.Lock()
@@ -156,12 +156,12 @@ func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []
 	return over, err
 }
 
-// Beat is a number for a holder's beat: greater than every one before in this process. The
-// wall clock decides nothing here. It only lets a process that renews what another one was
-// granted begin with a greater number.
+// Beat returns a number for a holder's beat, greater than every earlier one of this process.
+// The wall clock decides nothing here. It only makes a process that renews another one's grant
+// begin with a greater number.
 func (b *Base) Beat() int64 { return beats.Add(1) }
 
-// beats are the numbers of Base.Beat.
+// beats has the last number that Base.Beat returned.
 var beats = startingNow()
 
 func startingNow() *atomic.Int64 {
@@ -170,8 +170,8 @@ func startingNow() *atomic.Int64 {
 	return n
 }
 
-// sights remember since when the holders of a key have shown the same beats. The zero value
-// is ready.
+// sights remembers since when the holders of a key have shown the same beats. The zero value is
+// ready for use.
 type sights struct {
 	mu      sync.Mutex // protects the rest; never held across a command
 	keys    map[string]*sight
@@ -224,7 +224,7 @@ func (s *sights) sweep(now mongoclock.Moment) {
 			delete(s.keys, key)
 		}
 	}
-	for key := range s.keys { // too many at once: some begin again
+	for key := range s.keys { // there are too many: some are dropped, and begin again
 		if len(s.keys) <= sightsMost {
 			break
 		}
@@ -233,7 +233,7 @@ func (s *sights) sweep(now mongoclock.Moment) {
 	s.sweepAt = min(2*len(s.keys), sightsMost+1)
 }
 
-// still is for how long a holder has shown the beat that it shows.
+// still returns how long a holder has shown its present beat.
 func (s *sights) still(key string, h Mark, now mongoclock.Moment) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A Change collects the operators of an update command. Its methods return it with more
-// in it.
+// A Change collects the operators of an update command. Its methods return it with more in it.
 type Change bson.D
 
 // Add adds fields to an operator.
@@ -42,11 +41,11 @@ func (u Change) Unset(paths ...string) Change {
 // FerretDB: see Stamped.
 func (b *Base) Flat() bool { return b.flat.Load() }
 
-// Beside is the field that gets the server's time in place of one of an embedded document.
+// Beside returns the field that gets the server's time in place of one of an embedded document.
 func Beside(path string) string { return strings.ReplaceAll(path, ".", "_") }
 
-// Stamped is an update as this server takes it: where its clock does not write into an
-// embedded document, it writes beside it.
+// Stamped returns an update as this server takes it: if the server cannot write its clock into
+// an embedded document, it writes beside it.
 func (b *Base) Stamped(update bson.D) bson.D {
 	if !b.Flat() {
 		return update

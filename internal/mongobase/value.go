@@ -6,11 +6,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Date is a time as BSON has it. The zero time, before which nobody runs out, is
+// Date returns a time as a BSON date. The zero time, before which no holder runs out, becomes
 // the epoch.
 func Date(t time.Time) bson.DateTime { return bson.DateTime(max(t.UnixMilli(), 0)) }
 
-// Time is a date that a server answered, if it is one.
+// Time returns a date that a server sent, if it is one.
 func Time(v bson.RawValue) (time.Time, bool) {
 	ms, ok := v.DateTimeOK()
 	if !ok {
@@ -19,7 +19,8 @@ func Time(v bson.RawValue) (time.Time, bool) {
 	return time.UnixMilli(ms).UTC(), true
 }
 
-// Millis is a duration as documents have it: in milliseconds, rounded up, and at least one.
+// Millis returns a duration as documents have it: in milliseconds, rounded up, and at least
+// one.
 func Millis(d time.Duration) int64 { return max(1, int64((d+time.Millisecond-1)/time.Millisecond)) }
 
 // Is reports whether v equals a number as a filter understands it: the mark of a
@@ -32,7 +33,7 @@ func Is(v bson.RawValue, number int64) bool {
 	return ok && n == number
 }
 
-// Clip is a value for a message, cut to so many runes.
+// Clip returns a value for a message, cut to that many runes.
 func Clip(v bson.RawValue, most int) string {
 	s := v.String()
 	if r := []rune(s); len(r) > most {

@@ -77,17 +77,17 @@ func New(now func() Moment) *Clock { return &Clock{now: now} }
 // Now returns the local moment.
 func (c *Clock) Now() Moment { return c.now() }
 
-// Observe takes a sample: a server time drawn for a command that was sent at sent and
-// is answered now. The newest sample replaces the old one, because the server's clock may
-// have been stepped in between.
+// Observe takes a sample: a server time drawn for a command that was sent at sent and is
+// answered now. The newest sample replaces the old one, because the server's clock may have
+// been stepped in between.
 func (c *Clock) Observe(server time.Time, sent Moment) {
 	c.observe(sample{server: server, sent: sent, got: c.now(), judges: true})
 }
 
-// ObserveForWriting takes a sample of another machine's clock than of the one that keeps
-// the documents, as a mongos tells it. It is good enough to write an expiry with, because
-// no deadline rests on that; it judges nobody's expiry. It replaces no sample of the
-// machine that keeps the documents.
+// ObserveForWriting takes a sample of another machine's clock than that of the one that keeps
+// the documents, as a mongos tells it. It is good enough to write an expiry with, because no
+// deadline rests on that. It never judges whether a holder is over, and it never replaces a
+// sample of the machine that keeps the documents.
 func (c *Clock) ObserveForWriting(server time.Time, sent Moment) {
 	c.mu.Lock()
 	judged := c.known && c.last.judges
@@ -105,15 +105,16 @@ func (c *Clock) Surprised(server time.Time, sent Moment, by time.Duration) bool 
 	return known && r.from.judges && sent >= r.from.sent && !r.Allows(server, sent, r.At, by)
 }
 
-// Still is how long a rival must have seen a holder of that TTL unchanged, by its own clock,
-// for the holder's trust to be over by the holder's: the TTL, and the drift of both.
+// Still returns how long a rival must have seen a holder with that TTL unchanged, by the
+// rival's clock, for the trust of the holder to be over by the holder's clock: the TTL, and the
+// drift of both.
 func Still(ttl time.Duration) time.Duration { return ttl + 2*grown(ttl) + Tick }
 
 func (c *Clock) observe(s sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Of two commands under way at once it is not known which server time was drawn
-	// later. The later sent one is staler by the other's round trip at most.
+	// Of two commands under way at once it is not known which server time was drawn later. The
+	// one sent later is staler by at most the other's round trip.
 	if c.known && c.last.judges && s.sent < c.last.sent {
 		return
 	}
@@ -123,13 +124,13 @@ func (c *Clock) observe(s sample) {
 // A Reading is the server's clock at one local moment.
 type Reading struct {
 	At       Moment
-	Earliest time.Time // what is not after it has surely passed; zero: nothing may be judged
+	Earliest time.Time // a time that is not after it has surely passed; zero: nothing may be judged
 	Latest   time.Time // the server's clock shows no more than this
 	Fresh    bool      // Earliest moves with the local clock
 
-	// For code that waits long and asks seldom (package schedule): the likeliest time,
-	// on which nothing but a timer may rest; and the lower end, less the drift, however
-	// old the sample is. Lowest is zero if nothing may be judged.
+	// For code that waits long and asks seldom (package schedule): the likeliest time, which
+	// only timers may go by, and the lower end, less the drift, however old the sample is.
+	// Lowest is zero if nothing may be judged.
 	Likely time.Time
 	Lowest time.Time
 	Age    time.Duration // of the sample
@@ -176,13 +177,13 @@ func (c *Clock) Read() (Reading, bool) {
 	return r, true
 }
 
-// Expiry returns the times to write for a holder that begins now and lasts ttl: when it
-// begins and when it ends, both rounded up.
+// Expiry returns the times to write for a holder that begins now and lasts ttl: when it begins
+// and when it ends, both rounded up.
 //
-// They rest on the upper end of the interval, but drift adds a twentieth of the TTL at
-// most. After an idle day it would add a minute and a half, and a holder that crashed
-// would keep its key for that much longer. An expiry that is too short harms nobody: what
-// a holder may trust is Left.
+// They rest on the upper end of the interval, but drift adds at most a twentieth of the TTL.
+// After an idle day it would add a minute and a half, and a holder that crashed would keep its
+// key for that much longer. An expiry that is too short does no harm: Left tells how long a
+// holder may be trusted.
 func (r Reading) Expiry(ttl time.Duration) (since, until time.Time) {
 	since = r.Latest
 	if most := ttl / slackPart; r.drift > most {
@@ -192,13 +193,13 @@ func (r Reading) Expiry(ttl time.Duration) (since, until time.Time) {
 	return since, Ceil(since.Add(ttl))
 }
 
-// Left returns how long a holder may be trusted, counted from the local moment sent, at
-// which the claim was sent that wrote it with the expiry until. server is the server's
-// time in the reply to a command that was sent at drawn, which must not lie before sent.
+// Left returns how long a holder may be trusted, counted from the local moment sent, at which
+// the claim was sent that wrote it with the expiry until. server is the server's time in the
+// reply to a command that was sent at drawn, which must not be before sent.
 //
-// The server honours the holder until its clock shows until. At some moment not before
-// drawn it showed less than server + 1 ms. So of until − server − 1 ms drift takes the
-// part ρ at most. A sample from before the claim will not do: the machine may have been
+// The server honours the holder until its clock shows until. At some moment not before drawn
+// that clock showed less than server + 1 ms. So drift takes at most the part ρ of until −
+// server − 1 ms. A sample from before the claim will not do: the machine may have been
 // suspended since, and its own clock with it.
 func Left(ttl time.Duration, sent, drawn Moment, until, server time.Time) time.Duration {
 	left := min(ttl, drawn.Sub(sent)+until.Sub(server)-Tick)
@@ -208,7 +209,7 @@ func Left(ttl time.Duration, sent, drawn Moment, until, server time.Time) time.D
 	return left - grown(left)
 }
 
-// grown is d·ρ, rounded up: rounded down it could be a nanosecond short.
+// grown returns d·ρ, rounded up: rounded down it could be a nanosecond short.
 func grown(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

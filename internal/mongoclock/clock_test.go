@@ -145,7 +145,7 @@ func (w *world) late(deadline Moment, until time.Time) time.Duration {
 	return -1 // it was over before the reply came
 }
 
-func TestNoDeadlineOutlastsWhatTheServerHonours(t *testing.T) {
+func TestNoDeadlineOutlastsTheServersPromise(t *testing.T) {
 	useful := 0
 	for seed := range uint64(seeds) {
 		w := newWorld(seed)
@@ -172,7 +172,7 @@ func TestNoDeadlineOutlastsWhatTheServerHonours(t *testing.T) {
 }
 
 // A bulk of renewals is followed by one hello, which was sent later than the bulk.
-func TestNoDeadlineFromALaterCommandOutlastsWhatTheServerHonours(t *testing.T) {
+func TestNoDeadlineFromALaterCommandOutlastsTheServersPromise(t *testing.T) {
 	for seed := range uint64(seeds) {
 		w := newWorld(seed)
 		c := New(w.now)
@@ -289,7 +289,7 @@ func TestAnOldSampleJudgesAsIfNoTimeHadPassed(t *testing.T) {
 	assert.Equal(t, epoch, r.Earliest, "past %v it is the sample's own", Fresh)
 }
 
-func TestAnotherMachinesClockWritesButJudgesNobody(t *testing.T) {
+func TestAnotherMachinesClockWritesExpiriesButJudgesNoHolder(t *testing.T) {
 	var local Moment
 	c := New(func() Moment { return local })
 	c.ObserveForWriting(epoch.Add(time.Hour), 0)

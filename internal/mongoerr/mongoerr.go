@@ -23,32 +23,31 @@ type Class int
 
 // The classes.
 const (
-	Unknown      Class = iota // it may have been applied, or may be yet
+	Unknown      Class = iota // it may have been applied, or may be applied later
 	DuplicateID               // E11000 on _id: there is a document under the key
-	Refused                   // by the server, for what it asks or for who asks: not applied
+	Refused                   // by the server, because of the command or its sender: not applied
 	NoJournal                 // j: true where there is no journal: not applied
 	NoCommand                 // the server does not know the command: not applied
 	TooLarge                  // the document would be too large: not applied
 	NotSent                   // no server or no connection was found for it
-	Disconnected              // not sent, and nothing will be: the mongo.Client was disconnected
+	Disconnected              // not sent, and no later one will be: the mongo.Client was disconnected
 )
 
 // Sent reports whether the write of an error of this class may have left this process.
 func (c Class) Sent() bool { return c != NotSent && c != Disconnected }
 
-// Troubled reports whether an error of this class may come of an election.
+// Troubled reports whether an election may have caused an error of this class.
 func (c Class) Troubled() bool { return c == Unknown || c == NotSent }
 
-// refusals are the codes that a server answers before it writes anything, and that no
-// retry is answered with whose first attempt was applied: they depend on the command and
-// on its sender alone, or come after the server has looked for the transaction number.
+// refusals has the codes that a server answers before it writes anything, and with which it
+// answers no retry whose first attempt was applied: they depend only on the command and its
+// sender, or come after the server has looked for the transaction number.
 //
 // The refusals of an overloaded server are not among them: 433, 449, 450 and 462
-// (IngressRequestRateLimitExceeded). They come before the server looks for the
-// transaction number, and an overloaded server also drops connections, so the first
-// attempt may have been applied. Nothing in the error tells: for the label
-// NoWritesPerformed the driver returns the error of an earlier attempt, but not if that
-// was the network's.
+// (IngressRequestRateLimitExceeded). They come before the server looks for the transaction
+// number, and an overloaded server also drops connections, so the first attempt may have been
+// applied. The error does not tell: for the label NoWritesPerformed the driver returns the
+// error of an earlier attempt, but not if that was the network's.
 var refusals = []int{
 	2,     // BadValue
 	9,     // FailedToParse
@@ -83,14 +82,14 @@ const (
 	objectTooLarge  = 10334
 )
 
-// ClassOf sorts the error of one command. An error that is several, as a bulk's may be,
-// is Unknown.
+// ClassOf sorts the error of one command. An error that combines several, as a bulk's may, is
+// Unknown.
 func ClassOf(err error) Class {
 	if err == nil {
 		return Unknown
 	}
-	// These three come of looking for a server and a connection, before the first
-	// attempt. Before a later one the driver returns the earlier attempt's error instead.
+	// These three come from looking for a server and a connection, before the first attempt.
+	// Before a later attempt the driver returns the earlier attempt's error instead.
 	if errors.Is(err, mongo.ErrClientDisconnected) {
 		return Disconnected
 	}
@@ -107,7 +106,7 @@ func ClassOf(err error) Class {
 	case code == duplicateKey && onID(raw, message):
 		return DuplicateID
 	case code == duplicateKey:
-		return Refused // by somebody's own unique index
+		return Refused // by a unique index that was added to the collection
 	case code == commandNotFound:
 		return NoCommand
 	case code == badValue && noJournal(message):
@@ -129,8 +128,7 @@ func NotApplied(err error) error {
 	return fmt.Errorf("%w (%w)", err, store.ErrNotApplied)
 }
 
-// Mark joins err with what it surely says: store.ErrNotApplied, ErrDisconnected or
-// ErrTooLarge.
+// Mark joins err with what it surely says: store.ErrNotApplied, ErrDisconnected or ErrTooLarge.
 func Mark(err error) error {
 	switch ClassOf(err) {
 	case Refused, NoJournal, NoCommand, NotSent, Disconnected:
@@ -147,8 +145,8 @@ func HasCode(err error, code int) bool {
 	return errors.As(err, &server) && server.HasErrorCode(code)
 }
 
-// single returns the one answer of a server that err is. A write concern error says
-// that the write was applied on this server, so an error that contains one is not single.
+// single returns the server's one answer that err is. A write concern error says that the write
+// was applied on this server, so an error that contains one is not single.
 func single(err error) (code int, message string, raw bson.Raw, ok bool) {
 	var e mongo.CommandError
 	if errors.As(err, &e) {
@@ -171,7 +169,7 @@ func onID(raw bson.Raw, message string) bool {
 			return err == nil && len(elements) == 1 && elements[0].Key() == "_id"
 		}
 	}
-	// Only as far as the index's name: the key follows, which may be any text.
+	// Cut only as far as the index's name: the key follows, and may be any text.
 	_, rest, named := strings.Cut(message, " index: ")
 	if !named {
 		return true

@@ -11,36 +11,36 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Contender is a claim with the commands that are its store's own.
+// A Contender is a claim with the commands that only its store knows.
 type Contender[R Record] interface {
 	// Claim sends the first command, which the server applies if the key is free. Refused
-	// reports whether its answer refuses the claim for what is there.
+	// reports whether its answer refuses the claim because the key has a document.
 	Claim(ctx context.Context) (Image[R], Tenure, error)
 	Refused(image Image[R], err error) bool
-	// TakeOver sends the compare-and-swap on a document whose holders are all over. Its
-	// filter names the beat of each.
+	// TakeOver sends the compare-and-swap on a document whose holders are all over. Its filter
+	// names the beat of each holder.
 	TakeOver(ctx context.Context, seen R) (Image[R], Tenure, error)
-	// Word leaves word if the claim asks for it, and answers the document. It finds
-	// nothing if the document is gone, or is a stranger's.
+	// Word leaves word if the claim asks for it, and returns the document. It finds nothing if
+	// the document is gone, or is a stranger's.
 	Word(ctx context.Context) (Image[R], error)
 	// Look reads the document.
 	Look(ctx context.Context) (Image[R], error)
-	// CleanUp removes the claim by its ID, in the attempt's session. It reports whether
-	// somebody may wait for the key that is free now.
+	// CleanUp removes the claim by its ID, in the attempt's session. It reports whether a
+	// process may be waiting for the key, which is free now.
 	CleanUp(ctx context.Context) (wanted bool, err error)
-	// Missed is the answer to a claim that was refused, if nobody needs to know why; nil
-	// if the document is to be looked at.
+	// Missed returns the answer to a claim that was refused, if the reason is not needed; nil
+	// if the document is to be read.
 	Missed() error
-	// Absent is the answer where no document is there to refuse the claim. refusal is
-	// what the server said.
+	// Absent returns the answer if no document is there to refuse the claim. refusal is the
+	// server's error.
 	Absent(refusal error) error
 }
 
-// Acquire claims a key: a command that is applied if the key is free, and if it was
-// refused a look at what stands in the way.
+// Acquire claims a key: with a command that is applied if the key is free, and after a refusal
+// with a look at the document that refused it.
 func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
 	if c.Held && c.Want > 0 && !knob.WordAfterLook {
-		// A look, which the word alone is: nothing of the claim is sent if the key is held.
+		// If the key is held, leaving word is the look, and nothing else of the claim is sent.
 		image, err := with.Word(ctx)
 		switch {
 		case err != nil:
@@ -60,8 +60,8 @@ func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) 
 	return s.Grant(ctx, c, image, t)
 }
 
-// contest looks at what stands in the way, leaving word if the claim asks for it, and
-// takes the key over if no holder is alive any more.
+// contest reads the document that is in the way, leaving word if the claim asks for it, and
+// takes the key over if no holder is live any more.
 func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], refusal error) (store.Grant, error) {
 	if missed := with.Missed(); missed != nil {
 		return store.Grant{}, s.Settle(ctx, c, with, mongoerr.NotApplied(missed))
@@ -76,23 +76,23 @@ func (s *Steps[R, X]) contest(ctx context.Context, c *Claim, with Contender[R], 
 	return s.judge(ctx, c, with, image)
 }
 
-// obstacle answers the document that refused the claim. To leave word, or where no
-// clock but a write's judges (through a mongos), it writes; else it only reads.
+// obstacle returns the document that refused the claim. It writes to leave word, and where only
+// a write tells the time (through a mongos). Otherwise it only reads.
 func (s *Steps[R, X]) obstacle(ctx context.Context, c *Claim, with Contender[R]) (Image[R], error) {
 	blind := s.Base.Kind().Router && !s.Base.Now().Fresh
 	if c.Want <= 0 && !blind {
 		return with.Look(ctx)
 	}
 	image, err := with.Word(ctx)
-	if err == nil && !image.Found() { // free by now, or gone, or somebody else's
+	if err == nil && !image.Found() { // the key is free by now, or the document is gone or a stranger's
 		return with.Look(ctx)
 	}
 	return image, err
 }
 
-// LeaveWord writes into a document that somebody waits, if the claim says so, and the
-// server's time. That of the lock is then a sample, and the claim's session has moved on.
-// With the word, more may be written.
+// LeaveWord writes into a document that a process waits, if the claim says so, and the server's
+// time. The lock's time is then a sample, and the claim's session has moved on. More may be
+// written together with the word.
 func (s *Steps[R, X]) LeaveWord(ctx context.Context, c *Claim, document bson.D, more ...bson.E) (Image[R], error) {
 	update := bson.D{s.Lock.Timed()}
 	if c.Want > 0 {
@@ -107,7 +107,7 @@ func (s *Steps[R, X]) LeaveWord(ctx context.Context, c *Claim, document bson.D, 
 	return image, err
 }
 
-// judge takes a key over if no holder is alive in the image of its document.
+// judge takes a key over if no holder is live in the image of its document.
 func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], image Image[R]) (store.Grant, error) {
 	if err := s.turnedAway(ctx, c, with, image.Record); err != nil {
 		return store.Grant{}, err
@@ -126,7 +126,7 @@ func (s *Steps[R, X]) judge(ctx context.Context, c *Claim, with Contender[R], im
 	if reply.Found() {
 		return s.Grant(ctx, c, reply, t)
 	}
-	c.Attempt.Answered(reply.Reply, true) // lost to somebody quicker
+	c.Attempt.Answered(reply.Reply, true) // lost to a quicker claim
 	image, err = with.Look(ctx)
 	switch {
 	case err != nil:
@@ -149,8 +149,8 @@ func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[
 	return s.judgeSessions(ctx, image.Record, over)
 }
 
-// Status is what people are told of a record, with when it will be known which of its
-// holders are over.
+// Status returns what people are shown of a record, including when it will be known which of
+// its holders are over.
 func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	status := seen.Status(key, s.Base.Present())
 	for i, h := range status.Holders {
@@ -162,8 +162,8 @@ func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	return status
 }
 
-// turnedAway answers a claim whose document is a stranger's, or has the claim's twin;
-// nil if it is neither.
+// turnedAway answers a claim whose document is a stranger's, or has the claim's twin. It
+// returns nil if it is neither.
 func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	if foreign := seen.Foreign(); foreign != nil {
 		return s.Settle(ctx, c, with, foreign)
@@ -174,9 +174,9 @@ func (s *Steps[R, X]) turnedAway(ctx context.Context, c *Claim, with Contender[R
 	return nil
 }
 
-// Refuse answers that the key was held, with what is there now. If the claim's word is
-// not in it, nobody would wake the claimant: it is told that the key was free for a
-// moment, which is so, and asks again.
+// Refuse answers that the key was held, with what is there now. If the claim's word is not in
+// the document, no wake-up would come: so the claimant is told that the key was free for a
+// moment, which is true, and asks again.
 func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], seen R) error {
 	if c.Want > 0 && !seen.Worded(c.Claim, s.Base.Present()) {
 		var nothing R
@@ -186,17 +186,17 @@ func (s *Steps[R, X]) Refuse(ctx context.Context, c *Claim, with Contender[R], s
 	return s.Settle(ctx, c, with, &store.HeldError{Status: s.Status(c.Key, seen)})
 }
 
-// RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply,
-// and so its token, is lost.
+// RefuseTwin removes the claim's own twin, which landed after the refusal. Its reply, and so
+// its token, is lost.
 func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R]) error {
 	c.Attempt.Twin = true
 	var nothing R
 	return s.Refuse(ctx, c, with, nothing)
 }
 
-// Settle answers a refusal once it is certain: if the refused command may have a twin on
-// its way, that is cleaned up first, in its own session, and inside this call. Where
-// that fails the outcome is unknown, and the engine's Undo goes on with it.
+// Settle answers a refusal once it is certain. If the refused command may have a twin on its
+// way, the twin is cleaned up first, in its own session, within this call. If that fails the
+// outcome is unknown, and the engine's Undo goes on with it.
 func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
 	if !c.Attempt.Twin || knob.TwinIgnored {
 		return refusal
@@ -206,14 +206,14 @@ func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], r
 		return err
 	}
 	c.Attempt.Twin = false
-	if wanted { // the engine does not learn that the twin held for a moment
+	if wanted { // the engine is not told that the twin held the key for a moment
 		_ = s.Feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: c.Key, Kind: store.KindFreed})
 	}
 	return refusal
 }
 
-// HandOver grants a claim that send has put in the place of a live holder. If send
-// found no such holder, the document tells why.
+// HandOver grants a claim that send has put in the place of a live holder. If send found no
+// such holder, the document tells why.
 func (s *Steps[R, X]) HandOver(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	image, t, err := send(ctx)
 	if err != nil {

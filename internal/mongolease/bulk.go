@@ -13,42 +13,42 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Bulk is many releases on their way, as of a store.BulkReleaser: one find, which shows
-// who waits, and one bulk. Every write of the bulk names the ID of its acquisition, as a
+// A Bulk is many releases that are under way, as of a store.BulkReleaser: one find, which shows
+// the waiters, and one bulk. Every write of the bulk names the ID of its acquisition, as a
 // single release does.
 //
-// A bulk does not answer with images. So its writes ask that no word was left in their
-// documents since the find. Those that are still there then are found and written again,
-// with two commands more: see Take.
+// A bulk does not return images. So its writes have the condition that no word was left in
+// their documents since the find. Those that are still there afterwards are found and written
+// again, with two more commands: see Take.
 type Bulk[R Record, X any] struct {
 	Steps   *Steps[R, X]
 	Ctx     context.Context
 	Coll    *mongo.Collection
-	Now     time.Time // the server's, when it began
+	Now     time.Time // the server's time when it began
 	Batch   []store.Ending
 	Answers []store.Ended
 
 	has    func(r store.Ref, seen R) bool
 	names  []bson.D              // of the documents
 	rest   map[int]time.Duration // of MinHold
-	unseen bool                  // nobody has read the documents: one deletion takes them all
+	unseen bool                  // the documents were not read: one deletion takes them all
 	joint  bool                  // that deletion was sent
 }
 
-// A Change is what a release does to the document that has its holder: under which
-// conditions, and by which update; without one the document is removed.
+// A Change says what a release does to the document that has its holder: under which
+// conditions, and by which update. Without an update the document is removed.
 type Change func(r store.Ref) (conditions []bson.E, update bson.D)
 
-// A Sorted bulk has its entries, by their places in the batch, by what is to be sent.
+// A Sorted bulk lists its entries, by their places in the batch, according to the command that
+// they need.
 type Sorted struct {
 	Held []int // to be released
-	Kept []int // stays for some time, under MinHold
-	Gone []int // has no holder, and is answered
+	Kept []int // stay for some time, under MinHold
+	Gone []int // have no holder, and are answered
 }
 
 // BeginBulk begins a bulk, and reads the documents of its entries. refuse tells which entries
-// the store does not take at all, has whether a document that was read has the entry's
-// holder.
+// the store does not accept; has tells whether a document that was read has the entry's holder.
 func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
 	b := s.newBulk(ctx, batch, has)
 	var all []int
@@ -81,14 +81,14 @@ func (s *Steps[R, X]) newBulk(ctx context.Context, batch []store.Ending, has fun
 	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
 		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
 	for _, e := range batch {
-		if s.Gently(e.ID) == s.Base.Voted { // one of them would be missed if it were lost
+		if s.Gently(e.ID) == s.Base.Voted { // it would be missed if it were lost
 			b.Coll = s.Base.Voted
 		}
 	}
 	return b
 }
 
-// sort tells what is to be sent, and answers the entries that have no holder.
+// sort decides what is to be sent, and answers the entries that have no holder.
 func (b *Bulk[R, X]) sort(all []int, images map[int]Image[R]) (s Sorted) {
 	for _, i := range all {
 		e, image := b.Batch[i], images[i]
@@ -129,11 +129,11 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 	return found, nil
 }
 
-// Take sends the releases of some entries, each under the condition that the find showed
-// all who wait. What is still held then is found and released once more.
+// Take sends the releases of some entries, each under the condition that no word was left since
+// the find. Holders that are still there then are found and released once more.
 func (b *Bulk[R, X]) Take(which []int, release Change) {
 	if all := b.Write(which, b.releases(release)); !all {
-		left, _ := b.left(which) // somebody left word since the find
+		left, _ := b.left(which) // word was left in these since the find
 		b.Write(left, b.releases(release))
 	}
 }
@@ -154,13 +154,13 @@ func (b *Bulk[R, X]) model(i int, conditions []bson.E, update bson.D) mongo.Writ
 	return b.Steps.Model(Release, filter, update)
 }
 
-// Write sends the writes of some entries, and answers those that failed. It reports whether
-// every one that did not fail found its holder.
+// Write sends the writes of some entries, and answers those that failed. It reports whether all
+// the others found their holders.
 func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all bool) {
 	return b.write(which, model) == 0
 }
 
-// write is Write, and answers how many of the writes that did not fail found no holder.
+// write is Write, but returns how many of the others found no holder.
 func (b *Bulk[R, X]) write(which []int, model func(i int) mongo.WriteModel) (missing int) {
 	models := make([]mongo.WriteModel, len(which))
 	for k, i := range which {
@@ -175,7 +175,7 @@ func (b *Bulk[R, X]) write(which []int, model func(i int) mongo.WriteModel) (mis
 		b.fail(which, mongoerr.Mark(err))
 		return 0
 	case b.joint && len(failed) > 0:
-		b.fail(which, failed[0]) // some may be applied
+		b.fail(which, failed[0]) // some writes may be applied
 		return 0
 	}
 	for k, err := range failed {
@@ -184,8 +184,8 @@ func (b *Bulk[R, X]) write(which []int, model func(i int) mongo.WriteModel) (mis
 	return len(which) - len(failed) - done
 }
 
-// Send sends writes of one kind as one bulk: if there were two, an error could be that of
-// the second alone. It answers how many found a document.
+// Send sends writes of one kind as one bulk: of two bulks, an error could belong to the second
+// alone. It returns how many found a document.
 func (b *Bulk[R, X]) Send(models []mongo.WriteModel) (done int, failed map[int]error, err error) {
 	if len(models) == 0 {
 		return 0, nil, nil
@@ -193,7 +193,7 @@ func (b *Bulk[R, X]) Send(models []mongo.WriteModel) (done int, failed map[int]e
 	return b.Steps.Base.Bulk(b.Ctx, b.Coll, models)
 }
 
-// End forgets what is released, and returns the answers.
+// End forgets the released leases, and returns the answers.
 func (b *Bulk[R, X]) End() []store.Ended {
 	for i, a := range b.Answers {
 		if a.Err == nil || store.IsVerdict(a.Err) {

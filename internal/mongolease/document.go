@@ -11,33 +11,34 @@ import (
 
 // A Record is a document as its store has read it.
 type Record interface {
-	// Foreign is why the document is not a lock of ours: an error that matches
+	// Foreign returns why the document is not a lock of this library, as an error that matches
 	// store.ErrForeign, or nil.
 	Foreign() error
-	// Holder is the acquisition of that ID.
+	// Holder returns the acquisition with that ID.
 	Holder(id string) (Holder, bool)
-	// Marks are what is needed of each holder to judge whether it is over.
+	// Marks returns what is needed of each holder to judge whether it is over.
 	Marks() []mongobase.Mark
-	// Wanted reports whether the word of somebody who waits is still good.
+	// Wanted reports whether the word of a waiter still stands.
 	Wanted(now time.Time) bool
 	// Worded reports whether the claim's own word stands in the document.
 	Worded(c store.Claim, now time.Time) bool
-	// Drawn is the server's time of the last write, and a timestamp of a confirm step.
+	// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
 	Drawn() (at time.Time, stamp bson.Timestamp)
-	// Status is what people are told of it.
+	// Status returns what people are shown of the record.
 	Status(key string, now time.Time) store.Status
 }
 
-// A Document is what the documents of all stores have, as read. Their records embed it.
+// A Document holds what the documents of all stores have in common, as read. Their records
+// embed it.
 type Document struct {
-	Stranger    string // why it is not a lock of ours; empty: it is
+	Stranger    string // why it is not a lock of this library; empty if it is
 	Holders     []Holder
 	At          time.Time      // the server's time at the last write
 	Stamp       bson.Timestamp // of a confirm step
 	WantedUntil time.Time      // the word
 }
 
-// Holder is the acquisition of that ID.
+// Holder returns the acquisition with that ID.
 func (d Document) Holder(id string) (Holder, bool) {
 	for _, h := range d.Holders {
 		if h.ID == id {
@@ -47,7 +48,7 @@ func (d Document) Holder(id string) (Holder, bool) {
 	return Holder{}, false
 }
 
-// Marks are what is needed of each holder to judge whether it is over.
+// Marks returns what is needed of each holder to judge whether it is over.
 func (d Document) Marks() []mongobase.Mark {
 	marks := make([]mongobase.Mark, len(d.Holders))
 	for i, h := range d.Holders {
@@ -56,16 +57,16 @@ func (d Document) Marks() []mongobase.Mark {
 	return marks
 }
 
-// Wanted reports whether the word of somebody who waits is still good.
+// Wanted reports whether the word of a waiter still stands.
 func (d Document) Wanted(now time.Time) bool { return d.WantedUntil.After(now) }
 
 // Worded asks for at least half of the time that the claim wanted.
 func (d Document) Worded(c store.Claim, now time.Time) bool { return d.Wanted(now.Add(c.Want / 2)) }
 
-// Drawn is the server's time of the last write, and a timestamp of a confirm step.
+// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
 func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.Stamp }
 
-// Seen is what people are told of its holders, which are in that mode.
+// Seen returns what people are shown of its holders, which are in that mode.
 func (d Document) Seen(key string, mode store.Mode, limit int, wanted bool, now time.Time) store.Status {
 	s := store.Status{Key: key, Wanted: wanted, Now: now}
 	if len(d.Holders) > 0 {
@@ -82,19 +83,19 @@ func (d Document) Seen(key string, mode store.Mode, limit int, wanted bool, now 
 type Holder struct {
 	store.Holder
 	IsBroken bool
-	Released bool // given back for later, by MinHold
+	Released bool // released under MinHold: the key stays taken
 
 	TTL   time.Duration
 	Beat  int64
 	Epoch bson.ObjectID
 }
 
-// Mark is what is needed of a holder to judge whether it is over.
+// Mark returns what is needed of a holder to judge whether it is over.
 func (h Holder) Mark() mongobase.Mark {
 	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt, Session: h.Session}
 }
 
-// An Image is the answer of one command about one document.
+// An Image is what one command answered about one document.
 type Image[R Record] struct {
 	mongobase.Reply
 	Record R // the zero value if nothing was found

@@ -10,8 +10,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Release ends a lease by the command that send sends, whose image shows whether somebody
-// waits. If the command found no such holder, why tells the reason.
+// Release ends a lease by the command that send sends. Its image shows whether a process waits.
+// If the command found no such holder, why tells the reason.
 func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error), why func(context.Context, store.Ref) error) (wanted bool, err error) {
 	ctx = mongobase.Bare(ctx)
 	image, err := send(ctx)
@@ -25,8 +25,8 @@ func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send func(contex
 	return image.Found() && image.Record.Wanted(s.Base.Present()), err
 }
 
-// Stays is for how long a holder stays in its document that was released under MinHold; zero
-// if that time is over, or there is no such holder.
+// Stays returns how long a holder that was released under MinHold stays in its document. It is
+// zero if that time is over, or if there is no such holder.
 func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (time.Duration, error) {
 	if keep <= 0 {
 		return 0, nil
@@ -38,9 +38,9 @@ func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration
 	return s.Rest(r.ID, since, keep), nil
 }
 
-// Rest is what is left of MinHold for a holder that began at since. The beginning may be a
-// date by another clock than the present: of a lease that is remembered this process' own
-// clock tells, of another one it is at most all of it.
+// Rest returns what is left of MinHold for a holder that began at since. That date may be by
+// another clock than the present time. For a lease that is remembered this process's own clock
+// tells; for another lease all of MinHold may be left.
 func (s *Steps[R, X]) Rest(id string, since time.Time, keep time.Duration) time.Duration {
 	if l, ok := s.Memory.Of(id); ok {
 		return max(0, keep-s.Base.Clock.Now().Sub(l.From))
@@ -61,9 +61,9 @@ func (s *Steps[R, X]) Break(ctx context.Context, r store.Ref, send func(context.
 	return nil
 }
 
-// Undo removes what a claim of unknown outcome left, by its ID and in its session. The
-// higher transaction number of the removal makes the server refuse the claim if it comes
-// later, even if the removal found nothing.
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. The removal
+// has a higher transaction number, so the server refuses the claim if it comes later, even if
+// the removal found nothing.
 func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref, cleanUp func(context.Context, *mongobase.Attempt) (found bool, err error)) (settled bool, err error) {
 	return s.Base.Undo(ctx, claim.ID, func(ctx context.Context, a *mongobase.Attempt) (bool, error) {
 		if knob.UndoElsewhere {
@@ -81,11 +81,11 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 	})
 }
 
-// Transfer puts a claim in the place of a live holder, by the one command that send sends:
-// one trip for a release and a grant, and no instant at which the key is free. Like any
-// claim it has an attempt of its own, named by the new ID.
+// Transfer puts a claim in the place of a live holder, by the one command that send sends: one
+// trip for a release and a grant, and no instant at which the key is free. Like any claim it
+// has an attempt of its own, named by the new ID.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
-	if !s.trusts(from.ID) { // its end will be judged: by the clock of the election that goes on
+	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election
 		s.Base.Refresh(ctx)
 	}
 	g, err := s.HandOver(c.Attempt.In(ctx), from, c, with, send)

@@ -15,7 +15,7 @@ import (
 
 var errNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
 
-// Grant makes a grant of an applied claim. Any error here is of unknown outcome: the
+// Grant makes a grant of an applied claim. After any error here the outcome is unknown: the
 // claim is there and must be undone.
 func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
@@ -55,7 +55,7 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	return g, nil
 }
 
-// spare is how many tokens the claim may give out itself.
+// spare returns how many tokens the claim may grant itself.
 func (c *Claim) spare(stamp bson.Timestamp) int {
 	if !c.Lingers || c.Mode != store.Exclusive {
 		return 0
@@ -64,7 +64,7 @@ func (c *Claim) spare(stamp bson.Timestamp) int {
 }
 
 // GrantInserted makes a grant of a claim whose document was inserted in a bulk. The bulk does
-// not answer the server's time: Drawn tells one that was drawn after it.
+// not return the server's time; server is one that was drawn after it, as Drawn tells.
 func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, server time.Time, drawn mongoclock.Moment) (store.Grant, error) {
 	stamp, told := c.Attempt.OperationTime()
 	if !told {
@@ -84,11 +84,10 @@ func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, ser
 	return g, nil
 }
 
-// confirm asks for a claim after it was applied, with one more command: for a token,
-// where the server does not tell its operationTime; or because the claim was answered
-// with no document. MongoDB answers an upsert with what it made of it or with E11000;
-// SecantusDB, if the filter began to match while it looked, applies it and answers with
-// nothing.
+// confirm reads a claim after it was applied, with one more command: for a token, if the server
+// does not tell its operationTime, or because the claim's reply had no document. MongoDB
+// answers an upsert with the document that it made or with E11000. SecantusDB, if the filter
+// began to match while it searched, applies the upsert and returns no document.
 func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 	image, err := s.Update(ctx, Confirm, s.Base.Durable, c.Ref, s.Shape.Holds(c.ID), bson.D{s.Lock.Stamped()}, mongobase.After)
 	if err != nil {
@@ -100,12 +99,12 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 	return image, nil
 }
 
-// correct writes a grant's expiry again that was written by a clock far behind the
-// server's: the machine was suspended since its last sample, or the trip took half the
-// TTL. The grant may have run out already; but while the document has the claim nobody
-// was granted the key since, so it can be given its time all the same. A fault here
-// changes nothing about the grant. The server told the time at by a command that was sent
-// then: through a router that is the clock of the claim's shard, and no other's will do.
+// correct writes a grant's expiry again if a clock far behind the server's wrote it: the
+// machine was suspended since its last sample, or the trip took half the TTL. The grant may
+// have run out already. But while the document has the claim, the key was not granted to
+// another since, so the claim can still have its full time. A fault here changes nothing about
+// the grant. The server told the time at in reply to a command that was sent at drawn: through
+// a router that must be the clock of the claim's shard.
 func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at time.Time, drawn mongoclock.Moment) {
 	_ = s.Base.Sure(ctx)
 	t := c.Tenure()
@@ -130,9 +129,9 @@ func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at 
 	}
 }
 
-// left is how long after sent a holder may be trusted that was written with this tenure, by
-// a server time drawn after it was sent. If that time is not of the clock that the tenure
-// goes by, the dates in the document mean nothing: they have to be written again.
+// left returns how long after sent a holder that was written with this tenure may be trusted,
+// by a server time drawn after it was sent. If that time is not of the tenure's clock, the
+// dates in the document mean nothing: they have to be written again.
 func (s *Steps[R, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
 	switch {
 	case knob.DeadlineFromSample:

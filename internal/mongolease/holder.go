@@ -9,7 +9,7 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// The fields of a holder that are alike in all stores.
+// The fields of a holder that all stores have.
 const (
 	FieldOwner    = "owner"
 	FieldNote     = "note"
@@ -24,18 +24,18 @@ const (
 	FieldLingers  = "lingers"
 )
 
-// The fields of a lock that are alike in all stores.
+// The fields of a lock that all stores have.
 const (
 	FieldAt     = "at"
 	FieldWanted = "wantedUntil"
-	FieldStamp  = "stamp" // what the token is drawn from where the server does not tell its operationTime
+	FieldStamp  = "stamp" // the source of the token where the server does not tell its operationTime
 )
 
-// Fields is the path of the embedded document that has the fields of a holder, or of a
-// lock; empty if the document itself has them.
+// Fields is the path of the embedded document that has the fields of a holder, or of a lock. It
+// is empty if the document itself has them.
 type Fields string
 
-// Path names one of them.
+// Path returns the path of one field.
 func (f Fields) Path(field string) string {
 	if f == "" {
 		return field
@@ -48,10 +48,10 @@ func (f Fields) Unbroken() []bson.E {
 	return []bson.E{Lacks(f.Path(FieldBroken)), Lacks(f.Path(FieldReleased))}
 }
 
-// Alive is the condition that the holder can be renewed, handed over and saved under: it
-// has not run out, was not broken and has not released. A date that was written under
-// another election is another clock's: it is not judged. That the holder is there is for
-// other conditions to say.
+// Alive is the condition that the holder can be renewed, handed over and saved under: it has
+// not run out, and was neither broken nor released. A date that was written under another
+// election is by another clock, so it is not judged. Other conditions make sure that the holder
+// is there.
 func (f Fields) Alive(by mongobase.Bearing) []bson.E {
 	if !by.Sure || by.Recent.IsZero() {
 		return f.Unbroken()
@@ -68,8 +68,7 @@ func (f Fields) Before(beat int64) bson.E {
 	return bson.E{Key: f.Path(FieldBeat), Value: bson.D{{Key: "$lt", Value: beat}}}
 }
 
-// Still is the condition that the holder is there and nothing was written for it since it
-// was seen.
+// Still is the condition that the holder is there and was not written since it was seen.
 func (f Fields) Still(h Holder) bson.E {
 	if knob.SwapByDate {
 		return bson.E{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$lte", Value: mongobase.Date(h.ExpireAt)}}}
@@ -78,7 +77,7 @@ func (f Fields) Still(h Holder) bson.E {
 }
 
 // Kept is Alive for a holder that may be under a session, which the document names there: then
-// its own end does not tell.
+// its own end does not decide.
 func (f Fields) Kept(by mongobase.Bearing, session string) []bson.E {
 	alive := f.Alive(by)
 	last := len(alive) - 1
@@ -89,18 +88,18 @@ func (f Fields) Kept(by mongobase.Bearing, session string) []bson.E {
 	return alive
 }
 
-// Stamp is what every write for a holder sets: its beat, and the epoch of its dates.
+// Stamp returns what every write for a holder sets: its beat, and the epoch of its dates.
 func (f Fields) Stamp(t Tenure) []bson.E {
 	return []bson.E{{Key: f.Path(FieldBeat), Value: t.Beat}, {Key: f.Path(FieldEpoch), Value: t.By.Epoch}}
 }
 
-// Lasting is for how long the holder is meant to last from a write on. A renewal writes it
-// with $max: one that asks for less does not end sooner what was granted for longer.
+// Lasting returns how long the holder is meant to last from a write on. A renewal writes it
+// with $max: a renewal that asks for less does not shorten what was granted.
 func (f Fields) Lasting(t Tenure) bson.E {
 	return bson.E{Key: f.Path(FieldTTL), Value: mongobase.Millis(t.TTL)}
 }
 
-// Holder is what a claim writes of itself.
+// Holder returns what a claim writes of itself.
 func (c *Claim) Holder(t Tenure) bson.D {
 	holder := bson.D{
 		{Key: FieldOwner, Value: c.Owner},
@@ -117,9 +116,9 @@ func (c *Claim) Holder(t Tenure) bson.D {
 	return holder
 }
 
-// Extend is the update that moves a holder's end, and its beginning unless that is zero,
-// and sets the stamp of the tenure. It never moves them back, so that a late one harms
-// nobody. An end that the lock has besides its holder's moves with it.
+// Extend returns the update that moves a holder's end, and its beginning unless that is zero,
+// and sets the stamp of the tenure. It never moves them back, so that a late copy does no harm.
+// If the lock has an end besides its holder's, that moves as well.
 func Extend(lock, holder Fields, t Tenure) bson.D {
 	until := mongobase.Date(t.Until)
 	ends := make(bson.D, 0, 4)
@@ -133,8 +132,8 @@ func Extend(lock, holder Fields, t Tenure) bson.D {
 	return bson.D{{Key: "$max", Value: append(ends, holder.Lasting(t))}, {Key: "$set", Value: bson.D(holder.Stamp(t))}, lock.Timed()}
 }
 
-// Staying are the fields of a holder that was released and stays for some time, under
-// MinHold: marked, so that nobody renews or hands over what was given back.
+// Staying returns the fields of a holder that was released and stays for some time, under
+// MinHold: it is marked, so that it can no longer be renewed or handed over.
 func (f Fields) Staying(t Tenure) []bson.E {
 	return append([]bson.E{
 		{Key: f.Path(FieldReleased), Value: true},
@@ -156,7 +155,7 @@ func (f Fields) Stamped() bson.E {
 	}}
 }
 
-// Read reads one field of a holder. It leaves out what is no field of one.
+// Read reads one field of a holder. It ignores other fields.
 func (h *Holder) Read(field string, v bson.RawValue) {
 	switch field {
 	case FieldOwner:
@@ -186,10 +185,10 @@ func (h *Holder) Read(field string, v bson.RawValue) {
 	}
 }
 
-// Complete reports whether the holder has all that is needed to tell when it is over.
+// Complete reports whether the holder has everything that tells when it is over.
 func (h Holder) Complete() bool { return h.Beat > 0 && h.TTL > 0 && !h.ExpireAt.IsZero() }
 
-// Made once, not for every filter.
+// These are made once, not for every filter.
 var (
 	anything any = bson.D{{Key: "$exists", Value: true}}
 	nothing  any = bson.D{{Key: "$exists", Value: false}}

@@ -14,14 +14,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// MostUnseen is how many releases are sent without a find before them, at most: if one
-// of their holders was gone it may not be known which.
+// MostUnseen is the greatest number of releases that are sent without a find before them: if
+// one of their holders was gone, it may be impossible to tell which.
 const MostUnseen = 32
 
 // BeginUnseen begins a bulk of a few releases without reading their documents. It reports
-// whether that can be done: for holders that are there, by what is remembered of them, stay
-// under no MinHold, and are released for the first time, on a server where one deletion
-// removes many documents.
+// whether that is possible: on a server where one deletion removes many documents, for holders
+// that are there according to memory, are not kept by MinHold, and are released for the first
+// time.
 func (s *Steps[R, X]) BeginUnseen(ctx context.Context, batch []store.Ending, has func(r store.Ref, seen R) bool) (b *Bulk[R, X], which []int, ok bool) {
 	if len(batch) > MostUnseen || !s.Base.WritesMany() {
 		return nil, nil, false
@@ -43,21 +43,21 @@ func (s *Steps[R, X]) BeginUnseen(ctx context.Context, batch []store.Ending, has
 	return b, which, true
 }
 
-// TakeUnseen releases holders whose documents nobody has read, with one command: it deletes
-// those in which no word is left. How many these were it answers, and if it was all, nobody
-// waited, and every holder was there. Else a find shows what is left, which is released as
-// somebody's who is waited for.
+// TakeUnseen releases holders whose documents were not read, with one command: it deletes those
+// in which no word is left, and returns how many these were. If it was all of them, no process
+// waited, and every holder was there. Otherwise a find shows the documents that are left, and
+// they are released as locks that are waited for.
 //
-// If some are neither left nor were deleted, these had gone before. Which of the absent they
-// are is not known, so each of them answers that it may be gone: nobody is told of a lease
-// that it was there to the end when it was not.
+// If some were neither left nor deleted, they had gone before. Since it is not known which of
+// the missing these are, each missing one is answered as possibly gone: no caller must believe
+// that a lost lease was held to the end.
 func (b *Bulk[R, X]) TakeUnseen(which []int, release Change) {
 	missing := b.write(which, b.releases(release))
 	lost := b.lost(which)
 	if missing == 0 && !lost {
 		return
 	}
-	b.unseen, b.joint = false, false // what is left, document by document
+	b.unseen, b.joint = false, false // from now on, document by document
 	left, found := b.left(which)
 	if gone := missing - len(left); found && gone > 0 && !lost {
 		for _, i := range which {
@@ -69,11 +69,11 @@ func (b *Bulk[R, X]) TakeUnseen(which []int, release Change) {
 	b.Write(left, b.releases(release))
 }
 
-// lost reports whether a bulk was not answered though there is time left, and forgets the
-// error then. The driver does not send deletions of many documents a second time. A find
-// tells what is left, and that is written once more. What is absent counts as released, as
-// after any release whose reply was lost; nobody had left word in it. If the first bulk comes
-// late, it finds no holder of its own, and no other.
+// lost reports whether a bulk was not answered although there is time left, and then forgets
+// the error. The driver does not send deletions of many documents a second time. A find shows
+// the documents that are left, and these are written once more. A missing document counts as
+// released, as after any release whose reply was lost; it had no word. If the first bulk comes
+// late, it finds neither its own holder nor another's.
 func (b *Bulk[R, X]) lost(which []int) bool {
 	if !b.joint || b.Ctx.Err() != nil {
 		return false
@@ -87,8 +87,8 @@ func (b *Bulk[R, X]) lost(which []int) bool {
 	return true
 }
 
-// left are those of some entries that still have their holders, after a bulk: somebody left
-// word. Without an answer what became of the entries is not known.
+// left returns those of some entries that still have their holders after a bulk, because a word
+// was left in them. If the find fails, found is false and the outcome is unknown.
 func (b *Bulk[R, X]) left(which []int) (left []int, found bool) {
 	images, err := b.Find(which)
 	for _, i := range which {
@@ -104,8 +104,8 @@ func (b *Bulk[R, X]) left(which []int) (left []int, found bool) {
 	return left, err == nil
 }
 
-// releases makes the writes that release entries: of those that nobody is known to wait for
-// under the condition that no word was left since.
+// releases makes the writes that release entries. If no waiter is known, the write has the
+// condition that no word was left since.
 func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
 	return func(i int) mongo.WriteModel {
 		conditions, update := release(b.Batch[i].Ref)
@@ -116,13 +116,14 @@ func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
 	}
 }
 
-// joined is one deletion of the documents of several, with which a server has far less work. Of
-// many each is deleted by itself: a document that a transaction blocks would keep those in the
-// same deletion.
+// joined is one deletion of several documents, which is much less work for a server. Many
+// documents are deleted one by one: a document that a transaction blocks would hold up those in
+// the same deletion.
 //
-// The filters are alike but for the document and its holder. What all ask is asked once, beside
-// the _ids, so that a server reads these documents and no others. An ID is that of one
-// acquisition, and so of one document: in which of them it stands need not be said.
+// The filters differ only in the document and its holder. Common conditions are asked once,
+// beside a list of the _ids, so that a server reads these documents and no others. Each
+// acquisition has an ID of its own and is in one document, so the $or of holders need not name
+// the documents again.
 func joined(deletions []mongo.WriteModel) mongo.WriteModel {
 	filters := make([]bson.D, len(deletions))
 	for i, d := range deletions {

@@ -14,17 +14,17 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// learnAgain is how old what is known of sessions may be in a list whose reader takes its time.
+// learnAgain is how old the knowledge of sessions may be in a list that is read slowly.
 const learnAgain = time.Second
 
-// List yields the locks that find finds and whose keys begin with prefix, in the order of
-// the cursor. A document without a key, or that is a stranger's, is left out. The sessions of
-// a batch of the cursor are read together.
+// List yields the locks that find finds and whose keys begin with prefix, in the order of the
+// cursor. It leaves out documents without a key and documents of strangers. The sessions of a
+// batch of the cursor are read together.
 func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
 		_, err := s.Base.ReadFresh(ctx)
-		s.Base.Refresh(ctx) // a list is for people: it is to be sure who has run out
+		s.Base.Refresh(ctx) // a list is for people: it should be sure which holders have run out
 		var cursor *mongobase.Cursor
 		if err == nil {
 			cursor, err = find(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Look reads keys with one find, whatever their number.
+// Look reads keys with one find, however many there are.
 func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	ctx = mongobase.Bare(ctx)
 	if len(keys) == 0 {

@@ -7,12 +7,12 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// A Memory is what a store remembers of its leases, by their IDs. The zero value is
-// ready.
+// A Memory holds what a store remembers of its leases, by their IDs. The zero value is ready
+// for use.
 type Memory[X any] struct {
-	// These may be nil. OnRenewed is told of a renewal that was sent then, and may change
-	// what is remembered; it runs with the memory locked, as OnForgotten does. OnLost is
-	// told of a lease that a renewal found gone, before it is forgotten.
+	// These may be nil. OnRenewed is called for a renewal that was sent at sent, and may change
+	// what is remembered. It runs with the memory locked, as OnForgotten does. OnLost is called
+	// for a lease that a renewal found gone, before it is forgotten.
 	OnRenewed   func(l *Lease[X], sent mongoclock.Moment)
 	OnForgotten func(id string)
 	OnLost      func(l Lease[X])
@@ -22,14 +22,14 @@ type Memory[X any] struct {
 	sweepAt int
 }
 
-// A Lease is remembered from its grant to its end. What is not remembered is looked up,
-// or released with more care than needed.
+// A Lease is remembered from its grant to its end. If a lease is not remembered, the store
+// reads it, or releases it with more care than needed.
 type Lease[X any] struct {
 	Since time.Time
 	From  mongoclock.Moment // when the claim was sent
-	Until mongoclock.Moment // may be trusted, and so is worth remembering
-	Kept  bool              // may be under a session, which keeps it beyond Until
-	Named bool              // a renewal for it alone put it under a session, or took it out, or was to
+	Until mongoclock.Moment // it may be trusted until then, and so is worth remembering
+	Kept  bool              // it may be under a session, which keeps it beyond Until
+	Named bool              // a renewal of its own put it under a session, or took it out, or may have
 	Own   X
 }
 
@@ -44,7 +44,7 @@ func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
 	if len(m.leases) < m.sweepAt {
 		return
 	}
-	for old, l := range m.leases { // those that nobody released
+	for old, l := range m.leases { // those that were not released
 		if l.Until < now {
 			m.forget(old)
 		}
@@ -52,7 +52,7 @@ func (m *Memory[X]) Granted(id string, l Lease[X], now mongoclock.Moment) {
 	m.sweepAt = max(64, 2*len(m.leases))
 }
 
-// Renewed remembers until when a lease is trusted by a renewal that was sent then.
+// Renewed remembers until when a renewal that was sent at sent lets a lease be trusted.
 func (m *Memory[X]) Renewed(id string, sent, until mongoclock.Moment) {
 	m.Change(id, func(l *Lease[X]) {
 		l.Until = max(l.Until, until)
@@ -62,7 +62,7 @@ func (m *Memory[X]) Renewed(id string, sent, until mongoclock.Moment) {
 	})
 }
 
-// Change changes what is remembered of a lease, if anything is.
+// Change changes what is remembered of a lease, if it is remembered.
 func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *Memory[X]) Change(id string, change func(*Lease[X])) {
 	}
 }
 
-// Of is what is remembered of a lease.
+// Of returns what is remembered of a lease.
 func (m *Memory[X]) Of(id string) (Lease[X], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

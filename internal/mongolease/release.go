@@ -12,13 +12,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// lossBorne is how much time a release may lose. One that is acknowledged by one node is
-// taken back if that node is not followed: the key then stays taken until its expiry.
+// lossBorne is how much time the loss of a release may cost. A release that one node
+// acknowledges is rolled back if that node does not stay primary: the key then stays taken
+// until its expiry.
 const lossBorne = time.Minute
 
-// Gently is the collection for a release: w: 1, or majority if it would hurt to lose it. A
-// holder under a session that comes back stays for as long as its process lives. What is not
-// remembered may be one.
+// Gently returns the collection for a release: with w: 1, or with majority if losing the
+// release would cost too much. A holder under a session that comes back stays for as long as
+// its process lives. A lease that is not remembered may be such a holder.
 func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
 	l, ok := s.Memory.Of(id)
 	hurts := l.Kept || l.Until.Sub(s.Base.Clock.Now()) > lossBorne
@@ -31,8 +32,8 @@ func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
 	return s.Base.Soft
 }
 
-// Since is when a holder was granted the key: remembered, or read. Zero if there is no
-// such holder.
+// Since returns when a holder was granted the key, as remembered or read. It is zero if there
+// is no such holder.
 func (s *Steps[R, X]) Since(ctx context.Context, r store.Ref) (time.Time, error) {
 	if l, ok := s.Memory.Of(r.ID); ok {
 		return l.Since, nil
@@ -45,9 +46,8 @@ func (s *Steps[R, X]) Since(ctx context.Context, r store.Ref) (time.Time, error)
 	return h.Since, nil
 }
 
-// Explain tells why a command that names a holder found none: the document is a
-// stranger's, the holder was broken, or there is none. The command itself surely changed
-// nothing.
+// Explain tells why a command that names a holder found none: the document is a stranger's, the
+// holder was broken, or it is not there. The command itself certainly changed nothing.
 func (s *Steps[R, X]) Explain(ctx context.Context, r store.Ref) error {
 	image, err := s.Find(ctx, r)
 	if err != nil {
@@ -70,8 +70,8 @@ func Why[R Record](image Image[R], id string) error {
 	return store.ErrGone
 }
 
-// GoneIfBroken is what a release, or a break, answers for err: a broken holder is no
-// longer there as what was meant.
+// GoneIfBroken returns what a release, or a break, answers for err: for these calls a broken
+// holder counts as gone.
 func GoneIfBroken(err error) error {
 	if errors.As(err, new(*store.BrokenError)) {
 		return store.ErrGone

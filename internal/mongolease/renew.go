@@ -14,15 +14,15 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// errLate answers a renewal after which a newer one was applied, or itself by another copy.
+// errLate answers a renewal after which a newer one was applied, or another copy of itself.
 var errLate = errors.New("mongolock: the renewal's reply came too late to be one")
 
-// A renewal is one round of renewals on its way.
+// A renewal is one round of renewals that is under way.
 type renewal struct {
 	sent    mongoclock.Moment // when the call began: trust counts from here
 	batch   []store.Renewal
 	answers []store.Renewed
-	by      *mongobase.Bearing // what to go by; nil: what is known
+	by      *mongobase.Bearing // the clock and epoch to go by; nil: what is known
 }
 
 func (r renewal) fail(err error) {
@@ -31,9 +31,9 @@ func (r renewal) fail(err error) {
 	}
 }
 
-// Renew gives holders a new end: one alone with an update that answers the server's time
-// with it, many with one bulk and a hello after it. Either way a holder whose new end
-// was written by a clock far behind the server's is written once more at once.
+// Renew gives holders a new end: a single one with an update whose reply has the server's time,
+// many with one bulk and a hello after it. If the new end was written by a clock far behind the
+// server's, the holder is written once more at once.
 func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	r := renewal{sent: s.Base.Clock.Now(), batch: batch, answers: make([]store.Renewed, len(batch))}
 	if len(batch) == 0 {
@@ -57,7 +57,8 @@ func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.
 	return r.answers
 }
 
-// renew answers by what a repetition is to go; nil: by what is known.
+// renew sends one round. It returns the bearing that a repetition has to go by; nil: by what is
+// known.
 func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Bearing) {
 	if len(r.batch) == 1 {
 		r.answers[0] = s.renewOne(ctx, r)
@@ -66,8 +67,8 @@ func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Be
 	return s.renewMany(ctx, r)
 }
 
-// renewAgain repeats the renewals that left too little. What a holder has already it
-// keeps, unless it turns out to be gone.
+// renewAgain repeats the renewals that left too little time. A holder keeps the time that it
+// has already, unless it turns out to be gone.
 func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.Bearing) {
 	var which []int
 	again := renewal{sent: r.sent, by: by}
@@ -89,12 +90,12 @@ func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.B
 	}
 }
 
-// command is the update that renews a holder, never creating nor shortening it.
+// command returns the update that renews a holder, and neither creates nor shortens it.
 func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, update bson.D, t Tenure, err error) {
 	t = TenureBy(s.Base, r.TTL, by)
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
-	if r.Session != "" || r.Alone { // whatever comes of it
+	if r.Session != "" || r.Alone { // whatever its outcome
 		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept, l.Named = true, true })
 	}
 	if r.Session == "" && !r.Alone {
@@ -127,8 +128,9 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	return store.Renewed{Left: left, Wanted: image.Record.Wanted(at)}
 }
 
-// refused is why a renewal found no such holder. If the holder is there and beats later than
-// this renewal, it is this or a newer one that was applied: the reply is late.
+// refused tells why a renewal found no such holder. If the holder is there and its beat is
+// later than this renewal's, a newer renewal was applied, or another copy of this one: the
+// reply is late.
 func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
 	image, err := s.Find(ctx, r)
 	if err != nil {
@@ -179,8 +181,8 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 	return nil
 }
 
-// PartOf is three fifths of the time that ctx has, for a bulk: one that is not answered
-// is then asked after.
+// PartOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out
+// about a bulk that is not answered.
 func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -189,10 +191,10 @@ func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)*3/5)
 }
 
-// afterAll asks which renewals of a bulk took effect though it was not answered. One
-// document that is blocked, by somebody's open transaction, holds up the whole bulk; the
-// renewals before it were applied. Only those count that a majority has, as an answer to
-// the bulk would say. For the others the error of the bulk stands.
+// afterAll finds out which renewals of a bulk took effect although it was not answered. One
+// document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
+// before it were applied. Only those count that a majority has, as an answer to the bulk would
+// say. For the others the error of the bulk stands.
 func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment) {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {
@@ -219,8 +221,8 @@ func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, b
 	}
 }
 
-// whichRenewed finds out which of a bulk were renewed, with one find: those whose holder
-// has the beat that was written, or a later one.
+// whichRenewed finds out which holders of a bulk were renewed, with one find: those that have
+// the beat that was written, or a later one.
 func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) []Image[R] {
 	refs := make([]store.Ref, len(r.batch))
 	for i, one := range r.batch {

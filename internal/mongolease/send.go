@@ -11,7 +11,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Where is the filter of the document that r is about, under further conditions.
+// Where returns the filter of the document that r is about, under further conditions.
 func (s *Steps[R, X]) Where(r store.Ref, more ...[]bson.E) (bson.D, error) {
 	where, err := s.Shape.Name(r)
 	if err != nil {
@@ -29,9 +29,9 @@ func (s *Steps[R, X]) Alive(id string, by mongobase.Bearing) []bson.E {
 	return append(s.Shape.Named(id), s.Shape.Fields(id).Alive(by)...)
 }
 
-// unlessTrusted is by, or a bearing that judges no date if the holder's lease may be trusted:
-// then it has not run out, and a renewal need not ask. SecantusDB answers a filter with an $or
-// by reading the whole collection.
+// unlessTrusted returns by, or a bearing that judges no date if the holder's lease may be
+// trusted: then it has not run out, and a renewal need not ask. SecantusDB answers a filter
+// with an $or by reading the whole collection.
 func (s *Steps[R, X]) unlessTrusted(id string, by mongobase.Bearing) mongobase.Bearing {
 	if s.trusts(id) {
 		by.Sure = false
@@ -44,8 +44,8 @@ func (s *Steps[R, X]) trusts(id string) bool {
 	return ok && s.Base.Clock.Now() < l.Until
 }
 
-// Send updates one document and answers its image. If an update stamps the document with
-// the server's time, that is taken for a sample.
+// Send updates one document and returns its image. If the update stamps the document with the
+// server's time, that counts as a sample.
 func (s *Steps[R, X]) Send(ctx context.Context, what Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (Image[R], error) {
 	return s.SendReading(ctx, what, coll, filter, update, opts, s.Shape.Read)
 }
@@ -76,7 +76,7 @@ func (s *Steps[R, X]) Update(ctx context.Context, what Step, coll *mongo.Collect
 	return s.Send(ctx, what, coll, filter, update, opts)
 }
 
-// Remove deletes one document and answers what it was.
+// Remove deletes one document and returns what it was.
 func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collection, filter bson.D, read func(bson.Raw) R) (Image[R], error) {
 	if s.Tamper != nil {
 		filter, _, _ = s.Tamper(what, filter, nil, nil)
@@ -89,7 +89,7 @@ func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collect
 	return imageOf(r, read), err
 }
 
-// Model is an update of a bulk.
+// Model returns an update for a bulk.
 func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
 	if s.Tamper != nil {
 		filter, update, _ = s.Tamper(what, filter, update, nil)
@@ -97,7 +97,7 @@ func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
 	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: s.Base.Stamped(update)}
 }
 
-// Deletion is a removal of a bulk.
+// Deletion returns a removal for a bulk.
 func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
 	if s.Tamper != nil {
 		filter, _, _ = s.Tamper(what, filter, nil, nil)
@@ -105,7 +105,7 @@ func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
 	return &mongo.DeleteOneModel{Filter: mongobase.ByID(filter)}
 }
 
-// Find reads the document that r is about, whoever's it is.
+// Find reads the document that r is about, whichever holder it has.
 func (s *Steps[R, X]) Find(ctx context.Context, r store.Ref) (Image[R], error) {
 	name, err := s.Shape.Name(r)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A holder under a session has two ends: its own, and the session's. Each is judged by
-// itself, by the same rules, and the holder is over when both are.
+// A holder under a session has two ends: its own, and the session's. Each is judged by itself,
+// by the same rules, and the holder is over when both have passed.
 
-// judgeSessions keeps, of the holders whose own end is over, those that are under no
-// session, or under one that is over for good.
+// judgeSessions keeps those holders whose own end has passed that are under no session, or
+// under one that is over for good.
 func (s *Steps[R, X]) judgeSessions(ctx context.Context, seen R, over map[string]bool) (map[string]bool, error) {
 	var ids []string
 	for id := range over {
@@ -27,7 +27,7 @@ func (s *Steps[R, X]) judgeSessions(ctx context.Context, seen R, over map[string
 	if len(ids) == 0 {
 		return over, nil
 	}
-	slices.Sort(ids) // in one order, so that a simulation can be repeated
+	slices.Sort(ids) // in a fixed order, so that a simulation can be repeated
 	ended, err := s.Sessions.Over(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Steps[R, X]) prolong(h *store.Holder, now time.Time) {
 	}
 }
 
-// learn reads the sessions of what is to be shown.
+// learn reads the sessions of the records that will be shown.
 func (s *Steps[R, X]) learn(ctx context.Context, seen ...R) {
 	if s.Sessions == nil {
 		return
@@ -95,8 +95,9 @@ func recordsOf[R Record](images []Image[R]) []R {
 	return all
 }
 
-// Insert begins what lasts for ttl and is renewed by Renew, with an upsert whose filter
-// finds nothing. It answers for how long that may be trusted, from the start of the call.
+// Insert begins a record that lasts for ttl and is renewed by Renew, with an upsert whose
+// filter finds nothing. It returns how long the record may be trusted, from the start of the
+// call.
 func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl time.Duration, command func(t Tenure) (filter, update bson.D)) (time.Duration, error) {
 	ctx = mongobase.Bare(ctx)
 	sent := s.Base.Clock.Now()
@@ -114,7 +115,7 @@ func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl ti
 		return 0, errNoTrace
 	}
 	left := s.left(sent, image.Sent, t, at)
-	if left < ttl/2 { // by a clock far behind the server's
+	if left < ttl/2 { // it was written by a clock far behind the server's
 		again := s.Renew(ctx, []store.Renewal{{Ref: r, TTL: ttl}})[0]
 		return max(left, again.Left), again.Err
 	}

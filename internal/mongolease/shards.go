@@ -12,13 +12,13 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Through a router each document is on some shard, and each shard has a clock of its own. The
-// time by which a holder is trusted, or is over, is that of its own document's shard: the
-// document's at, which the shard itself has written.
+// Through a router each document is on some shard, and each shard has a clock of its own. Only
+// the clock of its own document's shard tells until when a holder is trusted, or whether it is
+// over: the document's at, which the shard itself has written.
 
-// renewedOnShards takes in a bulk of renewals, begun at begun: how much time each left tells
-// its own document. Those that left little went by another shard's clock. They are repeated by
-// that one of their own which is ahead.
+// renewedOnShards handles the answer to a bulk of renewals, begun at begun: each document tells
+// how much time its own renewal left. Renewals that left little went by another shard's clock.
+// They are repeated by the latest of the times that their own shards told.
 func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment, failed map[int]error) (again *mongobase.Bearing) {
 	for i := range r.answers {
 		r.answers[i] = store.Renewed{Err: failed[i]}
@@ -42,9 +42,9 @@ func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Te
 	return &by
 }
 
-// Drawn are server times for claims that were inserted in a bulk, and when the command was
-// sent that drew them: one for all, or through a router one for each, which is zero if its
-// document is gone.
+// Drawn returns server times for claims that were inserted in a bulk, and when the command that
+// drew them was sent. There is one time for all, or through a router one for each, which is
+// zero if its document is gone.
 func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []time.Time, drawn mongoclock.Moment, err error) {
 	if !s.Base.Kind().Router {
 		server, drawn, err := s.Base.Hello(ctx)
@@ -75,8 +75,8 @@ func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []tim
 	return at, drawn, nil
 }
 
-// DrawnFor tells the time of the shard that has the document of an image: that of its last
-// write, if that is enough, or else one that is drawn now.
+// DrawnFor returns the time of the shard that has the document of an image: that of its last
+// write, if that is enough, or otherwise one that is drawn now.
 func (s *Steps[R, X]) DrawnFor(r store.Ref, seen Image[R]) mongobase.Drawn {
 	last, _ := seen.Record.Drawn()
 	return func(ctx context.Context, of mongobase.Mark) (time.Time, error) {

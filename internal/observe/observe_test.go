@@ -59,7 +59,7 @@ func TestAnObserverThatReturnsIsWaitedFor(t *testing.T) {
 	assert.Zero(t, *slow)
 }
 
-func TestABeginThatHangsCostsOnePatienceAndIsToldOfTheEnd(t *testing.T) {
+func TestAnObserversBeginThatHangsIsWaitedForOnceAndToldOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &observer{begin: make(chan struct{})}
 		g, slow := guard(o)
@@ -95,7 +95,7 @@ func TestAnOperationThatOutlastsASlowBeginIsToldOnce(t *testing.T) {
 	})
 }
 
-func TestAnEndThatHangsCostsOnePatienceForAll(t *testing.T) {
+func TestAnObserversEndThatHangsIsWaitedForOnceInAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &observer{end: make(chan struct{})}
 		g, slow := guard(o)

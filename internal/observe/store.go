@@ -74,7 +74,7 @@ func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (w
 	return s.Store.Release(ctx, r, keep)
 }
 
-// BulkReleaser is the store; nil if it is none. A bulk is one release.
+// BulkReleaser returns the store if it is one, or nil. A bulk is one release.
 func (s *Store) BulkReleaser() store.BulkReleaser {
 	b, ok := s.Store.(store.BulkReleaser)
 	if !ok {
@@ -93,7 +93,7 @@ func (b bulkReleaser) ReleaseMany(ctx context.Context, batch []store.Ending) []s
 	return b.BulkReleaser.ReleaseMany(ctx, batch)
 }
 
-// BulkAcquirer is the store; nil if it is none. A bulk is one acquire.
+// BulkAcquirer returns the store if it is one, or nil. A bulk is one acquire.
 func (s *Store) BulkAcquirer() store.BulkAcquirer {
 	b, ok := s.Store.(store.BulkAcquirer)
 	if !ok {
@@ -132,7 +132,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 	return s.Store.List(ctx, prefix)
 }
 
-// Withdrawer is the store's; nil if it is none.
+// Withdrawer returns the store's, or nil.
 func (s *Store) Withdrawer() store.Withdrawer {
 	w := store.WithdrawerOf(s.Store)
 	if w == nil {

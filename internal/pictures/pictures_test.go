@@ -100,7 +100,7 @@ func TestAChartHasTheFiguresOfTheTables(t *testing.T) {
 	require.ErrorContains(t, err, "all figures are 0")
 }
 
-func TestAStatementThatNobodyKnowsIsAnErrorWithItsLine(t *testing.T) {
+func TestAnUnknownStatementIsAnErrorWithItsLine(t *testing.T) {
 	for _, text := range []string{"sequence\nactor A: a\nA flies: away", "timeline\naxis 0 1 1 s\nA flies: away", "states\n\nA flies: away"} {
 		_, err := diagram(text)
 		require.ErrorContains(t, err, "line 3", text)

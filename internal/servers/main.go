@@ -90,7 +90,8 @@ func store(file string, records []record) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644) //nolint:gosec // a file of the repository
 }
 
-// replace puts a record in the place of an earlier one of the same. What others ran stays.
+// replace puts a record in the place of an earlier one of the same server and tests. Records
+// from elsewhere stay.
 func replace(records []record, r record) []record {
 	for i, old := range records {
 		if old.Server == r.Server && old.What == r.What && old.Source == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestThePageIsDrawnFromWhatRan(t *testing.T) {
+func TestThePageIsDrawnFromTheRecordsOfRuns(t *testing.T) {
 	root := filepath.Join("..", "..")
 	records, err := load(filepath.Join(root, recordFile))
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestAVersionThatDidNotRunSaysSoWithItsCommand(t *testing.T) {
 	assert.NotContains(t, section("MongoDB 5.0"), "not run yet")
 }
 
-func TestOnlyWhatRanAgainIsReplaced(t *testing.T) {
+func TestOnlyTheRecordsOfNewRunsAreReplaced(t *testing.T) {
 	records := []record{{Server: "MongoDB 4.4", What: "chaos", Source: "a note"}, {Server: "MongoDB 4.4", What: "tests", Is: "old"}}
 	records = replace(records, record{Server: "MongoDB 4.4", What: "chaos", Is: "new"})
 	records = replace(records, record{Server: "MongoDB 4.4", What: "tests", Is: "new"})
@@ -46,7 +46,7 @@ func TestOnlyWhatRanAgainIsReplaced(t *testing.T) {
 	assert.Equal(t, "new", records[1].Is)
 }
 
-func TestTheSummaryOfAStepIsWhatItShowed(t *testing.T) {
+func TestTheSummaryOfAStepSaysWhatItShowed(t *testing.T) {
 	said := `building
 ok      1.0 s  ./x  3 passed
 FAIL    2.0 s  ./y  1 failed, 2 passed

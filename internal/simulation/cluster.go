@@ -9,9 +9,9 @@ import (
 	"github.com/mongolock/mongolock/internal/history"
 )
 
-// A cluster is a replica set of three members. Its primary may be isolated from the others
-// and not know yet that they have elected another. What it writes then is rolled back. A
-// server alone is the first of the members; the others do nothing.
+// A cluster is a replica set of three members. Its primary may be isolated from the others and
+// not know yet that they have elected another. Its writes are then rolled back. A server alone
+// is the first of the members; the others do nothing.
 type cluster struct {
 	w       *world
 	members [3]*member

@@ -31,7 +31,7 @@ type pathHold struct {
 	sent     time.Duration // when its Lock was called
 	from, to time.Duration // certainly held
 	last     time.Duration // when it is over at the latest
-	ended    bool          // somebody asked for its release
+	ended    bool          // its release was asked for
 	endedAt  time.Duration // when
 }
 
@@ -50,7 +50,7 @@ type pathRun struct {
 }
 
 // longest is the longest timeout. Locks with it are always released: one that stays was
-// granted without anybody knowing.
+// granted without a caller knowing.
 const longest = 10 * time.Minute
 
 // simPaths are paths in each relation that two can have.

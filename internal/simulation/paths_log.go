@@ -50,7 +50,7 @@ func elected(epoch any) bool {
 	return id.IsZero() || id[0] == 0x7f
 }
 
-// held reports whether a lock was somebody's at a moment: told, and not let go.
+// held reports whether a lock had a holder at a moment: it was told of, and not let go.
 func (h *pathHold) held(at time.Duration) bool {
 	return h != nil && h.from <= at && !(h.ended && h.endedAt <= at)
 }
@@ -58,9 +58,9 @@ func (h *pathHold) held(at time.Duration) bool {
 // judgeLog reads the log of the last primary: what was rolled back never happened.
 //
 //   - A lock is never granted beside another that conflicts, is live, and was not let go.
-//   - A live lock that nobody let go is not removed, unless it was silent for its timeout.
+//   - A live lock that was not let go is not removed, unless it was silent for its timeout.
 //   - A lock that has run out is not refreshed, as far as its holder is told.
-//   - A lock that was granted to nobody is removed once the faults are over, unless its
+//   - A lock whose grant was told to no caller is removed once the faults are over, unless its
 //     command came late and after the failure of a primary: what the clean-up's session
 //     refuses is one node's memory (docs/design.md §4.1). Then it runs out.
 //
@@ -99,7 +99,7 @@ type pathLog struct {
 	last      *mark    // the write before
 }
 
-// grants judges the locks of which somebody was told until a moment.
+// grants judges the locks that callers were told of until a moment.
 func (l *pathLog) grants(until time.Duration) {
 	r := l.run
 	for ; len(l.told) > 0 && r.holds[l.told[0]].from < until; l.told = l.told[1:] {

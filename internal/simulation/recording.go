@@ -83,7 +83,7 @@ func (w *world) recordAnswered(r *request, reply bson.D) {
 }
 
 // shown is the latest time that any member's clock has shown, and what that one would show by
-// now had nobody set it back: a client that read it then reckons on from there.
+// now were it not set back: a client that read it then reckons on from there.
 func (w *world) shown() time.Time {
 	now := w.since()
 	latest := w.latest.Add(now - w.latestAt)

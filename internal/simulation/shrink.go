@@ -2,8 +2,8 @@ package simulation
 
 import "fmt"
 
-// Shrink leaves out of a failing run whatever the run fails without: kinds of faults, users,
-// steps. What is left is easier to understand. fails runs the seed and reports whether it
+// Shrink leaves out of a failing run everything that the run fails without: kinds of faults,
+// users, steps. The rest is easier to understand. fails runs the seed and reports whether it
 // still breaks a promise.
 func Shrink(s Settings, fails func(Settings) bool) Settings {
 	for _, without := range []func(*Settings){

@@ -263,7 +263,7 @@ func TestNoSeedBreaksAPromiseOfSeveralKeys(t *testing.T) {
 }
 
 // A seed gives one log, unless two timers of one instant want the same thing, the hello that they
-// share for one: their order Go draws anew in each run of a bubble, and nothing seeds it. So
+// share for one: Go draws their order in each run of a bubble again, and nothing seeds it. So
 // one log must come twice before there are as many others as such a draw explains.
 func TestTheSameSeedGivesTheSameLog(t *testing.T) {
 	const most = 4

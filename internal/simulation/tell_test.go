@@ -20,7 +20,7 @@ import (
 	"github.com/mongolock/mongolock/internal/simulation"
 )
 
-func TestWhatIsToldIsTheHistoryThatTheJudgeReads(t *testing.T) {
+func TestTheToldHistoryIsTheOneThatTheJudgeReads(t *testing.T) {
 	for seed := range uint64(5) {
 		out := live(t, seed+1, plain)
 		lines := toldLines(t, out)
@@ -44,7 +44,7 @@ func TestWhatIsToldIsTheHistoryThatTheJudgeReads(t *testing.T) {
 	}
 }
 
-func TestControlAHistoryToldWithoutItsGrantsIsAnother(t *testing.T) {
+func TestControlAHistoryToldWithoutItsGrantsDiffers(t *testing.T) {
 	out := live(t, 1, plain)
 	lines := toldLines(t, out)
 	judged := *lines[0].Run.Judged

@@ -178,10 +178,11 @@ func (r *updateRun) lastRound(processes []*process, all []*doclock.Locks[counter
 	}
 }
 
-// judge reads what the last primary has: what was rolled back never happened.
+// judge reads what the last primary has: a write that was rolled back never happened.
 //
-//   - Every write adds one change at most, to all that were there.
-//   - What a caller was told of is there, once. What it was told not to be, is not.
+//   - Every write adds at most one change, to all that were there.
+//   - A change that its caller was told of is there, once. A change that its caller was told
+//     did not happen is not there.
 func (r *updateRun) judge() {
 	if r.w.cluster.leader == nil {
 		return

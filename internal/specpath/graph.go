@@ -16,7 +16,7 @@ import (
 // A Graph is what the specification says of a store within some bounds.
 type Graph struct {
 	Name   string
-	States []*State // the first is that of a key that nobody holds
+	States []*State // the first is that of a free key
 	Edges  int
 	Calls  int // distinct pairs of a state and a call
 

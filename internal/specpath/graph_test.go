@@ -56,7 +56,7 @@ func TestAnAnswerThatIsNoEdgeIsNamedWithItsState(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoGraphIsRefused(t *testing.T) {
+func TestAFileThatIsNotAGraphIsRefused(t *testing.T) {
 	for _, text := range []string{"", `<<"edge", 1>>`, `<<"edge"`, `<<maybe>>`, `"edge`} {
 		_, err := Read("none", strings.NewReader(text))
 		assert.Error(t, err, text)

@@ -71,7 +71,7 @@ func (w *walker) make(c *call) ([]term, error) {
 	return nil, errors.New("a call that no store has")
 }
 
-// ref is the acquisition that an id stands for. One that never was anybody's is made up.
+// ref is the acquisition that an id stands for. One that was never granted is made up.
 func (w *walker) ref(i int) store.Ref {
 	if w.ids[i].ID == "" {
 		w.ids[i] = store.Ref{Key: w.key, ID: rand.Text(), Mode: store.Exclusive}
@@ -156,7 +156,7 @@ func (w *walker) keep(i, n int) time.Duration {
 	return max(age, 0) + time.Duration(n)*Tick
 }
 
-// verdict is an answer as the specification writes it. A fault is none.
+// verdict is an answer as the specification writes it. A fault is not a verdict.
 func verdict(done string, err error) ([]term, error) {
 	var b *store.BrokenError
 	switch {

@@ -57,7 +57,7 @@ func From(read func() time.Duration) Meter {
 	return Meter{read: read, base: read()}
 }
 
-// Counting is the system's clock that counts sleep, since any moment; nil if there is none, or
+// Counting is the system's clock that counts sleep, since any moment; nil if the system has none, or
 // a test's source stands in its place. One reading of it costs half of what Asleep and the
 // monotonic clock cost together.
 func (m Meter) Counting() func() time.Duration { return m.counting }

@@ -85,7 +85,7 @@ func tryAcquire(t testing.TB, c *mongolock.Client, key string, opts ...mongolock
 	return lease
 }
 
-// storedDocument returns the document under a key, whatever it is, or nil if there is none.
+// storedDocument returns the document under a key, whatever it is, or nil.
 func storedDocument(t testing.TB, coll *mongo.Collection, key string) bson.Raw {
 	t.Helper()
 	raw, err := coll.FindOne(contextFor(t, 10*time.Second), bson.D{{Key: "_id", Value: key}}).Raw()
@@ -275,8 +275,8 @@ func TestAForeignDocumentIsNamedAndNeverChanged(t *testing.T) {
 	}
 }
 
-// A document with the mark and without the shape was written by nobody that we know, but says
-// that it is ours. It is never granted while it might be somebody's, and never removed.
+// A document with the mark and without the shape was written by an unknown program, but says
+// that it is ours. It is never granted while it might have a holder, and never removed.
 func TestADamagedLockDocumentIsNamedAndKept(t *testing.T) {
 	t.Parallel()
 	client, coll := newClient(t)
@@ -371,7 +371,7 @@ func TestACollectionThatCannotHoldLocksIsAClearError(t *testing.T) {
 	}
 }
 
-func TestDisconnectBeforeCloseIsBoundedAndNamesWhatIsLeft(t *testing.T) {
+func TestDisconnectBeforeCloseIsBoundedAndNamesTheKeysThatAreLeft(t *testing.T) {
 	t.Parallel()
 	connected := testserver.Client(t)
 	coll := testserver.Collection(t, testserver.Client(t))

@@ -62,7 +62,7 @@ func TestATransactionThatBlocksOneKeyLosesNoOtherLease(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func TestATransactionThatBlocksOneKeyKeepsCloseFromFreeingNoOther(t *testing.T) {
+func TestCloseFreesTheOtherKeysWhileATransactionBlocksOne(t *testing.T) {
 	t.Parallel()
 	f := newFixtureApart(t, "transactions", "atomic")
 	c := f.client(mongolock.TTL(30*time.Second), mongolock.WithMargin(100*time.Millisecond))

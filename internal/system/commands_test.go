@@ -21,7 +21,7 @@ import (
 	"github.com/mongolock/mongolock/schedule"
 )
 
-// What Stats counts is what the driver sent, for every package that is built on the locks.
+// Stats counts the commands that the driver sent, for every package that is built on the locks.
 func TestStatsCountTheCommandsThatAreSent(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "operationtime")
@@ -54,8 +54,8 @@ func useLocks(t *testing.T, coll *mongo.Collection) (mongolock.Stats, []string) 
 	lease, err := one.Acquire(t.Context(), "a")
 	require.NoError(t, err)
 	require.NoError(t, lease.Renew(t.Context()))
-	// So many are renewed and released in bulk. What is cut off before it is sent is counted too:
-	// so there is time.
+	// This many are renewed and released in bulk. A command that is cut off before it is sent
+	// counts too, so there is time enough.
 	for i := range 20 {
 		_, err := one.Acquire(t.Context(), fmt.Sprint("many ", i), mongolock.TTL(pace.Of(2*time.Second)))
 		require.NoError(t, err)

@@ -178,7 +178,7 @@ func (f *fixture) clients(n int, opts ...mongolock.ClientOption) (all []*mongolo
 	return all
 }
 
-func TestOfManySimultaneousTriesOneWins(t *testing.T) {
+func TestOneOfManySimultaneousTriesWins(t *testing.T) {
 	// Not parallel: it keeps the server busy.
 	f := newFixture(t, "atomic")
 	clients := f.clients(20)

@@ -385,7 +385,7 @@ func TestATicketWhoseResumeFailedStaysGoodUnlessTheResumeWasApplied(t *testing.T
 	}
 }
 
-func TestCloseWithoutTheServerIsBoundedAndNamesWhatItLeaves(t *testing.T) {
+func TestCloseWithoutTheServerIsBoundedAndNamesTheKeysItLeaves(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	c, proxy := f.behind(withRetries, mongolock.TTL(6*time.Second))

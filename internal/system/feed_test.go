@@ -479,7 +479,7 @@ func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 	}
 }
 
-// The reply's image, which says whether somebody waits, was lost with the reply.
+// The reply's image, which says whether a process waits, was lost with the reply.
 func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
 	t.Parallel()
 	f := newFeedFixture(t)

@@ -87,8 +87,8 @@ func newFixtureOnAny(t testing.TB, capabilities ...string) *fixture {
 	return f
 }
 
-// newFixtureApart uses a server of its own, where one can be had. What keeps SecantusDB busy
-// after the test, see clientOfStore, ends with that server.
+// newFixtureApart uses a server of its own, where one can be had. Work that keeps SecantusDB
+// busy after the test, see clientOfStore, ends with that server.
 func newFixtureApart(t testing.TB, capabilities ...string) *fixture {
 	t.Helper()
 	if !testserver.Has("process") {
@@ -477,7 +477,7 @@ type lockHolder struct {
 	ExpireAt time.Time `bson:"expireAt"`
 }
 
-// readLock reads a document. It returns the zero value if there is none, or if it has another
+// readLock reads a document. It returns the zero value if there is no document, or if it has another
 // shape.
 func readLock(raw bson.Raw) (d lockDocument) {
 	if raw != nil {

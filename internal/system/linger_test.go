@@ -32,7 +32,7 @@ func commands(c *mongolock.Client) (n uint64) {
 	return n
 }
 
-func TestAKeyThatLingersCostsNoCommandsAndARivalOneHandOver(t *testing.T) {
+func TestALingeringKeyCostsNoCommandsAndARivalOneHandOver(t *testing.T) {
 	f := newFeedFixture(t)
 	c, rival := f.client(), f.client()
 	last := f.lingers(c, "k", time.Minute)

@@ -55,7 +55,7 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 }
 
 // The application uses the pool's only connection. A claim that finds no connection was never
-// sent: nothing is cleaned up, and nobody waits for what it might have left.
+// sent: nothing is cleaned up, and no claim waits for what it might have left.
 func TestAClaimThatFindsNoFreeConnectionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	uri, name := testserver.URI(t, "atomic"), "locks_"+rand.Text()[:8]

@@ -162,7 +162,7 @@ func refusedOf(code int) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: "no"}}
 }
 
-// What a client sends to look for traps, it sends once, and no claim waits for it.
+// A client looks for traps once, and no claim waits for that.
 func TestALookForTrapsIsThreeCommandsForEachClient(t *testing.T) {
 	s := newTrapped(t)
 	client := s.client()

@@ -285,7 +285,7 @@ func TestEightProcessesThatLoopShareTheKey(t *testing.T) {
 	// A machine that runs one of them seldom serves it seldom.
 	times := pace.Of(3 * time.Second).Seconds()
 	assert.GreaterOrEqual(t, float64(grants[0])*times, float64(grants[len(grants)-1]), "the most served had it over %.1f times as often as the least", times)
-	// Nobody loses two hundred times in a row by chance. A forgotten waiter sleeps for 20 s.
+	// No worker loses two hundred times in a row by chance. A forgotten waiter sleeps for 20 s.
 	assert.LessOrEqual(t, longest, max(2*time.Second, 200*took/time.Duration(served)), "the longest wait")
 }
 

@@ -106,7 +106,7 @@ func (p *Process) Kill() {
 	_ = p.end()
 }
 
-// A splitter cuts what is written to it into lines. Lines that nobody reads are dropped once
+// A splitter cuts what is written to it into lines. Unread lines are dropped once
 // the channel is full.
 type splitter struct {
 	lines chan<- string

@@ -60,7 +60,7 @@ func TestAFailureIsPrintedWholeAndItsPackageIsNamedAtTheEnd(t *testing.T) {
 	assert.Contains(t, said, "tests: 1 passed, 1 failed, 1 skipped\n")
 }
 
-func TestWhatATestSaidBeforeItsProcessDiedIsPrinted(t *testing.T) {
+func TestTheOutputOfATestWhoseProcessDiedIsPrinted(t *testing.T) {
 	said := told(t, "secantus", `{"Action":"start","Package":"github.com/mongolock/mongolock"}
 {"Action":"output","Package":"github.com/mongolock/mongolock","Test":"TestD","Output":"panic: out of paper\n"}
 {"Action":"fail","Package":"github.com/mongolock/mongolock","Elapsed":0.5}
@@ -79,7 +79,7 @@ func TestACompilersErrorIsPrinted(t *testing.T) {
 	assert.Contains(t, said, "failed: p\n")
 }
 
-func TestTheExitCodeIsThatOfTheCommand(t *testing.T) {
+func TestTheCommandsExitCodeIsReturned(t *testing.T) {
 	for script, want := range map[string]int{
 		"exit 0":           0,
 		"exit 3":           3,
@@ -94,6 +94,6 @@ func TestTheExitCodeIsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-func TestGosOwnWordsArePassedOn(t *testing.T) {
+func TestOtherLinesOfGoTestArePassedOn(t *testing.T) {
 	assert.Contains(t, told(t, "", "no required module provides package x\n"), "no required module provides package x\n")
 }

@@ -45,7 +45,8 @@ func (l *Line) Set(fate func(command string, c bson.Raw) Fate) {
 	l.fate = fate
 }
 
-// Also sets a function that decides first. What it leaves to others is decided as before.
+// Also sets a function that decides first. Commands that it leaves undecided are decided as
+// before.
 func (l *Line) Also(first func(command string, c bson.Raw) (fate Fate, decided bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

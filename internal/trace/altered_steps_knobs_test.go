@@ -15,7 +15,7 @@ import (
 	"github.com/mongolock/mongolock/internal/trace"
 )
 
-// What no switch takes out is taken out of histories: a condition without a history that it refuses shows nothing.
+// Conditions that no switch takes out are taken out of histories: a condition without a history that it refuses shows nothing.
 type alteration struct {
 	what    string
 	alter   func(*trace.Step) (stays bool)
@@ -66,7 +66,7 @@ func toldLater(s *trace.Step) bool {
 	return true
 }
 
-// withoutReleases is withoutEnds of leases that nobody releases either.
+// withoutReleases is withoutEnds for leases that are not released either.
 func withoutReleases(s *trace.Step) bool {
 	return withoutEnds(s) && !strings.Contains(s.Text, " release of ")
 }

@@ -268,8 +268,8 @@ func (b *course) epoch(id bson.ObjectID) int {
 	return n
 }
 
-// step adds a step. What happens in one instant comes in this order: what a server did, what a
-// user was told, and what was sent because of it.
+// step adds a step. The steps of one instant come in this order: what a server did, what a user
+// was told, and what was sent because of it.
 func (b *course) step(at time.Duration, order int, text, format string, args ...any) *Step {
 	term := fmt.Sprintf("<<%d, %s>>", units(at), fmt.Sprintf(format, args...))
 	b.out.Steps = append(b.out.Steps, Step{Term: term, Text: fmt.Sprintf("at %v %s", at, text), at: at, order: order})

@@ -39,7 +39,7 @@ type operation struct {
 	wants   bool          // it leaves the word of a waiter
 	majorly bool          // it reads what a majority has
 
-	ifUnworded bool // it asks that nobody waits, as a release of a bulk does
+	ifUnworded bool // it asks that no word is left, as a release of a bulk does
 }
 
 // A sight is a beat of a holder.

@@ -81,8 +81,8 @@ func (b *pathBuilder) meet(c *simulation.Command) {
 	}
 }
 
-// user numbers who a command is sent for: a hundred times the client, and more for each of its
-// users. What a client does in the background it does for none.
+// user numbers the user for whom a command is sent: a hundred times the client, and more for
+// each of its users. Background work of a client is for no user.
 func (b *pathBuilder) user(c *simulation.Command) int {
 	if c.Actor == "" {
 		return 100 * c.Client
@@ -173,7 +173,8 @@ func (b *pathBuilder) missed(numbers []int64) int {
 	return slices.Index(b.misses, set) + 1
 }
 
-// runs is what a primary made of a command. What found nothing is no step.
+// runs returns the steps that a primary made of a command. A command that found nothing is no
+// step.
 func (b *pathBuilder) runs(s simulation.Step) {
 	o := b.commands[s.Command]
 	if o == nil || o.at == 0 {
@@ -214,7 +215,7 @@ func (b *pathBuilder) document(e docdb.Entry) string {
 	return fmt.Sprintf("<<%d, %d, %d>>", rev, date(o.until), b.epoch(o.epoch))
 }
 
-// answers is a reply that came and found something. An error that leaves the outcome open is none.
+// answers is a reply that came and found something. An error that leaves the outcome open is not an answer.
 func (b *pathBuilder) answers(s simulation.Step) {
 	o := b.commands[s.Command]
 	if o == nil || o.at == 0 || !succeeded(s.Reply) {

@@ -40,7 +40,7 @@ func (b *pathBuilder) lives() []life {
 // longEnough is how long a clean-up may take at most, whatever is lost.
 const longEnough = 30 * time.Second
 
-// free reports whether a lock that nobody was granted has to be cleaned up: nothing kept its client from that.
+// free reports whether a lock that was not granted has to be cleaned up: nothing kept its client from that.
 func (b *pathBuilder) free(p int) bool {
 	a := b.adds[p-1]
 	return a.lasts >= longEnough && !hindered(b.run, a.of.Client, a.of.Began, a.of.Began+longEnough)

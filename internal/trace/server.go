@@ -28,7 +28,7 @@ func (b *builder) runs(s simulation.Step) {
 				break
 			}
 		}
-		if !hit && !o.ifUnworded { // else somebody waits, perhaps, of which the specification knows nothing
+		if !hit && !o.ifUnworded { // otherwise a process may wait of which the specification does not know
 			b.ran(s, o, hit, nil)
 		}
 	}

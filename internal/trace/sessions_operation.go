@@ -94,7 +94,7 @@ func (o *sessionOperation) row() {
 	switch {
 	case o.session != "":
 	case o.kind == "insert":
-		o.kind, o.rev, o.named, o.says = "claim", o.named, 0, true // nobody is there
+		o.kind, o.rev, o.named, o.says = "claim", o.named, 0, true // there is no holder
 	case o.kind == "swap" && len(o.drop) == 1:
 		o.kind = "claim"
 	case o.kind == "swap":

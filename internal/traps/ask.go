@@ -10,8 +10,8 @@ import (
 )
 
 // Ask asks a deployment for all facts, with three or four commands to its primary. It fails
-// only if the server does not say what it is. NoRetries is the connection's: the caller sets
-// it.
+// only if the server does not say what it is. The caller sets NoRetries, which is a fact of the
+// connection.
 func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
 	hello, old, err := Hello(ctx, client.Database("admin"))
 	if err != nil {
@@ -22,7 +22,7 @@ func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
 	return f, nil
 }
 
-// Hello is the server's hello, or its isMaster if it is too old to have the other.
+// Hello returns the server's hello, or its isMaster if the server is too old for hello.
 func Hello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, err error) {
 	hello, err = db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
 	if mongoerr.ClassOf(err) == mongoerr.NoCommand {
@@ -32,15 +32,15 @@ func Hello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, e
 	return hello, false, err
 }
 
-// Met are the facts that a server's hello tells. old says that it was isMaster.
+// Met returns the facts that a server's hello tells. old says that it was isMaster.
 func Met(hello bson.Raw, old bool) Facts {
 	f := Facts{NoHello: old}
 	f.hello(hello)
 	return f
 }
 
-// Ask asks for the facts that hello does not tell, with two commands, or three of a set. What
-// is not answered, for want of a right say, stays as it is.
+// Ask asks for the facts that hello does not tell, with two commands, or three on a set. A fact
+// that is not answered, perhaps because a right is missing, stays as it is.
 func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
 	run := func(command string) (bson.Raw, error) {
 		return client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Raw()
@@ -69,8 +69,8 @@ func (f *Facts) hello(hello bson.Raw) {
 	f.NoSessions = !hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
 	f.Hosts = texts(hello.Lookup("hosts"))
 	arbiters := texts(hello.Lookup("arbiters"))
-	// Until the configuration tells more. A passive member may have no vote: then too few are
-	// missed, and nobody is warned for nothing.
+	// This holds until the configuration tells more. A passive member may have no vote: then
+	// too few are seen as missing, and no warning is false.
 	f.Voting, f.Arbiters = len(f.Hosts)+len(texts(hello.Lookup("passives"))), len(arbiters)
 }
 

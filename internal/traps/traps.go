@@ -1,5 +1,5 @@
-// Package traps knows what is known to go wrong with locks on some servers and
-// configurations: one list, for warnings of the library and for `mongolock doctor`.
+// Package traps lists what is known to go wrong with locks on some servers and configurations,
+// for warnings of the library and for `mongolock doctor`.
 package traps
 
 import (
@@ -16,10 +16,10 @@ type Trap struct {
 	Why   string // what goes wrong then
 	Do    string // what to do about it
 	Grave bool   // locks cannot be trusted: two holders, or a grant that is forgotten
-	Met   bool   // the protocol allows for it (docs/design.md): it costs commands, or time after a fault
+	Met   bool   // the protocol allows for it (docs/design.md): it only costs commands, or time after a fault
 }
 
-// A Version is a server's, as it tells it.
+// A Version is the version that a server tells.
 type Version [3]int
 
 // Before reports whether v is an older version than the one of these parts.
@@ -29,18 +29,17 @@ func (v Version) Before(parts ...int) bool {
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 
-// Facts are what the list is judged by. What is not known has its zero value, and sets no
-// trap.
+// Facts are what the list is judged by. An unknown fact has its zero value, and sets no trap.
 type Facts struct {
 	Version    Version
-	Product    string   // "FerretDB", or another name that a server gives itself instead of MongoDB's
-	Hosts      []string // addresses: some services are known by them
+	Product    string   // "FerretDB", or another name that a server gives in place of MongoDB's
+	Hosts      []string // addresses, by which some services are known
 	Standalone bool
 	Router     bool
 	NoHello    bool   // the server has isMaster only
 	NoSessions bool   // the server has no logical sessions
 	NoRetries  bool   // the connection's options turn retryable writes off
-	Engine     string // of the storage
+	Engine     string // the storage engine
 
 	Voting   int // members of the set that vote and keep data
 	Arbiters int
@@ -48,7 +47,7 @@ type Facts struct {
 	MajorityInMemory bool // the set's writeConcernMajorityJournalDefault is false
 }
 
-// Of are the traps that a deployment is in, the grave ones first.
+// Of returns the traps of a deployment, the grave ones first.
 func Of(f Facts) []Trap {
 	var all []Trap
 	for _, t := range list {

@@ -21,7 +21,7 @@ var eventClaims = []claim{
 		if err := e.other.Release(e.ctx(), "/a", one.Token); err != nil {
 			e.Fatal(err)
 		}
-		three := e.lock(brief("/c")) // nobody writes when it runs out: the watchers do
+		three := e.lock(brief("/c")) // the watchers write when it runs out
 		got, newest := make([][]string, len(watchers)), make([]pathlock.Event, len(watchers))
 		read := func(until string) {
 			for i, events := range watchers {

@@ -14,9 +14,9 @@ func brief(path string) pathlock.Request {
 	return r
 }
 
-// over returns when a brief lock must have run out, given when it was requested and when
-// granted. A storage that knows its clock as an interval may be late by one round trip,
-// which takes no longer than the request did.
+// over returns when a brief lock must have run out, given when it was requested and when it was
+// granted. A storage that knows its clock as an interval may be late by one round trip, which
+// takes no longer than the request did.
 func (e *env) over(sent, replied time.Time) time.Time {
 	return replied.Add(short + slack + replied.Sub(sent))
 }

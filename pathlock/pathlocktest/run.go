@@ -1,8 +1,8 @@
 // Package pathlocktest tests code that locks paths, and proves storages of path locks.
 //
-// [New] makes a real tree in memory, and makes the three things happen that go wrong with path
-// locks: [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from
-// your code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
+// [New] makes a real tree in memory, and causes the three things that go wrong with path locks:
+// [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from your
+// code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
 // timeouts, events) is done by package pathlock itself.
 //
 //	func TestAReportThatIsBeingWritten(t *testing.T) {
@@ -33,16 +33,16 @@ const (
 	bound = 20 * time.Second       // bounds each wait
 )
 
-// A Place is where trees are kept. Open returns the storage of one more process. In
+// A Place is a place where trees are kept. Open returns the storage of one more process. In
 // memory, where there are no other processes, it may be the same one each time.
 type Place interface {
 	// Open opens the storage of one more process.
 	Open(t testing.TB) pathlock.Storage
 }
 
-// A Stranger is a Place that can put a record of another program where a tree is kept. It
-// is optional. Each call may choose another shape. intact fails if the record is not
-// there any more as it was.
+// A Stranger is a Place that can put a record of another program where a tree is kept. It is
+// optional. Each call may choose another shape. intact fails if the record has been changed or
+// removed.
 type Stranger interface {
 	// Foreign puts the record of another program where the tree is kept.
 	Foreign(tree string) (intact func() error, err error)
@@ -51,7 +51,7 @@ type Stranger interface {
 // Limited is a Place with pathlock.Documents that have a size limit: their trees refuse
 // locks with ErrTooLarge. It is optional.
 type Limited interface {
-	// Limited does nothing: to have it is the mark.
+	// Limited does nothing: having the method is the mark.
 	Limited()
 }
 
@@ -95,14 +95,14 @@ func limitsOf(p Place) []claim {
 	return nil
 }
 
-// documents is the storage as one of documents, which the claims about these need.
+// documents returns the storage as one of documents, which the claims about these need.
 func (e *env) documents() pathlock.Documents { return e.storage.(pathlock.Documents) }
 
 // env is what the test of a claim has: a place, and a tree with a name of its own.
 type env struct {
 	testing.TB
 	place   Place
-	storage pathlock.Storage // that of this process
+	storage pathlock.Storage // the storage of this process
 	name    string
 	tree    *pathlock.Tree
 	other   *pathlock.Tree // the same tree in another process

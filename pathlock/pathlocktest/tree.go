@@ -25,7 +25,8 @@ type Tree struct {
 }
 
 // New makes an empty Tree for one test, and closes it when the test ends. Locks that are left
-// then are no failure: a lock belongs to whoever has its token, and may be meant to stay.
+// then do not fail the test: any caller with a lock's token may use it, and it may be meant to
+// stay.
 //
 // It works in real time and in virtual time. With testing/synctest, call New inside the bubble
 // and with the bubble's own t.
@@ -51,7 +52,7 @@ func New(t testing.TB, opts ...pathlock.Option) *Tree {
 
 // end runs when the test is over.
 func (t *Tree) end() {
-	t.Fail(nil) // so that what is of unknown outcome can be cleaned up
+	t.Fail(nil) // so that calls of unknown outcome can be cleaned up
 	for _, tree := range []*pathlock.Tree{t.Tree, t.rival} {
 		if err := tree.Close(); err != nil {
 			t.t.Errorf("pathlocktest: %v", err)
@@ -60,7 +61,7 @@ func (t *Tree) end() {
 }
 
 // Hold takes a lock as another process would, until release is called or the test ends. With
-// Timeouts the lock runs out, as that of a process that died does; without any it stays. Hold
+// Timeouts the lock runs out, like that of a process that died; without any it stays. Hold
 // fails the test if other locks conflict.
 func (t *Tree) Hold(r pathlock.Request) (release func()) {
 	t.t.Helper()
@@ -84,10 +85,10 @@ func (t *Tree) Hold(r pathlock.Request) (release func()) {
 }
 
 // Lose ends the locks that the code under test has on a path, as an operator would by force.
-// Those above and below it stay. The tokens of the lost ones are unknown from then on: Refresh and Release
-// answer ErrUnknownToken, and Confirm does not accept them. The path is free; use Hold to see what
-// happens if another process takes it first. Lose fails the test if the code under test has no
-// lock on the path.
+// Locks above and below it stay. From then on the tokens of the lost locks are unknown: Refresh
+// and Release answer ErrUnknownToken, and Confirm does not accept them. The path is free; use
+// Hold to see what happens if another process takes it first. Lose fails the test if the code
+// under test has no lock on the path.
 func (t *Tree) Lose(path string) {
 	t.t.Helper()
 	on, err := t.rival.Affected(context.Background(), path)
@@ -115,11 +116,11 @@ func (t *Tree) Lose(path string) {
 // Fail makes every call of the storage fail with err, as if the database could not be reached,
 // until Fail(nil). The code under test cannot know whether such a call was applied
 // (ErrOutcomeUnknown), unless err is joined with store.ErrNotApplied. Locks stay, and run out
-// meanwhile; what Hold and Lose do is not affected.
+// meanwhile; Hold and Lose are not affected.
 func (t *Tree) Fail(err error) { t.storage.fail(err) }
 
-// failing is a storage in memory whose calls can be made to fail. Its feed does not: notices
-// are hints.
+// failing is a storage in memory whose calls can be made to fail. Its feed does not fail,
+// because notices are hints.
 type failing struct {
 	*pathlock.Memory
 

@@ -90,7 +90,7 @@ func TestALostLockIsUnknownAndItsPathFree(t *testing.T) {
 	}, pathlock.WithLimits(pathlock.Limits{Default: time.Hour}))
 }
 
-func TestAWatcherSeesWhatIsHeldAndLost(t *testing.T) {
+func TestAWatcherSeesHeldAndLostLocks(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, tree *pathlocktest.Tree) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -113,7 +113,7 @@ func ExampleJobs_Hold() {
 func ExampleJobs_Lose() {
 	inTest(func(t testing.TB) {
 		jobs := scheduletest.New(t)
-		written := make(chan string) // nobody reads it: the run waits for its context's end
+		written := make(chan string) // it is never read: the run waits for its context's end
 		if err := addReport(jobs.Scheduler, written); err != nil {
 			t.Fatalf("%v", err)
 		}

@@ -25,7 +25,7 @@ type failing struct {
 	holds map[string]*hold // by job
 }
 
-// A hold is the other process, as far as one job goes.
+// A hold is the part of the other process in one job.
 type hold struct {
 	job   string
 	skips func() bool // whether a run skips the fires that it overlaps
@@ -41,7 +41,7 @@ type held struct {
 	next  time.Time // the fire after its own
 	since time.Time
 	stop  context.CancelFunc
-	done  chan struct{} // closed when it is not renewed any more
+	done  chan struct{} // closed when it is no longer renewed
 }
 
 func (f *failing) fail(err error) {
@@ -56,7 +56,7 @@ func (f *failing) failure() error {
 	return f.err
 }
 
-// lose ends the time of a run. Its renewals and its end answer ErrGone, also while calls fail.
+// lose ends the time of a run. Its renewals and its end answer ErrGone, even while calls fail.
 func (f *failing) lose(job, id string) {
 	inside.RunOut(f.mem, job, id)
 	f.mu.Lock()
@@ -87,7 +87,7 @@ func (f *failing) held(job string) *hold {
 	return f.holds[job]
 }
 
-// release ends the runs of the other process, and what it does about the job.
+// release ends the runs of the other process, and its part in the job.
 func (f *failing) release(h *hold) {
 	f.mu.Lock()
 	if f.holds[h.job] == h {
@@ -119,7 +119,7 @@ func (f *failing) releaseAll() {
 	}
 }
 
-// claimFirst has the other process claim what c claims.
+// claimFirst makes the other process claim what c claims.
 func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -219,5 +219,5 @@ func (f *failing) Forget(ctx context.Context, name string) error {
 	return f.mem.Forget(ctx, name)
 }
 
-// Now is the store's clock, which needs no call.
+// Now returns the store's time, which needs no call.
 func (f *failing) Now() time.Time { return f.mem.Now() }

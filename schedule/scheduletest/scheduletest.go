@@ -1,5 +1,5 @@
-// Package scheduletest tests code that runs jobs: it has a real Scheduler on a store in
-// memory, and makes the three things happen that go wrong with jobs.
+// Package scheduletest tests code that runs jobs. It has a real Scheduler on a store in memory,
+// and causes the three things that go wrong with jobs.
 //
 //	func TestTheReportIsWrittenEachNight(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -13,8 +13,7 @@
 //
 // [Jobs.Hold] has another process run a job, [Jobs.Lose] takes a run's lease away from your
 // code, and [Jobs.Fail] makes the store unreachable. Everything else (plans, claims, renewals,
-// what overlaps, what is missed, what is repeated) is done by package schedule itself, not by
-// an imitation.
+// overlapping, missed and repeated fires) is done by the real package schedule.
 //
 // It works in real time and in virtual time. With testing/synctest, call New inside the bubble
 // and with the bubble's own t. Time begins there at midnight, the first of January 2000, in UTC.
@@ -35,8 +34,8 @@ import (
 // stopping is how long the jobs may take to return after the test has ended.
 const stopping = time.Second
 
-// Jobs are a Scheduler on a store of its own, in memory. Give your code the Scheduler. New
-// makes them.
+// Jobs is a Scheduler on a store of its own, in memory. Give your code the Scheduler. New makes
+// Jobs.
 type Jobs struct {
 	*schedule.Scheduler
 
@@ -72,7 +71,7 @@ func (j *Jobs) Start() {
 	ended := make(chan error, 1)
 	go func() { ended <- j.Run(ctx) }()
 	j.t.Cleanup(func() {
-		j.Fail(nil) // what has ended can be written down
+		j.Fail(nil) // runs that have ended can be recorded
 		stop()
 		timer := time.NewTimer(stopping)
 		defer timer.Stop()
@@ -88,8 +87,8 @@ func (j *Jobs) Start() {
 }
 
 // Hold has another process run a job, until release is called or the test ends. That process
-// claims each fire just before the code under test would, and its run goes on until release. The
-// run ends as done, and skips the fires that it would have skipped in your code. Then that
+// claims each fire just before the code under test would, and its run goes on until release.
+// The run ends as done, and skips the fires that it would have skipped in your code. Then that
 // process is gone: fires that were queued behind its run are left to your code, or missed. Hold
 // fails the test if the job is running.
 func (j *Jobs) Hold(job string) (release func()) {
@@ -114,10 +113,10 @@ func (j *Jobs) Hold(job string) (release func()) {
 	return func() { j.store.release(h) }
 }
 
-// Lose takes the lease of a job's run away from the code under test, as an outage would that
-// outlasts it. When Lose returns the code has noticed: the lease's Err matches ErrLost, and the
-// run's context is cancelled. For other processes the run has died: with OnDeath(AtOnce) it is
-// repeated, and the job's past has it from the next run on. Use Hold to see what happens if
+// Lose takes the lease of a job's run away from the code under test, as an outage longer than
+// the lease would. When Lose returns the code has noticed: the lease's Err matches ErrLost, and
+// the run's context is cancelled. For other processes the run has died: with OnDeath(AtOnce) it
+// is repeated, and the job's past has it from the next run on. Use Hold to see what happens if
 // another process is the next. Lose fails the test if the code under test does not run the job.
 func (j *Jobs) Lose(job string) {
 	j.t.Helper()
@@ -137,6 +136,6 @@ func (j *Jobs) Lose(job string) {
 
 // Fail makes every call of the store fail with err, as if the database could not be reached,
 // until Fail(nil). The code under test cannot know whether such a call was applied
-// (ErrOutcomeUnknown), unless err is joined with mongolock.ErrNotApplied. What Hold holds is
-// not affected.
+// (ErrOutcomeUnknown), unless err is joined with mongolock.ErrNotApplied. Jobs that Hold runs
+// are not affected.
 func (j *Jobs) Fail(err error) { j.store.fail(err) }

@@ -118,7 +118,7 @@ func TestAHeldJobWhoseFiresAreQueuedRunsTheLastOfThemAfterwards(t *testing.T) {
 	})
 }
 
-func TestOfAJobWhoseRunsMayOverlapEachFireIsHeld(t *testing.T) {
+func TestEachFireOfAJobWhoseRunsMayOverlapIsHeld(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, jobs *scheduletest.Jobs) {
 		var d diary
 		require.NoError(t, jobs.Add("report", hourly, d.write, schedule.OnOverlap(schedule.Allow)))
@@ -146,7 +146,7 @@ func TestALostRunIsToldAndTheJobGoesOnWithItsNextFire(t *testing.T) {
 		}))
 		jobs.Start()
 		run := <-running
-		jobs.Fail(errAway) // also while nobody is reached
+		jobs.Fail(errAway) // also while the store is unreachable
 		jobs.Lose("report")
 		require.ErrorIs(t, run.Lease.Err(), mongolock.ErrLost)
 		require.ErrorIs(t, <-ended, mongolock.ErrLost)

@@ -7,12 +7,12 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 )
 
-// acrossBoots is by how much the wall clock may be off from one start of the host to the next
+// acrossBoots is how far the wall clock may be off, from one start of the host to the next,
 // without ending a holder early.
 const acrossBoots = time.Minute
 
-// A timepiece tells the time of a record: the date that the wall clock showed when the record was
-// made, and what the host's clock has counted since. Nobody steps that.
+// A timepiece tells the time of a record: the date that the wall clock showed when the record
+// was made, plus the time that the host's clock has counted since. Nothing can set that clock.
 type timepiece struct {
 	host hostclock.Clock
 	wall func() time.Time
@@ -25,7 +25,7 @@ func (t timepiece) now(rec *record) (now time.Time, moved bool) {
 	if knob.FileByWallClock {
 		boot, up = "wall clock", time.Duration(wall.UnixNano())
 	}
-	made := !rec.At.IsZero() // or the key has no file
+	made := !rec.At.IsZero() // otherwise the key has no file
 	if made && (rec.Boot == boot || knob.FileBootIgnored) {
 		if now := rec.Zero.Add(up); !now.Before(rec.At) {
 			return now, false
@@ -39,9 +39,9 @@ func (t timepiece) now(rec *record) (now time.Time, moved bool) {
 }
 
 // move moves the dates of a record that was written under another boot. Only the wall clock
-// tells how long ago that was, and it may have been set since. So a holder keeps what it had
-// left, up to a minute beyond its date. It gets no more than that minute until it is renewed:
-// of processes that cannot agree on the name of the boot, each moves what the other wrote.
+// tells how long ago that was, and it may have been set since. So a holder keeps the time that
+// it had left, up to a minute beyond its date. It gets no more than that minute until it is
+// renewed: processes that cannot agree on the name of the boot each move what the other wrote.
 func (r *record) move(now time.Time) {
 	ago := now.Sub(r.At)
 	for i := range r.Holders {
@@ -49,7 +49,7 @@ func (r *record) move(now time.Time) {
 		by := min(ago, acrossBoots-h.Moved)
 		h.Since, h.ExpireAt, h.Moved = h.Since.Add(by), h.ExpireAt.Add(by), h.Moved+max(0, by)
 	}
-	by := min(ago, 0) // a word is not worth more
+	by := min(ago, 0) // moving a word is not worth more
 	r.WantedUntil, r.ExclusiveWantedUntil = shifted(r.WantedUntil, by), shifted(r.ExclusiveWantedUntil, by)
 	r.At = now
 }

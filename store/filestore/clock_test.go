@@ -17,7 +17,7 @@ import (
 	"github.com/mongolock/mongolock/store/filestore"
 )
 
-// A machine has a clock that counts from its start, and one that somebody sets.
+// A machine has a clock that counts from its start, and one that can be set.
 type machine struct {
 	boots int
 	began time.Time     // when its clock began to count
@@ -130,7 +130,7 @@ func TestAStepOfTheWallClockNeitherEndsNorProlongsAWord(t *testing.T) {
 
 // A virtual machine is paused for an hour and its guest cannot tell. Then a time daemon sets its
 // wall clock right. Neither the lease nor the store has counted that hour.
-func TestAPauseThatIsHiddenFromTheHostGivesAKeyToNobodyElse(t *testing.T) {
+func TestAPauseThatIsHiddenFromTheHostGrantsAKeyToNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		holder, other := m.client(t), m.client(t)
@@ -174,7 +174,7 @@ func TestWhereTheWallClockJudgesAStepBackTakesNothing(t *testing.T) {
 	})
 }
 
-func TestAfterARestartOfTheHostALeaseKeepsWhatItHadLeft(t *testing.T) {
+func TestAfterARestartOfTheHostALeaseKeepsTheTimeItHadLeft(t *testing.T) {
 	for what, c := range map[string]struct{ down, ahead, left time.Duration }{
 		"at once":                        {0, 0, 40 * time.Minute},
 		"down for less than a minute":    {30 * time.Second, 0, 40 * time.Minute},
@@ -204,7 +204,7 @@ func TestAfterARestartOfTheHostALeaseKeepsWhatItHadLeft(t *testing.T) {
 				return
 			}
 			time.Sleep(c.left / 2)
-			m.set(-c.ahead) // somebody sets it right
+			m.set(-c.ahead) // it is set right
 			assert.Equal(t, c.left/2, leftOf(t, s, "k"), "%s: counted from the first claim", what)
 		})
 	}
@@ -305,4 +305,4 @@ func storms(t *testing.T, outlive bool) (wrong []string) {
 
 func TestNoSettingOfTheWallClockGivesAKeyToTwo(t *testing.T) { assert.Empty(t, storms(t, false)) }
 
-func TestALeaseThatOutlivesTheHostIsNobodyElses(t *testing.T) { assert.Empty(t, storms(t, true)) }
+func TestALeaseThatOutlivesTheHostIsGrantedToNoOther(t *testing.T) { assert.Empty(t, storms(t, true)) }

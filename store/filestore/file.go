@@ -16,8 +16,8 @@ const (
 	maxRecord = 8 << 20 // further holders are refused, as on MongoDB
 	tokenFile = "tokens"
 
-	// The first token of a directory is made from the seconds since 2020, so that tokens
-	// rise even if somebody empties the directory.
+	// The first token of a directory is made from the seconds since 2020, so that tokens rise
+	// even if the directory is emptied.
 	tokenEpoch = 1577836800
 	tokenShift = 32
 )
@@ -31,12 +31,12 @@ const (
 	remove
 )
 
-// edit makes one step of a key: no other call writes its file meanwhile. An error of
-// decide is the answer, whatever the step does to the file. Only a verdict comes with a
+// edit makes one step of a key: no other call writes its file meanwhile. If decide returns an
+// error, that is the answer, whatever the step does to the file. Only a verdict comes with a
 // change: a refused claim may leave a word, and dates that were moved are kept.
 func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.Time) (change, error)) error {
 	name := hostfile.Name(key)
-	// All files whose names begin alike share a lock: lock files are never removed, and
+	// All keys whose file names begin alike share a lock: lock files are never removed, and
 	// there may be many keys over time.
 	lock, err := s.files.Lock(ctx, "keys-"+name[:2])
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) edit(ctx context.Context, key string, decide func(*record, time.
 	return answer
 }
 
-// A reading is what goes with a record that was read.
+// A reading holds what was found with a record.
 type reading struct {
 	now   time.Time // by the record's time
 	moved bool      // the record's dates were moved, and its file has the old ones
@@ -161,7 +161,7 @@ func (s *Store) draw(ctx context.Context, now time.Time) (int64, error) {
 	if err != nil {
 		return 0, fault(err, false)
 	}
-	// A failed write may have been applied; then one token is left out.
+	// A failed write may have been applied; then one token is skipped.
 	if _, err := lock.Write(tokenFile, text); err != nil {
 		return 0, fault(err, false)
 	}

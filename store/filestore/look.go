@@ -34,8 +34,8 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 	return all, errors.Join(foreign...)
 }
 
-// List yields the keys that begin with prefix, in byte order. Each is shown as it was
-// when it was read; there is no moment that is common to all.
+// List yields the keys that begin with prefix, in byte order. Each is shown as it was when it
+// was read: the list is not of one moment.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		all, err := s.list(ctx, prefix)

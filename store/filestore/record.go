@@ -13,7 +13,7 @@ type record struct {
 	Mongolock int          `json:"mongolock"` // the version of this shape; marks the file as ours
 	Key       string       `json:"key"`
 	At        time.Time    `json:"at"`   // when it was written
-	Boot      string       `json:"boot"` // the start of the host from which its time counts
+	Boot      string       `json:"boot"` // the start of the host from which the record's time counts
 	Zero      time.Time    `json:"zero"` // the date of that start, as the record counts; see timepiece
 	Mode      store.Mode   `json:"mode"`
 	Limit     int          `json:"limit"`
@@ -31,7 +31,7 @@ type fileHolder struct {
 	Note     string    `json:"note"`
 	Since    time.Time `json:"since"`
 	ExpireAt time.Time `json:"expireAt"`
-	Released bool      `json:"released,omitempty"` // and kept until ExpireAt
+	Released bool      `json:"released,omitempty"` // the key stays taken until ExpireAt
 	Broken   bool      `json:"broken,omitempty"`   // a field of its own, because Reason may be empty
 	Reason   string    `json:"reason,omitempty"`
 
@@ -49,7 +49,7 @@ func (r *record) holder(id string) *fileHolder {
 	return &r.Holders[i]
 }
 
-// renewable returns the holder that a Ref names if it can be renewed or transferred.
+// renewable returns the holder that a Ref names if the holder can be renewed or transferred.
 func (r *record) renewable(ref store.Ref, now time.Time) (*fileHolder, error) {
 	h := r.holder(ref.ID)
 	switch {
@@ -94,15 +94,15 @@ func (r *record) admit(now time.Time, c store.Claim) {
 func (r *record) add(now time.Time, c store.Claim) {
 	r.Mode, r.Limit = c.Mode, c.Limit
 	if c.Mode == store.Exclusive {
-		r.ExclusiveWantedUntil = time.Time{} // a writer is served; others leave theirs again once there are sharers
+		r.ExclusiveWantedUntil = time.Time{} // a writer is served; other writers leave their word again once there are sharers
 	}
 	r.Holders = append(r.Holders, fileHolder{
 		ID: c.ID, Owner: c.Owner, Note: c.Note, Since: now, ExpireAt: now.Add(c.TTL),
 	})
 }
 
-// drop removes a holder, and with the last one the record, unless the word of a writer
-// stands in it, which keeps sharers out until the writer comes.
+// drop removes a holder. With the last holder it removes the record too, unless the word of a
+// writer stands in it, which keeps sharers out until the writer comes.
 func (r *record) drop(now time.Time, id string) change {
 	r.Holders = slices.DeleteFunc(r.Holders, func(h fileHolder) bool { return h.ID == id })
 	if len(r.Holders) > 0 || r.Mode != store.Exclusive && r.ExclusiveWantedUntil.After(now) {
@@ -111,8 +111,8 @@ func (r *record) drop(now time.Time, id string) change {
 	return remove
 }
 
-// want leaves a word if the claim asks for it, and reports whether it did. It never
-// shortens another waiter's.
+// want leaves a word if the claim asks for it, and reports whether it did. It never shortens
+// another waiter's word.
 func (r *record) want(now time.Time, c store.Claim) bool {
 	if c.Want <= 0 {
 		return false
@@ -135,7 +135,7 @@ func (r *record) wanted(now time.Time) bool {
 	return r.WantedUntil.After(now) || r.ExclusiveWantedUntil.After(now)
 }
 
-// status is the record as Look and List show it.
+// status returns the record as Look and List show it.
 func (r *record) status(now time.Time) store.Status {
 	s := store.Status{Key: r.Key, Now: now, Wanted: r.wanted(now), ExclusiveWantedUntil: r.ExclusiveWantedUntil}
 	if len(r.Holders) == 0 {

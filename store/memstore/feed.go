@@ -8,8 +8,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// backlog is how many notices a watcher may be behind before they are all
-// replaced by one empty notice: look at everything.
+// backlog is how many notices a watcher may be behind. After that one empty notice replaces
+// them all: read everything.
 const backlog = 64
 
 // feed hands notices to the watchers of a store.
@@ -41,8 +41,8 @@ func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
 	return nil
 }
 
-// Watch yields an empty notice at once, and from then on what is notified. A
-// watcher that falls far behind gets one empty notice in place of all it missed.
+// Watch yields an empty notice at once, and then every notice that is sent. A watcher that
+// falls far behind gets one empty notice in place of all it missed.
 func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		watcher := make(chan store.Notice, backlog)
@@ -79,8 +79,8 @@ func (f *feed) remove(watcher chan store.Notice) {
 	delete(f.watchers, watcher)
 }
 
-// send never blocks: feed.mu is held, so nobody else sends, and a drained channel
-// has room for the one notice that stands for all the others.
+// send never blocks: feed.mu is held, so no other call sends, and a drained channel has room
+// for the one notice that stands for all the others.
 func send(watcher chan store.Notice, n store.Notice) {
 	select {
 	case watcher <- n:

@@ -228,7 +228,7 @@ func (s *Store) Break(ctx context.Context, r store.Ref, reason string, now bool)
 	return nil
 }
 
-// spareTokens is how many tokens a claim that lingers gets beside its own.
+// spareTokens is how many tokens a claim that lingers gets in addition to its own.
 const spareTokens = 127
 
 // grant answers a claim that has been added to rec.

@@ -8,9 +8,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A record is what a key has: holders, live or expired, or content that is not of
-// this library. A key without a record is free, and so is a key whose record has no
-// holders: it stays for the word of a waiting writer.
+// A record is the data of a key: holders, live or expired, or content that is not of this
+// library. A key without a record is free, and so is a key whose record has no holders, which
+// stays only for the word of a waiting writer.
 type record struct {
 	mode    store.Mode
 	limit   int
@@ -29,15 +29,15 @@ type holder struct {
 	id, owner, note string
 	since, expireAt time.Time
 
-	session *session // that it is under; nil: none
+	session *session // the session that it is under, or nil
 
 	lingers  bool
-	released bool // and kept until expireAt
+	released bool // the key stays taken until expireAt
 	broken   bool // a field of its own, because reason may be empty
 	reason   string
 }
 
-// end is when the holder is over: the later of its own end and its session's.
+// end returns when the holder is over: the later of its own end and its session's.
 func (h *holder) end() time.Time {
 	if h.session == nil || h.session.over {
 		return h.expireAt
@@ -65,7 +65,7 @@ func (r *record) live(now time.Time) (n int) {
 	return n
 }
 
-// index is the index of the holder of that ID, or -1.
+// index returns the index of the holder with that ID, or -1.
 func (r *record) index(id string) int {
 	return slices.IndexFunc(r.holders, func(h holder) bool { return h.id == id })
 }
@@ -86,8 +86,8 @@ func (r *record) refuse(now time.Time, c *store.Claim) error {
 	return nil
 }
 
-// bury removes the expired holders. If none is live, all of them go, and the next
-// holder may have another mode.
+// bury removes the expired holders. If none is live it removes all of them, and the next holder
+// may have another mode.
 func (r *record) bury(now time.Time) {
 	r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return !h.live(now) })
 }
@@ -96,7 +96,7 @@ func (r *record) bury(now time.Time) {
 func (r *record) add(now time.Time, c *store.Claim) {
 	r.mode, r.limit = c.Mode, c.Limit
 	if c.Mode == store.Exclusive {
-		r.exclusiveWantedUntil = time.Time{} // a writer is served; others leave theirs again once there are sharers
+		r.exclusiveWantedUntil = time.Time{} // a writer is served; other writers leave their word again once there are sharers
 	}
 	r.holders = append(r.holders, holder{
 		id: c.ID, owner: c.Owner, note: c.Note,
@@ -104,7 +104,7 @@ func (r *record) add(now time.Time, c *store.Claim) {
 	})
 }
 
-// want leaves a word if the claim asks for it. It never shortens another waiter's.
+// want leaves a word if the claim asks for it. It never shortens another waiter's word.
 func (r *record) want(now time.Time, c *store.Claim) {
 	if c.Want <= 0 {
 		return

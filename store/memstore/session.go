@@ -8,8 +8,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// A session is over once it has run out: every call is one step, by one clock, and none
-// renews what has run out. So nobody has to mark it.
+// A session is over once it has run out: every call is one step, by one clock, and no call
+// renews a session that has run out. So it need not be marked.
 type session struct {
 	id       string
 	expireAt time.Time

@@ -6,8 +6,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The record of the key that was released last is used again. Without that a free pair
-// makes two more allocations, and takes half a hand-off between goroutines longer.
+// The record of the key that was released last is used again. Without that an acquire and
+// release makes two more allocations, and takes half a hand-off between goroutines longer.
 
 // blank puts an empty record under a key. No record leaves this package, so the
 // spare one can be used again.
@@ -29,7 +29,7 @@ func (s *Store) spend() *record {
 	return rec
 }
 
-// drop removes a holder, and with the last one the record, unless the word of a
+// drop removes a holder. With the last holder it removes the record too, unless the word of a
 // writer stands in it, which keeps sharers out until the writer comes.
 func (s *Store) drop(key string, rec *record, id string) {
 	if i := rec.index(id); i >= 0 {

@@ -9,10 +9,10 @@ import (
 // errUndone refuses a claim that arrives after its own Undo.
 var errUndone = fmt.Errorf("memstore: this claim was undone (%w)", store.ErrNotApplied)
 
-// rememberUndone bounds the memory of undone claims. It counts claims, not time:
-// Undo is not told the claim's TTL, and a test's clock may jump. A claim that arrives
-// after more than this many others were undone is granted, held by nobody, and expires
-// after its TTL; no store can do better for ever.
+// rememberUndone bounds the memory of undone claims. It counts claims, not time: Undo is not
+// told the claim's TTL, and a test's clock may jump. A claim that arrives after more than this
+// many others were undone is granted, has no lease, and expires after its TTL; no store can
+// remember for ever.
 const rememberUndone = 4096
 
 // undone holds the IDs that were undone last.

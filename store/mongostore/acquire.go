@@ -16,13 +16,13 @@ import (
 // A claim is one claim on its way through the commands of its attempt.
 type claim struct {
 	*mongolease.Claim
-	worded bool // it has left its word: the mark that somebody waits
-	pruned bool // it has tried to remove old sessions from the document: once is enough
+	worded bool // it has left its word: the mark which says that a process waits
+	pruned bool // it has tried to remove old sessions from the document; once is enough
 }
 
-// Acquire claims a key with one upsert, which inserts the document. One that is there
-// refuses it, through the unique index on _id; then the store looks at what stands there,
-// and takes it over if its holders are over.
+// Acquire claims a key with one upsert, which inserts the document. If the key has a document
+// already, the unique index on _id refuses the upsert. Then the store reads that document, and
+// takes the key over if its holders are over.
 func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
 	if err := knownMode(c.Mode); err != nil {
 		return store.Grant{}, err
@@ -69,8 +69,8 @@ func (k contender) Claim(ctx context.Context) (reply, mongolease.Tenure, error) 
 	return image, t, err
 }
 
-// insert is the upsert of a claim. Its filter names a revision that no document has but
-// the one which it makes: it finds nothing but its own twin.
+// insert sends the upsert of a claim. Its filter names a revision that only the document which
+// it makes can have: it finds nothing but its own twin.
 func (s *Store) insert(ctx context.Context, c *claim, update bson.D, t mongolease.Tenure) (reply, error) {
 	return s.write(ctx, mongolease.Acquire, c, ours(c.Key, bson.E{Key: fieldRev, Value: t.Rev}), update, mongobase.Upsert)
 }
@@ -80,9 +80,9 @@ func (contender) Refused(_ reply, err error) bool {
 	return mongoerr.ClassOf(err) == mongoerr.DuplicateID
 }
 
-// TakeOver takes over a key whose holders are over. Its filter names the revision that was
-// seen and the beat of each holder that it drops. A renewal does not change rev, so a holder
-// that was renewed since must not match; nor must one that left, or came under a session.
+// TakeOver takes over a key whose holders are over. Its filter names the revision that was seen
+// and the beat of each holder that it drops. A renewal does not change rev, so the filter must
+// not match a holder that was renewed since, left, or came under a session.
 func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease.Tenure, error) {
 	named := []bson.E{{Key: fieldRev, Value: seen.rev}}
 	for _, h := range seen.Holders {
@@ -116,8 +116,8 @@ func (k contender) CleanUp(ctx context.Context) (wanted bool, err error) {
 
 func (contender) Missed() error { return nil }
 
-// Absent answers a claim whose key is free by now: held for a moment, so that the engine
-// asks again.
+// Absent answers a claim whose key has become free: "held", with a status that makes the engine
+// ask again at once.
 func (k contender) Absent(error) error {
 	return &store.HeldError{Status: record{}.Status(k.c.Key, k.base.Present())}
 }
@@ -128,8 +128,8 @@ func (s *Store) write(ctx context.Context, what mongolease.Step, c *claim, filte
 	return s.steps.SendReading(ctx, what, s.base.Durable, filter, update, opts, func(image bson.Raw) record { return readGrant(image, c.ID) })
 }
 
-// document is the update that makes the claim the key's only holder. It writes the whole
-// map of holders. The revision is the caller's to write.
+// document returns the update that makes the claim the key's only holder. It writes the whole
+// map of holders. The caller adds the revision.
 func (c *claim) document(t mongolease.Tenure) bson.D {
 	return bson.D{
 		{Key: "$set", Value: bson.D{
@@ -142,21 +142,21 @@ func (c *claim) document(t mongolease.Tenure) bson.D {
 	}
 }
 
-// tenure is what the claim writes that is sent now.
+// tenure returns what a claim that is sent now writes.
 func (s *Store) tenure(c *claim) mongolease.Tenure {
 	t := c.Tenure()
 	t.Rev = newRev()
 	return t
 }
 
-// withRev is an update that also writes the revision.
+// withRev returns an update that also writes the revision.
 func withRev(update bson.D, rev int64) bson.D {
 	return bson.D(mongobase.Change(update).Set(fieldRev, rev))
 }
 
-// leaveWord writes that somebody waits, if the claim says so, and the server's time. The
-// document's at is then a sample, and the claim's session has moved on. A claim of an
-// exclusive lease on a key that others share also leaves a writer's word.
+// leaveWord writes into the document that a process waits, if the claim says so, and the
+// server's time. The document's at is then a sample, and the claim's session has moved on. A
+// claim of an exclusive lease on a key that others share also leaves a writer's word.
 func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 	if c.Reserve() <= 0 {
 		return s.word(ctx, c, false)
@@ -178,8 +178,8 @@ func (s *Store) leaveWord(ctx context.Context, c *claim) (reply, error) {
 	return image, nil
 }
 
-// word is the command of leaveWord. A writer's word goes only into a document that others
-// share: among exclusive holders it would keep readers out for nothing.
+// word sends the command of leaveWord. A writer's word goes only into a document that others
+// share: among exclusive holders it would keep readers out for no purpose.
 func (s *Store) word(ctx context.Context, c *claim, writer bool) (reply, error) {
 	if !writer {
 		return s.steps.LeaveWord(ctx, c.Claim, ours(c.Key))

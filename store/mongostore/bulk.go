@@ -14,10 +14,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// ReleaseMany releases holders with one find, which shows who waits, and one bulk that
-// deletes the documents of exclusive holders. Of a few, nobody looks for waiters unless the
-// bulk leaves some. Holders of shared keys leave first; a find and a bulk delete the documents
-// in which nobody is left.
+// ReleaseMany releases holders with two commands: one find, which shows the waiters, and one
+// bulk, which deletes the documents of exclusive holders. For a few releases the find is made
+// only if the bulk leaves some. Holders of shared keys leave first; then a find and a bulk
+// delete the documents that have no holders any more.
 func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
 	has := func(r store.Ref, seen record) bool {
 		_, holds := seen.Holder(r.ID)
@@ -43,12 +43,12 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 		filter, update := leaving(batch[i].Ref)
 		return s.steps.Model(mongolease.Leave, filter, update)
 	})
-	b.last(append(slices.DeleteFunc(which.Gone, exclusive), sharers...)) // those that left before perhaps did not delete it
+	b.last(append(slices.DeleteFunc(which.Gone, exclusive), sharers...)) // those that had left before perhaps did not delete it
 	return b.End()
 }
 
-// alone is how many releases take one trip each, side by side, where a bulk of them would
-// take two.
+// alone is the number of releases up to which each takes one trip, side by side, where a bulk
+// of them would take two.
 const alone = 16
 
 func (s *Store) releaseEach(ctx context.Context, batch []store.Ending) []store.Ended {
@@ -61,14 +61,14 @@ func (s *Store) releaseEach(ctx context.Context, batch []store.Ending) []store.E
 	return answers
 }
 
-// A bulk is many releases on their way.
+// A bulk is many releases that are under way.
 type bulk struct {
 	*mongolease.Bulk[record, int64]
 	store *Store
 }
 
-// last deletes, of the documents that some entries left, those that have no holders any
-// more. One that has a writer's word stays, as after a single leave.
+// last deletes the documents that some entries left, if they have no holders any more. A
+// document with a writer's word stays, as after a single leave.
 func (b bulk) last(which []int) {
 	images, err := b.Find(which)
 	var empty []record
@@ -104,14 +104,14 @@ func (b bulk) last(which []int) {
 			models = append(models, b.Steps.Deletion(mongolease.Last, ours(image.key, append(layout{}.Unworded(b.Now), named)...)))
 		}
 	}
-	_, _, _ = b.Send(stay) // what fails here is in nobody's way
+	_, _, _ = b.Send(stay) // a document that stays because this fails blocks no claim
 	if done, _, err := b.Send(models); err == nil && done < len(models) {
 		b.lastAgain(which, seen)
 	}
 }
 
-// lastAgain ends, one by one, the few documents in which a word was left since they were
-// found empty.
+// lastAgain ends, one by one, the few documents in which a word was left after they were found
+// empty.
 func (b bulk) lastAgain(which []int, empty map[string]bool) {
 	images, err := b.Find(which)
 	if err != nil {

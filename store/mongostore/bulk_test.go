@@ -32,7 +32,7 @@ func (f *fixture) taken(n int, claim func(key string) store.Claim) (batch []stor
 
 func shortClaim(key string) store.Claim { return exclusiveClaim(key, 30*time.Second) }
 
-// documents is how many there are.
+// documents returns how many there are.
 func (f *fixture) documents() int64 {
 	f.t.Helper()
 	n, err := f.coll.CountDocuments(f.ctx(), bson.D{})
@@ -93,7 +93,7 @@ func TestABulkOfWakeUpsIsOneInsert(t *testing.T) {
 	assert.Equal(t, []string{"insert"}, f.tap.TakeNames())
 }
 
-// between runs do when the store is about to send its first command of that name.
+// between calls do when the store is about to send its first command of that name.
 func (f *fixture) between(name string, do func()) *Store {
 	var once sync.Once
 	return f.another(func(o *options.ClientOptions) {
@@ -189,7 +189,7 @@ func TestABulkWithoutAnAnswerIsUnknownFromItsDeleteOn(t *testing.T) {
 	}
 }
 
-// takenMeanwhile releases many keys, one of which somebody else takes between the find and
+// takenMeanwhile releases many keys, one of which another process takes between the find and
 // the delete. It returns whether that one is still held then.
 func takenMeanwhile(t *testing.T) (held bool) {
 	f := newFixture(t)
@@ -209,7 +209,7 @@ func takenMeanwhile(t *testing.T) (held bool) {
 	return len(all[0].Holders) == 1 && all[0].Holders[0].ID == next.ID
 }
 
-func TestABulkOfReleasesThatComesLateRemovesNobodyElse(t *testing.T) {
+func TestALateBulkOfReleasesRemovesNoOtherHolder(t *testing.T) {
 	t.Parallel()
 	assert.True(t, takenMeanwhile(t), "the next holder was removed")
 }

@@ -39,7 +39,7 @@ func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 	assert.Greater(t, next.Token, g.Token, "the token rises")
 }
 
-func TestOfManyTriesOnAKeyOneWins(t *testing.T) {
+func TestOneOfManyTriesOnAKeyWins(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "atomic")
 	f := newFixture(t)
@@ -283,7 +283,7 @@ func TestKeysAndTextsComeBackByteForByte(t *testing.T) {
 	assert.True(t, slices.IsSorted(listed), "listed %q", listed)
 }
 
-func TestARangeHoldsWhatBeginsWithThePrefix(t *testing.T) {
+func TestARangeHoldsTheKeysThatBeginWithThePrefix(t *testing.T) {
 	t.Parallel()
 	for prefix, end := range map[string]string{"": "", "a": "b", "a.": "a/", "é": "ê", "\U0010FFFF": "", "a\U0010FFFF": "b", "\uD7FF": "\uE000", "a\x00": "a\x01"} {
 		d := prefixRange(prefix)
@@ -390,7 +390,7 @@ func TestAnIndexThatCannotBeMadeIsLoggedOnceAndBreaksNothing(t *testing.T) {
 
 // A holder releases and takes the key again in a loop: the word finds no document, and the
 // look after it finds the next one. If a waiter were told only that the key is held, it would
-// sleep until that holder's end, and nobody would know that it waits.
+// sleep until that holder's end, and no process would know that it waits.
 func TestAWaiterIsNeverRefusedWithoutItsWordInTheDocument(t *testing.T) {
 	t.Parallel()
 	line := &testserver.Line{}

@@ -297,7 +297,7 @@ func TestARoundOfRenewalsIsOneBulkAndOneHello(t *testing.T) {
 	assert.Greater(t, last.Lookup("batchSize").AsInt64(), int64(1000), "%d commands for a round that came short", len(sent))
 }
 
-// plant inserts holders by hand where there are none yet.
+// plant inserts holders by hand under free keys.
 func (f *fixture) plant(batch []store.Renewal) {
 	f.t.Helper()
 	var docs []any

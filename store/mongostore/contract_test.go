@@ -32,7 +32,7 @@ func (h *storeAndShell) Purge(key string) error {
 	return err
 }
 
-// foreignDocuments are documents that nobody may touch: other people's, with our fields and
+// foreignDocuments are documents that the store must not touch: other programs', with our fields and
 // without, expired and not, and what a newer version might write.
 var foreignDocuments = []bson.D{
 	{{Key: "name", Value: "somebody's"}},
@@ -60,9 +60,9 @@ func (h *storeAndShell) Foreign(key string) (intact func() error, err error) {
 	}, err
 }
 
-// A ferretStore never hands over with the dates of the holder that leaves: FerretDB takes
-// holders with equal dates for equal, and does not change them. Two readings of the clock may
-// give one date, also some time apart, but not with two TTLs. And it has no feed: FerretDB
+// A ferretStore never hands over with the dates of the holder that leaves: FerretDB treats
+// holders with equal dates as equal, and does not change them. Two readings of the clock may
+// give one date, even some time apart, but not with two TTLs. It has no feed either: FerretDB
 // delivers one wake-up in 20 ms, too slow for the claims with many of them.
 type ferretStore struct {
 	store.Store
@@ -118,8 +118,8 @@ func TestAForeignDocumentIsNamedByItsMark(t *testing.T) {
 	}
 }
 
-// A document with our mark and without our shape was written by nobody that we know. It is not
-// taken over while it might be somebody's, and disturbs nobody.
+// A document with our mark and without our shape was written by an unknown program. It is not
+// taken over while it might have a holder, and disturbs no other key.
 func TestADamagedLockDocumentIsForeign(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -42,12 +42,12 @@ func TestControlTheRevisionAloneSparesADocumentThatWasReplaced(t *testing.T) {
 	assert.False(t, replacedMeanwhile(t), "taken over, though its revision is another")
 }
 
-func TestControlATakeoverWithoutTheRevisionTakesWhatItDidNotSee(t *testing.T) {
+func TestControlATakeoverWithoutTheRevisionTakesAnUnseenHoldersKey(t *testing.T) {
 	faulty(t, &knob.SwapByRevAlone, &knob.SwapWithoutRev)
 	assert.True(t, replacedMeanwhile(t), "spared all the same: rev is not what protects")
 }
 
-func TestControlAHandOverByKeyAloneTakesWhatIsAnothers(t *testing.T) {
+func TestControlAHandOverByKeyAloneTakesAnotherHoldersKey(t *testing.T) {
 	faulty(t, &knob.HandOverByKey)
 	assert.True(t, handedOverLate(t), "spared all the same: rev is not what protects")
 }
@@ -57,7 +57,7 @@ func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
 	assert.False(t, takenMeanwhile(t), "held all the same: the ID is not what protects")
 }
 
-func TestControlABulkThatIgnoresWordsWakesNobody(t *testing.T) {
+func TestControlABulkThatIgnoresWordsWakesNoWaiter(t *testing.T) {
 	needJoint(t)
 	faulty(t, &knob.BulkIgnoresWord)
 	wanted, sent := releasedWithAWord(t)
@@ -111,7 +111,7 @@ func TestControlEachRaceOfSharingIsLostWithoutItsSafety(t *testing.T) {
 
 // The safeties that are left are about commands that come late or twice: a call that is
 // answered before the next begins needs none of them.
-func TestControlAWalkOfTheSpecificationFindsWhatThisStoreDoesWrong(t *testing.T) {
+func TestControlAWalkOfTheSpecificationFindsTheFaultsOfThisStore(t *testing.T) {
 	graphs := specpath.Graphs(t, "exclusive", "sharing")
 	for what, knob := range map[string]*bool{
 		"ReleaseByKey": &knob.ReleaseByKey, "HandOverByKey": &knob.HandOverByKey, "RenewalUpserts": &knob.RenewalUpserts,

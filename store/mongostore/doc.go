@@ -1,31 +1,34 @@
-// Package mongostore keeps locks in a MongoDB collection: one document per key. It is
-// the store that [mongolock.New] opens; use it directly to wrap it, or to test one.
+// Package mongostore keeps locks in a MongoDB collection: one document per key. [mongolock.New]
+// opens it; use it directly to wrap it, or to test a wrapper.
 //
-// It is written to docs/design.md §3 and §4, whose table its commands follow row by
-// row:
+// It follows docs/design.md §3 and §4, whose table its commands follow row by row:
 //
 //	mongostore.go the store, its commands
+//	layout.go     how the steps of internal/mongolease find their way in the documents
 //	acquire.go    acquire, and what follows a refusal
 //	together.go   acquire many at once
 //	share.go      acquire and join in shared and permits mode
 //	joins.go      the order of joins within this process
-//	grant.go      from an applied claim to a grant: token, time left
 //	transfer.go   hand over inside a process, Resume
-//	renew.go      renew, one and many
 //	release.go    release, MinHold's release, break
 //	bulk.go       many releases at once
 //	leave.go      leave in shared and permits mode; clean-up of a join
 //	undo.go       clean-up after an unknown outcome
+//	session.go    sessions: begin, renew, end
+//	sessions.go   what is known of sessions, and which are over
+//	enter.go      renewals that put holders under a session
+//	sweep.go      removal of what dead sessions left
 //	look.go       reads
-//	memory.go     what is remembered of a lease
 //	document.go   the document
 //	index.go      the TTL index
 //	feed.go       wake-ups
 //	pool.go       whether the client has a connection to spare for them
 //	wakeups.go    the collection that they go through
+//	knobs.go      the faults that controls switch on
 //
-// The collection under our own concerns, the server, its clock and the session of a
-// claim belong to internal/mongobase.
+// The steps that doclock shares (renewals, grants, what a refusal means) belong to
+// internal/mongolease. The collection under the library's own concerns, the server, its clock
+// and the session of a claim belong to internal/mongobase.
 //
 // [mongolock.New]: https://pkg.go.dev/github.com/mongolock/mongolock#New
 package mongostore

@@ -28,7 +28,7 @@ const (
 	fieldWanted          = mongolease.FieldWanted
 	fieldExclusiveWanted = "exclusiveWantedUntil"
 
-	// Of a holder.
+	// The fields of a holder.
 	fieldBeat     = mongolease.FieldBeat
 	fieldEpoch    = mongolease.FieldEpoch
 	fieldBroken   = mongolease.FieldBroken
@@ -36,12 +36,12 @@ const (
 	fieldStamp    = mongolease.FieldStamp
 )
 
-// shape is the version of the document's shape. As the value of fieldMark it also marks
-// the document as ours.
+// shape is the version of the document's shape. As the value of fieldMark it also marks the
+// document as this library's.
 const shape = 1
 
-// A record is a document as read. A document that is not ours, or has our mark and not our
-// shape, has only its key and the reason.
+// A record is a document as read. If the document is a stranger's, or has our mark but not our
+// shape, the record has only its key and the reason.
 type record struct {
 	mongolease.Document
 	key  string
@@ -52,8 +52,8 @@ type record struct {
 	rev             int64
 	expireAt        time.Time
 	exclusiveWanted time.Time
-	sessions        []string // that its holders are or were under, if they share it
-	session         string   // that its holder is under, if it is exclusive
+	sessions        []string // the sessions that its holders are or were under, if they share it
+	session         string   // the session that its holder is under, if it is exclusive
 }
 
 // readRecord reads a document of any shape, in one pass.
@@ -117,20 +117,20 @@ func readRecord(raw bson.Raw) record {
 	return r
 }
 
-// keyOf is an element's key, without the copy that its method Key makes.
+// keyOf returns an element's key, without the copy that its method Key makes.
 func keyOf(e bson.RawElement) []byte {
 	key, _, _ := bytes.Cut(e[1:], []byte{0})
 	return key
 }
 
-// readWords reads the words of a document that is ours, and nothing else.
+// readWords reads only the words of a document that is ours.
 func readWords(raw bson.Raw) (r record) {
 	r.WantedUntil, _ = mongobase.Time(raw.Lookup(fieldWanted))
 	r.exclusiveWanted, _ = mongobase.Time(raw.Lookup(fieldExclusiveWanted))
 	return r
 }
 
-// readGrant reads, of the after-image of a claim's own update, only what the claim did not
+// readGrant reads, from the after-image of a claim's own update, only what the claim did not
 // write itself: that the claim is there, the server's time, and the words.
 func readGrant(raw bson.Raw, id string) record {
 	r := readWords(raw)
@@ -164,8 +164,8 @@ func (r *record) readHolders(v bson.RawValue) bool {
 	return true
 }
 
-// malformed is a document with our mark and not our shape. Nobody can tell who holds its
-// key, so it is left alone like any stranger's document.
+// malformed returns the record of a document with our mark but not our shape. Its holders
+// cannot be known, so it is left alone like any stranger's document.
 func (r record) malformed(raw bson.Raw, field string) record {
 	return r.strange(fmt.Sprintf("%s: %d, but %s is %s", fieldMark, shape, field, mongobase.Clip(raw.Lookup(field), 40)))
 }
@@ -184,7 +184,7 @@ func readHolder(id string, v bson.RawValue) (mongolease.Holder, bool) {
 	for _, e := range elements {
 		h.Read(string(keyOf(e)), e.Value())
 	}
-	return h, h.Complete() && err == nil // else nobody could tell when it is over
+	return h, h.Complete() && err == nil // otherwise it could not be judged when it is over
 }
 
 func (r record) Foreign() error {
@@ -198,8 +198,8 @@ func (r record) Wanted(now time.Time) bool {
 	return r.WantedUntil.After(now) || r.exclusiveWanted.After(now)
 }
 
-// Worded asks for at least half of the time that the claim wanted; under a claim of an
-// exclusive lease on a shared key, for a writer's word as well.
+// Worded asks for at least half of the time that the claim wanted. For a claim of an exclusive
+// lease on a shared key it asks for a writer's word as well.
 func (r record) Worded(c store.Claim, now time.Time) bool {
 	writer := c.Mode != store.Exclusive || r.mode == store.Exclusive || r.exclusiveWanted.After(now.Add(c.Reserve()/2))
 	return r.Wanted(now.Add(c.Want/2)) && writer
@@ -213,34 +213,34 @@ func (r record) Status(key string, now time.Time) store.Status {
 	return s
 }
 
-// ours is the filter of a document of this library under a key. It names the mark, or a
-// stranger's document that has our fields would be overwritten.
+// ours returns the filter of this library's document under a key. It names the mark: without
+// it, a stranger's document that has our fields would be overwritten.
 func ours(key string, more ...bson.E) bson.D {
 	filter := make(bson.D, 0, 2+len(more))
 	filter = append(filter, bson.E{Key: "_id", Value: key}, bson.E{Key: fieldMark, Value: shape})
 	return append(filter, more...)
 }
 
-// of names a field of a holder.
+// of returns the path of a holder's field.
 func of(id, field string) string { return fieldHolders + "." + id + "." + field }
 
 func exists(path string) bson.E { return mongolease.Exists(path) }
 
-// holder is where the fields of a holder are.
+// holder returns the path of a holder's fields.
 func holder(id string) mongolease.Fields { return mongolease.Fields(fieldHolders + "." + id) }
 
-// newRev is the revision that a claim writes: a number that no document of this key has had.
-// Its 52 bits, and what moveRev adds, are exact in a shell whose numbers are doubles.
+// newRev returns the revision that a claim writes: a number that no document of this key has
+// had. Its 52 bits, and what moveRev adds, are exact in a shell whose numbers are doubles.
 func newRev() int64 {
 	var b [8]byte
-	_, _ = rand.Read(b[1:])                            // it never fails; not eight bytes, which the simulation takes for jitter
+	_, _ = rand.Read(b[1:])                            // it never fails; seven bytes, because the simulation takes eight for jitter
 	return int64(binary.BigEndian.Uint64(b[:])>>4 | 1) //nolint:gosec // 52 bits
 }
 
-// moveRev goes with every change of the holders there that a compare-and-swap must not
-// overlook. It adds, so that no revision that a claim wrote is lost: sent twice, over a
-// rollback, the same change gives two revisions if a holder came in between. A revision of
-// its own, written twice, would name two documents.
+// moveRev goes with every change of the holders that a compare-and-swap must not overlook. It
+// adds, so that the revision written by a claim is not lost: if the same change is sent twice,
+// over a rollback, it gives two revisions if a holder came in between. A revision of its own,
+// written twice, would name two documents.
 var moveRev = bson.E{Key: "$inc", Value: bson.D{{Key: fieldRev, Value: int64(1)}}}
 
 // exclusively is the condition of a document in exclusive mode.

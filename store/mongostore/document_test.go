@@ -12,8 +12,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongobase"
 )
 
-// Any document under a key is read without a panic. What is not a document of ours from end to
-// end is foreign.
+// Any document under a key is read without a panic. A document that is not entirely ours is
+// foreign.
 func FuzzAForeignDocumentIsNeverTakenForOurs(f *testing.F) {
 	now := time.UnixMilli(1_800_000_000_000)
 	holder := bson.D{{Key: "owner", Value: "o"}, {Key: "note", Value: "n"}, {Key: "since", Value: now}, {Key: "expireAt", Value: now}}

@@ -14,14 +14,14 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Many exclusive holders come under a session with one update, docs/design.md §4.11. It names
-// their documents, and the revisions that their grants wrote. It leaves their own ends and
-// beats as they are, which only an update for each could move.
+// One update puts many exclusive holders under a session, docs/design.md §4.11. It names their
+// documents, and the revisions that their grants wrote. It leaves their own ends and beats as
+// they are, because those need an update for each.
 
-// Renew gives holders a new end, or puts those under a session that are to come under it.
+// Renew gives holders a new end, or puts them under the session that their renewal names.
 func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
 	for _, r := range batch {
-		if r.Alone { // moves the revision
+		if r.Alone { // this moves the revision
 			s.steps.Memory.Change(r.ID, func(l *mongolease.Lease[int64]) { l.Own = 0 })
 		}
 	}
@@ -36,10 +36,10 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	for i, r := range batch {
 		_, among := group[i]
 		switch {
-		case entered[r.ID]: // how long its own end is away, its client knows better: this clock misses what a machine sleeps
+		case entered[r.ID]: // its client knows better how far away its own end is: this clock misses time asleep
 		case among && err != nil:
 			answers[i].Err = err
-		default: // a renewal of its own says why, if it is not there
+		default: // a renewal of its own tells why the holder was not found
 			rest, at = append(rest, r), append(at, i)
 		}
 	}
@@ -49,9 +49,9 @@ func (s *Store) Renew(ctx context.Context, batch []store.Renewal) []store.Renewe
 	return answers
 }
 
-// entering are the holders of a batch that can come under the session of the first of them
-// together, with what is remembered of each. A renewal that named a session by itself may be
-// on its way yet, and only another one bars it.
+// entering returns the holders of a batch that can come under the session of the first of them
+// together, with what is remembered of each. A holder's own renewal that named a session may
+// still be on its way, and only another one of its own bars that.
 func (s *Store) entering(batch []store.Renewal) map[int]mongolease.Lease[int64] {
 	if !s.base.WritesMany() {
 		return nil
@@ -69,8 +69,8 @@ func (s *Store) entering(batch []store.Renewal) map[int]mongolease.Lease[int64] 
 	return group
 }
 
-// enterMany answers which holders a majority has under the session. Those that it does not
-// answer are not, or not surely if there is an error.
+// enterMany returns which holders a majority has under the session. The other holders are not
+// under it, or may be if there is an error.
 func (s *Store) enterMany(ctx context.Context, batch []store.Renewal, group map[int]mongolease.Lease[int64]) (map[string]bool, error) {
 	ctx = mongobase.Bare(ctx)
 	keys, revs := make(bson.A, 0, len(group)), make(bson.A, 0, len(group))
@@ -108,8 +108,9 @@ func (s *Store) enterMany(ctx context.Context, batch []store.Renewal, group map[
 	return entered, mongoerr.Mark(err)
 }
 
-// entrance is the update of documents with those revisions: it names exclusive holders that are
-// under no session, or under this one. A break and a release for later move a revision.
+// entrance returns the update of documents with those revisions: it names exclusive holders
+// that are under no session, or under this one. A break and a release for later move a
+// revision.
 func entrance(session string, keys, revs bson.A) mongo.WriteModel {
 	in := func(all bson.A) bson.D { return bson.D{{Key: "$in", Value: all}} }
 	return mongo.NewUpdateManyModel().
@@ -120,8 +121,8 @@ func entrance(session string, keys, revs bson.A) mongo.WriteModel {
 		SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: fieldSession, Value: session}, {Key: fieldExpireAt, Value: farEnd(session)}}}, stampAt})
 }
 
-// keptBy is where the session stands that a holder is under. The document of an exclusive one
-// has no other, so that one update can put many under a session.
+// keptBy returns the path of the session that a holder is under. The document of an exclusive
+// holder has one such field, so that one update can put many holders under a session.
 func keptBy(r store.Ref) string {
 	if r.Mode == store.Exclusive {
 		return fieldSession
@@ -129,8 +130,9 @@ func keptBy(r store.Ref) string {
 	return of(r.ID, fieldSession)
 }
 
-// under is the condition that an exclusive holder is under the session that was seen, or under
-// none if none was: coming under one together with others moves neither beat nor revision.
+// under returns the condition that an exclusive holder is still under the session that was
+// seen, or still under none: coming under a session together with others moves neither beat nor
+// revision.
 func (r record) under() []bson.E {
 	switch {
 	case knob.UnderUnseen || r.mode != store.Exclusive:

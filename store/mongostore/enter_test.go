@@ -28,7 +28,7 @@ func isUpdate(name string) bool { return name == "update" }
 
 func needTogether(t *testing.T) { testserver.Need(t, "retryable", "!router") }
 
-func TestManyComeUnderASessionWithOneUpdate(t *testing.T) {
+func TestOneUpdatePutsManyHoldersUnderASession(t *testing.T) {
 	t.Parallel()
 	needTogether(t)
 	f := newFixture(t)
@@ -49,7 +49,7 @@ func TestManyComeUnderASessionWithOneUpdate(t *testing.T) {
 	assert.Equal(t, before.ExpireAt, after.ExpireAt)
 }
 
-func TestOneThatWasBrokenDoesNotComeUnderASessionWithOthers(t *testing.T) {
+func TestABrokenHolderDoesNotComeUnderASessionWithOthers(t *testing.T) {
 	t.Parallel()
 	needTogether(t)
 	f := newFixture(t)
@@ -199,7 +199,7 @@ func lateAfterLeaving(t *testing.T) (session string) {
 	return f.document("k").Holders[0].Session
 }
 
-// What a hand-over leaves behind is the next holder's alone.
+// After a hand-over the document belongs to the next holder alone.
 func TestTheNextHolderIsUnderNoSessionOfTheLast(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

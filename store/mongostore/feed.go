@@ -20,15 +20,14 @@ import (
 )
 
 // Wake-ups (hints that a key may be free) go through a small capped collection beside the
-// locks, which a tailable cursor reads (docs/design.md §4.8). A wake-up that is lost costs
-// a waiter time and nothing else. So it is written with w: 1, and read from wherever the
-// cursor stands.
+// locks, which a tailable cursor reads (docs/design.md §4.8). A lost wake-up costs a waiter
+// only time. So it is written with w: 1, and read from wherever the cursor stands.
 const (
 	feedSuffix = ".wake"
-	feedSize   = 64 << 10 // some 600 notices; a reader that falls behind looks at everything
+	feedSize   = 64 << 10 // some 600 notices; a reader that falls behind reads all its keys
 	feedAwait  = 30 * time.Second
-	feedSlack  = 10 * time.Second // what a call of that length gets beyond it
-	feedTrust  = time.Minute      // how long the collection is taken to be there and capped
+	feedSlack  = 10 * time.Second // the time beyond it that a call of that length gets
+	feedTrust  = time.Minute      // how long the collection is assumed to be there and capped
 	feedTries  = 10               // how often in a row it may turn out uncapped
 
 	fieldTopic = "topic"
@@ -44,19 +43,20 @@ type feed struct {
 	coll  *mongo.Collection // w: 1
 	await time.Duration     // how long the server keeps a read that finds nothing
 
-	// Until when the collection is taken to be there and capped, as a mongoclock.Moment. If
-	// it is not there, an insert makes one that is uncapped and grows without bound.
+	// The time until which the collection is assumed to be there and capped, as a
+	// mongoclock.Moment. If it is missing, an insert makes one that is uncapped and grows
+	// without bound.
 	capped atomic.Int64
 	now    func() mongoclock.Moment
 
 	uncapped atomic.Int32 // how often in a row it was made and turned out uncapped
 }
 
-// Notify inserts one notice, if there is a collection that somebody may be reading.
+// Notify inserts one notice, if there is a collection that others may be reading.
 func (s *Store) Notify(ctx context.Context, n store.Notice) error {
 	ctx = mongobase.Bare(ctx)
 	if is, err := s.isCapped(ctx); !is {
-		return noFeed(err) // not there, or no feed: nobody listens
+		return noFeed(err) // without a collection, or a feed, no client listens
 	}
 	s.base.Count(mongobase.Insert)
 	_, err := s.feed.coll.InsertOne(ctx, noticeOf(n))
@@ -81,7 +81,7 @@ func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
 	return noFeed(err)
 }
 
-// isCapped reports whether there is a collection that somebody may be reading.
+// isCapped reports whether there is a collection that others may be reading.
 func (s *Store) isCapped(ctx context.Context) (bool, error) {
 	if int64(s.base.Clock.Now()) < s.feed.capped.Load() {
 		return true, nil
@@ -99,9 +99,9 @@ func noticeOf(n store.Notice) bson.D {
 	}
 }
 
-// Watch reads the collection from its end, and makes it if it is not there. The empty
-// notice comes when the cursor stands at the end: the look that it asks for covers what
-// was written before.
+// Watch reads the collection from its end, and makes it if it is missing. The empty notice
+// comes when the cursor stands at the end: the reads that it asks for cover what was written
+// before.
 func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
 		ctx := mongobase.Bare(ctx)
@@ -113,7 +113,7 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_ = s.base.CloseCursor(ctx, cursor) // the server ends it by itself soon enough
+			_ = s.base.CloseCursor(ctx, cursor) // the server soon ends it by itself
 		}()
 		if !yield(store.Notice{}, nil) {
 			return
@@ -143,9 +143,9 @@ func (s *Store) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	}
 }
 
-// next is one step of the cursor, under a bound of its own: with a client's shorter
-// default timeout the driver would refuse to wait at all. A cursor that the server has
-// closed is an error.
+// next moves the cursor one step, within a bound of its own: with a client's shorter default
+// timeout the driver would refuse to wait at all. It returns an error for a cursor that the
+// server has closed.
 func (f *feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -176,7 +176,7 @@ func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
 func (s *Store) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 	ctx, cancel := context.WithTimeout(ctx, feedSlack)
 	defer cancel()
-	if _, err := s.base.Read(ctx); err != nil { // and with it, who the server is
+	if _, err := s.base.Read(ctx); err != nil { // this also finds out which server it is
 		return nil, err
 	}
 	if !s.base.Kind().Set {
@@ -187,14 +187,14 @@ func (s *Store) openFeed(ctx context.Context) (*mongo.Cursor, error) {
 	return s.feed.open(ctx)
 }
 
-// refuseFerret answers an error for FerretDB. Its version 1 has tailable cursors, but they
-// are not reliable enough: after some dozens of them it shows old data to everybody, or
-// its database stays locked.
+// refuseFerret returns an error for FerretDB. Its version 1 has tailable cursors, but they are
+// not reliable enough: after some dozens of them all readers get old data, or the database
+// stays locked.
 func (s *Store) refuseFerret(ctx context.Context) error {
 	s.base.Count(mongobase.BuildInfo)
 	reply, err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
 	if err != nil {
-		return nil //nolint:nilerr // a server that does not tell is taken for another
+		return nil //nolint:nilerr // a server that does not tell is assumed to be another one
 	}
 	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
 		if !reply.Lookup(field).IsZero() {
@@ -210,7 +210,7 @@ func (f *feed) open(ctx context.Context) (*mongo.Cursor, error) {
 		return nil, noFeed(err)
 	}
 	cursor, err := f.tail(ctx)
-	if err != nil { // dropped since, maybe, and made by an insert: then it is worth another try
+	if err != nil { // it may have been dropped since, and made again by an insert: then it is worth another try
 		state, again := f.look(ctx)
 		if again != nil || state != feedCapped {
 			return nil, err
@@ -235,10 +235,9 @@ func (f *feed) tail(ctx context.Context) (*mongo.Cursor, error) {
 	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
 }
 
-// FeedOn is the feed that stores on coll use to wake each other, for other packages
-// that need wake-ups between processes (package pathlock does). The notices go
-// through a small capped collection beside coll, under topics of their own. It sends
-// nothing yet.
+// FeedOn returns the feed by which stores on coll wake each other, for other packages that need
+// wake-ups between processes (package pathlock does). The notices go through a small capped
+// collection beside coll, under topics of their own. It sends nothing yet.
 func FeedOn(coll *mongo.Collection) (store.BulkFeed, error) {
 	s, err := New(coll, WithoutIndex())
 	if err != nil {
@@ -247,7 +246,7 @@ func FeedOn(coll *mongo.Collection) (store.BulkFeed, error) {
 	return feedOnly{s}, nil
 }
 
-// feedOnly is a feed that cannot be taken for a store.
+// feedOnly is a feed that cannot be mistaken for a store.
 type feedOnly struct{ store.BulkFeed }
 
 func (f feedOnly) Commands() map[string]uint64 { return f.BulkFeed.(*Store).Commands() }

@@ -15,15 +15,15 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The TTL index removes the documents of holders that crashed. It decides nothing: a key
-// is free once its holders have run out, whether its document is there or not. The grace
-// of an hour keeps the server's sweep far from anybody's clock.
+// The TTL index removes the documents of holders that crashed. It decides nothing: a key is
+// free once its holders have run out, whether or not its document is there. The grace of an
+// hour keeps the server's sweep far beyond any difference of clocks.
 const (
 	indexName  = "mongolock_expireAt"
 	indexGrace = time.Hour
 )
 
-// EnsureIndex makes the TTL index, if it is not there.
+// EnsureIndex makes the TTL index, unless it exists.
 func (s *Store) EnsureIndex(ctx context.Context) error {
 	if err := s.refuseCappedOnce(ctx); err != nil {
 		return err
@@ -42,10 +42,10 @@ func (s *Store) EnsureIndex(ctx context.Context) error {
 // errCapped refuses a collection that drops documents by itself.
 var errCapped = errors.New("is capped: it drops old locks to make room, held or not")
 
-// refuseCappedOnce answers an error for a capped collection, before anything is written to
-// it: it would take a claim, and not let go of it on MongoDB before 5.0. (A view or a time
-// series refuses the claim by itself.) It asks until it has an answer. Without the right to
-// ask, the answer is taken to be no.
+// refuseCappedOnce returns an error for a capped collection, before anything is written to it:
+// such a collection would take a claim, and not remove it on MongoDB before 5.0. (A view or a
+// time series refuses the claim by itself.) It asks until it has an answer. Without the right
+// to ask, the collection is assumed not to be capped.
 func (s *Store) refuseCappedOnce(ctx context.Context) error {
 	if s.uncapped.Load() {
 		return nil
@@ -89,7 +89,7 @@ func (s *Store) indexOnce(ctx context.Context, c *claim, g store.Grant) {
 	switch {
 	case err == nil:
 	case mongo.IsTimeout(err) && tries < 5:
-		s.indexed.Store(false) // a short lease has little time to spare: the next one tries
+		s.indexed.Store(false) // a short lease has little time to spare: the next grant tries
 	default:
 		s.logger.Warn("mongolock: no TTL index: documents of holders that died stay until their key is used again",
 			"collection", s.base.Soft.Name(), "error", err)

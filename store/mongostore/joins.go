@@ -9,12 +9,12 @@ import (
 	"github.com/mongolock/mongolock/internal/mongoclock"
 )
 
-// joinGates lets the joins of this process into a key one at a time, and remembers which
-// keys were shared lately. The zero value is ready.
+// joinGates lets the joins of this process into a key one at a time, and remembers which keys
+// were shared lately. The zero value is ready for use.
 type joinGates struct {
 	mu     sync.Mutex // protects gates and shared; never held across a command
 	gates  map[string]*joinGate
-	shared map[string]mongoclock.Moment // keys found shared, and until when that is worth something
+	shared map[string]mongoclock.Moment // keys found shared, and until when that counts
 
 	lost atomic.Int64 // joins that lost a race, for the tests
 }
@@ -22,10 +22,10 @@ type joinGates struct {
 // A joinGate is a one-slot semaphore: sending into inside enters it.
 type joinGate struct {
 	inside chan struct{}
-	users  int // inside it and waiting for it; protected by joinGates.mu
+	users  int // goroutines inside it and waiting for it; protected by joinGates.mu
 }
 
-// sharedFor is how long a key that was found shared is taken to be shared. A wrong guess
+// sharedFor is how long a key that was found shared is assumed to be shared. A wrong guess
 // costs a trip.
 const sharedFor = 10 * time.Second
 
@@ -51,7 +51,7 @@ func (q *joinGates) enter(ctx context.Context, key string) (leave func(), err er
 	}
 }
 
-// leave forgets the gate if nobody is at it any more.
+// leave drops the gate if no goroutine is left at it.
 func (q *joinGates) leave(key string, g *joinGate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +71,7 @@ func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
 	if q.shared == nil {
 		q.shared = map[string]mongoclock.Moment{}
 	}
-	if len(q.shared) >= 1024 { // swept as it grows, so that it does not
+	if len(q.shared) >= 1024 { // swept here, so that it stays small
 		for old, until := range q.shared {
 			if until < now {
 				delete(q.shared, old)
@@ -81,7 +81,7 @@ func (q *joinGates) saw(key string, now mongoclock.Moment, shared bool) {
 	q.shared[key] = now.Add(sharedFor)
 }
 
-// expected reports whether somebody probably shares the key.
+// expected reports whether the key is probably shared.
 func (q *joinGates) expected(key string, now mongoclock.Moment) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

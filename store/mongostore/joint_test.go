@@ -81,8 +81,8 @@ func releasedWithAWord(t *testing.T) (wanted []int, sent []string) {
 	return wanted, sent
 }
 
-// A document in which somebody left word is not deleted before its word was seen.
-func TestAWordIsSeenByAFewReleases(t *testing.T) {
+// A document with a word is not deleted before the word was seen.
+func TestAFewReleasesSeeAWord(t *testing.T) {
 	t.Parallel()
 	needJoint(t)
 	wanted, sent := releasedWithAWord(t)
@@ -90,7 +90,7 @@ func TestAWordIsSeenByAFewReleases(t *testing.T) {
 	assert.Equal(t, []string{"delete", "find", "delete"}, sent)
 }
 
-// Which of the absent were gone before their release nobody knows. All say that they may be.
+// It is not known which of the missing holders were gone before their release. All are answered as possibly gone.
 func TestAHolderThatWasGoneIsNotToldThatItHeldToTheEnd(t *testing.T) {
 	t.Parallel()
 	needJoint(t)
@@ -113,7 +113,7 @@ func TestAHolderThatWasGoneIsNotToldThatItHeldToTheEnd(t *testing.T) {
 	assert.Zero(t, f.documents())
 }
 
-// What has no lease in memory, or one that may have run out, is looked for first: then it is
+// A holder without a lease in memory, or with one that may have run out, is read first: then it is
 // known which of them are gone.
 func TestReleasesThatMayBeGoneAreLookedForFirst(t *testing.T) {
 	t.Parallel()
@@ -152,7 +152,7 @@ func TestAFewReleasesWhoseReplyIsLostAreDoneWithinTheCall(t *testing.T) {
 		for _, c := range batch {
 			assert.True(t, f.absent(c.Key), "%s, applied: %v", c.Key, applied)
 		}
-		if !applied { // the next holders of the keys are none of its business
+		if !applied { // it does not concern the next holders of the keys
 			next := some(3)
 			f.claimAll(f.store, next)
 			require.NotEmpty(t, line.Deliver(t), "nothing was stalled: the test shows nothing")

@@ -15,10 +15,10 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The switches of internal/knob take a safety out, for the tests that show that it is
-// needed. In an ordinary build they are constants, and nothing here is linked.
+// The switches of internal/knob take a safety out, for the tests which show that it is needed.
+// In an ordinary build they are constants, and none of this code is linked.
 
-// tampered is a command without the safeties that switches take out.
+// tampered returns a command without the safeties that switches take out.
 func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder) {
 	byKey := what == mongolease.HandOver && knob.HandOverByKey || what == mongolease.Release && knob.ReleaseByKey || what == mongolease.Last && knob.DeleteWithoutRev
 	filter = slices.DeleteFunc(slices.Clone(filter), func(e bson.E) bool {
@@ -57,7 +57,7 @@ func tampered(what mongolease.Step, filter, update bson.D, opts *options.FindOne
 	return filter, update, opts
 }
 
-// withoutBeat is a renewal that leaves the beat as it is, or adds one to it.
+// withoutBeat returns a renewal that leaves the beat as it is, or adds one to it.
 func withoutBeat(update bson.D) bson.D {
 	update = slices.Clone(update)
 	for i, op := range update {
@@ -74,8 +74,8 @@ func withoutBeat(update bson.D) bson.D {
 	return update
 }
 
-// mapWith is the map of holders as it was seen, and the claim: for the control that
-// shows why a join does not write it.
+// mapWith returns the map of holders as it was seen, with the claim added, for the control
+// which shows why a join does not write the map.
 func (r record) mapWith(c *claim, t mongolease.Tenure, over map[string]bool) bson.D {
 	all := bson.D{{Key: c.ID, Value: c.Holder(t)}}
 	for _, h := range r.Holders {
@@ -89,8 +89,8 @@ func (r record) mapWith(c *claim, t mongolease.Tenure, over map[string]bool) bso
 	return all
 }
 
-// claimUpdate is a claim's update as it is, unless a switch asks for one of the
-// tokens that will not do.
+// claimUpdate returns a claim's update as it is, unless a switch asks for one of the wrong
+// kinds of token.
 func claimUpdate(update bson.D) bson.D {
 	if !knob.StampedToken && !knob.CounterToken {
 		return update
@@ -110,7 +110,7 @@ func claimUpdate(update bson.D) bson.D {
 	return append(bson.D{{Key: "$set", Value: set}, {Key: "$inc", Value: bson.D{{Key: fieldLimit, Value: 1}}}, stampAt}, update[2:]...)
 }
 
-// withFaults gives the steps the faults that are theirs.
+// withFaults gives the steps the faults that switches ask for.
 func (s *Store) withFaults() {
 	if knob.On {
 		s.steps.Tamper = tampered
@@ -123,7 +123,7 @@ func (s *Store) withFaults() {
 	}
 }
 
-// lookFirst is a look before the word is left, taken for one after it.
+// lookFirst reads the document before the word is left, in place of the read after it.
 func (s *Store) lookFirst(ctx context.Context, c *claim) reply {
 	seen, err := s.find(ctx, c.Key)
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// leave removes a holder of a shared key, and with the last one the document. It keeps
-// rev: a holder that left makes no join wrong.
+// leave removes a holder of a shared key, and with the last one the document. It keeps rev,
+// because a holder that left invalidates no join.
 func (s *Store) leave(ctx context.Context, r store.Ref, coll *mongo.Collection) (reply, error) {
 	filter, update := leaving(r)
 	return s.drop(ctx, mongolease.Leave, r.Key, filter, update, coll)
@@ -26,7 +26,7 @@ func leaving(r store.Ref) (filter, update bson.D) {
 		bson.D{{Key: "$unset", Value: bson.D{{Key: fieldHolders + "." + r.ID, Value: ""}}}, stampAt}
 }
 
-// drop sends the update that removes a holder, and ends the document if nobody is left.
+// drop sends the update that removes a holder, and ends the document if no holder is left.
 func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filter, update bson.D, coll *mongo.Collection) (reply, error) {
 	reply, err := s.steps.Send(ctx, what, coll, filter, update, mongobase.After)
 	if err != nil || !reply.Found() {
@@ -36,14 +36,13 @@ func (s *Store) drop(ctx context.Context, what mongolease.Step, key string, filt
 	return reply, nil
 }
 
-// last deletes a document that has no holders any more. The before-image shows a word
-// that was left meanwhile. If it is a writer's word the document stays for that writer:
-// empty, and with an end that has just passed, so that the TTL index does not sweep the
-// word away.
+// last deletes a document that has no holders any more. The before-image shows a word that was
+// left meanwhile. If it is a writer's word, the document stays for that writer: empty, and with
+// an end that has just passed, so that the TTL index does not remove it at once.
 //
-// Both commands name rev, which every new holder changes. Sent late or twice they find
-// another revision, or nothing to do. If they fail, the holder has left all the same: an
-// empty document is in nobody's way, and the next claim takes it over.
+// Both commands name rev, which every new holder changes. If they come late or twice, they find
+// another revision, or nothing to do. If they fail, the holder has left all the same: an empty
+// document blocks no claim, and the next one takes it over.
 func (s *Store) last(ctx context.Context, key string, seen *record, coll *mongo.Collection) {
 	if seen.Foreign() != nil || len(seen.Holders) > 0 || seen.mode == store.Exclusive {
 		return
@@ -80,9 +79,9 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 	return image, nil
 }
 
-// undoJoin removes what a claim in shared or permits mode may have left. If the claim may
-// still be on its way as a join that named joined, a new revision bars it. That is one
-// command: between two the join could land.
+// undoJoin removes what a claim in shared or permits mode may have left. If the claim may still
+// be on its way as a join that named joined, a new revision bars it. Both are one command:
+// between two commands the join could land.
 func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined int64) (reply, error) {
 	holds := exists(fieldHolders + "." + r.ID)
 	if knob.UndoDeletes {
@@ -99,8 +98,7 @@ func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined int64) (reply,
 	return s.drop(ctx, mongolease.Undo, r.Key, ours(r.Key, holds), update, s.base.Durable)
 }
 
-// Withdraw takes back the word of a writer that gave up. A fault here costs others time,
-// nothing else.
+// Withdraw takes back the word of a writer that gave up. If it fails, others lose only time.
 func (s *Store) Withdraw(ctx context.Context, key string, until time.Time) error {
 	ctx = mongobase.Bare(ctx)
 	filter := ours(key, bson.E{Key: fieldExclusiveWanted, Value: mongobase.Date(until)})

@@ -31,7 +31,7 @@ func TestControlAListThatIsKeptIsSeen(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// heapOfAList is by how much the live heap grows at most while keys are listed.
+// heapOfAList returns by how much the live heap grows at most while keys are listed.
 func heapOfAList(t *testing.T, take func(mongolock.Status)) int {
 	driver := testserver.Client(t)
 	coll := testserver.Collection(t, driver)

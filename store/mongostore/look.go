@@ -12,7 +12,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Look reads keys with one find, whatever their number.
+// Look reads keys with one find, however many there are.
 func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error) {
 	return s.steps.Look(ctx, keys)
 }
@@ -21,8 +21,8 @@ func (s *Store) Look(ctx context.Context, keys []string) ([]store.Status, error)
 // sends 16 MB at once.
 const listBatch = 500
 
-// List reads the keys that begin with prefix in the order of _id, which for
-// strings is that of their bytes.
+// List reads the keys that begin with prefix in the order of _id, which for strings is the
+// order of their bytes.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status, error] {
 	return s.steps.List(ctx, prefix, func(ctx context.Context) (*mongobase.Cursor, error) {
 		return s.base.FindMany(ctx, s.base.Soft,
@@ -34,9 +34,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Status,
 	})
 }
 
-// prefixRange holds the strings that begin with prefix: from the prefix up to the next
-// string that does not begin with it, which is the prefix with its last rune raised. (A
-// regular expression would have to be escaped, and reads the whole index if it is not.)
+// prefixRange returns the bounds of the strings that begin with prefix: from the prefix up to
+// the next string that does not begin with it, which is the prefix with its last rune raised.
+// (A regular expression would have to be escaped, and reads the whole index if it is not.)
 func prefixRange(prefix string) bson.D {
 	within := bson.D{{Key: "$gte", Value: prefix}}
 	for prefix != "" {
@@ -47,7 +47,7 @@ func prefixRange(prefix string) bson.D {
 		}
 		next := last + 1
 		if next == 0xD800 {
-			next = 0xE000 // no surrogates in UTF-8
+			next = 0xE000 // UTF-8 has no surrogates
 		}
 		return append(within, bson.E{Key: "$lt", Value: prefix + string(next)})
 	}

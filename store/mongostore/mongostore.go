@@ -25,12 +25,12 @@ type Store struct {
 
 	noIndex    bool
 	uncapped   atomic.Bool      // the collection was found not to be capped
-	capped     mongobase.Shared // the question whether it is
+	capped     mongobase.Shared // for the question whether it is
 	indexed    atomic.Bool      // the first grant made the index, or tried to
 	indexTries atomic.Int32
 	logger     *slog.Logger
 
-	steps mongolease.Steps[record, int64] // remembers the revision of an exclusive grant
+	steps mongolease.Steps[record, int64] // remembers the revision of each exclusive grant
 	joins joinGates
 
 	sessions sessions
@@ -49,8 +49,8 @@ type config struct {
 	now     func() mongoclock.Moment // default: the monotonic clock; tests have their own
 }
 
-// WithoutIndex leaves the TTL index to the caller: the first grant does not make it.
-// The index only removes locks whose holders crashed, an hour after they ran out.
+// WithoutIndex leaves making the TTL index to the caller: the first grant does not make it. The
+// index only removes locks whose holders crashed, an hour after they ran out.
 func WithoutIndex() Option {
 	return option(func(c *config) error { c.noIndex = true; return nil })
 }
@@ -67,9 +67,9 @@ func WithLogger(l *slog.Logger) Option {
 	})
 }
 
-// New makes a store whose locks are documents of coll: one per key, the key its _id.
-// It sends nothing yet. The store uses write concern, read concern and read
-// preference of its own, whatever coll says.
+// New makes a store whose locks are documents of coll: one per key, with the key as its _id. It
+// sends nothing yet. The store sets its own write concern, read concern and read preference,
+// whatever coll says.
 func New(coll *mongo.Collection, opts ...Option) (*Store, error) {
 	var conf config
 	var errs []error
@@ -115,31 +115,31 @@ func open(coll *mongo.Collection, conf config) *Store {
 	return s
 }
 
-// Commands are the commands that the store has given to the driver so far, by name: what they
-// cost the database is what the locks cost it.
+// Commands returns how many commands the store has given to the driver so far, by name. They
+// are what the locks cost the database.
 func (s *Store) Commands() map[string]uint64 { return s.base.Commands() }
 
 // WarnOfTraps logs, by name, what is known to go wrong with locks on the deployment of the
-// store, such as a storage engine that keeps its data in memory. A client does so once, after
-// its first claim that is answered. An error says that there was no time to find out.
+// store, such as a storage engine that keeps its data in memory. A client calls it once, after
+// the first claim that was answered. An error says that there was no time to find out.
 func (s *Store) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
 	return s.base.WarnOfTraps(ctx, to)
 }
 
-// A reply is the answer of one command, and what it says.
+// A reply is the image that one command answered.
 type reply = mongolease.Image[record]
 
-// remove deletes one document, of which it answers the words that were left in it.
+// remove deletes one document, and returns the words that were left in it.
 func (s *Store) remove(ctx context.Context, what mongolease.Step, coll *mongo.Collection, filter bson.D) (reply, error) {
 	return s.steps.Remove(ctx, what, coll, filter, readWords)
 }
 
-// find reads the document of a key, whoever's it is.
+// find reads the document of a key, whoever made it.
 func (s *Store) find(ctx context.Context, key string) (reply, error) {
 	return s.steps.Find(ctx, store.Ref{Key: key})
 }
 
-// knownMode answers an error for a mode that there is not.
+// knownMode returns an error for a mode that does not exist.
 func knownMode(mode store.Mode) error {
 	switch mode {
 	case store.Exclusive, store.Shared, store.Permits:
@@ -148,10 +148,10 @@ func knownMode(mode store.Mode) error {
 	return mongoerr.NotApplied(fmt.Errorf("mode %q: %w", mode, errors.ErrUnsupported))
 }
 
-// held is the condition that the document has the holder, in its mode.
+// held returns the condition that the document has the holder, in its mode.
 func held(r store.Ref) []bson.E {
 	return append(layout{}.Named(r.ID), inMode(r.Mode), exists(fieldHolders+"."+r.ID))
 }
 
-// inMode asks for a document in that mode.
+// inMode returns the condition that a document is in that mode.
 func inMode(mode store.Mode) bson.E { return bson.E{Key: fieldMode, Value: string(mode)} }

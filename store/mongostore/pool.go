@@ -24,8 +24,8 @@ const (
 )
 
 // needSpare gives errOneConnection if the read of the feed, which is under way, has the only
-// connection that the client may open. The driver does not tell the size of its pool but in
-// the error of a command that got no connection in time.
+// connection that the client may open. The driver tells the size of its pool only in the error
+// of a command that got no connection in time.
 func (s *Store) needSpare(ctx context.Context, give context.CancelCauseFunc) {
 	timer := time.NewTimer(spareAfter)
 	defer timer.Stop()

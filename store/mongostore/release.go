@@ -11,8 +11,8 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// Release deletes the document of an exclusive holder, whose before-image tells whether
-// somebody waits. A holder in another mode leaves the document.
+// Release deletes the document of an exclusive holder. The before-image tells whether a process
+// waits. A holder in another mode leaves the document.
 func (s *Store) Release(ctx context.Context, r store.Ref, keep time.Duration) (wanted bool, err error) {
 	if err := knownMode(r.Mode); err != nil {
 		return false, err
@@ -36,8 +36,8 @@ func (s *Store) releaseNow(ctx context.Context, r store.Ref) (reply, error) {
 	return s.remove(ctx, mongolease.Release, s.steps.Gently(r.ID), append(bson.D{{Key: "_id", Value: r.Key}}, held(r)...))
 }
 
-// explainLeave tells why a release found no holder. In shared and permits mode it may be
-// the second try, after a first that was cut short: then it ends what the first began.
+// explainLeave tells why a release found no holder. In shared and permits mode it may be the
+// second attempt, after a first one that was cut short; then it finishes what the first began.
 func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 	image, err := s.finish(ctx, r, s.steps.Gently(r.ID))
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *Store) explainLeave(ctx context.Context, r store.Ref) error {
 	return mongolease.Why(image, r.ID)
 }
 
-// releaseLater is the release under MinHold: the holder stays with a mark, so that nobody
-// renews or hands over what was given back.
+// releaseLater is the release under MinHold: the holder stays with a mark, so that it can no
+// longer be renewed or handed over.
 func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duration) (reply, error) {
 	conditions, update := s.laterRelease(r, rest)
 	return s.steps.Update(ctx, mongolease.Release, s.steps.Gently(r.ID), r, conditions, update, mongobase.After)
@@ -59,7 +59,7 @@ func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson
 	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {
 		update = bson.D{{Key: "$set", Value: append(set, end)}, moveRev, stampAt}
-	} else { // others may hold the key too, and longer
+	} else { // others may hold the key too, and for longer
 		update = bson.D{{Key: "$set", Value: set}, {Key: "$max", Value: bson.D{end}}, moveRev, stampAt}
 	}
 	if s.sessions.used.Load() {

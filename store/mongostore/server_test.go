@@ -152,7 +152,7 @@ func TestThroughARouterEachDocumentTellsTheTimeOfABulk(t *testing.T) {
 	assert.Equal(t, "find batchSize: 3 filter: {_id: {$in: [j, k]}} readConcern: {level: local}", rendered(sent[1:], one.ID), "sent\n%s", rendered(sent, one.ID, two.ID))
 }
 
-// shardedBy is what a mongos says of a collection that is sharded by that key.
+// shardedBy returns what a mongos says of a collection that is sharded by that key.
 func shardedBy(f *fixture, line *testserver.Line, key bson.D) {
 	line.Also(func(_ string, c bson.Raw) (testserver.Fate, bool) {
 		db, _ := c.Lookup("$db").StringValueOK()

@@ -18,35 +18,35 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// The fields of a session's document, docs/design.md §4.11, beside those that it has in
-// common with a holder.
+// The fields of a session's document, docs/design.md §4.11, other than those that a holder has
+// as well.
 const (
 	fieldWhat     = "kind"
 	fieldDead     = "dead"
-	fieldReasons  = "brokenHolders" // why those of its holders were broken that were
-	fieldSessions = "sessions"      // of a shared lock: the sessions that its holders may be under, for the sweep
+	fieldReasons  = "brokenHolders" // why holders of the session were broken
+	fieldSessions = "sessions"      // in a shared lock: the sessions that its holders may be under, for the sweep
 	fieldSession  = mongolease.FieldSession
 
 	kindSession = "session"
 )
 
-// The end of a lock's document some of whose holders are under a session is so far away that
-// the TTL index never removes it. By the same index a sweep finds what a session left: an
-// exclusive holder's document has an end that is its session's own, but for a chance of one in
-// a hundred billion. One that several sessions may keep has the last of all.
+// A lock's document of which a holder is under a session ends so far in the future that the TTL
+// index never removes it. A sweep finds what a session left by the same index: the document of
+// an exclusive holder ends at a date that is its session's own, but for a chance of one in a
+// hundred billion. A document that several sessions may keep has the last date of all.
 var (
 	far   = time.Date(5000, 1, 1, 0, 0, 0, 0, time.UTC)
 	never = mongobase.Date(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 )
 
-// farEnd is the end of a document whose only holder is under that session.
+// farEnd returns the end of a document whose only holder is under that session.
 func farEnd(session string) bson.DateTime {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(session))                               // it never fails
 	return mongobase.Date(far) + bson.DateTime(h.Sum64()%(1<<47)) //nolint:gosec // before the year 9460
 }
 
-// A sessionRecord is a session's document as read. One that is dead has no holder.
+// A sessionRecord is a session's document as read. A dead session has no holder.
 type sessionRecord struct {
 	mongolease.Document
 	id     string
@@ -101,15 +101,16 @@ func readReasons(v bson.RawValue) map[string]string {
 	return reasons
 }
 
-// A sessionLayout tells the steps of internal/mongolease how a session's document looks: it
-// is a lock that has itself for a holder. Its _id is a document, which no key's is.
+// A sessionLayout tells the steps of internal/mongolease how a session's document looks: it is
+// a lock whose only holder is the session itself. Its _id is a document, so it differs from
+// every key's.
 type sessionLayout struct{ of *sessions }
 
 func sessionName(id string) bson.E {
 	return bson.E{Key: "_id", Value: bson.D{{Key: fieldSession, Value: id}}}
 }
 
-// ourSession is the filter of a session's document.
+// ourSession returns the filter of a session's document.
 func ourSession(id string, more ...bson.E) bson.D {
 	return append(bson.D{sessionName(id), {Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}}, more...)
 }
@@ -148,8 +149,8 @@ func (l sessionLayout) FindMany(ctx context.Context, _ *mongo.Collection, refs [
 	return images, nil
 }
 
-// BeginSession inserts a session's document. What is left of one whose outcome is unknown
-// is in nobody's way: its ID is never used, so nothing comes under it.
+// BeginSession inserts a session's document. A document whose outcome is unknown may stay: its
+// ID is never used, so no holder comes under it.
 func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Duration, error) {
 	x := &s.sessions
 	left, err := x.steps.Insert(ctx, mongolease.Begin, store.Ref{ID: of.ID}, of.TTL, func(t mongolease.Tenure) (filter, update bson.D) {
@@ -179,7 +180,7 @@ func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Durati
 	return left, nil
 }
 
-// RenewSession is one update, whose after-image tells which holders were broken.
+// RenewSession sends one update. Its after-image tells which holders were broken.
 func (s *Store) RenewSession(ctx context.Context, of store.Session) (store.SessionRenewed, error) {
 	x := &s.sessions
 	answer := x.steps.Renew(ctx, []store.Renewal{{Ref: store.Ref{ID: of.ID}, TTL: of.TTL}})[0]
@@ -189,7 +190,7 @@ func (s *Store) RenewSession(ctx context.Context, of store.Session) (store.Sessi
 	return store.SessionRenewed{Left: answer.Left, Broken: x.brokenOf(of.ID)}, nil
 }
 
-// EndSession marks a session, by its ID alone: only its own process does so.
+// EndSession marks a session, by its ID alone, because only its own process does so.
 func (s *Store) EndSession(ctx context.Context, id string) error {
 	x := &s.sessions
 	_, err := x.steps.Send(mongobase.Bare(ctx), mongolease.Mark, s.base.Durable, ourSession(id), dead(), mongobase.After)
@@ -204,7 +205,7 @@ func dead(more ...bson.E) bson.D {
 	return append(bson.D{{Key: "$set", Value: bson.D{{Key: fieldDead, Value: true}}}, stampAt}, more...)
 }
 
-// tell writes into a session that one of its holders was broken: the session's next renewal
+// tell writes into a session that one of its holders was broken. The session's next renewal
 // reads it.
 func (s *Store) tell(ctx context.Context, session, id, reason string) error {
 	if session == "" {
@@ -216,20 +217,20 @@ func (s *Store) tell(ctx context.Context, session, id, reason string) error {
 	return err
 }
 
-// enter makes, of a renewal's update, one that also puts the holder under a session, or
-// takes it out. The beat that is written with it bars every older copy.
+// enter adds to a renewal's update that the holder comes under a session, or leaves one. The
+// beat that is written with it bars every older copy.
 func enter(r store.Renewal, update bson.D) bson.D {
 	most, set := slices.Clone(update[0].Value.(bson.D)), update[1].Value.(bson.D)
 	session := bson.E{Key: keptBy(r.Ref), Value: r.Session}
 	end := slices.IndexFunc(most, func(e bson.E) bool { return e.Key == fieldExpireAt })
 	var more bson.D
 	switch {
-	case r.Alone && r.Mode == store.Exclusive: // nobody else is in the document
+	case r.Alone && r.Mode == store.Exclusive: // no other holder is in the document
 		set = append(set, most[end])
 		most = slices.Delete(most, end, end+1)
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
 		if !knob.AloneKeepsRev {
-			more = append(more, moveRev) // no late update puts it under the session with others
+			more = append(more, moveRev) // then no late update puts it under the session together with others
 		}
 	case r.Alone:
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
@@ -255,12 +256,12 @@ func readSessions(v bson.RawValue) (ids []string) {
 	return ids
 }
 
-// oldSessions is how many sessions that no holder is under a shared key's document keeps.
+// oldSessions is how many sessions without holders the document of a shared key may keep.
 const oldSessions = 16
 
-// prune makes, of a join, one that also takes the sessions out of the document that none of its
-// holders is under, if they have become many: those who leave do not. The filter then names
-// the beat of every holder that stays: none of them came under a session since the look.
+// prune adds to a join that the sessions without holders are removed from the document, if they
+// have become many: holders that leave do not remove them. The filter then names the beat of
+// every holder that stays, so that none of them has come under a session since the look.
 func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) (bson.D, bson.D) {
 	if c.pruned || len(seen.sessions) <= oldSessions {
 		return filter, update
@@ -290,7 +291,7 @@ func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) 
 	return filter, append(update, bson.E{Key: "$pullAll", Value: bson.D{{Key: fieldSessions, Value: ids}}})
 }
 
-// broke is the end of a break: the session that the holder is under is told.
+// broke ends a break: it tells the session that the holder is under.
 func (s *Store) broke(ctx context.Context, image reply, err error, id, reason string) (reply, error) {
 	if h, ok := image.Record.Holder(id); err == nil && ok {
 		err = s.tell(ctx, h.Session, id, reason)

@@ -18,31 +18,31 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// sessions are what a store knows of sessions, its own and those of others.
+// sessions holds what a store knows of sessions, its own and those of others.
 type sessions struct {
 	steps mongolease.Steps[sessionRecord, struct{}]
-	used  atomic.Bool // this store began one: its holders may be under it
+	used  atomic.Bool // this store began one, so its holders may be under it
 
 	mu       sync.Mutex      // protects the rest; never held across a command
 	seen     map[string]view // by ID
 	sweepAt  int
 	left     []string // those found over, whose holders are to be swept
-	surveyed bool     // those whose process died long ago were looked for
+	surveyed bool     // the search for those whose process died long ago was made
 }
 
-// A view is a session as it was seen last.
+// A view is what was last seen of a session.
 type view struct {
 	sessionRecord
 	at   mongoclock.Moment
 	over bool // for good: a majority has the mark
 }
 
-// unkey begins what stands for a key where keys are remembered: it is not UTF-8, so no key
-// begins like that.
+// unkey begins names that are remembered like keys but do not name one. It is not UTF-8, so no
+// key begins with it.
 const unkey = "\xff"
 
 const (
-	viewFresh = time.Second // what was seen this lately is shown without another look
+	viewFresh = time.Second // a view this young is shown without another look
 	leftMost  = 1024        // sessions that are remembered for the sweep
 	viewsKept = time.Hour
 )
@@ -57,7 +57,7 @@ func (x *sessions) saw(r sessionRecord, at mongoclock.Moment) {
 	x.put(r.id, view{sessionRecord: r, at: at, over: x.seen[r.id].over})
 }
 
-// put remembers a view. With x.mu held.
+// put remembers a view. Call it with x.mu held.
 func (x *sessions) put(id string, v view) {
 	if x.seen == nil {
 		x.seen = map[string]view{}
@@ -111,9 +111,9 @@ func (x *sessions) view(id string) (view, bool) {
 	return v, ok
 }
 
-// Over judges sessions by the rules for holders, and marks those that are over, with
-// majority. Only the mark makes sure: a look may have been answered by a primary that was
-// deposed. After it no renewal is applied, and none was since the look.
+// Over judges sessions by the rules for holders, and marks those that are over, by majority.
+// Only the mark makes sure of it: the look may have been answered by a primary that was
+// deposed. After the mark no renewal is applied, and none was since the look.
 func (x *sessions) Over(ctx context.Context, ids []string) (map[string]bool, error) {
 	over := make(map[string]bool, len(ids))
 	var ask []string
@@ -146,7 +146,7 @@ func (x *sessions) Over(ctx context.Context, ids []string) (map[string]bool, err
 	return over, nil
 }
 
-// read reads sessions. One that is not there, or is dead, has no holder.
+// read reads sessions. A session that is missing, or dead, has no holder.
 func (x *sessions) read(ctx context.Context, ids []string) (map[string]sessionRecord, error) {
 	found := make(map[string]sessionRecord, len(ids))
 	if len(ids) == 0 {
@@ -169,8 +169,8 @@ func (x *sessions) read(ctx context.Context, ids []string) (map[string]sessionRe
 	return found, err
 }
 
-// mark makes a session dead that was seen, or one that was not there: then the mark is all
-// of its document. It reports false if the session was renewed meanwhile.
+// mark marks a session dead that was seen, or that was missing; in the latter case its document
+// has only the mark. It reports false if the session was renewed meanwhile.
 func (x *sessions) mark(ctx context.Context, id string, seen sessionRecord) (bool, error) {
 	if knob.TakenUnmarked {
 		return true, nil
@@ -197,7 +197,7 @@ func (x *sessions) mark(ctx context.Context, id string, seen sessionRecord) (boo
 	return true, nil
 }
 
-// Ends shows when a session ends, as it was seen last.
+// Ends returns when a session ends, by what was last seen of it.
 func (x *sessions) Ends(id string, now time.Time) (expireAt, knownBy time.Time, over bool) {
 	v, known := x.view(id)
 	switch {
@@ -210,8 +210,7 @@ func (x *sessions) Ends(id string, now time.Time) (expireAt, knownBy time.Time, 
 	return m.ExpireAt, x.steps.Base.KnownBy(unkey+id, m, now), false
 }
 
-// Learn reads sessions that were not seen lately. After a fault they are shown as they were
-// seen before.
+// Learn reads sessions that were not seen lately. After a fault they are shown as last seen.
 func (x *sessions) Learn(ctx context.Context, ids []string) {
 	now := x.steps.Base.Clock.Now()
 	var ask []string
@@ -230,8 +229,8 @@ func (x *sessions) Learn(ctx context.Context, ids []string) {
 	}
 }
 
-// survey finds, once after a session was begun, sessions whose process died long ago and
-// whose keys nobody asked for.
+// survey finds, once after a session was begun, sessions whose process died long ago and whose
+// keys were not asked for since.
 func (x *sessions) survey(ctx context.Context) error {
 	x.mu.Lock()
 	done := x.surveyed || !x.used.Load()
@@ -256,7 +255,7 @@ func (x *sessions) survey(ctx context.Context) error {
 	return err
 }
 
-// begun has a sweep look, once, for what was left before.
+// begun makes a sweep search, once, for what was left before.
 func (x *sessions) begun() {
 	x.used.Store(true)
 	x.mu.Lock()

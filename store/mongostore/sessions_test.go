@@ -143,8 +143,7 @@ func TestADocumentKeepsFewSessionsWhoseHoldersLeft(t *testing.T) {
 	assert.Less(t, largest, 2048, "bytes")
 }
 
-// A mark makes sure also of a session whose document is not there: it may be an old
-// primary that says so.
+// A mark is also needed for a session whose document is missing: an old primary may say so.
 func TestAnAbsentSessionIsMarkedBeforeItsKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -204,7 +203,7 @@ func renewedSinceTheSweepsLook(t *testing.T) (holds bool) {
 	return !f.absent("k")
 }
 
-// A mark that one node alone had could be rolled back, and the session be renewed again.
+// A mark that only one node had could be rolled back, and the session be renewed again.
 func TestASessionIsMarkedByAMajority(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, []string{"{w: majority, j: true}"}, concernsOfMarks(t))
@@ -264,8 +263,8 @@ func concernsOfReleases(t *testing.T) map[string]string {
 	return concerns
 }
 
-// Without an index of their own: each would make every insert and delete dearer.
-func TestASweepFindsWhatASessionLeftByTheTTLIndex(t *testing.T) {
+// Sessions need no index of their own: that would make every insert and delete more expensive.
+func TestASweepFindsTheHoldersOfADeadSessionByTheTTLIndex(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "ttl")
 	f := newFixture(t)

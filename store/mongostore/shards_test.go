@@ -87,7 +87,7 @@ func (w shardedWorld) holds(names []string, opts ...mongolock.ClientOption) (all
 	return all, die
 }
 
-// asksOnce is a process that asks for a key, and is gone.
+// asksOnce is a process that asks once for a key, and is gone.
 func (w shardedWorld) asksOnce(keys ...string) (taken string) {
 	w.t.Helper()
 	c, _ := w.process()
@@ -133,8 +133,8 @@ func TestNoLeaseIsTakenOverByTheClockOfAnotherShard(t *testing.T) {
 	}
 }
 
-// A process under a session dies. Its keys go to a waiter that has seen it still for its TTL,
-// whatever the clocks of the shards show, and not before its leases were over.
+// A process under a session dies. Its keys go to a waiter that has seen it unchanged for its
+// TTL, whatever the shards' clocks show, and not before its leases were over.
 func TestAKeyOfADeadProcessIsTakenOverAcrossShards(t *testing.T) {
 	farApart(t, func(w shardedWorld) {
 		all, die := w.holds(oneWay, mongolock.WithSession())
@@ -163,8 +163,9 @@ func TestAKeyOfADeadProcessIsTakenOverAcrossShards(t *testing.T) {
 	})
 }
 
-// One that asks once goes by the minute rule: each end by its own shard's clock. It comes late, by
-// as much as the clocks are apart, if an end was written by the clock that is ahead.
+// A process that asks once goes by the minute rule: each end is judged by its own shard's
+// clock. It gets the key late, by as much as the clocks are apart, if the clock that is ahead
+// wrote the end.
 func TestAProcessThatAsksOnceTakesOverByTheMinuteRuleAcrossShards(t *testing.T) {
 	farApart(t, func(w shardedWorld) {
 		all, die := w.holds(oneWay, mongolock.WithSession())

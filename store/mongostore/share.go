@@ -19,17 +19,17 @@ const (
 	// fullAt is how large a document may grow: half of what the server takes.
 	fullAt = 8 << 20
 
-	// joinRaces is how many races a claim may lose before it is answered "held", with a
-	// status that shows no reason to wait. The engine then asks again.
+	// joinRaces is how many races a claim may lose before it is answered "held", with a status
+	// that gives no reason to wait. The engine then asks again.
 	joinRaces = 20
 )
 
-// share acquires a key in shared or permits mode. If nobody holds it, the command is the
-// same upsert; otherwise the claim joins, with a compare-and-swap on what a find showed.
-// Whether somebody holds it is a guess: the claim's hint, or what was seen lately.
+// share acquires a key in shared or permits mode. If the key is free, the command is the same
+// upsert; otherwise the claim joins, with a compare-and-swap on the document that a find
+// showed. Whether the key is held is a guess, by the claim's hint or by what was seen lately.
 //
-// The joins of one process on one key go one at a time: of several at once all but one
-// would lose, and read again.
+// The joins of one process on one key go one at a time: of several at once all but one would
+// lose, and read again.
 func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	leave, err := s.joins.enter(ctx, c.Key)
 	if err != nil {
@@ -66,21 +66,21 @@ func (s *Store) share(ctx context.Context, c *claim) (store.Grant, error) {
 	return store.Grant{}, s.steps.Refuse(ctx, c.Claim, contender{s, c}, image.Record)
 }
 
-// noWriter adds to condition what that no writer is waiting. In a document of exclusive
-// mode the word counts for nothing: its writer was served.
+// noWriter adds to condition what that no writer is waiting. In a document of exclusive mode
+// the word counts for nothing, because its writer was served.
 func noWriter(what bson.E, now mongoclock.Reading) []bson.E {
 	none := bson.D{mongolease.NotAfter(fieldExclusiveWanted, now.Earliest)}
 	return []bson.E{what, {Key: "$or", Value: bson.A{none, bson.D{exclusively}}}}
 }
 
-// alone is document for a claim in shared or permits mode that finds no live holder. It
-// removes a writer's word that was left under an exclusive holder.
+// alone is document for a claim in shared or permits mode that finds no live holder. It removes
+// a writer's word that was left under an exclusive holder.
 func (c *claim) alone(t mongolease.Tenure) bson.D {
 	return append(c.document(t), bson.E{Key: "$unset", Value: bson.D{{Key: fieldExclusiveWanted, Value: ""}}})
 }
 
-// join makes the claim a holder beside those in the image, or is refused for what the
-// image shows. It is not done if the document has changed since.
+// join makes the claim a holder beside those in the image, or refuses it because of what the
+// image shows. done is false if the document has changed since.
 func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant, done bool, err error) {
 	now, over, err := s.judging(ctx, c, &image)
 	if err != nil {
@@ -113,13 +113,13 @@ func (s *Store) join(ctx context.Context, c *claim, image reply) (g store.Grant,
 		g, err = s.steps.Grant(ctx, c.Claim, reply, term)
 		return g, true, err
 	}
-	c.Attempt.Answered(reply.Reply, true) // lost to somebody quicker
+	c.Attempt.Answered(reply.Reply, true) // lost to a quicker claim
 	s.joins.lost.Add(1)
 	return g, false, nil
 }
 
-// joinAfterWord leaves word, and tries again with the image that this showed: the key may
-// have been freed since it was found held, and then nobody would answer the word.
+// joinAfterWord leaves word, and tries again with the image that this showed: the key may have
+// been freed since it was found held, and then no release would see the word.
 func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, done bool, err error) {
 	c.worded = true
 	image, err := s.leaveWord(ctx, c)
@@ -133,8 +133,8 @@ func (s *Store) joinAfterWord(ctx context.Context, c *claim) (g store.Grant, don
 }
 
 // judging tells which holders in the image are over, and by what time a writer's word is
-// judged. If the sample at hand is old, a word that is over could look good, so a new one is
-// drawn. Through a mongos only a write tells the time, and the image becomes that of the
+// judged. If the sample at hand is old, a word that is over could seem valid, so a new sample
+// is drawn. Through a mongos only a write tells the time, and the image becomes that of the
 // write.
 func (s *Store) judging(ctx context.Context, c *claim, seen *reply) (now mongoclock.Reading, over map[string]bool, err error) {
 	now = s.base.Now()
@@ -160,7 +160,7 @@ func (s *Store) sample(ctx context.Context, c *claim, seen *reply) (mongoclock.R
 	return s.base.Now(), err
 }
 
-// unwelcome is why the claim may not join: others hold the key, or another verdict.
+// unwelcome says why the claim may not join: others hold the key, or another verdict.
 func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bool, refusal error) {
 	switch {
 	case seen.Stranger != "":
@@ -177,10 +177,10 @@ func unwelcome(c *claim, seen record, live int, now mongoclock.Reading) (held bo
 	return false, nil
 }
 
-// joining is the compare-and-swap of a join. Its filter names the revision that was seen,
-// which changes whenever a holder is added or dropped, and the beat of each holder that it
-// drops, because renewals do not change the revision. For the same reason it writes field
-// by field where others stay: the whole map would put their old ends back.
+// joining returns the compare-and-swap of a join. Its filter names the revision that was seen,
+// which changes whenever a holder is added or dropped. It also names the beat of each holder
+// that it drops, because renewals do not change the revision. For the same reason it writes
+// single fields if other holders stay: the whole map would put their old ends back.
 func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading, t mongolease.Tenure) (filter, update bson.D) {
 	filter = ours(c.Key, noWriter(bson.E{Key: fieldRev, Value: seen.rev}, now)...)
 	dropped := bson.D{}

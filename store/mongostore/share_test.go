@@ -154,8 +154,8 @@ func isRemove(c bson.Raw) bool { r, _ := c.Lookup("remove").BooleanOK(); return 
 
 func isUnset(c bson.Raw) bool { return !c.Lookup("update", "$unset").IsZero() }
 
-// Each safety of sharing, in the race that it is there for. A scenario returns what went
-// wrong; the controls show what does without the safety.
+// These are the safeties of sharing, each in the race that it is for. A scenario returns what
+// went wrong; the controls show what goes wrong without the safety.
 var shareRaces = []struct {
 	name   string
 	safety string // the switch of internal/knob that takes it out
@@ -339,8 +339,8 @@ func TestAJoinThatArrivesAfterItsCleanUpIsNotApplied(t *testing.T) {
 }
 
 // A reader that dies between leaving and deleting leaves an empty document. Its end lies in
-// the future, but it blocks nobody.
-func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNobody(t *testing.T) {
+// the future, but it blocks no claim.
+func TestASharerThatDiesBetweenLeavingAndDeletingBlocksNoClaim(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]store.Claim{
 		"a writer": exclusiveClaim("k", time.Minute), "a reader": sharedClaim("k", time.Minute), "a permit": permitClaim("k", 1, time.Minute),

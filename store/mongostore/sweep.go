@@ -44,8 +44,8 @@ func (s *Store) Sweep(ctx context.Context) (freed []string, err error) {
 // sweepBatch is how many documents a sweep takes at a time.
 const sweepBatch = 1000
 
-// leftUnder is the filter of the documents that may have holders of a session. The index on
-// expireAt finds them: those with the session's own end, and all that several may keep.
+// leftUnder returns the filter of the documents that may have holders of a session. The index
+// on expireAt finds them: those with the session's own end, and all that several may keep.
 func leftUnder(session string) bson.D {
 	return bson.D{
 		{Key: fieldMark, Value: shape},
@@ -54,8 +54,8 @@ func leftUnder(session string) bson.D {
 	}
 }
 
-// sweep removes the holders of one dead session whose own end is over, too. All says that
-// none is left.
+// sweep removes the holders of one dead session whose own ends have passed too. all says that
+// no holder of the session is left.
 func (s *Store) sweep(ctx context.Context, session string) (freed []string, all bool, err error) {
 	all = true
 	after := any(bson.D{{Key: "$exists", Value: true}})
@@ -92,8 +92,8 @@ func (s *Store) sweep(ctx context.Context, session string) (freed []string, all 
 	}
 }
 
-// dropSwept removes holders from documents, each by its ID and by the beat that was judged:
-// one that was renewed since, and perhaps came under another session, stays.
+// dropSwept removes holders from documents, each by its ID and by the beat that was judged: a
+// holder that was renewed since, and perhaps came under another session, stays.
 func (s *Store) dropSwept(ctx context.Context, found []record, session string, over map[string]bool) (freed []string, err error) {
 	var deletions, leaves []mongo.WriteModel
 	var left []string
@@ -128,7 +128,7 @@ func (s *Store) dropSwept(ctx context.Context, found []record, session string, o
 			}
 		}
 	}
-	for _, key := range slices.Compact(left) { // the last to go removes the document
+	for _, key := range slices.Compact(left) { // the last holder to go removes the document
 		if _, err := s.finish(ctx, store.Ref{Key: key, Mode: store.Shared}, s.base.Soft); err != nil {
 			return freed, err
 		}

@@ -17,12 +17,12 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// AcquireMany claims keys with two commands, side by side: one that inserts the documents of
-// all keys, and one that tells the server's time, from which the time left counts. A key that
-// has a document is refused, through the unique index on _id; nobody looks at what stands there.
+// AcquireMany claims keys with two commands, side by side. One inserts the documents of all
+// keys; the other tells the server's time, from which the time left counts. A key that has a
+// document is refused, through the unique index on _id, without reading that document.
 //
 // All inserts have one session and one transaction number: the driver may send them again and
-// none is done twice. Servers without these numbers are not asked.
+// none is done twice. Servers without transaction numbers are not asked.
 func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Claimed {
 	t := &together{Store: s, answers: make([]store.Claimed, len(batch))}
 	if len(batch) == 0 {
@@ -44,14 +44,14 @@ func (s *Store) AcquireMany(ctx context.Context, batch []store.Claim) []store.Cl
 	return t.answers
 }
 
-// together is claims on their way in one bulk.
+// together holds the claims of one bulk while they are under way.
 type together struct {
 	*Store
 	claims  []*claim
 	tenures []mongolease.Tenure
 	answers []store.Claimed
 	refused []int  // by the unique index on _id
-	unknown []bool // what became of them, once all are answered
+	unknown []bool // the outcome is unknown, once all are answered
 	twins   bool   // the refused may have twins on their way
 }
 
@@ -111,14 +111,14 @@ func (t *together) insert(ctx context.Context) {
 	}
 	now := drawn(refs)
 	for n, i := range applied {
-		if t.answers[i].Err = now.err; now.err == nil { // else it is there, and of unknown outcome
+		if t.answers[i].Err = now.err; now.err == nil { // otherwise the document is there, and of unknown outcome
 			t.answers[i].Grant, t.answers[i].Err = t.steps.GrantInserted(within, t.claims[i].Claim, t.tenures[i], now.of(n), now.asked)
 		}
 	}
 }
 
-// A drawnTime is a time of the server's, and when it was asked for. Behind a router there is
-// one for each claim that was applied, of its shard.
+// A drawnTime is a time of the server, and when it was asked for. Behind a router there is one
+// for each claim that was applied, from its shard.
 type drawnTime struct {
 	server []time.Time
 	asked  mongoclock.Moment
@@ -127,14 +127,14 @@ type drawnTime struct {
 
 func (d drawnTime) of(n int) time.Time { return d.server[min(n, len(d.server)-1)] }
 
-// draw asks for the server's time, and returns the function that waits for it and is told
-// which claims were applied. It is asked for beside the inserts, as it need not be drawn after
-// them: how long the server honours a document does not depend on when it was written. It must
-// be drawn after the claims began, or a clock that slept since would be trusted. Through a
-// router it is drawn by each document, once it is there.
+// draw asks for the server's time, and returns the function that waits for it and is told which
+// claims were applied. It asks beside the inserts, because the time need not be drawn after
+// them: how long the server honours a document does not depend on when it was written. But it
+// must be drawn after the claims began, or a clock that slept since would be trusted. Through a
+// router each document's shard draws it, once the document is there.
 //
-// It is asked for outside of the session. The operationTime of that command may be that of a
-// primary which was deposed since the inserts, and then the next grant's may be smaller.
+// It asks outside of the session. The operationTime of that command may come from a primary
+// that was deposed since the inserts, and then the next grant's may be smaller.
 func (t *together) draw(ctx context.Context) func(applied []store.Ref) drawnTime {
 	ask := func(ctx context.Context, applied []store.Ref) (d drawnTime) {
 		d.server, d.asked, d.err = t.steps.Drawn(mongobase.Bare(ctx), applied)
@@ -151,16 +151,16 @@ func (t *together) draw(ctx context.Context) func(applied []store.Ref) drawnTime
 	answer := make(chan drawnTime, 1)
 	go func() { answer <- ask(ctx, nil) }()
 	return func(applied []store.Ref) drawnTime {
-		d := <-answer                         // even if nobody needs it: cut off, it would cost the connection, and make the server's clock doubtful
-		if d.err != nil && len(applied) > 0 { // it fails with its neighbour's connection, and the driver does not repeat it
+		d := <-answer                         // even if it is not needed: cutting it off would cost the connection, and make the server's clock doubtful
+		if d.err != nil && len(applied) > 0 { // it fails together with another command's connection, and the driver does not repeat it
 			d = ask(ctx, applied)
 		}
 		return d
 	}
 }
 
-// inserted is the document that an upsert of the claim would make. Its at is no time of the
-// server's; it is nowhere taken for one but in the reply to a command that writes it.
+// inserted returns the document that an upsert of the claim would make. Its at is not a time of
+// the server; only the reply to a command that writes at is taken for one.
 func (c *claim) inserted(t mongolease.Tenure) bson.D {
 	return bson.D{
 		{Key: "_id", Value: c.Key},
@@ -174,8 +174,8 @@ func (c *claim) inserted(t mongolease.Tenure) bson.D {
 	}
 }
 
-// settleRefused makes the refusals certain: what may be on its way of them is cleaned up first.
-// Where that fails their outcome is unknown.
+// settleRefused makes the refusals certain: it first cleans up the twins that may be on their
+// way. Where that fails, the outcome is unknown.
 func (t *together) settleRefused(ctx context.Context) {
 	if !t.twins || knob.TwinIgnored {
 		return
@@ -188,12 +188,12 @@ func (t *together) settleRefused(ctx context.Context) {
 		}
 		freed = append(freed, store.Notice{Topic: store.TopicLocks, Key: t.claims[i].Key, Kind: store.KindFreed})
 	}
-	if removed > 0 { // the engine does not learn that twins held for a moment
+	if removed > 0 { // the engine is not told that twins held the keys for a moment
 		_ = t.NotifyMany(ctx, freed)
 	}
 }
 
-// undo removes the claims whose outcome is unknown, by their IDs and in the session of all.
+// undo removes the claims of unknown outcome, by their IDs and in their common session.
 func (t *together) undo(ctx context.Context) error {
 	if knob.UndoElsewhere {
 		ctx = mongobase.Bare(ctx)
@@ -208,7 +208,7 @@ func (t *together) undo(ctx context.Context) error {
 	return err
 }
 
-// remove removes some claims with one bulk, in the session of all.
+// remove removes some claims with one bulk, in their common session.
 func (t *together) remove(ctx context.Context, which []int) (removed int, err error) {
 	models := make([]mongo.WriteModel, len(which))
 	for k, i := range which {

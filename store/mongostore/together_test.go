@@ -18,7 +18,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// some are claims of n keys.
+// some returns claims of n keys.
 func some(n int) (batch []store.Claim) {
 	for i := range n {
 		batch = append(batch, exclusiveClaim(fmt.Sprint("key-", i), 30*time.Second))
@@ -189,7 +189,7 @@ func TestABulkWhoseRepliesAreLostIsUndoneWithOneCommand(t *testing.T) {
 	assert.True(t, holds, "the clean-up removed another holder")
 }
 
-// Without the server's time nobody knows how long a grant lasts.
+// Without the server's time it is not known how long a grant lasts.
 func TestABulkAfterWhichTheTimeIsNotToldIsUnknownWhereItWasApplied(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "retryable")

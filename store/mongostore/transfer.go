@@ -33,10 +33,10 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	})
 }
 
-// place is the filter of the document in which from can hand over. It names the revision
-// that from's grant wrote: every later holder and every break changes it, and while the
-// lease may be trusted it has not run out. If it may have run out, or was not granted to
-// this process, the filter names the holder itself.
+// place returns the filter of the document in which from can hand over. It names the revision
+// that from's grant wrote: every later holder and every break changes that, and while the lease
+// may be trusted it has not run out. If the lease may have run out, or was not granted to this
+// process, the filter names the holder itself.
 func (s *Store) place(from store.Ref) bson.D {
 	l, ok := s.steps.Memory.Of(from.ID)
 	if !ok || l.Own == 0 || l.Until <= s.base.Clock.Now() {

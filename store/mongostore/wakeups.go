@@ -22,7 +22,7 @@ const (
 	feedUncapped
 )
 
-// look asks what the collection is.
+// look asks for the state of the collection.
 func (f *feed) look(ctx context.Context) (feedState, error) {
 	f.capped.Store(0)
 	f.base.Count(mongobase.ListCollections)
@@ -40,7 +40,7 @@ func (f *feed) look(ctx context.Context) (feedState, error) {
 
 var errFeedTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
 
-// prepare sees to it that the collection is there, capped and not empty.
+// prepare makes sure that the collection is there, capped and not empty.
 func (f *feed) prepare(ctx context.Context) error {
 	state, err := f.look(ctx)
 	if err == nil && state == feedUncapped {
@@ -62,9 +62,9 @@ func (f *feed) prepare(ctx context.Context) error {
 	return err
 }
 
-// create makes the collection. Another client may have been quicker, with a capped one,
-// or with a notice whose insert made it uncapped. Only if it turns out uncapped every time
-// does the server have no capped collections.
+// create makes the collection. Another client may have been quicker, with a capped one, or with
+// a notice whose insert made it uncapped. Only if it turns out uncapped every time is it
+// certain that the server has no capped collections.
 func (f *feed) create(ctx context.Context) error {
 	f.base.Count(mongobase.Create)
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
@@ -83,8 +83,8 @@ func (f *feed) create(ctx context.Context) error {
 	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
 }
 
-// replace drops an uncapped collection, which an insert made after somebody dropped the
-// capped one, if all documents in it are ours.
+// replace drops an uncapped collection, which an insert made after the capped one was dropped,
+// if all documents in it are ours.
 func (f *feed) replace(ctx context.Context) error {
 	f.base.Count(mongobase.Find)
 	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()

@@ -25,7 +25,7 @@ var brokenBulks = []broken{
 		[]string{"EveryWatcherHearsABulkOfNotices"}},
 }
 
-// bulkByKey removes whoever holds the key.
+// bulkByKey removes every holder of the key.
 type bulkByKey struct{ sound }
 
 func (s bulkByKey) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {

@@ -101,7 +101,7 @@ type noSweep struct{ sound }
 
 func (noSweep) Sweep(context.Context) ([]string, error) { return nil, nil }
 
-// sweepByKey removes whoever holds the keys that were under a session once.
+// sweepByKey removes every holder of the keys that were once under a session.
 type sweepByKey struct {
 	sound
 	keys []string

@@ -41,8 +41,8 @@ func aFreeKeyIsGranted(e *env) {
 	}
 }
 
-// lasts checks that Left is about the TTL, less the time that the call took. That Left
-// is not too long is shown by takenUntil.
+// lasts checks that Left is about the TTL, less the time that the call took. takenUntil shows
+// that Left is not too long.
 func (e *env) lasts(h held) {
 	e.Helper()
 	least := h.TTL - h.replied.Sub(h.sent) - e.slack() - h.TTL/100
@@ -179,7 +179,7 @@ func twoContendersNeverHoldTheKeyAtOnce(e *env) {
 	}
 
 	var wg sync.WaitGroup
-	give := time.Now().Add(bound) // stop then, even if the store serves nobody
+	give := time.Now().Add(bound) // stop then, even if the store grants nothing
 	for range e.rounds(8, 4) {
 		wg.Go(func() {
 			for served := 0; served < e.rounds(20, 4) && time.Now().Before(give); {

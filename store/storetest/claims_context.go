@@ -14,7 +14,7 @@ var contextClaims = []claim{
 	{"AGrantOutlivesItsContext", aGrantOutlivesItsContext},
 }
 
-// calls has every call of a store, made on the key that h holds.
+// calls returns every call of a store, made on the key that h holds.
 func (e *env) calls(h held) map[Op]func(context.Context) error {
 	return map[Op]func(context.Context) error{
 		OpAcquire: func(ctx context.Context) error {
@@ -69,8 +69,8 @@ func aCallReturnsSoonAfterItsContextEnded(e *env) {
 	}
 }
 
-// A call whose context has ended may have been applied nevertheless. Its error must not
-// deny that if it was, nor describe the key otherwise than it is.
+// A call whose context has ended may have been applied nevertheless. If it was, its error must
+// not deny that, nor give a wrong state of the key.
 func anEndedContextIsNoVerdict(e *env) {
 	for _, op := range []Op{OpAcquire, OpRenew, OpRelease, OpTransfer, OpUndo, OpBreak, OpLook, OpList} {
 		h := e.hold(e.key("context"), long)

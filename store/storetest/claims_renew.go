@@ -86,10 +86,10 @@ func aRenewalNeverRevivesAnExpiredHolder(e *env) {
 	e.hold(h.Key, long)
 }
 
-// refusesTheExpired lets a holder run out and checks that what is done with it is refused and
-// changes nothing. A store in real time may be unable to tell for a moment who has run out,
-// after a slow command for one. Nobody else has the key then, so no harm is done. That must be
-// rare.
+// refusesTheExpired lets a holder run out and checks that do is refused and changes nothing. A
+// store in real time may be unable to tell for a moment which holders have run out, for
+// instance after a slow command. Then no other holder has the key, so no harm is done. That
+// must be rare.
 func (e *env) refusesTheExpired(what string, do func(held) error) (h held) {
 	e.Helper()
 	for tries := 1; ; tries++ {

@@ -28,7 +28,7 @@ func (e *env) sessions() store.Sessions {
 	return s
 }
 
-// A begun is a session, and until when it is honoured at least.
+// A begun is a session, with the time until which it is certainly honoured.
 type begun struct {
 	store.Session
 	honoured time.Time
@@ -216,7 +216,7 @@ func aBreakIsToldToTheSession(e *env) {
 	e.holds(other)
 }
 
-// swept calls Sweep until done, as a client does again and again.
+// swept calls Sweep until done returns true, as a client does repeatedly.
 func (e *env) swept(done func() bool) {
 	e.Helper()
 	for give := time.Now().Add(bound); !done(); time.Sleep(10 * time.Millisecond) {

@@ -63,7 +63,7 @@ func (t *tokens) add(e *env, h held) {
 	t.last = h.grant.Token
 }
 
-// lingering is a claim whose claimant may keep the key.
+// lingering returns a claim whose claimant may keep the key.
 func (e *env) lingering(key string) store.Claim {
 	c := e.claim(key, long)
 	c.Lingers = true

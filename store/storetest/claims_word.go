@@ -24,7 +24,7 @@ func (e *env) waitFor(key string, d time.Duration) {
 	e.refused(c)
 }
 
-// wanted checks whether a look at key shows that somebody waits.
+// wanted checks whether a look at key shows a waiter.
 func (e *env) wanted(key string, want bool) {
 	e.Helper()
 	if status := e.look(key); status.Wanted != want {

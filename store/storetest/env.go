@@ -64,14 +64,14 @@ func (e *env) claim(key string, ttl time.Duration) store.Claim {
 	}
 }
 
-// held is a grant, and when it was asked for and answered by the caller's clock.
+// A held is a grant, with the times of its request and its reply by the caller's clock.
 type held struct {
 	store.Claim
 	grant         store.Grant
 	sent, replied time.Time
 }
 
-// honoured is the time until which nobody else may be granted the key.
+// honoured returns the time until which the key may not be granted to another.
 func (h held) honoured() time.Time { return h.sent.Add(h.grant.Left) }
 
 // inTime reports whether the engine would have accepted the grant.
@@ -184,7 +184,7 @@ func (e *env) only(s store.Status) store.Holder {
 	return s.Holders[0]
 }
 
-// holds checks that h, and nobody else, holds its key.
+// holds checks that h is the only holder of its key.
 func (e *env) holds(h held) {
 	e.Helper()
 	status := e.look(h.Key)
@@ -193,7 +193,7 @@ func (e *env) holds(h held) {
 	}
 }
 
-// free checks that nobody holds key, and that no former holder is left in its record.
+// free checks that the key has no holder, and that no former holder is left in its record.
 func (e *env) free(key string) {
 	e.Helper()
 	if status := e.look(key); len(status.Holders) != 0 || !status.Free() {
@@ -239,7 +239,7 @@ func same(a, b store.Status) bool {
 		holders := make([]store.Holder, len(s.Holders))
 		for i, h := range s.Holders {
 			h.Since, h.ExpireAt = h.Since.Round(0).UTC(), h.ExpireAt.Round(0).UTC()
-			h.KnownBy = time.Time{} // it is the reader's, not the record's
+			h.KnownBy = time.Time{} // it depends on the reader, not on the record
 			holders[i] = h
 		}
 		s.Holders = holders

@@ -10,13 +10,13 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// ErrFault matches every error that a Fault of this package returns of its own.
+// ErrFault is matched by every error that a Fault of this package makes.
 var ErrFault = errors.New("storetest: injected fault")
 
-// A Fault decides what happens to a call: whether and when it is applied, and what the
-// caller is told. If the Fault returns an error, the caller gets only that error. If it
-// returns nil, the caller gets the real store's answer, or zero values if the call was
-// not applied. Tests may write their own, and build on those of this package.
+// A Fault decides what happens to a call: whether and when it is applied, and what the caller
+// is told. If the Fault returns an error, the caller gets only that error. If it returns nil,
+// the caller gets the real store's answer, or zero values if the call was not applied. Tests
+// may write their own, and build on those of this package.
 type Fault func(ctx context.Context, c *Call) error
 
 // A Call is one call on a Faulty, as its Fault sees it.

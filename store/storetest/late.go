@@ -7,7 +7,7 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// landingTime bounds a late call on the real store. Nobody waits for it.
+// landingTime bounds a late call on the real store. No caller waits for it.
 const landingTime = 10 * time.Second
 
 // late is a call that is still to be applied, though its caller gave up or will.
@@ -76,14 +76,14 @@ func (f *Faulty) land(l *late) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, landingTime)
 	defer cancel()
-	_ = l.call.Apply(ctx) // nobody waits for the result
+	_ = l.call.Apply(ctx) // no caller waits for the result
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.late, l)
 }
 
-// start claims the call, so that nobody else applies it. The caller holds Faulty.mu.
+// start claims the call, so that it is applied only once. The caller holds Faulty.mu.
 func (l *late) start() {
 	l.started = true
 	if l.timer != nil {

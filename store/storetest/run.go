@@ -61,7 +61,7 @@ func (e *env) slack() time.Duration {
 // A Purger is a store under test that can remove the record of a key, as an operator
 // with a shell on the database would. It is optional.
 type Purger interface {
-	// Purge removes the record of a key, whoever holds it.
+	// Purge removes the record of a key, whatever holders it has.
 	Purge(key string) error
 }
 

@@ -221,7 +221,7 @@ func TestATestCanKillStepDownAndRestartAServerOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestTheControlRefusesWhatTheKindCannotDo(t *testing.T) {
+func TestTheControlRefusesOperationsThatTheKindCannotDo(t *testing.T) {
 	c := controlOver(t, devmongo.FerretDB)
 	post(t, c.url+"/kill", http.StatusNotImplemented)
 	post(t, c.url+"/stepdown", http.StatusNotImplemented)

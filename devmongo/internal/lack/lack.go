@@ -1,4 +1,4 @@
-// Package lack skips a test that lacks something, and names it, so that nobody takes the skip for a
+// Package lack skips a test that lacks something, and names it, so that the skip is not taken for a
 // proof. On a machine that is known to have it the skip is a failure.
 package lack
 

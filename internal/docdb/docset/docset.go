@@ -1,7 +1,7 @@
 // Package docset is a replica set in memory for tests in virtual time: the real driver of
 // MongoDB sends its commands to it within a bubble of testing/synctest. Every write has a
-// majority at once. What goes wrong is up to the test. (Package simulation has servers that
-// go wrong by themselves.)
+// majority at once. The test decides which faults occur. (Package simulation has servers that
+// fail by themselves.)
 package docset
 
 import (
