@@ -36,6 +36,7 @@ type operation struct {
 	word    bson.DateTime // a writer's word that it leaves
 	unword  bool          // it removes one
 	wants   bool          // it leaves the word of a waiter
+	lingers bool          // its client may keep the key
 	majorly bool          // it reads what a majority has
 
 	ifUnworded bool // it asks that nobody waits, as a release of a bulk does
@@ -274,6 +275,8 @@ func (o *operation) of(w *writing, name string, v any) {
 		o.epoch, _ = v.(bson.ObjectID)
 	case "ttl":
 		o.lasts = number(v)
+	case "lingers":
+		o.lingers = true
 	case "released":
 		w.released = true
 	case "broken":

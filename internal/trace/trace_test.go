@@ -99,6 +99,10 @@ func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
 	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several})
 }
 
+func TestTheSpecificationAllowsEveryHistoryOfKeysThatLinger(t *testing.T) {
+	ofLocks.allowed(t, 5, simulation.Settings{Margin: -1, Linger: 1000})
+}
+
 func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {
 	ofPaths.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
 }
