@@ -100,13 +100,13 @@ MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
                             /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
 
-SendClaim(c, told, latest) ==
+SendClaim(c, told, latest, shown) ==
   LET a == proc[c.p] IN
   /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
      THEN Need(a.phase = "idle", "an id is sent once")
      ELSE Need(a.phase \in {"idle", "held"}, "the claim before is not answered, or an id is used again")
   /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0), "it names neither a revision nor the holder")
-  /\ Need(\A x \in c.drop : MayDropAt(c, x, told, latest), "it drops a holder that none of the three rules gives up")
+  /\ Need(\A x \in c.drop : MayDropAt(c, x, told, shown), "it drops a holder that none of the three rules gives up")
   /\ Need(c.op = "join" => c.asks, "it does not ask for the word of a writer")
   /\ Need(c.asks => c.since <= latest, "it judges a word by a time that no server has shown")
   /\ IF c.op # "transfer" THEN TRUE
@@ -148,10 +148,10 @@ SendUndo(c) ==
   /\ Need(c.inside => c.n > a.n, "its number is not greater")
   /\ Of(c.p, [a EXCEPT !.phase = IF a.phase = "over" THEN "over" ELSE "cleaning", !.undone = now', !.n = IF c.inside THEN c.n ELSE @])
 
-Send1(k, latest, told) ==
+Send1(k, latest, told, shown) ==
   LET c == Sent(k) IN
   /\ Need(c.op # "", "it is no row of the protocol")
-  /\ CASE c.op \in Claims -> SendClaim(c, told, latest)
+  /\ CASE c.op \in Claims -> SendClaim(c, told, latest, shown)
        [] c.op = "renew" -> SendRenew(c)
        [] c.op \in LetsGo -> SendLetGo(c)
        [] c.op \in Undoes -> SendUndo(c)
@@ -365,7 +365,7 @@ Over ==
 
 -----------------------------------------------------------------------------
 Do(e) ==
-  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5])
+  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5], e[6])
     [] e[2] = "run"     -> Run(e[3], e[4], e[5], e[6], e[7])
     [] e[2] = "answer"  -> Answer(e[3], e[4], e[5])
     [] e[2] = "commit"  -> CommitAll(e[3])

@@ -47,8 +47,27 @@ func (b *builder) sends(s simulation.Step) {
 		b.number(o)
 		b.transfers(o)
 		b.out.Commands = append(b.out.Commands, b.command(o))
-		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s`, o.at, clock(s.Clock), b.told(o)).command = o.at
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s, %d`, o.at, b.words(s), b.told(o), b.shown(s)).command = o.at
 	}
+}
+
+// shown is the latest time by which a client may judge by rule 3: behind routers one that a primary of the key has shown.
+func (b *builder) shown(s simulation.Step) int {
+	switch {
+	case !b.run.Routers:
+		return clock(s.Clock)
+	case b.latest.IsZero():
+		return 0
+	}
+	return clock(b.latest)
+}
+
+// words is the latest time by which a client may judge words: behind routers any.
+func (b *builder) words(s simulation.Step) int {
+	if b.run.Routers {
+		return 2_000_000_000
+	}
+	return clock(s.Clock)
 }
 
 // number gives the command its number: that of its transaction in the session of its claim,
@@ -126,7 +145,7 @@ func (o *sent) flags() (bits int) {
 
 // told are the hellos that a claim may judge by: the last few that its client was answered.
 func (b *builder) told(o *sent) string {
-	if len(o.drop) == 0 {
+	if len(o.drop) == 0 || b.run.Routers { // a router tells no election, and the time of another machine
 		return "{}"
 	}
 	list := b.hellos[o.of.Client]

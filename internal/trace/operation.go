@@ -227,7 +227,7 @@ func (o *operation) writes(update bson.D) (w writing) {
 			case op.Key == "$unset" && f.Key == "exclusiveWantedUntil":
 				o.unword = true
 			case op.Key == "$unset" && ofHolder:
-				w.leaves, w.holders = !w.adds, true
+				w.leaves, w.holders = !w.adds && (name == "" || w.leaves), true
 			case op.Key == "$max" && f.Key == "wantedUntil":
 				o.wants = true
 			case op.Key == "$max" && f.Key == "exclusiveWantedUntil":
