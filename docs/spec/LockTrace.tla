@@ -311,6 +311,7 @@ Told(p) ==
 \* released: without a ticket. The key of a lease that lingers may be kept then, unless its client has heard that somebody waits.
 UserLetsGo(p, released) ==
   LET a == proc[p] IN
+  /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder was not told, and others may have the key already")
   /\ Of(p, [a EXCEPT !.phase = IF released /\ a.lingers /\ @ \in {"has", "kept"} /\ a.asked = 0 THEN "kept" ELSE "letting go"])
   /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 

@@ -352,6 +352,7 @@ Told(p) ==
   /\ UNCHANGED <<election, doc, safe, past, dead, tail>>
 
 UserLetsGo(p) ==
+  /\ Need(proc[p].has => now' <= TraceTrust(p) + Margin, "its holder was not told, and others may have the key already")
   /\ Of(p, [proc[p] EXCEPT !.has = FALSE, !.letGo = TRUE])
   /\ held' = held \ {p}
   /\ UNCHANGED <<election, doc, safe, past, dead, tail>>
