@@ -140,10 +140,11 @@ SendLetGo(c) ==
   /\ Need((a.phase = "kept" /\ a.asked > 0) => now' <= a.asked, "it was kept for nobody while somebody waited")
   /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave", !.phase = IF @ = "kept" THEN "letting go" ELSE @])
 
+\* A claim that the driver never sent, as it found no server, is cleaned up all the same.
 SendUndo(c) ==
   LET a == proc[c.p] IN
   /\ Need(a.phase # "has", "it cleans up a lease in hand")
-  /\ Need(c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
+  /\ Need(a.mode = "none" \/ c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
   /\ Need((Numbered /\ now' < a.sent + TTL) => c.inside, "it is not in the session of its attempt")
   /\ Need(c.inside => c.n > a.n, "its number is not greater")
   /\ Of(c.p, [a EXCEPT !.phase = IF a.phase = "over" THEN "over" ELSE "cleaning", !.undone = now', !.n = IF c.inside THEN c.n ELSE @])

@@ -38,6 +38,8 @@ var sessionControls = []control{
 var sharedControls = []control{
 	{4, "a shared key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, allSessions, "sends claim", "no majority has marked the session of the holder that it drops"},
 	{33, "a sharer that trusts its session past its deadline", func(on bool) { knob.SessionOverstayed = on }, allSessions, "lets go of", "its holder was not told, and others may have the key already"},
+	{10, "a join that drops a sharer whose beat it does not name", func(on bool) { knob.JoinDropsTheLiving = on }, allSessions, "executes join", "it leaves another document than the specification says"},
+	{7, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, allSessions, "executes join", "it leaves another document than the specification says"},
 	{7, "a sharer's release by one node", func(on bool) { knob.ReleaseUnvoted = on }, allSessions, "sends release", "one node acknowledges the removal of what its session keeps"},
 }
 
@@ -59,7 +61,7 @@ var alteredShared = []alteration{
 }
 
 func TestControlAnAlteredHistoryOfSharedKeysUnderSessionsIsRefused(t *testing.T) {
-	refusesAltered(t, alteredShared, ofShared, allSessions)
+	refusesAlteredFrom(t, 7, alteredShared, ofShared, allSessions)
 }
 
 func TestControlEverySafetyOfSessionsTakenOutIsRefused(t *testing.T) {
