@@ -56,8 +56,8 @@ func TestControlEverySafetyOfSharedKeysUnderSessionsTakenOutIsRefused(t *testing
 
 var alteredShared = []alteration{
 	{"a joiner whose claim was not answered", without("has the answer to join"), "is granted", "no answer has granted it", nil},
-	{"a sharer that lets go without a word", without("sends release"), "executes", "the server has executed what does not match", nil},
-	{"a holder that comes without a claim", without("executes join"), "executes", "it leaves another document than the specification says", nil},
+	{"an empty document whose sharers did not leave", without(" release of "), "executes last", "the server has executed what does not match", nil},
+	{"a grant of a join that no primary executed", without("executes join"), "is granted", "the answer came too late to be a grant", nil},
 }
 
 func TestControlAnAlteredHistoryOfSharedKeysUnderSessionsIsRefused(t *testing.T) {
