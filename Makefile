@@ -167,7 +167,7 @@ spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
-trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of keys that linger, sessions, path locks and updates, asked of docs/spec: are they allowed?
+trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/spec: are they allowed?
 	go test -tags knobs ./internal/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
 
 .PHONY: trace-controls

@@ -30,6 +30,7 @@ var (
 	procs     = flag.Int("trace.procs", 1, "how many TLC run at once")
 	elections = flag.Bool("trace.elections", false, "all but locks: many elections, and clocks far apart")
 	several   = flag.Bool("trace.several", false, "users take several keys together, again and again")
+	linger    = flag.Int("trace.linger", 200, "in how many of a thousand histories of locks clients keep keys that they released")
 	start     = flag.Uint64("trace.first", 1, "the first of them")
 )
 
@@ -96,53 +97,41 @@ func ask(t *testing.T, all []*trace.Behaviour) (verdicts []trace.Verdict) {
 }
 
 func TestTheSpecificationAllowsEveryHistory(t *testing.T) {
-	ofLocks.allowed(t,
-		part{"", 1, simulation.Settings{Margin: -1, Several: *several}},
-		part{" that linger", 5, simulation.Settings{Margin: -1, Linger: 1000}},
-	)
+	ofLocks.allowed(t, 1, simulation.Settings{Margin: -1, Several: *several, Linger: *linger})
 }
 
 func TestTheSpecificationAllowsEveryHistoryOfPathLocks(t *testing.T) {
-	ofPaths.allowed(t, part{"", 5, simulation.Settings{Margin: -1, Elections: *elections}})
+	ofPaths.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
 }
 
 func TestTheSpecificationAllowsEveryHistoryOfUpdates(t *testing.T) {
-	ofUpdates.allowed(t, part{"", 5, simulation.Settings{Margin: -1, Elections: *elections}})
+	ofUpdates.allowed(t, 5, simulation.Settings{Margin: -1, Elections: *elections})
 }
 
 func TestTheSpecificationAllowsEveryHistoryWithSessions(t *testing.T) {
-	ofSessions.allowed(t, part{"", 5, simulation.Settings{Margin: -1, Sessions: 1000, Elections: *elections}})
+	ofSessions.allowed(t, 5, simulation.Settings{Margin: -1, Sessions: 1000, Elections: *elections})
 }
 
-// A part is some histories of a kind. A history takes so much longer than one of leases, and so many fewer are asked.
-type part struct {
-	which    string
-	slower   int
-	settings simulation.Settings
-}
-
-// allowed fails for each step that is not. TLC is asked of all parts at once: to start it takes long.
-func (k kind) allowed(t *testing.T, parts ...part) {
+// allowed fails for each step that is not. A history takes so much longer than one of leases, and so many fewer are asked.
+func (k kind) allowed(t *testing.T, slower int, s simulation.Settings) {
 	t.Helper()
 	if *jar == "" {
 		*seeds = min(*seeds, 3) // which only shows that they become behaviours
 	}
 	var all []*trace.Behaviour
 	began := time.Now()
-	for _, p := range parts {
-		commands, covered, behaviours, steps := 0, 0, 0, 0
-		asked := max(1, *seeds/p.slower)
-		for i := range asked {
-			list, sent, has := k.live(t, *start+uint64(i), p.settings)
-			commands, covered, behaviours = commands+sent, covered+has, behaviours+len(list)
-			for _, b := range list {
-				steps += len(b.Steps)
-			}
-			all = append(all, list...)
+	commands, covered, steps := 0, 0, 0
+	asked := max(1, *seeds/slower)
+	for i := range asked {
+		list, sent, has := k.live(t, *start+uint64(i), s)
+		commands, covered = commands+sent, covered+has
+		for _, b := range list {
+			steps += len(b.Steps)
 		}
-		require.Positive(t, covered)
-		fmt.Printf("%d seeds: %d of %d commands for %s%s (%d%%), in %d behaviours of %d steps\n", asked, covered, commands, k.of, p.which, 100*covered/commands, behaviours, steps)
+		all = append(all, list...)
 	}
+	require.Positive(t, covered)
+	fmt.Printf("%d seeds: %d of %d commands for %s (%d%%), in %d behaviours of %d steps\n", asked, covered, commands, k.of, 100*covered/commands, len(all), steps)
 	for _, v := range ask(t, all) {
 		if v.Refused == "" {
 			continue
