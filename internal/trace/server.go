@@ -14,8 +14,14 @@ import (
 // runs is what a primary made of a command.
 func (b *builder) runs(s simulation.Step) {
 	term, has := b.reigns(s)
-	if s.Command == nil || !has {
+	elsewhere := !has && slices.ContainsFunc(s.Writes, func(e docdb.Entry) bool {
+		return e.NS == locks && (e.Before != nil || e.After != nil) && keyOf(e) == b.key
+	})
+	switch {
+	case s.Command == nil, !has && !elsewhere:
 		return
+	case elsewhere:
+		term = -1 // of a shard that does not have the key: the specification has no such primary
 	}
 	if s.Clock.After(b.latest) && len(b.commands[s.Command]) > 0 {
 		b.latest = s.Clock
