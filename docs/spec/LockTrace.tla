@@ -100,6 +100,11 @@ MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
                             /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
 
+\* A hand-over takes what its client kept.
+Claims1(c, r) == proc' = [q \in Procs |-> IF q = c.p THEN r
+                                        ELSE IF c.op = "transfer" /\ q = c.from /\ proc[q].phase = "kept" THEN [proc[q] EXCEPT !.phase = "letting go"]
+                                        ELSE proc[q]]
+
 SendClaim(c, told, latest, shown) ==
   LET a == proc[c.p] IN
   /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
@@ -114,7 +119,7 @@ SendClaim(c, told, latest, shown) ==
           /\ Need(\/ proc[c.from].told >= 0
                   \/ proc[c.from].phase = "won", \* its caller gave up: nobody was given it
                   "the lease that it hands over is not over yet")
-  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from,
+  /\ Claims1(c, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from,
                        !.client = c.client, !.lingers = c.lingers, !.hears = IF a.phase = "idle" THEN hears[c.client] ELSE @])
 
 \* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
