@@ -23,16 +23,18 @@
 EXTENDS Lock
 
 CONSTANTS Traces,      \* the histories
-          Minute, Slow \* of rule 3, and when a refusal was slow (§4.1)
+          Minute, Slow, \* of rule 3, and when a refusal was slow (§4.1)
+          Spare, Soon  \* of a key that lingers (§4.9): for how many more grants there are tokens, and how soon it is freed
 
 VARIABLES
   trace, at,  \* which history, and which step of it comes next
   tail,       \* the documents that the log had after safe, the newest last
   past,       \* the document as the primary of the election before has it, which may not know that it was deposed
   looks,      \* what was read, by the command that reads, until it is answered
+  hears,      \* since when a client has read the wake-ups without a gap; -1: it does not
   tokens      \* the greatest token of all grants, and of the exclusive ones
 
-traceVars == <<trace, at, tail, past, looks, tokens>>
+traceVars == <<trace, at, tail, past, looks, hears, tokens>>
 
 -----------------------------------------------------------------------------
 (* How a history is written. *)
@@ -50,7 +52,7 @@ TraceNoRev  == 0
 Full(t, r) ==
   LET Bit(n) == (t[5] \div n) % 2 = 1 IN
   [k |-> t[1], op |-> t[2], id |-> t[3], p |-> t[3], n |-> t[4], client |-> t[6], began |-> t[7],
-   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), asks |-> Bit(8), unword |-> Bit(16), wants |-> Bit(32), majorly |-> Bit(64),
+   inside |-> Bit(1), earlier |-> Bit(2), judged |-> Bit(4), asks |-> Bit(8), unword |-> Bit(16), wants |-> Bit(32), majorly |-> Bit(64), lingers |-> Bit(128),
    mode |-> r[8], limit |-> r[9], beat |-> r[10], epoch |-> r[11], end |-> r[12], lasts |-> r[13], rev |-> r[14],
    drop |-> {[id |-> x[1], beat |-> x[2]] : x \in r[15]}, old |-> r[16], from |-> r[16], recent |-> r[17], since |-> r[18], word |-> r[19]]
 Without == <<0, "", 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0>>
@@ -69,9 +71,11 @@ LetsGo    == {"release", "leave", "min-hold"}
 InNobody  == {"note", "look", "delete"}      \* about no attempt
 
 Fresh == [phase |-> "idle", k |-> 1, n |-> 0, mode |-> "none", sent |-> 0, trust |-> 0, rev |-> NoRev, old |-> NoRev, sample |-> 1,
-          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, looked |-> FALSE, again |-> -1]
+          bound |-> 0, next |-> 0, beat |-> 0, twin |-> FALSE, told |-> -1, from |-> 0, undone |-> -1, left |-> FALSE, found |-> FALSE, looked |-> FALSE, again |-> -1,
+          client |-> -1, lingers |-> FALSE, hears |-> -1, asked |-> 0, uses |-> 0, open |-> FALSE]
 Empty == [exists |-> FALSE, rev |-> NoRev, holders |-> [i \in Ids |-> NoOne], txn |-> [i \in Ids |-> 0], has |-> {}, word |-> 0, limit |-> 0, lasts |-> [i \in Ids |-> 0]]
 Clients == 0..9
+Never   == 2000000000
 
 TraceInit ==
   /\ trace \in 1..Len(Traces) /\ at = 1
@@ -81,7 +85,7 @@ TraceInit ==
   /\ net = {} /\ proc = [p \in Procs |-> Fresh]
   /\ seen = [c \in Clients |-> {}]
   /\ settled = {} /\ drawn = <<>> /\ last = 0
-  /\ looks = {} /\ tokens = [all |-> 0, exclusive |-> 0]
+  /\ looks = {} /\ hears = [c \in Clients |-> -1] /\ tokens = [all |-> 0, exclusive |-> 0]
 
 Of(p, r) == proc' = [proc EXCEPT ![p] = r]
 
@@ -96,13 +100,18 @@ MayDropAt(c, x, told, latest) ==
   \E s \in seen[c.client] : /\ s.id = x.id /\ s.beat = x.beat
                             /\ ByHello(s, told) \/ ByStillness(s) \/ LongPast(s, latest)
 
-SendClaim(c, told, latest) ==
+\* A hand-over takes what its client kept.
+Claims1(c, r) == proc' = [q \in Procs |-> IF q = c.p THEN r
+                                        ELSE IF c.op = "transfer" /\ q = c.from /\ proc[q].phase = "kept" THEN [proc[q] EXCEPT !.phase = "letting go"]
+                                        ELSE proc[q]]
+
+SendClaim(c, told, latest, shown) ==
   LET a == proc[c.p] IN
   /\ IF c.op \in {"insert", "transfer"} /\ c.mode # "shared"
      THEN Need(a.phase = "idle", "an id is sent once")
      ELSE Need(a.phase \in {"idle", "held"}, "the claim before is not answered, or an id is used again")
   /\ Need((c.op = "insert") \/ (c.rev # NoRev) \/ (c.op = "transfer" /\ c.from # 0), "it names neither a revision nor the holder")
-  /\ Need(\A x \in c.drop : MayDropAt(c, x, told, latest), "it drops a holder that none of the three rules gives up")
+  /\ Need(\A x \in c.drop : MayDropAt(c, x, told, shown), "it drops a holder that none of the three rules gives up")
   /\ Need(c.op = "join" => c.asks, "it does not ask for the word of a writer")
   /\ Need(c.asks => c.since <= latest, "it judges a word by a time that no server has shown")
   /\ IF c.op # "transfer" THEN TRUE
@@ -110,41 +119,45 @@ SendClaim(c, told, latest) ==
           /\ Need(\/ proc[c.from].told >= 0
                   \/ proc[c.from].phase = "won", \* its caller gave up: nobody was given it
                   "the lease that it hands over is not over yet")
-  /\ Of(c.p, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from])
+  /\ Claims1(c, [a EXCEPT !.phase = "claiming", !.n = c.n, !.mode = c.mode, !.sent = c.began, !.bound = 0, !.from = c.from,
+                       !.client = c.client, !.lingers = c.lingers, !.hears = IF a.phase = "idle" THEN hears[c.client] ELSE @])
 
 \* The lease was in hand when its client began with the renewal. The driver may hold that back, while it knows of no primary; and
 \* one that was answered, but left too little, is repeated once in the same call (again is when that one began).
 SendRenew(c) ==
   LET a == proc[c.p] IN
   /\ Need(\/ a.phase \in {"has", "won"} /\ a.told < 0
+          \/ a.phase = "kept"
           \/ a.told >= c.began
           \/ a.again >= 0 /\ a.told >= a.again, "it renews a lease that is not in hand")
   /\ Need(c.earlier, "it does not ask for an earlier beat")
   /\ Need(c.beat > a.beat, "its beat is not greater than all before")
-  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1])
+  /\ Of(c.p, [a EXCEPT !.beat = c.beat, !.again = -1, !.open = TRUE])
 
 \* By the user at any time, for that says that the work has stopped; by the engine a margin after it said that the lease
-\* is over, or if nobody was given it.
+\* is over, or if nobody was given it. What its client keeps, which is nobody's, at any time too, and soon if somebody waits.
 SendLetGo(c) ==
   LET a == proc[c.p] IN
   /\ Need(c.p # 0, "it names no holder")
   /\ Need(\/ a.phase \notin {"has", "over"}
           \/ a.phase = "over" /\ now' >= a.told + Margin, "the work under it has had no margin to stop")
-  /\ Need(a.phase = "letting go" => a.told >= 0, "the lease is not over yet for its holder")
-  /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave"])
+  /\ Need(a.phase \in {"letting go", "kept"} => a.told >= 0, "the lease is not over yet for its holder")
+  /\ Need((a.phase = "kept" /\ a.asked > 0) => now' <= a.asked, "it was kept for nobody while somebody waited")
+  /\ Of(c.p, [a EXCEPT !.left = @ \/ c.op = "leave", !.phase = IF @ = "kept" THEN "letting go" ELSE @])
 
+\* A claim that the driver never sent, as it found no server, is cleaned up all the same.
 SendUndo(c) ==
   LET a == proc[c.p] IN
   /\ Need(a.phase # "has", "it cleans up a lease in hand")
-  /\ Need(c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
+  /\ Need(a.mode = "none" \/ c.op = IF a.mode = "shared" THEN "undo-join" ELSE "undo", "it is not the clean-up of that mode")
   /\ Need((Numbered /\ now' < a.sent + TTL) => c.inside, "it is not in the session of its attempt")
   /\ Need(c.inside => c.n > a.n, "its number is not greater")
   /\ Of(c.p, [a EXCEPT !.phase = IF a.phase = "over" THEN "over" ELSE "cleaning", !.undone = now', !.n = IF c.inside THEN c.n ELSE @])
 
-Send1(k, latest, told) ==
+Send1(k, latest, told, shown) ==
   LET c == Sent(k) IN
   /\ Need(c.op # "", "it is no row of the protocol")
-  /\ CASE c.op \in Claims -> SendClaim(c, told, latest)
+  /\ CASE c.op \in Claims -> SendClaim(c, told, latest, shown)
        [] c.op = "renew" -> SendRenew(c)
        [] c.op \in LetsGo -> SendLetGo(c)
        [] c.op \in Undoes -> SendUndo(c)
@@ -152,7 +165,7 @@ Send1(k, latest, told) ==
        [] c.op = "look" /\ c.p # 0 -> Of(c.p, [proc[c.p] EXCEPT !.looked = TRUE])
        [] c.op = "note" /\ c.p # 0 -> Need((c.wants /\ proc[c.p].mode = "exclusive") => ~proc[c.p].looked, "its word comes after its look") /\ UNCHANGED proc
        [] OTHER -> UNCHANGED proc
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 
 -----------------------------------------------------------------------------
 (* What a primary makes of it. *)
@@ -230,7 +243,7 @@ Run(k, term, hit, clock, o) ==
             [] c.op \in Undoes -> Of(c.p, [a EXCEPT !.found = TRUE])
             [] OTHER -> UNCHANGED proc
   /\ looks' = IF c.op \in {"look", "note"} THEN looks \cup {[k |-> k, saw |-> Sights(IF c.majorly THEN safe ELSE after)]} ELSE looks
-  /\ UNCHANGED <<election, safe, seen, last, tokens>>
+  /\ UNCHANGED <<election, safe, seen, last, hears, tokens>>
 
 \* Renewals count once a majority has them, if the lease is still trusted then.
 Trusted(p) ==
@@ -242,8 +255,8 @@ CommitAll(left) ==
   /\ Need(left <= Len(tail), "a majority has lost what it had")
   /\ safe' = IF left < Len(tail) THEN tail[Len(tail) - left] ELSE safe
   /\ tail' = SubSeq(tail, Len(tail) - left + 1, Len(tail))
-  /\ proc' = [p \in Procs |-> IF proc[p].phase \in {"won", "has"} THEN Trusted(p) ELSE proc[p]]
-  /\ UNCHANGED <<election, doc, refuses, seen, settled, drawn, last, past, looks, tokens>>
+  /\ proc' = [p \in Procs |-> IF proc[p].phase \in {"won", "has", "kept"} THEN Trusted(p) ELSE proc[p]]
+  /\ UNCHANGED <<election, doc, refuses, seen, settled, drawn, last, past, looks, hears, tokens>>
 
 ElectOne(term, lost) ==
   /\ Need(lost <= Len(tail), "an election has lost what a majority had")
@@ -251,7 +264,7 @@ ElectOne(term, lost) ==
   /\ doc' = IF lost = 0 THEN doc ELSE IF lost < Len(tail) THEN tail[Len(tail) - lost] ELSE safe
   /\ tail' = SubSeq(tail, 1, Len(tail) - lost)
   /\ refuses' = [i \in Ids |-> 0] /\ settled' = {}
-  /\ UNCHANGED <<safe, proc, seen, drawn, last, looks, tokens>>
+  /\ UNCHANGED <<safe, proc, seen, drawn, last, looks, hears, tokens>>
 
 -----------------------------------------------------------------------------
 (* What comes back. *)
@@ -275,10 +288,10 @@ Answer(k, hit, took) ==
                  /\ Need(hit => (safe.txn[c.id] >= c.n \/ ~c.inside), "it is answered before a majority has it")
                  /\ Of(c.p, [a EXCEPT !.phase = IF hit THEN "won" ELSE "held", !.twin = Numbered /\ ~hit /\ took > Slow])
             [] (c.op = "note" /\ c.inside) -> Of(c.p, [a EXCEPT !.twin = FALSE])
-            [] (c.op = "renew" /\ hit) -> Of(c.p, [a EXCEPT !.again = c.began])
+            [] (c.op = "renew" /\ hit) -> Of(c.p, [a EXCEPT !.again = c.began, !.open = @ /\ c.beat < a.beat])
             [] OTHER -> UNCHANGED proc
   /\ settled' = IF c.op \in Undoes /\ (hit \/ (Numbered /\ c.inside)) THEN (settled \cup {c.id}) \cup ({c.old} \cap Ids) ELSE settled
-  /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, drawn, last, tail, past, hears, tokens>>
 
 Has(p, token, resumed) ==
   LET a == proc[p]  trust == a.bound - Margin
@@ -293,18 +306,44 @@ Has(p, token, resumed) ==
      THEN /\ drawn' = SubSeq(drawn, Max(1, Place(p)), Len(drawn))
           /\ last' = p
      ELSE UNCHANGED <<drawn, last>>
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, tail, past, looks>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, tail, past, looks, hears>>
 
 Told(p) ==
   LET a == proc[p] IN
   /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder is told when others may have the key already")
   /\ Of(p, [a EXCEPT !.phase = IF @ = "has" THEN "over" ELSE @, !.told = now'])
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 
-UserLetsGo(p) ==
+\* released: without a ticket. The key of a lease that lingers may be kept then, unless its client has heard that somebody waits.
+UserLetsGo(p, released) ==
   LET a == proc[p] IN
-  /\ Of(p, [a EXCEPT !.phase = "letting go"])
-  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, tokens>>
+  /\ Need(a.phase = "has" => now' <= a.trust + Margin, "its holder was not told, and others may have the key already")
+  /\ Of(p, [a EXCEPT !.phase = IF released /\ a.lingers /\ @ \in {"has", "kept"} /\ a.asked = 0 THEN "kept" ELSE "letting go"])
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
+
+\* §4.9: a grant of what its client keeps is no step of the database. It is no renewal either: the deadline stays.
+GivenAgain(p, token) ==
+  LET a == proc[p] IN
+  /\ Need(a.phase = "kept", "its client does not keep the key")
+  /\ Need(now' < a.trust, "the holder that its client keeps is not trusted any more")
+  /\ Need(~a.open, "a renewal of the holder is not answered")
+  /\ Need(a.asked = 0, "somebody waits, and its client has heard of that")
+  /\ Need(a.hears >= 0 /\ a.hears = hears[a.client], "its client has not heard of all who wait since it claimed the key")
+  /\ Need(a.uses < Spare, "no token is left for it")
+  /\ Need(token > tokens.all, "its token is not greater than those before")
+  /\ Of(p, [a EXCEPT !.phase = "has", !.told = -1, !.uses = @ + 1])
+  /\ tokens' = [all |-> token, exclusive |-> token]
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears>>
+
+Feed(client, since) ==
+  /\ hears' = [hears EXCEPT ![client] = since]
+  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, tokens>>
+
+\* A client hears that somebody waits. free: nothing keeps it from freeing the key.
+Asked(client, free) ==
+  /\ proc' = [p \in Procs |-> IF proc[p].client = client /\ proc[p].lingers /\ proc[p].asked = 0
+                              THEN [proc[p] EXCEPT !.asked = IF free THEN now' + Soon ELSE Never] ELSE proc[p]]
+  /\ UNCHANGED <<election, doc, safe, refuses, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 
 \* §4.6: what was claimed and not answered, or refused so slowly that it may have a twin, is cleaned up, until that is
 \* settled: without numbers, until a clean-up has found it or it has run out. free: nothing kept its client from that.
@@ -315,6 +354,7 @@ Forget(p, free) ==
   IN
   /\ Need(free => a.phase # "claiming", "an attempt of unknown outcome was not cleaned up")
   /\ Need(free => ~(a.phase = "held" /\ a.twin), "a slow refusal was not cleaned up")
+  /\ Need((a.phase = "kept" /\ a.asked > 0) => now' <= a.asked, "it was kept for nobody while somebody waited")
   /\ Need((free /\ ~Numbered /\ a.phase = "cleaning" /\ ~a.found) => a.undone >= a.sent + TTL - Slow * 6, "a clean-up that found nothing was not repeated")
   /\ Of(p, Fresh)
   /\ doc' = Less(doc) /\ safe' = Less(safe) /\ past' = Less(past)
@@ -324,22 +364,26 @@ Forget(p, free) ==
   /\ settled' = settled \ {p}
   /\ drawn' = SelectSeq(drawn, LAMBDA i : i # p)
   /\ last' = IF last = p THEN 0 ELSE last
-  /\ UNCHANGED <<election, looks, tokens>>
+  /\ UNCHANGED <<election, looks, hears, tokens>>
 
 Over ==
   /\ PrintT(<<"allowed", trace, at>>)
-  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, tokens>>
+  /\ UNCHANGED <<election, doc, safe, refuses, proc, seen, settled, drawn, last, tail, past, looks, hears, tokens>>
 
 -----------------------------------------------------------------------------
 Do(e) ==
-  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5])
+  CASE e[2] = "send"    -> Send1(e[3], e[4], e[5], e[6])
     [] e[2] = "run"     -> Run(e[3], e[4], e[5], e[6], e[7])
     [] e[2] = "answer"  -> Answer(e[3], e[4], e[5])
     [] e[2] = "commit"  -> CommitAll(e[3])
     [] e[2] = "elect"   -> ElectOne(e[3], e[4])
     [] e[2] = "has"     -> Has(e[3], e[4], e[5])
     [] e[2] = "told"    -> Told(e[3])
-    [] e[2] = "lets go" -> UserLetsGo(e[3])
+    [] e[2] = "lets go" -> UserLetsGo(e[3], e[4])
+    [] e[2] = "again"   -> GivenAgain(e[3], e[4])
+    [] e[2] = "asked"   -> Asked(e[3], e[4])
+    [] e[2] = "hears"   -> Feed(e[3], now')
+    [] e[2] = "deaf"    -> Feed(e[3], -1)
     [] e[2] = "forget"  -> Forget(e[3], e[4])
     [] e[2] = "over"    -> Over
 

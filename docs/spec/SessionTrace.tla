@@ -2,8 +2,8 @@
 (***************************************************************************)
 (* A history of the real library with sessions (design.md §4.11), asked of *)
 (* Session.tla: is it one of the behaviours that the specification allows? *)
-(* package trace makes the histories, one for each exclusive key of a run  *)
-(* of the simulation, with the sessions that its holders came under;       *)
+(* package trace makes the histories, one for each key of a run of the     *)
+(* simulation, with the sessions that its holders came under;              *)
 (* README.md beside this file tells how to run it.                         *)
 (*                                                                         *)
 (* What a command finds and what it leaves is Session's: Matches, After.   *)
@@ -14,6 +14,11 @@
 (* A process of Session is an attempt here, or a session, for a client has *)
 (* several under way at a time; both have their numbers from one row.  A   *)
 (* write is <<number, place of its command>>, and the place is the beat.   *)
+(*                                                                         *)
+(* A key that readers or permits share is as many keys of Session as it    *)
+(* has holders.  Each of them comes under a session, is renewed, judged,   *)
+(* dropped and let go of by itself.  A claim drops some of them, and says  *)
+(* nothing of those that stay; an exclusive one stays alone.               *)
 (*                                                                         *)
 (* It refines Session where that is too coarse for a history: ends by the  *)
 (* rules of §4.3, a deposed primary with documents of its own, an election *)
@@ -38,7 +43,8 @@ Event   == History.steps[at]
 Command(k) ==
   LET t == History.commands[k] IN
   [op |-> t[1], of |-> t[2], client |-> t[3], began |-> t[4], voted |-> t[5], beat |-> t[6], lasts |-> t[7], until |-> t[8], in |-> t[9],
-   names |-> t[10], whose |-> t[11], drops |-> IF t[12] = 0 THEN None ELSE <<t[11], t[12]>>, seen |-> t[13]]
+   names |-> t[10], whose |-> t[11], drops |-> IF t[12] = 0 THEN None ELSE <<t[11], t[12]>>, seen |-> t[13],
+   shares |-> History.shared /\ t[14], all |-> IF History.shared THEN t[15] ELSE IF t[12] = 0 THEN {} ELSE {<<t[11], t[12]>>}]
 TraceSent(w) == Command(w[2])
 
 Need(condition, text) == IF condition THEN TRUE ELSE PrintT(<<"refused", trace, at, text>>) /\ FALSE
@@ -48,15 +54,27 @@ Need(condition, text) == IF condition THEN TRUE ELSE PrintT(<<"refused", trace, 
 \* a session, or left one; kept: any has named one; last: the deadline of a session that is over in its process;
 \* ended: that process has ended it.
 Fresh == [k |-> 0, client |-> -1, asked |-> FALSE, won |-> FALSE, has |-> FALSE, told |-> -1, letGo |-> FALSE, again |-> -1, beat |-> 0,
-          own |-> 0, under |-> 0, alone |-> FALSE, named |-> FALSE, kept |-> FALSE, ends |-> <<>>, claim |-> 0,
+          shares |-> FALSE, left |-> FALSE, own |-> 0, under |-> 0, alone |-> FALSE, named |-> FALSE, kept |-> FALSE, ends |-> <<>>, claim |-> 0,
           s |-> 0, sOut |-> 0, sTrust |-> 0, last |-> 0, over |-> FALSE, ended |-> FALSE]
+
+\* The key's documents, as Session has them: one, or one for each holder.
+Slots      == IF History.shared THEN Procs ELSE {0}
+Slot(p)    == IF History.shared THEN p ELSE 0
+Nothing    == [key |-> None, under |-> 0, left |-> FALSE]
+At(d, i)   == [key |-> d.of[i].key, under |-> d.of[i].under, left |-> d.of[i].left, session |-> d.session]
+Held(d)    == {i \in Slots : d.of[i].key # None}
+Stands(d, p) == d.of[Slot(p)].key # None /\ d.of[Slot(p)].key[1] = p
+Set1(d, i, r) == [d EXCEPT !.of[i] = [key |-> r.key, under |-> r.under, left |-> r.left], !.session = r.session]
+Less(d, out)  == [d EXCEPT !.of = [i \in Slots |-> IF i \in out THEN Nothing ELSE d.of[i]]]
+Alone(d, w)   == [d EXCEPT !.of = [i \in Slots |-> IF i = Slot(w[1]) THEN [Nothing EXCEPT !.key = w] ELSE Nothing]]
+
 Slack == History.skew + 10
 Late  == History.late           \* by how much a timer of a client may be late
 
 TraceInit ==
   /\ trace \in 1..Len(Traces) /\ at = 1
   /\ now = 0 /\ election = 1 /\ sent = <<>> /\ answers = {} /\ dead = {} /\ tail = <<>> /\ held = {}
-  /\ doc = [key |-> None, under |-> 0, left |-> FALSE, session |-> [s \in {<<i, i>> : i \in History.sessions} |-> Absent]]
+  /\ doc = [of |-> [i \in Slots |-> Nothing], session |-> [s \in {<<i, i>> : i \in History.sessions} |-> Absent]]
   /\ safe = doc /\ past = doc
   /\ proc = [p \in Procs |-> [Fresh EXCEPT !.k = p, !.s = p]]
 
@@ -75,18 +93,19 @@ TraceTrust(p) == Max(proc[p].own, IF proc[p].under # 0 THEN proc[proc[p].under].
 \* The write x of p may be taken for over.
 Past(p, x) == x \in DOMAIN proc[p].ends /\ now' >= proc[p].ends[x].over - Slack
 
-\* Session's Over: both ends of the holder.
-DropsWhatIsOver(c) ==
-  /\ Need(c.seen # -1, "it does not say under which session it saw the holder")
-  /\ Need(c.drops[2] # -1, "it names no beat that anybody wrote")
-  /\ Need(Past(c.whose, c.drops[2]), "it drops a holder that is not over")
-  /\ Need(c.seen # 0 => Id(c.seen) \in dead, "no majority has marked the session of the holder that it drops")
+\* Session's Over: both ends of the holder. Of one that shares the key the beat tells the session: no other write puts it under one.
+Unders(c, x) == IF proc[x[1]].shares THEN proc[x[1]].ends[x[2]].under ELSE {c.seen}
+DropsWhatIsOver(c) == \A x \in c.all :
+  /\ Need(proc[x[1]].shares \/ c.seen # -1, "it does not say under which session it saw the holder")
+  /\ Need(x[2] # -1, "it names no beat that anybody wrote")
+  /\ Need(Past(x[1], x[2]), "it drops a holder that is not over")
+  /\ Need(\E u \in Unders(c, x) : u # 0 => Id(u) \in dead, "no majority has marked the session of the holder that it drops")
 
 SendClaim(c) ==
   LET a == proc[c.of] IN
   /\ Need(~a.asked, "an id is sent again, and the claim before may have been applied")
-  /\ IF c.drops = None THEN TRUE ELSE DropsWhatIsOver(c)
-  /\ Of(c.of, [a EXCEPT !.asked = TRUE, !.client = c.client])
+  /\ DropsWhatIsOver(c)
+  /\ Of(c.of, [a EXCEPT !.asked = TRUE, !.client = c.client, !.shares = c.shares])
 
 \* The lease before is over for its holder, or nobody was given it.
 SendHandOver(c) ==
@@ -138,11 +157,12 @@ SendLetGo(c) ==
   /\ Need(a.client \in {-1, c.client} \/ (c.whose # 0 /\ proc[c.whose].client = c.client), "it removes a holder of another process")
   /\ Need(a.letGo \/ a.told < 0 \/ now' >= a.told + Margin, "the work under it has had no margin to stop")
   /\ Need(a.kept => c.voted, "one node acknowledges the removal of what its session keeps")
-  /\ UNCHANGED proc
+  /\ IF a.shares THEN Of(c.of, [a EXCEPT !.left = TRUE]) ELSE UNCHANGED proc
 
 SendSweep(c) ==
   /\ Need(c.of # 0, "it names no holder")
-  /\ Need(c.seen # 0, "it sweeps what no session left")
+  /\ Need(c.all # {} => \E x \in c.all : x[2] \notin DOMAIN proc[x[1]].ends \/ Unders(c, x) # {0}, "it sweeps what no session left")
+  /\ Need(c.all # {}, "it names no beat that anybody wrote")
   /\ DropsWhatIsOver(c)
   /\ UNCHANGED proc
 
@@ -183,7 +203,7 @@ SendClear(c) ==
 
 Send1(k) ==
   LET c == Command(k) IN
-  /\ CASE c.op = "claim"     -> SendClaim(c)
+  /\ CASE c.op \in {"claim", "join"} -> SendClaim(c)
        [] c.op = "hand over" -> SendHandOver(c)
        [] c.op = "renew"     -> SendRenew(c)
        [] c.op = "leave"     -> SendLeave(c)
@@ -195,39 +215,53 @@ Send1(k) ==
        [] c.op = "mark"      -> SendMark(c)
        [] c.op = "end"       -> SendEnd(c)
        [] c.op = "clear"     -> SendClear(c)
+       [] c.op = "last"      -> UNCHANGED proc
        [] OTHER -> Need(FALSE, "it is no row of the protocol") /\ UNCHANGED proc
   /\ UNCHANGED <<election, doc, safe, past, dead, tail, held>>
 
 -----------------------------------------------------------------------------
 (* What a primary makes of it. *)
 
-Stands(d, p) == d.key # None /\ d.key[1] = p
+\* The holders that a claim names stand as it saw them. Of the others one that shares the key may have left, on a primary that was
+\* deposed (§4.2); beside those that stay a joiner comes.
+FindsAll(d, c) ==
+  /\ \A x \in c.all : d.of[Slot(x[1])].key = x /\ (proc[x[1]].shares \/ d.of[Slot(x[1])].under = c.seen)
+  /\ \A i \in Held(d) \ {Slot(x[1]) : x \in c.all} : i # 0 /\ (proc[i].left \/ (c.op = "join" /\ proc[i].shares))
 
 Finds(d, c, w) ==
-  CASE c.op = "hand over" -> Stands(d, c.whose)
+  CASE c.op \in {"claim", "join"} -> FindsAll(d, c)
+    [] c.op = "hand over" -> Stands(d, c.whose)
     [] c.op = "min-hold"  -> Stands(d, c.of)
-    [] c.op = "undo" \/ c.op = "release" -> Stands(d, c.of) \/ (c.whose # 0 /\ Stands(d, c.whose))
-    [] c.op = "sweep" -> d.key = c.drops /\ d.under = c.seen
+    [] c.op = "undo" \/ c.op = "release" -> Stands(d, c.of) \/ (c.whose # 0 /\ Stands(d, c.whose)) \/ (c.op = "undo" /\ proc[c.of].shares)
+    [] c.op = "last"  -> \A i \in Held(d) : i # 0 /\ proc[i].left
+    [] c.op = "sweep" -> FindsAll(Less(d, Held(d) \ {Slot(c.of)}), c)
     [] c.op = "mark"  -> LET i == d.session[Id(c.of)] IN i = Absent \/ i.marked \/ (c.drops # None /\ i.n = c.drops[2])
     [] c.op = "end"   -> d.session[Id(c.of)] # Absent
     [] c.op = "clear" -> d.session[Id(c.of)].marked
-    [] OTHER -> Matches(d, w)
+    [] OTHER -> Matches(At(d, Slot(c.of)), w)
+
+\* The clean-up of a join moves the revision, under which it may have found somebody else.
+MovesRev(d) == [d EXCEPT !.of = [i \in Slots |-> IF d.of[i].key # None /\ ~proc[i].shares THEN [d.of[i] EXCEPT !.left = TRUE] ELSE d.of[i]]]
 
 Leaves(d, c, w) ==
-  CASE c.op = "hand over" -> [d EXCEPT !.key = w, !.under = 0, !.left = FALSE]
-    [] c.op = "min-hold"  -> [d EXCEPT !.key = w, !.under = 0, !.left = TRUE]
-    [] c.op \in {"undo", "release", "sweep"} -> Freed(d)
+  CASE c.op = "hand over" -> Alone(Less(d, {Slot(c.whose)}), w)
+    [] c.op = "claim"     -> Alone(d, w)
+    [] c.op = "join"      -> [Less(d, {Slot(x[1]) : x \in c.all}) EXCEPT !.of[Slot(c.of)] = [Nothing EXCEPT !.key = w]]
+    [] c.op = "min-hold"  -> [d EXCEPT !.of[Slot(c.of)] = [key |-> w, under |-> 0, left |-> ~proc[c.of].shares]]
+    [] (c.op = "undo" /\ proc[c.of].shares) -> MovesRev(Less(d, {Slot(c.of)}))
+    [] c.op \in {"undo", "release", "sweep"} -> Less(d, {Slot(c.of), Slot(c.whose)})
+    [] c.op = "last"      -> Less(d, Slots)
     [] c.op \in {"mark", "end"} -> [d EXCEPT !.session[Id(c.of)].marked = TRUE]
     [] c.op = "clear" -> [d EXCEPT !.session[Id(c.of)] = Absent]
-    [] OTHER -> After(d, w)
+    [] OTHER -> Set1(d, Slot(c.of), After(At(d, Slot(c.of)), w))
 
-\* What was observed of the document: <<>>, or of a key its holder, beat, session, and whether its revision is not the grant's any more; of
-\* a session its beat and whether it has the mark.
+\* What was observed of the document: of a key its holders, each with its beat and session, and whether the revision is not that of
+\* the exclusive grant any more; of a session <<>>, or its beat and whether it has the mark.
 OnSession == {"begin", "keep", "mark", "end", "clear"}
 Observed(d, c, o) ==
   IF c.op \in OnSession
   THEN LET i == d.session[Id(c.of)] IN IF o = <<>> THEN i = Absent ELSE i = [n |-> o[1], marked |-> o[2]]
-  ELSE IF o = <<>> THEN d.key = None ELSE d.key = <<o[1], o[2]>> /\ d.under = o[3] /\ d.left = o[4]
+  ELSE o = {<<d.of[i].key[1], d.of[i].key[2], d.of[i].under, d.of[i].left>> : i \in Held(d)}
 
 \* Since when a write may be taken for over: a TTL after it was sent, and no earlier than its date says, if that is of the clock of the
 \* primary that applied it. A renewal leaves no earlier date than there was. And until when it may be trusted.
@@ -235,8 +269,8 @@ Least(a, b)   == IF a < b THEN a ELSE b
 Drifted(long) == long - (long \div 1000)
 EndOf(c, term, clock, before) ==
   LET end == IF c.in \in {0, term} THEN Least(c.began + Drifted(c.lasts), now' + Drifted(c.until - clock)) ELSE c.began + Drifted(c.lasts)
-  IN [over |-> Max(end, before), bound |-> Least(c.began + c.lasts, now' + (c.until - clock))]
-Twice(a, k, e) == IF k \notin DOMAIN a.ends THEN e ELSE [over |-> Least(e.over, a.ends[k].over), bound |-> Max(e.bound, a.ends[k].bound)]
+  IN [under |-> {}, over |-> Max(end, before), bound |-> Least(c.began + c.lasts, now' + (c.until - clock))]
+Twice(a, k, e) == IF k \notin DOMAIN a.ends THEN e ELSE [under |-> e.under \cup a.ends[k].under, over |-> Least(e.over, a.ends[k].over), bound |-> Max(e.bound, a.ends[k].bound)]
 
 Run(k, term, clock, o) ==
   LET c == Command(k)
@@ -244,11 +278,11 @@ Run(k, term, clock, o) ==
       d == IF term = election THEN doc ELSE past
       after == Leaves(d, c, w)
       a == proc[c.of]
-      earlier == CASE c.op \in {"renew", "leave"} -> d.key[2]
+      earlier == CASE c.op \in {"renew", "leave"} -> d.of[Slot(c.of)].key[2]
                    [] c.op = "keep" -> d.session[Id(c.of)].n
                    [] OTHER -> 0
       before == IF earlier \in DOMAIN a.ends THEN a.ends[earlier].over ELSE 0
-      end == EndOf(c, term, clock, before)
+      end == [EndOf(c, term, clock, before) EXCEPT !.under = IF c.op \in OnSession THEN {} ELSE {after.of[Slot(c.of)].under}]
   IN
   /\ Need(term >= election - 1, "a primary that was deposed long ago executes it")
   /\ Need(Finds(d, c, w), "the server has executed what does not match")
@@ -256,25 +290,25 @@ Run(k, term, clock, o) ==
   /\ IF term = election
      THEN doc' = after /\ tail' = Append(tail, [k |-> k, d |-> after]) /\ UNCHANGED past
      ELSE past' = after /\ UNCHANGED <<doc, tail>>
-  /\ IF c.op \in {"claim", "hand over", "renew", "leave", "min-hold", "begin", "keep"}
-     THEN Of(c.of, [a EXCEPT !.ends = (k :> Twice(a, k, end)) @@ @, !.claim = IF c.op \in {"claim", "hand over"} THEN k ELSE @,
+  /\ IF c.op \in {"claim", "join", "hand over", "renew", "leave", "min-hold", "begin", "keep"}
+     THEN Of(c.of, [a EXCEPT !.ends = (k :> Twice(a, k, end)) @@ @, !.claim = IF c.op \in {"claim", "join", "hand over"} THEN k ELSE @,
                              !.beat = Max(@, c.beat)])
      ELSE UNCHANGED proc
   /\ UNCHANGED <<election, safe, dead, held>>
 
-\* The holder that a majority has: its renewal counts from now on, and so does the session that it names, if either is trusted at this moment.
-Renewed1(d) ==
-  LET p == d.key[1]  a == proc[p] IN
-  IF d.key = None \/ d.key[2] \notin DOMAIN a.ends \/ (a.has /\ now' >= TraceTrust(p) + Late) THEN proc
-  ELSE [proc EXCEPT ![p] = [a EXCEPT !.own = Max(@, a.ends[d.key[2]].bound - Margin),
-                                     !.under = IF d.under # 0 /\ ~a.alone /\ now' < proc[d.under].sTrust + Late THEN d.under ELSE @]]
+\* A holder that a majority has: its renewal counts from now on, and so does the session that it names, if either is trusted at this moment.
+Renewed1(p, d) ==
+  LET a == proc[p] IN
+  IF d.key[2] \notin DOMAIN a.ends \/ (a.has /\ now' >= TraceTrust(p) + Late) THEN a
+  ELSE [a EXCEPT !.own = Max(@, a.ends[d.key[2]].bound - Margin),
+                 !.under = IF d.under # 0 /\ ~a.alone /\ now' < proc[d.under].sTrust + Late THEN d.under ELSE @]
 
 CommitAll(left) ==
   /\ Need(left <= Len(tail), "a majority has lost what it had")
   /\ safe' = IF left < Len(tail) THEN tail[Len(tail) - left].d ELSE safe
   /\ tail' = SubSeq(tail, Len(tail) - left + 1, Len(tail))
   /\ dead' = dead \cup {s \in DOMAIN safe'.session : safe'.session[s].marked}
-  /\ proc' = Renewed1(safe')
+  /\ proc' = [p \in DOMAIN proc |-> IF Stands(safe', p) THEN Renewed1(p, safe'.of[Slot(p)]) ELSE proc[p]]
   /\ UNCHANGED <<election, doc, past, held>>
 
 ElectOne(term, lost) ==
@@ -293,7 +327,7 @@ Answer(k, hit) ==
       until == IF k \in DOMAIN a.ends THEN a.ends[k].bound - Margin ELSE 0
   IN
   /\ Need((hit /\ c.voted) => \A i \in 1..Len(tail) : tail[i].k # k, "it is answered before a majority has it")
-  /\ CASE c.op \in {"claim", "hand over"} -> Of(c.of, [a EXCEPT !.asked = hit, !.won = @ \/ hit])
+  /\ CASE c.op \in {"claim", "join", "hand over"} -> Of(c.of, [a EXCEPT !.asked = hit, !.won = @ \/ hit])
        [] (c.op = "begin" /\ hit) -> Of(c.of, [a EXCEPT !.sTrust = IF now' < until /\ ~a.over THEN until ELSE 0, !.again = c.began])
        [] (c.op = "keep" /\ hit)  -> Of(c.of, [a EXCEPT !.sTrust = IF now' < @ + Late \/ (@ = 0 /\ ~a.over) THEN Max(@, until) ELSE @, !.again = c.began])
        [] (c.op = "renew" /\ hit) -> Of(c.of, [a EXCEPT !.again = c.began])
@@ -318,6 +352,7 @@ Told(p) ==
   /\ UNCHANGED <<election, doc, safe, past, dead, tail>>
 
 UserLetsGo(p) ==
+  /\ Need(proc[p].has => now' <= TraceTrust(p) + Margin, "its holder was not told, and others may have the key already")
   /\ Of(p, [proc[p] EXCEPT !.has = FALSE, !.letGo = TRUE])
   /\ held' = held \ {p}
   /\ UNCHANGED <<election, doc, safe, past, dead, tail>>
@@ -339,7 +374,7 @@ Do(e) ==
     [] e[2] = "over"    -> TheEnd
 
 \* Session's promises, asked of the leases in hand alone.
-OneLives    == \A p, q \in held : Live(p) /\ Live(q) => p = q
+OneLives    == \A p, q \in held : Live(p) /\ Live(q) => p = q \/ (proc[p].shares /\ proc[q].shares)
 NobodyElses == \A p \in held : Live(p) => Stands(safe, p)
 
 Promised ==

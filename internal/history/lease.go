@@ -100,7 +100,12 @@ const localMark = "+"
 // Local names a grant that a client gave out itself, while it kept the key of the holder of that ID.
 func Local(id string, token int64) string { return fmt.Sprint(id, localMark, token) }
 
-// holderOf is the ID of the holder that a grant came of.
+// HolderOf is the ID of the holder that a grant came of, and whether its client gave it out itself.
+func HolderOf(grant string) (id string, local bool) {
+	id, _, local = strings.Cut(grant, localMark)
+	return id, local
+}
+
 func holderOf(id string) string {
 	id, _, _ = strings.Cut(id, localMark)
 	return id

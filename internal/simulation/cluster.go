@@ -211,7 +211,7 @@ func (c *cluster) failOver(f failover) {
 			next.step(f.offset)
 		}
 		c.elect(next, db)
-		c.w.record(Step{Kind: Elected, Term: c.term, From: from, Length: db.Len()})
+		c.w.record(Step{Kind: Elected, Shard: c.shard, Term: c.term, From: from, Length: db.Len()})
 	})
 }
 

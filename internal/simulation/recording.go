@@ -21,6 +21,7 @@ type Recording struct {
 	Set      bool          // of such a run: the servers are a replica set
 	Numbered bool          // writes had transaction numbers
 	Routers  bool
+	Home     map[string]int // behind routers: on which shard a key is at first
 }
 
 // A StepKind says what a Step is.
@@ -35,6 +36,7 @@ const (
 	Elected                   // the primary of Term has the first Length writes of the log of From
 	Noted                     // a user's event
 	Killed                    // a client
+	Moved                     // the document of a key is on Shard now, whose primary is that of Term; a majority has it
 )
 
 // A Step is one thing that happened.
@@ -42,7 +44,9 @@ type Step struct {
 	At      time.Duration
 	Kind    StepKind
 	Command *Command
+	Shard   int           // of the primary
 	Term    int           // of the primary
+	Key     string        // that moved
 	From    int           // of an election: the term whose log was kept in part
 	Length  int           // of the primary's log, before the writes
 	Writes  []docdb.Entry // what the command wrote, in any collection
@@ -99,13 +103,21 @@ func (w *world) shown() time.Time {
 // recordRan notes what a primary made of a command, whose log had before writes.
 func (m *member) recordRan(r *request, before int, reply bson.D) {
 	m.w.shown()
-	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Length: before, Writes: m.db.Log(before), Clock: m.now(), Reply: reply})
+	m.w.record(Step{Kind: Ran, Command: r.recorded, Shard: m.shard(), Term: m.term, Length: before, Writes: m.db.Log(before), Clock: m.now(), Reply: reply})
 }
 
 // recordHello notes what a member told of itself.
 func (m *member) recordHello(r *request, reply bson.D) {
 	m.w.shown()
-	m.w.record(Step{Kind: Ran, Command: r.recorded, Term: m.term, Clock: m.now(), Reply: reply})
+	m.w.record(Step{Kind: Ran, Command: r.recorded, Shard: m.shard(), Term: m.term, Clock: m.now(), Reply: reply})
+}
+
+// shard is the number of the member's shard; 0 of a router.
+func (m *member) shard() int {
+	if m.c == nil {
+		return 0
+	}
+	return m.c.shard
 }
 
 // describe says what the run was.

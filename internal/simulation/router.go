@@ -45,6 +45,10 @@ func (w *world) shardOf(ns, id string) int {
 	if !has {
 		at = w.rng("shard of " + id).n(2)
 		w.owner[id] = at
+		if w.recording.Home == nil {
+			w.recording.Home = map[string]int{}
+		}
+		w.recording.Home[id] = at
 	}
 	return at
 }
@@ -222,6 +226,7 @@ func (w *world) move(key string) {
 	from.c.settle(from)
 	to.c.settle(to)
 	w.owner[key] = 1 - shard
+	w.record(Step{Kind: Moved, Shard: 1 - shard, Term: to.term, Key: key})
 	delete(w.moving, key)
 	w.logf("%s is on shard %d", key, 1-shard)
 }

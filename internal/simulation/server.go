@@ -98,7 +98,7 @@ func (m *member) handle(r *request) {
 	before := m.db.Len()
 	if readsMajority(c) {
 		reply, _ := m.settled().Do(c, m.now(), false)
-		w.record(Step{Kind: Committed, Term: m.term, Length: m.point})
+		w.record(Step{Kind: Committed, Shard: m.c.shard, Term: m.term, Length: m.point})
 		m.recordRan(r, before, reply)
 		m.answered(r, reply, before)
 		return
@@ -199,7 +199,7 @@ func (m *member) waitForMajority(r *request, reply bson.D, n int) {
 		w.after(max(time.Until(at), 1), func() {
 			if at, ok := m.c.committed(m, n); ok && m.term == term && !at.After(time.Now()) {
 				m.point = max(m.point, n)
-				w.record(Step{Kind: Committed, Term: m.term, Length: m.point})
+				w.record(Step{Kind: Committed, Shard: m.c.shard, Term: m.term, Length: m.point})
 				end(reply)
 			}
 		})

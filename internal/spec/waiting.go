@@ -4,12 +4,13 @@ var waitingBound = bound{
 	invariants: "TypeOK",
 	properties: "Served",
 	values: map[string]string{
-		"TTL": "2", "Dies": "FALSE", "Fails": "FALSE", "Breaks": "TRUE", "Lossy": "FALSE", "Polls": "FALSE",
+		"TTL": "2", "Dies": "FALSE", "Fails": "FALSE", "Breaks": "TRUE", "Lossy": "FALSE", "Polls": "FALSE", "Lingers": "FALSE", "Spare": "0",
 	},
 }
 
 var (
 	dying = map[string]string{"Dies": "TRUE", "Fails": "TRUE"}
+	keeps = map[string]string{"Lingers": "TRUE"}
 	lossy = map[string]string{"Lossy": "TRUE", "Polls": "TRUE", "Dies": "TRUE", "Fails": "TRUE"}
 )
 
@@ -17,6 +18,18 @@ var waiting = []check{
 	{name: "waiting: wake-ups alone, cursors break", module: "Waiting"},
 	{name: "waiting: the holder dies, calls fail", module: "Waiting", set: dying},
 	{name: "waiting: wake-ups are lost, polls find out", module: "Waiting", set: lossy},
+	{name: "waiting: a holder that lingers", module: "Waiting", set: keeps},
+	{name: "waiting: a holder that lingers dies, calls fail", module: "Waiting", set: map[string]string{"Lingers": "TRUE", "Dies": "TRUE", "Fails": "TRUE"}},
+	{name: "waiting: notices to a holder that lingers are lost, its tokens end", module: "Waiting",
+		set: map[string]string{"Lingers": "TRUE", "Spare": "2", "Lossy": "TRUE", "Polls": "TRUE"}},
+	{name: "waiting: mutant: notices are lost, and tokens without end", module: "Waiting", finds: "Served",
+		set: map[string]string{"Lingers": "TRUE", "Lossy": "TRUE", "Polls": "TRUE"}},
+	{name: "waiting: mutant: kept though its client has heard of the waiter", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{`listens /\ ~heard /\ (Spare`, `listens /\ (Spare`}}},
+	{name: "waiting: mutant: kept by a client that does not listen", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{`MayKeep == Lingers /\ listens /\ `, `MayKeep == Lingers /\ `}}},
+	{name: "waiting: mutant: no notice", module: "Waiting", finds: "Served", set: keeps,
+		mutate: []mutation{{`notice' = Lingers`, `notice' = FALSE`}}},
 	{name: "waiting: mutant: wake-ups are lost, and nobody polls", module: "Waiting", finds: "Served", set: map[string]string{"Lossy": "TRUE"}},
 	{name: "waiting: mutant: the word written after the look", module: "Waiting", finds: "Served",
 		mutate: []mutation{{`IF key = "free" THEN Take /\ UNCHANGED word`, `IF FALSE THEN Take /\ UNCHANGED word`}, {`at' = "look" /\ word' = TRUE`, `at' = "turning" /\ word' = TRUE`}}},

@@ -117,11 +117,16 @@ func TestControlAnAlteredHistoryWithSessionsIsRefused(t *testing.T) {
 // refusesAltered has TLC decide about the altered histories of four seeds.
 func refusesAltered(t *testing.T, altered []alteration, k kind, settings simulation.Settings) {
 	t.Helper()
+	refusesAlteredFrom(t, 1, altered, k, settings)
+}
+
+func refusesAlteredFrom(t *testing.T, from uint64, altered []alteration, k kind, settings simulation.Settings) {
+	t.Helper()
 	of := map[*trace.Behaviour]int{}
 	var all []*trace.Behaviour
 	for i, a := range altered {
 		for seed := range uint64(4) {
-			list, _, _ := k.live(t, seed+1, settings)
+			list, _, _ := k.live(t, from+seed, settings)
 			for _, b := range list {
 				var steps []trace.Step
 				for _, s := range b.Steps {

@@ -57,7 +57,7 @@ type Step struct {
 // Behaviours are those of a recording, one for each key.
 func Behaviours(seed uint64, r *simulation.Recording) (all []*Behaviour, commands, covered int) {
 	key := func(o operation) string { return o.key }
-	return each(r, operations, key, func(key string) *Behaviour {
+	return each(r, true, operations, key, func(key string) *Behaviour {
 		b := newBuilder(seed, key, r)
 		b.meet()
 		b.follow(b)
@@ -66,9 +66,9 @@ func Behaviours(seed uint64, r *simulation.Recording) (all []*Behaviour, command
 	})
 }
 
-// each makes the behaviours of a recording, one for each key, and counts the commands: all, and those that they have.
-// A run behind routers has none: the specification has one primary, and a key there may be on either shard.
-func each[O any](r *simulation.Recording, operations func(docdb.Command) []O, key func(O) string, behaviour func(string) *Behaviour) (all []*Behaviour, commands, covered int) {
+// each makes the behaviours of a recording, one for each key, and counts the commands: all, and those that they have. A recording
+// that is not asked about has none: its commands count all the same.
+func each[O any](r *simulation.Recording, asked bool, operations func(docdb.Command) []O, key func(O) string, behaviour func(string) *Behaviour) (all []*Behaviour, commands, covered int) {
 	var keys []string
 	for _, s := range r.Steps {
 		if s.Kind != simulation.Sent || s.Command.NS() != locks {
@@ -81,7 +81,7 @@ func each[O any](r *simulation.Recording, operations func(docdb.Command) []O, ke
 			}
 		}
 	}
-	if r.Routers {
+	if !asked {
 		return nil, commands, 0
 	}
 	for _, k := range keys {
@@ -100,11 +100,44 @@ type course struct {
 
 	log  map[int][]int // of each term: where its log has writes of the behaviour
 	has  int           // how many of them a majority has
-	term int
+	term int           // of the primary that has the key
+
+	key   string
+	shard int           // where the key is
+	terms map[reign]int // of primaries behind routers; nil: the terms are those of the set
 }
 
-func newCourse(r *simulation.Recording, out *Behaviour) course {
-	return course{out: out, run: r, term: 1, epochs: map[bson.ObjectID]int{{}: 0}, log: map[int][]int{}}
+// A reign is a primary of a shard, while a key is there. Behind routers the behaviour of a key has one term after the other
+// for those that have it: a migration is an election that loses nothing, by which all else is another primary's.
+type reign struct{ shard, term int }
+
+// reigns is the term of the primary that took a step, as the behaviour has it. It had the key then, or had it last before the
+// one that has it now.
+func (b *course) reigns(s simulation.Step) (term int, has bool) {
+	if b.terms == nil {
+		return s.Term, true
+	}
+	term, known := b.terms[reign{s.Shard, s.Term}]
+	return term, known && s.Shard == b.shard
+}
+
+// takesOver has the next term begin for the primary of a step.
+func (b *course) takesOver(s simulation.Step) (term int) {
+	if b.terms == nil {
+		return s.Term
+	}
+	term = b.term + 1
+	b.terms[reign{s.Shard, s.Term}], b.shard = term, s.Shard
+	return term
+}
+
+func newCourse(r *simulation.Recording, key string, out *Behaviour) course {
+	c := course{out: out, run: r, key: key, term: 1, epochs: map[bson.ObjectID]int{{}: 0}, log: map[int][]int{}}
+	if r.Routers {
+		c.shard = r.Home[key]
+		c.terms = map[reign]int{{c.shard, 1}: 1}
+	}
+	return c
 }
 
 // A walker makes steps of what clients and primaries did.
@@ -131,6 +164,8 @@ func (b *course) follow(w walker) {
 			b.elects(s)
 		case simulation.Noted:
 			w.notes(s)
+		case simulation.Moved:
+			b.moves(s)
 		case simulation.Killed:
 		}
 	}
@@ -142,8 +177,8 @@ func (b *course) follow(w walker) {
 // A builder makes the behaviour of one key.
 type builder struct {
 	course
-	key string
 
+	latest   time.Time         // behind routers: that a primary of the key has shown
 	ids      map[string]int    // from 1 on
 	sessions map[string]string // the ID of the claim that a session is of
 	revs     map[int64]*sent   // the command that writes it
@@ -154,8 +189,10 @@ type builder struct {
 	first    map[string]*sent // by session, number and statement
 	hellos   map[int][]hello  // by client
 	asked    map[*simulation.Command]time.Duration
-	claims   map[string]*sent // the first of each ID
-	granted  map[string]bool
+	claims   map[string]*sent  // the first of each ID
+	use      map[string]string // of a holder: which of its grants is the last
+	lingers  bool              // somebody may keep the key
+	cursors  map[int]int64     // by which a client reads the wake-ups
 }
 
 // A sent is an operation of a command that was sent.
@@ -177,14 +214,13 @@ type hello struct {
 
 func newBuilder(seed uint64, key string, r *simulation.Recording) *builder {
 	return &builder{
-		key: key,
-		course: newCourse(r, &Behaviour{
+		course: newCourse(r, key, &Behaviour{
 			Name: fmt.Sprintf("seed %d, %q", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), of: &ofLocks,
 			fields: "numbered |-> " + boolean(r.Numbered),
 		}),
 		ids: map[string]int{}, sessions: map[string]string{}, revs: map[int64]*sent{},
 		commands: map[*simulation.Command][]*sent{}, first: map[string]*sent{}, hellos: map[int][]hello{},
-		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, granted: map[string]bool{},
+		asked: map[*simulation.Command]time.Duration{}, claims: map[string]*sent{}, use: map[string]string{}, cursors: map[int]int64{},
 	}
 }
 
@@ -241,6 +277,7 @@ func (b *builder) meetCommand(c *simulation.Command) {
 		if o.rev != 0 && !o.moves {
 			b.revs[o.rev] = s
 		}
+		b.lingers = b.lingers || o.lingers
 		b.beats = append(b.beats, o.beat)
 		for _, d := range o.drop {
 			b.beats = append(b.beats, d.beat)
@@ -290,6 +327,7 @@ const (
 	calls
 	letsGo
 	told
+	again
 	sends
 	last
 )

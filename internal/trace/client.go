@@ -31,6 +31,9 @@ func (b *builder) sends(s simulation.Step) {
 		b.asked[s.Command] = s.At
 		return
 	}
+	if isFeed(s.Command) && s.Command.Name == "find" && b.lingers {
+		b.step(s.At, first, fmt.Sprintf("client %d opens its feed again", s.Command.Client), `"deaf", %d`, s.Command.Client)
+	}
 	counted := false
 	for _, o := range b.commands[s.Command] {
 		if !counted {
@@ -44,8 +47,27 @@ func (b *builder) sends(s simulation.Step) {
 		b.number(o)
 		b.transfers(o)
 		b.out.Commands = append(b.out.Commands, b.command(o))
-		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s`, o.at, clock(s.Clock), b.told(o)).command = o.at
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s, %d`, o.at, b.words(s), b.told(o), b.shown(s)).command = o.at
 	}
+}
+
+// shown is the latest time by which a client may judge by rule 3: behind routers one that a primary of the key has shown.
+func (b *builder) shown(s simulation.Step) int {
+	switch {
+	case !b.run.Routers:
+		return clock(s.Clock)
+	case b.latest.IsZero():
+		return 0
+	}
+	return clock(b.latest)
+}
+
+// words is the latest time by which a client may judge words: behind routers any.
+func (b *builder) words(s simulation.Step) int {
+	if b.run.Routers {
+		return 2_000_000_000
+	}
+	return clock(s.Clock)
 }
 
 // number gives the command its number: that of its transaction in the session of its claim,
@@ -113,7 +135,7 @@ const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0`
 
 // flags are the command's conditions, as bits.
 func (o *sent) flags() (bits int) {
-	for i, set := range []bool{o.inside, o.earlier, o.judged, o.asks, o.unword, o.wants, o.majorly} {
+	for i, set := range []bool{o.inside, o.earlier, o.judged, o.asks, o.unword, o.wants, o.majorly, o.lingers} {
 		if set {
 			bits |= 1 << i
 		}
@@ -123,7 +145,7 @@ func (o *sent) flags() (bits int) {
 
 // told are the hellos that a claim may judge by: the last few that its client was answered.
 func (b *builder) told(o *sent) string {
-	if len(o.drop) == 0 {
+	if len(o.drop) == 0 || b.run.Routers { // a router tells no election, and the time of another machine
 		return "{}"
 	}
 	list := b.hellos[o.of.Client]
@@ -140,8 +162,12 @@ func (b *builder) answers(s simulation.Step) {
 	if s.Command == nil {
 		return
 	}
-	if s.Command.Name == "hello" {
+	switch {
+	case s.Command.Name == "hello":
 		b.hears(s)
+		return
+	case isFeed(s.Command):
+		b.feeds(s)
 		return
 	}
 	refused := number(field(s.Reply, "code")) == 11000
@@ -173,19 +199,28 @@ func (b *builder) hears(s simulation.Step) {
 // notes is what a user of a lease sees and does.
 func (b *builder) notes(s simulation.Step) {
 	e := s.Event
-	p := b.ids[e.ID]
+	id, local := history.HolderOf(e.ID)
+	p := b.ids[id]
 	if e.Key != b.key || p == 0 {
 		return
 	}
 	who := fmt.Sprintf("client %d ", e.Client)
+	if e.Kind == history.Granted && (local || b.use[id] != "") {
+		b.use[id] = e.ID
+		b.step(s.At, again, fmt.Sprintf("%sgives out attempt %d once more", who, p), `"again", %s, %d`, b.attempt(id), rank(b.tokens, e.Token))
+		return
+	}
+	if use := b.use[id]; use != "" && use != e.ID {
+		return // of a use before this one: it has ended
+	}
 	switch e.Kind {
 	case history.Granted:
-		b.granted[e.ID] = true
-		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(e.ID), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
+		b.use[id] = e.ID
+		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(id), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
 	case history.LetGo:
-		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s`, b.attempt(e.ID))
+		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s, %s`, b.attempt(id), boolean(e.Note == history.Released))
 	case history.Told:
-		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(e.ID))
+		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(id))
 	default:
 	}
 }

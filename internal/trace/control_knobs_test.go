@@ -37,7 +37,7 @@ type control struct {
 }
 
 var controls = []control{
-	{8, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}, "is told", "its holder is told when others may have the key already"},
+	{8, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}, "lets go of", "its holder was not told, and others may have the key already"},
 	{33, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, plain, "is told", "its holder is told when others may have the key already"},
 	{14, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, plain, "is granted", "the answer came too late to be a grant"},
 	{2, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, plain, "sends transfer", "it names neither a revision nor the holder"},

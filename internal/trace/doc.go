@@ -1,7 +1,7 @@
 // Package trace turns a history of the simulation into behaviours of docs/spec/LockTrace.tla,
 // one for each key, of docs/spec/PathTrace.tla, one for the tree of path locks, of
 // docs/spec/DocumentTrace.tla, one for each document of doclock, or of docs/spec/SessionTrace.tla,
-// one for each exclusive key of clients with sessions, and has TLC decide which of them the
+// one for each key of clients with sessions, and has TLC decide which of them the
 // specification allows.
 //
 // A behaviour is what became of each command: it was sent, a primary executed it and its
@@ -9,17 +9,18 @@
 // users of a lease saw. Nothing of what a client thinks is guessed: the specification says
 // when it may send what, and that is asked of each command.
 //
-// Left out are keys that readers or permits share under sessions, which Session.tla has not, and
-// histories in which keys linger: a grant that a client gives out itself is no step of the database.
+// Behind routers a behaviour follows its key from shard to shard. Left out are documents and
+// sessions there.
 //
 //	operation.go  which row of design.md §4.4 a command is, read from its filter and update
 //	behaviour.go  the steps of a key, and what all kinds of behaviours share
 //	server.go     what primaries make of commands, elections, majorities
 //	client.go     what clients send, are answered and see
+//	feed.go       what clients read of the wake-ups, who may keep a key that lingers
 //	place.go      attempts and locks that are over leave their place to others
 //	paths*.go     the same for the tree of clients of package pathlock: commands, steps, places
 //	documents.go  the same for documents of clients of package doclock
-//	sessions*.go  the same for exclusive keys of clients with sessions, and for the sessions
+//	sessions*.go  the same for keys of clients with sessions, and for the sessions
 //	module.go     the steps as a module of TLA+, many behaviours in one, and TLC
 //
 // Which modules they are asked of, and with which constants, is in specification.go.

@@ -114,7 +114,6 @@ func (o *documentOperation) writes(update bson.D) {
 // A documentBuilder makes the behaviour of one document.
 type documentBuilder struct {
 	course
-	key      string
 	ids      map[string]int
 	changes  map[string]int
 	beats    map[int64]*documentSent
@@ -131,10 +130,10 @@ type documentSent struct {
 // Documents are the behaviours of a recording of clients that change documents, one for each.
 func Documents(seed uint64, r *simulation.Recording) (all []*Behaviour, commands, covered int) {
 	key := func(o documentOperation) string { return o.key }
-	return each(r, documentOperations, key, func(key string) *Behaviour {
+	return each(r, !r.Routers, documentOperations, key, func(key string) *Behaviour {
 		b := &documentBuilder{
-			course: newCourse(r, &Behaviour{Name: fmt.Sprintf("seed %d, document %q", seed, key), of: &ofDocuments}), key: key,
-			ids: map[string]int{}, changes: map[string]int{}, beats: map[int64]*documentSent{},
+			course: newCourse(r, key, &Behaviour{Name: fmt.Sprintf("seed %d, document %q", seed, key), of: &ofDocuments}),
+			ids:    map[string]int{}, changes: map[string]int{}, beats: map[int64]*documentSent{},
 			commands: map[*simulation.Command][]*documentSent{}, first: map[string]*documentSent{},
 		}
 		b.follow(b)

@@ -37,6 +37,7 @@ type operation struct {
 	word    bson.DateTime // a writer's word that it leaves
 	unword  bool          // it removes one
 	wants   bool          // it leaves the word of a waiter
+	lingers bool          // its client may keep the key
 	majorly bool          // it reads what a majority has
 
 	ifUnworded bool // it asks that no word is left, as a release of a bulk does
@@ -244,7 +245,7 @@ func (o *operation) writes(update bson.D) (w writing) {
 			case op.Key == "$unset" && f.Key == "exclusiveWantedUntil":
 				o.unword = true
 			case op.Key == "$unset" && ofHolder:
-				w.leaves, w.holders = !w.adds, true
+				w.leaves, w.holders = !w.adds && (name == "" || w.leaves), true
 			case op.Key == "$max" && f.Key == "wantedUntil":
 				o.wants = true
 			case op.Key == "$max" && f.Key == "exclusiveWantedUntil":
@@ -292,6 +293,8 @@ func (o *operation) of(w *writing, name string, v any) {
 		o.epoch, _ = v.(bson.ObjectID)
 	case "ttl":
 		o.lasts = number(v)
+	case "lingers":
+		o.lingers = true
 	case "released":
 		w.released = true
 	case "broken":

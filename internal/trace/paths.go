@@ -40,7 +40,7 @@ type pathSent struct {
 // Paths is the behaviour of a recording of clients that lock paths, which have one tree.
 func Paths(seed uint64, r *simulation.Recording) (all []*Behaviour, commands, covered int) {
 	b := &pathBuilder{
-		course: newCourse(r, &Behaviour{Name: fmt.Sprintf("seed %d, paths", seed), of: &ofPaths}),
+		course: newCourse(r, "", &Behaviour{Name: fmt.Sprintf("seed %d, paths", seed), of: &ofPaths}),
 		tokens: map[string]int{}, revs: map[bson.ObjectID]*pathSent{}, commands: map[*simulation.Command]*pathSent{},
 		first: map[string]*pathSent{}, asking: map[int]int{}, granted: map[int]bool{}, decided: map[int]bool{}, users: map[string]int{},
 	}

@@ -13,9 +13,20 @@ import (
 
 // runs is what a primary made of a command.
 func (b *builder) runs(s simulation.Step) {
-	if s.Command == nil {
+	term, has := b.reigns(s)
+	elsewhere := !has && slices.ContainsFunc(s.Writes, func(e docdb.Entry) bool {
+		return e.NS == locks && (e.Before != nil || e.After != nil) && keyOf(e) == b.key
+	})
+	switch {
+	case s.Command == nil, !has && !elsewhere:
 		return
+	case elsewhere:
+		term = -1 // of a shard that does not have the key: the specification has no such primary
 	}
+	if s.Clock.After(b.latest) && len(b.commands[s.Command]) > 0 {
+		b.latest = s.Clock
+	}
+	s.Term = term
 	writes := s.Writes
 	for _, o := range b.commands[s.Command] {
 		hit := false
@@ -111,16 +122,16 @@ func (b *builder) rev(id int64) string {
 
 // commits moves what a majority has.
 func (b *course) commits(s simulation.Step) {
-	if s.Term != b.term {
+	if term, has := b.reigns(s); !has || term != b.term {
 		return
 	}
 	left := 0
-	for _, n := range b.log[s.Term] {
+	for _, n := range b.log[b.term] {
 		if n > s.Length {
 			left++
 		}
 	}
-	has := len(b.log[s.Term]) - left
+	has := len(b.log[b.term]) - left
 	if has <= b.has {
 		return
 	}
@@ -130,8 +141,31 @@ func (b *course) commits(s simulation.Step) {
 
 // elects begins another term, with a part of the log of the last.
 func (b *course) elects(s simulation.Step) {
-	kept := slices.DeleteFunc(slices.Clone(b.log[s.From]), func(n int) bool { return n > s.Length })
-	lost := len(b.log[s.From]) - len(kept)
-	b.log[s.Term], b.term = kept, s.Term
-	b.step(s.At, first, fmt.Sprintf("the primary of term %d is elected, without the last %d writes", s.Term, lost), `"elect", %d, %d`, s.Term, lost).elected = true
+	before := s
+	before.Term = s.From
+	from, has := b.reigns(before)
+	switch {
+	case has:
+	case s.Shard == b.shard:
+		from = b.term // it had the key since the last migration
+	default:
+		return
+	}
+	kept := slices.DeleteFunc(slices.Clone(b.log[from]), func(n int) bool { return n > s.Length })
+	lost := len(b.log[from]) - len(kept)
+	b.term = b.takesOver(s)
+	b.log[b.term] = kept
+	b.step(s.At, first, fmt.Sprintf("the primary of term %d is elected, without the last %d writes", b.term, lost), `"elect", %d, %d`, b.term, lost).elected = true
+}
+
+// moves is a migration. A majority of the shard that gives the document up has all of it, and so has one of the other.
+func (b *course) moves(s simulation.Step) {
+	if s.Key != b.key {
+		return
+	}
+	if b.has < len(b.log[b.term]) {
+		b.step(s.At, first, "a majority has the log", `"commit", 0`).settled = true
+	}
+	b.term, b.has = b.takesOver(s), 0
+	b.step(s.At, first, fmt.Sprintf("the document moves to shard %d, to the primary of term %d", s.Shard, b.term), `"elect", %d, 0`, b.term).elected = true
 }

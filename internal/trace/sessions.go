@@ -15,12 +15,13 @@ import (
 // A sessionBuilder makes the behaviour of one key, with the sessions that its holders came under.
 type sessionBuilder struct {
 	course
-	key      string
 	sessions map[string]bool
 
 	numbers  map[string]int // of attempts and sessions, by ID
 	counted  map[*simulation.Command]bool
 	writers  map[sight]*sessionSent
+	shared   bool             // holders share the key, now and then
+	alone    map[string]bool  // the attempts that do not
 	claims   map[int64]string // by the revision that they write
 	grants   map[string]int64 // the revision of each claim that was applied
 	beats    []int64          // all of them, in order
@@ -35,8 +36,7 @@ type sessionSent struct {
 	hit bool
 }
 
-// Sessions are the behaviours of a recording of clients with sessions: one for each key that was only held
-// exclusively. A behaviour of one session with all keys under it would not have the swap that drops a
+// Sessions are the behaviours of a recording of clients with sessions: one for each key. A behaviour of one session with all keys under it would not have the swap that drops a
 // holder of another session. A session that none of these keys names goes with the first of them.
 func Sessions(seed uint64, r *simulation.Recording) (all []*Behaviour, commands, covered int) {
 	var keys []string
@@ -67,7 +67,6 @@ func Sessions(seed uint64, r *simulation.Recording) (all []*Behaviour, commands,
 			}
 		}
 	}
-	keys = slices.DeleteFunc(keys, func(key string) bool { return shared[key] })
 	if r.Routers || len(keys) == 0 {
 		return nil, commands, 0
 	}
@@ -85,15 +84,15 @@ func Sessions(seed uint64, r *simulation.Recording) (all []*Behaviour, commands,
 	beats = inOrder(beats)
 	for _, key := range keys {
 		b := &sessionBuilder{
-			course: newCourse(r, &Behaviour{Name: fmt.Sprintf("seed %d, %q with sessions", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), of: &ofSessions}),
-			key:    key, sessions: named[key], counted: counted, beats: beats,
+			course:   newCourse(r, key, &Behaviour{Name: fmt.Sprintf("seed %d, %q with sessions", seed, key), TTL: units(r.TTL), Margin: units(r.Margin), of: &ofSessions}),
+			sessions: named[key], counted: counted, beats: beats, shared: shared[key], alone: map[string]bool{},
 			numbers: map[string]int{}, writers: map[sight]*sessionSent{}, claims: map[int64]string{}, grants: map[string]int64{},
 			commands: map[*simulation.Command][]*sessionSent{}, first: map[string]*sessionSent{},
 		}
 		b.follow(b)
 		b.over()
 		b.out.IDs = len(b.numbers)
-		b.out.fields = fmt.Sprintf("skew |-> %d, late |-> %d, sessions |-> {%s}", units(r.Skew), units(r.Late), b.inHistory())
+		b.out.fields = fmt.Sprintf("skew |-> %d, late |-> %d, sessions |-> {%s}, shared |-> %s", units(r.Skew), units(r.Late), b.inHistory(), boolean(b.shared))
 		covered += b.out.Sent
 		all = append(all, b.out)
 	}
@@ -167,10 +166,12 @@ func (b *sessionBuilder) command(o *sessionSent) string {
 		o.id = b.claims[o.named]
 	}
 	if o.kind == "hand over" && o.old == "" {
-		o.old = b.claims[o.named]
+		if o.old = b.claims[o.named]; b.shared && !b.alone[o.old] {
+			o.kind, o.old = "claim", "" // of a document without holders
+		}
 	}
-	if o.kind == "claim" || o.kind == "hand over" {
-		b.claims[o.rev] = o.id
+	if o.kind == "claim" || o.kind == "hand over" || o.kind == "join" {
+		b.claims[o.rev], b.alone[o.id] = o.id, !o.shares
 	}
 	whose, drops := o.old, 0
 	if len(o.drop) == 1 {
@@ -187,8 +188,25 @@ func (b *sessionBuilder) command(o *sessionSent) string {
 	if o.says {
 		seen = b.number(o.seen)
 	}
-	return fmt.Sprintf(`<<"%s", %d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d, %d>>`, o.kind, b.number(o.id), o.of.Client, units(o.of.Began), boolean(o.voted),
+	term := fmt.Sprintf(`<<"%s", %d, %d, %d, %s, %d, %d, %d, %d, %d, %d, %d, %d`, o.kind, b.number(o.id), o.of.Client, units(o.of.Began), boolean(o.voted),
 		rank(b.beats, o.beat), o.lasts*10, dateOrZero(o.end), b.epoch(o.epoch), b.number(o.names), b.number(whose), drops, seen)
+	if b.shared {
+		term += fmt.Sprintf(`, %s, {%s}`, boolean(o.shares), b.dropped(o))
+	}
+	return term + ">>"
+}
+
+// dropped are the holders that a command drops, with the places of the commands that wrote their beats.
+func (b *sessionBuilder) dropped(o *sessionSent) string {
+	all := make([]string, len(o.drop))
+	for i, d := range o.drop {
+		place := -1
+		if w := b.writers[d]; w != nil {
+			place = w.at
+		}
+		all[i] = fmt.Sprintf("<<%d, %d>>", b.number(d.id), place)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (b *sessionBuilder) runs(s simulation.Step) {
@@ -229,6 +247,8 @@ func (b *sessionBuilder) wrote(o *sessionSent, e docdb.Entry) bool {
 		return number(field(after, "beat")) == o.beat
 	case "sweep":
 		return before != nil && after == nil
+	case "release", "undo":
+		return !o.shares || o.id == "" || before != nil && after == nil || o.kind == "undo"
 	}
 	return true
 }
@@ -241,22 +261,27 @@ func (b *sessionBuilder) document(o *sessionSent, d bson.D) string {
 		}
 		return 0
 	}
-	if d == nil {
+	switch {
+	case d == nil && o.session != "":
 		return "<<>>"
-	}
-	if o.session != "" {
+	case o.session != "":
 		return fmt.Sprintf("<<%d, %s>>", place(o.session, number(field(d, "beat"))), boolean(field(d, "dead") != nil))
 	}
 	if o.kind == "claim" || o.kind == "hand over" {
 		b.grants[o.id] = number(field(d, "rev"))
 	}
+	var holders []string
 	for _, h := range holdersOf(d) {
 		v, _ := h.Value.(bson.D)
 		under, _ := field(d, "session").(string)
 		left := b.grants[h.Key] != number(field(d, "rev"))
-		return fmt.Sprintf("<<%d, %d, %d, %s>>", b.number(h.Key), place(h.Key, number(field(v, "beat"))), b.number(under), boolean(left))
+		if mode, _ := field(d, "mode").(string); mode != "exclusive" {
+			under, _ = field(v, "session").(string)
+			left = false // joins move the revision
+		}
+		holders = append(holders, fmt.Sprintf("<<%d, %d, %d, %s>>", b.number(h.Key), place(h.Key, number(field(v, "beat"))), b.number(under), boolean(left)))
 	}
-	return "<<>>"
+	return "{" + strings.Join(holders, ", ") + "}"
 }
 
 // answers is a reply that came. An error that leaves the outcome open is no answer.

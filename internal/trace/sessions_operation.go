@@ -1,12 +1,14 @@
 package trace
 
 import (
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/docdb"
 )
 
-// A sessionOperation is what a command of a client with a session does to one key that is held exclusively, or to
+// A sessionOperation is what a command of a client with a session does to one key, or to
 // the document of a session.
 type sessionOperation struct {
 	operation
@@ -77,6 +79,14 @@ func readSessions(filter, update bson.D, remove, upsert, durable bool) sessionOp
 	unset, _ := field(update, "$unset").(bson.D)
 	o.names, _ = field(set, "session").(string)
 	o.leaves = field(unset, "session") != nil
+	for _, f := range set {
+		if _, name, _ := holderPath(f.Key); name == "session" {
+			o.names, _ = f.Value.(string)
+		}
+	}
+	if o.kind == "join" { // it may name holders that stay, too
+		o.drop = slices.DeleteFunc(o.drop, func(d sight) bool { return field(unset, "holders."+d.id) == nil })
+	}
 	return o
 }
 
@@ -95,17 +105,23 @@ func (o *sessionOperation) row() {
 	case o.session != "":
 	case o.kind == "insert":
 		o.kind, o.rev, o.named, o.says = "claim", o.named, 0, true // there is no holder
-	case o.kind == "swap" && len(o.drop) == 1:
+	case o.kind == "swap" && (len(o.drop) > 0 || o.mode != "exclusive"):
 		o.kind = "claim"
 	case o.kind == "swap":
 		o.kind = "hand over"
 	case o.kind == "renew" && o.leaves:
 		o.kind = "leave"
-	case o.kind == "delete" && len(o.drop) == 1:
+	case (o.kind == "delete" || o.kind == "leave") && len(o.drop) == 1:
 		o.kind, o.id = "sweep", o.drop[0].id
+	case o.kind == "leave":
+		o.kind = "release"
+	case o.kind == "undo-join":
+		o.kind = "undo"
 	case o.kind == "release" && o.says:
 		o.kind = "sweep"
-	case o.kind == "delete" && !o.shares:
+	case o.kind == "delete" && o.named != 0:
+		o.kind = "last" // who left has left an empty document
+	case o.kind == "delete":
 		o.kind = "release" // by key
 	}
 }
