@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // The commands of this package. A proxy tells them apart by what they set.
@@ -63,7 +64,7 @@ func (f faulty) direct(t *testing.T) *mongo.Collection {
 func (f faulty) free(t *testing.T, within time.Duration) string {
 	t.Helper()
 	coll := f.direct(t)
-	give := time.Now().Add(within)
+	give := time.Now().Add(pace.Of(within))
 	for {
 		raw := get(t, coll, "o")
 		if readLock(raw, "lock").holder().ID == "" {
@@ -79,7 +80,7 @@ func applied(t *testing.T, rule *faultproxy.Rule, within time.Duration) {
 	t.Helper()
 	select {
 	case <-rule.Applied():
-	case <-time.After(within):
+	case <-time.After(pace.Of(within)):
 		require.FailNow(t, "the command that was held back did not arrive")
 	}
 }
@@ -261,7 +262,7 @@ func TestAHolderThatIsCutOffSavesNothingLater(t *testing.T) {
 	defer cut.Remove() // or Close would wait for the late release
 	select {
 	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(pace.Of(5 * time.Second)):
 		require.FailNow(t, "the holder never learned that its lease is lost")
 	}
 	doc.Value.State = "late"

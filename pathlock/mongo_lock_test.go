@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // put inserts the record of another process, as it was at a time of the server's clock.
@@ -72,7 +73,7 @@ func TestALockThatIsNotWithdrawnIsInTheWayAfterAMoment(t *testing.T) {
 		began := time.Now()
 		_, err = tree.Lock(f.ctx(), exclusively(fmt.Sprint("/a", ahead, "/b")))
 		assert.ErrorIs(t, err, ErrConflict)
-		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.Less(t, time.Since(began), pace.Of(5*time.Second))
 		assert.EqualValues(t, 1, f.count(bson.D{{Key: fieldPath, Value: bson.D{{Key: "$regex", Value: "^/a" + ahead.String()}}}}), "its own is withdrawn")
 	}
 }
@@ -248,7 +249,7 @@ func TestARefreshOfABriefLockNearItsEndIsExact(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	r := exclusively("/a")
-	r.Timeouts = []time.Duration{2 * time.Second}
+	r.Timeouts = []time.Duration{min(pace.Of(2*time.Second), 8*time.Second)}
 	l, err := tree.Lock(f.ctx(), r)
 	require.NoError(t, err)
 	fresh, err := tree.Refresh(f.ctx(), l.Token, time.Hour) // it has less left than one command may take

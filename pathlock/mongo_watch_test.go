@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // looks collects the events of a watcher until there are so many.
 func looks(t *testing.T, f *mongoFixture, w watcher, n int) (got []string) {
 	t.Helper()
-	for began := time.Now(); len(got) < n && time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); len(got) < n && time.Since(began) < pace.Of(10*time.Second); time.Sleep(20 * time.Millisecond) {
 		events, _, err := w.look(f.ctx())
 		require.NoError(t, err)
 		for _, event := range events {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -146,7 +147,7 @@ func (m *trial) mustHaveKeptThePromise() {
 	for i, c := range m.clients {
 		for _, key := range m.keys {
 			m.until(time.Now().Add(10*time.Second), fmt.Sprintf("client %d has %q again", i, key), func() bool {
-				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), pace.Of(2*time.Second))
 				defer cancel()
 				l, err := c.Acquire(ctx, key)
 				return err == nil && l.Release() == nil

@@ -17,6 +17,7 @@ import (
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -42,7 +43,7 @@ func TestRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+			c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(time.Second))) // its margin is a tenth
 			l := f.acquire(c, "k")
 			ctx := l.Context(f.ctx())
 			done := endOf(l)
@@ -95,7 +96,7 @@ func TestRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action, keys ...string) {
 	t.Helper()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 	var all []*mongolock.Lease
 	for _, key := range keys {
 		all = append(all, f.acquire(c, key))
@@ -115,7 +116,7 @@ func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action
 func TestALostReplyWithTheTimeOfABulkLosesNoLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(3*time.Second)))
 	one, two := f.acquire(c, "one"), f.acquire(c, "two")
 	first := inside.Honoured(one)
 	clock := faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
@@ -360,7 +361,7 @@ func TestATicketWhoseResumeFailedStaysGoodUnlessTheResumeWasApplied(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			l := f.acquire(f.client(mongolock.TTL(6*time.Second)), "k")
+			l := f.acquire(f.client(mongolock.TTL(pace.Of(6*time.Second))), "k")
 			ticket, err := l.Detach(f.ctx())
 			require.NoError(t, err)
 			other, proxy := f.behind(noRetries)

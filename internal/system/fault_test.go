@@ -252,12 +252,20 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(withRetries, mongolock.TTL(3*time.Second), mongolock.NoRenewal())
-	f.on(proxy, claimCommands.Nth(1), faultproxy.DelayReply(time.Second))
-	sent := time.Now()
+	ttl := pace.Of(3 * time.Second)
+	c, proxy := f.behind(withRetries, mongolock.TTL(ttl), mongolock.NoRenewal())
+	// The reply is held from when it is here until a second later.
+	held := f.on(proxy, claimCommands.Nth(1), faultproxy.HoldReply())
+	applied := make(chan time.Time, 1)
+	go func() {
+		<-held.Fired()
+		applied <- time.Now()
+		time.Sleep(time.Second)
+		held.Release()
+	}()
 	l := f.acquire(c, "k")
-	end := time.Now().Add(l.Remaining())
-	assert.False(t, end.After(sent.Add(3*time.Second+50*time.Millisecond)), "trusted for %v after it was sent", end.Sub(sent))
+	end, at := time.Now().Add(l.Remaining()), <-applied
+	assert.False(t, end.After(at.Add(ttl)), "trusted until %v after it was applied", end.Sub(at))
 	f.release(l)
 }
 

@@ -105,9 +105,9 @@ func TestTroubleWithTheFeedLosesNoWaiterOfSeveralProcesses(t *testing.T) {
 			sent := w.quiet(time.Second)
 			assert.LessOrEqual(t, total(sent), 40, "in a second a process sent %v", sent)
 			trouble(f)
-			w.mustBeServed(feedSoon)
+			w.mustBeServed(feedSoon())
 			if f.wakesAre() == feedUncapped {
-				f.handsOver(f.client(), f.client(), "k", true, feedSoon) // a wait repairs it
+				f.handsOver(f.client(), f.client(), "k", true, feedSoon()) // a wait repairs it
 			}
 		})
 	}
@@ -130,7 +130,7 @@ func TestFiftyWaitersInFiveProcessesSurviveAKillOfTheServer(t *testing.T) {
 		defer cancel()
 		return f.coll.Database().Client().Ping(ctx, nil) == nil
 	})
-	w.mustBeServed(2 * feedSoon)
+	w.mustBeServed(2 * feedSoon())
 }
 
 // `make bench` tells how little they send over two minutes.

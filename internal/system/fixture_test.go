@@ -24,6 +24,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
@@ -160,7 +161,7 @@ func (f *fixture) reached(opts ...func(*options.ClientOptions)) *mongo.Client {
 	f.t.Helper()
 	for tries := 1; ; tries++ {
 		conn := f.connect(f.uri, opts...)
-		ctx, cancel := context.WithTimeout(f.ctx(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(f.ctx(), pace.Of(5*time.Second))
 		err := conn.Ping(ctx, nil)
 		cancel()
 		if err == nil || tries == 3 {
@@ -368,9 +369,12 @@ func (f *fixture) mustBeAbsent(key string) {
 	assert.Nil(f.t, f.document(key), "%q is there", key)
 }
 
-// until waits for something to come true, and fails if it has not by then.
+// until waits for something to come true, and fails if it has not by then, or later on a busy
+// machine.
 func (f *fixture) until(by time.Time, what string, is func() bool) {
 	f.t.Helper()
+	left := max(0, time.Until(by))
+	by = by.Add(pace.Of(left) - left)
 	for !is() {
 		require.False(f.t, time.Now().After(by.Add(f.busy())), "too late or never: %s", what)
 		time.Sleep(5 * time.Millisecond)
@@ -390,7 +394,7 @@ func (f *fixture) await(ch <-chan struct{}, what string) time.Time {
 	f.t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(15 * time.Second):
+	case <-time.After(pace.Of(15 * time.Second)):
 		f.t.Fatalf("never: %s", what)
 	}
 	return time.Now()

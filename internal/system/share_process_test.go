@@ -249,7 +249,7 @@ func TestAWaiterIsWokenHoweverTheLastSharerLeaves(t *testing.T) {
 			start := time.Now()
 			leave(f, holder, l)
 			a := f.granted(wait)
-			f.within(feedSoon, a.when.Sub(start), "woken") // unless told, it sleeps for 20 s
+			f.within(feedSoon(), a.when.Sub(start), "woken") // unless told, it sleeps for 20 s
 			f.release(a.lease)
 			_ = l.Release()
 		})

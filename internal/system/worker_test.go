@@ -114,7 +114,7 @@ type workerSelf struct {
 }
 
 func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	switch o.Do {
 	case "acquire":
@@ -173,7 +173,7 @@ func (w *workerSelf) pair(ctx context.Context, key string, report *workerReport)
 }
 
 func (w *workerSelf) waitFor(key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var one workerReport
 	err := w.pair(ctx, key, &one)
