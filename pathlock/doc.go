@@ -195,6 +195,8 @@
 // them while somebody watches. On MongoDB the records of the locks are the events: while somebody
 // watches a record has the times of its grant and of its end by the server's clock, which
 // is one command more for a Lock, and the record of an ended lock stays for two minutes.
+// A find is no snapshot: it may miss a release and see the lock that was granted after it. So a
+// watcher that finds something looks twice before it tells.
 // After an election the times are another clock's, so watchers are reset. A watcher that has
 // not noticed the election yet may be told of one thing twice, if the new primary's clock is
 // seconds off: it reads by time, and forgets after five seconds what it told. The Reset

@@ -73,7 +73,7 @@ func (f *mongoFixture) tree(m *Mongo) *Tree {
 }
 
 func (f *mongoFixture) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), pace.Of(10*time.Second))
 	f.t.Cleanup(cancel)
 	return ctx
 }
