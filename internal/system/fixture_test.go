@@ -138,9 +138,10 @@ func (f *fixture) measure() {
 // that bound moves by this much. No bound of a safety moves.
 func (f *fixture) busy() time.Duration { return 3 * time.Duration(f.worst.Load()) }
 
-// within fails unless something took at most most.
+// within fails unless something took at most most, or on a busy machine more.
 func (f *fixture) within(most, took time.Duration, what string) {
 	f.t.Helper()
+	most = pace.Of(most)
 	assert.LessOrEqual(f.t, took, most+f.busy(), "%s: it took %v, want at most %v and %v for a busy machine", what, took, most, f.busy())
 }
 
