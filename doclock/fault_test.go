@@ -50,7 +50,7 @@ func behindProxy(t *testing.T, retry bool, ttl time.Duration, opts ...Option) fa
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
 	put(t, coll, order{ID: "first"}) // its claim learns where the server's clock can write, so no faulty command has to
-	must(locks.TryAcquire(t.Context(), ID("first")))(t).Release()
+	must(locks.TryAcquire(t.Context(), ID("first"), mongolock.TTL(time.Minute)))(t).Release()
 	return faulty{locks, proxy}
 }
 
@@ -150,7 +150,7 @@ func TestAnUnknownCreateLeavesAFreeDocument(t *testing.T) {
 	f.proxy.On(claims.Nth(1), faultproxy.DropReply())
 	_, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created"})
 	unknown(t, err)
-	give := time.Now().Add(time.Second)
+	give := time.Now().Add(min(pace.Of(time.Second), 4*time.Second)) // its lease has 5 s
 	for {
 		doc, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created again"})
 		if err == nil {
@@ -158,7 +158,7 @@ func TestAnUnknownCreateLeavesAFreeDocument(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, mongolock.ErrHeld)
-		require.True(t, time.Now().Before(give), "still locked after a second")
+		require.True(t, time.Now().Before(give), "still locked")
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -218,10 +218,11 @@ func TestARenewalThatFailsOnceLosesNoLease(t *testing.T) {
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := behindProxy(t, false, 4500*time.Millisecond)
+			ttl := pace.Of(4500 * time.Millisecond)
+			f := behindProxy(t, false, ttl)
 			doc := must(f.Acquire(t.Context(), ID("o")))(t)
 			rule := f.proxy.On(renewals.Next(1), fault())
-			time.Sleep(5 * time.Second)
+			time.Sleep(ttl * 10 / 9) // longer than it lasts
 			assert.NoError(t, doc.Lease().Err())
 			oneHit(t, rule)
 		})
@@ -255,7 +256,7 @@ func TestAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 
 func TestAHolderThatIsCutOffSavesNothingLater(t *testing.T) {
 	t.Parallel()
-	f := behindProxy(t, true, 1500*time.Millisecond)
+	f := behindProxy(t, true, pace.Of(1500*time.Millisecond))
 	doc := must(f.Acquire(t.Context(), ID("o")))(t)
 	ctx := doc.Lease().Context(context.Background())
 	cut := f.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())

@@ -38,6 +38,7 @@ type workerReport struct {
 	Err    string
 	Moment int64           // of the grant, or when Release was called
 	Sent   map[string]int  // commands since the report before
+	Over   time.Duration   // since the report before
 	Each   []time.Duration // how long each grant took
 }
 
@@ -90,6 +91,7 @@ func workAsTold() {
 		panic(err)
 	}
 	self := &workerSelf{client: client, leases: map[string]*mongolock.Lease{}}
+	reported := time.Now()
 	for orders, reports := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout); ; {
 		var o workerOrder
 		if orders.Decode(&o) != nil {
@@ -99,7 +101,8 @@ func workAsTold() {
 		if err != nil {
 			report.Err = fmt.Sprintf("%s %q: %v", o.Do, o.Key, err)
 		}
-		report.Sent = named(tap.Take())
+		report.Sent, report.Over = named(tap.Take()), time.Since(reported)
+		reported = time.Now()
 		_ = reports.Encode(report)
 	}
 	_ = client.Close()
