@@ -127,7 +127,7 @@
 // section once more, and a model checker tries every order of few steps.)
 //
 // Two locks that are added at once may both be withdrawn by that alone. So a lock is in
-// doubt at first, for as long as a few commands take (10 to 250 ms): its Lock may not have
+// doubt at first, for as long as a few commands take (10 ms to 2 s): its Lock may not have
 // looked yet. Nobody is refused for a lock in doubt. Of two that see each other in doubt,
 // the one that was added later, by the server's clock and then by its token, is withdrawn
 // and looks again until the other is decided; the earlier one waits until the later is gone.

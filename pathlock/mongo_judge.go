@@ -63,14 +63,23 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 // doubts are what a Lock remembers of locks in its way that may yet be withdrawn. All of
 // it is courtesy: to take a lock that will be withdrawn for one that stays is safe.
 type doubts struct {
-	trip time.Duration // the longest of its commands
+	trip time.Duration     // the longest of its commands, and of what passed before each
+	last mongoclock.Moment // when it last had an answer
 	seen map[string]mongoclock.Moment
 	next time.Duration // pause
 
 	withdrew, heard bool // a lock that others may have been refused for; and some listen
 }
 
-func (d *doubts) took(trip time.Duration) { d.trip = max(d.trip, trip) }
+// answered counts a command. Where a process stands still between its commands, because it
+// has no processor, others may as well.
+func (d *doubts) answered(sent, at mongoclock.Moment) {
+	if d.last == 0 {
+		d.last = sent
+	}
+	d.trip = max(d.trip, at.Sub(d.last))
+	d.last = at
+}
 
 // about reports whether a lock is in doubt: it was added a moment ago, by the server's
 // clock, and by this process's own it was first seen a moment ago.
@@ -91,10 +100,12 @@ func (d *doubts) about(o *record, now Clock, at mongoclock.Moment) bool {
 }
 
 // pause lets others go on.
-func (d *doubts) pause(ctx context.Context) outcome {
+func (m *mongoTree) pause(ctx context.Context, d *doubts) outcome {
 	d.next = min(max(2*d.next, yieldLeast), yieldMost)
+	rest := backoff.Jitter(d.next)
+	d.last = m.base.Clock.Now().Add(rest)
 	select {
-	case <-time.After(backoff.Jitter(d.next)):
+	case <-time.After(rest):
 		return outcome{}
 	case <-ctx.Done():
 		return outcome{fault: notStarted(ctx)}
