@@ -292,10 +292,11 @@ func TestAWakeUpByHandWakesTheWaiters(t *testing.T) {
 		_, err := waiter.Acquire(ctx, "k")
 		granted <- err
 	}()
-	require.Eventually(t, func() bool { // it listens, and polls no more
+	require.Eventually(t, func() bool { // it listens
 		w := inside.Look(waiter, "k")
 		return w.Listening && w.Seen && !w.Asking && !w.Woken
 	}, pace.Of(10*time.Second), 5*time.Millisecond)
+	time.Sleep(pace.Of(2 * time.Second)) // until it has looked once more, and polls no more
 	sh.run("free a lock", "<KEY>", "k", "<ID>", lease.ID())
 	select {
 	case err := <-granted:

@@ -296,12 +296,18 @@ func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 	for name, beside := range map[string]int{"one goroutine": 0, "four that hand it to each other": 3} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureApart(t, "capped", "atomic")
-			waits, grants := besideALoop(f, f.worker(), beside)
+			var waits []time.Duration
+			var took time.Duration
+			grants, greedy := 0, f.worker()
+			for round := 0; round == 0 || grants < 20 && round < 10; round++ { // once, but on a busy machine
+				w, n := besideALoop(f, greedy, beside)
+				waits, grants, took = append(waits, w...), grants+n, took+loopFor
+			}
 			t.Logf("waited %v, while the other had it %d times", waits, grants)
 			assert.GreaterOrEqual(t, grants, 20, "times that the other had it: the test shows little")
 			// Two seconds, or a hundred turns if the machine is too busy for fifty in that
 			// time.
-			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*loopFor/time.Duration(grants)), "the longest wait")
+			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*took/time.Duration(max(grants, 1))), "the longest wait")
 		})
 	}
 }
