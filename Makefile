@@ -52,7 +52,7 @@ test: $(DEVMONGO) bin/testreport ## the library's tests, on whatever MongoDB thi
 LOAD ?= 18
 .PHONY: test-busy
 test-busy: $(DEVMONGO) bin/testreport ## make test beside LOAD processes that only compute: no test may fail for want of time
-	@$(ON_MONGO) bin/testreport .ci/beside $(LOAD) $(TEST) -json $(PKG)
+	@$(ON_MONGO) bin/testreport .ci/beside $(LOAD) $(TEST) -timeout 60m -json $(PKG)
 
 .PHONY: bin/testreport
 bin/testreport:
