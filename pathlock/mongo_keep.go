@@ -33,7 +33,6 @@ func (m *mongoTree) withdraw(ctx context.Context, mine *record, s sight, d *doub
 	ctx = mongobase.Bare(ctx)
 	now := m.lately()
 	d.withdrew, d.heard = true, d.heard || s.word.heard(now)
-	defer func() { d.answered(d.last, m.base.Clock.Now()) }()
 	filter := bson.D{{Key: "_id", Value: mine.Token}, {Key: fieldRev, Value: mine.rev}}
 	if s.word.watches(now) && m.base.Clock.Now().Sub(mine.sent) > wordFresh {
 		_, err := m.base.Modify(ctx, m.base.Durable, filter, m.tombstone(stateReleased, now), onlyAt())

@@ -79,7 +79,7 @@ func (m *mongoTree) crowded() bool {
 func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
 	for {
 		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
-		d.answered(s.sent, m.base.Clock.Now())
+		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false
 		}
