@@ -396,7 +396,7 @@ func TestAServersClockThatIsAnHourOffChangesNothing(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			const ttl = 3 * time.Second
+			ttl := pace.Of(3 * time.Second)
 			f := newFixture(t)
 			proxy := faultproxy.New(t, f.uri)
 			f.proxies = append(f.proxies, proxy)

@@ -27,7 +27,7 @@ import (
 // feedSoon bounds the wake-up of a waiter that is told, or that polls, on a busy machine. A
 // waiter that is not told sleeps until the holder that it saw should expire: at least 20 s,
 // the TTL here less the period of renewals.
-func feedSoon() time.Duration { return min(pace.Of(5*time.Second), 9*time.Second) }
+func feedSoon() time.Duration { return min(pace.Of(5*time.Second), 18*time.Second) }
 
 // newFeedFixture is a fixture on a server with a feed. FerretDB has capped collections but no
 // feed, see refuseFerret; it lacks the capability atomic.
