@@ -48,7 +48,7 @@ func TestRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
 			ctx := l.Context(f.ctx())
 			done := endOf(l)
 			cause(f, proxy)
-			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "k"))
+			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(pace.Of(5*time.Second))), "k"))
 			require.Error(t, l.Err(), "two hold the key")
 			ended := <-done
 			assert.True(t, ended.Before(a.when), "Done was closed %v after the rival's grant", ended.Sub(a.when))
@@ -286,7 +286,7 @@ func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+			c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 			begin := time.Now()
 			a, old, err := handOver(t, f, c, proxy, lost)
 			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown, "Release")
@@ -313,7 +313,7 @@ func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "retryable")
-			c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+			c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(5*time.Second)))
 			a, _, err := handOver(t, f, c, proxy, lost)
 			assert.NoError(t, err, "Release")
 			f.rules[0].Release()
@@ -326,7 +326,7 @@ func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 func TestAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 	a, _, err := handOver(t, f, c, proxy, faultproxy.Fail(13))
 	assert.NoError(t, err, "Release")
 	f.mustHold(a.lease)
@@ -399,7 +399,7 @@ func TestCloseWithoutTheServerIsBoundedAndNamesWhatItLeaves(t *testing.T) {
 	assert.ErrorIs(t, l.Err(), mongolock.ErrClosed, "the lease")
 	_, err = c.Acquire(f.ctx(), "k")
 	assert.ErrorIs(t, err, mongolock.ErrClosed, "afterwards")
-	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "left behind"))
+	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(pace.Of(5*time.Second))), "left behind"))
 }
 
 // lateRelease releases a lease whose key was freed by hand and granted again.

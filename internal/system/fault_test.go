@@ -491,7 +491,7 @@ func TestWithoutOperationTimeTokensStillRise(t *testing.T) {
 			f.proxies = append(f.proxies, proxy)
 			f.on(proxy, faultproxy.Command(), missing...)
 			confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))
-			clients := []*mongolock.Client{f.through(proxy, withRetries, mongolock.TTL(5*time.Second)), f.through(proxy, withRetries, mongolock.TTL(5*time.Second))}
+			clients := []*mongolock.Client{f.through(proxy, withRetries, mongolock.TTL(pace.Of(5*time.Second))), f.through(proxy, withRetries, mongolock.TTL(pace.Of(5*time.Second)))}
 			var last int64
 			for i := range 3 {
 				l := f.acquire(clients[i%2], "k")
@@ -561,7 +561,7 @@ func TestAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
 				t.Parallel()
 				f := newFixture(t)
-				c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+				c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(5*time.Second)))
 				first := f.acquire(c, "k")
 				f.release(first)
 				confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -124,7 +125,7 @@ func TestAnExhaustedConnectionPoolLosesTheLease(t *testing.T) {
 	cursor.TryNext(t.Context()) // the document that is there
 
 	shared := tryAcquire(t, newClientOn(t, in(busy)), "shared", mongolock.TTL(1500*time.Millisecond))
-	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(3*time.Second))
+	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(pace.Of(3*time.Second)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -203,13 +203,14 @@ func TestCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	f.release(f.acquire(warm, "warm"))
 	require.NoError(t, warm.Close())
 	before := engineGoroutines()
-	c := f.clientOn(conn, mongolock.TTL(3*time.Second))
+	ttl := pace.Of(3 * time.Second)
+	c := f.clientOn(conn, mongolock.TTL(ttl))
 	var all []*mongolock.Lease
 	for i := range 20 {
 		all = append(all, f.acquire(c, fmt.Sprint("k", i)))
 	}
 	wait := f.inBackground(f.ctx(), c, "k0")
-	time.Sleep(1200 * time.Millisecond) // renewed
+	time.Sleep(ttl * 2 / 5) // renewed
 	assert.NoError(t, c.Close())
 	a := <-wait
 	assert.ErrorIs(t, a.err, mongolock.ErrClosed, "a waiter got %v", a.lease)
