@@ -38,7 +38,7 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	client, coll := newClient(t)
 	page := operationsPage(t)
 	lease := tryAcquire(t, client, "k", mongolock.MinHold(5*time.Second))
-	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(time.Second)) // and leaves its word
+	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second))) // and leaves its word
 	require.ErrorIs(t, err, mongolock.ErrHeld)
 	_, err = client.Break(contextFor(t, 5*time.Second), "k", "why", -1)
 	require.NoError(t, err)

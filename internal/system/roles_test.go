@@ -99,7 +99,7 @@ func everything(t *testing.T, coll *mongo.Collection, log *logBuffer) {
 	two := tryAcquire(t, client, "two")
 	_, err := rival.TryAcquire(ctx, "one")
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "a try")
-	_, err = rival.Acquire(ctx, "one", mongolock.MaxWait(time.Second))
+	_, err = rival.Acquire(ctx, "one", mongolock.MaxWait(pace.Of(time.Second)))
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "a wait")
 	must("a renewal", one.Renew(ctx))
 	time.Sleep(ttl * 2 / 3) // both renewed meanwhile, in bulk
