@@ -51,9 +51,8 @@ test: $(DEVMONGO) bin/testreport ## the library's tests, on whatever MongoDB thi
 # How many processes compute beside the tests of test-busy.
 LOAD ?= 18
 .PHONY: test-busy
-test-busy: ## make test beside LOAD processes that only compute: no test may fail for want of time
-	@hogs=; trap 'kill $$hogs' EXIT; \
-	for i in $$(seq $(LOAD)); do (while :; do :; done) & hogs="$$hogs $$!"; done; $(MAKE) test
+test-busy: $(DEVMONGO) bin/testreport ## make test beside LOAD processes that only compute: no test may fail for want of time
+	@$(ON_MONGO) bin/testreport .ci/beside $(LOAD) $(TEST) -timeout 60m -json $(PKG)
 
 .PHONY: bin/testreport
 bin/testreport:

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -40,7 +41,7 @@ func documents(t *testing.T, coll *mongo.Collection) int64 {
 
 func TestALeaseIsADocumentAndIsLostWhenTheDocumentIsDeleted(t *testing.T) {
 	t.Parallel()
-	client, coll := newLocks(t, mongolock.TTL(3*time.Second))
+	client, coll := newLocks(t, mongolock.TTL(pace.Of(3*time.Second)))
 	lease, err := client.TryAcquire(t.Context(), "nightly-report")
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, documents(t, coll))
@@ -53,7 +54,7 @@ func TestALeaseIsADocumentAndIsLostWhenTheDocumentIsDeleted(t *testing.T) {
 	require.NoError(t, err)
 	select {
 	case <-lease.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(pace.Of(5 * time.Second)):
 		t.Fatal("the document was deleted by hand, and its holder is not told")
 	}
 	assert.ErrorIs(t, lease.Err(), mongolock.ErrLost)

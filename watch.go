@@ -2,6 +2,7 @@ package mongolock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -149,11 +150,16 @@ func (w *watch) look() {
 	}
 	keys := w.waitedFor()
 	c.mu.Unlock()
-	often, _ := w.lookAtAll(keys) // if it fails, the heads still ask when their plans say so
+	often, err := w.lookAtAll(keys) // if it fails, the heads still ask when their plans say so
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.polling = false
+	if errors.Is(err, ErrDisconnected) { // for good: they are told so
+		for _, q := range c.queues {
+			q.look()
+		}
+	}
 	if w.feed.Live() || c.waiting == 0 {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -123,7 +124,7 @@ func (f *tapped) taken(n int) (batch []store.Ending) {
 }
 
 func claimOf(i int) store.Claim {
-	return store.Claim{Ref: store.Ref{Key: toKey(fmt.Sprint(i)), ID: fmt.Sprint("claim-of-", i), Mode: store.Exclusive}, Limit: 1, TTL: 30 * time.Second}
+	return store.Claim{Ref: store.Ref{Key: toKey(fmt.Sprint(i)), ID: fmt.Sprint("claim-of-", i), Mode: store.Exclusive}, Limit: 1, TTL: pace.Of(30 * time.Second)}
 }
 
 func (f *tapped) take(s *docStore, c store.Claim) store.Claim {

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 type message struct {
@@ -91,7 +92,7 @@ func TestARequeuedDocumentIsNotClaimedBeforeItsTime(t *testing.T) {
 	must(locks.TryAcquire(t.Context(), ID(0)))(t).Release() // by its _id it is free
 	c = must(locks.Claim(t.Context(), pending, oldest))(t)
 	assert.GreaterOrEqual(t, time.Since(sent), after)
-	assert.LessOrEqual(t, time.Since(sent), after+2500*time.Millisecond)
+	assert.LessOrEqual(t, time.Since(sent), after+pace.Of(2500*time.Millisecond))
 	assert.Equal(t, 2, c.Attempts())
 	assert.Equal(t, "me", c.Value.By)
 	for _, after := range []time.Duration{-1, 1000 * 24 * time.Hour} {
@@ -111,7 +112,7 @@ func TestADeadWorkersDocumentComesBackAfterItsLease(t *testing.T) {
 	dead := must(locksOn[message](t, coll).TryClaim(t.Context(), pending, oldest, mongolock.TTL(ttl), mongolock.NoRenewal()))(t)
 	c := must(locksOn[message](t, coll).Claim(t.Context(), pending, oldest))(t)
 	assert.GreaterOrEqual(t, time.Since(asked), ttl)
-	assert.LessOrEqual(t, time.Since(asked), 3*time.Second)
+	assert.LessOrEqual(t, time.Since(asked), pace.Of(3*time.Second))
 	assert.Equal(t, 2, c.Attempts())
 	assert.Greater(t, c.Lease().Token(), dead.Lease().Token())
 	assert.ErrorIs(t, dead.Complete(t.Context()), mongolock.ErrLost, "the dead worker completes it")
@@ -141,7 +142,7 @@ func TestAWaiterIsWokenByAnAnnouncement(t *testing.T) {
 	}
 	go func() { <-claimed }()
 	slices.Sort(woken)
-	assert.LessOrEqual(t, woken[1], 250*time.Millisecond, "the median of %v", woken)
+	assert.LessOrEqual(t, woken[1], pace.Of(250*time.Millisecond), "the median of %v", woken)
 }
 
 func TestAWaiterFindsWorkWithoutAnAnnouncement(t *testing.T) {
@@ -160,7 +161,7 @@ func TestAWaiterFindsWorkWithoutAnAnnouncement(t *testing.T) {
 	inserted := time.Now()
 	messages(t, coll, 2)
 	for range 2 {
-		assert.LessOrEqual(t, (<-claimed).Sub(inserted), 2500*time.Millisecond)
+		assert.LessOrEqual(t, (<-claimed).Sub(inserted), pace.Of(2500*time.Millisecond))
 	}
 }
 

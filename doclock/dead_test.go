@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -85,7 +86,7 @@ func TestADocumentWhoseWorkersDieIsSetAside(t *testing.T) {
 		_, err := locks.TryClaim(t.Context(), pending, oldest)
 		require.ErrorIs(t, err, ErrNoWork)
 		return len(deadOf(t, locks, bson.D{})) == 1
-	}, 10*time.Second, 50*time.Millisecond)
+	}, pace.Of(10*time.Second), 50*time.Millisecond)
 }
 
 func TestADocumentThatDoesNotDecodeIsSetAside(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // ends are the commands that end a lease, whatever else they write. Clean-ups are not
@@ -71,7 +72,7 @@ func (f faulty) end(t *testing.T, way wayToEnd, fault faultproxy.Action, direct 
 	c.Value.State = "paid"
 	unknown(t, way.call(t.Context(), c))
 	oneHit(t, rule)
-	require.Eventually(t, func() bool { return way.done(look(t, direct)) }, 5*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return way.done(look(t, direct)) }, min(pace.Of(5*time.Second), 20*time.Second), 5*time.Millisecond,
 		"not finished in the background") // and not by the end of the lease, which has 30 s
 	assert.Error(t, way.call(t.Context(), c), "a claim must not be ended twice")
 	return rule

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // transfers put the next holder in the place of the one that they name.
@@ -61,7 +62,7 @@ func handedOver(t *testing.T, f faulty, waiting waits, fault faultproxy.Action, 
 	oneHit(t, rule)
 	select {
 	case next = <-got:
-	case <-time.After(10 * time.Second): // the lease has 30 s: its end does not help
+	case <-time.After(min(pace.Of(10*time.Second), 20*time.Second)): // the lease has 30 s: its end does not help
 		require.FailNow(t, "the waiter does not get the document")
 	}
 	require.NotNil(t, next)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // The commands of this package. A proxy tells them apart by what they set.
@@ -49,7 +50,7 @@ func behindProxy(t *testing.T, retry bool, ttl time.Duration, opts ...Option) fa
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
 	put(t, coll, order{ID: "first"}) // its claim learns where the server's clock can write, so no faulty command has to
-	must(locks.TryAcquire(t.Context(), ID("first")))(t).Release()
+	must(locks.TryAcquire(t.Context(), ID("first"), mongolock.TTL(time.Minute)))(t).Release()
 	return faulty{locks, proxy}
 }
 
@@ -63,7 +64,7 @@ func (f faulty) direct(t *testing.T) *mongo.Collection {
 func (f faulty) free(t *testing.T, within time.Duration) string {
 	t.Helper()
 	coll := f.direct(t)
-	give := time.Now().Add(within)
+	give := time.Now().Add(pace.Of(within))
 	for {
 		raw := get(t, coll, "o")
 		if readLock(raw, "lock").holder().ID == "" {
@@ -79,7 +80,7 @@ func applied(t *testing.T, rule *faultproxy.Rule, within time.Duration) {
 	t.Helper()
 	select {
 	case <-rule.Applied():
-	case <-time.After(within):
+	case <-time.After(pace.Of(within)):
 		require.FailNow(t, "the command that was held back did not arrive")
 	}
 }
@@ -149,7 +150,7 @@ func TestAnUnknownCreateLeavesAFreeDocument(t *testing.T) {
 	f.proxy.On(claims.Nth(1), faultproxy.DropReply())
 	_, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created"})
 	unknown(t, err)
-	give := time.Now().Add(time.Second)
+	give := time.Now().Add(min(pace.Of(time.Second), 4*time.Second)) // its lease has 5 s
 	for {
 		doc, err := f.TryAcquireOrCreate(t.Context(), ID("o-2"), order{State: "created again"})
 		if err == nil {
@@ -157,7 +158,7 @@ func TestAnUnknownCreateLeavesAFreeDocument(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, mongolock.ErrHeld)
-		require.True(t, time.Now().Before(give), "still locked after a second")
+		require.True(t, time.Now().Before(give), "still locked")
 		time.Sleep(10 * time.Millisecond)
 	}
 }
@@ -217,10 +218,11 @@ func TestARenewalThatFailsOnceLosesNoLease(t *testing.T) {
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := behindProxy(t, false, 4500*time.Millisecond)
+			ttl := pace.Of(4500 * time.Millisecond)
+			f := behindProxy(t, false, ttl)
 			doc := must(f.Acquire(t.Context(), ID("o")))(t)
 			rule := f.proxy.On(renewals.Next(1), fault())
-			time.Sleep(5 * time.Second)
+			time.Sleep(ttl * 10 / 9) // longer than it lasts
 			assert.NoError(t, doc.Lease().Err())
 			oneHit(t, rule)
 		})
@@ -254,14 +256,14 @@ func TestAClaimThatArrivesAfterItsCleanUpIsRefused(t *testing.T) {
 
 func TestAHolderThatIsCutOffSavesNothingLater(t *testing.T) {
 	t.Parallel()
-	f := behindProxy(t, true, 1500*time.Millisecond)
+	f := behindProxy(t, true, pace.Of(1500*time.Millisecond))
 	doc := must(f.Acquire(t.Context(), ID("o")))(t)
 	ctx := doc.Lease().Context(context.Background())
 	cut := f.proxy.On(faultproxy.Command("findAndModify"), faultproxy.DropCommand())
 	defer cut.Remove() // or Close would wait for the late release
 	select {
 	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(pace.Of(5 * time.Second)):
 		require.FailNow(t, "the holder never learned that its lease is lost")
 	}
 	doc.Value.State = "late"

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // wanted waits until a claim has left its word in a document.
@@ -67,7 +68,7 @@ func TestAWaiterIsWokenWhateverNameTheDocumentWasLockedBy(t *testing.T) {
 				released := time.Now()
 				require.NoError(t, doc.SaveAndRelease(t.Context()))
 				next := <-got
-				assert.Less(t, time.Since(released), 3*time.Second)
+				assert.Less(t, time.Since(released), pace.Of(3*time.Second))
 				require.NotNil(t, next)
 				assert.Equal(t, 2, next.Value.Step)
 			})

@@ -12,14 +12,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
-const childTTL = 2 * time.Second // a busy machine renews late
-
-// A target is the collection that a child process works on.
-type target struct{ DB, Coll string }
+// A target is the collection that a child process works on, and the TTL of its claims.
+type target struct {
+	DB, Coll string
+	TTL      time.Duration
+}
 
 // workUntilKilled claims a message, prints its _id and token, and works at it until it is
 // killed or its parent is gone.
@@ -28,7 +30,7 @@ func workUntilKilled(ctx context.Context, at target) error {
 	if err != nil {
 		return err
 	}
-	locks, err := New[message](conn.Database(at.DB).Collection(at.Coll), With(mongolock.TTL(childTTL), mongolock.WithOwner("child")))
+	locks, err := New[message](conn.Database(at.DB).Collection(at.Coll), With(mongolock.TTL(at.TTL), mongolock.WithOwner("child")))
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,8 @@ func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)
 	messages(t, coll, 2)
-	child := testchild.Start(t, "worker", target{coll.Database().Name(), coll.Name()})
+	childTTL := pace.Of(2 * time.Second)
+	child := testchild.Start(t, "worker", target{coll.Database().Name(), coll.Name(), childTTL})
 	var id int
 	var token int64
 	said := child.Says()
@@ -69,7 +72,7 @@ func TestAWorkerThatIsKilledLosesItsDocumentToAnotherProcess(t *testing.T) {
 	killed := time.Now()
 	child.Kill()
 	c := must(locks.Claim(t.Context(), pending, oldest))(t)
-	assert.LessOrEqual(t, time.Since(killed), childTTL+2*time.Second)
+	assert.LessOrEqual(t, time.Since(killed), childTTL+pace.Of(2*time.Second))
 	assert.Equal(t, 0, c.Value.ID)
 	assert.Equal(t, 2, c.Attempts())
 	assert.Greater(t, c.Lease().Token(), token)

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -113,7 +114,8 @@ func TestATransactionThatSavesFirstOutlastsManyRenewals(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)
 	put(t, coll, order{ID: "o"}, order{ID: "audit"})
-	doc := must(locksOn[order](t, coll, With(mongolock.TTL(4*time.Second))).Acquire(t.Context(), ID("o")))(t)
+	ttl := pace.Of(4 * time.Second)
+	doc := must(locksOn[order](t, coll, With(mongolock.TTL(ttl))).Acquire(t.Context(), ID("o")))(t)
 	tries := 0
 	require.NoError(t, inTransactionOf(t, coll, func(ctx context.Context) error {
 		tries++
@@ -123,7 +125,7 @@ func TestATransactionThatSavesFirstOutlastsManyRenewals(t *testing.T) {
 		if _, err := coll.UpdateByID(ctx, "audit", bson.D{{Key: "$inc", Value: bson.D{{Key: "total", Value: 1}}}}); err != nil {
 			return err
 		}
-		time.Sleep(2 * time.Second) // a renewal is due after 1.3 s
+		time.Sleep(ttl / 2) // a renewal is due after a third
 		doc.Value.State = "paid"
 		return doc.Save(ctx)
 	}))

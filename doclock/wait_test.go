@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // ready are the orders that the tests of waiting claims wait for.
@@ -41,7 +42,7 @@ func waiting(ctx context.Context, t *testing.T, locks *Locks[order]) <-chan erro
 		default:
 			return true
 		}
-	}, 5*time.Second, time.Millisecond, "the claim does not wait")
+	}, pace.Of(5*time.Second), time.Millisecond, "the claim does not wait")
 	return result
 }
 
@@ -56,7 +57,7 @@ func TestAWaitingClaimRidesOutFaults(t *testing.T) {
 			f := behindProxy(t, false, 10*time.Second)
 			result := waiting(t.Context(), t, f.Locks)
 			looks := f.proxy.On(faultproxy.Command("find").Next(3), fault())
-			require.Eventually(t, func() bool { return looks.Hits() == 3 }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return looks.Hits() == 3 }, pace.Of(20*time.Second), 5*time.Millisecond)
 			claim := f.proxy.On(claims.Nth(1), fault())
 			put(t, f.direct(t), order{ID: "ready", State: "ready"})
 			assert.NoError(t, <-result)
@@ -82,7 +83,7 @@ func TestAClaimThatGivesUpNamesTheLastFaultAndItsContext(t *testing.T) {
 	result := waiting(ctx, t, f.Locks)
 	looks := f.proxy.On(faultproxy.Command("find"), faultproxy.Fail(interrupted))
 	// The first may be that of a look for what is foreign, and the third begins when the second has failed.
-	require.Eventually(t, func() bool { return looks.Hits() >= 3 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return looks.Hits() >= 3 }, pace.Of(20*time.Second), 5*time.Millisecond)
 	why := errors.New("the worker stops")
 	cancel(why)
 	err := <-result

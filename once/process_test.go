@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/once"
@@ -24,11 +25,10 @@ func TestMain(m *testing.M) {
 	testchild.Main(m, testchild.Roles{"pod": testchild.As(start)})
 }
 
-const childTTL = 2 * time.Second // a busy machine renews late
-
 // A pod is what a child process is told.
 type pod struct {
 	DB, Name string
+	TTL      time.Duration
 	Hang     bool // the work does not end
 }
 
@@ -50,7 +50,7 @@ func start(ctx context.Context, p pod) error {
 			return ctx.Err()
 		}
 		return nil
-	}, once.With(mongolock.TTL(childTTL), mongolock.WithOwner(p.Name)))
+	}, once.With(mongolock.TTL(p.TTL), mongolock.WithOwner(p.Name)))
 	fmt.Println("answer:", err)
 	return nil
 }
@@ -78,12 +78,13 @@ func untilAnswer(c *testchild.Process) string {
 
 func TestOneOfFiveProcessesRunsAndIsReplacedWhenItIsKilled(t *testing.T) {
 	db := database(t)
-	first := testchild.Start(t, "pod", pod{db.Name(), "pod-0", true})
+	childTTL := pace.Of(2 * time.Second)
+	first := testchild.Start(t, "pod", pod{db.Name(), "pod-0", childTTL, true})
 	require.Equal(t, "starts", first.Says())
 	require.Equal(t, "works", first.Says())
 	var others []*testchild.Process
 	for i := range 4 {
-		others = append(others, testchild.Start(t, "pod", pod{db.Name(), fmt.Sprint("pod-", i+1), false}))
+		others = append(others, testchild.Start(t, "pod", pod{db.Name(), fmt.Sprint("pod-", i+1), childTTL, false}))
 	}
 	for _, c := range others {
 		require.Equal(t, "starts", c.Says())

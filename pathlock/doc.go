@@ -128,7 +128,7 @@
 // once more, and a model checker tries every order of few steps.)
 //
 // If two locks are added at once, these steps alone may withdraw both. So a lock is in doubt at
-// first, for as long as a few commands take (10 to 250 ms), because its Lock may not have
+// first, for as long as a few commands take (10 ms to 2 s), because its Lock may not have
 // looked yet. No request is refused because of a lock in doubt. Of two that see each other in
 // doubt, the one that was added later, by the server's clock and then by its token, is
 // withdrawn and looks again until the other is decided. The earlier one waits until the later
@@ -197,7 +197,9 @@
 // [LogLength] of them while the tree is watched. On MongoDB the records of the locks are the
 // events. While the tree is watched, a record has the times of its grant and of its end by the
 // server's clock, which is one command more for a Lock, and the record of an ended lock stays
-// for two minutes. After an election the times are by another clock, so watchers are reset. A
+// for two minutes. A find is no snapshot: it may miss a release and see the lock that was
+// granted after it. So a watcher that finds something looks twice before it reports. After an
+// election the times are by another clock, so watchers are reset. A
 // watcher that has not noticed the election yet may be told of one event twice, if the new
 // primary's clock is seconds off: it reads by time, and forgets after five seconds what it
 // told. The Reset follows, and no lock depends on events. Every Lock reads the word along with

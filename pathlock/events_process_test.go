@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/pathlock"
@@ -50,7 +51,7 @@ func lockAndRelease(ctx context.Context, p place) error {
 // does, and what that process did.
 func toldOfAnother(t *testing.T, storage pathlock.Storage, where place) (heard, said []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Of(20*time.Second))
 	defer cancel()
 	events, err := treeOn(t, storage).Watch(ctx)
 	require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestEventsOfAnotherProcessComeOnceAndInOrderOnMongo(t *testing.T) {
 		if n.Topic != pathlock.TopicPaths || n.Kind != pathlock.KindChanged || n.Key != "tree" {
 			t.Errorf("the notice of another process's lock is %+v", n)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(pace.Of(10 * time.Second)):
 		t.Error("no notice came of what another process did")
 	}
 }

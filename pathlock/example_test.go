@@ -91,7 +91,7 @@ func ExampleTree_LockWait() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
 	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
-	r.Timeouts = []time.Duration{200 * time.Millisecond}
+	r.Timeouts = []time.Duration{time.Second}
 	_, err := tree.Lock(ctx, r)
 	check(err)
 

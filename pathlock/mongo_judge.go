@@ -63,14 +63,23 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 // doubts holds what a Lock remembers of locks in its way that may yet be withdrawn. No safety
 // depends on it: a lock that will be withdrawn may be treated as one that stays.
 type doubts struct {
-	trip time.Duration // the longest time that one of its commands took
+	trip time.Duration     // the longest time that one of its commands took, with what passed before it
+	last mongoclock.Moment // when it last had an answer
 	seen map[string]mongoclock.Moment
 	next time.Duration // the next pause
 
 	withdrew, heard bool // it withdrew a lock that others may have been refused for; and others listen
 }
 
-func (d *doubts) took(trip time.Duration) { d.trip = max(d.trip, trip) }
+// answered counts a command. Where a process stands still between its commands, because it
+// has no processor, others may as well.
+func (d *doubts) answered(sent, at mongoclock.Moment) {
+	if d.last == 0 {
+		d.last = sent
+	}
+	d.trip = max(d.trip, at.Sub(d.last))
+	d.last = at
+}
 
 // about reports whether a lock is in doubt: it was added a moment ago by the server's clock,
 // and was first seen a moment ago by this process's own.
@@ -91,10 +100,12 @@ func (d *doubts) about(o *record, now Clock, at mongoclock.Moment) bool {
 }
 
 // pause lets others go on.
-func (d *doubts) pause(ctx context.Context) outcome {
+func (m *mongoTree) pause(ctx context.Context, d *doubts) outcome {
 	d.next = min(max(2*d.next, yieldLeast), yieldMost)
+	rest := backoff.Jitter(d.next)
+	d.last = m.base.Clock.Now().Add(rest)
 	select {
-	case <-time.After(backoff.Jitter(d.next)):
+	case <-time.After(rest):
 		return outcome{}
 	case <-ctx.Done():
 		return outcome{fault: notStarted(ctx)}

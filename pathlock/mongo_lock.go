@@ -18,7 +18,7 @@ const (
 	// takes as long as two commands, so others allow it the time of some of their own.
 	doubtTrips = 4
 	doubtLeast = 10 * time.Millisecond
-	doubtMost  = 250 * time.Millisecond
+	doubtMost  = 2 * time.Second // of a server, or a machine, that has too much to do
 
 	// crowdedFor is for how long after a refusal a Lock looks before it adds. That is one
 	// command more, and saves two writes if the Lock is refused too.
@@ -61,7 +61,7 @@ func (m *mongoTree) attempts(ctx context.Context, r Request, l Lock, w waiting, 
 		if !again {
 			return o
 		}
-		if o := d.pause(ctx); o.fault != nil {
+		if o := m.pause(ctx, d); o.fault != nil {
 			return o
 		}
 		l.Token = newToken()
@@ -79,6 +79,7 @@ func (m *mongoTree) crowded() bool {
 func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
 	for {
 		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
+		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false
 		}
@@ -91,7 +92,7 @@ func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, 
 		case !v.doubtful():
 			return o, true
 		}
-		if o := d.pause(ctx); o.fault != nil {
+		if o := m.pause(ctx, d); o.fault != nil {
 			return o, false
 		}
 	}
@@ -166,7 +167,7 @@ func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcom
 	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
 	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch}
 	r, err := m.base.Add(a.In(ctx), l.Token, mine.encoded(m.name), fieldAt)
-	d.took(r.Took)
+	d.answered(r.Sent, r.Seen())
 	if err != nil {
 		err = mongobase.RefusedOrUnknown(r, err)
 		m.base.Over(a, sure(err))
@@ -223,7 +224,7 @@ func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d 
 			return s, o, true
 		}
 		mine.again = true
-		if o := d.pause(ctx); o.fault != nil {
+		if o := m.pause(ctx, d); o.fault != nil {
 			return s, o, false
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // put inserts the record of another process, as it was at a time of the server's clock.
@@ -72,7 +74,7 @@ func TestALockThatIsNotWithdrawnIsInTheWayAfterAMoment(t *testing.T) {
 		began := time.Now()
 		_, err = tree.Lock(f.ctx(), exclusively(fmt.Sprint("/a", ahead, "/b")))
 		assert.ErrorIs(t, err, ErrConflict)
-		assert.Less(t, time.Since(began), 5*time.Second)
+		assert.Less(t, time.Since(began), pace.Of(5*time.Second))
 		assert.EqualValues(t, 1, f.count(bson.D{{Key: fieldPath, Value: bson.D{{Key: "$regex", Value: "^/a" + ahead.String()}}}}), "its own is withdrawn")
 	}
 }
@@ -111,6 +113,37 @@ func TestOneOfSeveralLocksAddedAtOnceIsGranted(t *testing.T) {
 		all.Wait()
 		assert.EqualValues(t, 1, granted.Load(), "round %d", round)
 	}
+}
+
+// On a server that takes a fifth of a second for each command, a quarter of a second after the
+// other was added it has not looked yet: neither may take the other for granted.
+func TestOfTwoLocksAtOnceOneIsGrantedHoweverSlowTheServer(t *testing.T) {
+	f := newMongo(t)
+	slow := &testserver.Line{}
+	one, two := f.tree(f.storage(slow.Through)), f.tree(f.storage(slow.Through))
+	for i, tree := range []*Tree{one, two} {
+		_, err := tree.Lock(f.ctx(), exclusively(fmt.Sprint("/warm", i)))
+		require.NoError(t, err)
+	}
+	slow.Set(func(string, bson.Raw) testserver.Fate {
+		return testserver.Fate{Before: func() { time.Sleep(200 * time.Millisecond) }}
+	})
+	first := make(chan error, 1)
+	go func() {
+		_, err := one.Lock(f.ctx(), exclusively("/a"))
+		first <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	_, second := two.Lock(f.ctx(), exclusively("/a"))
+	granted := 0
+	for _, err := range []error{<-first, second} {
+		if err == nil {
+			granted++
+		} else {
+			assert.ErrorIs(t, err, ErrConflict)
+		}
+	}
+	assert.Equal(t, 1, granted)
 }
 
 // A rival has removed the lock, because its time was over, before its Lock looked.
@@ -248,7 +281,7 @@ func TestARefreshOfABriefLockNearItsEndIsExact(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
 	r := exclusively("/a")
-	r.Timeouts = []time.Duration{2 * time.Second}
+	r.Timeouts = []time.Duration{min(pace.Of(2*time.Second), 8*time.Second)}
 	l, err := tree.Lock(f.ctx(), r)
 	require.NoError(t, err)
 	fresh, err := tree.Refresh(f.ctx(), l.Token, time.Hour) // it has less left than one command may take

@@ -126,7 +126,7 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 		coll = m.base.Committed
 	}
 	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // 3 more, for the word and the lock itself
-	d.took(m.base.Clock.Now().Sub(s.sent))
+	d.answered(s.sent, m.base.Clock.Now())
 	return s, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -72,7 +73,7 @@ func (f *mongoFixture) tree(m *Mongo) *Tree {
 }
 
 func (f *mongoFixture) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), pace.Of(10*time.Second))
 	f.t.Cleanup(cancel)
 	return ctx
 }
@@ -233,7 +234,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	_, err = tree.Lock(f.ctx(), exclusively("/warm"))
 	require.NoError(t, err)
 	r := exclusively("/a")
-	r.Timeouts = []time.Duration{500 * time.Millisecond}
+	r.Timeouts = []time.Duration{pace.Of(500 * time.Millisecond)} // a Lock that takes longer is granted nothing
 	sent := time.Now()
 	l, err := near.Lock(f.ctx(), r)
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func (w *mongoWatcher) begin(ctx context.Context) (events []Event, err error) {
 		if later := r.granted; later.After(r.Since) {
 			r.Since = later
 		}
-		w.told[string(Added)+r.Token] = r.Since
+		w.told[Event{Kind: Added, Lock: r.Lock}.key()] = r.Since
 	}
 	return events, err
 }
@@ -185,12 +185,79 @@ func (w *mongoWatcher) expire(ctx context.Context) (next time.Duration, err erro
 	}
 }
 
-// read returns the new events, in order of time.
-func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
+// read returns the new events, in order of time. A find is no snapshot: it may pass a record
+// before the lock is released, and come to one of a lock that was granted after that. So what
+// a find shows is told together with what a second one shows of the time before.
+func (w *mongoWatcher) read(ctx context.Context) (fresh []Event, err error) {
 	now, err := w.clock(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
+	untold, err := w.untold(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(untold) > 0 {
+		again, err := w.untold(ctx, now)
+		if err != nil {
+			return nil, err
+		}
+		fresh = joined(untold, again)
+	}
+	for i := range fresh {
+		w.told[fresh[i].key()] = fresh[i].At
+		w.seq++
+		fresh[i].Seq = w.seq
+		if fresh[i].Kind == Expired {
+			fresh[i].At = fresh[i].Lock.ExpireAt
+		}
+		fresh[i].At = w.at(fresh[i].At)
+	}
+	w.forget(now)
+	return fresh, nil
+}
+
+// joined are the events that were seen first, and those before the last of them that were
+// seen afterwards, each once: a find may pass a record twice whose lock is released meanwhile.
+// Others are left to the next look, as the second find may have missed what was before them.
+func joined(first, again []Event) (all []Event) {
+	last := slices.MaxFunc(first, func(a, b Event) int { return a.At.Compare(b.At) })
+	seen := make(map[string]bool)
+	for _, e := range slices.Concat(first, again) {
+		if !seen[e.key()] && !e.At.After(last.At) {
+			seen[e.key()] = true
+			all = append(all, e)
+		}
+	}
+	inOrder(all)
+	return all
+}
+
+// inOrder sorts events by time. The server's has milliseconds, and of one of them a lock that
+// ended is told before one that was added: the latter may have waited for the former.
+func inOrder(events []Event) {
+	added := make(map[string]time.Time)
+	for _, e := range events {
+		if e.Kind == Added {
+			added[e.Lock.Token] = e.At
+		}
+	}
+	rank := func(e Event) int {
+		switch {
+		case e.Kind == Added:
+			return 1
+		case added[e.Lock.Token].Equal(e.At):
+			return 2
+		}
+		return 0
+	}
+	slices.SortStableFunc(events, func(a, b Event) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a), rank(b)), strings.Compare(a.Lock.Token, b.Lock.Token))
+	})
+}
+
+// untold finds the events that were not told yet.
+func (w *mongoWatcher) untold(ctx context.Context, now Clock) (events []Event, err error) {
 	var under bson.A
 	for t := w.from.Add(-2 * bucketFor); t.Before(now.Latest.Add(2 * bucketFor)); t = t.Add(bucketFor) {
 		under = append(under, bucket(w.name, t))
@@ -204,7 +271,6 @@ func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
 		return nil, err
 	}
 	defer cursor.Close(ctx)
-	var fresh []Event
 	for cursor.Next(ctx) {
 		r, err := readRecord(cursor.Current())
 		if err != nil {
@@ -213,30 +279,15 @@ func (w *mongoWatcher) read(ctx context.Context) ([]Event, error) {
 		if w.ungranted(&r) {
 			continue // it ran out, or was withdrawn, before that
 		}
-		fresh = w.add(fresh, Added, r.granted, r.Lock)
+		events = w.add(events, Added, r.granted, r.Lock)
 		switch r.state {
 		case stateReleased:
-			fresh = w.add(fresh, Released, r.ended, r.Lock)
+			events = w.add(events, Released, r.ended, r.Lock)
 		case stateExpired:
-			fresh = w.add(fresh, Expired, r.ended, r.Lock)
+			events = w.add(events, Expired, r.ended, r.Lock)
 		}
 	}
-	if err := cursor.Err(); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(fresh, func(a, b Event) int {
-		return cmp.Or(a.At.Compare(b.At), strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Lock.Token, b.Lock.Token))
-	})
-	for i := range fresh {
-		w.seq++
-		fresh[i].Seq = w.seq
-		if fresh[i].Kind == Expired {
-			fresh[i].At = fresh[i].Lock.ExpireAt
-		}
-		fresh[i].At = w.at(fresh[i].At)
-	}
-	w.forget(now)
-	return fresh, nil
+	return events, cursor.Err()
 }
 
 // ungranted reports whether a lock was not granted yet. A process that adds a lock after the
@@ -247,13 +298,15 @@ func (w *mongoWatcher) ungranted(r *record) bool {
 
 // add adds an event that was not told yet.
 func (w *mongoWatcher) add(to []Event, kind Kind, at time.Time, l Lock) []Event {
-	key := string(kind) + l.Token
-	if _, told := w.told[key]; told || !at.After(w.from) {
+	e := Event{Kind: kind, At: at, Lock: l}
+	if _, told := w.told[e.key()]; told || !at.After(w.from) {
 		return to
 	}
-	w.told[key] = at
-	return append(to, Event{Kind: kind, At: at, Lock: l})
+	return append(to, e)
 }
+
+// key tells the events of all locks apart.
+func (e Event) key() string { return string(e.Kind) + e.Lock.Token }
 
 // at returns t, or the time of the last event if that is later.
 func (w *mongoWatcher) at(t time.Time) time.Time {

@@ -2,18 +2,23 @@ package pathlock
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/testserver"
 )
 
 // looks collects the events of a watcher until there are so many.
 func looks(t *testing.T, f *mongoFixture, w watcher, n int) (got []string) {
 	t.Helper()
-	for began := time.Now(); len(got) < n && time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); len(got) < n && time.Since(began) < pace.Of(10*time.Second); time.Sleep(20 * time.Millisecond) {
 		events, _, err := w.look(f.ctx())
 		require.NoError(t, err)
 		for _, event := range events {
@@ -47,6 +52,59 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	_, err = tree.Lock(f.ctx(), exclusively("/new"))
 	require.NoError(t, err)
 	assert.Equal(t, []string{"added/new"}, looks(t, f, w, 1), "and goes on")
+}
+
+// A find is no snapshot. This one passed the record of the first lock while it was held, and
+// came to that of the second after the first had been released for it.
+func TestAWatcherIsToldInOrderOfWhatAFindSawInParts(t *testing.T) {
+	f := newMongo(t)
+	tree, line := f.tree(f.storage()), &testserver.Line{}
+	watching := f.tree(f.storage(line.Through))
+	w := watching.engine.watcher(watching).(*mongoWatcher)
+	require.Empty(t, looks(t, f, w, 0))
+	_, _, err := w.look(f.ctx())
+	require.NoError(t, err)
+	first, err := tree.Lock(f.ctx(), exclusively("/a"))
+	require.NoError(t, err)
+	torn := false
+	line.Set(func(command string, c bson.Raw) testserver.Fate {
+		if _, err := c.LookupErr("filter", "$or"); command != "find" || err != nil || torn {
+			return testserver.Fate{}
+		}
+		torn = true
+		return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
+			require.NoError(t, tree.Release(f.ctx(), "/a", first.Token))
+			second, err := tree.Lock(f.ctx(), exclusively("/a/b"))
+			require.NoError(t, err)
+			later, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: second.Token}}).Raw()
+			require.NoError(t, err)
+			cursor := reply.Lookup("cursor").Document()
+			seen, err := cursor.Lookup("firstBatch").Array().Values()
+			require.NoError(t, err)
+			require.Len(t, seen, 1)
+			batch := bson.E{Key: "firstBatch", Value: bson.A{seen[0], later}}
+			return testserver.Edit(reply, []string{"cursor"}, bson.E{Key: "cursor", Value: testserver.Edit(cursor, []string{"firstBatch"}, batch)})
+		}}
+	})
+	assert.Equal(t, []string{"added/a", "released/a", "added/a/b"}, looks(t, f, w, 3))
+	assert.True(t, torn, "no find was changed: the test shows nothing")
+}
+
+func TestOfOneMillisecondAnEndIsToldBeforeWhatWaitedForIt(t *testing.T) {
+	now := time.UnixMilli(1e12)
+	of := func(kind Kind, token string, at time.Time) Event {
+		return Event{Kind: kind, At: at, Lock: Lock{Token: token}}
+	}
+	want := []Event{
+		of(Added, "first", now.Add(-time.Millisecond)), of(Released, "first", now),
+		of(Added, "a brief one", now), of(Released, "a brief one", now), of(Added, "second", now.Add(time.Millisecond)),
+	}
+	for range 100 {
+		got := slices.Clone(want)
+		rand.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
+		inOrder(got)
+		require.Equal(t, want, got)
+	}
 }
 
 // A Lock that is slower than its timeout is granted nothing. Its lock runs out all the same, and

@@ -163,7 +163,7 @@ func ExampleWithLogger() {
 
 // With two workers, one of three jobs that are due at the same time waits.
 func ExampleWithWorkers() {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithWorkers(2))
 	if err != nil {

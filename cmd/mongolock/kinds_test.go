@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/pathlock"
@@ -44,7 +45,7 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 			close(leads)
 			<-ctx.Done()
 			return ctx.Err()
-		}, leader.Lease(mongolock.Note("10.0.0.7:8080"), mongolock.TTL(3*time.Second)))
+		}, leader.Lease(mongolock.Note("10.0.0.7:8080"), mongolock.TTL(pace.Of(3*time.Second))))
 	})
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
@@ -54,9 +55,9 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 	assert.Regexp(t, `^\{"key":"billing","owner":"billing-7","note":"10.0.0.7:8080","since":"[^"]+","leftSeconds":[0-9.]+\}\n$`, p.prints("leaders", "--output", "json"))
 
 	watch := p.start("leaders", "billing", "--watch")
-	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "billing\tbilling-7\t") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "billing\tbilling-7\t") }, pace.Of(10*time.Second), 10*time.Millisecond)
 	cancel()
-	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(watch.out.String(), "nobody leads") }, pace.Of(10*time.Second), 10*time.Millisecond)
 }
 
 func TestJobsShowsFiresAndRuns(t *testing.T) {
@@ -77,7 +78,7 @@ func TestJobsShowsFiresAndRuns(t *testing.T) {
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	<-began
-	require.Eventually(t, func() bool { return strings.Contains(p.prints("jobs"), "failed") }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.prints("jobs"), "failed") }, pace.Of(10*time.Second), 50*time.Millisecond)
 	text := p.prints("jobs")
 	assert.Regexp(t, `(?m)^fails\t[^\t]*200ms[^\t]*\t[-0-9: ]+\tnext, `, text)
 	assert.Regexp(t, `(?m)^fails\t\t[-0-9: ]+\tfailed\t[^\t]+\tworker-3\tno paper$`, text)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -103,7 +104,7 @@ func (r *running) code() int {
 	r.t.Helper()
 	select {
 	case <-r.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(pace.Of(30 * time.Second)):
 		r.t.Fatalf("did not end: %s", r.out)
 	}
 	return r.status
@@ -134,7 +135,7 @@ func (r *running) guard() int {
 // says waits until the program has written a text.
 func (r *running) says(text string) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return strings.Contains(r.out.String(), text) }, 20*time.Second, 10*time.Millisecond, "it never says %q", text)
+	require.Eventually(r.t, func() bool { return strings.Contains(r.out.String(), text) }, pace.Of(20*time.Second), 10*time.Millisecond, "it never says %q", text)
 }
 
 func glob(pattern string) []string {
@@ -171,7 +172,7 @@ func (p *program) untilBeating() {
 		assert.NoError(p.t, os.WriteFile(filepath.Join(p.dir, "over"), nil, 0o600))
 		time.Sleep(100 * time.Millisecond)
 	})
-	require.Eventually(p.t, func() bool { return len(p.beats()) == 2 }, 20*time.Second, 10*time.Millisecond, "the command does not run")
+	require.Eventually(p.t, func() bool { return len(p.beats()) == 2 }, pace.Of(20*time.Second), 10*time.Millisecond, "the command does not run")
 }
 
 // rival waits for the key and says when it had it.

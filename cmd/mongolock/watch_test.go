@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -40,7 +41,7 @@ func TestWatchHearsOfAKeyThatOthersWaitFor(t *testing.T) {
 		names, err := p.database().ListCollectionNames(t.Context(), bson.D{{Key: "name", Value: "locks.wake"}})
 		return err == nil && len(names) == 1
 	}
-	require.Eventually(t, wakes, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, wakes, pace.Of(10*time.Second), 10*time.Millisecond)
 
 	// It looks once an hour: what it shows, it was told of.
 	w := p.start("watch", "--lines", "--every", "1h", "billing.")

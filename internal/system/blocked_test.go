@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // blocked keeps a key's document in an open transaction until free is called.
@@ -47,10 +48,11 @@ func (f *fixture) blocked(key string) (free func()) {
 func TestATransactionThatBlocksOneKeyLosesNoOtherLease(t *testing.T) {
 	t.Parallel()
 	f := newFixtureApart(t, "transactions", "atomic")
-	c := f.client(mongolock.TTL(4*time.Second), mongolock.WithMargin(100*time.Millisecond))
+	ttl := pace.Of(4 * time.Second)
+	c := f.client(mongolock.TTL(ttl), mongolock.WithMargin(100*time.Millisecond))
 	leases := f.acquireMany(c, 20)
 	free := f.blocked("key-7")
-	for until := time.Now().Add(9 * time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(ttl * 9 / 4); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
 		for _, l := range leases {
 			if l.Key() != "key-7" {
 				require.NoError(t, l.Err(), "%q", l.Key())

@@ -17,6 +17,7 @@ import (
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -42,12 +43,12 @@ func TestRenewalsThatHangOrFailEndTheLeaseBeforeARivalIsGranted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+			c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(time.Second))) // its margin is a tenth
 			l := f.acquire(c, "k")
 			ctx := l.Context(f.ctx())
 			done := endOf(l)
 			cause(f, proxy)
-			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "k"))
+			a := f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(pace.Of(5*time.Second))), "k"))
 			require.Error(t, l.Err(), "two hold the key")
 			ended := <-done
 			assert.True(t, ended.Before(a.when), "Done was closed %v after the rival's grant", ended.Sub(a.when))
@@ -95,7 +96,7 @@ func TestRenewalsThatFailAndThenWorkLoseNothing(t *testing.T) {
 func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action, keys ...string) {
 	t.Helper()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 	var all []*mongolock.Lease
 	for _, key := range keys {
 		all = append(all, f.acquire(c, key))
@@ -115,7 +116,7 @@ func failsOnce(t *testing.T, renewal faultproxy.Matcher, fault faultproxy.Action
 func TestALostReplyWithTheTimeOfABulkLosesNoLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(3*time.Second)))
 	one, two := f.acquire(c, "one"), f.acquire(c, "two")
 	first := inside.Honoured(one)
 	clock := faultproxy.Command("hello", "isMaster").Where(func(c bson.Raw) bool {
@@ -285,7 +286,7 @@ func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+			c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 			begin := time.Now()
 			a, old, err := handOver(t, f, c, proxy, lost)
 			assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown, "Release")
@@ -312,7 +313,7 @@ func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "retryable")
-			c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+			c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(5*time.Second)))
 			a, _, err := handOver(t, f, c, proxy, lost)
 			assert.NoError(t, err, "Release")
 			f.rules[0].Release()
@@ -325,7 +326,7 @@ func TestTheDriversRetryOfAHandOverIsNotNoticed(t *testing.T) {
 func TestAHandOverThatIsRefusedIsAnOrdinaryRelease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(5*time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(5*time.Second)))
 	a, _, err := handOver(t, f, c, proxy, faultproxy.Fail(13))
 	assert.NoError(t, err, "Release")
 	f.mustHold(a.lease)
@@ -360,7 +361,7 @@ func TestATicketWhoseResumeFailedStaysGoodUnlessTheResumeWasApplied(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			l := f.acquire(f.client(mongolock.TTL(6*time.Second)), "k")
+			l := f.acquire(f.client(mongolock.TTL(pace.Of(6*time.Second))), "k")
 			ticket, err := l.Detach(f.ctx())
 			require.NoError(t, err)
 			other, proxy := f.behind(noRetries)
@@ -398,7 +399,7 @@ func TestCloseWithoutTheServerIsBoundedAndNamesTheKeysItLeaves(t *testing.T) {
 	assert.ErrorIs(t, l.Err(), mongolock.ErrClosed, "the lease")
 	_, err = c.Acquire(f.ctx(), "k")
 	assert.ErrorIs(t, err, mongolock.ErrClosed, "afterwards")
-	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(5*time.Second)), "left behind"))
+	f.granted(f.inBackground(f.ctx(), f.client(mongolock.TTL(pace.Of(5*time.Second))), "left behind"))
 }
 
 // lateRelease releases a lease whose key was freed by hand and granted again.

@@ -252,12 +252,20 @@ func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
 func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(withRetries, mongolock.TTL(3*time.Second), mongolock.NoRenewal())
-	f.on(proxy, claimCommands.Nth(1), faultproxy.DelayReply(time.Second))
-	sent := time.Now()
+	ttl := pace.Of(3 * time.Second)
+	c, proxy := f.behind(withRetries, mongolock.TTL(ttl), mongolock.NoRenewal())
+	// The reply is held from when it is here until a second later.
+	held := f.on(proxy, claimCommands.Nth(1), faultproxy.HoldReply())
+	applied := make(chan time.Time, 1)
+	go func() {
+		<-held.Fired()
+		applied <- time.Now()
+		time.Sleep(time.Second)
+		held.Release()
+	}()
 	l := f.acquire(c, "k")
-	end := time.Now().Add(l.Remaining())
-	assert.False(t, end.After(sent.Add(3*time.Second+50*time.Millisecond)), "trusted for %v after it was sent", end.Sub(sent))
+	end, at := time.Now().Add(l.Remaining()), <-applied
+	assert.False(t, end.After(at.Add(ttl)), "trusted until %v after it was applied", end.Sub(at))
 	f.release(l)
 }
 
@@ -388,7 +396,7 @@ func TestAServersClockThatIsAnHourOffChangesNothing(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			t.Parallel()
-			const ttl = 3 * time.Second
+			ttl := pace.Of(3 * time.Second)
 			f := newFixture(t)
 			proxy := faultproxy.New(t, f.uri)
 			f.proxies = append(f.proxies, proxy)
@@ -483,7 +491,7 @@ func TestWithoutOperationTimeTokensStillRise(t *testing.T) {
 			f.proxies = append(f.proxies, proxy)
 			f.on(proxy, faultproxy.Command(), missing...)
 			confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))
-			clients := []*mongolock.Client{f.through(proxy, withRetries, mongolock.TTL(5*time.Second)), f.through(proxy, withRetries, mongolock.TTL(5*time.Second))}
+			clients := []*mongolock.Client{f.through(proxy, withRetries, mongolock.TTL(pace.Of(5*time.Second))), f.through(proxy, withRetries, mongolock.TTL(pace.Of(5*time.Second)))}
 			var last int64
 			for i := range 3 {
 				l := f.acquire(clients[i%2], "k")
@@ -553,7 +561,7 @@ func TestAClaimAnsweredWithoutADocumentIsConfirmed(t *testing.T) {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
 				t.Parallel()
 				f := newFixture(t)
-				c, proxy := f.behind(withRetries, mongolock.TTL(5*time.Second))
+				c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(5*time.Second)))
 				first := f.acquire(c, "k")
 				f.release(first)
 				confirms := f.on(proxy, confirmCommands, faultproxy.DelayCommand(0))

@@ -19,6 +19,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -26,7 +27,7 @@ import (
 // feedSoon bounds the wake-up of a waiter that is told, or that polls, on a busy machine. A
 // waiter that is not told sleeps until the holder that it saw should expire: at least 20 s,
 // the TTL here less the period of renewals.
-const feedSoon = 5 * time.Second
+func feedSoon() time.Duration { return min(pace.Of(5*time.Second), 18*time.Second) }
 
 // newFeedFixture is a fixture on a server with a feed. FerretDB has capped collections but no
 // feed, see refuseFerret; it lacks the capability atomic.
@@ -150,7 +151,7 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 		start := time.Now()
 		f.release(l)
 		f.served(waits[2*i : 2*i+2])
-		assert.LessOrEqual(t, time.Since(start), feedSoon, "a wake-up and a hand-over")
+		assert.LessOrEqual(t, time.Since(start), feedSoon(), "a wake-up and a hand-over")
 	}
 	assert.Equal(t, 1, tailing(tap.Take()), "cursors for six waiters of three keys")
 	inside.EndLinger(c)
@@ -160,7 +161,7 @@ func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
 	sent := named(tap.Take())
 	assert.Equal(t, 1, sent["killCursors"], "closing it sent %v", sent)
 	assert.Len(t, sent, 1, "closing the feed sent")
-	f.handsOver(holder, c, "k0", true, feedSoon)
+	f.handsOver(holder, c, "k0", true, feedSoon())
 	assert.Equal(t, 1, tailing(tap.Take()), "cursors for the next waiter")
 }
 
@@ -186,7 +187,7 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	assert.LessOrEqual(t, named(sent)["ping"], 1, "%v in a second of waiting", named(sent))
 	start := time.Now()
 	f.release(l)
-	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
 }
 
 // The wake-up makes an answer stale that arrives after it: the reply to the first waiter's
@@ -219,7 +220,7 @@ func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
 	})
 	start := time.Now()
 	close(pass)
-	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the stale answer to the grant")
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the stale answer to the grant")
 }
 
 func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
@@ -230,7 +231,7 @@ func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, feedUncapped, f.wakesAre(), "capped all the same: the test shows nothing")
-	f.handsOver(f.client(), f.client(), "k", true, feedSoon)
+	f.handsOver(f.client(), f.client(), "k", true, feedSoon())
 	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
 }
 
@@ -253,7 +254,7 @@ func TestWaitersPollOnFerretDB(t *testing.T) {
 	tap := &testserver.Tap{}
 	c := f.clientOn(f.connect(f.uri, line.Through, tap.On))
 	for range 3 {
-		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon)
+		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon())
 	}
 	sent := tap.Take()
 	assert.Zero(t, tailing(sent), "sent %v", named(sent))
@@ -269,8 +270,8 @@ func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
 	var log logBuffer
 	holder, c := f.client(), f.client(log.option())
 	for range 3 {
-		f.handsOver(holder, c, "k", false, feedSoon)
-		f.handsOver(c, holder, "k", false, feedSoon)
+		f.handsOver(holder, c, "k", false, feedSoon())
+		f.handsOver(c, holder, "k", false, feedSoon())
 	}
 	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
 	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
@@ -300,10 +301,10 @@ func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
 		start := time.Now()
 		f.release(l)
 		f.served(waits)
-		assert.LessOrEqual(t, time.Since(start), feedSoon, "round %d: the last was served after", round)
+		assert.LessOrEqual(t, time.Since(start), feedSoon(), "round %d: the last was served after", round)
 	}
 	for _, c := range waiters {
-		f.handsOver(holder, c, "k", true, feedSoon)
+		f.handsOver(holder, c, "k", true, feedSoon())
 	}
 	assert.Equal(t, feedCapped, f.wakesAre(), "not capped")
 }
@@ -330,13 +331,13 @@ func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 		require.NoError(t, <-flood)
 		over := time.Now()
 		a := f.granted(wait)
-		assert.LessOrEqual(t, a.when.Sub(over), feedSoon, "from the flood to the grant")
+		assert.LessOrEqual(t, a.when.Sub(over), feedSoon(), "from the flood to the grant")
 		f.release(a.lease)
 	}
 	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
 	assert.NoError(t, err, "%d notices are kept", n)
 	assert.LessOrEqual(t, n, int64(1000), "notices kept")
-	f.handsOver(holder, c, "k", true, feedSoon)
+	f.handsOver(holder, c, "k", true, feedSoon())
 }
 
 func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
@@ -356,9 +357,9 @@ func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
 		proxy.Restore()
 		back := time.Now()
 		a := f.granted(wait)
-		assert.LessOrEqual(t, a.when.Sub(back), feedSoon, "from the end of the outage to the grant")
+		assert.LessOrEqual(t, a.when.Sub(back), feedSoon(), "from the end of the outage to the grant")
 		f.release(a.lease)
-		f.handsOver(holder, c, "k", true, feedSoon)
+		f.handsOver(holder, c, "k", true, feedSoon())
 	}
 	assert.Equal(t, 1, log.count("wake-ups are interrupted"), "lines within seconds that say so")
 }
@@ -390,8 +391,8 @@ func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
 	var log logBuffer
 	one, two := f.client(), f.client(log.option())
 	for range 3 {
-		f.handsOver(one, two, "k", false, feedSoon)
-		f.handsOver(two, one, "k", false, feedSoon)
+		f.handsOver(one, two, "k", false, feedSoon())
+		f.handsOver(two, one, "k", false, feedSoon())
 	}
 	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
 	assert.Equal(t, feedMissing, f.wakesAre(), "made all the same: the test shows nothing")
@@ -474,7 +475,7 @@ func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
 				<-l.Done()
 			}
 			start := time.Now()
-			assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
+			assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
 		})
 	}
 }
@@ -491,5 +492,5 @@ func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
 	f.on(proxy, releaseCommands.Nth(1), faultproxy.DropReply())
 	start := time.Now()
 	assert.ErrorIs(t, l.Release(), mongolock.ErrOutcomeUnknown, "the release whose reply was lost")
-	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon, "from the removal to the grant")
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -24,7 +25,7 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 	mine, other := testserver.Connect(t, uri), testserver.Connect(t, uri)
 	coll := other.Database("mongolock_disconnect").Collection(name)
 	t.Cleanup(func() { _ = coll.Drop(context.Background()) })
-	holder, err := mongolock.New(coll, mongolock.TTL(3*time.Second), mongolock.WithoutIndex())
+	holder, err := mongolock.New(coll, mongolock.TTL(time.Minute), mongolock.WithoutIndex()) // nothing else ends the wait
 	require.NoError(t, err)
 	lease, err := holder.Acquire(t.Context(), "k")
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 	case err := <-waits:
 		assert.ErrorIs(t, err, mongolock.ErrDisconnected)
 		assert.NotErrorIs(t, err, mongolock.ErrOutcomeUnknown)
-	case <-time.After(30 * time.Second):
+	case <-time.After(min(pace.Of(5*time.Second), 30*time.Second)):
 		assert.Fail(t, "it still waits")
 		cancel()
 		<-waits

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -37,7 +38,7 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	client, coll := newClient(t)
 	page := operationsPage(t)
 	lease := tryAcquire(t, client, "k", mongolock.MinHold(5*time.Second))
-	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(time.Second)) // and leaves its word
+	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second))) // and leaves its word
 	require.ErrorIs(t, err, mongolock.ErrHeld)
 	_, err = client.Break(contextFor(t, 5*time.Second), "k", "why", -1)
 	require.NoError(t, err)
@@ -124,7 +125,7 @@ func TestAnExhaustedConnectionPoolLosesTheLease(t *testing.T) {
 	cursor.TryNext(t.Context()) // the document that is there
 
 	shared := tryAcquire(t, newClientOn(t, in(busy)), "shared", mongolock.TTL(1500*time.Millisecond))
-	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(3*time.Second))
+	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(pace.Of(3*time.Second)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 // The cursor on the wake-ups waits at the server for up to half a minute. In a pool of one
@@ -21,11 +22,12 @@ func TestAWaiterDoesNotTakeTheOnlyConnectionOfItsPool(t *testing.T) {
 			f := newFixtureApart(t, "capped")
 			var log logBuffer
 			conn := f.connect(f.uri, func(o *options.ClientOptions) { o.SetMaxPoolSize(size) })
-			c := f.clientOn(conn, mongolock.TTL(3*time.Second), log.option())
+			ttl := pace.Of(3 * time.Second)
+			c := f.clientOn(conn, mongolock.TTL(ttl), log.option())
 			own, others := f.acquire(c, "own"), f.acquire(f.client(), "waited for")
 			waiter := f.inBackground(f.ctx(), c, "waited for")
 			f.waits(c, "waited for")
-			time.Sleep(4 * time.Second) // longer than the TTL of what is held
+			time.Sleep(ttl * 4 / 3) // longer than the TTL of what is held
 			f.mustHold(own)
 			released := time.Now()
 			f.release(others)

@@ -120,11 +120,11 @@ func (f *fixture) child(what string) *childProcess {
 		if f.server == ofItsOwn {
 			_ = cmd.Process.Kill()
 		}
-		late := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		late := time.AfterFunc(pace.Of(5*time.Second), func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
 		late.Stop()
 	})
-	stuck := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // after that says fails
+	stuck := time.AfterFunc(pace.Of(time.Minute), func() { _ = cmd.Process.Kill() }) // after that says fails
 	f.t.Cleanup(func() { stuck.Stop() })
 	return &childProcess{cmd, f.t, stdin, bufio.NewScanner(stdout)}
 }
@@ -185,7 +185,7 @@ func TestAnOutageGivesCleanErrorsAndEverythingWorksAfterIt(t *testing.T) {
 	assert.ErrorIs(t, held.Err(), mongolock.ErrLost, "what could not be renewed")
 	proxy.Restore()
 	f.until(time.Now().Add(3*time.Second), "all works again", func() bool {
-		ctx, cancel := context.WithTimeout(f.ctx(), time.Second)
+		ctx, cancel := context.WithTimeout(f.ctx(), pace.Of(time.Second))
 		defer cancel()
 		l, err := c.Acquire(ctx, "k")
 		return err == nil && l.Release() == nil
@@ -203,13 +203,14 @@ func TestCloseReleasesAllAndLeavesNoGoroutine(t *testing.T) {
 	f.release(f.acquire(warm, "warm"))
 	require.NoError(t, warm.Close())
 	before := engineGoroutines()
-	c := f.clientOn(conn, mongolock.TTL(3*time.Second))
+	ttl := pace.Of(3 * time.Second)
+	c := f.clientOn(conn, mongolock.TTL(ttl))
 	var all []*mongolock.Lease
 	for i := range 20 {
 		all = append(all, f.acquire(c, fmt.Sprint("k", i)))
 	}
 	wait := f.inBackground(f.ctx(), c, "k0")
-	time.Sleep(1200 * time.Millisecond) // renewed
+	time.Sleep(ttl * 2 / 5) // renewed
 	assert.NoError(t, c.Close())
 	a := <-wait
 	assert.ErrorIs(t, a.err, mongolock.ErrClosed, "a waiter got %v", a.lease)

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -155,8 +157,8 @@ func ended(t testing.TB, l *mongolock.Lease, within time.Duration) error {
 	t.Helper()
 	select {
 	case <-l.Done():
-	case <-time.After(within):
-		t.Fatalf("not over within %v", within)
+	case <-time.After(pace.Of(within)):
+		t.Fatalf("not over within %v", pace.Of(within))
 	}
 	return l.Err()
 }
@@ -213,7 +215,7 @@ func TestTheRecipeThatRemovesEveryLockKeepsForeignDocuments(t *testing.T) {
 
 func TestABreakByHandTellsTheHolderWhyAndFreesTheKey(t *testing.T) {
 	t.Parallel()
-	client, coll := newClient(t, mongolock.TTL(900*time.Millisecond))
+	client, coll := newClient(t, mongolock.TTL(pace.Of(900*time.Millisecond)))
 	sh := shell{t, coll}
 	lease := tryAcquire(t, client, "k")
 	image := sh.run("break a lock", "<KEY>", "k", "<ID>", "SOMEBODYELSE", "<REASON>", "x").Lookup("value")
@@ -229,7 +231,7 @@ func TestABreakByHandTellsTheHolderWhyAndFreesTheKey(t *testing.T) {
 
 func TestALockFreedByHandIsFreeAtOnceAndItsHolderIsTold(t *testing.T) {
 	t.Parallel()
-	client, coll := newClient(t, mongolock.TTL(900*time.Millisecond))
+	client, coll := newClient(t, mongolock.TTL(pace.Of(900*time.Millisecond)))
 	sh := shell{t, coll}
 	lease := tryAcquire(t, client, "k")
 	sh.run("free a lock", "<KEY>", "k", "<ID>", lease.ID())
@@ -290,7 +292,11 @@ func TestAWakeUpByHandWakesTheWaiters(t *testing.T) {
 		_, err := waiter.Acquire(ctx, "k")
 		granted <- err
 	}()
-	time.Sleep(2 * time.Second) // until it listens, and polls no more
+	require.Eventually(t, func() bool { // it listens
+		w := inside.Look(waiter, "k")
+		return w.Listening && w.Seen && !w.Asking && !w.Woken
+	}, pace.Of(10*time.Second), 5*time.Millisecond)
+	time.Sleep(pace.Of(2 * time.Second)) // until it has looked once more, and polls no more
 	sh.run("free a lock", "<KEY>", "k", "<ID>", lease.ID())
 	select {
 	case err := <-granted:
@@ -301,7 +307,7 @@ func TestAWakeUpByHandWakesTheWaiters(t *testing.T) {
 	select {
 	case err := <-granted:
 		assert.NoError(t, err)
-	case <-time.After(2 * time.Second):
+	case <-time.After(pace.Of(2 * time.Second)):
 		t.Error("not granted")
 	}
 }

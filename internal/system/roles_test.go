@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 )
 
@@ -90,17 +91,18 @@ func everything(t *testing.T, coll *mongo.Collection, log *logBuffer) {
 		t.Helper()
 		assert.NoError(t, err, "%s", what)
 	}
-	client := newClientOn(t, coll, mongolock.TTL(3*time.Second), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
+	ttl := pace.Of(3 * time.Second)
+	client := newClientOn(t, coll, mongolock.TTL(ttl), mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 	rival := newClientOn(t, coll, mongolock.WithoutIndex(), mongolock.WithLogger(log.logger()))
 
 	one := tryAcquire(t, client, "one")
 	two := tryAcquire(t, client, "two")
 	_, err := rival.TryAcquire(ctx, "one")
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "a try")
-	_, err = rival.Acquire(ctx, "one", mongolock.MaxWait(time.Second))
+	_, err = rival.Acquire(ctx, "one", mongolock.MaxWait(pace.Of(time.Second)))
 	assert.ErrorIs(t, err, mongolock.ErrHeld, "a wait")
 	must("a renewal", one.Renew(ctx))
-	time.Sleep(2 * time.Second) // both renewed meanwhile, in bulk
+	time.Sleep(ttl * 2 / 3) // both renewed meanwhile, in bulk
 	must("a bulk of renewals", errors.Join(one.Err(), two.Err()))
 
 	handed := make(chan error, 1)
@@ -210,7 +212,7 @@ func TestEveryActionOfTheMinimalRoleIsNeeded(t *testing.T) {
 	actions := []string{"find", "insert", "update", "remove"}
 	for _, missing := range actions {
 		role := g.role("no-"+missing, slices.DeleteFunc(slices.Clone(actions), func(a string) bool { return a == missing })...)
-		client := newClientOn(t, g.user("no-"+missing, role), mongolock.WithoutIndex(), mongolock.TTL(4*time.Second))
+		client := newClientOn(t, g.user("no-"+missing, role), mongolock.WithoutIndex(), mongolock.TTL(pace.Of(4*time.Second)))
 		lease, err := client.TryAcquire(contextFor(t, 5*time.Second), missing)
 		if missing != "remove" {
 			assert.True(t, unauthorized(err), "without %s: %v", missing, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 const (
@@ -249,7 +250,7 @@ func TestAWaiterIsWokenHoweverTheLastSharerLeaves(t *testing.T) {
 			start := time.Now()
 			leave(f, holder, l)
 			a := f.granted(wait)
-			f.within(feedSoon, a.when.Sub(start), "woken") // unless told, it sleeps for 20 s
+			f.within(feedSoon(), a.when.Sub(start), "woken") // unless told, it sleeps for 20 s
 			f.release(a.lease)
 			_ = l.Release()
 		})
@@ -266,7 +267,7 @@ func (f *fixture) mustBreak(key string) {
 func TestABreakTellsEveryReaderBeforeTheWriterIsGranted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	const ttl = 1500 * time.Millisecond
+	ttl := pace.Of(1500 * time.Millisecond)
 	var ends []<-chan time.Time
 	var readers []*mongolock.Lease
 	for range 3 {

@@ -38,6 +38,7 @@ type workerReport struct {
 	Err    string
 	Moment int64           // of the grant, or when Release was called
 	Sent   map[string]int  // commands since the report before
+	Over   time.Duration   // since the report before
 	Each   []time.Duration // how long each grant took
 }
 
@@ -90,6 +91,7 @@ func workAsTold() {
 		panic(err)
 	}
 	self := &workerSelf{client: client, leases: map[string]*mongolock.Lease{}}
+	reported := time.Now()
 	for orders, reports := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout); ; {
 		var o workerOrder
 		if orders.Decode(&o) != nil {
@@ -99,7 +101,8 @@ func workAsTold() {
 		if err != nil {
 			report.Err = fmt.Sprintf("%s %q: %v", o.Do, o.Key, err)
 		}
-		report.Sent = named(tap.Take())
+		report.Sent, report.Over = named(tap.Take()), time.Since(reported)
+		reported = time.Now()
 		_ = reports.Encode(report)
 	}
 	_ = client.Close()
@@ -114,7 +117,7 @@ type workerSelf struct {
 }
 
 func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	switch o.Do {
 	case "acquire":
@@ -173,7 +176,7 @@ func (w *workerSelf) pair(ctx context.Context, key string, report *workerReport)
 }
 
 func (w *workerSelf) waitFor(key string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var one workerReport
 	err := w.pair(ctx, key, &one)
@@ -293,12 +296,18 @@ func TestAWaiterBesideALoopingProcessIsServedWithinTwoSeconds(t *testing.T) {
 	for name, beside := range map[string]int{"one goroutine": 0, "four that hand it to each other": 3} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixtureApart(t, "capped", "atomic")
-			waits, grants := besideALoop(f, f.worker(), beside)
+			var waits []time.Duration
+			var took time.Duration
+			grants, greedy := 0, f.worker()
+			for round := 0; round == 0 || grants < 20 && round < 10; round++ { // once, but on a busy machine
+				w, n := besideALoop(f, greedy, beside)
+				waits, grants, took = append(waits, w...), grants+n, took+loopFor
+			}
 			t.Logf("waited %v, while the other had it %d times", waits, grants)
 			assert.GreaterOrEqual(t, grants, 20, "times that the other had it: the test shows little")
 			// Two seconds, or a hundred turns if the machine is too busy for fifty in that
 			// time.
-			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*loopFor/time.Duration(grants)), "the longest wait")
+			assert.LessOrEqual(t, slices.Max(waits), max(2*time.Second, 100*took/time.Duration(max(grants, 1))), "the longest wait")
 		})
 	}
 }

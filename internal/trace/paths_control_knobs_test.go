@@ -21,8 +21,8 @@ var pathControls = []control{
 	{25, "a refresh that revives, after a look", func(on bool) { knob.PathRefreshRevives = on }, plain, "is told of the refresh", "it was refreshed when it was over"},
 	{815, "a refresh that goes on when its caller has left", func(on bool) { knob.PathRefreshAbandoned = on }, plain, "sends refresh", "nobody waits for it any more"},
 	{2, "a release by path", func(on bool) { knob.PathReleaseByPath = on }, plain, "sends remove", "it names no lock"},
-	{68, "what is in the way removed though it has changed", func(on bool) { knob.PathDropWithoutRev = on }, electing, "sends remove", "it removes by its token a lock that is in hand"},
-	{5, "the election of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, electing, "sends remove", "it removes a lock that is not over"},
+	{75, "what is in the way removed though it has changed", func(on bool) { knob.PathDropWithoutRev = on }, electing, "sends remove", "it removes by its token a lock that is in hand"},
+	{2, "the election of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, electing, "sends remove", "it removes a lock that is not over"},
 	{2, "a lock of unknown outcome not removed", func(on bool) { knob.UnknownIsNotHeld = on }, plain, "nothing more comes", "a lock that nobody was granted was not removed"},
 	{1, "the locks above forgotten", func(on bool) { knob.PathAncestorForgotten = on }, plain, "is granted", "no look that asks for all in its way has shown it since it was added"},
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -29,13 +30,13 @@ import (
 func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 	t.Parallel()
 	f := newFixtureOnAny(t)
-	dead, other := exclusiveClaim("k", 2*time.Second), f.another()
+	dead, other := exclusiveClaim("k", pace.Of(2*time.Second)), f.another()
 	g := f.acquire(f.store, dead)
 	_, err := other.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
 	require.ErrorIs(t, err, store.ErrHeld, "before its end")
 	time.Sleep(g.Left + 30*time.Millisecond)
 	require.False(t, f.absent("k"), "the document is gone: the test shows nothing")
-	next := f.acquire(other, exclusiveClaim("k", time.Second))
+	next := f.takesOver(other, "k")
 	assert.Greater(t, next.Token, g.Token, "the token rises")
 }
 
@@ -231,7 +232,7 @@ func TestTokensRiseWhateverEndsAHold(t *testing.T) {
 
 // trustedTooLong returns by how much a client that was suspended trusts its grant for longer
 // than the server honours it. The client believes that its sample is fresh.
-func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
+func trustedTooLong(t *testing.T, ttl time.Duration) (late time.Duration, left time.Duration) {
 	t.Helper()
 	f := newFixture(t)
 	awake, slept := mongoclock.Monotonic(), atomic.Int64{}
@@ -240,11 +241,11 @@ func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
 	}})
 	_, err := s.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
-	asleep := 1200 * time.Millisecond
+	asleep := ttl * 6 / 5
 	time.Sleep(asleep)
 	slept.Add(int64(asleep)) // by its clock nothing has passed
 
-	c := exclusiveClaim("k", time.Second)
+	c := exclusiveClaim("k", ttl)
 	sent := time.Now()
 	g := f.acquire(s, c)
 	honoured := f.document("k").expireAt // this machine's clock is the server's
@@ -253,9 +254,10 @@ func trustedTooLong(t *testing.T) (late time.Duration, left time.Duration) {
 
 func TestASuspendedClientIsTrustedForNoLongerThanTheServerHonours(t *testing.T) {
 	t.Parallel()
-	late, left := trustedTooLong(t)
+	ttl := pace.Of(time.Second)
+	late, left := trustedTooLong(t, ttl)
 	assert.LessOrEqual(t, late, time.Duration(0), "trusted after what the server honours")
-	assert.GreaterOrEqual(t, left, 800*time.Millisecond, "not written again: too little of a second is left")
+	assert.GreaterOrEqual(t, left, ttl*4/5, "not written again: too little of %v is left", ttl)
 }
 
 func TestKeysAndTextsComeBackByteForByte(t *testing.T) {

@@ -67,7 +67,7 @@ func TestControlABulkThatIgnoresWordsWakesNoWaiter(t *testing.T) {
 
 func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {
 	faulty(t, &knob.DeadlineFromSample)
-	late, _ := trustedTooLong(t)
+	late, _ := trustedTooLong(t, time.Second)
 	assert.Positive(t, late, "honoured all the same: it is not the reply's own time that protects")
 }
 

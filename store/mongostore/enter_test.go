@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -218,7 +219,7 @@ func TestTheNextHolderIsUnderNoSessionOfTheLast(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := f.another().Acquire(f.ctx(), sharedClaim("joined", time.Minute))
 		return err == nil
-	}, 20*time.Second, 20*time.Millisecond)
+	}, pace.Of(20*time.Second), 20*time.Millisecond)
 	for _, r := range batch {
 		assert.Empty(t, f.document(r.Key).session, fmt.Sprint(r.Key))
 	}

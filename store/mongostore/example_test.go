@@ -19,7 +19,7 @@ func ExampleStore_Commands() {
 		fmt.Println(err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	_, err = s.Look(ctx, []string{"nightly-report"})
 	fmt.Println(err != nil, s.Commands()["hello"]+s.Commands()["find"])

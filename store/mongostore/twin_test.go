@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/store"
 )
@@ -26,7 +27,7 @@ func newFixtureOnLine(t testing.TB) (*fixture, *testserver.Line) {
 
 // brief bounds a call that gets no reply: the driver retries until its context ends.
 func (f *fixture) brief() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), pace.Of(1500*time.Millisecond))
 	f.t.Cleanup(cancel)
 	return ctx
 }
