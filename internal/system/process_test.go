@@ -79,10 +79,7 @@ func holdUntilKilled(opts ...mongolock.AcquireOption) {
 
 // childClient is the client of a child. The child ends with its parent.
 func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {
-	conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
-	if err != nil {
-		panic(err)
-	}
+	conn := childReaches()
 	db, name, _ := strings.Cut(os.Getenv(collectionVariable), ".")
 	coll := conn.Database(db).Collection(name)
 	c, err := mongolock.New(coll, append(opts, mongolock.WithOwner("child"), mongolock.WithoutIndex())...)
@@ -95,6 +92,27 @@ func childClient(opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Coll
 		os.Exit(0)
 	}()
 	return c, coll
+}
+
+// childReaches connects to the server, as reached does: the time of a child begins when the
+// server has answered it.
+func childReaches() *mongo.Client {
+	for tries := 1; ; tries++ {
+		conn, err := mongo.Connect(testserver.Dialling(os.Getenv("MONGODB_URI")))
+		if err != nil {
+			panic(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), pace.Of(5*time.Second))
+		err = conn.Ping(ctx, nil)
+		cancel()
+		if err == nil {
+			return conn
+		}
+		if tries == 3 {
+			panic(err)
+		}
+		_ = conn.Disconnect(context.Background())
+	}
 }
 
 // A childProcess is a process of this program.
