@@ -124,11 +124,12 @@ func (w *cleaner) begin() (next time.Duration, more bool) {
 		if u.due > now {
 			return u.due.Sub(now), true
 		}
-		if room == 0 || !c.enterLocked() {
+		if room == 0 {
 			break
 		}
 		room--
 		u.busy = true
+		c.background.Add(1) // allowed while Close waits: the cleaner's own goroutine is counted
 		go func() {
 			defer c.background.Done()
 			w.try(u)
@@ -180,13 +181,25 @@ func (w *cleaner) of(key string) (all []*openClaim) {
 var errUnsettled = errors.New("an earlier claim of this client is not settled yet")
 
 // settleFirst cleans up this client's earlier claims that may hold the key before another one
-// is sent: at once, with one attempt each, for no longer than ctx lasts. An error says that
-// such a claim may still hold the key.
+// is sent: at once, with one attempt each, for no longer than ctx lasts. An attempt that was
+// under way before does not count if it fails: another one follows it. An error says that such a
+// claim may still hold the key.
 func (c *Client) settleFirst(ctx context.Context, key string) error {
+	again, err := c.tryToSettle(ctx, key)
+	if again {
+		_, err = c.tryToSettle(ctx, key)
+	}
+	return err
+}
+
+// tryToSettle waits for one attempt of each clean-up of the key. If it fails, again says that an
+// attempt had begun before the call.
+func (c *Client) tryToSettle(ctx context.Context, key string) (again bool, err error) {
 	c.mu.Lock()
 	open := c.cleaner.of(key)
 	tried := make([]<-chan struct{}, len(open))
 	for i, u := range open {
+		again = again || u.busy
 		u.due, tried[i] = min(u.due, c.clock.Now()), u.tried
 		c.cleaner.wake()
 	}
@@ -195,19 +208,19 @@ func (c *Client) settleFirst(ctx context.Context, key string) error {
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return &fault{op: "acquire", key: key, err: fmt.Errorf("%w: %w", errUnsettled, contextError(ctx)), unknown: true}
+			return false, &fault{op: "acquire", key: key, err: fmt.Errorf("%w: %w", errUnsettled, contextError(ctx)), unknown: true}
 		case <-c.draining:
-			return &fault{op: "acquire", key: key, err: ErrClosed}
+			return false, &fault{op: "acquire", key: key, err: ErrClosed}
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, u := range open { // a claim that failed meanwhile is the next caller's business
 		if c.cleaner.claims[u.claim] == u && !u.answered {
-			return &fault{op: "acquire", key: key, err: errUnsettled, unknown: true}
+			return again, &fault{op: "acquire", key: key, err: errUnsettled, unknown: true}
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // givers is how many parts of the abandoned leases are given back at a time.

@@ -128,7 +128,7 @@ func TestAForeignFieldFailsNoWaitingClaim(t *testing.T) {
 	put(t, coll, order{ID: "o", State: "ready"})
 	assert.NoError(t, <-result, "the waiting claim")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Of(time.Second)) // enough for its look to be answered
 	defer cancel()
 	_, err = locks.Claim(ctx, ready, nil)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
