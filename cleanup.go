@@ -129,11 +129,7 @@ func (w *cleaner) begin() (next time.Duration, more bool) {
 		}
 		room--
 		u.busy = true
-		c.background.Add(1) // allowed while Close waits: the cleaner's own goroutine is counted
-		go func() {
-			defer c.background.Done()
-			w.try(u)
-		}()
+		c.background.Go(func() { w.try(u) }) // allowed while Close waits: the cleaner's own goroutine is counted
 	}
 	return time.Hour, true // an attempt that ends wakes it
 }
