@@ -37,7 +37,7 @@ func TestEveryFieldOfTheDocumentIsDocumented(t *testing.T) {
 	t.Parallel()
 	client, coll := newClient(t)
 	page := operationsPage(t)
-	lease := tryAcquire(t, client, "k", mongolock.MinHold(5*time.Second))
+	lease := tryAcquire(t, client, "k", mongolock.TTL(time.Minute), mongolock.MinHold(time.Minute))                    // longer than the test takes
 	_, err := newClientOn(t, coll).Acquire(contextFor(t, 5*time.Second), "k", mongolock.MaxWait(pace.Of(time.Second))) // and leaves its word
 	require.ErrorIs(t, err, mongolock.ErrHeld)
 	_, err = client.Break(contextFor(t, 5*time.Second), "k", "why", -1)
