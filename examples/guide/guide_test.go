@@ -20,6 +20,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/examples/internal/anyserver"
 	"github.com/mongolock/mongolock/fence"
+	"github.com/mongolock/mongolock/internal/pace"
 )
 
 var uri string
@@ -58,7 +59,7 @@ func open(database, owner string) process {
 	db, err := mongo.Connect(options.Client().ApplyURI(uri))
 	check(err)
 	quiet := slog.New(slog.DiscardHandler)
-	locks, err := mongolock.New(db.Database(database).Collection("locks"), mongolock.WithOwner(owner), mongolock.WithLogger(quiet), mongolock.TTL(2*time.Second))
+	locks, err := mongolock.New(db.Database(database).Collection("locks"), mongolock.WithOwner(owner), mongolock.WithLogger(quiet), mongolock.TTL(pace.Of(2*time.Second)))
 	check(err)
 	return process{db.Database(database), locks}
 }

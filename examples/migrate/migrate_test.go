@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/pace"
 	"github.com/mongolock/mongolock/internal/testchild"
 	"github.com/mongolock/mongolock/internal/testserver"
 	"github.com/mongolock/mongolock/once"
@@ -60,7 +61,7 @@ func doomed(ctx context.Context, o order) error {
 		fmt.Println("half-way")
 		<-ctx.Done()
 		return ctx.Err()
-	}, mongolock.TTL(2*time.Second))
+	}, mongolock.TTL(pace.Of(2*time.Second)))
 }
 
 // bare is a host that uses golang-migrate alone, and its lock.

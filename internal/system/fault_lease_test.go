@@ -138,7 +138,7 @@ func TestALostReplyWithTheTimeOfABulkLosesNoLease(t *testing.T) {
 func TestARenewalAnsweredAfterTheDeadlineRevivesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(time.Second)))
 	l := f.acquire(c, "k")
 	rule := f.on(proxy, renewalCommands, faultproxy.HoldReply()) // the server applied it
 	f.await(l.Done(), "the end of the lease")
@@ -151,7 +151,7 @@ func TestARenewalAnsweredAfterTheDeadlineRevivesNothing(t *testing.T) {
 func TestALateRenewalLeavesTheNextHolderAlone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(noRetries, mongolock.TTL(time.Second))
+	c, proxy := f.behind(noRetries, mongolock.TTL(pace.Of(time.Second)))
 	l := f.acquire(c, "k")
 	rule := f.on(proxy, renewalCommands, faultproxy.Orphan())
 	f.await(rule.Fired(), "a renewal")

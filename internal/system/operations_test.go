@@ -124,14 +124,14 @@ func TestAnExhaustedConnectionPoolLosesTheLease(t *testing.T) {
 	require.NoError(t, err)
 	cursor.TryNext(t.Context()) // the document that is there
 
-	shared := tryAcquire(t, newClientOn(t, in(busy)), "shared", mongolock.TTL(1500*time.Millisecond))
+	shared := tryAcquire(t, newClientOn(t, in(busy)), "shared", mongolock.TTL(min(pace.Of(1500*time.Millisecond), 3*time.Second)))
 	own := tryAcquire(t, newClientOn(t, in(testserver.Client(t))), "own", mongolock.TTL(pace.Of(3*time.Second)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		cursor.TryNext(t.Context()) // the connection is busy while the server waits
 	}()
-	assert.ErrorIs(t, ended(t, shared, 4*time.Second), mongolock.ErrLost, "behind the application")
+	assert.ErrorIs(t, ended(t, shared, pace.Of(4*time.Second)), mongolock.ErrLost, "behind the application")
 	<-done
 	assert.NoError(t, own.Err(), "on a connection of its own")
 	_ = cursor.Close(context.Background())

@@ -183,14 +183,14 @@ func TestAHolderThatIsKilledFreesTheKeyWithinItsTTL(t *testing.T) {
 func TestAnOutageGivesCleanErrorsAndEverythingWorksAfterIt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	c, proxy := f.behind(withRetries, mongolock.TTL(time.Second))
+	c, proxy := f.behind(withRetries, mongolock.TTL(pace.Of(time.Second)))
 	held := f.acquire(c, "held")
 	waited := f.acquire(f.client(mongolock.TTL(20*time.Second)), "waited")
 	wait := f.inBackground(f.ctx(), c, "waited")
 	f.waits(c, "waited")
 	proxy.Cut()
 	down := time.Now()
-	for time.Since(down) < 5*time.Second {
+	for time.Since(down) < pace.Of(5*time.Second) {
 		ctx, cancel := context.WithTimeout(f.ctx(), 300*time.Millisecond)
 		l, err := c.TryAcquire(ctx, "k")
 		cancel()

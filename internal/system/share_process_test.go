@@ -176,16 +176,22 @@ func TestAStreamOfReadersOfOtherProcessesKeepsNoWriterOut(t *testing.T) {
 		f.within(childHold+slack+pollPause, time.Since(start), "in")
 		f.release(l)
 	}
-	for _, child := range stream {
-		child.dies()
-	}
+	f.die(stream...)
 }
 
-// dies kills the child and waits until what it held has run out.
-func (c *childProcess) dies() {
-	_ = c.Process.Kill()
-	_ = c.Wait()
-	time.Sleep(childTTL() + slack) // real: its lease runs out
+// die kills children and waits until what they held has run out: one TTL after the server has
+// executed their last renewals, which may be in its sockets yet.
+func (f *fixture) die(children ...*childProcess) {
+	f.t.Helper()
+	for _, c := range children {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	c := f.client()
+	f.until(time.Now().Add(childTTL()+slack), "the end of what the dead held", func() bool {
+		s, err := c.Inspect(f.ctx(), "k")
+		return err == nil && s.Free()
+	})
 }
 
 func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
@@ -221,7 +227,7 @@ func TestAKilledSharerBlocksOthersForOneTTL(t *testing.T) {
 			}
 			f.release(a.lease)
 			if kind == "permit" {
-				stays.dies()
+				f.die(stays)
 			}
 		})
 	}
