@@ -161,7 +161,7 @@ func dockerAlive(file string) bool {
 
 func dockerWait(file string) {
 	for dockerAlive(file) {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real: between two looks
 	}
 }
 

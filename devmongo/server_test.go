@@ -164,7 +164,7 @@ func writeUntilKilled(t *testing.T, server *Server, things *mongo.Collection, wr
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real: the writes of all are under way
 	assert.NoError(t, server.Kill())
 	cancel()
 	writing.Wait()

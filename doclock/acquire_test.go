@@ -111,7 +111,7 @@ func TestAWaiterLearnsThatItsDocumentWasRemoved(t *testing.T) {
 		failed <- err
 	}()
 	for readLock(get(t, coll, "o"), "lock").WantedUntil.IsZero() {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real: between two looks
 	}
 	_, err := coll.DeleteOne(t.Context(), ID("o"))
 	require.NoError(t, err)

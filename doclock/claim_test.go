@@ -138,7 +138,7 @@ func TestAWaiterIsWokenByAnAnnouncement(t *testing.T) {
 		require.NoError(t, <-claimed)
 		woken = append(woken, time.Since(announced))
 		go wait()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // real: it looks about once a second again, and its feed is open
 	}
 	go func() { <-claimed }()
 	slices.Sort(woken)
@@ -157,7 +157,7 @@ func TestAWaiterFindsWorkWithoutAnAnnouncement(t *testing.T) {
 			claimed <- time.Now()
 		}()
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real: until all wait
 	inserted := time.Now()
 	messages(t, coll, 2)
 	for range 2 {
@@ -178,7 +178,7 @@ func TestAWaitingClaimEndsWithItsContextAndOnClose(t *testing.T) {
 		_, err := locks.Claim(t.Context(), pending, oldest)
 		failed <- err
 	}()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: until it waits
 	assert.NoError(t, locks.Close())
 	assert.ErrorIs(t, <-failed, mongolock.ErrClosed)
 	_, err = locks.TryClaim(t.Context(), pending, oldest)

@@ -61,7 +61,7 @@ func TestARenewalWithoutTheServersTimeProlongsNothing(t *testing.T) {
 	t.Parallel()
 	f := behindProxy(t, false, 5*time.Second)
 	doc := must(f.Acquire(t.Context(), ID("o"), mongolock.NoRenewal()))(t)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // real: so that a lease that was prolonged would show it
 	before := doc.Lease().Remaining()
 	rule := f.proxy.On(renewals.Nth(1), faultproxy.EditReply(func(reply bson.D) bson.D { return withAt(reply, nil) }))
 	assert.Error(t, doc.Lease().Renew(t.Context()))

@@ -175,7 +175,7 @@ func TestAWaiterGetsTheDocumentAsItsLastHolderSavedIt(t *testing.T) {
 			assert.NoError(t, err)
 			next <- d
 		}()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real: until it waits
 		doc.Value.State = name
 		require.NoError(t, doc.SaveAndRelease(t.Context()))
 		got := <-next

@@ -16,7 +16,7 @@ func TestADocumentWhoseWorkStallsIsFreeAgain(t *testing.T) {
 	locks := locksOn[order](t, coll)
 	doc := must(locks.Acquire(t.Context(), ID("o"), mongolock.TTL(time.Hour), mongolock.MaxStall(300*time.Millisecond)))(t)
 	for range 5 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real: a third of MaxStall
 		doc.Lease().Progress()
 	}
 	next := must(locks.Acquire(t.Context(), ID("o"), mongolock.MaxWait(time.Minute)))(t)

@@ -124,7 +124,7 @@ func TestAForeignFieldFailsNoWaitingClaim(t *testing.T) {
 	p.mu.Lock()
 	p.lookedAt = time.Time{} // a look for foreign locks is due
 	p.mu.Unlock()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real: longer than the look for foreign locks takes
 	put(t, coll, order{ID: "o", State: "ready"})
 	assert.NoError(t, <-result, "the waiting claim")
 

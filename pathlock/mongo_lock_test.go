@@ -126,14 +126,14 @@ func TestOfTwoLocksAtOnceOneIsGrantedHoweverSlowTheServer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	slow.Set(func(string, bson.Raw) testserver.Fate {
-		return testserver.Fate{Before: func() { time.Sleep(200 * time.Millisecond) }}
+		return testserver.Fate{Before: func() { time.Sleep(200 * time.Millisecond) }} // real: a slow server
 	})
 	first := make(chan error, 1)
 	go func() {
 		_, err := one.Lock(f.ctx(), exclusively("/a"))
 		first <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // real: the first one is between its commands
 	_, second := two.Lock(f.ctx(), exclusively("/a"))
 	granted := 0
 	for _, err := range []error{<-first, second} {
@@ -354,7 +354,7 @@ func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
 	around, err := tree.Affected(f.ctx(), "/a")
 	require.NoError(t, err)
 	assert.Len(t, around.Same, 1001)
-	time.Sleep(doubtMost)
+	time.Sleep(doubtMost) // real: until the last lock is no longer in doubt
 	r.Mode = Exclusive
 	_, err = tree.Lock(f.ctx(), r)
 	var c *ConflictError

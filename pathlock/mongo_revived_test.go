@@ -49,7 +49,7 @@ func aRefreshOfARevivedLock(t *testing.T) (*mongoFixture, *Tree, Lock) {
 	}()
 	<-h.sending
 	for !f.serverTime().After(l.ExpireAt) {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // real: between two looks
 	}
 	close(h.send)
 	<-h.answered

@@ -95,7 +95,7 @@ func TestEachRequestSendsTheCommandsThatThePageSays(t *testing.T) {
 	l, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.NoError(t, err)
 	expect("update find", "a lock: add, look")
-	time.Sleep(doubtMost)
+	time.Sleep(doubtMost) // real: until the first lock is no longer in doubt
 	_, err = tree.Lock(f.ctx(), exclusively("/a"))
 	require.ErrorIs(t, err, ErrConflict)
 	expect("update find findAndModify", "a conflict: add, look, withdraw")

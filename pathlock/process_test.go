@@ -102,12 +102,12 @@ func workAtRandom(tree *pathlock.Tree, say func(string, ...any)) {
 			if !errors.Is(err, pathlock.ErrConflict) && !unanswered(err) {
 				say("fault %v", err)
 			}
-			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond) // real: at random, so that the processes meet in other ways each time
 			continue
 		}
 		say("grant %s %s %s %s %d %d", l.Token, l.Path, l.Mode, l.Depth, stamp(time.Now()), stamp(sent.Add(l.Left)))
 		for range rand.IntN(4) {
-			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // real: it holds the lock for a while
 			sent := time.Now()
 			if l, err = tree.Refresh(ctx, l.Token); err != nil {
 				break
@@ -242,7 +242,7 @@ func crowd(t *testing.T, where place, enough func(*ledger) bool, env ...string) 
 		return enough(g)
 	}
 	for end := time.Now().Add(pace.Of(time.Minute)); !done() && time.Now().Before(end); g.kills++ {
-		time.Sleep(pause + rand.N(pause))
+		time.Sleep(pause + rand.N(pause)) // real: between two kills
 		i := rand.IntN(processes)
 		kill(all[i])
 		old := all[i]

@@ -39,7 +39,7 @@ func ExampleOnOverlap() {
 	var fires []time.Time
 	runs(2, schedule.NewMemory(), func(_ context.Context, run schedule.Run) error {
 		fires = append(fires, run.Fire)
-		time.Sleep(150 * time.Millisecond)
+		time.Sleep(150 * time.Millisecond) // real: the job takes three periods
 		return nil
 	}, schedule.OnOverlap(schedule.Skip))
 	fmt.Println("fires skipped:", fires[1].Sub(fires[0]) > 100*time.Millisecond)
@@ -137,7 +137,7 @@ func once(fn schedule.Func, opts ...schedule.Option) *schedule.Scheduler {
 // The process is told to stop during a run, which then has a minute to end.
 func ExampleWithGrace() {
 	once(func(ctx context.Context, _ schedule.Run) error {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // real: the run goes on after the process was told to stop
 		fmt.Println("may go on:", ctx.Err() == nil)
 		return nil
 	}, schedule.WithGrace(time.Minute))

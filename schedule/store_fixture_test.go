@@ -114,7 +114,7 @@ func (f *storeFixture) dead(n int) (schedule.Claim, schedule.Claimed) {
 	c := f.ask(n)
 	c.TTL = f.short
 	won := f.won(c)
-	time.Sleep(f.short * 3 / 2)
+	time.Sleep(f.short * 3 / 2) // real: until the run has expired
 	return c, won
 }
 

@@ -66,7 +66,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		_, err = f.store.Renew(f.ctx(), c.Ref, f.short)
 		require.NoError(f, err)
 		assert.GreaterOrEqual(f, f.state().Runs[0].ExpireAt, until, "shortened")
-		time.Sleep(f.short * 3 / 2)
+		time.Sleep(f.short * 3 / 2) // real: longer than the TTL that the renewal asked for
 		f.refused("though the run was renewed", f.ask(2))
 	},
 	"a run that ran out is not renewed, and its end is written": func(f *storeFixture) {
@@ -118,7 +118,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 			e := f.end(c, f.won(c))
 			e.Run.Outcome, e.Run.Error = schedule.Failed, text(n)
 			require.NoError(f, f.store.Finish(f.ctx(), e))
-			time.Sleep(2 * time.Millisecond)
+			time.Sleep(2 * time.Millisecond) // real: no two of them end in the same millisecond
 		}
 		s := f.state()
 		require.Len(f, s.Past, 3)
@@ -148,7 +148,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 				require.GreaterOrEqual(f, took, won.Left, "another claim was granted too early")
 				return
 			}
-			time.Sleep(f.short / 20)
+			time.Sleep(f.short / 20) // real: between two tries
 		}
 	},
 	"jobs are listed, read and forgotten": func(f *storeFixture) {

@@ -274,7 +274,7 @@ func TestDoctorNamesAKeyThatIsHeldForLong(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	_, err = client.TryAcquire(t.Context(), "nightly")
 	require.NoError(t, err)
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // real: longer than --long
 	p.doctor("--long", "10ms").says("held longest", warning, "nightly for")
 }
 

@@ -170,7 +170,7 @@ func (p *program) untilBeating() {
 	p.t.Helper()
 	p.t.Cleanup(func() {
 		assert.NoError(p.t, os.WriteFile(filepath.Join(p.dir, "over"), nil, 0o600))
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real: the beating processes see it and end
 	})
 	require.Eventually(p.t, func() bool { return len(p.beats()) == 2 }, pace.Of(20*time.Second), 10*time.Millisecond, "the command does not run")
 }
@@ -189,7 +189,7 @@ func (p *program) rival() time.Time {
 // come back.
 func (p *program) dead(rival time.Time) {
 	p.t.Helper()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: an absence; a process that still lived would beat
 	for name, last := range p.beats() {
 		assert.Less(p.t, last, rival, "the %s lived on for %v after a rival had the key", name, last.Sub(rival))
 		p.t.Logf("the %s ended %v before a rival had the key", name, rival.Sub(last))

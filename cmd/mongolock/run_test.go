@@ -48,7 +48,7 @@ func TestControlAProcessThatLeavesItsGroupIsSeenToOutliveTheLease(t *testing.T) 
 	proxy.Silence()
 	rival := p.rival()
 	a.code()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: the child, which may live on, beats once more
 	assert.Greater(t, p.beats()["child"], rival)
 	assert.Less(t, p.beats()["parent"], rival)
 }
@@ -72,7 +72,7 @@ func TestAKilledRunWhoseGuardIsKilledTooTakesItsCommandAlong(t *testing.T) {
 	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
 	a.signal(syscall.SIGKILL)
 	killed := time.Now()
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // real: an absence; a process that still lived would beat
 	assert.Less(t, p.beats()["parent"].Sub(killed), 300*time.Millisecond)
 }
 
@@ -105,7 +105,7 @@ func TestControlWithoutItsGuardAStoppedRunKeepsItsProcessGroup(t *testing.T) {
 	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
 	a.signal(syscall.SIGSTOP)
 	rival := p.rival()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: both, which live on, beat once more
 	for name, last := range p.beats() {
 		assert.Greater(t, last, rival, "the %s", name)
 	}
@@ -123,7 +123,7 @@ func TestAShortStopCostsNothing(t *testing.T) {
 	a := p.start("run", "--ttl", "10s", "k", "--", "sh", "-c", "echo ready; sleep 4; exit 3")
 	a.says("ready")
 	a.signal(syscall.SIGSTOP)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // real: stopped for a while, though shorter than its TTL
 	a.signal(syscall.SIGCONT)
 	assert.Equal(t, 3, a.code())
 }
@@ -184,7 +184,7 @@ func TestASignalEndsTheWaitForAKey(t *testing.T) {
 		return strings.Contains(show.out.String(), "held")
 	}, 10*time.Second, 50*time.Millisecond)
 	waiter := p.start("run", "k", "--", "true")
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // real: until it waits
 	waiter.signal(syscall.SIGTERM)
 	assert.Equal(t, exitSignal+int(syscall.SIGTERM), waiter.code())
 	holder.signal(syscall.SIGTERM)

@@ -93,7 +93,7 @@ func TestCtrlCEndsTheCommandAndTheScriptAroundIt(t *testing.T) {
 	// Without a handler, the loop of the script that runs it ends as well.
 	s.send("bash -c 'for i in 1 2 3; do $m run k -- bash -c \"echo round\"\"-\"$i\"; sleep 20\"; done; echo went\"\"-on'; echo code=$?\n")
 	s.expect("round-1")
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: the command is in its sleep
 	s.send("\x03")
 	s.expect("> ")
 	s.send("echo code=$?\n")
@@ -114,7 +114,7 @@ func TestCtrlZStopsTheJobAndFgGoesOn(t *testing.T) {
 	s.expect("at-the-prompt")
 	s.send("fg\n")
 	s.expect("$m run")
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: the job reads the terminal again
 	s.send("two\n")
 	s.expect("two\r\n" + "two\r\n")
 	s.send("\x04")
@@ -140,11 +140,11 @@ func TestAJobThatIsStoppedForLongerThanItsLeaseIsEnded(t *testing.T) {
 func TestAJobInTheBackgroundStopsWhenItReadsTheTerminal(t *testing.T) {
 	s := newProgram(t).onTerminal()
 	s.send("$m run k -- bash -c 'read n; echo \"hello, $n\"' &\n")
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real: the job is in its read
 	s.send("\n")
 	s.expect("Stopped")
 	s.send("fg\n")
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real: the job reads the terminal again
 	s.send("Ada\n")
 	s.expect("hello, Ada")
 }
@@ -152,7 +152,7 @@ func TestAJobInTheBackgroundStopsWhenItReadsTheTerminal(t *testing.T) {
 func TestACommandWithoutTheTerminalAsInputStillMayAskThere(t *testing.T) {
 	s := newProgram(t).onTerminal()
 	s.send("echo | $m run k -- bash -c 'read -p \"pass\"\"word? \" n < /dev/tty; echo \"hello, $n\"'; echo code=$?\n")
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // real: the command asks
 	s.send("Ada\n")
 	s.expect("hello, Ada")
 	s.expect("code=0")

@@ -50,7 +50,7 @@ func TestWatchHearsOfAKeyThatOthersWaitFor(t *testing.T) {
 	w.says("\twanted\tbilling.nightly\t")
 	time.Sleep(time.Second) // the looks are over that follow the opening of the feed, within 300 ms
 	require.NoError(t, unwanted.Release())
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real: an absence; a line would be there by now
 	assert.NotContains(t, w.out.String(), "\tfreed\t", "nobody announces what nobody waits for")
 	require.NoError(t, held.Release())
 	require.NoError(t, <-next)

@@ -326,7 +326,7 @@ func (w *worker) hold(all ...held) {
 				w.write(h)
 			}
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // real: between two tries
 	}
 }
 

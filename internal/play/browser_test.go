@@ -124,7 +124,7 @@ func (b *browser) end() {
 		if os.RemoveAll(b.dir) == nil {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // real: between two tries; the browser writes there until it is gone
 	}
 	fmt.Fprintln(os.Stderr, "left behind:", b.dir)
 }

@@ -77,7 +77,7 @@ func (m *trial) work(ctx context.Context, c *mongolock.Client, key string) {
 	l, err := acquire(ctx, key)
 	if err != nil {
 		m.failed(l, err)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real: no hot loop while the server is down
 		return
 	}
 	hold := heldSpan{from: time.Now(), token: l.Token()}
@@ -167,11 +167,11 @@ func TestKillsAndStepDownsOfTheServerBreakNoPromise(t *testing.T) {
 	m := newTrial(f, f.clients(3, mongolock.TTL(1500*time.Millisecond)), 150*time.Millisecond)
 	m.run(func() {
 		for i, begin := 0, time.Now(); i < 6 && (i < 3 || time.Since(begin) < 25*time.Second); i++ {
-			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
+			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond)) // real: work between two faults
 			s.Do("kill")
-			time.Sleep(rand.N(600 * time.Millisecond))
+			time.Sleep(rand.N(600 * time.Millisecond)) // real: the server is down for a while
 			s.Do("restart")
-			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond))
+			time.Sleep(500*time.Millisecond + rand.N(400*time.Millisecond)) // real: work between two faults
 			s.Do("stepdown?seconds=1")
 			time.Sleep(time.Second) // it is primary again after that
 		}
@@ -198,9 +198,9 @@ func cutOff(t *testing.T) *trial {
 			} else {
 				p.Cut()
 			}
-			time.Sleep(800 * time.Millisecond)
+			time.Sleep(800 * time.Millisecond) // real: longer than the leases last
 			p.Restore()
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // real: work between two faults
 			var overlaps int
 			if overlaps, _, holds = m.overlaps(); overlaps > 0 {
 				return // the promise is broken: no more to see

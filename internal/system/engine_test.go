@@ -107,7 +107,7 @@ func TestARenewalKeepsTheTokenAndTheHoldersName(t *testing.T) {
 		require.LessOrEqual(t, renewals, 200, "not renewed") // each end rests on a sample that may be better or worse than the first
 		require.NoError(t, l.Renew(f.ctx()))
 		after = readLock(f.document("k"))
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real: the server's clock goes on
 	}
 	assert.Equal(t, token, l.Token(), "it was %+v and is %+v", before, after)
 	assert.Equal(t, before.Rev, after.Rev, "it was %+v and is %+v", before, after)
@@ -210,7 +210,7 @@ func TestAClientThatReacquiresInALoopDoesNotStarveAnother(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(2 * time.Millisecond) // real: it holds the key for a while
 				_ = l.Release()
 			}
 		})

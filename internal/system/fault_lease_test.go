@@ -143,7 +143,7 @@ func TestARenewalAnsweredAfterTheDeadlineRevivesNothing(t *testing.T) {
 	rule := f.on(proxy, renewalCommands, faultproxy.HoldReply()) // the server applied it
 	f.await(l.Done(), "the end of the lease")
 	rule.Release()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // real: an absence; the late reply has been read by now
 	assert.ErrorIs(t, l.Err(), mongolock.ErrLost, "revived")
 	assert.Zero(t, l.Remaining(), "revived: %v", l.Err())
 }
@@ -298,7 +298,7 @@ func TestAHandOverWhoseReplyIsLostLeavesNeitherAndTheWaiterIsServed(t *testing.T
 			for _, rule := range f.rules { // what was left in a socket arrives
 				rule.Release()
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // real: the server executes what arrived
 			f.mustHold(a.lease)
 			f.release(a.lease)
 		})
@@ -339,7 +339,7 @@ func TestAHandOverOfADeletedKeyReportsTheLossAndServesTheWaiter(t *testing.T) {
 	c := f.client(mongolock.TTL(20 * time.Second))
 	l := f.acquire(c, "k")
 	wait := f.inBackground(f.ctx(), c, "k")
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real: it waits in the local queue
 	_, err := f.coll.DeleteOne(f.ctx(), bson.D{{Key: "_id", Value: "k"}})
 	require.NoError(t, err)
 	assert.ErrorIs(t, l.Release(), mongolock.ErrLost, "Release")

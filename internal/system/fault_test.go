@@ -159,7 +159,7 @@ func TestWithoutRetryableWritesALateClaimIsCleanedUpWhenItArrives(t *testing.T) 
 	f := newFixture(t)
 	c, proxy := f.behind(noRetries, mongolock.TTL(3*time.Second))
 	begin := time.Now()
-	lateClaim(t, f, c, proxy, noRetries, func() { time.Sleep(400 * time.Millisecond) })
+	lateClaim(t, f, c, proxy, noRetries, func() { time.Sleep(400 * time.Millisecond) }) // real: the claim arrives that much late
 	// The pauses between clean-ups double: the next comes after as long again.
 	f.mustBeGone("k", time.Now().Add(time.Since(begin)+slack))
 }
@@ -260,7 +260,7 @@ func TestASlowGrantIsTrustedFromWhenItWasSent(t *testing.T) {
 	go func() {
 		<-held.Fired()
 		applied <- time.Now()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // real: the reply is late by that
 		held.Release()
 	}()
 	l := f.acquire(c, "k")
@@ -335,7 +335,7 @@ func TestAWaiterSurvivesAnOutageAndIsServed(t *testing.T) {
 	wait := f.inBackground(f.ctx(), c, "k")
 	f.waits(c, "k")
 	proxy.Cut()
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // real: cut off for a while
 	f.release(holder)
 	proxy.Restore()
 	a := f.granted(wait)

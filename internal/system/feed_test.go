@@ -176,7 +176,7 @@ func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
 	wait := f.inBackground(f.ctx(), c, "k")
 	f.asleep(c, "k", true)
 	tap.Take()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real: an absence; few commands may be sent in this time
 	// Without a wake-up it reads the key only a moment after its word, and once more about a
 	// second later: that falls into this second or the next. So does the ping that follows a
 	// cursor's opening.
@@ -297,7 +297,7 @@ func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
 			f.asleep(c, "k", true)
 		}
 		require.NoError(t, f.wakes().Drop(f.ctx()))
-		time.Sleep(time.Duration(round) * 20 * time.Millisecond)
+		time.Sleep(time.Duration(round) * 20 * time.Millisecond) // real: each round the release comes at another moment of the reopening
 		start := time.Now()
 		f.release(l)
 		f.served(waits)
@@ -326,7 +326,7 @@ func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
 			_, err := f.wakes().InsertMany(context.Background(), many)
 			flood <- err
 		}()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real: the flood is under way
 		f.release(l)
 		require.NoError(t, <-flood)
 		over := time.Now()
@@ -351,8 +351,8 @@ func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
 		wait := f.inBackground(f.ctx(), c, "k")
 		f.asleep(c, "k", true)
 		proxy.Cut()
-		time.Sleep(500 * time.Millisecond)
-		f.release(l) // and the waiter does not hear it
+		time.Sleep(500 * time.Millisecond) // real: cut off for a while
+		f.release(l)                       // and the waiter does not hear it
 		time.Sleep(500 * time.Millisecond)
 		proxy.Restore()
 		back := time.Now()
@@ -425,7 +425,7 @@ func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
 	}
 	start := time.Now()
 	server.Do("kill")
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // real: the server is down for a while
 	server.Do("restart")
 	back := time.Now()
 	for _, c := range clients {

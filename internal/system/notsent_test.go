@@ -39,7 +39,7 @@ func TestAWaitEndsWhenItsMongoClientIsDisconnected(t *testing.T) {
 		_, err := waiting.Acquire(ctx, "k")
 		waits <- err
 	}()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // real: it waits, and has gone through some looks
 	require.NoError(t, mine.Disconnect(t.Context()))
 	select {
 	case err := <-waits:

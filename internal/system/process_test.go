@@ -197,7 +197,7 @@ func TestAnOutageGivesCleanErrorsAndEverythingWorksAfterIt(t *testing.T) {
 		if l != nil || err == nil || errors.Is(err, mongolock.ErrHeld) || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrClosed) {
 			t.Fatalf("answered %v, %v", l, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // real: between two tries
 	}
 	assert.Empty(t, wait, "the waiter gave up")
 	assert.ErrorIs(t, held.Err(), mongolock.ErrLost, "what could not be renewed")

@@ -113,7 +113,7 @@ func everything(t *testing.T, coll *mongo.Collection, log *logBuffer) {
 		}
 		handed <- err
 	}()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real: it waits
 	must("a release to a waiter", one.Release())
 	must("the waiter", <-handed)
 

@@ -78,7 +78,7 @@ func streamUntilKilled() {
 	fmt.Println("ready")
 	for i := range 2 {
 		go func() {
-			time.Sleep(time.Duration(i) * childHold / 2)
+			time.Sleep(time.Duration(i) * childHold / 2) // real: the two take turns
 			for {
 				if l, err := c.Acquire(context.Background(), "k", mongolock.Shared()); err == nil {
 					time.Sleep(childHold) // real: one of the stream is in
@@ -298,7 +298,7 @@ func TestABreakTellsEveryReaderBeforeTheWriterIsGranted(t *testing.T) {
 		assert.ErrorContains(t, err, "the operator's reason", "it ended")
 		assert.Greater(t, a.lease.Token(), l.Token(), "the token rises")
 	}
-	time.Sleep(ttl / 2)
+	time.Sleep(ttl / 2) // real: what the break left to do is done, and the writer's lease is not among it
 	f.mustHold(a.lease)
 	f.release(a.lease)
 }

@@ -135,7 +135,7 @@ func (w *workerSelf) carryOut(o workerOrder) (report workerReport, err error) {
 		w.waiters.Wait()
 		report = w.served
 	case "nothing":
-		time.Sleep(o.For)
+		time.Sleep(o.For) // real: it was told to do nothing for that long
 	case "pairs":
 		for i := 0; err == nil && i < o.Count; i++ {
 			err = w.pair(ctx, o.Key, &report)
@@ -319,10 +319,10 @@ const loopFor = 4 * time.Second
 func besideALoop(f *fixture, greedy worker, beside int) (waits []time.Duration, grants int) {
 	modest := f.worker()
 	greedy.begin(workerOrder{Do: "loop", Key: "k", Count: beside, For: loopFor})
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // real: the loop is under way
 	for range 10 {
 		waits = append(waits, modest.do(workerOrder{Do: "pairs", Key: "k", Count: 1}).Each...)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // real: so that each wait meets another moment of the loop
 	}
 	return waits, len(greedy.end().Each)
 }

@@ -34,7 +34,7 @@ func TestAnExpiredKeyIsGrantedOverItsOldDocument(t *testing.T) {
 	g := f.acquire(f.store, dead)
 	_, err := other.Acquire(f.ctx(), exclusiveClaim("k", time.Second))
 	require.ErrorIs(t, err, store.ErrHeld, "before its end")
-	time.Sleep(g.Left + 30*time.Millisecond)
+	time.Sleep(g.Left + 30*time.Millisecond) // real: the lease is over, and so is what a clock may be wrong by
 	require.False(t, f.absent("k"), "the document is gone: the test shows nothing")
 	next := f.takesOver(other, "k")
 	assert.Greater(t, next.Token, g.Token, "the token rises")
@@ -242,7 +242,7 @@ func trustedTooLong(t *testing.T, ttl time.Duration) (late time.Duration, left t
 	_, err := s.Look(f.ctx(), []string{"k"})
 	require.NoError(t, err)
 	asleep := ttl * 6 / 5
-	time.Sleep(asleep)
+	time.Sleep(asleep)       // real: the server's time goes on while the machine sleeps
 	slept.Add(int64(asleep)) // by its clock nothing has passed
 
 	c := exclusiveClaim("k", ttl)

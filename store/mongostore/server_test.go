@@ -303,7 +303,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 			}
 			require.ErrorIs(t, err, store.ErrHeld)
 			require.True(t, time.Now().Before(until), "%v apart: not taken over in a minute", by)
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // real: between two tries
 		}
 		assert.GreaterOrEqual(t, time.Since(sent), g.Left, "%v apart: taken over while it was trusted", by)
 	}

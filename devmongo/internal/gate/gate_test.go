@@ -76,7 +76,7 @@ func TestACommandHoldsTheGateUntilItsAnswerEvenIfItsClientHasGone(t *testing.T) 
 
 	next := dial(t, g)
 	send(t, next, msg(0, "insert"))
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real: an absence; a gate that let it pass would have by now
 	if seen := s.seen.Load(); seen != 1 {
 		t.Errorf("the server saw %d commands while the first was under way", seen)
 	}
@@ -94,7 +94,7 @@ func TestAnUnacknowledgedWriteHoldsTheGateAndItsAnswerIsDropped(t *testing.T) {
 	send(t, conn, msg(flagMoreToCome, "insert"))
 	s.await(t, 1)
 	send(t, conn, msg(0, "find"))
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // real: an absence; a gate that let it pass would have by now
 	if seen := s.seen.Load(); seen != 1 {
 		t.Errorf("the server saw %d commands while the unacknowledged one was under way", seen)
 	}
