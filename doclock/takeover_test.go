@@ -270,3 +270,24 @@ func TestPeopleSeeThatAHolderRanOutAndIsBeingConfirmed(t *testing.T) {
 		}
 	})
 }
+
+// Nothing but the list looks at the document.
+func TestAListKeepsItsWordWhenAHolderWillBeKnownToBeOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
+		s.Elect(30 * time.Second)
+		for began, known := time.Now(), (time.Time{}); ; time.Sleep(deadTTL / 7) { // virtual: between two lists
+			for status, err := range locks.List(t.Context()) {
+				require.NoError(t, err)
+				if status.Free() {
+					assert.GreaterOrEqual(t, time.Since(began), deadTTL, "sooner than anybody may know it")
+					return
+				}
+				require.Len(t, status.Holders, 1)
+				if known.IsZero() {
+					known = status.Holders[0].KnownBy
+				}
+				require.WithinDuration(t, known, status.Holders[0].KnownBy, 100*time.Millisecond, "after %v", time.Since(began))
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package mongolease
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ const learnAgain = time.Second
 
 // List yields the locks that find finds and whose keys begin with prefix, in the order of the
 // cursor. It leaves out documents without a key and documents of strangers. The sessions of a
-// batch of the cursor are read together.
+// batch of the cursor are read together. A key is remembered if a holder ran out and is not known
+// to be over: otherwise each list would begin anew to watch it.
 func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context.Context) (*mongobase.Cursor, error), read func(bson.Raw) (key string, seen R)) iter.Seq2[store.Status, error] {
 	return func(yield func(store.Status, error) bool) {
 		ctx := mongobase.Bare(ctx)
@@ -50,7 +52,11 @@ func (s *Steps[R, X]) List(ctx context.Context, prefix string, find func(context
 					s.learn(ctx, batch[i:]...)
 					learned = now
 				}
-				if !yield(s.Status(keys[i], seen), nil) {
+				status := s.Status(keys[i], seen)
+				if slices.ContainsFunc(status.Holders, status.Confirming) {
+					s.Base.Saw(keys[i], seen.Marks(), s.Base.Clock.Now())
+				}
+				if !yield(status, nil) {
 					return
 				}
 			}
