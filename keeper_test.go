@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/onecore"
+	"github.com/mongolock/mongolock/internal/test/kit/onecore"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )

@@ -13,12 +13,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/pace"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 // These tests show that New works on a server. The whole library is tested there in
-// internal/system, and the store alone in store/mongostore.
+// internal/test/system, and the store alone in store/mongostore.
 
 // newLocks returns a client on a collection of its own, on the server of the tests.
 func newLocks(t *testing.T, opts ...mongolock.ClientOption) (*mongolock.Client, *mongo.Collection) {

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/pace"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 	"github.com/mongolock/mongolock/store"
 )
 

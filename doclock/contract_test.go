@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/memmongo"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/storetest"
 )

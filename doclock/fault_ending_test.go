@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 // ends are the commands that end a lease, whatever else they write. Clean-ups are not

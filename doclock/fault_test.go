@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 // The commands of this package. A proxy tells them apart by what they set.

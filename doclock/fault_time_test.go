@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/faultproxy"
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 // The reply to a claim says when the server wrote it. Without that time it is not known how

@@ -4,8 +4,8 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 )
 
 // A replicaSet is a set in memory, for tests in virtual time.

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 )
 
 // wanted waits until a claim has left its word in a document.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 )
 
 // Inspect shows who holds the document that filter names. A free document has no live holders

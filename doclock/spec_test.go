@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/mongolease"
-	"github.com/mongolock/mongolock/internal/specpath"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/test/specpath"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -11,17 +11,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that document. The
 // lease engine knows nothing else of this package. The package comment lists its commands.
-// internal/mongolease decides which command comes next, and what its answer means.
+// internal/mongo/mongolease decides which command comes next, and what its answer means.
 //
 //	store_acquire.go  acquire, transfer, clean-up
 //	store_renew.go    renew, and transactions of the caller that may be open

@@ -13,9 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/docdb/docset"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/store"
 )
 

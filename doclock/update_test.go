@@ -15,9 +15,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/faultproxy"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 func addOne(o *order) error { o.Total++; return nil }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 )
 
 var stormCount = flag.Int("storms", 40, "how many storms documents go through")

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/fence"
-	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 func TestUpsertCreatesUnlessANewerTokenHasWritten(t *testing.T) {

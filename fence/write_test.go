@@ -17,7 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock/fence"
-	"github.com/mongolock/mongolock/internal/faultproxy"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 
 func TestAnOlderTokenIsRefusedAndTheSameOrANewerOneApplied(t *testing.T) {

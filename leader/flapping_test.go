@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/follow/followtest"
+	"github.com/mongolock/mongolock/internal/test/kit/followtest"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/store/memstore"
 )

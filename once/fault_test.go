@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/once"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/once"
 )
 

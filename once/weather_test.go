@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 	"github.com/mongolock/mongolock/once"
 )
 

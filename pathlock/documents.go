@@ -10,7 +10,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 
-	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
 
 // Documents keeps one document for each tree, and the clock that judges its locks. Memory and

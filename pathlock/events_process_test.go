@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/pace"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
 )

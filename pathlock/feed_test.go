@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/follow/followtest"
+	"github.com/mongolock/mongolock/internal/test/kit/followtest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 	"github.com/mongolock/mongolock/store"

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/schedule"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/schedule"
 )
 

@@ -30,8 +30,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	certmagiclock "github.com/mongolock/mongolock/adapters/certmagic"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 const domain = "shared.example.com"

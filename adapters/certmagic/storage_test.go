@@ -23,7 +23,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	certmagiclock "github.com/mongolock/mongolock/adapters/certmagic"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func storage(t testing.TB, tap ...*testserver.Tap) *certmagiclock.Storage {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	cronlock "github.com/mongolock/mongolock/adapters/cron"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testticks"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testticks"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"
 )

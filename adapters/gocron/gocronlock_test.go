@@ -18,8 +18,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	gocronlock "github.com/mongolock/mongolock/adapters/gocron"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testticks"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testticks"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
 	"github.com/mongolock/mongolock/store/memstore"

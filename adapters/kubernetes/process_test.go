@@ -19,8 +19,8 @@ import (
 
 	"github.com/mongolock/mongolock"
 	kubelock "github.com/mongolock/mongolock/adapters/kubernetes"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 )
 
 func TestMain(m *testing.M) {

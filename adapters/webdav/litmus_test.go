@@ -26,8 +26,8 @@ import (
 	"golang.org/x/net/webdav"
 
 	webdavlock "github.com/mongolock/mongolock/adapters/webdav"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/pathlock"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/traps"
+	"github.com/mongolock/mongolock/internal/mongo/traps"
 )
 
 // A doctorCmd is `mongolock doctor`.

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/mongolock/mongolock/internal/traps"
+	"github.com/mongolock/mongolock/internal/mongo/traps"
 )
 
 // begin finds out what exists, and where the checks write.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

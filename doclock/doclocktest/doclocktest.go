@@ -41,7 +41,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/memmongo"
+	"github.com/mongolock/mongolock/internal/test/mongo/memmongo"
 )
 
 // stopping is how long the code under test may take to release its documents after the test

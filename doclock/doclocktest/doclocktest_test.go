@@ -16,7 +16,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/doclock"
 	"github.com/mongolock/mongolock/doclock/doclocktest"
-	"github.com/mongolock/mongolock/internal/testmisuse"
+	"github.com/mongolock/mongolock/internal/test/kit/testmisuse"
 )
 
 type order struct {

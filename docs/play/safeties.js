@@ -1,4 +1,4 @@
-// What can be taken out: the names of controls of internal/simulation, what each safety is
+// What can be taken out: the names of controls of internal/test/simulation, what each safety is
 // for, and a seed that notices soon, with few users so that the picture is easy to read.
 
 export const safeties = {

@@ -20,7 +20,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/examples/internal/anyserver"
 	"github.com/mongolock/mongolock/fence"
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 )
 
 var uri string

@@ -16,9 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/pace"
-	"github.com/mongolock/mongolock/internal/testchild"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/once"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/pathlock"
 	"github.com/mongolock/mongolock/store"
 )

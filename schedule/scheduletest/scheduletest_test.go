@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/testmisuse"
+	"github.com/mongolock/mongolock/internal/test/kit/testmisuse"
 	"github.com/mongolock/mongolock/schedule"
 	"github.com/mongolock/mongolock/schedule/scheduletest"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/hostclock"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/storetest"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 )

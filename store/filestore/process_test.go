@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
-	"github.com/mongolock/mongolock/internal/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
 	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/filestore"
 	"github.com/mongolock/mongolock/store/storetest"

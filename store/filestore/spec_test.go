@@ -13,8 +13,8 @@ import (
 
 	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
-	"github.com/mongolock/mongolock/internal/hostfile/disktest"
-	"github.com/mongolock/mongolock/internal/specpath"
+	"github.com/mongolock/mongolock/internal/test/kit/disktest"
+	"github.com/mongolock/mongolock/internal/test/specpath"
 	"github.com/mongolock/mongolock/store"
 )
 

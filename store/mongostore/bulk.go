@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -4,7 +4,7 @@
 // It follows docs/design.md §3 and §4, whose table its commands follow row by row:
 //
 //	mongostore.go the store, its commands
-//	layout.go     how the steps of internal/mongolease find their way in the documents
+//	layout.go     how the steps of internal/mongo/mongolease find their way in the documents
 //	acquire.go    acquire, and what follows a refusal
 //	together.go   acquire many at once
 //	share.go      acquire and join in shared and permits mode
@@ -27,8 +27,8 @@
 //	knobs.go      the faults that controls switch on
 //
 // The steps that doclock shares (renewals, grants, what a refusal means) belong to
-// internal/mongolease. The collection under the library's own concerns, the server, its clock
-// and the session of a claim belong to internal/mongobase.
+// internal/mongo/mongolease. The collection under the library's own concerns, the server, its clock
+// and the session of a claim belong to internal/mongo/mongobase.
 //
 // [mongolock.New]: https://pkg.go.dev/github.com/mongolock/mongolock#New
 package mongostore

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 )
 
 // Any document under a key is read without a panic. A document that is not entirely ours is

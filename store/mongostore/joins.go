@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
 
 // joinGates lets the joins of this process into a key one at a time, and remembers which keys

@@ -8,12 +8,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A layout tells the steps of internal/mongolease how the documents look.
+// A layout tells the steps of internal/mongo/mongolease how the documents look.
 type layout struct{ base *mongobase.Base }
 
 func (layout) Name(r store.Ref) (bson.D, error) { return bson.D{{Key: "_id", Value: r.Key}}, nil }

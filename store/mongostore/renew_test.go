@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/pace"
-	"github.com/mongolock/mongolock/internal/testserver"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -101,7 +101,7 @@ func readReasons(v bson.RawValue) map[string]string {
 	return reasons
 }
 
-// A sessionLayout tells the steps of internal/mongolease how a session's document looks: it is
+// A sessionLayout tells the steps of internal/mongo/mongolease how a session's document looks: it is
 // a lock whose only holder is the session itself. Its _id is a document, so it differs from
 // every key's.
 type sessionLayout struct{ of *sessions }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/docdb"
-	"github.com/mongolock/mongolock/internal/docdb/docset"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+	"github.com/mongolock/mongolock/internal/test/mongo/docset"
 )
 
 const shardTTL = 10 * time.Second

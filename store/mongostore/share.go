@@ -8,10 +8,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock/internal/knob"
-	"github.com/mongolock/mongolock/internal/mongobase"
-	"github.com/mongolock/mongolock/internal/mongoclock"
-	"github.com/mongolock/mongolock/internal/mongoerr"
-	"github.com/mongolock/mongolock/internal/mongolease"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/specpath"
+	"github.com/mongolock/mongolock/internal/test/specpath"
 	"github.com/mongolock/mongolock/store"
 )
 

@@ -1,0 +1,243 @@
+package mongobase
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+)
+
+// An Attempt is one claim in a session of its own, which ends with it. A later write in that
+// session has a higher transaction number, so the server refuses an earlier one that is still
+// on its way. An attempt of unknown outcome keeps its session until it is settled: its clean-up
+// is that later write.
+type Attempt struct {
+	id      string
+	session *mongo.Session    // nil where the server has none
+	joint   *joint            // shared with the other attempts of its bulk; nil: it is by itself
+	life    time.Duration     // an attempt of unknown outcome is kept for this long after it ends
+	expires mongoclock.Moment // that end; set by Over
+
+	// Twin says that a refused command may have a twin: an earlier copy that the driver gave up
+	// and that is still in a socket. It is harmless once a later write in the session was
+	// answered. After a quick refusal a twin is very unlikely; after a slow one this is set.
+	Twin bool
+
+	// Single says that the claim is sent only once, without a transaction number: see
+	// Base.Once. It has no twin. But nothing makes the server refuse it later, so its clean-up
+	// is repeated as on a server without transaction numbers.
+	Single bool
+
+	// Rev is the revision that the claim named last, for the store's clean-up. It is zero if
+	// the claim named none.
+	Rev int64
+}
+
+// Slow is how long a refusal takes from which on it may have left a twin behind.
+const Slow = time.Second
+
+var (
+	errUndone = errors.New("this claim was undone before it was made")
+	fresh     = options.Session().SetCausalConsistency(false)
+)
+
+// Begin opens the attempt of the claim with that ID. It sends nothing of the claim yet; an
+// error matches store.ErrNotApplied.
+func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attempt, error) {
+	if b.memory.wasUndone(id) {
+		return nil, mongoerr.NotApplied(errUndone)
+	}
+	if err := b.Sure(ctx); err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	a := &Attempt{id: id, life: ttl + ttl/8 + time.Second}
+	if !b.Kind().Sessions {
+		return a, nil
+	}
+	var err error
+	a.session, err = b.Soft.Database().Client().StartSession(fresh)
+	if err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	return a, nil
+}
+
+// In returns ctx with the attempt's session in place of the caller's.
+func (a *Attempt) In(ctx context.Context) context.Context {
+	return mongo.NewSessionContext(ctx, a.session)
+}
+
+// Answered records that the server answered a write of the session: from now on it refuses what
+// was sent before. A write that was itself refused, slowly, may leave a twin.
+func (a *Attempt) Answered(r Reply, refused bool) { a.Twin = refused && r.Took > Slow && !a.Single }
+
+// NotApplied marks a fault of a command that follows the claim's own. That was refused before,
+// so nothing was applied, unless it left a twin.
+func (a *Attempt) NotApplied(err error) error {
+	if a.Twin {
+		return err
+	}
+	return mongoerr.NotApplied(err)
+}
+
+// RefusedOrUnknown marks the error of a claim's own command. A slow refusal may answer a retry,
+// and then says nothing of the first copy.
+func RefusedOrUnknown(r Reply, err error) error {
+	if r.Took > Slow && mongoerr.ClassOf(err).Sent() {
+		return err
+	}
+	return mongoerr.Mark(err)
+}
+
+// OperationTime returns the operation time of the latest reply, if the server tells it together
+// with the cluster's time. A server that tells one without the other does not take it from its
+// log.
+func (a *Attempt) OperationTime() (bson.Timestamp, bool) {
+	if a.session == nil || a.session.ClusterTime() == nil || a.session.OperationTime() == nil {
+		return bson.Timestamp{}, false
+	}
+	return *a.session.OperationTime(), true
+}
+
+// Over ends an attempt whose answer is certain. It keeps any other attempt until that is
+// undone, or has run out.
+func (b *Base) Over(a *Attempt, certain bool) {
+	if certain {
+		a.end()
+		return
+	}
+	now := b.Clock.Now()
+	a.expires = now.Add(a.life)
+	b.memory.keep(a, now)
+}
+
+func (a *Attempt) end() {
+	if a.session != nil && (a.joint == nil || a.joint.left()) {
+		a.session.EndSession(context.Background()) // the session has no transaction, so nothing is sent
+	}
+}
+
+// Undo runs the clean-up of the claim with that ID, in its session. The newer transaction
+// number makes the server refuse the claim if it comes later, even if the clean-up found
+// nothing. Where writes have no transaction numbers, finding nothing proves nothing, and the
+// clean-up is repeated. Removing the claim settles it, because it was sent only once.
+//
+// A claim without an unsettled attempt was answered for certain, has run out, or was never
+// made. In the last case it is refused from then on. Its clean-up has an attempt without a
+// session.
+func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context, *Attempt) (found bool, err error)) (settled bool, err error) {
+	a, pending := b.memory.take(id)
+	if !pending {
+		a = new(Attempt)
+	}
+	if a.joint != nil {
+		cleanUp = a.joint.undo
+	}
+	found, err := cleanUp(a.In(ctx), a)
+	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single || knob.UndoOnce)
+	switch {
+	case pending:
+		b.Over(a, settled)
+	case settled && !found:
+		b.memory.undo(id)
+	}
+	return settled, mongoerr.Mark(err)
+}
+
+// A memory holds the attempts of unknown outcome, by the IDs of their claims, and the IDs
+// of claims that were undone before they were sent.
+type memory struct {
+	mu      sync.Mutex // protects the rest; never held across a command
+	pending map[string]*Attempt
+
+	undone, undoneBefore map[string]struct{}
+}
+
+// undoneMost bounds the memory of claims undone before they were sent. That happens only in
+// tests that put a network between engine and store.
+const undoneMost = 2048
+
+func (m *memory) keep(a *Attempt, now mongoclock.Moment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pending == nil {
+		m.pending = map[string]*Attempt{}
+	}
+	for old, p := range m.pending { // there are few at any time; these were never settled, and have run out
+		if p.expires < now {
+			p.end()
+			delete(m.pending, old)
+		}
+	}
+	m.pending[a.id] = a
+}
+
+// take hands out the attempt with that ID. It belongs to the caller until it is kept again,
+// because a session is not safe for concurrent use.
+func (m *memory) take(id string) (*Attempt, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, ok := m.pending[id]
+	delete(m.pending, id)
+	return a, ok
+}
+
+// undo remembers a claim that must no longer be made: see Undo.
+func (m *memory) undo(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.undone == nil || len(m.undone) >= undoneMost {
+		m.undone, m.undoneBefore = map[string]struct{}{}, m.undone
+	}
+	m.undone[id] = struct{}{}
+}
+
+func (m *memory) wasUndone(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, now := m.undone[id]
+	_, before := m.undoneBefore[id]
+	return now || before
+}
+
+// tokenEpoch is 2020-01-01: with it tokens are positive until 2088.
+const tokenEpoch = 1577836800
+
+// A token has the seconds in its upper half. The lower half says where in a second's log the
+// grant stands: up to the 16,777,216th entry as a multiple of 128, which leaves room for tokens
+// that a client grants itself, and from there on without that room. A server's increment has 31
+// bits.
+const (
+	tokenRoom    = 7 // bits
+	roomyEntries = 1 << 24
+	SpareTokens  = 1<<tokenRoom - 1
+)
+
+// Token returns a token for the operationTime of a grant, so that tokens are ordered as the
+// server's log is. The operationTime of a claim's reply is not older than the write itself,
+// which was logged after it had passed the index on _id. The next claim of the key is logged
+// after the end of this hold, which is after the reply. A stamp that the update itself puts in
+// the document would not do: it stays the same while an insert waits (docs/design.md §4.7).
+func Token(t bson.Timestamp) int64 {
+	place := int64(t.I) << tokenRoom
+	if t.I >= roomyEntries {
+		place = roomyEntries<<tokenRoom + int64(t.I) - roomyEntries
+	}
+	return (int64(t.T)-tokenEpoch)<<32 + place
+}
+
+// Spare returns how many tokens lie between a grant's token and that of any later grant.
+func Spare(t bson.Timestamp) int {
+	if t.I >= roomyEntries {
+		return 0
+	}
+	return SpareTokens
+}

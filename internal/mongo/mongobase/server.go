@@ -1,0 +1,287 @@
+package mongobase
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/traps"
+)
+
+// A Kind is the part of the first hello that does not change.
+type Kind struct {
+	Router   bool // a mongos: its clock is not the one of the documents
+	Set      bool // a member of a replica set, or in front of some
+	Sessions bool
+	Numbers  bool // writes may carry transaction numbers
+}
+
+// Kind returns the kind of the server. It is known after the first Read.
+func (b *Base) Kind() Kind {
+	if k := b.kind.Load(); k != nil {
+		return *k
+	}
+	return Kind{}
+}
+
+// Known returns the server's clock, if that and the server are known.
+func (b *Base) Known() (r mongoclock.Reading, known bool) {
+	if b.kind.Load() == nil {
+		return r, false
+	}
+	return b.Clock.Read()
+}
+
+// Sure is Read after a new hello, if there may have been an election since the last one.
+func (b *Base) Sure(ctx context.Context) error {
+	_, known := b.Known()
+	switch {
+	case known && b.Kind().Router:
+		return b.recheckSharding(ctx)
+	case !known:
+		return b.greet(ctx)
+	case !b.epochs.due():
+		return nil
+	}
+	_, err := b.ask(ctx)
+	return err
+}
+
+// greet sends the first hello, which all callers that need it at one time share.
+func (b *Base) greet(ctx context.Context) error {
+	return b.greeting.Ask(ctx, func(ctx context.Context) error {
+		if _, known := b.Known(); known {
+			return nil
+		}
+		_, err := b.ask(ctx)
+		return err
+	})
+}
+
+// Bearing returns the basis of a write that is sent now.
+func (b *Base) Bearing() Bearing { return b.epochs.bearing(b.Clock) }
+
+// BearingBy returns the basis of a write whose clock is that of one server time, drawn for a
+// command that was sent at sent and is answered by now.
+func (b *Base) BearingBy(server time.Time, sent mongoclock.Moment) Bearing {
+	by, clock := b.Bearing(), mongoclock.New(b.Clock.Now)
+	clock.Observe(server, sent)
+	by.Reading, _ = clock.Read()
+	return by
+}
+
+// Believes reports whether a server time, drawn for a command that was sent at sent and is
+// answered by now, may be of the clock that the command went by. If not, the machine slept
+// unnoticed or another one answered, and no trust may rest on what was written by that clock.
+func (b *Base) Believes(by Bearing, server time.Time, sent mongoclock.Moment) bool {
+	return b.BelievesUntil(by, server, sent, b.Clock.Now())
+}
+
+// BelievesUntil is Believes for a command that was answered at got.
+func (b *Base) BelievesUntil(by Bearing, server time.Time, sent, got mongoclock.Moment) bool {
+	most := stepSeen
+	if b.Kind().Router {
+		most = shardsApart
+	}
+	if by.Allows(server, sent, got, most) {
+		return true
+	}
+	b.epochs.disbelieve()
+	return false
+}
+
+// Refresh asks for the election again if the answer at hand is old, or may be wrong. A fault
+// changes nothing.
+func (b *Base) Refresh(ctx context.Context) {
+	if !b.Kind().Router && b.epochs.aged() {
+		_, _ = b.ask(ctx)
+	}
+}
+
+// Read returns the server's clock as of now; it sends a hello if the clock is not known yet.
+func (b *Base) Read(ctx context.Context) (mongoclock.Reading, error) {
+	if r, known := b.Known(); known {
+		return r, nil
+	}
+	if err := b.greet(ctx); err != nil {
+		return mongoclock.Reading{}, err
+	}
+	return b.Now(), nil
+}
+
+// ReadFresh is Read, with a new sample if the present one is too old to judge whether a holder
+// has run out.
+func (b *Base) ReadFresh(ctx context.Context) (mongoclock.Reading, error) {
+	r, err := b.Read(ctx)
+	if err != nil || r.Fresh || b.Kind().Router {
+		return r, err
+	}
+	if _, _, err := b.Hello(ctx); err != nil {
+		return mongoclock.Reading{}, err
+	}
+	return b.Now(), nil
+}
+
+// Now returns the clock as it is known, without asking the server.
+func (b *Base) Now() mongoclock.Reading {
+	r, _ := b.Clock.Read()
+	return r
+}
+
+// Present returns the latest server time that has surely come.
+func (b *Base) Present() time.Time {
+	now, known := b.Clock.Read()
+	switch {
+	case !known:
+		return time.Time{}
+	case now.Earliest.IsZero(): // through a mongos, before any write: for people, not for judging
+		return mongoclock.Floor(now.Latest)
+	}
+	return now.Earliest
+}
+
+// Timed takes the time in an after-image as a sample: the command that returned the image drew
+// it.
+func (b *Base) Timed(r Reply, at time.Time) {
+	if at.IsZero() {
+		return
+	}
+	if !b.Kind().Router && b.Clock.Surprised(at, r.Sent, stepSeen) {
+		b.epochs.suspect(true)
+	}
+	b.Clock.Observe(at, r.Sent)
+}
+
+// Hello asks the server for its kind and its time, which it takes as a sample. It returns when
+// it was sent.
+func (b *Base) Hello(ctx context.Context) (server time.Time, sent mongoclock.Moment, err error) {
+	a, err := b.ask(ctx)
+	return a.server, a.sent, err
+}
+
+// An answer is what one hello told.
+type answer struct {
+	server time.Time
+	sent   mongoclock.Moment
+
+	epoch            bson.ObjectID
+	elections, known bool
+	sure             bool // the epoch goes on, and its dates can be trusted
+}
+
+func (b *Base) ask(ctx context.Context) (a answer, err error) {
+	ctx = Bare(ctx)
+	db := b.Soft.Database()
+	a.sent = b.Clock.Now()
+	b.Count(Hello)
+	reply, err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	old := mongoerr.ClassOf(err) == mongoerr.NoCommand // 4.4.0 and 4.4.1
+	if old {
+		a.sent = b.Clock.Now()
+		b.Count(Hello)
+		reply, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	var ok bool
+	if a.server, ok = Time(reply.Lookup("localTime")); !ok {
+		return answer{}, errors.New("the server does not tell its time")
+	}
+	if deposed(reply) {
+		return answer{}, errors.New("the server that answers is no primary any more")
+	}
+	if isRouter(reply) {
+		b.Clock.ObserveForWriting(a.server, a.sent)
+	} else {
+		jumped := b.Clock.Surprised(a.server, a.sent, stepSeen)
+		b.Clock.Observe(a.server, a.sent)
+		a.epoch, a.elections, a.known = epochOf(reply)
+		var stepped bool
+		if a.sure, stepped = b.epochs.heard(a, jumped); stepped {
+			b.stepped()
+		}
+	}
+	if b.kind.Load() != nil {
+		return a, nil
+	}
+	return a, b.meet(ctx, reply, old)
+}
+
+// stepped records that the server's clock jumped within one election, or that this machine
+// slept unnoticed.
+func (b *Base) stepped() {
+	if to := b.log.Load(); to != nil {
+		to.Warn("mongolock: the database's clock was stepped: for ten minutes no lease is judged by it", "collection", b.Soft.Name())
+	}
+}
+
+func isRouter(hello bson.Raw) bool {
+	kind, _ := hello.Lookup("msg").StringValueOK()
+	return kind == "isdbgrid"
+}
+
+// deposed reports whether the answer comes from a member that stepped down: its clock is not
+// the primary's.
+func deposed(hello bson.Raw) bool {
+	for _, field := range []string{"isWritablePrimary", "ismaster"} {
+		if is, ok := hello.Lookup(field).BooleanOK(); ok {
+			return !is
+		}
+	}
+	return false
+}
+
+// meet records the server's kind from the first hello, or refuses a server that cannot
+// hold locks.
+func (b *Base) meet(ctx context.Context, hello bson.Raw, old bool) error {
+	_, member := hello.Lookup("setName").StringValueOK()
+	k := &Kind{Router: isRouter(hello)}
+	k.Set = k.Router || member
+	k.Sessions = hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
+	k.Numbers = k.Sessions && b.retries && k.Set
+	if k.Router {
+		if err := b.checkSharding(ctx); err != nil {
+			return err
+		}
+	}
+	facts := traps.Met(hello, old)
+	b.facts.Store(&facts)
+	b.kind.Store(k)
+	return nil
+}
+
+// WarnOfTraps logs, by name, what is known to go wrong with locks on this deployment. It does
+// not warn of what the protocol allows for. It asks with two commands, or three on a set, after
+// the hello that told what the server is. Later it logs there when the server's clock was
+// stepped, unless LogTo set another logger. An error says that there was no time for that.
+func (b *Base) WarnOfTraps(ctx context.Context, to *slog.Logger) error {
+	b.log.CompareAndSwap(nil, to) // a store that has no logger of its own logs clock steps here
+	if _, err := b.Read(ctx); err != nil {
+		return err
+	}
+	f := *b.facts.Load()
+	f.NoRetries = !b.retries
+	b.Count(BuildInfo)
+	b.Count(ServerStatus)
+	if f.Member() {
+		b.Count(ReplSetGetConfig)
+	}
+	f.Ask(Bare(ctx), b.Soft.Database().Client())
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, t := range traps.Of(f) {
+		level := slog.LevelWarn
+		if t.Met {
+			level = slog.LevelInfo
+		}
+		to.Log(ctx, level, "mongolock: a known trap of this deployment", "trap", t.Name, "is", t.Says, "why", t.Why, "do", t.Do)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package mongobase
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+)
+
+// A Mark is what must be known of a holder to judge whether it is over.
+type Mark struct {
+	ID       string
+	Beat     int64         // greater with every write for this holder
+	Epoch    bson.ObjectID // the election under which it was written, as its writer knew it
+	TTL      time.Duration
+	ExpireAt time.Time // by the clock of the primary that applied the write, or later
+	Session  string    // the session that it is under, or empty: it is over only if the session is, too
+}
+
+// LongPast is how long a holder must have run out by any primary's clock to be over, whatever
+// the election (rule 3). It assumes that the clocks of a set's members differ by less than
+// this.
+const LongPast = time.Minute
+
+// Judge reports which holders of a document are over, by their IDs. The document was
+// looked at by a command that was sent at and answered at seen. A holder is over
+//
+//  1. if a hello sent after the look tells the epoch that it was written under, and a time
+//     past its end: an older hello's clock may have been stepped back before the holder was
+//     written; or
+//  2. if its beat has been the same for its whole TTL, by the clock of this process; or
+//  3. if it has been past its end for more than a minute by any primary's clock. Through a
+//     router that may be another shard's: there drawn decides, which tells the time of the
+//     shard that has the document; nil: this rule is not asked.
+//
+// The command that drops a holder must name the beat that was seen: a renewal in between
+// then makes it miss. docs/design.md §4.3 has the argument.
+func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment, drawn Drawn) (over map[string]bool, err error) {
+	if knob.StillFromSending {
+		seen = sent
+	}
+	b.sights.saw(key, holders, seen)
+	now := b.Now()
+	over = make(map[string]bool, len(holders))
+	ask := false
+	var doubtful []Mark // past their end by a time that may be another shard's
+	mixed := b.Kind().Router && !b.Unsharded && !knob.ShardsOfOneClock
+	for _, h := range holders {
+		long := h.LongPast(now.Earliest)
+		switch still := b.sights.still(key, h, now.At); {
+		case still >= mongoclock.Still(h.TTL), long && !mixed, knob.HelloBeforeLook && b.known().past(h):
+			over[h.ID] = true
+		case long:
+			doubtful = append(doubtful, h)
+		case !h.ExpireAt.After(now.Latest):
+			ask = true
+		}
+	}
+	if len(doubtful) > 0 && drawn != nil {
+		return over, judgeDrawn(ctx, doubtful, drawn, over)
+	}
+	if !ask || b.Kind().Router {
+		return over, nil
+	}
+	told, err := b.ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range holders {
+		if told.past(h) || h.LongPast(told.server) {
+			over[h.ID] = true
+		}
+	}
+	return over, nil
+}
+
+// Drawn returns the time of the shard that has a holder's document: it writes the time there.
+// It is zero if the document is gone.
+type Drawn func(ctx context.Context, of Mark) (time.Time, error)
+
+// judgeDrawn is rule 3 by the clock of the shard that has the document.
+func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[string]bool) error {
+	for _, h := range holders {
+		at, err := drawn(ctx, h)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() && h.LongPast(at) {
+			over[h.ID] = true
+		}
+	}
+	return nil
+}
+
+// LongPast reports whether a holder is over by rule 3 at that time.
+func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
+
+// known returns the election of the last hello with the time of the newest reply, for the
+// control which shows why Judge asks after the look.
+func (b *Base) known() answer {
+	by := b.Bearing()
+	return answer{server: b.Now().Earliest, epoch: by.Epoch, sure: by.Sure}
+}
+
+// past reports whether a holder has run out by the clock of its own epoch.
+func (a answer) past(h Mark) bool {
+	return a.sure && (h.Epoch == a.epoch || knob.EpochOfReader) && !h.ExpireAt.After(a.server)
+}
+
+// KnownBy returns the moment, by the server's clock as now shows it, at which it will be known
+// that a holder which does not renew is over. It is zero if that is the holder's own end.
+func (b *Base) KnownBy(key string, h Mark, now time.Time) time.Time {
+	by := b.Bearing()
+	wait := max(0, mongoclock.Still(h.TTL)-b.sights.still(key, h, by.At))
+	known := mongoclock.Ceil(now.Add(wait))
+	end := h.ExpireAt
+	if !by.Sure || h.Epoch != by.Epoch || b.Kind().Router {
+		end = end.Add(LongPast)
+	} else if !known.Before(end) {
+		return time.Time{}
+	}
+	if end.Before(known) {
+		return end
+	}
+	return known
+}
+
+// Saw remembers what a look at a key showed, so that later looks can tell how long its holders
+// have been silent.
+func (b *Base) Saw(key string, holders []Mark, at mongoclock.Moment) { b.sights.saw(key, holders, at) }
+
+// JudgeAgain is Judge for the holders that the last look at a key showed. It returns those that
+// are over, as they were seen.
+func (b *Base) JudgeAgain(ctx context.Context, key string, drawn Drawn) (over []Mark, err error) {
+	b.sights.mu.Lock()
+	last := b.sights.keys[key]
+	b.sights.mu.Unlock()
+	if last == nil {
+		return nil, nil
+	}
+	holders := make([]Mark, len(last.holders))
+	for i, h := range last.holders {
+		holders[i] = h.Mark
+	}
+	which, err := b.Judge(ctx, key, holders, last.looked, last.looked, drawn)
+	for _, h := range holders {
+		if which[h.ID] {
+			over = append(over, h)
+		}
+	}
+	return over, err
+}
+
+// Beat returns a number for a holder's beat, greater than every earlier one of this process.
+// The wall clock decides nothing here. It only makes a process that renews another one's grant
+// begin with a greater number.
+func (b *Base) Beat() int64 { return beats.Add(1) }
+
+// beats has the last number that Base.Beat returned.
+var beats = startingNow()
+
+func startingNow() *atomic.Int64 {
+	n := new(atomic.Int64)
+	n.Store(time.Now().UnixNano())
+	return n
+}
+
+// sights remembers since when the holders of a key have shown the same beats. The zero value is
+// ready for use.
+type sights struct {
+	mu      sync.Mutex // protects the rest; never held across a command
+	keys    map[string]*sight
+	sweepAt int
+}
+
+type sight struct {
+	looked  mongoclock.Moment
+	holders []silent
+}
+
+type silent struct {
+	Mark
+	since mongoclock.Moment
+}
+
+const (
+	sightsKept = time.Hour // after the last look at a key
+	sightsMost = 1 << 16
+)
+
+func (s *sights) saw(key string, holders []Mark, at mongoclock.Moment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.keys[key]
+	if len(holders) == 0 {
+		delete(s.keys, key)
+		return
+	}
+	now := &sight{looked: at, holders: make([]silent, len(holders))}
+	for i, h := range holders {
+		now.holders[i] = silent{h, at}
+		if since, same := before.since(h); same {
+			now.holders[i].since = min(since, at)
+		}
+	}
+	if s.keys == nil {
+		s.keys = map[string]*sight{}
+	}
+	s.keys[key] = now
+	s.sweep(at)
+}
+
+func (s *sights) sweep(now mongoclock.Moment) {
+	if len(s.keys) < max(256, s.sweepAt) {
+		return
+	}
+	for key, old := range s.keys {
+		if now.Sub(old.looked) > sightsKept {
+			delete(s.keys, key)
+		}
+	}
+	for key := range s.keys { // there are too many: some are dropped, and begin again
+		if len(s.keys) <= sightsMost {
+			break
+		}
+		delete(s.keys, key)
+	}
+	s.sweepAt = min(2*len(s.keys), sightsMost+1)
+}
+
+// still returns how long a holder has shown its present beat.
+func (s *sights) still(key string, h Mark, now mongoclock.Moment) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, same := s.keys[key].since(h)
+	if !same {
+		return 0
+	}
+	return max(0, now.Sub(since))
+}
+
+func (s *sight) since(h Mark) (mongoclock.Moment, bool) {
+	if s == nil {
+		return 0, false
+	}
+	for _, old := range s.holders {
+		if old.ID == h.ID && old.Beat == h.Beat {
+			return old.since, true
+		}
+	}
+	return 0, false
+}

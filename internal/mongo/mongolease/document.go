@@ -1,0 +1,102 @@
+package mongolease
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Record is a document as its store has read it.
+type Record interface {
+	// Foreign returns why the document is not a lock of this library, as an error that matches
+	// store.ErrForeign, or nil.
+	Foreign() error
+	// Holder returns the acquisition with that ID.
+	Holder(id string) (Holder, bool)
+	// Marks returns what is needed of each holder to judge whether it is over.
+	Marks() []mongobase.Mark
+	// Wanted reports whether the word of a waiter still stands.
+	Wanted(now time.Time) bool
+	// Worded reports whether the claim's own word stands in the document.
+	Worded(c store.Claim, now time.Time) bool
+	// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
+	Drawn() (at time.Time, stamp bson.Timestamp)
+	// Status returns what people are shown of the record.
+	Status(key string, now time.Time) store.Status
+}
+
+// A Document holds what the documents of all stores have in common, as read. Their records
+// embed it.
+type Document struct {
+	Stranger    string // why it is not a lock of this library; empty if it is
+	Holders     []Holder
+	At          time.Time      // the server's time at the last write
+	Stamp       bson.Timestamp // of a confirm step
+	WantedUntil time.Time      // the word
+}
+
+// Holder returns the acquisition with that ID.
+func (d Document) Holder(id string) (Holder, bool) {
+	for _, h := range d.Holders {
+		if h.ID == id {
+			return h, true
+		}
+	}
+	return Holder{}, false
+}
+
+// Marks returns what is needed of each holder to judge whether it is over.
+func (d Document) Marks() []mongobase.Mark {
+	marks := make([]mongobase.Mark, len(d.Holders))
+	for i, h := range d.Holders {
+		marks[i] = h.Mark()
+	}
+	return marks
+}
+
+// Wanted reports whether the word of a waiter still stands.
+func (d Document) Wanted(now time.Time) bool { return d.WantedUntil.After(now) }
+
+// Worded asks for at least half of the time that the claim wanted.
+func (d Document) Worded(c store.Claim, now time.Time) bool { return d.Wanted(now.Add(c.Want / 2)) }
+
+// Drawn returns the server's time of the last write, and a timestamp of a confirm step.
+func (d Document) Drawn() (at time.Time, stamp bson.Timestamp) { return d.At, d.Stamp }
+
+// Seen returns what people are shown of its holders, which are in that mode.
+func (d Document) Seen(key string, mode store.Mode, limit int, wanted bool, now time.Time) store.Status {
+	s := store.Status{Key: key, Wanted: wanted, Now: now}
+	if len(d.Holders) > 0 {
+		s.Mode, s.Limit = mode, limit
+		s.Holders = make([]store.Holder, len(d.Holders))
+		for i, h := range d.Holders {
+			s.Holders[i] = h.Holder
+		}
+	}
+	return s
+}
+
+// A Holder is one acquisition in a document.
+type Holder struct {
+	store.Holder
+	IsBroken bool
+	Released bool // released under MinHold: the key stays taken
+
+	TTL   time.Duration
+	Beat  int64
+	Epoch bson.ObjectID
+}
+
+// Mark returns what is needed of a holder to judge whether it is over.
+func (h Holder) Mark() mongobase.Mark {
+	return mongobase.Mark{ID: h.ID, Beat: h.Beat, Epoch: h.Epoch, TTL: h.TTL, ExpireAt: h.ExpireAt, Session: h.Session}
+}
+
+// An Image is what one command answered about one document.
+type Image[R Record] struct {
+	mongobase.Reply
+	Record R // the zero value if nothing was found
+}

@@ -1,0 +1,97 @@
+package mongolease
+
+import (
+	"context"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Release ends a lease by the command that send sends. Its image shows whether a process waits.
+// If the command found no such holder, why tells the reason.
+func (s *Steps[R, X]) Release(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error), why func(context.Context, store.Ref) error) (wanted bool, err error) {
+	ctx = mongobase.Bare(ctx)
+	image, err := send(ctx)
+	if err != nil {
+		return false, mongoerr.Mark(err)
+	}
+	if !image.Found() {
+		err = GoneIfBroken(why(ctx, r))
+	}
+	s.Memory.Forget(r.ID)
+	return image.Found() && image.Record.Wanted(s.Base.Present()), err
+}
+
+// Stays returns how long a holder that was released under MinHold stays in its document. It is
+// zero if that time is over, or if there is no such holder.
+func (s *Steps[R, X]) Stays(ctx context.Context, r store.Ref, keep time.Duration) (time.Duration, error) {
+	if keep <= 0 {
+		return 0, nil
+	}
+	since, err := s.Since(ctx, r)
+	if err != nil || since.IsZero() {
+		return 0, err
+	}
+	return s.Rest(r.ID, since, keep), nil
+}
+
+// Rest returns what is left of MinHold for a holder that began at since. That date may be by
+// another clock than the present time. For a lease that is remembered this process's own clock
+// tells; for another lease all of MinHold may be left.
+func (s *Steps[R, X]) Rest(id string, since time.Time, keep time.Duration) time.Duration {
+	if l, ok := s.Memory.Of(id); ok {
+		return max(0, keep-s.Base.Clock.Now().Sub(l.From))
+	}
+	return max(0, min(keep, since.Add(keep).Sub(s.Base.Present())))
+}
+
+// Break marks or removes a holder, by the command that send sends.
+func (s *Steps[R, X]) Break(ctx context.Context, r store.Ref, send func(context.Context) (Image[R], error)) error {
+	ctx = mongobase.Bare(ctx)
+	image, err := send(ctx)
+	switch {
+	case err != nil:
+		return mongoerr.Mark(err)
+	case !image.Found():
+		return GoneIfBroken(s.Explain(ctx, r))
+	}
+	return nil
+}
+
+// Undo removes what a claim of unknown outcome left, by its ID and in its session. The removal
+// has a higher transaction number, so the server refuses the claim if it comes later, even if
+// the removal found nothing.
+func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref, cleanUp func(context.Context, *mongobase.Attempt) (found bool, err error)) (settled bool, err error) {
+	return s.Base.Undo(ctx, claim.ID, func(ctx context.Context, a *mongobase.Attempt) (bool, error) {
+		if knob.UndoElsewhere {
+			ctx = mongobase.Bare(ctx)
+		}
+		found, err := cleanUp(ctx, a)
+		if err != nil {
+			return false, err
+		}
+		s.Memory.Forget(claim.ID)
+		if from != nil {
+			s.Memory.Forget(from.ID)
+		}
+		return found, nil
+	})
+}
+
+// Transfer puts a claim in the place of a live holder, by the one command that send sends: one
+// trip for a release and a grant, and no instant at which the key is free. Like any claim it
+// has an attempt of its own, named by the new ID.
+func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
+	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election
+		s.Base.Refresh(ctx)
+	}
+	g, err := s.HandOver(c.Attempt.In(ctx), from, c, with, send)
+	s.Over(c, err)
+	if err == nil {
+		s.Memory.Forget(from.ID)
+	}
+	return g, err
+}

@@ -1,0 +1,143 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+var errNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
+
+// Grant makes a grant of an applied claim. After any error here the outcome is unknown: the
+// claim is there and must be undone.
+func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Tenure) (store.Grant, error) {
+	stamp, told := c.Attempt.OperationTime()
+	if !told || !image.Found() {
+		confirmed, err := s.confirm(ctx, c)
+		if err != nil {
+			return store.Grant{}, err
+		}
+		if !image.Found() {
+			image = confirmed
+		}
+		if stamp, told = c.Attempt.OperationTime(); !told {
+			_, stamp = confirmed.Record.Drawn()
+		}
+	}
+	at, _ := image.Record.Drawn()
+	if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
+		return store.Grant{}, errNoTrace
+	}
+	g := store.Grant{
+		Token:  mongobase.Token(stamp),
+		Spare:  c.spare(stamp),
+		Left:   s.left(c.Sent, image.Sent, t, at),
+		Since:  t.Since,
+		Wanted: image.Record.Wanted(at),
+	}
+	if s.Token != nil {
+		g.Token = s.Token(image)
+	}
+	if g.Left < c.TTL/2 {
+		s.correct(ctx, c, &g, at, image.Sent)
+	}
+	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, image, t)}, s.Base.Clock.Now())
+	if c.Got != nil {
+		c.Got(image.Image)
+	}
+	return g, nil
+}
+
+// spare returns how many tokens the claim may grant itself.
+func (c *Claim) spare(stamp bson.Timestamp) int {
+	if !c.Lingers || c.Mode != store.Exclusive {
+		return 0
+	}
+	return mongobase.Spare(stamp)
+}
+
+// GrantInserted makes a grant of a claim whose document was inserted in a bulk. The bulk does
+// not return the server's time; server is one that was drawn after it, as Drawn tells.
+func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, server time.Time, drawn mongoclock.Moment) (store.Grant, error) {
+	stamp, told := c.Attempt.OperationTime()
+	if !told {
+		confirmed, err := s.confirm(ctx, c)
+		if err != nil {
+			return store.Grant{}, err
+		}
+		if stamp, told = c.Attempt.OperationTime(); !told {
+			_, stamp = confirmed.Record.Drawn()
+		}
+	}
+	g := store.Grant{Token: mongobase.Token(stamp), Spare: c.spare(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
+	if g.Left < c.TTL/2 {
+		s.correct(ctx, c, &g, server, drawn)
+	}
+	s.Memory.Granted(c.ID, Lease[X]{Since: g.Since, From: c.Sent, Until: c.Sent.Add(g.Left), Own: s.Remembers(c, Image[R]{}, t)}, s.Base.Clock.Now())
+	return g, nil
+}
+
+// confirm reads a claim after it was applied, with one more command: for a token, if the server
+// does not tell its operationTime, or because the claim's reply had no document. MongoDB
+// answers an upsert with the document that it made or with E11000. SecantusDB, if the filter
+// began to match while it searched, applies the upsert and returns no document.
+func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
+	image, err := s.Update(ctx, Confirm, s.Base.Durable, c.Ref, s.Shape.Holds(c.ID), bson.D{s.Lock.Stamped()}, mongobase.After)
+	if err != nil {
+		return image, err
+	}
+	if _, stamp := image.Record.Drawn(); !image.Found() || stamp.IsZero() {
+		return image, errNoTrace
+	}
+	return image, nil
+}
+
+// correct writes a grant's expiry again if a clock far behind the server's wrote it: the
+// machine was suspended since its last sample, or the trip took half the TTL. The grant may
+// have run out already. But while the document has the claim, the key was not granted to
+// another since, so the claim can still have its full time. A fault here changes nothing about
+// the grant. The server told the time at in reply to a command that was sent at drawn: through
+// a router that must be the clock of the claim's shard.
+func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at time.Time, drawn mongoclock.Moment) {
+	_ = s.Base.Sure(ctx)
+	t := c.Tenure()
+	if s.Base.Kind().Router && !at.IsZero() {
+		by := s.Base.BearingBy(at, drawn)
+		t = TenureBy(s.Base, c.TTL, &by)
+	}
+	holder := s.Shape.Fields(c.ID)
+	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
+		append(s.Shape.Holds(c.ID), append(holder.Unbroken(), holder.Before(t.Beat))...), Extend(s.Lock, holder, t), mongobase.After)
+	if err != nil || !image.Found() {
+		return
+	}
+	if at, _ = image.Record.Drawn(); at.IsZero() {
+		return
+	}
+	if left := s.left(c.Sent, image.Sent, t, at); left > g.Left {
+		g.Left = left
+	}
+	if h, ok := image.Record.Holder(c.ID); ok {
+		g.Since = h.Since
+	}
+}
+
+// left returns how long after sent a holder that was written with this tenure may be trusted,
+// by a server time drawn after it was sent. If that time is not of the tenure's clock, the
+// dates in the document mean nothing: they have to be written again.
+func (s *Steps[R, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
+	switch {
+	case knob.DeadlineFromSample:
+		return t.TTL
+	case !s.Base.Believes(t.By, server, drawn):
+		return 0
+	}
+	return mongoclock.Left(t.TTL, sent, drawn, t.Until, server)
+}

@@ -1,0 +1,45 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Look reads keys with one find, however many there are.
+func (s *Steps[R, X]) Look(ctx context.Context, keys []string) ([]store.Status, error) {
+	ctx = mongobase.Bare(ctx)
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if _, err := s.Base.ReadFresh(ctx); err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	refs := make([]store.Ref, len(keys))
+	for i, key := range keys {
+		refs[i].Key = key
+	}
+	images, err := s.FindMany(ctx, s.Base.Soft, refs)
+	if err != nil {
+		return nil, mongoerr.NotApplied(err)
+	}
+	at := s.Base.Clock.Now()
+	s.learn(ctx, recordsOf(images)...)
+	seen := make([]store.Status, len(keys))
+	var strangers []error
+	for i, key := range keys {
+		record := images[i].Record
+		if foreign := record.Foreign(); foreign != nil {
+			strangers = append(strangers, fmt.Errorf("%q: %w", key, foreign))
+			var nothing R
+			record = nothing
+		}
+		s.Base.Saw(key, record.Marks(), at)
+		seen[i] = s.Status(key, record)
+	}
+	return seen, errors.Join(strangers...)
+}

@@ -1,0 +1,201 @@
+// Package mongolease has the steps of a store of leases on MongoDB that do not depend on the
+// layout of its documents. It serves store/mongostore, which keeps a document for each key, and
+// package doclock, which keeps a lock inside a document of the application. The protocol is
+// that of docs/design.md §4.
+//
+//	mongolease.go what a store brings along: its shape, and its records
+//	document.go   what the documents of all stores have in common
+//	send.go       one command
+//	acquire.go    acquire, what follows a refusal, hand over
+//	grant.go      from an applied claim to a grant: token, time left
+//	renew.go      renew, one and many
+//	session.go    holders under a session
+//	shards.go     whose clock tells the time, where each shard has one
+//	end.go        release, break, clean up, transfer: around the store's own command
+//	bulk.go       many releases
+//	joint.go      those that one deletion takes together
+//	release.go    how durably a release is written, and why it found no holder
+//	look.go       reads of some keys
+//	list.go       reads of all keys
+//	holder.go     the fields of a holder, which all stores share, and what is written to them
+//	memory.go     what is remembered of a lease
+//
+// A store has commands of its own. This package decides which one comes next, and what its
+// answer means.
+package mongolease
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A Step names the purpose of a command: its row in the table of docs/design.md §4.4.
+type Step string
+
+// The steps.
+const (
+	Acquire  Step = "acquire"
+	TakeOver Step = "take over" // compare-and-swap if no holder is live
+	Join     Step = "join"
+	Word     Step = "word"
+	Confirm  Step = "confirm"
+	Correct  Step = "correct"
+	HandOver Step = "hand over"
+	Renew    Step = "renew"
+	Draw     Step = "draw" // read the server's time from a held key
+	Release  Step = "release"
+	Leave    Step = "leave"
+	Last     Step = "last" // the last holder to leave deletes the document, or keeps it for a writer
+	Undo     Step = "undo"
+	Break    Step = "break"
+
+	// The steps of a session.
+	Begin Step = "begin"
+	Mark  Step = "mark" // mark it dead
+	Sweep Step = "sweep"
+)
+
+// claims reports whether the command may make a claim the holder, or find that it is.
+func (s Step) claims() bool {
+	switch s {
+	case Acquire, TakeOver, Join, HandOver, Confirm:
+		return true
+	}
+	return false
+}
+
+// A Shape says how a store keeps a lock in a document.
+type Shape[R Record] interface {
+	// Name returns the filter of the document that r is about, whichever holder it has.
+	Name(r store.Ref) (bson.D, error)
+	// Fields returns the path of a holder's fields, if the document is a lock of this library
+	// and they are that holder's, which Named makes sure of.
+	Fields(id string) Fields
+	Named(id string) []bson.E
+	// Holds is the condition that the lock has the holder, expired or not.
+	Holds(id string) []bson.E
+	// Unworded is the condition that no word still stands in the lock.
+	Unworded(now time.Time) []bson.E
+	// Read reads a document of any shape.
+	Read(document bson.Raw) R
+	// FindMany reads the documents of some refs, in their order, under the read concern of
+	// coll.
+	FindMany(ctx context.Context, coll *mongo.Collection, refs []store.Ref) ([]Image[R], error)
+}
+
+// Steps are the steps of one store. X is what the store remembers of a lease in addition.
+type Steps[R Record, X any] struct {
+	Base   *mongobase.Base
+	Shape  Shape[R]
+	Lock   Fields // where the fields of the lock itself are: its word, the server's time
+	Only   bson.D // the projection of the reply to every command but a claim; nil: all of the document
+	Memory Memory[X]
+	Feed   interface {
+		Notify(ctx context.Context, n store.Notice) error
+	}
+
+	// Sessions judges the sessions that holders are under. Enter adds to a renewal's update
+	// that the holder comes under a session, or leaves one. KeptBy returns the path of its
+	// session. Without sessions all three are nil.
+	Sessions interface {
+		// Over tells which sessions are over for good, by their IDs.
+		Over(ctx context.Context, ids []string) (map[string]bool, error)
+		// Ends tells when a session ends, and when that will be known for sure, by what was
+		// last seen. over is false for a session that was not seen, or is not over.
+		Ends(id string, now time.Time) (expireAt, knownBy time.Time, over bool)
+		// Learn reads those sessions of which nothing was seen lately.
+		Learn(ctx context.Context, ids []string)
+	}
+	Enter  func(r store.Renewal, update bson.D) bson.D
+	KeptBy func(r store.Ref) string
+
+	// Remembers returns what the store remembers of a grant.
+	Remembers func(c *Claim, image Image[R], t Tenure) X
+	// Token replaces the token that is drawn from a grant's operationTime, in tests which show
+	// why it is drawn from there. Usually nil.
+	Token func(image Image[R]) int64
+	// Tamper takes a safety out of a command, in tests which show that it is needed. Usually
+	// nil. opts is nil for a command of a bulk, and update for one that removes a document.
+	Tamper func(what Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder)
+}
+
+// A Claim is one claim that is under way through the commands of its attempt.
+type Claim struct {
+	store.Claim
+	Attempt *mongobase.Attempt
+	Sent    mongoclock.Moment // when the call began: trust counts from here
+
+	base *mongobase.Base
+
+	// Got, if set, is called with the document as a grant left it.
+	Got func(document bson.Raw)
+}
+
+// A Tenure is what a claim or a renewal writes: when it begins and ends, how long that is meant
+// to be, its beat, the clock and epoch that it goes by, and the revision that the document then
+// has, if documents have one.
+type Tenure struct {
+	Since, Until time.Time
+	TTL          time.Duration
+	Beat         int64
+	By           mongobase.Bearing
+	Rev          int64
+}
+
+// Begin opens the attempt of a claim. It sends nothing of the claim yet.
+func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
+	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now(), base: s.Base}
+	var err error
+	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
+	return claim, err
+}
+
+// BeginMany opens the attempts of claims that are sent as one bulk. cleanUp removes all of them
+// whose outcome is unknown, in their session. It sends nothing yet.
+func (s *Steps[R, X]) BeginMany(ctx context.Context, batch []store.Claim, cleanUp func(context.Context) error) ([]*Claim, error) {
+	sent := s.Base.Clock.Now()
+	ids, most := make([]string, len(batch)), time.Duration(0)
+	for i, c := range batch {
+		ids[i], most = c.ID, max(most, c.TTL)
+	}
+	attempts, err := s.Base.BeginMany(ctx, ids, most, cleanUp)
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]*Claim, len(batch))
+	for i, c := range batch {
+		claims[i] = &Claim{Claim: c, Attempt: attempts[i], Sent: sent, base: s.Base}
+	}
+	return claims, nil
+}
+
+// Over ends the attempt of a claim that was answered with err.
+func (s *Steps[R, X]) Over(c *Claim, err error) {
+	s.Base.Over(c.Attempt, err == nil || store.IsCertain(err))
+}
+
+// Tenure returns what a claim that is sent now writes.
+func (c *Claim) Tenure() Tenure { return TenureOf(c.base, c.TTL) }
+
+// TenureOf returns what is written now for a holder that is to last ttl.
+func TenureOf(b *mongobase.Base, ttl time.Duration) Tenure { return TenureBy(b, ttl, nil) }
+
+// TenureBy is TenureOf by a given clock; with nil by what is known.
+func TenureBy(b *mongobase.Base, ttl time.Duration, by *mongobase.Bearing) Tenure {
+	t := Tenure{TTL: ttl, Beat: b.Beat()}
+	if by != nil {
+		t.By = *by
+	} else {
+		t.By = b.Bearing()
+	}
+	t.Since, t.Until = t.By.Expiry(ttl)
+	return t
+}

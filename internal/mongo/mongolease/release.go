@@ -1,0 +1,80 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// lossBorne is how much time the loss of a release may cost. A release that one node
+// acknowledges is rolled back if that node does not stay primary: the key then stays taken
+// until its expiry.
+const lossBorne = time.Minute
+
+// Gently returns the collection for a release: with w: 1, or with majority if losing the
+// release would cost too much. A holder under a session that comes back stays for as long as
+// its process lives. A lease that is not remembered may be such a holder.
+func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
+	l, ok := s.Memory.Of(id)
+	hurts := l.Kept || l.Until.Sub(s.Base.Clock.Now()) > lossBorne
+	if !ok {
+		hurts = s.Sessions != nil
+	}
+	if hurts && !knob.ReleaseUnvoted {
+		return s.Base.Voted
+	}
+	return s.Base.Soft
+}
+
+// Since returns when a holder was granted the key, as remembered or read. It is zero if there
+// is no such holder.
+func (s *Steps[R, X]) Since(ctx context.Context, r store.Ref) (time.Time, error) {
+	if l, ok := s.Memory.Of(r.ID); ok {
+		return l.Since, nil
+	}
+	image, err := s.Find(ctx, r)
+	if err != nil {
+		return time.Time{}, mongoerr.NotApplied(err)
+	}
+	h, _ := image.Record.Holder(r.ID)
+	return h.Since, nil
+}
+
+// Explain tells why a command that names a holder found none: the document is a stranger's, the
+// holder was broken, or it is not there. The command itself certainly changed nothing.
+func (s *Steps[R, X]) Explain(ctx context.Context, r store.Ref) error {
+	image, err := s.Find(ctx, r)
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	return Why(image, r.ID)
+}
+
+// Why is Explain for an image that was read already.
+func Why[R Record](image Image[R], id string) error {
+	if !image.Found() {
+		return store.ErrGone
+	}
+	if foreign := image.Record.Foreign(); foreign != nil {
+		return foreign
+	}
+	if h, ok := image.Record.Holder(id); ok && h.IsBroken && !h.Released {
+		return &store.BrokenError{Reason: h.Broken}
+	}
+	return store.ErrGone
+}
+
+// GoneIfBroken returns what a release, or a break, answers for err: for these calls a broken
+// holder counts as gone.
+func GoneIfBroken(err error) error {
+	if errors.As(err, new(*store.BrokenError)) {
+		return store.ErrGone
+	}
+	return err
+}

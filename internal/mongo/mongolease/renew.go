@@ -1,0 +1,245 @@
+package mongolease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// errLate answers a renewal after which a newer one was applied, or another copy of itself.
+var errLate = errors.New("mongolock: the renewal's reply came too late to be one")
+
+// A renewal is one round of renewals that is under way.
+type renewal struct {
+	sent    mongoclock.Moment // when the call began: trust counts from here
+	batch   []store.Renewal
+	answers []store.Renewed
+	by      *mongobase.Bearing // the clock and epoch to go by; nil: what is known
+}
+
+func (r renewal) fail(err error) {
+	for i := range r.answers {
+		r.answers[i] = store.Renewed{Err: err}
+	}
+}
+
+// Renew gives holders a new end: a single one with an update whose reply has the server's time,
+// many with one bulk and a hello after it. If the new end was written by a clock far behind the
+// server's, the holder is written once more at once.
+func (s *Steps[R, X]) Renew(ctx context.Context, batch []store.Renewal) []store.Renewed {
+	r := renewal{sent: s.Base.Clock.Now(), batch: batch, answers: make([]store.Renewed, len(batch))}
+	if len(batch) == 0 {
+		return r.answers
+	}
+	ctx = mongobase.Bare(ctx)
+	if _, err := s.Base.Read(ctx); err != nil {
+		r.fail(mongoerr.NotApplied(err))
+		return r.answers
+	}
+	by := s.renew(ctx, r)
+	s.renewAgain(ctx, r, by)
+	for i, a := range r.answers {
+		switch {
+		case a.Err == nil:
+			s.Memory.Renewed(batch[i].ID, r.sent, r.sent.Add(a.Left))
+		case errors.Is(a.Err, store.ErrGone):
+			s.Memory.Lost(batch[i].ID)
+		}
+	}
+	return r.answers
+}
+
+// renew sends one round. It returns the bearing that a repetition has to go by; nil: by what is
+// known.
+func (s *Steps[R, X]) renew(ctx context.Context, r renewal) (again *mongobase.Bearing) {
+	if len(r.batch) == 1 {
+		r.answers[0] = s.renewOne(ctx, r)
+		return nil
+	}
+	return s.renewMany(ctx, r)
+}
+
+// renewAgain repeats the renewals that left too little time. A holder keeps the time that it
+// has already, unless it turns out to be gone.
+func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.Bearing) {
+	var which []int
+	again := renewal{sent: r.sent, by: by}
+	for i, a := range r.answers {
+		if a.Err == nil && a.Left < r.batch[i].TTL/2 {
+			which, again.batch = append(which, i), append(again.batch, r.batch[i])
+		}
+	}
+	if len(which) == 0 {
+		return
+	}
+	_ = s.Base.Sure(ctx)
+	again.answers = make([]store.Renewed, len(which))
+	s.renew(ctx, again)
+	for i, at := range which {
+		if a := again.answers[i]; a.Err != nil && store.IsVerdict(a.Err) || a.Left > r.answers[at].Left {
+			r.answers[at] = a
+		}
+	}
+}
+
+// command returns the update that renews a holder, and neither creates nor shortens it.
+func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, update bson.D, t Tenure, err error) {
+	t = TenureBy(s.Base, r.TTL, by)
+	t.Since = time.Time{}
+	holder := s.Shape.Fields(r.ID)
+	if r.Session != "" || r.Alone { // whatever its outcome
+		s.Memory.Change(r.ID, func(l *Lease[X]) { l.Kept, l.Named = true, true })
+	}
+	if r.Session == "" && !r.Alone {
+		filter, err = s.Where(r.Ref, s.Alive(r.ID, s.unlessTrusted(r.ID, t.By)), []bson.E{holder.Before(t.Beat)})
+		return filter, Extend(s.Lock, holder, t), t, err
+	}
+	filter, err = s.Where(r.Ref, s.Shape.Named(r.ID), holder.Kept(s.unlessTrusted(r.ID, t.By), s.KeptBy(r.Ref)), []bson.E{holder.Before(t.Beat)})
+	return filter, s.Enter(r, Extend(s.Lock, holder, t)), t, err
+}
+
+func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
+	r := one.batch[0]
+	filter, update, t, err := s.command(r, one.by)
+	if err != nil {
+		return store.Renewed{Err: err}
+	}
+	image, err := s.Send(ctx, Renew, s.Base.Durable, filter, update, mongobase.After)
+	switch {
+	case err != nil:
+		return store.Renewed{Err: mongoerr.Mark(err)}
+	case !image.Found():
+		return store.Renewed{Err: s.refused(ctx, r.Ref, t.Beat)}
+	}
+	at, _ := image.Record.Drawn()
+	if at.IsZero() {
+		return store.Renewed{Err: errNoTrace}
+	}
+	left := s.left(one.sent, image.Sent, t, at)
+	s.Base.Refresh(ctx)
+	return store.Renewed{Left: left, Wanted: image.Record.Wanted(at)}
+}
+
+// refused tells why a renewal found no such holder. If the holder is there and its beat is
+// later than this renewal's, a newer renewal was applied, or another copy of this one: the
+// reply is late.
+func (s *Steps[R, X]) refused(ctx context.Context, r store.Ref, beat int64) error {
+	image, err := s.Find(ctx, r)
+	if err != nil {
+		return mongoerr.NotApplied(err)
+	}
+	if h, ok := image.Record.Holder(r.ID); ok && image.Record.Foreign() == nil && h.Beat >= beat && !h.IsBroken && !h.Released {
+		return errLate
+	}
+	return Why(image, r.ID)
+}
+
+func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobase.Bearing) {
+	models := make([]mongo.WriteModel, len(r.batch))
+	terms := make([]Tenure, len(r.batch))
+	for i, one := range r.batch {
+		filter, update, t, err := s.command(one, r.by)
+		if err != nil {
+			r.fail(err)
+			return nil
+		}
+		models[i], terms[i] = s.Model(Renew, filter, update), t
+	}
+	within, cancel := PartOf(ctx)
+	begun := s.Base.Clock.Now()
+	matched, failed, err := s.Base.Bulk(within, s.Base.Durable, models)
+	cancel()
+	if err != nil {
+		r.fail(mongoerr.Mark(err))
+		if mongoerr.ClassOf(err) == mongoerr.Unknown {
+			s.afterAll(ctx, r, terms, begun)
+		}
+		return nil
+	}
+	if s.Base.Kind().Router {
+		return s.renewedOnShards(ctx, r, terms, begun, failed)
+	}
+	server, drawn, err := s.Base.Hello(ctx)
+	if err != nil {
+		r.fail(err)
+		return nil
+	}
+	for i := range r.batch {
+		r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server), Err: failed[i]}
+	}
+	if matched+len(failed) < len(r.batch) {
+		s.whichRenewed(ctx, r, terms)
+	}
+	return nil
+}
+
+// PartOf bounds a bulk to three fifths of the time that ctx has: the rest serves to find out
+// about a bulk that is not answered.
+func PartOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/5)
+}
+
+// afterAll finds out which renewals of a bulk took effect although it was not answered. One
+// document that is blocked, by an open transaction, holds up the whole bulk, but the renewals
+// before it were applied. Only those count that a majority has, as an answer to the bulk would
+// say. For the others the error of the bulk stands.
+func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment) {
+	refs := make([]store.Ref, len(r.batch))
+	for i, one := range r.batch {
+		refs[i] = one.Ref
+	}
+	images, err := s.FindMany(ctx, s.Base.Committed, refs)
+	if err != nil {
+		return
+	}
+	var server time.Time
+	drawn, shards := begun, s.Base.Kind().Router
+	if !shards {
+		if server, drawn, err = s.Base.Hello(ctx); err != nil {
+			return
+		}
+	}
+	for i, one := range r.batch {
+		if shards {
+			server, _ = images[i].Record.Drawn()
+		}
+		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && h.Beat >= terms[i].Beat {
+			r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server)}
+		}
+	}
+}
+
+// whichRenewed finds out which holders of a bulk were renewed, with one find: those that have
+// the beat that was written, or a later one.
+func (s *Steps[R, X]) whichRenewed(ctx context.Context, r renewal, terms []Tenure) []Image[R] {
+	refs := make([]store.Ref, len(r.batch))
+	for i, one := range r.batch {
+		refs[i] = one.Ref
+	}
+	images, err := s.FindMany(ctx, s.Base.Soft, refs)
+	for i, one := range r.batch {
+		switch {
+		case r.answers[i].Err != nil:
+		case err != nil:
+			r.answers[i] = store.Renewed{Err: err}
+		default:
+			h, holds := images[i].Record.Holder(one.ID)
+			if !holds || h.IsBroken || h.Released || h.Beat < terms[i].Beat {
+				r.answers[i] = store.Renewed{Err: Why(images[i], one.ID)}
+			}
+		}
+	}
+	return images
+}

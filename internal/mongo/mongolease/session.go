@@ -1,0 +1,123 @@
+package mongolease
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A holder under a session has two ends: its own, and the session's. Each is judged by itself,
+// by the same rules, and the holder is over when both have passed.
+
+// judgeSessions keeps those holders whose own end has passed that are under no session, or
+// under one that is over for good.
+func (s *Steps[R, X]) judgeSessions(ctx context.Context, seen R, over map[string]bool) (map[string]bool, error) {
+	var ids []string
+	for id := range over {
+		if h, ok := seen.Holder(id); ok && h.Session != "" && !slices.Contains(ids, h.Session) {
+			ids = append(ids, h.Session)
+		}
+	}
+	if len(ids) == 0 {
+		return over, nil
+	}
+	slices.Sort(ids) // in a fixed order, so that a simulation can be repeated
+	ended, err := s.Sessions.Over(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for id := range over {
+		if h, ok := seen.Holder(id); ok && h.Session != "" && !ended[h.Session] {
+			delete(over, id)
+		}
+	}
+	return over, nil
+}
+
+// prolong shows a holder under a session as lasting as long as the session does.
+func (s *Steps[R, X]) prolong(h *store.Holder, now time.Time) {
+	if h.Session == "" || s.Sessions == nil {
+		return
+	}
+	expireAt, knownBy, over := s.Sessions.Ends(h.Session, now)
+	if over {
+		return
+	}
+	own := h.KnownBy
+	if own.IsZero() {
+		own = h.ExpireAt
+	}
+	if knownBy.IsZero() {
+		knownBy = expireAt
+	}
+	if expireAt.After(h.ExpireAt) {
+		h.ExpireAt = expireAt
+	}
+	if own.After(knownBy) {
+		knownBy = own
+	}
+	h.KnownBy = time.Time{}
+	if !knownBy.Equal(h.ExpireAt) {
+		h.KnownBy = knownBy
+	}
+}
+
+// learn reads the sessions of the records that will be shown.
+func (s *Steps[R, X]) learn(ctx context.Context, seen ...R) {
+	if s.Sessions == nil {
+		return
+	}
+	var ids []string
+	for _, one := range seen {
+		for _, m := range one.Marks() {
+			if m.Session != "" {
+				ids = append(ids, m.Session)
+			}
+		}
+	}
+	if len(ids) > 0 {
+		slices.Sort(ids)
+		s.Sessions.Learn(ctx, slices.Compact(ids))
+	}
+}
+
+func recordsOf[R Record](images []Image[R]) []R {
+	all := make([]R, len(images))
+	for i, image := range images {
+		all[i] = image.Record
+	}
+	return all
+}
+
+// Insert begins a record that lasts for ttl and is renewed by Renew, with an upsert whose
+// filter finds nothing. It returns how long the record may be trusted, from the start of the
+// call.
+func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl time.Duration, command func(t Tenure) (filter, update bson.D)) (time.Duration, error) {
+	ctx = mongobase.Bare(ctx)
+	sent := s.Base.Clock.Now()
+	if err := s.Base.Sure(ctx); err != nil {
+		return 0, mongoerr.NotApplied(err)
+	}
+	t := TenureOf(s.Base, ttl)
+	filter, update := command(t)
+	image, err := s.Send(ctx, what, s.Base.Durable, filter, update, mongobase.Upsert)
+	if err != nil {
+		return 0, err
+	}
+	at, _ := image.Record.Drawn()
+	if at.IsZero() {
+		return 0, errNoTrace
+	}
+	left := s.left(sent, image.Sent, t, at)
+	if left < ttl/2 { // it was written by a clock far behind the server's
+		again := s.Renew(ctx, []store.Renewal{{Ref: r, TTL: ttl}})[0]
+		return max(left, again.Left), again.Err
+	}
+	return left, nil
+}

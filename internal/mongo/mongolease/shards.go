@@ -1,0 +1,94 @@
+package mongolease
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/store"
+)
+
+// Through a router each document is on some shard, and each shard has a clock of its own. Only
+// the clock of its own document's shard tells until when a holder is trusted, or whether it is
+// over: the document's at, which the shard itself has written.
+
+// renewedOnShards handles the answer to a bulk of renewals, begun at begun: each document tells
+// how much time its own renewal left. Renewals that left little went by another shard's clock.
+// They are repeated by the latest of the times that their own shards told.
+func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Tenure, begun mongoclock.Moment, failed map[int]error) (again *mongobase.Bearing) {
+	for i := range r.answers {
+		r.answers[i] = store.Renewed{Err: failed[i]}
+	}
+	images := s.whichRenewed(ctx, r, terms)
+	var latest time.Time
+	for i, a := range r.answers {
+		if a.Err != nil {
+			continue
+		}
+		at, _ := images[i].Record.Drawn()
+		r.answers[i].Left = s.left(r.sent, begun, terms[i], at)
+		if r.answers[i].Left < r.batch[i].TTL/2 && at.After(latest) {
+			latest = at
+		}
+	}
+	if latest.IsZero() {
+		return nil
+	}
+	by := s.Base.BearingBy(latest, begun)
+	return &by
+}
+
+// Drawn returns server times for claims that were inserted in a bulk, and when the command that
+// drew them was sent. There is one time for all, or through a router one for each, which is
+// zero if its document is gone.
+func (s *Steps[R, X]) Drawn(ctx context.Context, inserted []store.Ref) (at []time.Time, drawn mongoclock.Moment, err error) {
+	if !s.Base.Kind().Router {
+		server, drawn, err := s.Base.Hello(ctx)
+		return []time.Time{server}, drawn, err
+	}
+	at = make([]time.Time, len(inserted))
+	models := make([]mongo.WriteModel, len(inserted))
+	for i, r := range inserted {
+		filter, err := s.Where(r, s.Shape.Holds(r.ID))
+		if err != nil {
+			return nil, 0, err
+		}
+		models[i] = s.Model(Draw, filter, bson.D{s.Lock.Timed()})
+	}
+	drawn = s.Base.Clock.Now()
+	if _, _, err = s.Base.Bulk(ctx, s.Base.Soft, models); err != nil {
+		return nil, 0, err
+	}
+	images, err := s.FindMany(ctx, s.Base.Soft, inserted)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, r := range inserted {
+		if _, holds := images[i].Record.Holder(r.ID); holds {
+			at[i], _ = images[i].Record.Drawn()
+		}
+	}
+	return at, drawn, nil
+}
+
+// DrawnFor returns the time of the shard that has the document of an image: that of its last
+// write, if that is enough, or otherwise one that is drawn now.
+func (s *Steps[R, X]) DrawnFor(r store.Ref, seen Image[R]) mongobase.Drawn {
+	last, _ := seen.Record.Drawn()
+	return func(ctx context.Context, of mongobase.Mark) (time.Time, error) {
+		if of.LongPast(last) {
+			return last, nil
+		}
+		r.ID = of.ID
+		image, err := s.Update(mongobase.Bare(ctx), Draw, s.Base.Soft, r, s.Shape.Holds(r.ID), bson.D{s.Lock.Timed()}, mongobase.After)
+		if err != nil {
+			return time.Time{}, err
+		}
+		last, _ = image.Record.Drawn()
+		return last, nil
+	}
+}

@@ -1,0 +1,137 @@
+package traps
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+)
+
+// Ask asks a deployment for all facts, with three or four commands to its primary. It fails
+// only if the server does not say what it is. The caller sets NoRetries, which is a fact of the
+// connection.
+func Ask(ctx context.Context, client *mongo.Client) (Facts, error) {
+	hello, old, err := Hello(ctx, client.Database("admin"))
+	if err != nil {
+		return Facts{}, err
+	}
+	f := Met(hello, old)
+	f.Ask(ctx, client)
+	return f, nil
+}
+
+// Hello returns the server's hello, or its isMaster if the server is too old for hello.
+func Hello(ctx context.Context, db *mongo.Database) (hello bson.Raw, old bool, err error) {
+	hello, err = db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Raw()
+	if mongoerr.ClassOf(err) == mongoerr.NoCommand {
+		hello, err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Raw()
+		return hello, true, err
+	}
+	return hello, false, err
+}
+
+// Met returns the facts that a server's hello tells. old says that it was isMaster.
+func Met(hello bson.Raw, old bool) Facts {
+	f := Facts{NoHello: old}
+	f.hello(hello)
+	return f
+}
+
+// Ask asks for the facts that hello does not tell, with two commands, or three on a set. A fact
+// that is not answered, perhaps because a right is missing, stays as it is.
+func (f *Facts) Ask(ctx context.Context, client *mongo.Client) {
+	run := func(command string) (bson.Raw, error) {
+		return client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Raw()
+	}
+	if info, err := run("buildInfo"); err == nil {
+		f.build(info)
+	}
+	if status, err := run("serverStatus"); err == nil {
+		f.Engine, _ = status.Lookup("storageEngine", "name").StringValueOK()
+	}
+	if f.Member() {
+		if config, err := run("replSetGetConfig"); err == nil {
+			f.config(config)
+		}
+	}
+}
+
+// Member reports whether the server is a member of a set.
+func (f *Facts) Member() bool { return !f.Standalone && !f.Router }
+
+func (f *Facts) hello(hello bson.Raw) {
+	kind, _ := hello.Lookup("msg").StringValueOK()
+	f.Router = kind == "isdbgrid"
+	_, member := hello.Lookup("setName").StringValueOK()
+	f.Standalone = !member && !f.Router
+	f.NoSessions = !hello.Lookup("logicalSessionTimeoutMinutes").IsNumber()
+	f.Hosts = texts(hello.Lookup("hosts"))
+	arbiters := texts(hello.Lookup("arbiters"))
+	// This holds until the configuration tells more. A passive member may have no vote: then
+	// too few are seen as missing, and no warning is false.
+	f.Voting, f.Arbiters = len(f.Hosts)+len(texts(hello.Lookup("passives"))), len(arbiters)
+}
+
+func texts(v bson.RawValue) []string {
+	array, ok := v.ArrayOK()
+	if !ok {
+		return nil
+	}
+	values, err := array.Values()
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, v := range values {
+		if s, ok := v.StringValueOK(); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func (f *Facts) build(info bson.Raw) {
+	if array, ok := info.Lookup("versionArray").ArrayOK(); ok {
+		values, err := array.Values()
+		for i := 0; err == nil && i < min(len(values), len(f.Version)); i++ {
+			n, _ := values[i].AsInt64OK()
+			f.Version[i] = int(n)
+		}
+	}
+	for field, product := range map[string]string{"ferretdb": "FerretDB", "ferretdbVersion": "FerretDB", "secantusVersion": "SecantusDB"} {
+		if !info.Lookup(field).IsZero() {
+			f.Product = product
+		}
+	}
+}
+
+func (f *Facts) config(reply bson.Raw) {
+	if is, ok := reply.Lookup("config", "writeConcernMajorityJournalDefault").BooleanOK(); ok {
+		f.MajorityInMemory = !is
+	}
+	members, ok := reply.Lookup("config", "members").ArrayOK()
+	if !ok {
+		return
+	}
+	values, err := members.Values()
+	if err != nil {
+		return
+	}
+	f.Voting, f.Arbiters = 0, 0
+	for _, v := range values {
+		member, ok := v.DocumentOK()
+		if !ok {
+			continue
+		}
+		votes, told := member.Lookup("votes").AsInt64OK()
+		arbiter, _ := member.Lookup("arbiterOnly").BooleanOK()
+		switch {
+		case arbiter:
+			f.Arbiters++
+		case !told || votes > 0:
+			f.Voting++
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/history"
+	"github.com/mongolock/mongolock/internal/test/kit/testchild"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+)
+
+var chaosFor = flag.Duration("chaos.for", 10*time.Second, "how long the nemesis works")
+
+var chaosSessions = flag.Bool("chaos.sessions", true, "two of three workers keep their leases by a session")
+
+func TestMain(m *testing.M) {
+	testchild.Main(m, testchild.Roles{workerRole: testchild.As(work), pathRole: testchild.As(workOnPaths)})
+}
+
+const (
+	processes = 3
+	chaosTTL  = 2 * time.Second
+)
+
+func defaultOrders() orders {
+	return orders{DB: "chaos", Users: 4, Keys: allKeys, TTL: chaosTTL, Margin: -1, Sessions: *chaosSessions}
+}
+
+func TestNoChaosBreaksAPromise(t *testing.T) {
+	testserver.URI(t, "crash", "stepdown", "transactions")
+	h, faults := run(t, defaultOrders(), *chaosFor, (*cluster).nemesis)
+	grants := grantsByWay(h)
+	total := 0
+	for _, n := range grants {
+		total += n
+	}
+	t.Logf("%v: %d grants, %v, %d events, faults %v", *chaosFor, total, grants, len(h.Events), faults)
+	if found := h.Check(); len(found) > 0 {
+		for _, v := range found {
+			t.Error(v)
+		}
+		h.Keep(t, "chaos", "chaos", found)
+	}
+	assert.GreaterOrEqual(t, total, int(*chaosFor/time.Second), "too few grants: nothing was tried")
+	if *chaosFor < 30*time.Second {
+		return
+	}
+	for _, way := range ways {
+		assert.NotZero(t, grants[way], "no grant %s: that was not tried", way)
+	}
+	assert.True(t, slices.ContainsFunc(h.Events, func(e history.Event) bool { return e.Kind == history.Wrote && e.Note == inTransaction }),
+		"no save in a transaction succeeded")
+}
+
+// The ways in which workers come by a lease.
+var ways = []string{"exclusively", "as a reader", "with a permit", "of two keys together", "of the document", "to a client that is closed", "to one with many leases", "of a key that lingered"}
+
+// grantsInToken are the bits of a token that count the grants which a client gave out by itself.
+const grantsInToken = 1<<7 - 1
+
+func grantsByWay(h *history.History) map[string]int {
+	n := map[string]int{}
+	for _, e := range h.Events {
+		switch {
+		case e.Kind != history.Granted:
+		case e.Note == together:
+			n[ways[3]]++
+		case e.Note == lingering && e.Token&grantsInToken > 0:
+			n[ways[7]]++
+		case e.Note == closing:
+			n[ways[5]]++
+		case e.Note == closingMany:
+			n[ways[6]]++
+		case e.Key == document:
+			n[ways[4]]++
+		case e.Limit > 0:
+			n[ways[2]]++
+		case e.Shared:
+			n[ways[1]]++
+		default:
+			n[ways[0]]++
+		}
+	}
+	return n
+}
+
+// run lets worker processes work for a while under a nemesis, and returns what they
+// believed and which faults there were.
+func run(t *testing.T, o orders, long time.Duration, nemesis func(*cluster, context.Context)) (*history.History, map[string]int) {
+	c := startCluster(t, o, processes)
+	registers := watchRegisters(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	nemesis(c, ctx)
+	for _, m := range c.members {
+		m.process.Kill()
+	}
+	h := &history.History{TTL: o.TTL, Margin: o.TTL / 10, Tolerance: o.TTL/40 + time.Millisecond, NoDB: true, DecideIn: time.Minute}
+	if o.Margin >= 0 {
+		h.Margin = o.Margin
+	}
+	tokens := registers()
+	require.NotEmpty(t, tokens, "no fenced register was read")
+	h.Events = append(readLogs(t, c.dir), tokens...)
+	h.Sort()
+	return h, c.faults
+}
+
+// readLogs returns the events that the workers wrote. A line that a kill cut short does not
+// count.
+func readLogs(t *testing.T, dir string) (events []history.Event) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	require.NoError(t, err)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for line := range bytes.Lines(text) {
+			var e history.Event
+			if json.Unmarshal(line, &e) == nil {
+				events = append(events, e)
+			}
+		}
+	}
+	return events
+}

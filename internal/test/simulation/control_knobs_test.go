@@ -1,0 +1,133 @@
+//go:build knobs && go1.26
+
+package simulation_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/simulation"
+)
+
+// A control is one safety taken out. The simulation must notice within the number of seeds
+// that CI runs. The first seed that noticed is tried before the others, unless -sim.search
+// looks for it. A safety of the engine must be missed over a memstore as well.
+type control struct {
+	first    uint64 // seed that notices, over servers
+	memory   uint64 // the same over a memstore; 0: a memstore does not have this safety
+	name     string
+	set      func(on bool)
+	settings simulation.Settings
+}
+
+// The seeds were found before leases lingered.
+var unkept = simulation.Settings{Margin: -1, Sessions: 400}
+
+// All clients keep keys.
+var lingering = simulation.Settings{Margin: -1, Linger: 1000}
+
+// All with sessions, and many elections around one key.
+var electing = simulation.Settings{Margin: -1, Sessions: 1000, Elections: true}
+
+var controls = []control{
+	{5, 5, "margin zero with a late timer", func(bool) {}, simulation.Settings{Margin: 0, Late: 300 * time.Millisecond}},
+	{31, 10, "deadline counted from the reply", func(on bool) { knob.DeadlineFromReply = on }, unkept},
+	{14, 0, "deadline from an unchecked old sample", func(on bool) { knob.DeadlineFromSample = on }, unkept},
+	{2, 0, "hand-over by key alone", func(on bool) { knob.HandOverByKey = on }, unkept},
+	{14, 0, "release without id", func(on bool) { knob.ReleaseByKey = on }, unkept},
+	{7, 0, "renewal that upserts", func(on bool) { knob.RenewalUpserts = on }, unkept},
+	{6, 0, "$set instead of $max in a renewal", func(on bool) { knob.RenewalSets = on }, unkept},
+	{1, 1, "one id sent twice", func(on bool) { knob.OneID = on }, unkept},
+	{14, 20, "clean-up while a later attempt is under way", func(on bool) { knob.ReuseID = on }, unkept},
+	{1, 0, "counter token in the document", func(on bool) { knob.CounterToken = on }, unkept},
+	{5, 0, "token stamped before a stalled insert", func(on bool) { knob.StampedToken = on }, unkept},
+	{77, 4, "unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, unkept},
+	{19, 0, "wantedUntil written after the look", func(on bool) { knob.WordAfterLook = on }, unkept},
+	{14, 0, "compare-and-swap on rev alone", func(on bool) { knob.SwapByRevAlone = on }, unkept},
+	{77, 0, "clean-up in a new session", func(on bool) { knob.UndoElsewhere = on }, unkept},
+	{112, 0, "one clean-up where there are no txnNumbers", func(on bool) { knob.UndoOnce = on }, unkept},
+	{628, 0, "a driver retry's stalled twin ignored", func(on bool) { knob.TwinIgnored = on }, unkept},
+	{2, 2, "Done closed after the transfer was sent", func(on bool) { knob.DoneAfterTransfer = on }, unkept},
+	{5, 5, "a lost lease given back at its deadline", func(on bool) { knob.GiveBackAtDeadline = on }, unkept},
+	{18, 0, "a join that writes the whole map", func(on bool) { knob.JoinWritesMap = on }, unkept},
+	{11, 0, "a join that keeps rev", func(on bool) { knob.JoinKeepsRev = on }, unkept},
+	{4, 0, "a join that ignores a writer's word", func(on bool) { knob.JoinIgnoresWord = on }, unkept},
+	// A renewal has to be applied when its holder has nearly run out: with the default margin
+	// that is rare, as an attempt is given up after a tenth of the TTL.
+	{374, 0, "a dropped holder whose beat is not in the filter", func(on bool) { knob.JoinDropsTheLiving = on }, simulation.Settings{Margin: time.Millisecond, Servers: "routers"}},
+	// Faults beyond the promises are noticed as well.
+	{223, 0, "a primary's clock that goes forward far", func(bool) {}, simulation.Settings{Margin: -1, Forward: true}},
+	// A look has to be answered late, after a renewal under a clock that is behind.
+	{240, 0, "dates in place of beats in the swap", func(on bool) { knob.SwapByDate = on }, simulation.Settings{Margin: -1, Elections: true, Asking: true}},
+	{7, 0, "a counter for a beat", func(on bool) { knob.BeatCounts = on }, simulation.Settings{Margin: -1, Elections: true}},
+	{401, 0, "hello before the look", func(on bool) { knob.HelloBeforeLook = on }, unkept},
+	{45, 0, "the time seen still counted from the sending of the look", func(on bool) { knob.StillFromSending = on }, unkept},
+	{2, 0, "a renewal that keeps the beat", func(on bool) { knob.RenewalKeepsBeat = on }, unkept},
+	{684, 0, "epoch of the reader in place of the writer's", func(on bool) { knob.EpochOfReader = on }, unkept},
+	{8, 0, "a delete without rev", func(on bool) { knob.DeleteWithoutRev = on }, unkept},
+	{33, 0, "a write without its fence", func(bool) {}, simulation.Settings{Margin: -1, Unfenced: true}},
+	{2, 2, "what a bulk granted after a refusal kept", func(on bool) { knob.PartialBulkKept = on }, simulation.Settings{Margin: -1, Several: true}},
+	{96, 8, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, simulation.Settings{Margin: -1, Several: true}},
+	{159, 0, "a bulk cleaned up in a new session", func(on bool) { knob.UndoElsewhere = on }, simulation.Settings{Margin: -1, Several: true}},
+	{47, 0, "session: a key taken over without the mark", func(on bool) { knob.TakenUnmarked = on }, electing},
+	{48, 0, "session: renewal of the dead", func(on bool) { knob.SessionRevived = on }, electing},
+	{60, 0, "session: trust past its deadline", func(on bool) { knob.SessionOverstayed = on }, electing},
+	{11, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, electing},
+	{227, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
+	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
+	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
+	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
+	{1227, 681, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
+	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},
+	{8, 0, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, unkept},
+}
+
+var (
+	simControl = flag.String("sim.control", "", "run only the controls whose name contains this")
+	simBudget  = flag.Int("sim.budget", 2000, "how many seeds a control may take")
+	simSearch  = flag.Bool("sim.search", false, "find the first seed that notices each control")
+)
+
+func TestControlEverySafetyTakenOutIsNoticed(t *testing.T) {
+	for _, c := range controls {
+		if !strings.Contains(c.name, *simControl) {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) { c.isNoticed(t, c.first) })
+		if c.memory > 0 {
+			c.settings.Memory = true
+			t.Run(c.name+" over a memstore", func(t *testing.T) { c.isNoticed(t, c.memory) })
+		}
+	}
+	knob.LateTimer = 0
+}
+
+func (c control) isNoticed(t *testing.T, first uint64) {
+	defer c.set(false)
+	if !*simSearch && c.noticed(t, first) {
+		return
+	}
+	for seed := range uint64(*simBudget) {
+		if c.noticed(t, seed+1) {
+			return
+		}
+	}
+	t.Errorf("no violation in %d seeds", *simBudget)
+}
+
+func (c control) noticed(t *testing.T, seed uint64) bool {
+	c.set(true)
+	out := live(t, seed, c.settings)
+	c.set(false)
+	found := out.Check()
+	if len(found) > 0 {
+		if *simLog {
+			t.Logf("%s", out.Log)
+		}
+		t.Logf("seed %d: %v", seed, found[0])
+	}
+	return len(found) > 0
+}

@@ -1,0 +1,497 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
+	"github.com/mongolock/mongolock/store"
+)
+
+// feedSoon bounds the wake-up of a waiter that is told, or that polls, on a busy machine. A
+// waiter that is not told sleeps until the holder that it saw should expire: at least 20 s,
+// the TTL here less the period of renewals.
+func feedSoon() time.Duration { return min(pace.Of(5*time.Second), 18*time.Second) }
+
+// newFeedFixture is a fixture on a server with a feed. FerretDB has capped collections but no
+// feed, see refuseFerret; it lacks the capability atomic.
+func newFeedFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := newFixture(t, "capped", "atomic")
+	f.server = asFound // the feed is like a program's
+	return f
+}
+
+// wakes is the collection of wake-ups.
+func (f *fixture) wakes() *mongo.Collection {
+	return f.coll.Database().Collection(f.coll.Name() + ".wake")
+}
+
+// freedNotice is a wake-up as clients send it.
+func freedNotice(key string) bson.D {
+	return bson.D{
+		{Key: fieldMark, Value: 1}, {Key: "topic", Value: store.TopicLocks}, {Key: "key", Value: key}, {Key: "kind", Value: store.KindFreed},
+	}
+}
+
+// A feedState is the state of the collection of wake-ups.
+type feedState int
+
+const (
+	feedMissing feedState = iota
+	feedCapped
+	feedUncapped
+)
+
+func (f *fixture) wakesAre() feedState {
+	f.t.Helper()
+	specs, err := f.coll.Database().ListCollectionSpecifications(f.ctx(), bson.D{{Key: "name", Value: f.wakes().Name()}})
+	require.NoError(f.t, err)
+	if len(specs) == 0 {
+		return feedMissing
+	}
+	if capped, _ := specs[0].Options.Lookup("capped").BooleanOK(); capped {
+		return feedCapped
+	}
+	return feedUncapped
+}
+
+// asleep waits until the client's waiters of a key have nothing left to do, with an open feed
+// if they are to have one.
+func (f *fixture) asleep(c *mongolock.Client, key string, feed bool) {
+	f.t.Helper()
+	f.until(time.Now().Add(20*time.Second), "asleep on "+key, func() bool {
+		w := inside.Look(c, key)
+		return w.Listening == feed && w.Seen && !w.Asking && !w.Woken
+	})
+}
+
+// handsOver passes the key from one client to another that waits for it. The hand-over may
+// take most.
+func (f *fixture) handsOver(from, to *mongolock.Client, key string, feed bool, most time.Duration) {
+	f.t.Helper()
+	l := f.acquire(from, key)
+	wait := f.inBackground(f.ctx(), to, key)
+	f.asleep(to, key, feed)
+	start := time.Now()
+	f.release(l)
+	a := f.granted(wait)
+	assert.LessOrEqual(f.t, a.when.Sub(start), most, "the hand-over")
+	f.release(a.lease)
+}
+
+// served waits until each waiter had the key, in any order.
+func (f *fixture) served(waits []<-chan outcome) {
+	f.t.Helper()
+	var all sync.WaitGroup
+	for _, w := range waits {
+		all.Go(func() {
+			if a := <-w; a.err != nil {
+				f.t.Error(a.err)
+			} else {
+				f.release(a.lease)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// named counts commands by name.
+func named(commands []bson.Raw) map[string]int {
+	n := map[string]int{}
+	for _, c := range commands {
+		n[c.Index(0).Key()]++
+	}
+	return n
+}
+
+func tailing(commands []bson.Raw) (n int) {
+	for _, c := range commands {
+		if is, _ := c.Lookup("tailable").BooleanOK(); is {
+			n++
+		}
+	}
+	return n
+}
+
+func TestOneCursorServesAllWaitersOfAProcess(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	holder := f.client()
+	c, tap := f.tapped()
+	f.release(f.acquire(c, "free"))
+	assert.Zero(t, tailing(tap.Take()), "opened though nobody waits")
+	var held []*mongolock.Lease
+	var waits []<-chan outcome
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		held = append(held, f.acquire(holder, key))
+		for range 2 {
+			waits = append(waits, f.inBackground(f.ctx(), c, key))
+		}
+	}
+	for i, l := range held {
+		f.asleep(c, l.Key(), true)
+		start := time.Now()
+		f.release(l)
+		f.served(waits[2*i : 2*i+2])
+		assert.LessOrEqual(t, time.Since(start), feedSoon(), "a wake-up and a hand-over")
+	}
+	assert.Equal(t, 1, tailing(tap.Take()), "cursors for six waiters of three keys")
+	inside.EndLinger(c)
+	f.until(time.Now().Add(5*time.Second), "the feed is closed", func() bool {
+		return !inside.Look(c, "").FeedOpen
+	})
+	sent := named(tap.Take())
+	assert.Equal(t, 1, sent["killCursors"], "closing it sent %v", sent)
+	assert.Len(t, sent, 1, "closing the feed sent")
+	f.handsOver(holder, c, "k0", true, feedSoon())
+	assert.Equal(t, 1, tailing(tap.Take()), "cursors for the next waiter")
+}
+
+// The driver limits a wait to the client's own timeout, unless each call says otherwise.
+func TestAShortClientTimeoutDoesNotEndTheFeed(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	tap := &testserver.Tap{}
+	c := f.clientOn(f.connect(f.uri, func(o *options.ClientOptions) { tap.On(o.SetTimeout(300 * time.Millisecond)) }))
+	holder := f.client()
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.asleep(c, "k", true)
+	tap.Take()
+	time.Sleep(time.Second) // real: an absence; few commands may be sent in this time
+	// Without a wake-up it reads the key only a moment after its word, and once more about a
+	// second later: that falls into this second or the next. So does the ping that follows a
+	// cursor's opening, and so may the one getMore that waits for half a minute: the feed is open
+	// before it is sent. A wait of 300 ms would need three.
+	sent := tap.Take()
+	assert.LessOrEqual(t, tailing(sent), 0, "%v in a second of waiting", named(sent))
+	for name, n := range named(sent) {
+		assert.LessOrEqual(t, n, map[string]int{"find": 2, "ping": 1, "getMore": 1}[name], "%ss in a second of waiting: %v", name, named(sent))
+	}
+	start := time.Now()
+	f.release(l)
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
+}
+
+// The wake-up makes an answer stale that arrives after it: the reply to the first waiter's
+// look is held back until the key is free and the wake-up has come.
+func TestAWakeUpDuringTheFirstWaitersLookIsNotLost(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	holder, line := f.client(), &testserver.Line{}
+	c := f.clientOn(f.connect(f.uri, line.Through))
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), c, "k")
+	f.asleep(c, "k", true)
+
+	asked, pass := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
+		if name != "findAndModify" || cmd.Lookup("update", "$max", fieldWanted).IsZero() {
+			return testserver.Fate{}
+		}
+		return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
+			once.Do(func() { close(asked); <-pass })
+			return testserver.Edit(reply, nil)
+		}}
+	})
+	inside.Freed(holder, "k") // without a reason
+	f.await(asked, "the head looks")
+	f.release(l)
+	f.until(time.Now().Add(5*time.Second), "the wake-up has come", func() bool {
+		return inside.Look(c, "k").Woken
+	})
+	start := time.Now()
+	close(pass)
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the stale answer to the grant")
+}
+
+func TestAnUncappedFeedIsReplacedIfAllItsDocumentsAreOurs(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	for range 3 {
+		_, err := f.wakes().InsertOne(f.ctx(), freedNotice("k"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, feedUncapped, f.wakesAre(), "capped all the same: the test shows nothing")
+	f.handsOver(f.client(), f.client(), "k", true, feedSoon())
+	assert.Equal(t, feedCapped, f.wakesAre(), "not capped yet")
+}
+
+// Tailable cursors harm FerretDB, see refuseFerret: waiters poll there.
+func TestWaitersPollOnFerretDB(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	line := &testserver.Line{}
+	line.Set(func(name string, cmd bson.Raw) testserver.Fate {
+		switch {
+		case (name == "hello" || name == "isMaster") && cmd.Lookup("$db").StringValue() != "admin": // the store's own, not the driver's
+			return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D { return testserver.Edit(reply, []string{"setName", "msg"}) }}
+		case name == "buildInfo":
+			return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
+				return testserver.Edit(reply, nil, bson.E{Key: "ferretdbVersion", Value: "v1.24.2"})
+			}}
+		}
+		return testserver.Fate{}
+	})
+	tap := &testserver.Tap{}
+	c := f.clientOn(f.connect(f.uri, line.Through, tap.On))
+	for range 3 {
+		f.handsOver(f.client(mongolock.WithoutFeed()), c, "k", false, feedSoon())
+	}
+	sent := tap.Take()
+	assert.Zero(t, tailing(sent), "sent %v", named(sent))
+	assert.LessOrEqual(t, named(sent)["buildInfo"], 1, "sent %v", named(sent))
+}
+
+func TestAFeedWithAForeignDocumentIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	foreignDocument := bson.D{{Key: "_id", Value: "x"}, {Key: "name", Value: "somebody's"}}
+	_, err := f.wakes().InsertOne(f.ctx(), foreignDocument)
+	require.NoError(t, err)
+	var log logBuffer
+	holder, c := f.client(), f.client(log.option())
+	for range 3 {
+		f.handsOver(holder, c, "k", false, feedSoon())
+		f.handsOver(c, holder, "k", false, feedSoon())
+	}
+	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
+	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
+	assert.EqualValues(t, 1, n, "%d documents beside the foreign one", n-1)
+	assert.NoError(t, err, "%d documents beside the foreign one", n-1)
+	assert.Equal(t, feedUncapped, f.wakesAre(), "%d documents beside the foreign one", n-1)
+}
+
+func TestAFeedDroppedWhileInUseIsRecreatedAndNoWaiterIsLost(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	holder := f.client()
+	waiters := []*mongolock.Client{f.client(), f.client(), f.client()}
+	for round := range 4 {
+		l := f.acquire(holder, "k")
+		var waits []<-chan outcome
+		for _, c := range waiters {
+			for range 3 {
+				waits = append(waits, f.inBackground(f.ctx(), c, "k"))
+			}
+		}
+		for _, c := range waiters {
+			f.asleep(c, "k", true)
+		}
+		require.NoError(t, f.wakes().Drop(f.ctx()))
+		time.Sleep(time.Duration(round) * 20 * time.Millisecond) // real: each round the release comes at another moment of the reopening
+		start := time.Now()
+		f.release(l)
+		f.served(waits)
+		assert.LessOrEqual(t, time.Since(start), feedSoon(), "round %d: the last was served after", round)
+	}
+	for _, c := range waiters {
+		f.handsOver(holder, c, "k", true, feedSoon())
+	}
+	assert.Equal(t, feedCapped, f.wakesAre(), "not capped")
+}
+
+func TestAFeedThatRollsOverLosesNoWaiter(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	holder, c := f.client(), f.client()
+	var many []any
+	for range 2000 {
+		many = append(many, freedNotice(strings.Repeat("x", 500)))
+	}
+	for range 3 {
+		l := f.acquire(holder, "k")
+		wait := f.inBackground(f.ctx(), c, "k")
+		f.asleep(c, "k", true)
+		flood := make(chan error, 1)
+		go func() {
+			_, err := f.wakes().InsertMany(context.Background(), many)
+			flood <- err
+		}()
+		time.Sleep(5 * time.Millisecond) // real: the flood is under way
+		f.release(l)
+		require.NoError(t, <-flood)
+		over := time.Now()
+		a := f.granted(wait)
+		assert.LessOrEqual(t, a.when.Sub(over), feedSoon(), "from the flood to the grant")
+		f.release(a.lease)
+	}
+	n, err := f.wakes().CountDocuments(f.ctx(), bson.D{})
+	assert.NoError(t, err, "%d notices are kept", n)
+	assert.LessOrEqual(t, n, int64(1000), "notices kept")
+	f.handsOver(holder, c, "k", true, feedSoon())
+}
+
+func TestWaitersPollWhileTheFeedIsAwayAndListenAgainAfterwards(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	var log logBuffer
+	holder := f.client()
+	c, proxy := f.behind(withRetries, log.option())
+	for range 2 {
+		l := f.acquire(holder, "k")
+		wait := f.inBackground(f.ctx(), c, "k")
+		f.asleep(c, "k", true)
+		proxy.Cut()
+		time.Sleep(500 * time.Millisecond) // real: cut off for a while
+		f.release(l)                       // and the waiter does not hear it
+		time.Sleep(500 * time.Millisecond)
+		proxy.Restore()
+		back := time.Now()
+		a := f.granted(wait)
+		assert.LessOrEqual(t, a.when.Sub(back), feedSoon(), "from the end of the outage to the grant")
+		f.release(a.lease)
+		f.handsOver(holder, c, "k", true, feedSoon())
+	}
+	assert.Equal(t, 1, log.count("wake-ups are interrupted"), "lines within seconds that say so")
+}
+
+func TestWaitersPollWithoutTheRightToCreateTheFeed(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t, "auth=1", "capped", "atomic", "roles")
+	f := newFixtureAt(t, server.URI)
+	db := f.coll.Database()
+	role := bson.D{
+		{Key: "createRole", Value: "locker"}, {Key: "roles", Value: bson.A{}},
+		{Key: "privileges", Value: bson.A{bson.D{
+			{Key: "resource", Value: bson.D{{Key: "db", Value: db.Name()}, {Key: "collection", Value: f.coll.Name()}}},
+			{Key: "actions", Value: bson.A{"find", "insert", "update", "remove"}},
+		}}},
+	}
+	user := bson.D{{Key: "createUser", Value: "app"}, {Key: "pwd", Value: "app"}, {Key: "roles", Value: bson.A{"locker"}}}
+	for _, command := range []bson.D{role, user} {
+		require.NoError(t, db.RunCommand(f.ctx(), command).Err())
+	}
+	uri, err := url.Parse(server.URI)
+	require.NoError(t, err)
+	uri.User = url.UserPassword("app", "app")
+	query := uri.Query()
+	query.Set("authSource", db.Name())
+	uri.RawQuery = query.Encode()
+	f.uri = uri.String()
+
+	var log logBuffer
+	one, two := f.client(), f.client(log.option())
+	for range 3 {
+		f.handsOver(one, two, "k", false, feedSoon())
+		f.handsOver(two, one, "k", false, feedSoon())
+	}
+	assert.Equal(t, 1, log.count("waiters poll"), "lines that say that it polls")
+	assert.Equal(t, feedMissing, f.wakesAre(), "made all the same: the test shows nothing")
+	f.until(time.Now().Add(time.Second), "does not ask to announce any more", func() bool {
+		return !inside.Look(two, "").Announces
+	})
+}
+
+func TestFiftyWaitersAndTheirFeedsSurviveAKillOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t, "", "capped", "atomic", "process", "crash")
+	f := newFixtureAt(t, server.URI)
+	holder := f.client()
+	l := f.acquire(holder, "k")
+	var taps []*testserver.Tap
+	var clients []*mongolock.Client
+	var waits []<-chan outcome
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	for range 5 {
+		c, tap := f.tapped()
+		taps, clients = append(taps, tap), append(clients, c)
+		for range 10 {
+			waits = append(waits, f.inBackground(ctx, c, "k"))
+		}
+	}
+	for i, c := range clients {
+		f.asleep(c, "k", true)
+		taps[i].Take()
+	}
+	start := time.Now()
+	server.Do("kill")
+	time.Sleep(time.Second) // real: the server is down for a while
+	server.Do("restart")
+	back := time.Now()
+	for _, c := range clients {
+		f.asleep(c, "k", true)
+	}
+	t.Logf("down for %v, all listen again %v after", back.Sub(start), time.Since(back))
+	for i := range clients {
+		if sent := taps[i].Take(); len(sent) > 60 {
+			t.Errorf("client %d sent %v meanwhile", i, named(sent))
+		} else {
+			t.Logf("client %d sent %v meanwhile", i, named(sent))
+		}
+	}
+	f.release(l)
+	f.served(waits)
+	t.Logf("all served %v after the server was back", time.Since(back))
+}
+
+// Every removal of a holder from a document with a word is announced. Unless it hears of it,
+// the waiter sleeps until the holder should have expired.
+func TestEveryRemovalOfAHolderWakesTheWaiter(t *testing.T) {
+	t.Parallel()
+	removals := map[string]func(f *fixture, c *mongolock.Client, l *mongolock.Lease){
+		"break": func(f *fixture, _ *mongolock.Client, _ *mongolock.Lease) {
+			_, err := f.client().Break(f.ctx(), "k", "test", 0)
+			assert.NoError(f.t, err)
+		},
+		"close":          func(_ *fixture, c *mongolock.Client, _ *mongolock.Lease) { _ = c.Close() },
+		"end of MaxHold": func(*fixture, *mongolock.Client, *mongolock.Lease) {},
+		"undo": func(f *fixture, c *mongolock.Client, l *mongolock.Lease) {
+			inside.Undo(l, time.Minute)
+		},
+	}
+	for name, remove := range removals {
+		t.Run(name, func(t *testing.T) {
+			f := newFeedFixture(t)
+			holder, waiter := f.client(mongolock.WithMargin(50*time.Millisecond)), f.client()
+			var opts []mongolock.AcquireOption
+			if name == "end of MaxHold" {
+				opts = append(opts, mongolock.MaxHold(2*time.Second))
+			}
+			l := f.acquire(holder, "k", opts...)
+			wait := f.inBackground(f.ctx(), waiter, "k")
+			f.asleep(waiter, "k", true)
+			remove(f, holder, l)
+			if name == "end of MaxHold" {
+				<-l.Done()
+			}
+			start := time.Now()
+			assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
+		})
+	}
+}
+
+// The reply's image, which says whether a process waits, was lost with the reply.
+func TestAReleaseWhoseReplyIsLostWakesTheWaiter(t *testing.T) {
+	t.Parallel()
+	f := newFeedFixture(t)
+	waiter := f.client()
+	holder, proxy := f.behind(noRetries)
+	l := f.acquire(holder, "k")
+	wait := f.inBackground(f.ctx(), waiter, "k")
+	f.asleep(waiter, "k", true)
+	f.on(proxy, releaseCommands.Nth(1), faultproxy.DropReply())
+	start := time.Now()
+	assert.ErrorIs(t, l.Release(), mongolock.ErrOutcomeUnknown, "the release whose reply was lost")
+	assert.LessOrEqual(t, f.granted(wait).when.Sub(start), feedSoon(), "from the removal to the grant")
+}

@@ -1,0 +1,240 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/test/history"
+	"github.com/mongolock/mongolock/internal/test/simulation"
+)
+
+// describe names a command for people.
+func (b *builder) describe(o *sent) string {
+	id := ""
+	if o.id != "" {
+		id = fmt.Sprintf(" of attempt %d", b.ids[o.id])
+	}
+	kind := o.kind
+	if kind == "" {
+		kind = "a command that is no row of §4.4"
+	}
+	return fmt.Sprintf("%s%s by client %d", kind, id, o.of.Client)
+}
+
+// sends is a command on its way, the first time that the driver sends it.
+func (b *builder) sends(s simulation.Step) {
+	if s.Command.Name == "hello" {
+		b.asked[s.Command] = s.At
+		return
+	}
+	if isFeed(s.Command) && s.Command.Name == "find" && b.lingers {
+		b.step(s.At, first, fmt.Sprintf("client %d opens its feed again", s.Command.Client), `"deaf", %d`, s.Command.Client)
+	}
+	counted := false
+	for _, o := range b.commands[s.Command] {
+		if !counted {
+			counted = true
+			b.out.Sent++
+		}
+		if o.at > 0 {
+			continue // the driver sends it again
+		}
+		o.at = len(b.out.Commands) + 1
+		b.number(o)
+		b.transfers(o)
+		b.out.Commands = append(b.out.Commands, b.command(o))
+		b.step(s.At, sends, "client "+fmt.Sprint(o.of.Client)+" sends "+b.describe(o), `"send", %d, %d, %s, %d`, o.at, b.words(s), b.told(o), b.shown(s)).command = o.at
+	}
+}
+
+// shown is the latest time by which a client may judge by rule 3: behind routers one that a primary of the key has shown.
+func (b *builder) shown(s simulation.Step) int {
+	switch {
+	case !b.run.Routers:
+		return clock(s.Clock)
+	case b.latest.IsZero():
+		return 0
+	}
+	return clock(b.latest)
+}
+
+// words is the latest time by which a client may judge words: behind routers any.
+func (b *builder) words(s simulation.Step) int {
+	if b.run.Routers {
+		return 2_000_000_000
+	}
+	return clock(s.Clock)
+}
+
+// number gives the command its number: that of its transaction in the session of its claim,
+// else one of its own.
+func (b *builder) number(o *sent) {
+	owner := b.sessions[o.of.Session]
+	if o.id == "" && (o.kind == "note" || o.kind == "look") {
+		o.id = owner // of the claim that leaves its word, or looks
+	}
+	if o.of.Number > 0 && owner != "" {
+		if o.inside = o.id == owner || o.kind == "undo" && o.old == owner; o.inside {
+			o.n = int(o.of.Number)
+			return
+		}
+	}
+	o.n = 1000 + o.at
+}
+
+// transfers tells a transfer from a swap, which look alike where there is no holder to name:
+// it names the revision of an exclusive grant of its own client, or the holder.
+func (b *builder) transfers(o *sent) {
+	if o.old == o.id {
+		o.old = ""
+	}
+	if o.kind != "swap" || len(o.drop) > 0 || o.asks {
+		return
+	}
+	from := b.revs[o.named]
+	switch {
+	case o.old != "" || o.named == 0:
+		o.kind = "transfer"
+	case from != nil && from.mode == "exclusive" && from.kind != "min-hold":
+		o.kind, o.old = "transfer", from.id
+	}
+}
+
+// command is the command as a term.
+func (b *builder) command(o *sent) string {
+	drop := make([]string, len(o.drop))
+	for i, d := range o.drop {
+		drop[i] = fmt.Sprintf("<<%s, %d>>", b.attempt(d.id), rank(b.beats, d.beat))
+	}
+	rev := b.rev(o.named)
+	mode := o.mode
+	if mode != "" && mode != "exclusive" {
+		mode = "shared"
+	}
+	beat := 0
+	if o.beat > 0 {
+		beat = rank(b.beats, o.beat)
+	}
+	all := fmt.Sprintf(`<<%d, "%s", %s, %d, %d, %d, %d`, o.at, o.kind, b.attempt(o.id), o.n, o.flags(), o.of.Client, units(o.of.Began))
+	rest := fmt.Sprintf(`, "%s", %d, %d, %d, %d, %d, %s, {%s}, %s, %d, %d, %d`,
+		mode, o.limit, beat, b.epoch(o.epoch), dateOrZero(o.end), units(time.Duration(o.lasts)*time.Millisecond), rev, strings.Join(drop, ", "), b.attempt(o.old),
+		dateOrZero(o.recent), dateOrZero(o.since), dateOrZero(o.word))
+	if rest == nothing {
+		rest = ""
+	}
+	return all + rest + ">>"
+}
+
+// nothing is the rest of a command that writes no lease and asks for none: it is left out. TLC takes
+// most of its time to read the terms.
+const nothing = `, "", 0, 0, 0, 0, 0, 0, {}, 0, 0, 0, 0`
+
+// flags are the command's conditions, as bits.
+func (o *sent) flags() (bits int) {
+	for i, set := range []bool{o.inside, o.earlier, o.judged, o.asks, o.unword, o.wants, o.majorly, o.lingers} {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// told are the hellos that a claim may judge by: the last few that its client was answered.
+func (b *builder) told(o *sent) string {
+	if len(o.drop) == 0 || b.run.Routers { // a router tells no election, and the time of another machine
+		return "{}"
+	}
+	list := b.hellos[o.of.Client]
+	list = list[max(0, len(list)-4):]
+	terms := make([]string, len(list))
+	for i, h := range list {
+		terms[i] = fmt.Sprintf("<<%d, %d, %d>>", units(h.sent), b.epoch(h.epoch), date(h.time))
+	}
+	return "{" + strings.Join(terms, ", ") + "}"
+}
+
+// answers is a reply that came. An error that leaves the outcome open is no answer.
+func (b *builder) answers(s simulation.Step) {
+	if s.Command == nil {
+		return
+	}
+	switch {
+	case s.Command.Name == "hello":
+		b.hears(s)
+		return
+	case isFeed(s.Command):
+		b.feeds(s)
+		return
+	}
+	refused := number(field(s.Reply, "code")) == 11000
+	if ok, _ := field(s.Reply, "ok").(float64); ok != 1 && !refused || field(s.Reply, "writeConcernError") != nil {
+		return
+	}
+	for _, o := range b.commands[s.Command] {
+		hit := o.hit
+		if o.ifUnworded && !hit {
+			continue // likewise as if it had not come
+		}
+		if s.Command.Name == "findAndModify" {
+			hit = !refused && field(s.Reply, "value") != nil
+		}
+		b.step(s.At, first, "client "+fmt.Sprint(o.of.Client)+" has the answer to "+b.describe(o), `"answer", %d, %s, %d`, o.at, boolean(hit), units(s.Took)).command = o.at
+	}
+}
+
+func (b *builder) hears(s simulation.Step) {
+	primary, _ := field(s.Reply, "isWritablePrimary").(bool)
+	epoch, elected := field(s.Reply, "electionId").(bson.ObjectID)
+	if !primary || !elected && field(s.Reply, "setName") != nil {
+		epoch = bson.ObjectID{1} // it tells no election: a label that no holder has
+	}
+	at, _ := field(s.Reply, "localTime").(bson.DateTime)
+	b.hellos[s.Command.Client] = append(b.hellos[s.Command.Client], hello{b.asked[s.Command], epoch, at})
+}
+
+// notes is what a user of a lease sees and does.
+func (b *builder) notes(s simulation.Step) {
+	e := s.Event
+	id, local := history.HolderOf(e.ID)
+	p := b.ids[id]
+	if e.Key != b.key || p == 0 {
+		return
+	}
+	who := fmt.Sprintf("client %d ", e.Client)
+	if e.Kind == history.Granted && (local || b.use[id] != "") {
+		b.use[id] = e.ID
+		b.step(s.At, again, fmt.Sprintf("%sgives out attempt %d once more", who, p), `"again", %s, %d`, b.attempt(id), rank(b.tokens, e.Token))
+		return
+	}
+	if use := b.use[id]; use != "" && use != e.ID {
+		return // of a use before this one: it has ended
+	}
+	switch e.Kind {
+	case history.Granted:
+		b.use[id] = e.ID
+		b.step(s.At, calls, fmt.Sprintf("%sis granted attempt %d", who, p), `"has", %s, %d, %s`, b.attempt(id), rank(b.tokens, e.Token), boolean(e.Note == history.Resumed))
+	case history.LetGo:
+		b.step(s.At, letsGo, fmt.Sprintf("%slets go of attempt %d", who, p), `"lets go", %s, %s`, b.attempt(id), boolean(e.Note == history.Released))
+	case history.Told:
+		b.step(s.At, told, fmt.Sprintf("%sis told that attempt %d is over", who, p), `"told", %s`, b.attempt(id))
+	default:
+	}
+}
+
+// hindered reports whether a client could not send for some time between two: it was killed
+// or cut off, or there was no primary.
+func hindered(run *simulation.Recording, client int, began, until time.Duration) bool {
+	return slices.ContainsFunc(run.Steps, func(s simulation.Step) bool {
+		switch {
+		case s.Kind == simulation.Killed:
+			return s.Event.Client == client
+		case s.Kind != simulation.Noted || s.Event.Kind != history.Trouble || s.At > until || s.Event.Until < began:
+			return false
+		}
+		return s.Event.Note == history.Failover || s.Event.Client == client && s.Event.Note == "cut off"
+	})
+}

@@ -1,0 +1,303 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
+)
+
+// An operation is a command, or a statement of one, as the specification knows it: what its
+// filter names and its update writes, no more and no less.
+type operation struct {
+	kind string // a row of §4.4; empty: none
+	key  string
+	id   string // of the holder that it is about
+
+	mode  string
+	limit int64
+	beat  int64
+	epoch bson.ObjectID
+	end   bson.DateTime
+	lasts int64 // its ttl, in milliseconds
+
+	rev   int64   // that it writes
+	moves bool    // it writes the next revision instead
+	named int64   // that its filter names
+	drop  []sight // the holders that the filter names with their beats
+	old   string  // the holder whose place it takes, or that it removes too
+
+	earlier bool          // the filter asks for an earlier beat
+	judged  bool          // it asks that the holder has not run out at recent, or is of another epoch
+	recent  bson.DateTime // of judged
+	asks    bool          // it asks for no writer's word that lasts past earliest
+	since   bson.DateTime // of asks
+	word    bson.DateTime // a writer's word that it leaves
+	unword  bool          // it removes one
+	wants   bool          // it leaves the word of a waiter
+	lingers bool          // its client may keep the key
+	majorly bool          // it reads what a majority has
+
+	ifUnworded bool // it asks that no word is left, as a release of a bulk does
+}
+
+// A sight is a beat of a holder.
+type sight struct {
+	id   string
+	beat int64
+}
+
+// operations are what a command does to locks.
+func operations(c docdb.Command) []operation {
+	switch c.Name {
+	case "findAndModify":
+		filter, _ := field(c.Body, "query").(bson.D)
+		update, _ := field(c.Body, "update").(bson.D)
+		remove, _ := field(c.Body, "remove").(bool)
+		upsert, _ := field(c.Body, "upsert").(bool)
+		concern, _ := field(c.Body, "writeConcern").(bson.D)
+		durable, _ := field(concern, "j").(bool)
+		return []operation{read(filter, update, remove, upsert, durable)}
+	case "insert":
+		return inserts(c.Body)
+	case "update":
+		return statements(c.Body, "updates", false)
+	case "delete":
+		return statements(c.Body, "deletes", true)
+	case "find":
+		return looks(c.Body)
+	}
+	return nil
+}
+
+// inserts are the claims of a bulk: each writes what its upsert would.
+func inserts(body bson.D) (all []operation) {
+	for _, document := range documents(field(body, "documents")) {
+		filter := bson.D{{Key: "_id", Value: field(document, "_id")}, {Key: "rev", Value: field(document, "rev")}}
+		var set bson.D
+		for _, name := range []string{"mode", "limit", "holders"} {
+			set = append(set, bson.E{Key: name, Value: field(document, name)})
+		}
+		if all, _ := field(document, "holders").(bson.D); len(all) == 0 {
+			continue // a wake-up, not a claim
+		}
+		all = append(all, read(filter, bson.D{{Key: "$set", Value: set}}, false, true, true))
+	}
+	return all
+}
+
+func statements(body bson.D, name string, remove bool) (all []operation) {
+	concern, _ := field(body, "writeConcern").(bson.D)
+	durable, _ := field(concern, "j").(bool)
+	for _, statement := range documents(field(body, name)) {
+		filter, _ := field(statement, "q").(bson.D)
+		update, _ := field(statement, "u").(bson.D)
+		upsert, _ := field(statement, "upsert").(bool)
+		for _, one := range parts(filter) {
+			all = append(all, read(one, update, remove, upsert, durable))
+		}
+	}
+	return all
+}
+
+// parts are the filters of a deletion of many documents, one for each; of any other statement its
+// own.
+func parts(filter bson.D) (all []bson.D) {
+	by, _ := field(filter, "_id").(bson.D)
+	keys, many := field(by, "$in").(bson.A)
+	if !many {
+		return []bson.D{filter}
+	}
+	var common bson.D // what is asked of all of them
+	holders := make([]bson.D, len(keys))
+	for _, e := range filter {
+		switch e.Key {
+		case "_id":
+		case "$and":
+			holders = documents(field(documents(e.Value)[0], "$or"))
+		default:
+			common = append(common, e)
+		}
+	}
+	for i, key := range keys {
+		all = append(all, slices.Concat(bson.D{{Key: "_id", Value: key}}, common, holders[i]))
+	}
+	return all
+}
+
+// looks are a find, for each key that it asks for.
+func looks(body bson.D) (all []operation) {
+	filter, _ := field(body, "filter").(bson.D)
+	concern, _ := field(body, "readConcern").(bson.D)
+	majorly := field(concern, "level") == "majority"
+	switch by := field(filter, "_id").(type) {
+	case string:
+		return []operation{{kind: "look", key: by, majorly: majorly}}
+	case bson.D:
+		keys, _ := field(by, "$in").(bson.A)
+		for _, k := range keys {
+			all = append(all, operation{kind: "look", key: fmt.Sprint(k), majorly: majorly})
+		}
+	}
+	return all
+}
+
+// read tells the row of a command. The order of the cases matters: what a row writes tells it
+// from the others.
+func read(filter, update bson.D, remove, upsert, durable bool) operation {
+	o := operation{}
+	o.filter(filter)
+	w := o.writes(update)
+	switch {
+	case remove && o.id != "" && durable:
+		o.kind = "undo"
+	case remove && o.id != "":
+		o.kind = "release"
+	case remove:
+		o.kind = "delete"
+	case w.whole && upsert:
+		o.kind = "insert"
+	case w.whole && w.several: // which no command should
+		o.kind, o.mode, o.limit = "join", "shared", -1
+	case w.whole:
+		o.kind = "swap" // or a transfer, which the revision's writer tells
+	case w.adds:
+		o.kind, o.mode, o.limit = "join", "shared", -1 // it joins those who are there
+	case w.leaves && w.rev:
+		o.kind = "undo-join"
+	case w.leaves:
+		o.kind = "leave"
+	case w.released:
+		o.kind = "min-hold"
+	case w.broken:
+		o.kind = "break"
+	case w.ends:
+		o.kind = "renew"
+	case !w.holders && !w.rev:
+		o.kind = "note" // words, dates, and what only reads the clock
+	}
+	return o
+}
+
+func (o *operation) filter(filter bson.D) {
+	for _, e := range filter {
+		id, name, ofHolder := holderPath(e.Key)
+		condition, _ := e.Value.(bson.D)
+		switch {
+		case e.Key == "_id":
+			o.key, _ = e.Value.(string)
+		case e.Key == "rev":
+			o.named = number(e.Value)
+		case e.Key == "wantedUntil":
+			o.ifUnworded = field(condition, "$not") != nil
+		case e.Key == "$and":
+			for _, conditions := range documents(e.Value) {
+				o.either(documents(field(conditions, "$or")))
+			}
+		case ofHolder && name == "" && field(condition, "$exists") == true:
+			o.id, o.old = id, id
+		case ofHolder && name == "beat" && condition == nil:
+			beat, _ := e.Value.(int64)
+			o.drop = append(o.drop, sight{id, beat})
+		case ofHolder && name == "beat" && field(condition, "$lt") != nil:
+			o.id, o.earlier = id, true
+		case ofHolder && o.id == "":
+			o.id = id
+		}
+	}
+}
+
+// either reads an $or, of which the protocol has four.
+func (o *operation) either(alternatives []bson.D) {
+	for i, d := range alternatives {
+		if len(d) == 0 {
+			continue
+		}
+		id, name, ofHolder := holderPath(d[0].Key)
+		condition, _ := d[0].Value.(bson.D)
+		switch {
+		case d[0].Key == "exclusiveWantedUntil":
+			not, _ := field(condition, "$not").(bson.D)
+			o.since, o.asks = field(not, "$gt").(bson.DateTime)
+		case d[0].Key == "rev":
+			o.named = number(d[0].Value)
+		case ofHolder && name == "expireAt":
+			o.recent, o.judged = field(condition, "$gt").(bson.DateTime)
+		case ofHolder && name == "" && i == 0 && len(alternatives) == 2:
+			o.id, o.old = id, id
+		case ofHolder && name == "":
+			o.id = id // of a hand-over: the first was the old one
+		}
+	}
+}
+
+// A writing is what an update writes.
+type writing struct{ whole, several, adds, leaves, released, broken, ends, rev, holders bool }
+
+func (o *operation) writes(update bson.D) (w writing) {
+	for _, op := range update {
+		fields, _ := op.Value.(bson.D)
+		for _, f := range fields {
+			id, name, ofHolder := holderPath(f.Key)
+			switch {
+			case op.Key == "$unset" && f.Key == "exclusiveWantedUntil":
+				o.unword = true
+			case op.Key == "$unset" && ofHolder:
+				w.leaves, w.holders = !w.adds && (name == "" || w.leaves), true
+			case op.Key == "$max" && f.Key == "wantedUntil":
+				o.wants = true
+			case op.Key == "$max" && f.Key == "exclusiveWantedUntil":
+				o.word, _ = f.Value.(bson.DateTime)
+			case f.Key == "holders":
+				all, _ := f.Value.(bson.D)
+				w.whole, w.several, w.holders = true, len(all) > 1, true
+				o.takes(all[0])
+			case f.Key == "mode":
+				o.mode, _ = f.Value.(string)
+			case f.Key == "limit":
+				o.limit = number(f.Value)
+			case f.Key == "rev":
+				w.rev = true
+				o.rev, o.moves = number(f.Value), op.Key == "$inc"
+			case ofHolder && name == "":
+				w.adds, w.holders, w.leaves = true, true, false
+				o.takes(bson.E{Key: id, Value: f.Value})
+			case ofHolder:
+				w.holders = true
+				o.of(&w, name, f.Value)
+			}
+		}
+	}
+	return w
+}
+
+// takes reads the holder that a claim writes of itself.
+func (o *operation) takes(holder bson.E) {
+	o.id = holder.Key
+	d, _ := holder.Value.(bson.D)
+	for _, f := range d {
+		o.of(new(writing), f.Key, f.Value)
+	}
+}
+
+func (o *operation) of(w *writing, name string, v any) {
+	switch name {
+	case "expireAt":
+		w.ends = true
+		o.end, _ = v.(bson.DateTime)
+	case "beat":
+		o.beat = number(v)
+	case "epoch":
+		o.epoch, _ = v.(bson.ObjectID)
+	case "ttl":
+		o.lasts = number(v)
+	case "lingers":
+		o.lingers = true
+	case "released":
+		w.released = true
+	case "broken":
+		w.broken = true
+	}
+}
