@@ -162,6 +162,19 @@ func (l *Locker) locked(key string) (*name, *mongolock.Lease, error) {
 	return nil, nil, fmt.Errorf("%w: %q", ErrNotLocked, key)
 }
 
+// take takes the lease of a name away, for Unlock. The caller's turn goes on.
+func (l *Locker) take(key string) (*name, *mongolock.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.names[key]
+	if n == nil || n.lease == nil {
+		return nil, nil, fmt.Errorf("%w: %q", ErrNotLocked, key)
+	}
+	lease := n.lease
+	n.lease = nil
+	return n, lease, nil
+}
+
 // swap replaces one lease by another, and reports whether the first was still there.
 func (l *Locker) swap(n *name, was, is *mongolock.Lease) bool {
 	l.mu.Lock()
@@ -175,23 +188,22 @@ func (l *Locker) swap(n *name, was, is *mongolock.Lease) bool {
 
 // Unlock releases the lock. It ignores the end of its context, because a release is bounded by
 // itself. A lock that was lost counts as unlocked, which is logged and not an error. After
-// another error the release goes on in the background, and Unlock may be called again.
+// another error the name is unlocked in this process all the same, because CertMagic does not call
+// Unlock again: the release goes on in the background, and other processes are granted the lock
+// when it has succeeded, or one TTL later.
 func (l *Locker) Unlock(_ context.Context, name string) error {
-	n, lease, err := l.locked(name)
+	n, lease, err := l.take(name)
 	if err != nil {
 		return err
 	}
-	switch err := lease.Release(); {
-	case errors.Is(err, mongolock.ErrLost):
+	err = lease.Release()
+	<-n.turn
+	l.leave(name, n)
+	if errors.Is(err, mongolock.ErrLost) {
 		l.logger.Warn("certmagiclock: the lock was lost while it was held", "lease", lease, "error", err)
-	case err != nil:
-		return err
+		return nil
 	}
-	if l.swap(n, lease, nil) {
-		<-n.turn
-		l.leave(name, n)
-	}
-	return nil
+	return err
 }
 
 // RenewLockLease makes sure that the lock is held, before CertMagic works under it. Leases

@@ -152,6 +152,45 @@ func TestALostLockIsTakenAgainBeforeTheNextAttempt(t *testing.T) {
 	})
 }
 
+// CertMagic logs the error of Unlock, and never calls it again.
+func TestAfterAnUnlockThatFailedTheNameCanBeLockedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := mongolocktest.New(t)
+		l := locker(t, locks)
+		require.NoError(t, l.Lock(t.Context(), issuance))
+		away := errors.New("the database is away")
+		locks.Fail(away)
+		assert.ErrorIs(t, l.Unlock(t.Context(), issuance), away)
+		assert.ErrorIs(t, l.Unlock(t.Context(), issuance), certmagiclock.ErrNotLocked)
+		locks.Fail(nil)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // virtual: longer than the TTL
+		defer cancel()
+		require.NoError(t, l.Lock(ctx, issuance), "one failed Unlock locked the name for ever")
+		assert.NoError(t, l.Unlock(t.Context(), issuance))
+	})
+}
+
+// The lease that RenewLockLease took must not stay behind if Unlock comes at the same time.
+func TestAnUnlockDuringARenewalLeavesNothingLocked(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			locks := mongolocktest.New(t)
+			l := locker(t, locks, certmagiclock.WithPrefix(""))
+			require.NoError(t, l.Lock(t.Context(), issuance))
+			locks.Lose(issuance)
+			renewed := make(chan struct{})
+			go func() { defer close(renewed); _ = l.RenewLockLease(t.Context(), issuance, time.Hour) }()
+			require.NoError(t, l.Unlock(t.Context(), issuance))
+			<-renewed
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			require.NoError(t, l.Lock(ctx, issuance))
+			assert.NoError(t, l.Unlock(t.Context(), issuance))
+		})
+	}
+}
+
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
 	_, err := certmagiclock.New(nil, nil, nil, certmagiclock.WithLogger(nil))
 	for _, want := range []string{"the locker is nil", "the collection is nil", "a nil Option", "WithLogger(nil)"} {
