@@ -22,18 +22,18 @@ func client() *mongolock.Client {
 	return c
 }
 
-func ExampleLease() {
+func ExampleWith() {
 	err := leader.Run(context.Background(), client(), "billing", func(_ context.Context, term leader.Term) error {
 		fmt.Println(term.Lease().Remaining() <= 10*time.Second)
 		return nil
-	}, leader.Lease(mongolock.TTL(10*time.Second)))
+	}, leader.With(mongolock.TTL(10*time.Second)))
 	fmt.Println(err)
-	_, err = leader.New(client(), "billing", leader.Lease(mongolock.Shared()))
+	_, err = leader.New(client(), "billing", leader.With(mongolock.Shared()))
 	fmt.Println(err)
 	// Output:
 	// true
 	// <nil>
-	// leader: Lease(Shared()): several processes would lead at the same time
+	// leader: With(Shared()): several processes would lead at the same time
 }
 
 func ExampleWithLogger() {
@@ -57,7 +57,7 @@ func ExampleRun() {
 }
 
 func ExampleNew() {
-	c, err := leader.New(client(), "billing", leader.Lease(mongolock.TTL(10*time.Second), mongolock.Note("version 7")))
+	c, err := leader.New(client(), "billing", leader.With(mongolock.TTL(10*time.Second), mongolock.Note("version 7")))
 	fmt.Println(c.IsLeader(), err)
 	_, err = leader.New(client(), "")
 	fmt.Println(err)

@@ -55,7 +55,7 @@ func TestAProcessIsHealthyUntilItsWorkIgnoresTheEndOfItsTerm(t *testing.T) {
 				client := newClient(t, memstore.New())
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				c, leads, release := deaf(ctx, t, client, leader.Lease(mongolock.MaxHold(time.Minute)))
+				c, leads, release := deaf(ctx, t, client, leader.With(mongolock.MaxHold(time.Minute)))
 				defer release()
 				healthy := leader.Healthy(10*time.Second, c)
 				assert.NoError(t, healthy(nil), "it waits to lead")
@@ -124,7 +124,7 @@ func TestTheLeadersNoteIsSeen(t *testing.T) {
 		client := newClient(t, memstore.New())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, leads, release := deaf(ctx, t, client, leader.Lease(mongolock.Note("http://10.0.0.7:8080")))
+		_, leads, release := deaf(ctx, t, client, leader.With(mongolock.Note("http://10.0.0.7:8080")))
 		defer release()
 		<-leads
 		is, err := leader.Current(ctx, client, "billing")
@@ -169,7 +169,7 @@ func TestAnObserverOfTheClientSeesElectionsAndTerms(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		run := func(client *mongolock.Client) *leader.Candidate {
-			c, err := leader.New(client, "billing", leader.Lease(mongolock.MaxHold(time.Minute)))
+			c, err := leader.New(client, "billing", leader.With(mongolock.MaxHold(time.Minute)))
 			require.NoError(t, err)
 			go func() {
 				_ = c.Run(ctx, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return ctx.Err() })

@@ -100,8 +100,9 @@ func New(l mongolock.Locker, key string, opts ...Option) (*Candidate, error) {
 }
 
 // Run waits until this process leads, and calls fn. It repeats both whenever the term was lost
-// or resigned. When ctx ends it waits for fn, and returns nil. If fn returns while this process
-// leads, Run returns fn's error: the process has given up for good.
+// or resigned; an error of fn that has another reason is then logged. When ctx ends it waits for
+// fn, and returns nil. If fn returns while this process leads, Run returns fn's error: the
+// process has given up for good.
 //
 // Run waits for a database that is out of reach. It returns errors that will not pass:
 // mongolock.ErrForeign, ErrModeMismatch, ErrClosed and ErrDisconnected.
@@ -182,9 +183,22 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		}
 		return false, err
 	case lease.Err() != nil, parent.Err() != nil:
-		return true, nil // fn failed because its term was cut short
+		if err != nil && !cutShort(err) {
+			c.logger.Warn("leader: the work failed while its term ended; this process stands again", "key", c.key, "error", err)
+		}
+		return true, nil
 	}
 	return false, err
+}
+
+// cutShort reports whether work failed because its term ended.
+func cutShort(err error) bool {
+	for _, end := range []error{context.Canceled, mongolock.ErrLost, mongolock.ErrReleased, mongolock.ErrClosed, ErrResigned} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // lead calls fn, and tells the observer and the health check.

@@ -76,7 +76,7 @@ func newProcess(t *testing.T, s store.Store, name string, fn leader.Func) *proce
 	var err error
 	p.client, err = mongolock.NewWithStore(p.link, mongolock.WithOwner(name), mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
-	p.Candidate, err = leader.New(p.client, "billing")
+	p.Candidate, err = leader.New(p.client, "billing", leader.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	if fn == nil {
 		fn = func(ctx context.Context, _ leader.Term) error {
@@ -375,14 +375,14 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 	defer client.Close()
 	fn := func(context.Context, leader.Term) error { return nil }
 	for want, err := range map[string]error{
-		"leader: New: the locker is nil":                     leader.Run(t.Context(), nil, "k", fn),
-		"leader: New: the key is empty":                      leader.Run(t.Context(), client, "", fn),
-		"leader: Run: fn is nil":                             leader.Run(t.Context(), client, "k", nil),
-		"leader: Lease: mongolock: TTL(1ns): must be betwee": leader.Run(t.Context(), client, "k", fn, leader.Lease(mongolock.TTL(1))),
-		"leader: Lease: mongolock: a nil AcquireOption":      leader.Run(t.Context(), client, "k", fn, leader.Lease(nil)),
-		"leader: WithLogger(nil): must not be nil":           leader.Run(t.Context(), client, "k", fn, leader.WithLogger(nil)),
-		"leader: a nil Option":                               leader.Run(t.Context(), client, "k", fn, nil),
-		"key has 1025 bytes":                                 leader.Run(t.Context(), client, strings.Repeat("k", 1025), fn),
+		"leader: New: the locker is nil":                    leader.Run(t.Context(), nil, "k", fn),
+		"leader: New: the key is empty":                     leader.Run(t.Context(), client, "", fn),
+		"leader: Run: fn is nil":                            leader.Run(t.Context(), client, "k", nil),
+		"leader: With: mongolock: TTL(1ns): must be betwee": leader.Run(t.Context(), client, "k", fn, leader.With(mongolock.TTL(1))),
+		"leader: With: mongolock: a nil AcquireOption":      leader.Run(t.Context(), client, "k", fn, leader.With(nil)),
+		"leader: WithLogger(nil): must not be nil":          leader.Run(t.Context(), client, "k", fn, leader.WithLogger(nil)),
+		"leader: a nil Option":                              leader.Run(t.Context(), client, "k", fn, nil),
+		"key has 1025 bytes":                                leader.Run(t.Context(), client, strings.Repeat("k", 1025), fn),
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -15,22 +15,22 @@ type Option interface{ apply(*config) error }
 
 type config struct {
 	acquire []mongolock.AcquireOption
-	logger  *slog.Logger // nil: the locker's
+	logger  *slog.Logger
 }
 
 type option func(*config) error
 
 func (o option) apply(c *config) error { return o(c) }
 
-// Lease sets options of each term's lease: TTL, Note, MaxHold. They add to those of the client.
+// With sets options of each term's lease: TTL, Note, MaxHold. They add to those of the client.
 // Shared, OneOf, MinHold and Linger are refused by name: with the first two several processes
 // would lead at the same time, with the others the key would stay taken after a leader
 // resigned.
-func Lease(opts ...mongolock.AcquireOption) Option {
+func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(c *config) error { c.acquire = append(c.acquire, opts...); return nil })
 }
 
-// WithLogger sets where the candidate logs, the client's logger by default.
+// WithLogger sets where the candidate logs, by default slog.Default().
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error {
 		if c.logger = l; l == nil {
@@ -42,7 +42,7 @@ func WithLogger(l *slog.Logger) Option {
 
 // newConfig checks all options together.
 func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
-	var c config
+	c := config{logger: slog.Default()}
 	var errs []error
 	for _, o := range opts {
 		if o == nil {
@@ -54,21 +54,18 @@ func newConfig(l mongolock.Locker, key string, opts []Option) (config, error) {
 	terms, err := inside.TermsOf(l, key, c.acquire)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("leader: Lease: %w", err)
+		err = fmt.Errorf("leader: With: %w", err)
 	case terms.Mode == store.Shared:
-		err = errors.New("leader: Lease(Shared()): several processes would lead at the same time")
+		err = errors.New("leader: With(Shared()): several processes would lead at the same time")
 	case terms.Mode != store.Exclusive:
-		err = fmt.Errorf("leader: Lease(OneOf(%d)): several processes would lead at the same time", terms.Limit)
+		err = fmt.Errorf("leader: With(OneOf(%d)): several processes would lead at the same time", terms.Limit)
 	}
 	errs = append(errs, err)
 	if terms.MinHold > 0 {
-		errs = append(errs, fmt.Errorf("leader: Lease(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
+		errs = append(errs, fmt.Errorf("leader: With(MinHold(%v)): the key would stay taken after a leader resigned", terms.MinHold))
 	}
 	if terms.Linger > 0 {
-		errs = append(errs, fmt.Errorf("leader: Lease(Linger(%v)): the key would stay taken after a leader resigned", terms.Linger))
-	}
-	if c.logger == nil {
-		c.logger = terms.Logger
+		errs = append(errs, fmt.Errorf("leader: With(Linger(%v)): the key would stay taken after a leader resigned", terms.Linger))
 	}
 	return c, errors.Join(errs...)
 }

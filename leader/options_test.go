@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/leader"
 	"github.com/mongolock/mongolock/mongolocktest"
+	"github.com/mongolock/mongolock/store"
 	"github.com/mongolock/mongolock/store/memstore"
 )
 
@@ -23,22 +25,22 @@ func TestALeaseThatOthersMayShareIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	for want, opts := range map[string][]mongolock.AcquireOption{
-		"leader: Lease(Shared()): several processes would lead at the same time":                     {mongolock.Shared()},
-		"leader: Lease(OneOf(3)): several processes would lead at the same time":                     {mongolock.TTL(time.Second), mongolock.OneOf(3)},
-		"leader: Lease(OneOf(1)): several processes would lead at the same time":                     {mongolock.OneOf(1)},
-		"leader: Lease(MinHold(1m0s)): the key would stay taken after a leader resigned":             {mongolock.MinHold(time.Minute)},
-		"at the same time\nleader: Lease(MinHold(1s)): the key would stay taken after a leader resi": {mongolock.Shared(), mongolock.MinHold(time.Second)},
+		"leader: With(Shared()): several processes would lead at the same time":                     {mongolock.Shared()},
+		"leader: With(OneOf(3)): several processes would lead at the same time":                     {mongolock.TTL(time.Second), mongolock.OneOf(3)},
+		"leader: With(OneOf(1)): several processes would lead at the same time":                     {mongolock.OneOf(1)},
+		"leader: With(MinHold(1m0s)): the key would stay taken after a leader resigned":             {mongolock.MinHold(time.Minute)},
+		"at the same time\nleader: With(MinHold(1s)): the key would stay taken after a leader resi": {mongolock.Shared(), mongolock.MinHold(time.Second)},
 	} {
 		for name, locker := range map[string]mongolock.Locker{
 			"a client":                    client,
 			"what embeds one":             mongolocktest.New(t),
 			"a Locker of somebody else's": someLocker{},
 		} {
-			_, err := leader.New(locker, "billing", leader.Lease(opts...))
+			_, err := leader.New(locker, "billing", leader.With(opts...))
 			assert.ErrorContains(t, err, want, name)
 		}
 	}
-	_, err = leader.New(client, "billing", leader.Lease(mongolock.TTL(time.Second), mongolock.Note("version 7"), mongolock.MaxHold(time.Hour)))
+	_, err = leader.New(client, "billing", leader.With(mongolock.TTL(time.Second), mongolock.Note("version 7"), mongolock.MaxHold(time.Hour)))
 	assert.NoError(t, err, "what a leader can use")
 }
 
@@ -73,30 +75,62 @@ func (someLocker) TryAcquire(context.Context, string, ...mongolock.AcquireOption
 	return nil, errDown
 }
 
-func TestACandidateLogsWhereItsClientDoes(t *testing.T) {
-	for name, own := range map[string]bool{"to the client's logger": false, "to its own": true} {
-		t.Run(name, func(t *testing.T) {
+// logged runs a candidate for a minute and returns what it has logged.
+func logged(t *testing.T, s store.Store, fn leader.Func) string {
+	t.Helper()
+	var said bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&said, nil))
+	client, err := mongolock.NewWithStore(s, mongolock.TTL(9*time.Second), mongolock.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, leader.Run(ctx, client, "billing", fn, leader.WithLogger(logger)))
+	require.NoError(t, client.Close())
+	return said.String()
+}
+
+func TestAnElectionThatFailsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &link{Store: memstore.New()}
+		s.cut.Store(true)
+		time.AfterFunc(59*time.Second, func() { s.cut.Store(false) }) // virtual
+		said := logged(t, s, func(ctx context.Context, _ leader.Term) error { <-ctx.Done(); return nil })
+		assert.Contains(t, said, "leader: acquiring the key failed, trying again")
+	})
+}
+
+func TestAnErrorOfTheWorkIsLoggedIfItsTermWasLostAtTheSameTime(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail func(context.Context) error
+		want bool
+	}{
+		{"an error of its own", func(context.Context) error { return errors.New("disk full") }, true},
+		{"the context's error", func(ctx context.Context) error { return fmt.Errorf("stopped: %w", ctx.Err()) }, false},
+		{"the context's cause", context.Cause, false},
+		{"no error", func(context.Context) error { return nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var ofClient, ofCandidate bytes.Buffer
 				s := &link{Store: memstore.New()}
-				s.cut.Store(true)
-				client, err := mongolock.NewWithStore(s, mongolock.WithLogger(slog.New(slog.NewTextHandler(&ofClient, nil))))
-				require.NoError(t, err)
-				opts := []leader.Option{}
-				if own {
-					opts = append(opts, leader.WithLogger(slog.New(slog.NewTextHandler(&ofCandidate, nil))))
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				require.NoError(t, leader.Run(ctx, client, "billing", func(context.Context, leader.Term) error { return nil }, opts...))
-				s.cut.Store(false)
-				require.NoError(t, client.Close())
-				const line = "leader: acquiring the key failed, trying again"
-				if own {
-					assert.Contains(t, ofCandidate.String(), line)
-					assert.NotContains(t, ofClient.String(), line)
+				terms := 0
+				said := logged(t, s, func(ctx context.Context, _ leader.Term) error {
+					if terms++; terms > 1 {
+						<-ctx.Done()
+						return nil
+					}
+					s.cut.Store(true) // so the term is lost
+					<-ctx.Done()
+					s.cut.Store(false)
+					return c.fail(ctx)
+				})
+				assert.Equal(t, 2, terms, "it stands again")
+				const line = "leader: the work failed while its term ended"
+				if c.want {
+					assert.Contains(t, said, line)
+					assert.Contains(t, said, "disk full")
 				} else {
-					assert.Contains(t, ofClient.String(), line)
+					assert.NotContains(t, said, line)
 				}
 			})
 		})

@@ -20,7 +20,7 @@ func TestALeaderWhoseWorkStallsLeadsNoLonger(t *testing.T) {
 		defer cancel()
 		var terms []time.Duration
 		var causes []error
-		c, err := leader.New(newClient(t, s), "billing", leader.Lease(mongolock.MaxStall(time.Minute)))
+		c, err := leader.New(newClient(t, s), "billing", leader.With(mongolock.MaxStall(time.Minute)))
 		assert.NoError(t, err)
 		_ = c.Run(ctx, func(ctx context.Context, term leader.Term) error {
 			began := time.Now()

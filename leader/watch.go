@@ -33,7 +33,7 @@ type Inspector interface {
 type Leader struct {
 	Owner string // the name that it gave its client by WithOwner
 	ID    string // of the term
-	Note  string // that it gave its term by Lease(mongolock.Note(…)): an endpoint, say
+	Note  string // that it gave its term by With(mongolock.Note(…)): an endpoint, say
 	Since time.Time
 }
 

@@ -1,7 +1,7 @@
 // Package cronlock makes several hosts run each job of robfig/cron v3 once: it runs a
 // job under a lock on MongoDB.
 //
-//	once, err := cronlock.New(client, cronlock.Lease(mongolock.MinHold(30*time.Second)))
+//	once, err := cronlock.New(client, cronlock.With(mongolock.MinHold(30*time.Second)))
 //	c := cron.New()
 //	c.AddJob("0 3 * * *", once.Wrap("nightly-report")(job))
 //
@@ -18,11 +18,14 @@ package cronlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // A Once wraps jobs so that one host runs them at a time. New makes one.
@@ -39,14 +42,10 @@ type option func(*Once) error
 
 func (o option) apply(once *Once) error { return o(once) }
 
-// Lease sets the options of each run's lease: mongolock.MinHold, TTL, Note.
-func Lease(opts ...mongolock.AcquireOption) Option {
+// With sets options of each run's lease: mongolock.MinHold, TTL, Note. Shared and OneOf are refused:
+// several hosts would run the job at the same time.
+func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(once *Once) error {
-		for _, o := range opts {
-			if o == nil {
-				return errors.New("cronlock: Lease: a nil AcquireOption")
-			}
-		}
 		once.lease = append(once.lease, opts...)
 		return nil
 	})
@@ -79,10 +78,33 @@ func New(l mongolock.Locker, opts ...Option) (*Once, error) {
 		}
 		errs = append(errs, o.apply(once))
 	}
+	errs = append(errs, checkLease(once.lease))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return once, nil
+}
+
+// checkLease asks a store in memory what the options of a lease come to.
+func checkLease(opts []mongolock.AcquireOption) error {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	if _, err := client.TryAcquire(ctx, "job", opts...); err != nil {
+		return fmt.Errorf("cronlock: With: %w", err)
+	}
+	switch status, err := client.Inspect(ctx, "job"); {
+	case err != nil:
+		return err
+	case status.Mode == store.Shared:
+		return errors.New("cronlock: With(Shared()): several hosts would run the job at the same time")
+	case status.Mode == store.Permits:
+		return fmt.Errorf("cronlock: With(OneOf(%d)): several hosts would run the job at the same time", status.Limit)
+	}
+	return nil
 }
 
 // Wrap returns a wrapper that runs a job under the lock of a key. Each job needs a key

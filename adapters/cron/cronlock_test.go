@@ -32,7 +32,7 @@ func TestOneOfThreeHostsRunsEachTick(t *testing.T) {
 			client, err := mongolock.NewWithStore(s)
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, client.Close()) })
-			once, err := cronlock.New(client, cronlock.Lease(mongolock.MinHold(500*time.Millisecond)))
+			once, err := cronlock.New(client, cronlock.With(mongolock.MinHold(500*time.Millisecond)))
 			require.NoError(t, err)
 			c := cron.New(cron.WithSeconds())
 			_, err = c.AddJob("* * * * * *", once.Wrap("report")(cron.FuncJob(func() { runs.Add(1) })))
@@ -89,10 +89,27 @@ func TestAContextJobLearnsThatItsLeaseIsLost(t *testing.T) {
 }
 
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
-	_, err := cronlock.New(nil, nil, cronlock.WithLogger(nil), cronlock.Lease(nil))
+	_, err := cronlock.New(nil, nil, cronlock.WithLogger(nil), cronlock.With(nil))
 	for _, want := range []string{"the locker is nil", "a nil Option", "WithLogger(nil)", "a nil AcquireOption"} {
 		assert.ErrorContains(t, err, want)
 	}
+}
+
+func TestALeaseThatSeveralHostsMayHoldIsRefused(t *testing.T) {
+	client := mongolocktest.New(t)
+	for want, opt := range map[string]mongolock.AcquireOption{
+		"cronlock: With(Shared()): several hosts would run the job at the same time": mongolock.Shared(),
+		"cronlock: With(OneOf(3)): several hosts would run the job at the same time": mongolock.OneOf(3),
+		"cronlock: With(OneOf(1)): several hosts would run the job at the same time": mongolock.OneOf(1),
+		"cronlock: With: mongolock: TTL(1ns): must be between 100ms and a year":      mongolock.TTL(1),
+		"cronlock: With: mongolock: MinHold(-1s): must be positive":                  mongolock.MinHold(-time.Second),
+		"cronlock: With: mongolock: Note has 2000 bytes: at most 1024":               mongolock.Note(strings.Repeat("x", 2000)),
+	} {
+		_, err := cronlock.New(client, cronlock.With(mongolock.TTL(time.Second)), cronlock.With(opt))
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := cronlock.New(client, cronlock.With(mongolock.TTL(time.Second), mongolock.MinHold(time.Second), mongolock.Note("n"), mongolock.MaxHold(time.Hour)))
+	assert.NoError(t, err, "what a job can use")
 }
 
 func TestMain(m *testing.M) {
@@ -102,7 +119,7 @@ func TestMain(m *testing.M) {
 func TestThreeProcessesRunEachTickOnce(t *testing.T) { testticks.EachRunsOnce(t, "cron") }
 
 func startCron(h *testticks.Host) (stop func() error, err error) {
-	once, err := cronlock.New(h.Locks, cronlock.Lease(mongolock.MinHold(testticks.Apart/2)))
+	once, err := cronlock.New(h.Locks, cronlock.With(mongolock.MinHold(testticks.Apart/2)))
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +137,7 @@ func ExampleOnce_Wrap() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	once, err := cronlock.New(client, cronlock.Lease(mongolock.MinHold(100*time.Millisecond)))
+	once, err := cronlock.New(client, cronlock.With(mongolock.MinHold(100*time.Millisecond)))
 	if err != nil {
 		log.Fatal(err)
 	}

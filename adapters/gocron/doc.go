@@ -1,7 +1,7 @@
 // Package gocronlock makes several hosts run each job of gocron v2 once: by a lock for
 // each job, or by one leader, on MongoDB.
 //
-//	locker, err := gocronlock.NewLocker(client, gocronlock.Lease(mongolock.MinHold(30*time.Second)))
+//	locker, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.MinHold(30*time.Second)))
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
 // [Locker] locks each run under the job's name, which is the function's unless you set
@@ -15,8 +15,8 @@
 // [Elector] makes one host run all jobs. gocron uses either a locker or an elector: if
 // it has an elector it never calls the locker.
 //
-// [Monitor] calls a function for each run, and for each run that was refused: because another
-// host has the key, or because the database is away.
+// gocron counts a refused run as skipped. A job's gocron.AfterLockError learns why: another
+// host has the key (mongolock.ErrHeld), which is normal, or the database is away.
 //
 // gocron does not tell a job that its lease was lost. A job that must know takes its
 // own lease with mongolock.TryDo, and needs no Locker.

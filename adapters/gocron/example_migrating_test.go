@@ -22,7 +22,7 @@ func ExampleNewLocker_inPlaceOfAnother() {
 	}
 	defer client.Close()
 
-	locker, err := gocronlock.NewLocker(client, gocronlock.Lease(mongolock.MinHold(30*time.Second)))
+	locker, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.MinHold(30*time.Second)))
 	if err != nil {
 		log.Panic(err)
 	}

@@ -3,12 +3,15 @@ package gocronlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/leader"
+	"github.com/mongolock/mongolock/store"
+	"github.com/mongolock/mongolock/store/memstore"
 )
 
 // ErrNotLeader answers IsLeader on a host that does not lead. gocron then skips the job.
@@ -16,10 +19,9 @@ var ErrNotLeader = errors.New("gocronlock: another host leads")
 
 // A Locker implements gocron.Locker with leases. NewLocker makes one.
 type Locker struct {
-	locks   mongolock.Locker
-	lease   []mongolock.AcquireOption
-	logger  *slog.Logger
-	monitor *Monitor // nil: there is no monitor
+	locks  mongolock.Locker
+	lease  []mongolock.AcquireOption
+	logger *slog.Logger
 }
 
 var (
@@ -34,14 +36,10 @@ type option func(*Locker) error
 
 func (o option) apply(l *Locker) error { return o(l) }
 
-// Lease sets the options of each run's lease: mongolock.MinHold, TTL, Note.
-func Lease(opts ...mongolock.AcquireOption) Option {
+// With sets options of each run's lease: mongolock.MinHold, TTL, Note. Shared and OneOf are refused:
+// several hosts would run the job at the same time.
+func With(opts ...mongolock.AcquireOption) Option {
 	return option(func(l *Locker) error {
-		for _, o := range opts {
-			if o == nil {
-				return errors.New("gocronlock: Lease: a nil AcquireOption")
-			}
-		}
 		l.lease = append(l.lease, opts...)
 		return nil
 	})
@@ -72,27 +70,48 @@ func NewLocker(l mongolock.Locker, opts ...Option) (*Locker, error) {
 		}
 		errs = append(errs, o.apply(locker))
 	}
+	errs = append(errs, checkLease(locker.lease))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return locker, nil
 }
 
+// checkLease asks a store in memory what the options of a lease come to.
+func checkLease(opts []mongolock.AcquireOption) error {
+	ctx := context.Background()
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithMargin(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it is in memory
+	if _, err := client.TryAcquire(ctx, "job", opts...); err != nil {
+		return fmt.Errorf("gocronlock: With: %w", err)
+	}
+	switch status, err := client.Inspect(ctx, "job"); {
+	case err != nil:
+		return err
+	case status.Mode == store.Shared:
+		return errors.New("gocronlock: With(Shared()): several hosts would run the job at the same time")
+	case status.Mode == store.Permits:
+		return fmt.Errorf("gocronlock: With(OneOf(%d)): several hosts would run the job at the same time", status.Limit)
+	}
+	return nil
+}
+
 // Lock asks for the key once. After an error (mongolock.ErrHeld if another host runs the job)
-// gocron skips the run; gocron's own events report it, and a Monitor.
+// gocron skips the run, and tells the job's gocron.AfterLockError why.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.locks.TryAcquire(ctx, key, l.lease...)
 	if err != nil {
-		l.monitor.refused(key, err)
 		return nil, err
 	}
-	return &lock{lease: lease, logger: l.logger, monitor: l.monitor}, nil
+	return &lock{lease: lease, logger: l.logger}, nil
 }
 
 type lock struct {
-	lease   *mongolock.Lease
-	logger  *slog.Logger
-	monitor *Monitor
+	lease  *mongolock.Lease
+	logger *slog.Logger
 }
 
 // Unlock releases the lease. It ignores its context, which gocron has already cancelled at
@@ -103,7 +122,6 @@ func (l *lock) Unlock(context.Context) error {
 	switch {
 	case errors.Is(err, mongolock.ErrLost):
 		l.logger.Warn("gocronlock: the lease was lost while the job ran", "lease", l.lease, "error", err)
-		l.monitor.lost(l.lease.Key(), err)
 	case err != nil:
 		l.logger.Warn("gocronlock: the lock is not released yet; the client goes on trying", "lease", l.lease, "error", err)
 	}

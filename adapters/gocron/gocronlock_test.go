@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +48,7 @@ func TestOneOfThreeSchedulersRunsEachTick(t *testing.T) {
 		var runs atomic.Int32
 		first := time.Now().Add(300 * time.Millisecond)
 		for i := range 3 {
-			l := locker(t, client(t, s), gocronlock.Lease(mongolock.MinHold(400*time.Millisecond)))
+			l := locker(t, client(t, s), gocronlock.With(mongolock.MinHold(400*time.Millisecond)))
 			sched, err := gocron.NewScheduler(gocron.WithDistributedLocker(l))
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = sched.Shutdown() })
@@ -70,6 +71,21 @@ func TestControlWithoutMinHoldALateHostRunsTheJobAgain(t *testing.T) {
 		require.NoError(t, err, "host %d was kept out without MinHold", i)
 		require.NoError(t, lock.Unlock(t.Context()))
 	}
+}
+
+func TestALeaseThatSeveralHostsMayHoldIsRefused(t *testing.T) {
+	client := mongolocktest.New(t)
+	for want, opt := range map[string]mongolock.AcquireOption{
+		"gocronlock: With(Shared()): several hosts would run the job at the same time": mongolock.Shared(),
+		"gocronlock: With(OneOf(3)): several hosts would run the job at the same time": mongolock.OneOf(3),
+		"gocronlock: With(OneOf(1)): several hosts would run the job at the same time": mongolock.OneOf(1),
+		"gocronlock: With: mongolock: TTL(1ns): must be between 100ms and a year":      mongolock.TTL(1),
+	} {
+		_, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.TTL(time.Second)), gocronlock.With(opt))
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.TTL(time.Second), mongolock.MinHold(time.Second), mongolock.Note("n")))
+	assert.NoError(t, err, "what a job can use")
 }
 
 func free(t *testing.T, locks *mongolocktest.Locker) {
@@ -190,7 +206,7 @@ func (u uncalled) Lock(context.Context, string) (gocron.Lock, error) {
 }
 
 func TestWrongArgumentsAreRefusedByName(t *testing.T) {
-	_, err := gocronlock.NewLocker(nil, nil, gocronlock.WithLogger(nil), gocronlock.Lease(nil))
+	_, err := gocronlock.NewLocker(nil, nil, gocronlock.WithLogger(nil), gocronlock.With(nil))
 	for _, want := range []string{"the locker is nil", "a nil Option", "WithLogger(nil)", "a nil AcquireOption"} {
 		assert.ErrorContains(t, err, want)
 	}
@@ -205,7 +221,7 @@ func TestMain(m *testing.M) {
 func TestThreeProcessesRunEachTickOnce(t *testing.T) { testticks.EachRunsOnce(t, "gocron") }
 
 func startGocron(h *testticks.Host) (stop func() error, err error) {
-	l, err := gocronlock.NewLocker(h.Locks, gocronlock.Lease(mongolock.MinHold(testticks.Apart/2)))
+	l, err := gocronlock.NewLocker(h.Locks, gocronlock.With(mongolock.MinHold(testticks.Apart/2)))
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +243,7 @@ func ExampleNewLocker() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := gocronlock.NewLocker(client, gocronlock.Lease(mongolock.MinHold(30*time.Second)))
+	locker, err := gocronlock.NewLocker(client, gocronlock.With(mongolock.MinHold(30*time.Second)))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -244,6 +260,40 @@ func ExampleNewLocker() {
 	s.Start()
 	<-done
 	// Output: on one host
+}
+
+// A job's listener learns why a run was refused.
+func ExampleLocker() {
+	client, err := mongolock.NewWithStore(memstore.New())
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := client.Acquire(context.Background(), "report") // another host has the key
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release()
+	locker, err := gocronlock.NewLocker(client)
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+	if err != nil {
+		log.Fatal(err)
+	}
+	done := make(chan struct{})
+	refused := gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
+		fmt.Println(job, "was refused, another host has the key:", errors.Is(err, mongolock.ErrHeld))
+		close(done)
+	})
+	_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() {}),
+		gocron.WithName("report"), gocron.WithEventListeners(refused))
+	if err != nil {
+		log.Fatal(err)
+	}
+	s.Start()
+	<-done
+	// Output: report was refused, another host has the key: true
 }
 
 func ExampleNewElector() {

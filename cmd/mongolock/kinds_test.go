@@ -45,7 +45,7 @@ func TestLeadersShowsTheLeaders(t *testing.T) {
 			close(leads)
 			<-ctx.Done()
 			return ctx.Err()
-		}, leader.Lease(mongolock.Note("10.0.0.7:8080"), mongolock.TTL(pace.Of(3*time.Second))))
+		}, leader.With(mongolock.Note("10.0.0.7:8080"), mongolock.TTL(pace.Of(3*time.Second))))
 	})
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
