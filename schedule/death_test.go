@@ -100,7 +100,7 @@ func TestARunThatLostItsLeaseIsRepeatedAtOnce(t *testing.T) {
 				assert.Equal(c, []string{"1h0m0s attempt 1, 0s after it", "1h0m0s attempt 2, 6s after it"}, got)
 				past := c.state("job").Past
 				require.Len(c, past, 2)
-				assert.Equal(c, schedule.Done, past[0].Outcome)
+				assert.Equal(c, schedule.Succeeded, past[0].Outcome)
 				assert.Equal(c, schedule.Died, past[1].Outcome)
 			})
 		})

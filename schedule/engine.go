@@ -172,12 +172,12 @@ func (e *engine) Release(ctx context.Context, r store.Ref, _ time.Duration) (wan
 		if settled, err = e.store.Undo(ctx, t.claim); err == nil && !settled {
 			err = errors.New("schedule: the claim may still be applied")
 		}
-	case t.stays && (t.end == nil || t.end.Run.Outcome == Lost):
+	case t.stays && (t.end == nil || t.end.Run.Outcome == Died):
 		err = store.ErrGone // it stays in the document and runs out, so that another process repeats it
 	case t.end != nil:
 		err = e.store.Finish(ctx, *t.end)
 	default:
-		err = e.store.Finish(ctx, t.endAs(Lost, nil))
+		err = e.store.Finish(ctx, t.endAs(Died, nil))
 	}
 	if err == nil || errors.Is(err, store.ErrGone) {
 		e.forget(r.ID)

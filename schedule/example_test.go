@@ -117,14 +117,16 @@ func ExampleCronError() {
 // runOnce runs a job once and stops.
 func runOnce(fn schedule.Func, opts ...schedule.JobOption) *schedule.Scheduler {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)))
+	jobs, err := schedule.NewWithStore(schedule.NewMemory(), schedule.WithOwner("host-a"), schedule.WithLogger(slog.New(slog.DiscardHandler)),
+		schedule.WithEvents(func(e schedule.Event) {
+			if e.Kind == schedule.Ended {
+				cancel()
+			}
+		}))
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = jobs.Add("report", schedule.Every(50*time.Millisecond), func(ctx context.Context, run schedule.Run) error {
-		defer cancel()
-		return fn(ctx, run)
-	}, opts...)
+	err = jobs.Add("report", schedule.Every(50*time.Millisecond), fn, opts...)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -174,7 +176,7 @@ func ExampleScheduler_Jobs() {
 		}
 		fmt.Println(job.Job, job.Past[0].Outcome)
 	}
-	// Output: report done
+	// Output: report succeeded
 }
 
 func ExampleScheduler_Remove() {

@@ -52,47 +52,49 @@ func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (ski
 	s.engine.begin(r.ID, r.Began)
 	s.event(Event{Kind: Began, Job: j.name, Fire: r.Fire, Run: &r})
 	var err error
-	ctx, end := s.observeRun(ctx, j, r)
+	shown, end := s.observeRun(ctx, j, r)
 	began, returned := time.Now(), false
 	defer func() {
 		took := time.Since(began)
 		end(err, returned)
 		if returned {
-			skipped = s.finish(j, t, r, took, Failed, err)
+			skipped = s.finish(ctx, j, t, r, took, Failed, err)
 			return
 		}
 		panicked := recover()
 		if panicked == nil {
-			s.finish(j, t, r, took, Failed, errGoexit)
+			s.finish(ctx, j, t, r, took, Failed, errGoexit)
 			return
 		}
-		s.finish(j, t, r, took, Panicked, panicError(panicked))
+		s.finish(ctx, j, t, r, took, Panicked, panicError(panicked))
 		panic(panicked) // the trace still shows the frames of the first panic
 	}()
-	err = j.fn(r.Lease.Context(ctx), r)
+	err = j.fn(r.Lease.Context(shown), r)
 	returned = true
 	return skipped
 }
 
-// finish ends the run, its lease and its record with one command. If the command fails,
+// finish ends the run, whose process is stopping if ctx has ended, its lease and its record with one command. If the command fails,
 // the engine goes on in the background.
-func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcome Outcome, err error) (skipped time.Time) {
+func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, took time.Duration, outcome Outcome, err error) (skipped time.Time) {
 	switch lost := r.Lease.Err(); {
 	case outcome == Failed && err == nil && lost == nil:
-		outcome = Done
+		outcome = Succeeded
+	case outcome == Failed && lost == nil && ctx.Err() != nil:
+		outcome = Stopped
 	case outcome != Panicked && errors.Is(lost, mongolock.ErrLost):
-		outcome, err = Lost, errors.Join(err, lost)
+		outcome, err = Died, errors.Join(err, lost)
 	}
 	end := t.endAs(outcome, err)
-	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Lost {
+	if j.overlap == Skip && j.after(r.Fire).After(r.Began) && outcome != Died {
 		end.Decided, _ = latest(j.plan, r.Fire, r.Fire.Add(took)) // a late beginning skips no fire
 	}
 	s.engine.ended(r.ID, end)
 	if failed := r.Lease.Release(); failed != nil && !errors.Is(failed, mongolock.ErrLost) {
 		s.logger.Warn("schedule: the end of a run could not be written and will be repeated in the background", "run", r, "error", failed)
 		s.setStale(j) // until it is written the job is busy, and refuses claims
-	} else if failed != nil && outcome != Lost {
-		outcome, err = Lost, errors.Join(err, failed) // the release was the first to notice the loss
+	} else if failed != nil && outcome != Died {
+		outcome, err = Died, errors.Join(err, failed) // the release was the first to notice the loss
 	}
 	if err != nil {
 		s.logger.Warn("schedule: a run failed", "run", r, "outcome", string(outcome), "error", err)
@@ -101,14 +103,14 @@ func (s *Scheduler) finish(j *job, t *tracked, r Run, took time.Duration, outcom
 	if err != nil {
 		r.Error = clip(err.Error())
 	}
-	if outcome == Lost {
+	if outcome == Died {
 		s.setStale(j)
 		if j.death == AtOnce {
 			s.lookAt(j, s.store.Now()) // perhaps no other process can repeat the run
 		}
 	}
 	s.event(Event{Kind: Ended, Job: j.name, Fire: r.Fire, Run: &r, Err: err})
-	if !end.Decided.IsZero() && outcome != Lost {
+	if !end.Decided.IsZero() && outcome != Died {
 		s.logger.Info("schedule: a run took longer than its job's period, so fires were skipped", "run", r, "took", took, "until", end.Decided)
 		s.event(Event{Kind: Skipped, Job: j.name, First: j.after(r.Fire), Fire: end.Decided, Run: &r})
 	}

@@ -89,8 +89,8 @@ func TestTheEndOfARunIsWrittenThoughItsReplyIsLost(t *testing.T) {
 		p.end()
 		past := c.state("job").Past
 		require.Len(c, past, 2)
-		assert.Equal(c, schedule.Done, past[0].Outcome)
-		assert.Equal(c, schedule.Done, past[1].Outcome)
+		assert.Equal(c, schedule.Succeeded, past[0].Outcome)
+		assert.Equal(c, schedule.Succeeded, past[1].Outcome)
 		assert.Equal(c, time.Second, past[1].Took())
 	})
 }

@@ -106,7 +106,7 @@ func checkPast(t *testing.T, s *schedule.Scheduler, first, last time.Time) {
 	seen := map[time.Time]bool{}
 	for _, run := range state.Past { // sorted by their ends, which each process tells by its sample of the clock
 		seen[run.Fire] = true
-		assert.True(t, run.Outcome == schedule.Done || run.Fire.After(last), "%+v", run)
+		assert.True(t, run.Outcome == schedule.Succeeded || run.Fire.After(last), "%+v", run)
 		assert.False(t, run.Began.Before(run.Fire), "%+v", run)
 		assert.Equal(t, 1, run.Attempt, "%+v", run)
 	}

@@ -70,13 +70,13 @@ func TestARunEndsWithRunsContext(t *testing.T) {
 		assert.Equal(c, 2*time.Second, time.Since(began), "how long Run waited")
 		past := c.state("job").Past
 		require.Len(c, past, 1)
-		assert.Equal(c, schedule.Failed, past[0].Outcome)
+		assert.Equal(c, schedule.Stopped, past[0].Outcome)
 		assert.Equal(c, 12*time.Second, past[0].Took())
 	})
 }
 
 func TestARunMayGoOnForTheGrace(t *testing.T) {
-	for grace, want := range map[time.Duration]schedule.Outcome{5 * time.Second: schedule.Failed, time.Minute: schedule.Done} {
+	for grace, want := range map[time.Duration]schedule.Outcome{5 * time.Second: schedule.Stopped, time.Minute: schedule.Succeeded} {
 		inCluster(t, func(c *cluster) {
 			p := c.process(1, schedule.WithGrace(grace)).add("job", schedule.Every(time.Minute), 20*time.Second).start()
 			c.sleep(70 * time.Second)
@@ -167,7 +167,7 @@ func TestTheLeaseOfARunCannotBeDetached(t *testing.T) {
 		p.end()
 		past := c.state("job").Past
 		require.Len(c, past, 1)
-		assert.Equal(c, schedule.Done, past[0].Outcome)
+		assert.Equal(c, schedule.Succeeded, past[0].Outcome)
 	})
 }
 

@@ -7,16 +7,16 @@ import (
 	"github.com/mongolock/mongolock"
 )
 
-// Outcome says how a run ended.
+// Outcome says how a run ended. The names are those of package once.
 type Outcome string
 
 // The outcomes. A run that is under way has no outcome yet.
 const (
-	Done     Outcome = "done"     // the function returned nil
-	Failed   Outcome = "failed"   // the function returned an error
-	Panicked Outcome = "panicked" // the function panicked; the process exited, unless something recovered
-	Lost     Outcome = "lost"     // the run's lease was lost before the function returned
-	Died     Outcome = "died"     // the run's process stopped renewing, and did not say how the run ended
+	Succeeded Outcome = "succeeded" // the function returned nil
+	Failed    Outcome = "failed"    // the function returned an error
+	Panicked  Outcome = "panicked"  // the function panicked; the process exited, unless something recovered
+	Stopped   Outcome = "stopped"   // the function returned an error after its context had ended, because the process was stopping
+	Died      Outcome = "died"      // the process died, or lost the run's lease, before it recorded an end
 )
 
 // A Run is one run of a job: the one under way, as the function gets it, or one from

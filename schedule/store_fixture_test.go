@@ -81,7 +81,7 @@ func (f *storeFixture) claimedOnce(c schedule.Claim) {
 
 func (f *storeFixture) end(c schedule.Claim, won schedule.Claimed) schedule.End {
 	return schedule.End{Ref: c.Ref, Slot: won.Slot, Dead: won.Dead, Keep: c.Keep,
-		Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire, Attempt: c.Attempt, Owner: c.Owner, Began: won.Began, Outcome: schedule.Done}}
+		Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire, Attempt: c.Attempt, Owner: c.Owner, Began: won.Began, Outcome: schedule.Succeeded}}
 }
 
 func (f *storeFixture) finish(c schedule.Claim, won schedule.Claimed) {

@@ -77,7 +77,7 @@ var claimsAboutRuns = map[string]func(*storeFixture){
 		f.gone("ended twice", f.store.Finish(f.ctx(), f.end(c, won)))
 		past := f.state().Past
 		require.Len(f, past, 1)
-		assert.Equal(f, schedule.Done, past[0].Outcome)
+		assert.Equal(f, schedule.Succeeded, past[0].Outcome)
 	},
 	"an end decides fires, and never takes that back": func(f *storeFixture) {
 		c := f.ask(1)

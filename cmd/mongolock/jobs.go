@@ -102,7 +102,7 @@ func (c *jobsCmd) one(p *printer, s schedule.State, last int) error {
 	}
 	for _, r := range past {
 		state := cell{string(r.Outcome), green}
-		if r.Outcome != schedule.Done {
+		if r.Outcome != schedule.Succeeded {
 			state.tone = red
 		}
 		rows = append(rows, []cell{{shown(s.Job), bold}, {}, {at(r.Fire), plain}, state, {span(r.Took()), plain}, {shown(r.Owner), plain}, {shown(r.Error), red}})

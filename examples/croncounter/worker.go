@@ -120,7 +120,7 @@ func (w *worker) why(fire time.Time) string {
 		return err.Error()
 	}
 	for _, run := range seen.Past {
-		if run.Fire.Equal(fire) && run.Outcome == schedule.Done {
+		if run.Fire.Equal(fire) && run.Outcome == schedule.Succeeded {
 			return "already counted by " + run.Owner
 		}
 	}

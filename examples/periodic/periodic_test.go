@@ -90,7 +90,7 @@ func TestARepeatedRunEnqueuesNoSecondTask(t *testing.T) {
 			state, err := jobs.Job(t.Context(), "report")
 			assert.NoError(t, err)
 			if assert.Len(t, state.Past, 1) {
-				assert.Equal(t, schedule.Done, state.Past[0].Outcome, "%+v", state.Past[0])
+				assert.Equal(t, schedule.Succeeded, state.Past[0].Outcome, "%+v", state.Past[0])
 			}
 		})
 	}

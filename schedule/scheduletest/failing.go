@@ -132,7 +132,7 @@ func (h *hold) claimFirst(mem *schedule.Memory, c schedule.Claim) {
 		return // it has the job already, or the fire is decided
 	}
 	end := schedule.End{Ref: c.Ref, Slot: claimed.Slot, Keep: c.Keep, Run: schedule.Run{Job: c.Job, ID: c.ID, Fire: c.Fire,
-		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: schedule.Done}}
+		Attempt: c.Attempt, Owner: c.Owner, Began: claimed.Began, Slot: claimed.Slot, Outcome: schedule.Succeeded}}
 	if !c.Wait && c.Dead == nil { // otherwise the dead runs wait to be repeated
 		end.Dead = claimed.Dead
 	}

@@ -87,7 +87,7 @@ func TestAHeldJobRunsElsewhereAndSkipsAsItWouldHere(t *testing.T) {
 		release()
 		time.Sleep(2 * time.Hour) // 05:00, 06:00
 		assert.Equal(t, []int{1, 5, 6}, d.read())
-		assert.Equal(t, schedule.Done, pastOf(t, jobs, "report")[2].Outcome)
+		assert.Equal(t, schedule.Succeeded, pastOf(t, jobs, "report")[2].Outcome)
 	})
 }
 
