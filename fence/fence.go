@@ -18,8 +18,8 @@ import (
 //
 // update is a document of operators or a pipeline, of the types that the driver
 // takes. It must not touch the field of the token.
-func UpdateOne(ctx context.Context, coll *mongo.Collection, token int64, filter, update any, opts ...Option) (*mongo.UpdateResult, error) {
-	w, err := newWrite(updating, coll, token, opts)
+func UpdateOne(ctx context.Context, coll *mongo.Collection, token int64, filter, update any, opts ...UpdateOption) (*mongo.UpdateResult, error) {
+	w, err := newWrite(coll, token, opts, UpdateOption.applyUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func UpdateOne(ctx context.Context, coll *mongo.Collection, token int64, filter,
 }
 
 // UpdateByID is UpdateOne for the document with that _id.
-func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, update any, opts ...Option) (*mongo.UpdateResult, error) {
+func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, update any, opts ...UpdateOption) (*mongo.UpdateResult, error) {
 	if id == nil {
 		return nil, fmt.Errorf("fence: the id: %w", mongo.ErrNilValue)
 	}
@@ -43,8 +43,8 @@ func UpdateByID(ctx context.Context, coll *mongo.Collection, token int64, id, up
 // ReplaceOne replaces one document that filter matches, unless a newer token has
 // written to it. It answers as UpdateOne does. The replacement must not have the field
 // of the token, which ReplaceOne adds.
-func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter, replacement any, opts ...Option) (*mongo.UpdateResult, error) {
-	w, err := newWrite(replacing, coll, token, opts)
+func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter, replacement any, opts ...ReplaceOption) (*mongo.UpdateResult, error) {
+	w, err := newWrite(coll, token, opts, ReplaceOption.applyReplace)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func ReplaceOne(ctx context.Context, coll *mongo.Collection, token int64, filter
 //
 // A deleted document leaves no token behind: an outdated holder can insert what a
 // newer one deleted. Where that matters, mark documents as deleted instead.
-func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, document any, opts ...Option) (*mongo.InsertOneResult, error) {
-	w, err := newWrite(inserting, coll, token, opts)
+func InsertOne(ctx context.Context, coll *mongo.Collection, token int64, document any, opts ...InsertOption) (*mongo.InsertOneResult, error) {
+	w, err := newWrite(coll, token, opts, InsertOption.applyInsert)
 	if err != nil {
 		return nil, err
 	}

@@ -119,21 +119,35 @@ func isDuplicate(t *testing.T, err error) {
 }
 
 // A writer is one way to write: it stores v in the document x.
-type writer func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.Option) (*mongo.UpdateResult, error)
+type writer func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.UpsertOption) (*mongo.UpdateResult, error)
 
 var writers = map[string]writer{
-	"UpdateOne": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.Option) (*mongo.UpdateResult, error) {
-		return fence.UpdateOne(ctx, coll, token, byX, set("v", v), opts...)
+	"UpdateOne": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.UpsertOption) (*mongo.UpdateResult, error) {
+		return fence.UpdateOne(ctx, coll, token, byX, set("v", v), updating(opts)...)
 	},
-	"UpdateOne, pipeline": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.Option) (*mongo.UpdateResult, error) {
-		return fence.UpdateOne(ctx, coll, token, byX, mongo.Pipeline{set("v", v)}, opts...)
+	"UpdateOne, pipeline": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.UpsertOption) (*mongo.UpdateResult, error) {
+		return fence.UpdateOne(ctx, coll, token, byX, mongo.Pipeline{set("v", v)}, updating(opts)...)
 	},
-	"UpdateByID": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.Option) (*mongo.UpdateResult, error) {
-		return fence.UpdateByID(ctx, coll, token, "x", set("v", v), opts...)
+	"UpdateByID": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.UpsertOption) (*mongo.UpdateResult, error) {
+		return fence.UpdateByID(ctx, coll, token, "x", set("v", v), updating(opts)...)
 	},
-	"ReplaceOne": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.Option) (*mongo.UpdateResult, error) {
-		return fence.ReplaceOne(ctx, coll, token, byX, d("v", v), opts...)
+	"ReplaceOne": func(ctx context.Context, coll *mongo.Collection, token int64, v int, opts ...fence.UpsertOption) (*mongo.UpdateResult, error) {
+		return fence.ReplaceOne(ctx, coll, token, byX, d("v", v), replacing(opts)...)
 	},
+}
+
+func updating(opts []fence.UpsertOption) (all []fence.UpdateOption) {
+	for _, o := range opts {
+		all = append(all, o)
+	}
+	return all
+}
+
+func replacing(opts []fence.UpsertOption) (all []fence.ReplaceOption) {
+	for _, o := range opts {
+		all = append(all, o)
+	}
+	return all
 }
 
 // skipUnlessSupported skips a subtest of that name if the server lacks what it needs.

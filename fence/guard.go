@@ -94,11 +94,16 @@ func (w *write) guardUpsert(id, rest bson.D) bson.D {
 	return append(filter, bson.E{Key: "$and", Value: both})
 }
 
+// notNewer is the guard. An array in the field is no token: without the last condition it would
+// match as soon as one of its members does.
 func (w *write) notNewer() bson.D {
-	return bson.D{{Key: "$or", Value: bson.A{
-		bson.D{{Key: w.field, Value: nil}}, // or missing
-		bson.D{{Key: w.field, Value: bson.D{{Key: "$lte", Value: w.token}}}},
-	}}}
+	return bson.D{
+		{Key: "$or", Value: bson.A{
+			bson.D{{Key: w.field, Value: nil}}, // or missing
+			bson.D{{Key: w.field, Value: bson.D{{Key: "$lte", Value: w.token}}}},
+		}},
+		{Key: w.field + ".0", Value: bson.D{{Key: "$exists", Value: false}}},
+	}
 }
 
 // fencedOff reads the document that filter names by its _id. refusal is set if a newer token

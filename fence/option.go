@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -12,12 +11,45 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// An Option changes one write.
-type Option interface{ apply(*write) error }
+// An UpdateOption changes one call of UpdateOne or UpdateByID.
+type UpdateOption interface{ applyUpdate(*write) error }
 
-type option func(*write) error
+// A ReplaceOption changes one call of ReplaceOne.
+type ReplaceOption interface{ applyReplace(*write) error }
 
-func (o option) apply(w *write) error { return o(w) }
+// An InsertOption changes one call of InsertOne.
+type InsertOption interface{ applyInsert(*write) error }
+
+// An UpsertOption changes a call that may create a document: UpdateOne, UpdateByID or
+// ReplaceOne.
+type UpsertOption interface {
+	UpdateOption
+	ReplaceOption
+}
+
+// An Option changes any call of this package.
+type Option interface {
+	UpdateOption
+	ReplaceOption
+	InsertOption
+}
+
+type (
+	option        func(*write) error
+	upsertOption  func(*write) error
+	updateOption  func(*write) error
+	replaceOption func(*write) error
+	insertOption  func(*write) error
+)
+
+func (o option) applyUpdate(w *write) error         { return o(w) }
+func (o option) applyReplace(w *write) error        { return o(w) }
+func (o option) applyInsert(w *write) error         { return o(w) }
+func (o upsertOption) applyUpdate(w *write) error   { return o(w) }
+func (o upsertOption) applyReplace(w *write) error  { return o(w) }
+func (o updateOption) applyUpdate(w *write) error   { return o(w) }
+func (o replaceOption) applyReplace(w *write) error { return o(w) }
+func (o insertOption) applyInsert(w *write) error   { return o(w) }
 
 // Field names the field that holds the token, at the top level of the document:
 // up to 128 bytes of letters, digits, _ and -. The default is _fence. All writers of a
@@ -32,45 +64,34 @@ func Field(name string) Option {
 	})
 }
 
-// Upsert makes UpdateOne, UpdateByID and ReplaceOne create the document if it does
-// not exist. The filter, a bson.D, a map or a bson.Raw, must then name its _id by
-// value: any other filter would not find a document that is fenced off, and the server
-// would create a second one beside it.
-func Upsert() Option {
-	return option(func(w *write) error {
+// Upsert creates the document if it does not exist. The filter, a bson.D, a map or a bson.Raw,
+// must then name its _id by value: any other filter would not find a document that is fenced
+// off, and the server would create a second one beside it.
+func Upsert() UpsertOption {
+	return upsertOption(func(w *write) error {
 		w.update = append(w.update, options.UpdateOne().SetUpsert(true))
 		w.replace = append(w.replace, options.Replace().SetUpsert(true))
-		return w.only("Upsert", updating, replacing)
+		return nil
 	})
 }
 
-// UpdateOptions passes options to the driver, for UpdateOne and UpdateByID.
-func UpdateOptions(opts ...options.Lister[options.UpdateOneOptions]) Option {
-	return option(func(w *write) error {
-		w.update = append(w.update, opts...)
-		return w.only("UpdateOptions", updating)
-	})
+// UpdateOptions passes options to the driver.
+func UpdateOptions(opts ...options.Lister[options.UpdateOneOptions]) UpdateOption {
+	return updateOption(func(w *write) error { w.update = append(w.update, opts...); return nil })
 }
 
-// ReplaceOptions passes options to the driver, for ReplaceOne.
-func ReplaceOptions(opts ...options.Lister[options.ReplaceOptions]) Option {
-	return option(func(w *write) error {
-		w.replace = append(w.replace, opts...)
-		return w.only("ReplaceOptions", replacing)
-	})
+// ReplaceOptions passes options to the driver.
+func ReplaceOptions(opts ...options.Lister[options.ReplaceOptions]) ReplaceOption {
+	return replaceOption(func(w *write) error { w.replace = append(w.replace, opts...); return nil })
 }
 
-// InsertOptions passes options to the driver, for InsertOne.
-func InsertOptions(opts ...options.Lister[options.InsertOneOptions]) Option {
-	return option(func(w *write) error {
-		w.insert = append(w.insert, opts...)
-		return w.only("InsertOptions", inserting)
-	})
+// InsertOptions passes options to the driver.
+func InsertOptions(opts ...options.Lister[options.InsertOneOptions]) InsertOption {
+	return insertOption(func(w *write) error { w.insert = append(w.insert, opts...); return nil })
 }
 
 // A write is one call of this package.
 type write struct {
-	kind  kind
 	coll  *mongo.Collection
 	token int64
 	field string
@@ -83,25 +104,9 @@ type write struct {
 	collation *options.Collation
 }
 
-type kind string
-
-const (
-	updating  kind = "UpdateOne"
-	replacing kind = "ReplaceOne"
-	inserting kind = "InsertOne"
-)
-
-// only returns an error if the call is not of one of these kinds.
-func (w *write) only(name string, kinds ...kind) error {
-	if slices.Contains(kinds, w.kind) {
-		return nil
-	}
-	return fmt.Errorf("fence: %s: is not an option of %s", name, w.kind)
-}
-
 // newWrite applies the options and checks everything but the documents.
-func newWrite(k kind, coll *mongo.Collection, token int64, opts []Option) (*write, error) {
-	w := &write{kind: k, coll: coll, token: token, field: "_fence"}
+func newWrite[O any](coll *mongo.Collection, token int64, opts []O, apply func(O, *write) error) (*write, error) {
+	w := &write{coll: coll, token: token, field: "_fence"}
 	var errs []error
 	if coll == nil {
 		errs = append(errs, errors.New("fence: the collection is nil"))
@@ -110,11 +115,11 @@ func newWrite(k kind, coll *mongo.Collection, token int64, opts []Option) (*writ
 		errs = append(errs, fmt.Errorf("fence: token %d: must be greater than zero", token))
 	}
 	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("fence: a nil Option"))
+		if any(o) == nil {
+			errs = append(errs, errors.New("fence: a nil option"))
 			continue
 		}
-		errs = append(errs, o.apply(w))
+		errs = append(errs, apply(o, w))
 	}
 	errs = append(errs, w.readDriverOptions())
 	return w, errors.Join(errs...)

@@ -65,12 +65,20 @@ func TestADocumentWithoutAFenceIsOlderThanEveryToken(t *testing.T) {
 
 func TestAFenceOfAnotherTypeIsReported(t *testing.T) {
 	onEachWriter(t, func(t *testing.T, write writer, coll *mongo.Collection, _ *sent) {
-		put(t, coll, d("_id", "x", "_fence", "five"))
-		_, err := write(t.Context(), coll, 6, 1)
-		assert.ErrorContains(t, err, "five")
-		assert.NotErrorIs(t, err, fence.ErrFenced)
-		_, err = write(t.Context(), coll, 6, 1, fence.Upsert())
-		assert.ErrorContains(t, err, "five", "as an upsert")
+		for _, c := range []struct {
+			field any
+			text  string
+		}{{"five", "five"}, {bson.A{int64(3), int64(99)}, "99"}, {bson.A{int64(99), int64(3)}, "99"}, {bson.A{nil}, "null"}, {bson.A{}, "[]"}, {bson.A{bson.A{int64(3)}}, "3"}} {
+			put(t, coll, d("_id", "x", "_fence", c.field))
+			_, err := write(t.Context(), coll, 6, 1)
+			assert.ErrorContains(t, err, c.text)
+			assert.ErrorContains(t, err, "not a token")
+			assert.NotErrorIs(t, err, fence.ErrFenced)
+			_, err = write(t.Context(), coll, 6, 1, fence.Upsert())
+			assert.ErrorContains(t, err, c.text, "as an upsert")
+			assert.NotContains(t, get(t, coll), "v", "it has written over %v", c.field)
+			remove(t, coll, byX)
+		}
 	})
 }
 
@@ -183,7 +191,7 @@ func TestAnUnacknowledgedWriteIsAnError(t *testing.T) {
 	put(t, coll, byX)
 	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Unacknowledged()))
 	for name, write := range writers {
-		for _, opts := range [][]fence.Option{nil, {fence.Upsert()}} {
+		for _, opts := range [][]fence.UpsertOption{nil, {fence.Upsert()}} {
 			_, err := write(t.Context(), coll, 1, 1, opts...)
 			assert.ErrorContains(t, err, "acknowledge", name)
 		}
