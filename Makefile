@@ -9,7 +9,7 @@ SHELL := /bin/bash
 MODULES := $(sort $(patsubst ./%,%,$(shell find . -name go.mod -not -path '*/testdata/*' -not -path './.*/*' -exec dirname {} \;)))
 # What some stand on takes minutes to compile: they are checked by themselves, as `make heavy`.
 HEAVY   := $(filter adapters/certmagic adapters/kubernetes bench/compare examples/migrate examples/periodic,$(MODULES))
-CODE    := $(filter-out tools $(HEAVY),$(MODULES))
+CODE    := $(filter-out tools/% $(HEAVY),$(MODULES)) # modules in tools hold no package, but versions of programs
 ADAPTERS := $(filter adapters/% cmd/%,$(CODE)) # and the command: their tests use the same server
 NESTED  := $(filter-out . $(ADAPTERS),$(CODE))
 
@@ -26,7 +26,11 @@ SECANTUS_ROOT    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mongolock/secantus
 PKG   ?= ./...
 RUN   ?=
 COUNT ?= 5
-TEST  := go test -p 2 -race -shuffle=on -timeout 15m$(if $(RUN), -run '$(RUN)')
+FLAGS := -p 2 -race -shuffle=on$(if $(RUN), -run '$(RUN)')
+
+# Runs tests: a line for each package as it ends, failures whole, and what this machine could not test.
+TESTS := go tool -modfile=$(CURDIR)/tools/test/go.mod gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
+	--hide-summary skipped --jsonfile bin/tests.json --post-run-command 'bin/testreport bin/tests.json' --
 
 # Finds a MongoDB, or starts what stands in for one, and runs a command against it.
 # `make test KIND=ferretdb` asks for the embedded one. A machine that has another is spared
@@ -46,13 +50,14 @@ help: ## this list
 
 .PHONY: test
 test: $(DEVMONGO) bin/testreport ## the library's tests, on whatever MongoDB this machine has
-	@$(ON_MONGO) bin/testreport $(TEST) -json $(PKG)
+	@echo 'building the tests; a line for each package as it ends'
+	@$(ON_MONGO) $(TESTS) $(FLAGS) -timeout 15m $(PKG)
 
 # How many processes compute beside the tests of test-busy.
 LOAD ?= 18
 .PHONY: test-busy
 test-busy: $(DEVMONGO) bin/testreport ## make test beside LOAD processes that only compute: no test may fail for want of time
-	@$(ON_MONGO) bin/testreport .ci/beside $(LOAD) $(TEST) -timeout 60m -json $(PKG)
+	@$(ON_MONGO) .ci/beside $(LOAD) $(TESTS) $(FLAGS) -timeout 60m $(PKG)
 
 .PHONY: bin/testreport
 bin/testreport:
@@ -113,7 +118,7 @@ oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported,
 
 .PHONY: race
 race: $(DEVMONGO) ## the tests COUNT times over, to find what fails rarely
-	$(ON_MONGO) $(TEST) -count=$(COUNT) $(PKG)
+	$(ON_MONGO) go test $(FLAGS) -timeout 15m -count=$(COUNT) $(PKG)
 
 .PHONY: cover
 cover: $(DEVMONGO) ## the tests, with what they reach in coverage.html
@@ -198,11 +203,13 @@ versions: bin/devmongo-light bin/testreport ## tests, chaos and chaos-set on VER
 	go run ./tools/servers -for $(D) $(VERSIONS)
 
 URI ?=
+TRIALS := ^(TestTheStoreKeepsItsContract|TestEveryClaimHoldsOnAServer|TestTheStoreKeepsTheContractOfAllStores)$$
+TRIED  := ./store/mongostore ./internal/test/system ./doclock
 .PHONY: try
-try: $(DEVMONGO) ## can the server at URI=mongodb://… carry locks? Tries it, and prints a verdict
+try: $(DEVMONGO) bin/testreport ## can the server at URI=mongodb://… carry locks? Tries it, and prints a verdict
 	@[ -n "$(URI)" ] || { echo 'make try URI=mongodb://…'; exit 2; }
-	@go build -o bin/tryout ./tools/tryout
-	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- bin/tryout
+	@echo 'It writes to collections of its own in the database mongolock_test, and drops them.'
+	@MONGODB_URI='$(URI)' $(DEVMONGO) exec --kind external -- sh -c 'go test -json -count=1 -timeout 20m -run "$(TRIALS)" $(TRIED) >bin/try.json; bin/testreport -verdict bin/try.json'
 
 FUZZ ?= 20s
 .PHONY: fuzz

@@ -48,19 +48,23 @@ func TestOnlyTheRecordsOfNewRunsAreReplaced(t *testing.T) {
 
 func TestTheSummaryOfAStepSaysWhatItShowed(t *testing.T) {
 	said := `building
-ok      1.0 s  ./x  3 passed
-FAIL    2.0 s  ./y  1 failed, 2 passed
-tests: 5 passed, 1 failed, 2 skipped
-skipped, for want of:
+✓  x (1s)
+✖  y (2s)
+=== FAIL: y TestA (0.00s)
+DONE 8 tests, 2 skipped, 1 failure in 3s
+on docker these were skipped, for want of:
   router             2  run by: MONGODB_URI=mongodb://… make test, with a mongos
+tests: 5 passed, 1 failed, 2 skipped
     set_linux_test.go:64: 1m0s: 178 grants
 --- PASS: TestNoChaosOnASetBreaksAPromise (63.95s)
 `
 	assert.Equal(t, []string{
-		"FAIL    2.0 s  ./y  1 failed, 2 passed",
-		"tests: 5 passed, 1 failed, 2 skipped",
-		"skipped, for want of:",
+		"✖  y (2s)",
+		"=== FAIL: y TestA (0.00s)",
+		"DONE 8 tests, 2 skipped, 1 failure in 3s",
+		"on docker these were skipped, for want of:",
 		"router             2  run by: MONGODB_URI=mongodb://… make test, with a mongos",
+		"tests: 5 passed, 1 failed, 2 skipped",
 		"1m0s: 178 grants",
 	}, summary(strings.NewReader(said)))
 }

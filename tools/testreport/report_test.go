@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,91 +12,118 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told returns what the report prints of these events, on a server of a kind.
-func told(t *testing.T, kind, events string) string {
-	t.Helper()
+// told returns the summary of these events, on a server of a kind.
+func told(kind, events string) string {
 	var out bytes.Buffer
-	r := newReport(&out, func(name string) string { return map[string]string{"MONGOLOCK_KIND": kind}[name] })
-	require.NoError(t, r.follow(strings.NewReader(events)))
-	r.summarize()
+	all, _ := read(strings.NewReader(events))
+	summarize(&out, func(name string) string { return map[string]string{"MONGOLOCK_KIND": kind}[name] }, all)
 	return out.String()
 }
 
-const mixed = `{"Action":"start","Package":"github.com/mongolock/mongolock/fence"}
-{"Action":"output","Package":"github.com/mongolock/mongolock/fence","Test":"TestA","Output":"=== RUN   TestA\n"}
-{"Action":"output","Package":"github.com/mongolock/mongolock/fence","Test":"TestA","Output":"    a_test.go:12: the log of a test that passes\n"}
-{"Action":"pass","Package":"github.com/mongolock/mongolock/fence","Test":"TestA","Elapsed":0.1}
-{"Action":"output","Package":"github.com/mongolock/mongolock/fence","Test":"TestB","Output":"    own.go:27: needs transactions, which ferretdb does not have\n"}
-{"Action":"skip","Package":"github.com/mongolock/mongolock/fence","Test":"TestB","Elapsed":0}
-{"Action":"output","Package":"github.com/mongolock/mongolock/fence","Output":"PASS\n"}
-{"Action":"pass","Package":"github.com/mongolock/mongolock/fence","Elapsed":1.25}
+const mixed = `{"Action":"start","Package":"p/fence"}
+{"Action":"output","Package":"p/fence","Test":"TestA","Output":"    a_test.go:12: the log of a test that passes\n"}
+{"Action":"pass","Package":"p/fence","Test":"TestA","Elapsed":0.1}
+{"Action":"output","Package":"p/fence","Test":"TestB","Output":"    own.go:27: needs transactions, which ferretdb does not have\n"}
+{"Action":"skip","Package":"p/fence","Test":"TestB","Elapsed":0}
+{"Action":"pass","Package":"p/fence","Elapsed":1.25}
 `
 
-const failing = `{"Action":"start","Package":"github.com/mongolock/mongolock"}
-{"Action":"output","Package":"github.com/mongolock/mongolock","Test":"TestC","Output":"    c_test.go:3: two of them held it\n"}
-{"Action":"output","Package":"github.com/mongolock/mongolock","Test":"TestC","Output":"--- FAIL: TestC (0.00s)\n"}
-{"Action":"fail","Package":"github.com/mongolock/mongolock","Test":"TestC","Elapsed":0}
-{"Action":"output","Package":"github.com/mongolock/mongolock","Output":"FAIL\n"}
-{"Action":"fail","Package":"github.com/mongolock/mongolock","Elapsed":0.5}
-`
+func TestTheLastLineCounts(t *testing.T) {
+	const failing = `{"Action":"fail","Package":"p","Test":"TestC","Elapsed":0}` + "\n" + `{"Action":"fail","Package":"p","Elapsed":0.5}` + "\n"
+	assert.True(t, strings.HasSuffix(told("ferretdb", mixed), "\ntests: 1 passed, 0 failed, 1 skipped\n"))
+	assert.Equal(t, "tests: 0 passed, 1 failed, 0 skipped\n", told("", failing))
+}
 
-func TestAPackageIsALineAndTheSummaryCountsIt(t *testing.T) {
-	said := told(t, "ferretdb", mixed)
-	assert.Contains(t, said, "ok      1.2 s  ./fence  1 passed, 1 skipped\n")
-	assert.NotContains(t, said, "the log of a test that passes")
-	assert.Contains(t, said, "1 packages on ferretdb in ")
-	assert.True(t, strings.HasSuffix(said, "\ntests: 1 passed, 0 failed, 1 skipped\n"), said)
+func TestAPackageThatFailsOutsideItsTestsIsCounted(t *testing.T) {
+	assert.Contains(t, told("", `{"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}`+"\n"+`{"Action":"fail","Package":"p","Elapsed":0}`), " 0 passed, 1 failed,")
 }
 
 func TestASkipNamesWhatIsMissingAndACommandThatRunsIt(t *testing.T) {
-	assert.Contains(t, told(t, "ferretdb", mixed), "transactions       1  run by: make server test KIND=secantus")
-	assert.Contains(t, told(t, "", strings.ReplaceAll(mixed, "transactions", "mongodb")), "mongodb            1  run by: make test\n")
-	assert.Contains(t, told(t, "secantus", strings.ReplaceAll(mixed, "needs transactions, which ferretdb does not have", "a reason of its own")),
-		"a reason of its own    1  \n")
+	assert.Contains(t, told("ferretdb", mixed), "  transactions       1  run by: make server test KIND=secantus")
+	assert.Contains(t, told("", strings.ReplaceAll(mixed, "transactions", "mongodb")), "  mongodb            1  run by: make test\n")
+	assert.Contains(t, told("secantus", strings.ReplaceAll(mixed, "needs transactions, which ferretdb does not have", "a reason of its own")),
+		"  a reason of its own    1  \n")
 }
 
-func TestAFailureIsPrintedWholeAndItsPackageIsNamedAtTheEnd(t *testing.T) {
-	said := told(t, "secantus", mixed+failing)
-	assert.Contains(t, said, "    c_test.go:3: two of them held it\n--- FAIL: TestC (0.00s)\n")
-	assert.Contains(t, said, "FAIL    0.5 s  .  1 failed, 0 passed\n")
-	assert.Contains(t, said, "failed: .\n")
-	assert.Contains(t, said, "tests: 1 passed, 1 failed, 1 skipped\n")
-}
-
-func TestTheOutputOfATestWhoseProcessDiedIsPrinted(t *testing.T) {
-	said := told(t, "secantus", `{"Action":"start","Package":"github.com/mongolock/mongolock"}
-{"Action":"output","Package":"github.com/mongolock/mongolock","Test":"TestD","Output":"panic: out of paper\n"}
-{"Action":"fail","Package":"github.com/mongolock/mongolock","Elapsed":0.5}
-`)
-	assert.Contains(t, said, "panic: out of paper\nFAIL")
-}
-
-func TestACompilersErrorIsPrinted(t *testing.T) {
-	said := told(t, "", `{"ImportPath":"p [p.test]","Action":"build-output","Output":"./a.go:1:2: undefined: x\n"}
-{"ImportPath":"p [p.test]","Action":"build-fail"}
-{"Action":"start","Package":"p"}
-{"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}
-{"Action":"fail","Package":"p","Elapsed":0}
-`)
-	assert.Contains(t, said, "./a.go:1:2: undefined: x\n")
-	assert.Contains(t, said, "failed: p\n")
-}
-
-func TestTheCommandsExitCodeIsReturned(t *testing.T) {
-	for script, want := range map[string]int{
-		"exit 0":           0,
-		"exit 3":           3,
-		`printf '%s' "$0"`: 1, // a test failed, though the command did not say so
-		`echo 'flag provided but not defined'; false`: 1,
-	} {
-		var out bytes.Buffer
-		code, err := run([]string{"sh", "-c", script, failing}, &out)
-		require.NoError(t, err)
-		assert.Equal(t, want, code, script)
-		assert.Contains(t, out.String(), " failed, ", "the summary of %s", script)
+// Every capability that tests can ask for has a command that runs those tests.
+func TestEveryCapabilityHasARemedy(t *testing.T) {
+	known, err := os.ReadFile(filepath.Join("..", "..", ".ci", "run"))
+	require.NoError(t, err)
+	_, list, ok := strings.Cut(string(known), "MONGOLOCK_REQUIRE=secantus,ferretdb,")
+	require.True(t, ok, "the list of .ci/run")
+	list, _, _ = strings.Cut(list, "\n")
+	for w := range strings.SplitSeq(list, ",") {
+		assert.NotEmpty(t, remedy(w, "ferretdb"), w)
 	}
 }
 
-func TestOtherLinesOfGoTestArePassedOn(t *testing.T) {
-	assert.Contains(t, told(t, "", "no required module provides package x\n"), "no required module provides package x\n")
+// events are what `go test -json` says of a trial with these claims; those of the others pass.
+func events(claims map[string]string) string {
+	var s strings.Builder
+	for _, t := range trials[1:] {
+		fmt.Fprintf(&s, `{"Action":"pass","Package":"m%s","Test":"%s"}`+"\n", t.pkg[1:], t.test)
+	}
+	test, how := trials[0].test, "pass"
+	say := func(claim, format string, args ...any) {
+		fmt.Fprintf(&s, `{"Package":"m/store/mongostore","Test":"`+test+claim+`",`+format+"}\n", args...)
+	}
+	for name, ended := range claims {
+		if ended == "skip" {
+			say("/"+name, `"Action":"output","Output":"    a_test.go:7: needs atomic: this server does not\n"`)
+		}
+		if ended == "fail" {
+			how = "fail"
+			for _, line := range []string{"    a_test.go:9: ", "        \tError:      \tNot equal", "        \tMessages:   \ttwo have it"} {
+				say("/"+name, `"Action":"output","Output":%q`, line)
+			}
+		}
+		say("/"+name, `"Action":%q`, ended)
+	}
+	say("", `"Action":%q`, how)
+	fmt.Fprintf(&s, `{"Action":%q,"Package":"m/store/mongostore"}`+"\n", how)
+	return s.String()
+}
+
+func TestTheVerdictFollowsFromTheClaims(t *testing.T) {
+	const every = "atomic,retryable,operationtime,capped,ttl,transactions"
+	for name, c := range map[string]struct {
+		claims map[string]string
+		has    string
+		code   int
+		says   []string
+	}{
+		"all hold":        {map[string]string{"A": "pass", "B/C": "pass", "B": "pass"}, every, exitCan, []string{"  2 claims hold", "Verdict: YES"}},
+		"one does not":    {map[string]string{"A": "pass", "B/C": "fail", "B": "fail"}, every, exitCannot, []string{"Verdict: NO. 1 claims", "does not hold: B/C", "    Not equal: two have it\n", "KeepsItsContract$/^B$/^C$"}},
+		"no contention":   {map[string]string{"A": "pass", "B": "skip"}, every[len("atomic,"):], exitNotShown, []string{"Verdict: NOT SHOWN", "not tried, 1: needs atomic: this server does not"}},
+		"all are skipped": {map[string]string{"A": "skip"}, every, exitNotShown, []string{"nothing ran"}},
+		"no capped":       {map[string]string{"A": "pass"}, "atomic", exitCan, []string{"It lacks capped: waiters", "It lacks retryable", "Verdict: YES"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, outside := read(strings.NewReader(events(c.claims)))
+			var out bytes.Buffer
+			s := serverFrom(func(name string) string { return map[string]string{"MONGOLOCK_HAS": c.has}[name] })
+			assert.Equal(t, c.code, conclude(&out, s, all, outside))
+			for _, want := range c.says {
+				assert.Contains(t, out.String(), want)
+			}
+		})
+	}
+}
+
+func TestATestThatDoesNotCompileIsNoVerdict(t *testing.T) {
+	all, outside := read(strings.NewReader("p.go:1: syntax error\n" + `{"Action":"output","Package":"m/store/mongostore","Output":"FAIL m/store/mongostore [build failed]\n"}` + "\n" +
+		`{"Action":"fail","Package":"m/store/mongostore"}` + "\n"))
+	var out bytes.Buffer
+	assert.Equal(t, exitNotShown, conclude(&out, server{has: []string{"atomic"}}, all, outside))
+	assert.Contains(t, out.String(), "syntax error")
+}
+
+// What `make try` runs is what the verdict is about.
+func TestMakeRunsTheTrials(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	require.NoError(t, err)
+	for _, trial := range trials {
+		assert.True(t, strings.Contains(string(makefile), trial.test), trial.test) //nolint:testifylint // which would print the Makefile
+		assert.True(t, strings.Contains(string(makefile), trial.pkg), trial.pkg)   //nolint:testifylint // the same
+	}
 }
