@@ -10,6 +10,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/tether"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -60,10 +61,10 @@ func (c *Client) pause(d time.Duration) bool {
 // claim of unknown outcome behind.
 func (c *Client) bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
 	if c.prompt {
-		return valued{c.base, values}, func() {} // a timer would take longer than the call
+		return tether.With(c.base, values), func() {} // a timer would take longer than the call
 	}
 	ctx, cancel := context.WithDeadline(c.base, c.clock.Time(deadline))
-	return valued{ctx, values}, cancel
+	return tether.With(ctx, values), cancel
 }
 
 // within is bound with a deadline d from now.

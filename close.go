@@ -27,7 +27,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	c.drain()
 	leases := c.unsettledLeases()
 	for _, l := range leases {
-		l.cancelContexts(ErrClosed)
+		l.contexts().End(ErrClosed)
 	}
 	var err error
 	select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/tether"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -34,7 +35,7 @@ type Lease struct {
 	err      error            // why the lease ended; nil while it is held
 	timer    *time.Timer
 	done     chan struct{}    // made at the first call of Done
-	contexts *contexts        // made at the first call of Context
+	tether   *tether.Tether   // made at the first call of Context
 	wanted   bool             // the record carried a word at the grant: a process waits for the key
 	failing  bool             // the last renewal failed
 	retry    *retry           // the retry in charge; an older one leaves the lease alone
@@ -163,6 +164,28 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.done
 }
 
+// Context returns a context that ends with parent or with the lease, whichever is first.
+// context.Cause tells why it ended. Its own Err reads the clock first, so a process that was
+// paused past its lease learns of it at once. Contexts derived from it learn when the timer
+// fires.
+func (l *Lease) Context(parent context.Context) context.Context {
+	_ = l.Err() // ends a lease that ran out, even if its timer has not fired yet
+	return l.contexts().Context(parent)
+}
+
+// contexts returns what makes the contexts of the lease.
+func (l *Lease) contexts() *tether.Tether {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tether == nil {
+		l.tether = tether.New(l)
+		if l.err != nil {
+			l.tether.End(l.err)
+		}
+	}
+	return l.tether
+}
+
 // Err returns nil while the lease is held. Afterwards it says why the lease ended: ErrReleased,
 // ErrDetached, ErrClosed, or an error matching ErrLost. It reads the clock itself, so a process
 // that was paused learns of the end at once.
@@ -269,11 +292,9 @@ func (l *Lease) finish(cause error) (tell func()) {
 	if l.done != nil {
 		close(l.done)
 	}
-	contexts := l.revoke(cause)
+	contexts := l.tether
 	l.mu.Unlock()
-	for _, lc := range contexts {
-		lc.cancel(cause)
-	}
+	contexts.End(cause)
 	l.client.keeper.remove(l)
 	return func() {
 		if l.endHold != nil {
