@@ -107,8 +107,11 @@ func (l *Locks[T]) pool(ctx context.Context, filter, sort any, opts []mongolock.
 	return l.pools.pool(f, s)
 }
 
+// try is one attempt of a claim. It ends after some documents that others were quicker to claim: a
+// document that a look shows and that no claim gets, for whatever reason, must not keep it for ever.
 func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOption) (*Claimed[T], error) {
-	for {
+	missed := map[string]int{} // how often, by _id
+	for misses := 0; misses < maxMiss; {
 		id, some, err := p.draw(ctx)
 		if err != nil {
 			return nil, err
@@ -120,12 +123,18 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 			return nil, ErrNoWork
 		}
 		claimed, err := l.claim(ctx, p, id, opts)
-		missed := errors.Is(err, errMissed)
-		p.done(id, missed)
-		if !missed && !errors.Is(err, errSetAside) {
+		p.done(id, errors.Is(err, errMissed))
+		switch {
+		case errors.Is(err, errMissed):
+			misses++
+			if missed[text(id)]++; missed[text(id)] == badAfter {
+				p.spoil(id)
+			}
+		case !errors.Is(err, errSetAside):
 			return claimed, err
 		}
 	}
+	return nil, fmt.Errorf("%w: other claims were quicker %d times", ErrNoWork, maxMiss)
 }
 
 // claim locks the document that was drawn, if it can still be claimed.

@@ -46,8 +46,15 @@ func (s *docStore) ours() bson.D {
 
 // ready is the condition that a document is not done and not put off.
 func (s *docStore) ready(now time.Time) bson.D {
-	return bson.D{{Key: s.path(fieldDone), Value: nil}, s.past(fieldReadyAt, now)}
+	return bson.D{s.notDone(), s.past(fieldReadyAt, now)}
 }
+
+// notDone is the condition that a document was not completed. An operator may have written false.
+func (s *docStore) notDone() bson.E {
+	return bson.E{Key: s.path(fieldDone), Value: bson.D{{Key: "$in", Value: notDone}}}
+}
+
+var notDone = bson.A{nil, false}
 
 func (s *docStore) past(field string, now time.Time) bson.E {
 	return mongolease.NotAfter(s.path(field), now)
@@ -59,7 +66,7 @@ func (s *docStore) past(field string, now time.Time) bson.E {
 // they do not keep a planner from using the index.
 func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 	return both(filter, bson.D{
-		{Key: s.path(fieldDone), Value: nil},
+		s.notDone(),
 		{Key: "$and", Value: bson.A{bson.D{
 			s.past(fieldReadyAt, now),
 			s.past(fieldExpireAt, until),
@@ -73,12 +80,13 @@ func (s *docStore) claimableOf(filter bson.Raw, now, until time.Time) bson.D {
 // claim's index skips all completed documents.
 func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 	return both(filter, bson.D{
-		{Key: s.path(fieldDone), Value: nil},
+		s.notDone(),
 		{Key: "$and", Value: bson.A{bson.D{
 			mongolease.Exists(string(s.lock)),
 			{Key: "$or", Value: bson.A{
 				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
 				bson.D{mongolease.Exists(s.path("0"))},
+				bson.D{{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$gt", Value: ""}}}}}}, // not a text
 			}},
 		}}},
 	})

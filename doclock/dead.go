@@ -87,7 +87,7 @@ func (l *Locks[T]) Reopen(ctx context.Context, filter any) (int, error) {
 	ctx = mongobase.Bare(ctx)
 	s.base.Count(mongobase.Update)
 	result, err := s.base.Voted.UpdateMany(ctx, both(f, bson.D{
-		{Key: s.path(fieldDone), Value: true},
+		{Key: s.path(fieldDone), Value: bson.D{{Key: "$nin", Value: notDone}}},
 		{Key: "$and", Value: bson.A{append(s.ours(), mongolease.Lacks(s.path(fieldID)))}},
 	}), bson.D(s.leaving(false)))
 	if err != nil {

@@ -17,7 +17,9 @@ const (
 	windowMost  = 1024        // most documents that any other look finds
 	windowAge   = time.Second // how long the result of a look is used
 
-	badFor   = time.Minute      // how long a document that does not decode is left alone
+	badFor   = time.Minute      // how long a document that does not decode, or that is missed again and again, is left alone
+	maxMiss  = 64               // documents that one attempt of a claim misses at most
+	badAfter = 3                // … and how often the same one
 	lookFor  = 10 * time.Second // how often a look for foreign locks is due
 	maxPools = 64               // pools that are remembered
 )
@@ -46,7 +48,7 @@ type pool struct {
 	looking  chan struct{}        // closed when the look under way is over
 	looks    uint64               // looks that were begun
 	drawn    map[string]uint64    // by the _id of a drawn document: the last look that may still show it
-	bad      map[string]time.Time // by the _id of a document that does not decode: when it is tried again
+	bad      map[string]time.Time // by the _id of a document that is left alone: until when
 	lookedAt time.Time            // when foreign locks were last looked for
 	foreign  error                // the foreign lock that was found
 	used     time.Time            // when a claim last asked for the pool
@@ -152,7 +154,8 @@ func (p *pool) done(id bson.RawValue, missed bool) {
 	}
 }
 
-// spoil leaves a document that does not decode alone for a while.
+// spoil leaves a document alone for a while: one that does not decode, or one that every look shows
+// and no claim gets.
 func (p *pool) spoil(id bson.RawValue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

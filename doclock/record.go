@@ -52,6 +52,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 	elements, err := lock.Elements()
 	_, ends := mongobase.Time(lock.Lookup(fieldExpireAt))
 	ours := err == nil && ends && mongobase.Is(lock.Lookup(fieldMark), shape)
+	nameless := false // an id that no acquisition has: then filters find a holder where there is none
 	var h mongolease.Holder
 	r.At, _ = mongobase.Time(doc.Lookup(beside(field, fieldAt)))
 	r.Stamp.T, r.Stamp.I, _ = doc.Lookup(beside(field, fieldStamp)).TimestampOK()
@@ -59,6 +60,7 @@ func readLock(doc bson.Raw, field string) (r record) {
 		switch v := e.Value(); e.Key() {
 		case fieldID:
 			h.ID, _ = v.StringValueOK()
+			nameless = h.ID == ""
 		case fieldAt:
 			r.At, _ = mongobase.Time(v)
 		case fieldStamp:
@@ -71,14 +73,15 @@ func readLock(doc bson.Raw, field string) (r record) {
 		case fieldReadyAt:
 			r.readyAt, _ = mongobase.Time(v)
 		case fieldDone:
-			r.done = true
+			is, isBool := v.BooleanOK()
+			r.done = v.Type != bson.TypeNull && (is || !isBool)
 		case fieldDead:
 			r.dead, _ = mongobase.Time(v)
 		default:
 			h.Read(e.Key(), v)
 		}
 	}
-	if !ours || h.ID != "" && !h.Complete() { // such a holder could not be judged when it is over
+	if !ours || nameless || h.ID != "" && !h.Complete() { // such a holder could not be judged when it is over
 		return record{Document: mongolease.Document{Stranger: fmt.Sprintf("its field %s is %s", field, clip(value))}}
 	}
 	if h.ID != "" {
