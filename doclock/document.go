@@ -95,11 +95,12 @@ func inTransaction(ctx context.Context) bool {
 // After an error that matches mongolock.ErrOutcomeUnknown, Value may or may not have been
 // written. Like any release, the step then goes on in the background until a reply comes or the
 // lease's time is over; until then the document is granted to no other. After any other error
-// nothing was written, and nothing will be; the document is released.
+// nothing was written, and nothing will be; the document is released, also if ctx had ended before
+// or Value cannot be encoded.
 //
 // In a transaction the step takes effect with the commit. The lease goes on until Release is
 // called after the end of the transaction, or until a renewal finds that it was committed. If
-// it is aborted, the document is as it was before, and still locked.
+// it is aborted, or the step fails, the document is as it was before, and still locked.
 func (d *Document[T]) SaveAndRelease(ctx context.Context) error {
 	return d.finish(ctx, "save and release", &ending{})
 }
@@ -134,18 +135,15 @@ func (d *Document[T]) send(ctx context.Context, c *change, e *ending) error {
 	return d.locks.store.save(ctx, d.ref(), c, e)
 }
 
-// finish ends the lease as e says, and saves the value unless e removes the document.
+// finish ends the lease as e says, and saves the value unless e removes the document. If it cannot
+// begin, it only releases the document: its callers do not call again, and nobody else would.
 func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c, value, err := d.changes()
+	value, err := d.prepare(ctx, op, e)
 	if err != nil {
-		return err
+		return d.refused(ctx, err)
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), contextError(ctx))
-	}
-	e.changes = c
 	s := d.locks.store
 	if inTransaction(ctx) {
 		err := d.send(ctx, nil, e)
@@ -168,6 +166,26 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		d.has = saved{value}
 	}
 	return err
+}
+
+// prepare adds what is to be saved to an ending, and returns the value.
+func (d *Document[T]) prepare(ctx context.Context, op string, e *ending) (value bson.Raw, err error) {
+	if !e.remove {
+		e.changes, value, err = d.changes()
+	}
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("doclock: %s %s: %w", op, d.lease.Key(), contextError(ctx))
+	}
+	return value, err
+}
+
+// refused releases the document after an error for which nothing was sent. A document that a
+// transaction has written cannot be released before the end of that.
+func (d *Document[T]) refused(ctx context.Context, err error) error {
+	if d.lease.Err() != nil || inTransaction(ctx) {
+		return err
+	}
+	return errors.Join(err, d.lease.Release())
 }
 
 // outcome returns the error of an attempt to end the lease as e says, whose release answered
@@ -227,7 +245,7 @@ func (c *Claimed[T]) Remove(ctx context.Context) error {
 // until the duration after is over by the server's clock: from 0 to a year.
 func (c *Claimed[T]) Requeue(ctx context.Context, after time.Duration) error {
 	if after < 0 || after > 365*24*time.Hour {
-		return fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after)
+		return c.refused(ctx, fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after))
 	}
 	return c.finish(ctx, "requeue", &ending{requeue: true, after: after})
 }
