@@ -95,7 +95,7 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 		if timeout != 0 {
 			l.Timeout = timeout
 		}
-		l.ExpireAt = now.end(l.Timeout)
+		l.ExpireAt, l.moved = now.end(l.Timeout), 0
 		wrote = l
 		e := doc.begin(now)
 		e.Put = append(e.Put, l)

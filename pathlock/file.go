@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/hostclock"
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
@@ -16,11 +17,11 @@ import (
 // limit, because a refresh or a release must always find room.
 const maxDocument = 8 << 20
 
-// A Dir keeps trees as files in a directory, for the processes of one host. The host's
-// clock judges.
+// A Dir keeps trees as files in a directory, for the processes of one host. A clock of the host
+// judges that counts from the host's start, and that nobody can set.
 type Dir struct {
 	files *hostfile.Dir
-	clock func() time.Time
+	clock timepiece
 	most  int // the size up to which a file takes new locks
 }
 
@@ -28,11 +29,15 @@ type Dir struct {
 // of its own on a local file system: network file systems guarantee neither flock nor
 // fsync.
 func InDir(path string) (*Dir, error) {
+	clock, err := hostclock.New()
+	if err != nil {
+		return nil, fmt.Errorf("pathlock: InDir: the host's clock: %w", err)
+	}
 	files, err := hostfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("pathlock: InDir: %w", err)
 	}
-	return &Dir{files: files, clock: time.Now, most: maxDocument}, nil
+	return &Dir{files: files, clock: timepiece{clock, time.Now}, most: maxDocument}, nil
 }
 
 func (d *Dir) open(name string) engine { return documents{d, name} }
@@ -42,13 +47,22 @@ func (d *Dir) Close() error { return d.files.Close() }
 
 // A fileTree is the content of a file, in JSON.
 type fileTree struct {
-	Pathlock int       `json:"pathlock"` // the version of this shape, and the mark that it is ours
-	Tree     string    `json:"tree"`
-	At       time.Time `json:"at"` // the host's clock at the write
-	Seq      int64     `json:"seq"`
-	Watched  time.Time `json:"watchedUntil,omitzero"`
-	Locks    []Lock    `json:"locks"`
-	Log      []Event   `json:"log,omitempty"`
+	Pathlock int `json:"pathlock"` // the version of this shape, and the mark that it is ours
+
+	Tree    string     `json:"tree"`
+	At      time.Time  `json:"at"`   // the time of the write
+	Boot    string     `json:"boot"` // the start of the host from which its clock counts
+	Zero    time.Time  `json:"zero"` // the date of that start
+	Seq     int64      `json:"seq"`
+	Watched time.Time  `json:"watchedUntil,omitzero"`
+	Locks   []fileLock `json:"locks"`
+	Log     []Event    `json:"log,omitempty"`
+}
+
+// A fileLock is a lock in a file.
+type fileLock struct {
+	Lock
+	Moved time.Duration `json:"moved,omitempty"` // by how much its end was moved beyond its date, since the host was started
 }
 
 // View shows a tree.
@@ -57,9 +71,9 @@ func (d *Dir) View(ctx context.Context, tree string, look func(*Document, Clock)
 		return err
 	}
 	// This needs no file lock, because a file is replaced as a whole.
-	doc, now, _, err := d.read(tree)
+	f, now, err := d.read(tree)
 	if err == nil {
-		look(doc, now)
+		look(f.doc, now)
 	}
 	return err
 }
@@ -74,23 +88,21 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
 	defer lock.Unlock()
-	doc, now, size, err := d.read(tree)
+	f, now, err := d.read(tree)
 	if err != nil {
 		return time.Time{}, err
 	}
-	edit, err := change(doc, now)
-	if err != nil || edit.Empty() {
+	edit, err := change(f.doc, now)
+	if err != nil || edit.Empty() && !f.moved {
 		return now.Latest, err
 	}
-	added := doc.adds(edit)
-	doc.Apply(edit)
-	text, err := json.Marshal(fileTree{
-		Pathlock: 1, Tree: tree, At: now.Latest, Seq: doc.Seq, Watched: doc.Watched, Locks: doc.list(), Log: doc.Log,
-	})
+	added := f.doc.adds(edit)
+	f.doc.Apply(edit)
+	text, err := f.encode(tree, now.Latest)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
-	if added && len(text) > max(d.most, size) {
+	if added && len(text) > max(d.most, f.size) {
 		return time.Time{}, fmt.Errorf("%w: %q would have %d bytes, more than %d", ErrTooLarge, tree, len(text), d.most)
 	}
 	if applied, err := lock.Write(hostfile.Name(tree), text); err != nil {
@@ -102,30 +114,50 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 	return now.Latest, nil
 }
 
-// read returns the document in a file, and the time: the host's, but never before the time of
-// the last write. (A clock that is set back makes locks last longer; it does not revive them.)
-func (d *Dir) read(tree string) (doc *Document, now Clock, size int, err error) {
+// A fileSeen is a file as it was read.
+type fileSeen struct {
+	doc   *Document
+	boot  string
+	zero  time.Time
+	size  int
+	moved bool // its dates were moved, so it must be written
+}
+
+// read returns the document in a file, and the time.
+func (d *Dir) read(tree string) (seen fileSeen, now Clock, err error) {
 	text, err := d.files.Read(hostfile.Name(tree))
-	shows := d.clock().Round(0).UTC()
+	if err != nil {
+		return seen, now, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
+	}
+	var f fileTree
+	if text != nil {
+		if err := readTree(text, tree, &f); err != nil {
+			return seen, now, err
+		}
+	}
+	shows, moved := d.clock.now(&f)
 	// A file keeps milliseconds. A time that is written is rounded up, and the time that judges
 	// is rounded down: otherwise a lock would be over up to a millisecond before its time.
 	now = Clock{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
-	if err != nil {
-		return nil, now, 0, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
+	seen = fileSeen{doc: NewDocument(), boot: f.Boot, zero: f.Zero, size: len(text), moved: moved}
+	for _, l := range f.Locks {
+		l.Lock.moved = l.Moved
+		seen.doc.index.put(l.Lock)
 	}
-	if text == nil {
-		return NewDocument(), now, 0, nil
+	seen.doc.Seq, seen.doc.Watched, seen.doc.Log = f.Seq, f.Watched, f.Log
+	return seen, now, nil
+}
+
+// encode returns the file as it is to be written.
+func (s *fileSeen) encode(tree string, at time.Time) ([]byte, error) {
+	f := fileTree{
+		Pathlock: 1, Tree: tree, At: at, Boot: s.boot, Zero: s.zero,
+		Seq: s.doc.Seq, Watched: s.doc.Watched, Locks: []fileLock{}, Log: s.doc.Log,
 	}
-	var f fileTree
-	if err := readTree(text, tree, &f); err != nil {
-		return nil, now, 0, err
+	for _, l := range s.doc.list() {
+		f.Locks = append(f.Locks, fileLock{l, l.moved})
 	}
-	if f.At.After(now.Latest) {
-		now = Clock{f.At, f.At}
-	}
-	doc = NewDocument(f.Locks...)
-	doc.Seq, doc.Watched, doc.Log = f.Seq, f.Watched, f.Log
-	return doc, now, len(text), nil
+	return json.Marshal(f)
 }
 
 // readTree refuses a file that this version did not write.

@@ -68,6 +68,8 @@ type Lock struct {
 	// Left is how long the lock certainly lasts, unless it is released, counted from the start
 	// of the call that returned it. It is Infinite for a lock without end.
 	Left time.Duration `json:"-"`
+
+	moved time.Duration // in a file: by how much its end was moved since the host was started
 }
 
 // Covers reports whether the lock guards a path in its clean form: the lock's own path
