@@ -44,6 +44,11 @@ func (s *docStore) ours() bson.D {
 	return bson.D{{Key: s.path(fieldMark), Value: shape}, mongolease.Lacks(s.path("0"))}
 }
 
+// held is the condition that a lock of this package has a holder: its ID is a text that is not empty.
+func (s *docStore) held() bson.E {
+	return bson.E{Key: s.path(fieldID), Value: bson.D{{Key: "$gt", Value: ""}}}
+}
+
 // ready is the condition that a document is not done and not put off.
 func (s *docStore) ready(now time.Time) bson.D {
 	return bson.D{s.notDone(), s.past(fieldReadyAt, now)}
@@ -86,7 +91,7 @@ func (s *docStore) foreignOf(filter bson.Raw) bson.D {
 			{Key: "$or", Value: bson.A{
 				bson.D{{Key: s.path(fieldMark), Value: bson.D{{Key: "$ne", Value: shape}}}},
 				bson.D{mongolease.Exists(s.path("0"))},
-				bson.D{{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: bson.D{{Key: "$gt", Value: ""}}}}}}, // not a text
+				bson.D{{Key: s.path(fieldID), Value: bson.D{{Key: "$exists", Value: true}, {Key: "$not", Value: s.held().Value}}}}, // no text
 			}},
 		}}},
 	})

@@ -16,9 +16,10 @@ import (
 
 // endings are the calls that end a claim.
 var endings = map[string]func(*Claimed[bson.M], context.Context) error{
-	"Complete": (*Claimed[bson.M]).Complete,
-	"Remove":   (*Claimed[bson.M]).Remove,
-	"Requeue":  func(c *Claimed[bson.M], ctx context.Context) error { return c.Requeue(ctx, time.Minute) },
+	"Complete":           (*Claimed[bson.M]).Complete,
+	"Remove":             (*Claimed[bson.M]).Remove,
+	"Requeue":            func(c *Claimed[bson.M], ctx context.Context) error { return c.Requeue(ctx, time.Minute) },
+	"Requeue before now": func(c *Claimed[bson.M], ctx context.Context) error { return c.Requeue(ctx, -1) },
 	"Requeue for longer than a year": func(c *Claimed[bson.M], ctx context.Context) error {
 		return c.Requeue(ctx, 366*24*time.Hour)
 	},

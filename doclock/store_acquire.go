@@ -110,7 +110,7 @@ func (k *claim) TakeOver(ctx context.Context, seen record) (reply, mongolease.Te
 }
 
 func (k *claim) Word(ctx context.Context) (reply, error) {
-	image, err := k.steps.LeaveWord(ctx, k.lease, append(slices.Clip(k.names), append(k.ours(), mongolease.Exists(k.path(fieldID)))...))
+	image, err := k.steps.LeaveWord(ctx, k.lease, append(slices.Clip(k.names), append(k.ours(), k.held())...))
 	k.saw(image.Image)
 	return image, err
 }
