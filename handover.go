@@ -37,9 +37,6 @@ func (s streak) on(now monotonic.Moment) (streak, bool) {
 		s.since = now
 	}
 	s.count++
-	if knob.Greedy {
-		return s, true
-	}
 	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -80,9 +79,6 @@ func reserve(t *terms, want time.Duration) time.Duration {
 // permits for its own waiters; otherwise each permit would lie idle for a while because of
 // them.
 func (l *Lease) turnIsOver() bool {
-	if knob.Greedy {
-		return false
-	}
 	switch l.terms.mode {
 	case store.Exclusive:
 		return true

@@ -122,9 +122,6 @@ func (m *mongoTree) tombstone(state string, now Clock) bson.D {
 // end removes a record that has run out, if it has not changed since it was seen.
 func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, err error) {
 	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
-	if knob.PathDropWithoutRev {
-		filter = filter[:1]
-	}
 	w, err := m.standing(ctx)
 	if err != nil {
 		return false, err

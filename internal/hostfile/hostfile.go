@@ -25,8 +25,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/knob"
 )
 
 // The endings of the names that are no files of the caller's.
@@ -111,7 +109,7 @@ func (h *Held) Unlock() {
 // valid reports whether the lock still excludes others.
 func (h *Held) valid() error {
 	stale, err := h.lock.Stale()
-	if err == nil && stale && !knob.StaleLockKept {
+	if err == nil && stale {
 		err = ErrLockRemoved
 	}
 	return err
@@ -126,7 +124,7 @@ func (d *Dir) lockFile(ctx context.Context, name string) (Lock, error) {
 	}
 	for pause := askLeast; ; pause = min(2*pause, askMost) {
 		busy, err := lock.Try()
-		if err == nil && (!busy || knob.LockIgnored) {
+		if err == nil && !busy {
 			break
 		}
 		if err == nil {
@@ -140,7 +138,7 @@ func (d *Dir) lockFile(ctx context.Context, name string) (Lock, error) {
 	switch {
 	case err != nil:
 		return nil, errors.Join(err, lock.Close())
-	case stale && !knob.StaleLockKept:
+	case stale:
 		return nil, lock.Close()
 	}
 	return lock, nil
@@ -185,9 +183,6 @@ func (d *Dir) Read(name string) ([]byte, error) {
 func (h *Held) Write(name string, content []byte) (applied bool, err error) {
 	d := h.dir
 	temp := name + tempSuffix
-	if knob.WriteInPlace {
-		temp = name
-	}
 	file, err := d.disk.Create(temp)
 	if errors.Is(err, fs.ErrExist) {
 		// The name is the same each time. The writer holds the lock, so the file was left behind
@@ -200,7 +195,7 @@ func (h *Held) Write(name string, content []byte) (applied bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err = file.Write(content); err == nil && !knob.FileUnsynced {
+	if _, err = file.Write(content); err == nil {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
@@ -246,9 +241,6 @@ func (d *Dir) Names() ([]string, error) {
 
 // sync makes all changes of names outlive a crash of the host.
 func (d *Dir) sync() error {
-	if knob.DirectoryUnsynced {
-		return nil
-	}
 	if err := d.disk.Sync(); err != nil {
 		return fmt.Errorf("sync the directory: %w", err)
 	}

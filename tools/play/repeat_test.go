@@ -91,7 +91,9 @@ func TestMostSeedsAreTheSameHistoryInTheBrowserAndNatively(t *testing.T) {
 	p := openTab(t)
 	p.open(served(t))
 	native := filepath.Join(t.TempDir(), "simulation.test")
-	out, err := exec.CommandContext(p.ctx, "go", "test", "-c", "-tags", "knobs", "-o", native, "../../internal/test/simulation").CombinedOutput()
+	overlay, err := exec.CommandContext(p.ctx, "go", "run", "../../internal/test/controls").Output()
+	require.NoError(t, err)
+	out, err := exec.CommandContext(p.ctx, "go", "test", "-c", "-tags", "knobs", "-overlay", strings.TrimSpace(string(overlay)), "-o", native, "../../internal/test/simulation").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	var seeds, others []int
 	for seed := 1; seed <= compared; seed++ {

@@ -178,7 +178,7 @@ func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history
 	})
 	tags := ""
 	if knob.On {
-		tags = " -tags knobs"
+		tags = " -tags knobs -overlay=$(go run ./internal/test/controls)"
 	}
 	t.Logf("again: go test%s ./internal/test/simulation -run TestNoSeed -sim.seeds 1 -sim.first %d%s -sim.log -v", tags, seed, small.Flags())
 	out.History.Keep(t, fmt.Sprintf("seed-%d", seed), fmt.Sprintf("seed %d", seed), found)
