@@ -249,25 +249,14 @@ func (c *Client) announce(keys []string) {
 	}
 }
 
-// notify announces keys, in one call if there are several and the feed can do that.
+// notify announces keys in one call.
 func (c *Client) notify(ctx context.Context, keys []string) error {
-	freed := func(key string) store.Notice {
-		return store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}
+	distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
+	notices := make([]store.Notice, len(distinct))
+	for i, key := range distinct {
+		notices[i] = store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindFreed}
 	}
-	if bulk, ok := c.feed.(store.BulkFeed); ok && len(keys) > 1 {
-		distinct := slices.Compact(slices.Sorted(slices.Values(keys)))
-		notices := make([]store.Notice, len(distinct))
-		for i, key := range distinct {
-			notices[i] = freed(key)
-		}
-		return bulk.NotifyMany(ctx, notices)
-	}
-	for _, key := range keys {
-		if err := c.feed.Notify(ctx, freed(key)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.feed.Notify(ctx, notices...)
 }
 
 // askFor asks the holder of a key to free it, if that holder Lingers. A word in the record

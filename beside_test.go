@@ -60,11 +60,11 @@ func newDistantStore(mem *memstore.Store) *distantStore {
 
 func travel() { time.Sleep(roundTrip / 2) } // virtual: one way
 
-func (f *distantStore) Notify(ctx context.Context, n store.Notice) error {
+func (f *distantStore) Notify(ctx context.Context, all ...store.Notice) error {
 	f.notified.Add(1)
 	travel()
 	defer travel()
-	return f.mem.Notify(context.WithoutCancel(ctx), n)
+	return f.mem.Notify(context.WithoutCancel(ctx), all...)
 }
 
 func (f *distantStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {

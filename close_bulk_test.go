@@ -43,20 +43,12 @@ func (s *linkStore) ReleaseMany(ctx context.Context, batch []store.Ending) []sto
 	return do(batch)
 }
 
-func (s *linkStore) Notify(ctx context.Context, n store.Notice) error {
+func (s *linkStore) Notify(ctx context.Context, all ...store.Notice) error {
 	s.called("notify")
 	if err := trip(ctx); err != nil {
 		return err
 	}
-	return s.mem.Notify(ctx, n)
-}
-
-func (s *linkStore) NotifyMany(ctx context.Context, all []store.Notice) error {
-	s.called("notify many")
-	if err := trip(ctx); err != nil {
-		return err
-	}
-	return s.mem.NotifyMany(ctx, all)
+	return s.mem.Notify(ctx, all...)
 }
 
 func (s *linkStore) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
@@ -171,7 +163,7 @@ func TestCloseWakesTheWaitersOfABulkWithOneCall(t *testing.T) {
 		s.reset()
 		start := time.Now()
 		assert.NoError(t, c.Close())
-		assert.Equal(t, 1, s.count("notify many"))
+		assert.Equal(t, 1, s.count("notify"))
 		assert.Equal(t, 2, s.total(), "calls")
 		for _, w := range waits {
 			r := <-w

@@ -21,7 +21,7 @@ var documented = []string{".", "mongolocktest", "store", "store/memstore", "stor
 // the library never does.
 var contract = []string{
 	"Acquire", "Renew", "Release", "Transfer", "Undo", "Break", "Look", "List",
-	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "AcquireMany", "ReleaseMany", "NotifyMany",
+	"AnswersAtOnce", "Notify", "Watch", "Withdraw", "AcquireMany", "ReleaseMany",
 	"BeginSession", "RenewSession", "EndSession", "Sweep",
 }
 

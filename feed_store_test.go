@@ -25,11 +25,11 @@ func newBreakableFeed(b *hookedStore, broken error) *breakableFeed {
 	return &breakableFeed{hookedStore: b, broken: broken, cut: make(chan struct{})}
 }
 
-func (f *breakableFeed) Notify(ctx context.Context, n store.Notice) error {
+func (f *breakableFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	if f.isBroken() != nil {
 		return f.isBroken()
 	}
-	return f.mem.Notify(ctx, n)
+	return f.mem.Notify(ctx, all...)
 }
 
 func (f *breakableFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
@@ -86,7 +86,9 @@ type flappingFeed struct {
 	watched atomic.Int64
 }
 
-func (f *flappingFeed) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
+func (f *flappingFeed) Notify(ctx context.Context, all ...store.Notice) error {
+	return f.mem.Notify(ctx, all...)
+}
 
 func (f *flappingFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {
@@ -110,12 +112,12 @@ type announceOnlyStore struct {
 	watched, sent int
 }
 
-func (u *announceOnlyStore) Notify(ctx context.Context, n store.Notice) error {
+func (u *announceOnlyStore) Notify(ctx context.Context, all ...store.Notice) error {
 	u.sent++
 	if u.refuse {
 		return errors.ErrUnsupported
 	}
-	return u.feed.Notify(ctx, n)
+	return u.feed.Notify(ctx, all...)
 }
 
 func (u *announceOnlyStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
@@ -131,11 +133,11 @@ type refusingFeed struct {
 	refuse atomic.Bool
 }
 
-func (r *refusingFeed) Notify(ctx context.Context, n store.Notice) error {
+func (r *refusingFeed) Notify(ctx context.Context, all ...store.Notice) error {
 	if r.refuse.Load() {
 		return fmt.Errorf("quota: %w", errors.ErrUnsupported)
 	}
-	return r.mem.Notify(ctx, n)
+	return r.mem.Notify(ctx, all...)
 }
 
 func (r *refusingFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {

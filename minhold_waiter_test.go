@@ -21,7 +21,9 @@ type lateFeed struct {
 	live time.Duration
 }
 
-func (f lateFeed) Notify(ctx context.Context, n store.Notice) error { return f.mem.Notify(ctx, n) }
+func (f lateFeed) Notify(ctx context.Context, all ...store.Notice) error {
+	return f.mem.Notify(ctx, all...)
+}
 
 func (f lateFeed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {

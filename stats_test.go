@@ -128,7 +128,7 @@ func TestStatsTellTheStateOfTheFeed(t *testing.T) {
 // A brokenFeedStore has a feed that ends with an error, again and again.
 type brokenFeedStore struct{ *countingStore }
 
-func (brokenFeedStore) Notify(context.Context, store.Notice) error { return nil }
+func (brokenFeedStore) Notify(context.Context, ...store.Notice) error { return nil }
 
 func (brokenFeedStore) Watch(context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) { yield(store.Notice{}, errors.New("down")) }

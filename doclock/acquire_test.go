@@ -74,7 +74,7 @@ func TestEachStepIsOneCommand(t *testing.T) {
 // A process that was cut off for long may have lost a thousand documents.
 func TestTwoFindsTellThatAnyNumberOfDocumentsAreGone(t *testing.T) {
 	var tap testserver.Tap
-	s := must(newDocStore(collection(t, tap.On), "lock"))(t)
+	s := newDocStore(collection(t, tap.On), "lock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	batch := make([]store.Renewal, 50)

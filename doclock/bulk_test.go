@@ -108,7 +108,7 @@ func newTapped(t *testing.T) *tapped {
 	testserver.Need(t, "atomic") // FerretDB gets no bulks
 	f := &tapped{T: t}
 	f.coll = collection(t, f.tap.On)
-	f.store = must(newDocStore(f.coll, "lock"))(t)
+	f.store = newDocStore(f.coll, "lock")
 	return f
 }
 
@@ -154,7 +154,7 @@ func (f *tapped) before(name string, do func()) *docStore {
 			}
 		}})
 	})
-	s := must(newDocStore(coll, "lock"))(f)
+	s := newDocStore(coll, "lock")
 	_, err := s.base.Read(f.Context())
 	require.NoError(f, err)
 	return s
@@ -300,7 +300,7 @@ func TestABulkOfWakeUpsGoesToTheNamesThatWaitersKnow(t *testing.T) {
 	t.Parallel()
 	f := newTapped(t)
 	sent := new(notices)
-	f.store.BulkFeed = sent
+	f.store.Feed = sent
 	batch := f.taken(3)
 	byState := bson.D{{Key: "state", Value: "only"}}
 	put(t, f.coll, order{ID: "by state", State: "only"})
@@ -313,7 +313,7 @@ func TestABulkOfWakeUpsGoesToTheNamesThatWaitersKnow(t *testing.T) {
 		require.NoError(t, f.store.ReleaseMany(t.Context(), []store.Ending{e})[0].Err)
 		all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.Key, Kind: store.KindFreed})
 	}
-	require.NoError(t, f.store.NotifyMany(t.Context(), all))
+	require.NoError(t, f.store.Notify(t.Context(), all...))
 	var keys []string
 	for _, n := range sent.all {
 		keys = append(keys, n.Key)
@@ -328,7 +328,7 @@ type notices struct {
 	all []store.Notice
 }
 
-func (n *notices) NotifyMany(_ context.Context, all []store.Notice) error {
+func (n *notices) Notify(_ context.Context, all ...store.Notice) error {
 	n.all = append(n.all, all...)
 	return nil
 }

@@ -176,7 +176,7 @@ func (k *keyed) Foreign(key string) (intact func() error, err error) {
 func TestTheStoreKeepsTheContractOfAllStores(t *testing.T) {
 	keyedOn := func(t testing.TB) *keyed {
 		coll := collection(t)
-		return &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+		return &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
 	}
 	if can("atomic") {
 		k := keyedOn(t)
@@ -206,6 +206,6 @@ func TestTheStoreInMemoryKeepsTheContractOfAllStores(t *testing.T) {
 			link.Close()
 		})
 		coll := client.Database("d").Collection("c")
-		return &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+		return &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
 	})
 }

@@ -2,7 +2,6 @@ package doclock
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,19 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/test/kit/followtest"
-	"github.com/mongolock/mongolock/store"
 )
-
-// inBulk is a feed that would send notices in bulk, if a test did.
-type inBulk struct{ store.Feed }
-
-func (inBulk) NotifyMany(context.Context, []store.Notice) error { return errors.ErrUnsupported }
 
 func TestWaitingClaimsTryAFlappingFeedEverMoreSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feed := &followtest.Flapping{}
 		var s pools
-		s.begin(&docStore{BulkFeed: inBulk{feed}})
+		s.begin(&docStore{Feed: feed})
 		defer s.close()
 		p, err := s.pool(nil, nil)
 		require.NoError(t, err)

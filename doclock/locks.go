@@ -41,8 +41,7 @@ func New[T any](coll *mongo.Collection, opts ...Option) (*Locks[T], error) {
 	if coll == nil {
 		errs = append(errs, errors.New("doclock: New: the collection is nil"))
 	} else {
-		s, err = newDocStore(coll, conf.field)
-		errs = append(errs, err)
+		s = newDocStore(coll, conf.field)
 	}
 	c := codec[T]{field: conf.field, registry: conf.registry, flat: s.isFlat}
 	client, err := mongolock.NewWithStore(s, conf.engine...)

@@ -66,22 +66,14 @@ func (f *freedNames) of(key string) string {
 	return key
 }
 
-// Notify sends a notice. If it says that a document was freed, it uses the name that waiters
+// Notify sends notices. Those which say that a document was freed use the name that waiters
 // know.
-func (s *docStore) Notify(ctx context.Context, n store.Notice) error {
-	if n.Topic == store.TopicLocks {
-		n.Key = s.freed.of(n.Key)
-	}
-	return s.BulkFeed.Notify(ctx, n)
-}
-
-// NotifyMany sends notices, under the names that waiters know.
-func (s *docStore) NotifyMany(ctx context.Context, all []store.Notice) error {
+func (s *docStore) Notify(ctx context.Context, all ...store.Notice) error {
 	all = slices.Clone(all)
 	for i, n := range all {
 		if n.Topic == store.TopicLocks {
 			all[i].Key = s.freed.of(n.Key)
 		}
 	}
-	return s.BulkFeed.NotifyMany(ctx, all)
+	return s.Feed.Notify(ctx, all...)
 }

@@ -23,7 +23,7 @@ type subject struct {
 func (s *subject) Store() store.Store { return s.keyed }
 
 func (s *subject) Tick(ctx context.Context, key string) error {
-	s.keyed = &keyed{docStore: must(newDocStore(s.coll, "lock"))(s.t), coll: s.coll}
+	s.keyed = &keyed{docStore: newDocStore(s.coll, "lock"), coll: s.coll}
 	s.tamper(s.without)
 	return specpath.Age(ctx, s.coll, ID(key))
 }
@@ -36,7 +36,7 @@ func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
 		coll := collection(t)
 		var subjects []specpath.Subject
 		for range 4 {
-			subjects = append(subjects, &subject{&keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}, t, nil})
+			subjects = append(subjects, &subject{&keyed{docStore: newDocStore(coll, "lock"), coll: coll}, t, nil})
 		}
 		r := specpath.Walk(t.Context(), g, subjects...)
 		fmt.Println("doclock,", r)
@@ -49,11 +49,11 @@ func TestControlAWalkOfTheSpecificationFindsEachFault(t *testing.T) {
 	graphs := specpath.Graphs(t, "exclusive")
 	needs(t, "atomic")
 	coll := collection(t)
-	k := &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+	k := &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
 	for what, faulty := range specpath.WithFaults(&subject{k, t, nil}) {
 		assert.True(t, specpath.Finds(t, faulty, graphs), what)
 	}
-	k = &keyed{docStore: must(newDocStore(coll, "lock"))(t), coll: coll}
+	k = &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
 	k.tamper(byKeyAlone)
 	assert.True(t, specpath.Finds(t, &subject{k, t, byKeyAlone}, graphs), "commands that do not name the acquisition")
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // A docStore is the store.Store that keeps a document's holder in a field of that document. The
@@ -33,7 +33,7 @@ import (
 type docStore struct {
 	base *mongobase.Base
 	lock mongolease.Fields // the field of the lock
-	store.BulkFeed
+	store.Feed
 	steps mongolease.Steps[record, granted]
 	freed freedNames
 }
@@ -83,20 +83,20 @@ func (r *request) document(id string) bson.Raw {
 	return raw
 }
 
-func newDocStore(coll *mongo.Collection, field string) (*docStore, error) {
-	feed, err := mongostore.FeedOn(coll)
-	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field), BulkFeed: feed}
+func newDocStore(coll *mongo.Collection, field string) *docStore {
+	s := &docStore{base: mongobase.New(coll, nil), lock: mongolease.Fields(field)}
+	s.Feed = mongofeed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed, s.steps.Lock = s.base, s, s, s.lock
 	s.steps.Only = bson.D{{Key: field, Value: 1}, {Key: s.beside(fieldAt), Value: 1}, {Key: s.beside(fieldStamp), Value: 1}}
 	s.steps.Remembers = func(c *mongolease.Claim, image reply, _ mongolease.Tenure) granted {
 		return granted{key: c.Key, doc: image.Image.Lookup("_id"), residue: image.Record.residue()}
 	}
 	s.steps.Memory.OnRenewed, s.steps.Memory.OnLost = renewed, releasedItself
-	return s, err
+	return s
 }
 
 // Commands returns the number of commands sent so far, including those of the wake-ups.
-func (s *docStore) Commands() map[string]uint64 { return s.base.Commands(s.BulkFeed) }
+func (s *docStore) Commands() map[string]uint64 { return s.base.Commands() }
 
 // WarnOfTraps logs what is known to go wrong with locks on the deployment.
 func (s *docStore) WarnOfTraps(ctx context.Context, to *slog.Logger) error {

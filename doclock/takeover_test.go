@@ -32,7 +32,7 @@ func dies(t *testing.T, s *replicaSet) dead {
 	t.Helper()
 	coll := s.collection(t)
 	put(t, coll, order{ID: "o", State: "ready"})
-	d := dead{must(newDocStore(coll, "lock"))(t), store.Claim{
+	d := dead{newDocStore(coll, "lock"), store.Claim{
 		Ref: store.Ref{Key: `{"_id":"o"}`, ID: "dead", Mode: store.Exclusive}, Limit: 1, TTL: deadTTL, Owner: "dead",
 	}}
 	must(d.Acquire(t.Context(), d.claim))(t)

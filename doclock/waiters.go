@@ -14,8 +14,9 @@ import (
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/follow"
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 const (
@@ -34,16 +35,12 @@ func Announce(ctx context.Context, coll *mongo.Collection) error {
 	if coll == nil {
 		return errors.New("doclock: Announce: the collection is nil")
 	}
-	feed, err := mongostore.FeedOn(coll)
-	if err != nil {
-		return err
-	}
-	return announce(ctx, feed, coll.Name())
+	return announce(ctx, mongofeed.Beside(mongobase.New(coll, nil)), coll.Name())
 }
 
 // Announce does what the function of that name does, with one command instead of two.
 func (l *Locks[T]) Announce(ctx context.Context) error {
-	return announce(ctx, l.store.BulkFeed, l.store.base.Soft.Name())
+	return announce(ctx, l.store.Feed, l.store.base.Soft.Name())
 }
 
 func announce(ctx context.Context, f store.Feed, name string) error {
@@ -130,7 +127,7 @@ type pools struct {
 func (s *pools) begin(store *docStore) {
 	s.store, s.byQuery = store, map[string]*pool{}
 	s.base, s.cancel = context.WithCancel(context.Background())
-	s.feed = follow.New(s.base, store.BulkFeed, s.heard, nil)
+	s.feed = follow.New(s.base, store.Feed, s.heard, nil)
 }
 
 func (s *pools) close() {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
+	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
 	"github.com/mongolock/mongolock/store"
-	"github.com/mongolock/mongolock/store/mongostore"
 )
 
 // A Mongo keeps trees in a collection, one document for each lock. OnMongo makes one.
@@ -83,10 +83,8 @@ func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...Mongo
 	if err != nil {
 		return nil, err
 	}
-	if m.wakes, err = mongostore.FeedOn(coll); err != nil {
-		return nil, fmt.Errorf("pathlock: OnMongo: %w", err)
-	}
 	m.base = mongobase.New(coll, now)
+	m.wakes = mongofeed.Beside(m.base)
 	m.base.Unsharded = true // the look between insert and grant must be of one primary
 	return m, nil
 }
@@ -167,7 +165,7 @@ func (m *mongoTree) Commands() map[string]uint64 {
 	if !m.first {
 		return nil
 	}
-	return m.base.Commands(m.wakes)
+	return m.base.Commands()
 }
 
 func (m *mongoTree) prompt() bool { return false }

@@ -243,8 +243,9 @@ const (
 
 // A Feed carries notices between processes. It is optional.
 type Feed interface {
-	// Notify sends a notice to every watcher.
-	Notify(ctx context.Context, n Notice) error
+	// Notify sends notices to every watcher. A watcher may get an empty notice in the place of
+	// any of them.
+	Notify(ctx context.Context, all ...Notice) error
 
 	// Watch yields notices until its context ends or the caller stops. An error ends
 	// it; the caller may watch again.
@@ -258,15 +259,6 @@ type Withdrawer interface {
 	// Status showed (ExclusiveWantedUntil). A longer word is another writer's, and
 	// stays.
 	Withdraw(ctx context.Context, key string, until time.Time) error
-}
-
-// A BulkFeed is a Feed that sends many notices at once. It is optional.
-type BulkFeed interface {
-	Feed
-
-	// NotifyMany sends notices to every watcher. A watcher may get an empty notice in
-	// the place of any of them.
-	NotifyMany(ctx context.Context, all []Notice) error
 }
 
 // FeedOf returns the Feed of a store, or of the store that it wraps (by a method

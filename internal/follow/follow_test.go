@@ -32,7 +32,7 @@ type feed struct {
 	open   int
 }
 
-func (f *feed) Notify(context.Context, store.Notice) error { panic("a Follower announces nothing") }
+func (f *feed) Notify(context.Context, ...store.Notice) error { panic("a Follower announces nothing") }
 
 func (f *feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
 	return func(yield func(store.Notice, error) bool) {

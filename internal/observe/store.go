@@ -157,21 +157,7 @@ func (s *Store) Feed() store.Feed {
 	if f == nil {
 		return nil
 	}
-	if bulk, ok := f.(store.BulkFeed); ok {
-		return bulkFeed{feed{f, s}, bulk}
-	}
 	return feed{f, s}
-}
-
-// A bulkFeed is a feed that is a store.BulkFeed.
-type bulkFeed struct {
-	feed
-	bulk store.BulkFeed
-}
-
-func (f bulkFeed) NotifyMany(ctx context.Context, all []store.Notice) error {
-	f.counts.Add(Notify)
-	return f.bulk.NotifyMany(ctx, all)
 }
 
 type feed struct {
@@ -179,9 +165,9 @@ type feed struct {
 	counts *Store
 }
 
-func (f feed) Notify(ctx context.Context, n store.Notice) error {
+func (f feed) Notify(ctx context.Context, all ...store.Notice) error {
 	f.counts.Add(Notify)
-	return f.Feed.Notify(ctx, n)
+	return f.Feed.Notify(ctx, all...)
 }
 
 func (f feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {

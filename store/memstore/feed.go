@@ -18,24 +18,16 @@ type feed struct {
 	watchers map[chan store.Notice]struct{}
 }
 
-// Notify sends a notice to every watcher and waits for none of them.
-func (s *Store) Notify(ctx context.Context, n store.Notice) error {
+// Notify sends notices to every watcher and waits for none of them.
+func (s *Store) Notify(ctx context.Context, all ...store.Notice) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
-	for watcher := range s.feed.watchers {
-		send(watcher, n)
-	}
-	return nil
-}
-
-// NotifyMany sends one notice after the other.
-func (s *Store) NotifyMany(ctx context.Context, all []store.Notice) error {
 	for _, n := range all {
-		if err := s.Notify(ctx, n); err != nil {
-			return err
+		for watcher := range s.feed.watchers {
+			send(watcher, n)
 		}
 	}
 	return nil

@@ -91,13 +91,16 @@ func TestABulkOfWakeUpsIsOneInsert(t *testing.T) {
 	t.Parallel()
 	testserver.Need(t, "capped")
 	f := newFixture(t)
-	require.NoError(t, f.store.feed.prepare(f.ctx()))
+	for _, err := range f.store.Watch(f.ctx()) { // it makes the collection
+		require.NoError(t, err)
+		break
+	}
 	f.tap.Take()
 	all := make([]store.Notice, 400)
 	for i := range all {
 		all[i] = store.Notice{Topic: store.TopicLocks, Key: fmt.Sprint("key-", i), Kind: store.KindFreed}
 	}
-	require.NoError(t, f.store.NotifyMany(f.ctx(), all))
+	require.NoError(t, f.store.Notify(f.ctx(), all...))
 	assert.Equal(t, []string{"insert"}, f.tap.TakeNames())
 }
 

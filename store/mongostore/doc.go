@@ -21,9 +21,7 @@
 //	look.go       reads
 //	document.go   the document
 //	index.go      the TTL index
-//	feed.go       wake-ups
-//	pool.go       whether the client has a connection to spare for them
-//	wakeups.go    the collection that they go through
+//	feed.go       wake-ups, by internal/mongo/mongofeed
 //	knobs.go      the faults that controls switch on
 //
 // The steps that doclock shares (renewals, grants, what a refusal means) belong to

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
@@ -132,42 +131,5 @@ func FuzzKeysAndNotesComeBackByteForByte(f *testing.F) {
 		if r.Stranger != "" || r.key != key || len(r.Holders) != 1 || r.Holders[0].Note != note || r.Holders[0].Owner != note {
 			t.Fatalf("%q and %q came back as %+v", key, note, r)
 		}
-	})
-}
-
-// A document in the collection of wake-ups is a notice of ours or is ignored.
-func FuzzAForeignDocumentIsNeverTakenForANotice(f *testing.F) {
-	for _, d := range []bson.D{
-		noticeOf(store.Notice{Topic: store.TopicLocks, Key: "k", Kind: store.KindFreed}),
-		noticeOf(store.Notice{Kind: kindSeed}),
-		{{Key: fieldMark, Value: int64(1)}, {Key: fieldTopic, Value: 7}, {Key: fieldKey, Value: bson.D{}}},
-		{{Key: fieldMark, Value: 2}, {Key: fieldTopic, Value: store.TopicLocks}},
-		{{Key: "name", Value: "somebody's"}},
-	} {
-		raw, err := bson.Marshal(d)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-		f.Add(raw[:len(raw)-3])
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		n, ok := readNotice(raw)
-		if ok && (n.Topic == "" || n.Kind == kindSeed) {
-			t.Errorf("%q is taken for %+v", raw, n)
-		}
-		if ok && !mongobase.Is(bson.Raw(raw).Lookup(fieldMark), shape) {
-			t.Errorf("a foreign document is taken for %+v", n)
-		}
-		if !ok || bson.Raw(raw).Validate() != nil {
-			return
-		}
-		again, err := bson.Marshal(noticeOf(n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, ok := readNotice(again)
-		assert.True(t, ok, "read back")
-		assert.Equal(t, n, m, "read back")
 	})
 }

@@ -9,11 +9,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
+	"github.com/mongolock/mongolock/internal/mongo/mongofeed"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
 	"github.com/mongolock/mongolock/store"
 )
@@ -21,7 +21,7 @@ import (
 // A Store keeps the holders of each key in one document of a collection. New makes one.
 type Store struct {
 	base *mongobase.Base
-	feed feed
+	feed *mongofeed.Feed
 
 	noIndex    bool
 	uncapped   atomic.Bool      // the collection was found not to be capped
@@ -98,6 +98,7 @@ func open(coll *mongo.Collection, conf config) *Store {
 		noIndex: conf.noIndex,
 		logger:  conf.logger,
 	}
+	s.feed = mongofeed.Beside(s.base)
 	s.steps.Base, s.steps.Shape, s.steps.Feed = s.base, layout{s.base}, s
 	s.steps.Remembers = func(c *mongolease.Claim, _ reply, t mongolease.Tenure) (rev int64) {
 		if c.Mode == store.Exclusive {
@@ -109,9 +110,6 @@ func open(coll *mongo.Collection, conf config) *Store {
 	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
 	s.withFaults()
-	s.feed.base = s.base
-	s.feed.now, s.feed.await = s.base.Clock.Now, feedAwait
-	s.feed.coll = mongobase.Under(coll.Database().Collection(coll.Name()+feedSuffix), writeconcern.W1())
 	return s
 }
 

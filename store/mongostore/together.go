@@ -189,7 +189,7 @@ func (t *together) settleRefused(ctx context.Context) {
 		freed = append(freed, store.Notice{Topic: store.TopicLocks, Key: t.claims[i].Key, Kind: store.KindFreed})
 	}
 	if removed > 0 { // the engine is not told that twins held the keys for a moment
-		_ = t.NotifyMany(ctx, freed)
+		_ = t.Notify(ctx, freed...)
 	}
 }
 

@@ -21,8 +21,6 @@ var brokenBulks = []broken{
 		[]string{"ABulkOfReleasesCanBeEmptyOrFull"}},
 	{"BulkOfDistinctKeys", func() store.Store { return bulkOfDistinctKeys{newSound()} },
 		[]string{"SharersReleasedInOneBulkRemoveTheRecord"}},
-	{"BulkOfOneNotice", func() store.Store { return bulkOfOneNotice{newSound()} },
-		[]string{"EveryWatcherHearsABulkOfNotices"}},
 }
 
 // bulkByKey removes every holder of the key.
@@ -85,10 +83,4 @@ func (s bulkOfDistinctKeys) ReleaseMany(ctx context.Context, batch []store.Endin
 		seen[e.Key] = true
 	}
 	return answers
-}
-
-type bulkOfOneNotice struct{ sound }
-
-func (s bulkOfOneNotice) NotifyMany(ctx context.Context, all []store.Notice) error {
-	return s.Store.NotifyMany(ctx, all[:min(1, len(all))])
 }

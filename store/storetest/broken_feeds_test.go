@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ import (
 var brokenFeeds = []broken{
 	{"FeedWithoutABeginning", func() store.Store { return feedWithoutABeginning{newSound()} },
 		[]string{"AWatchBeginsWithAnEmptyNotice"}},
+	{"BulkOfOneNotice", func() store.Store { return bulkOfOneNotice{newSound()} },
+		[]string{"EveryWatcherHearsABulkOfNotices"}},
 	{"FeedOfOneWatcher", func() store.Store { return newFeedBy(queued) },
 		[]string{"EveryWatcherHearsANotice"}},
 	{"FeedThatWaitsForTheSlowest", func() store.Store { return newFeedBy(handed) },
@@ -51,11 +54,15 @@ func newFeedBy(send func(context.Context, []chan store.Notice, store.Notice) err
 	return &feedBy{sound: newSound(), send: send}
 }
 
-func (s *feedBy) Notify(ctx context.Context, n store.Notice) error {
+func (s *feedBy) Notify(ctx context.Context, all ...store.Notice) error {
 	s.mu.Lock()
 	watchers := s.watchers
 	s.mu.Unlock()
-	return s.send(ctx, watchers, n)
+	var errs []error
+	for _, n := range all {
+		errs = append(errs, s.send(ctx, watchers, n))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *feedBy) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
@@ -142,4 +149,10 @@ func (s *feedThatIsWatchedOnce) Watch(ctx context.Context) iter.Seq2[store.Notic
 		s.over = true
 		s.mu.Unlock()
 	}
+}
+
+type bulkOfOneNotice struct{ sound }
+
+func (s bulkOfOneNotice) Notify(ctx context.Context, all ...store.Notice) error {
+	return s.Store.Notify(ctx, all[:min(1, len(all))]...)
 }

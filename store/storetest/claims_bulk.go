@@ -20,10 +20,6 @@ var sharedBulkClaims = []claim{
 	{"ABulkOfSharersLeavesTheOthersAndAWritersWord", aBulkOfSharersLeavesTheOthersAndAWritersWord},
 }
 
-var bulkFeedClaims = []claim{
-	{"EveryWatcherHearsABulkOfNotices", everyWatcherHearsABulkOfNotices},
-}
-
 // releaseMany releases holders in one bulk.
 func (e *env) releaseMany(batch ...store.Ending) []store.Ended {
 	e.Helper()
@@ -157,28 +153,4 @@ func aBulkOfSharersLeavesTheOthersAndAWritersWord(e *env) {
 		e.Errorf("the record that stays for the writer: %+v", status)
 	}
 	e.hold(key, long)
-}
-
-func everyWatcherHearsABulkOfNotices(e *env) {
-	bulk, _ := as[store.BulkFeed](e.store)
-	var watchers []*watcher
-	for range 2 {
-		w := e.watch(func(store.Notice) {})
-		e.live(w)
-		watchers = append(watchers, w)
-	}
-	for _, n := range []int{0, 1, 20} {
-		var all []store.Notice
-		for range n {
-			all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
-		}
-		if err := bulk.NotifyMany(e.ctx(), all); err != nil {
-			e.Fatalf("%d notices: %v", n, err)
-		}
-		for _, w := range watchers {
-			for _, n := range all {
-				e.hears(w, n)
-			}
-		}
-	}
 }

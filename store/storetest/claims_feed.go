@@ -14,6 +14,7 @@ var feedClaims = []claim{
 	{"AWatchEndsWithItsContext", aWatchEndsWithItsContext},
 	{"AWatchEndsWhenItsCallerStops", aWatchEndsWhenItsCallerStops},
 	{"ASlowWatcherDelaysNobody", aSlowWatcherDelaysNobody},
+	{"EveryWatcherHearsABulkOfNotices", everyWatcherHearsABulkOfNotices},
 }
 
 // patience is how long a notice may take: a server that a busy machine starves, as tests do, is
@@ -180,6 +181,29 @@ func (e *env) orEverything(w *watcher, want store.Notice) {
 	for {
 		if n := e.next(w); n == want || n == (store.Notice{}) {
 			return
+		}
+	}
+}
+
+func everyWatcherHearsABulkOfNotices(e *env) {
+	var watchers []*watcher
+	for range 2 {
+		w := e.watch(func(store.Notice) {})
+		e.live(w)
+		watchers = append(watchers, w)
+	}
+	for _, n := range []int{0, 1, 20} {
+		var all []store.Notice
+		for range n {
+			all = append(all, store.Notice{Topic: store.TopicLocks, Key: e.key("freed"), Kind: store.KindFreed})
+		}
+		if err := store.FeedOf(e.store).Notify(e.ctx(), all...); err != nil {
+			e.Fatalf("%d notices: %v", n, err)
+		}
+		for _, w := range watchers {
+			for _, n := range all {
+				e.hears(w, n)
+			}
 		}
 	}
 }

@@ -198,33 +198,14 @@ func (f *Faulty) List(ctx context.Context, prefix string) iter.Seq2[store.Status
 }
 
 // Notify passes the call on, or does what a Fault says.
-func (f *Faulty) Notify(ctx context.Context, n store.Notice) error {
-	return f.do(ctx, OpNotify, nil, func(ctx context.Context) error {
-		feed := store.FeedOf(f.Store)
-		if feed == nil {
-			return errNoFeed
-		}
-		return feed.Notify(ctx, n)
-	})
-}
-
-// NotifyMany is one call, of OpNotify.
-func (f *Faulty) NotifyMany(ctx context.Context, all []store.Notice) error {
+func (f *Faulty) Notify(ctx context.Context, all ...store.Notice) error {
 	mine := slices.Clone(all)
 	return f.do(ctx, OpNotify, nil, func(ctx context.Context) error {
 		feed := store.FeedOf(f.Store)
 		if feed == nil {
 			return errNoFeed
 		}
-		if bulk, ok := feed.(store.BulkFeed); ok {
-			return bulk.NotifyMany(ctx, mine)
-		}
-		for _, n := range mine {
-			if err := feed.Notify(ctx, n); err != nil {
-				return err
-			}
-		}
-		return nil
+		return feed.Notify(ctx, mine...)
 	})
 }
 

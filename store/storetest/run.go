@@ -76,7 +76,7 @@ type Stranger interface {
 // Run proves that a store keeps the contract of package store, with one subtest for
 // each claim. The store that newStore returns, or a store that it wraps (by a method
 // Unwrap() store.Store), may also be a store.Feed, a store.BulkAcquirer, a
-// store.BulkReleaser, a store.BulkFeed, a store.Sessions, a Purger and a Stranger; only then
+// store.BulkReleaser, a store.Sessions, a Purger and a Stranger; only then
 // the claims about these are made.
 //
 // Each claim asks newStore for a store, inside the bubble if there is one. All of them
@@ -142,9 +142,6 @@ func claimsOn(s store.Store) []claim {
 	}
 	if _, ok := as[store.Sessions](s); ok {
 		all = append(all, sessionClaims...)
-	}
-	if _, ok := as[store.BulkFeed](s); ok {
-		all = append(all, bulkFeedClaims...)
 	}
 	return all
 }

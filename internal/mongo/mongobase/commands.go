@@ -2,7 +2,6 @@ package mongobase
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -49,22 +48,11 @@ func (b *Base) Count(c Command) { b.sent[c].Add(1) }
 
 type counts [commands]atomic.Uint64
 
-// A Counter tells how many commands it has sent to the database, by their names.
-type Counter interface{ Commands() map[string]uint64 }
-
-// Commands returns the number of commands sent so far, by name. Those of others, each nil or a
-// Counter, are added.
-func (b *Base) Commands(others ...any) map[string]uint64 {
+// Commands returns the number of commands sent so far, by name.
+func (b *Base) Commands() map[string]uint64 {
 	all := make(map[string]uint64, commands)
 	for c := range b.sent {
 		all[commandNames[c]] = b.sent[c].Load()
-	}
-	for _, o := range others {
-		if counter, ok := o.(Counter); ok {
-			for name, n := range maps.All(counter.Commands()) {
-				all[name] += n
-			}
-		}
 	}
 	return all
 }

@@ -99,7 +99,7 @@ type Steps[R Record, X any] struct {
 	Only   bson.D // the projection of the reply to every command but a claim; nil: all of the document
 	Memory Memory[X]
 	Feed   interface {
-		Notify(ctx context.Context, n store.Notice) error
+		Notify(ctx context.Context, all ...store.Notice) error
 	}
 
 	// Sessions judges the sessions that holders are under. Enter adds to a renewal's update

@@ -18,7 +18,7 @@ var ErrBroken = errors.New("the feed broke")
 type Flapping struct{ opened atomic.Int64 }
 
 // Notify loses the notice.
-func (f *Flapping) Notify(context.Context, store.Notice) error { return nil }
+func (f *Flapping) Notify(context.Context, ...store.Notice) error { return nil }
 
 // Watch yields that it is live, and then an error.
 func (f *Flapping) Watch(context.Context) iter.Seq2[store.Notice, error] {

@@ -1,4 +1,4 @@
-package mongostore
+package mongofeed
 
 import (
 	"context"
@@ -14,40 +14,40 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-type feedState int
+type state int
 
 const (
-	feedMissing feedState = iota
-	feedCapped
-	feedUncapped
+	missing state = iota
+	capped
+	uncapped
 )
 
 // look asks for the state of the collection.
-func (f *feed) look(ctx context.Context) (feedState, error) {
-	f.capped.Store(0)
+func (f *Feed) look(ctx context.Context) (state, error) {
+	f.trusted.Store(0)
 	f.base.Count(mongobase.ListCollections)
 	specs, err := f.coll.Database().ListCollectionSpecifications(ctx, bson.D{{Key: "name", Value: f.coll.Name()}})
 	if err != nil || len(specs) == 0 {
-		return feedMissing, err
+		return missing, err
 	}
 	if is, _ := specs[0].Options.Lookup("capped").BooleanOK(); !is {
-		return feedUncapped, nil
+		return uncapped, nil
 	}
-	f.capped.Store(int64(f.now().Add(feedTrust)))
-	f.uncapped.Store(0)
-	return feedCapped, nil
+	f.trusted.Store(int64(f.base.Clock.Now().Add(trust)))
+	f.failures.Store(0)
+	return capped, nil
 }
 
-var errFeedTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
+var errTaken = errors.New("the collection of wake-ups was made, or dropped, by others at the same time")
 
 // prepare makes sure that the collection is there, capped and not empty.
-func (f *feed) prepare(ctx context.Context) error {
+func (f *Feed) prepare(ctx context.Context) error {
 	state, err := f.look(ctx)
-	if err == nil && state == feedUncapped {
+	if err == nil && state == uncapped {
 		err = f.replace(ctx)
-		state = feedMissing
+		state = missing
 	}
-	if err == nil && state == feedMissing {
+	if err == nil && state == missing {
 		err = f.create(ctx)
 	}
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *feed) prepare(ctx context.Context) error {
 	err = f.coll.FindOne(ctx, bson.D{}).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		f.base.Count(mongobase.Insert)
-		_, err = f.coll.InsertOne(ctx, noticeOf(store.Notice{Kind: kindSeed}))
+		_, err = f.coll.InsertOne(ctx, document(store.Notice{Kind: kindSeed}))
 	}
 	return err
 }
@@ -65,27 +65,27 @@ func (f *feed) prepare(ctx context.Context) error {
 // create makes the collection. Another client may have been quicker, with a capped one, or with
 // a notice whose insert made it uncapped. Only if it turns out uncapped every time is it
 // certain that the server has no capped collections.
-func (f *feed) create(ctx context.Context) error {
+func (f *Feed) create(ctx context.Context) error {
 	f.base.Count(mongobase.Create)
 	failed := f.coll.Database().CreateCollection(ctx, f.coll.Name(),
-		options.CreateCollection().SetCapped(true).SetSizeInBytes(feedSize))
+		options.CreateCollection().SetCapped(true).SetSizeInBytes(size))
 	state, err := f.look(ctx)
 	switch {
 	case err != nil:
 		return err
-	case state == feedCapped:
+	case state == capped:
 		return nil
-	case state == feedMissing && failed != nil:
+	case state == missing && failed != nil:
 		return failed
-	case state == feedMissing || f.uncapped.Add(1) < feedTries:
-		return errFeedTaken
+	case state == missing || f.failures.Add(1) < mostMade:
+		return errTaken
 	}
 	return fmt.Errorf("the collection %s is not capped: %w", f.coll.Name(), errors.ErrUnsupported)
 }
 
 // replace drops an uncapped collection, which an insert made after the capped one was dropped,
 // if all documents in it are ours.
-func (f *feed) replace(ctx context.Context) error {
+func (f *Feed) replace(ctx context.Context) error {
 	f.base.Count(mongobase.Find)
 	err := f.coll.FindOne(ctx, bson.D{{Key: fieldMark, Value: bson.D{{Key: "$ne", Value: shape}}}}).Err()
 	switch {
@@ -94,7 +94,7 @@ func (f *feed) replace(ctx context.Context) error {
 	case !errors.Is(err, mongo.ErrNoDocuments):
 		return err
 	}
-	if state, err := f.look(ctx); err != nil || state != feedUncapped {
+	if state, err := f.look(ctx); err != nil || state != uncapped {
 		return err // another client was quicker
 	}
 	f.base.Count(mongobase.Drop)

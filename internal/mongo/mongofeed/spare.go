@@ -1,4 +1,4 @@
-package mongostore
+package mongofeed
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 // needSpare gives errOneConnection if the read of the feed, which is under way, has the only
 // connection that the client may open. The driver tells the size of its pool only in the error
 // of a command that got no connection in time.
-func (s *Store) needSpare(ctx context.Context, give context.CancelCauseFunc) {
+func (f *Feed) needSpare(ctx context.Context, give context.CancelCauseFunc) {
 	timer := time.NewTimer(spareAfter)
 	defer timer.Stop()
 	select {
@@ -36,8 +36,8 @@ func (s *Store) needSpare(ctx context.Context, give context.CancelCauseFunc) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, spareWithin)
 	defer cancel()
-	s.base.Count(mongobase.Ping)
-	err := s.feed.coll.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Primary())).Err()
+	f.base.Count(mongobase.Ping)
+	err := f.coll.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}, options.RunCmd().SetReadPreference(readpref.Primary())).Err()
 	var full topology.WaitQueueTimeoutError
 	if errors.As(err, &full) && strings.Contains(full.Error(), "maxPoolSize: 1,") {
 		give(errOneConnection)

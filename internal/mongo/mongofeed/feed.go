@@ -1,0 +1,240 @@
+// Package mongofeed carries wake-ups (hints that a key may be free) between the processes that
+// use one collection. They go through a small capped collection beside the locks, which a
+// tailable cursor reads (docs/design.md §4.8). A lost wake-up costs a waiter only time. So it
+// is written with w: 1, and read from wherever the cursor stands.
+package mongofeed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongolock/mongolock/internal/mongo/mongobase"
+	"github.com/mongolock/mongolock/store"
+)
+
+const (
+	suffix   = ".wake"
+	size     = 64 << 10         // some 600 notices; a reader that falls behind reads all its keys
+	slack    = 10 * time.Second // the time beyond Await that a read of the cursor gets
+	trust    = time.Minute      // how long the collection is assumed to be there and capped
+	mostMade = 10               // how often in a row it may turn out uncapped
+
+	fieldMark  = "mongolock"
+	shape      = 1
+	fieldTopic = "topic"
+	fieldKey   = "key"
+	fieldKind  = "kind"
+
+	kindSeed = "seed" // a cursor on an empty capped collection is dead at once
+)
+
+// A Feed is a store.Feed through the collection of wake-ups beside the locks.
+type Feed struct {
+	Await time.Duration // how long the server keeps a read that finds nothing
+
+	base *mongobase.Base
+	coll *mongo.Collection // w: 1
+
+	// The time until which the collection is assumed to be there and capped, as a
+	// mongoclock.Moment. If it is missing, an insert makes one that is uncapped and grows
+	// without bound.
+	trusted atomic.Int64
+
+	failures atomic.Int32 // how often in a row it was made and turned out uncapped
+}
+
+// Beside returns the feed of the locks of that base. Its commands are counted there.
+func Beside(base *mongobase.Base) *Feed {
+	locks := base.Soft
+	wakes := locks.Database().Collection(locks.Name() + suffix)
+	return &Feed{Await: 30 * time.Second, base: base, coll: mongobase.Under(wakes, writeconcern.W1())}
+}
+
+// Commands returns how many commands were sent so far for the base, by name.
+func (f *Feed) Commands() map[string]uint64 { return f.base.Commands() }
+
+// Notify inserts notices with one command, if there is a collection that others may be reading.
+func (f *Feed) Notify(ctx context.Context, all ...store.Notice) error {
+	if len(all) == 0 {
+		return nil
+	}
+	ctx = mongobase.Bare(ctx)
+	if is, err := f.isCapped(ctx); !is {
+		return noFeed(err) // without a collection, or a feed, no client listens
+	}
+	f.base.Count(mongobase.Insert)
+	if len(all) == 1 {
+		_, err := f.coll.InsertOne(ctx, document(all[0]))
+		return noFeed(err)
+	}
+	documents := make([]bson.D, len(all))
+	for i, n := range all {
+		documents[i] = document(n)
+	}
+	_, err := f.coll.InsertMany(ctx, documents)
+	return noFeed(err)
+}
+
+// isCapped reports whether there is a collection that others may be reading.
+func (f *Feed) isCapped(ctx context.Context) (bool, error) {
+	if int64(f.base.Clock.Now()) < f.trusted.Load() {
+		return true, nil
+	}
+	is, err := f.look(ctx)
+	return err == nil && is == capped, err
+}
+
+func document(n store.Notice) bson.D {
+	return bson.D{
+		{Key: fieldMark, Value: shape},
+		{Key: fieldTopic, Value: n.Topic},
+		{Key: fieldKey, Value: n.Key},
+		{Key: fieldKind, Value: n.Kind},
+	}
+}
+
+// Watch reads the collection from its end, and makes it if it is missing. The empty notice
+// comes when the cursor stands at the end: the reads that it asks for cover what was written
+// before.
+func (f *Feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		ctx := mongobase.Bare(ctx)
+		cursor, err := f.ready(ctx)
+		if err != nil {
+			yield(store.Notice{}, err)
+			return
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_ = f.base.CloseCursor(ctx, cursor) // the server soon ends it by itself
+		}()
+		if !yield(store.Notice{}, nil) {
+			return
+		}
+		cursor.SetMaxAwaitTime(f.Await)
+		var probe sync.WaitGroup
+		defer probe.Wait()
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		probe.Go(func() { f.needSpare(ctx, cancel) })
+		for {
+			more, err := f.next(ctx, cursor, f.Await+slack)
+			if err != nil {
+				if cause := context.Cause(ctx); errors.Is(cause, errOneConnection) {
+					err = cause
+				}
+				yield(store.Notice{}, err)
+				return
+			}
+			if !more {
+				continue // nothing came for a while
+			}
+			if n, ok := readNotice(cursor.Current); ok && !yield(n, nil) {
+				return
+			}
+		}
+	}
+}
+
+// next moves the cursor one step, within a bound of its own: with a client's shorter default
+// timeout the driver would refuse to wait at all. It returns an error for a cursor that the
+// server has closed.
+func (f *Feed) next(ctx context.Context, cursor *mongo.Cursor, bound time.Duration) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	f.base.CountNext(cursor)
+	if cursor.TryNext(ctx) {
+		return true, nil
+	}
+	if err := cursor.Err(); err != nil {
+		return false, err
+	}
+	if cursor.ID() == 0 {
+		return false, errors.New("the cursor on the wake-ups ended")
+	}
+	return false, nil
+}
+
+// readNotice reads a document of any shape.
+func readNotice(raw bson.Raw) (n store.Notice, ok bool) {
+	if !mongobase.Is(raw.Lookup(fieldMark), shape) {
+		return n, false
+	}
+	n.Topic, _ = raw.Lookup(fieldTopic).StringValueOK()
+	n.Key, _ = raw.Lookup(fieldKey).StringValueOK()
+	n.Kind, _ = raw.Lookup(fieldKind).StringValueOK()
+	return n, n.Topic != "" && n.Kind != kindSeed
+}
+
+func (f *Feed) ready(ctx context.Context) (*mongo.Cursor, error) {
+	ctx, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	if _, err := f.base.Read(ctx); err != nil { // this also finds out which server it is
+		return nil, err
+	}
+	if !f.base.Kind().Set {
+		if err := f.refuseFerret(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f.open(ctx)
+}
+
+// refuseFerret returns an error for FerretDB. Its version 1 has tailable cursors, but they are
+// not reliable enough: after some dozens of them all readers get old data, or the database
+// stays locked.
+func (f *Feed) refuseFerret(ctx context.Context) error {
+	f.base.Count(mongobase.BuildInfo)
+	reply, err := f.coll.Database().RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Raw()
+	if err != nil {
+		return nil //nolint:nilerr // a server that does not tell is assumed to be another one
+	}
+	for _, field := range []string{"ferretdbVersion", "ferretdb"} {
+		if !reply.Lookup(field).IsZero() {
+			return fmt.Errorf("no tailable cursors on FerretDB: %w", errors.ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// open puts a cursor at the end of the collection.
+func (f *Feed) open(ctx context.Context) (*mongo.Cursor, error) {
+	if err := f.prepare(ctx); err != nil {
+		return nil, noFeed(err)
+	}
+	cursor, err := f.tail(ctx)
+	if err != nil { // it may have been dropped since, and made again by an insert: then it is worth another try
+		state, again := f.look(ctx)
+		if again != nil || state != capped {
+			return nil, err
+		}
+		if cursor, err = f.tail(ctx); err != nil {
+			return nil, noFeed(err)
+		}
+	}
+	for {
+		more, err := f.next(ctx, cursor, slack)
+		if err != nil {
+			return nil, errors.Join(err, f.base.CloseCursor(ctx, cursor))
+		}
+		if !more {
+			return cursor, nil
+		}
+	}
+}
+
+func (f *Feed) tail(ctx context.Context) (*mongo.Cursor, error) {
+	f.base.Count(mongobase.Find)
+	return f.coll.Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(time.Millisecond))
+}
