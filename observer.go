@@ -95,7 +95,7 @@ func OutcomeOf(err error) string {
 // the caller's. They may call the library, because it holds none of its locks meanwhile. The
 // library waits 50 ms for a call; then it goes on, and does not observe what begins before the
 // call returns (Stats.Unobserved counts that). So an observer that hangs loses no lease and
-// keeps no key. A panic in an observer ends the process.
+// keeps no key. A panic in an observer is logged.
 type Observer interface {
 	// Begin is called when an operation begins.
 	Begin(ctx context.Context, op Operation) (context.Context, func(Outcome))
@@ -272,7 +272,5 @@ func newGuard(conf *config) *guarded {
 	if conf.observer == nil {
 		return nil
 	}
-	return observe.New[Operation, Outcome](conf.observer, func() {
-		conf.logger.Warn("mongolock: the observer is slow: the client goes on without it", "waited", observe.Patience)
-	})
+	return observe.New[Operation, Outcome](conf.observer, conf.logger)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +58,7 @@ func (s *seen) start(t *Tree) {
 	if s.observer == nil {
 		return
 	}
-	s.guard = observe.New[mongolock.Operation, mongolock.Outcome](s.observer, nil)
+	s.guard = observe.New[mongolock.Operation, mongolock.Outcome](s.observer, slog.Default())
 	if o, ok := s.observer.(mongolock.StatsObserver); ok {
 		s.unwatch = o.Watch(t.Stats)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,12 +89,9 @@ func (o *Observer) measure(m metric.Meter) error {
 
 // ended records an operation.
 func (o *Observer) ended(ctx context.Context, of mongolock.Operation, out mongolock.Outcome, took time.Duration) {
-	system := AttrSystem.String(of.Package)
+	system, named := AttrSystem.String(of.Package), metric.WithAttributes(o.named(of)...)
 	outcome := mongolock.OutcomeOf(out.Err)
-	attrs := []attribute.KeyValue{system, AttrOutcome.String(outcome)}
-	if o.metricKey != nil && of.Key != "" {
-		attrs = append(attrs, AttrKey.String(o.metricKey(of)))
-	}
+	attrs := append(o.named(of), AttrOutcome.String(outcome))
 	var histogram metric.Float64Histogram
 	switch of.Op {
 	case mongolock.OpAcquire, mongolock.OpRelease, mongolock.OpTransfer:
@@ -106,18 +104,31 @@ func (o *Observer) ended(ctx context.Context, of mongolock.Operation, out mongol
 	case mongolock.OpHold:
 		histogram = o.hold
 		if outcome == mongolock.OutcomeLost {
-			o.lost.Add(ctx, 1, metric.WithAttributes(system, AttrLossCause.String(cause(out.Err))))
+			o.lost.Add(ctx, 1, named, metric.WithAttributes(AttrLossCause.String(cause(out.Err))))
 		}
 	case mongolock.OpRun:
 		histogram = o.run
-		o.runs.Add(ctx, -1, metric.WithAttributes(system))
+		o.runs.Add(ctx, -1, named)
 	case mongolock.OpMiss:
-		o.missed.Add(ctx, 1, metric.WithAttributes(system))
+		o.missed.Add(ctx, 1, named)
 		return
 	default: // of a newer version
 		return
 	}
 	histogram.Record(ctx, took.Seconds(), metric.WithAttributes(attrs...))
+}
+
+// named returns the package of an operation, and its key if its metrics have one.
+func (o *Observer) named(of mongolock.Operation) []attribute.KeyValue {
+	all := []attribute.KeyValue{AttrSystem.String(of.Package)}
+	if o.metricKey == nil {
+		return all
+	}
+	switch of.Op {
+	case mongolock.OpAcquire, mongolock.OpWait, mongolock.OpHold, mongolock.OpRun, mongolock.OpMiss:
+		all = append(all, AttrKey.String(strings.ToValidUTF8(o.metricKey(of), "\uFFFD")))
+	}
+	return all
 }
 
 func cause(err error) string {

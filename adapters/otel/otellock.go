@@ -11,7 +11,9 @@
 // The hold is a span of its own from the grant to the lease's end, beside the call's and
 // linked to it: the caller's trace shows how long the key was held. Releases are within
 // the hold. Renewals, which go on for as long as the lease is held and often renew many of
-// them, are traces of their own, linked to the hold if there is one. Contexts go down to
+// them, are traces of their own, linked to the hold if there is one. So is the span of a
+// leader's term, which has no end: the work gets a context without a span, and each span that it
+// begins is the root of a trace. Contexts go down to
 // the store: the spans of an instrumented MongoDB driver are within those of the operation
 // that sent the command.
 //
@@ -22,6 +24,7 @@ package otellock
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -91,9 +94,9 @@ func SpanKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.spanKey = name; return notNil("SpanKey", name == nil) })
 }
 
-// MetricKey adds the attribute lock.key to the durations, with the value that name returns.
-// That should be one of few values, because each makes time series of its own. By default
-// metrics have no key.
+// MetricKey adds the attribute lock.key to the metrics of acquisitions, waits, holds, lost leases,
+// runs and missed fires, with the value that name returns. That should be one of few values,
+// because each makes time series of its own. By default metrics have no key.
 func MetricKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.metricKey = name; return notNil("MetricKey", name == nil) })
 }
@@ -137,7 +140,7 @@ func (o *Observer) Begin(ctx context.Context, of mongolock.Operation) (context.C
 	}
 	ctx, span := o.start(ctx, of)
 	if of.Op == mongolock.OpRun {
-		o.runs.Add(ctx, 1, metric.WithAttributes(AttrSystem.String(of.Package)))
+		o.runs.Add(ctx, 1, metric.WithAttributes(o.named(of)...))
 	}
 	return ctx, func(out mongolock.Outcome) {
 		o.ended(ctx, of, out, time.Since(began))
@@ -167,9 +170,18 @@ func (o *Observer) start(ctx context.Context, of mongolock.Operation) (context.C
 	case mongolock.OpRenew: // a trace of its own
 		opts = append(opts, link(parent)...)
 		opts = append(opts, trace.WithNewRoot())
+	case mongolock.OpRun:
+		if of.Package == leaders { // likewise; and so is each span that the work begins in the term
+			opts = append(opts, link(parent)...)
+			_, span := o.tracer.Start(ctx, "lock run", append(opts, trace.WithNewRoot())...)
+			return trace.ContextWithSpan(ctx, nil), span
+		}
 	}
 	return o.tracer.Start(ctx, "lock "+string(of.Op), opts...)
 }
+
+// leaders is the package whose runs have no end.
+const leaders = "leader"
 
 func link(to trace.Span) []trace.SpanStartOption {
 	if !to.SpanContext().IsValid() {
@@ -187,7 +199,7 @@ func (o *Observer) attributes(of mongolock.Operation) []attribute.KeyValue {
 	}
 	if of.Key != "" {
 		if key := o.spanKey(of); key != "" {
-			all = append(all, AttrKey.String(key))
+			all = append(all, AttrKey.String(strings.ToValidUTF8(key, "\uFFFD")))
 		}
 	}
 	return all

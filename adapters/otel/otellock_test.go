@@ -341,6 +341,51 @@ func TestKeysAreOnSpansAndNotOnMetricsUnlessMapped(t *testing.T) {
 	}
 }
 
+// What Prometheus names by key (promlock.KeyLabel), OpenTelemetry names by key.
+func TestTheSameMetricsHaveTheKeyAsThoseOfPrometheus(t *testing.T) {
+	l := newLab(t, otellock.MetricKey(func(of mongolock.Operation) string { return of.Key }))
+	for _, op := range []mongolock.Op{mongolock.OpAcquire, mongolock.OpWait, mongolock.OpHold, mongolock.OpRun, mongolock.OpMiss, mongolock.OpRenew, mongolock.OpRelease, mongolock.OpTransfer} {
+		_, end := l.Begin(t.Context(), mongolock.Operation{Op: op, Package: "mongolock", Key: "k"})
+		if op == mongolock.OpRun {
+			l.wants(map[string]float64{"lock.runs{k}": 1})
+		}
+		end(mongolock.Outcome{Err: mongolock.ErrLost, Count: 1})
+	}
+	l.wants(map[string]float64{
+		"lock.operation.duration{k,acquire,lost}": 1, "lock.wait.duration{k,lost}": 1, "lock.hold.duration{k,lost}": 1, "lock.run.duration{k,lost}": 1,
+		"lock.leases.lost{k,lost}": 1, "lock.fires.missed{k}": 1, "lock.runs{k}": 0,
+		"lock.operation.duration{renew,lost}": 1, "lock.operation.duration{release,lost}": 1, "lock.operation.duration{transfer,lost}": 1,
+	})
+}
+
+func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
+	cut := func(of mongolock.Operation) string { return of.Key[:2] }
+	l := newLab(t, otellock.SpanKey(cut), otellock.MetricKey(cut))
+	_, end := l.Begin(t.Context(), mongolock.Operation{Op: mongolock.OpWait, Package: "mongolock", Key: "kö"})
+	end(mongolock.Outcome{})
+	l.wants(map[string]float64{"lock.wait.duration{k\uFFFD,granted}": 1})
+	assert.Equal(t, "k\uFFFD", attributes(l.span("lock wait"))[otellock.AttrKey])
+}
+
+func TestALeadersTermIsATraceOfItsOwnAndSoIsEachPieceOfItsWork(t *testing.T) {
+	l := newLab(t)
+	client := l.client(memstore.New(), mongolock.WithObserver(l))
+	defer client.Close()
+	ctx, program := l.tracer.Start(t.Context(), "the program")
+	require.NoError(t, leader.Run(ctx, client, "billing", func(ctx context.Context, _ leader.Term) error {
+		_, work := l.tracer.Start(ctx, "a piece of work")
+		work.End()
+		return nil
+	}))
+	program.End()
+	run, work := l.span("lock run"), l.span("a piece of work")
+	assert.False(t, run.Parent.IsValid(), "the term is within another trace")
+	require.Len(t, run.Links, 1)
+	assert.Equal(t, program.SpanContext().SpanID(), run.Links[0].SpanContext.SpanID())
+	assert.False(t, work.Parent.IsValid(), "the work is within the trace of the term")
+	assert.Equal(t, "billing", attributes(run)[otellock.AttrKey])
+}
+
 func TestWrongOptionsAreRefusedByName(t *testing.T) {
 	_, err := otellock.New(nil, otellock.WithTracerProvider(nil), otellock.WithMeterProvider(nil), otellock.SpanKey(nil), otellock.MetricKey(nil))
 	for _, want := range []string{"a nil Option", "WithTracerProvider(nil)", "WithMeterProvider(nil)", "SpanKey(nil)", "MetricKey(nil)"} {

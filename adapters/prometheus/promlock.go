@@ -19,6 +19,7 @@ package promlock
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,8 +62,8 @@ type config struct {
 	buckets map[mongolock.Op][]float64
 }
 
-// KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases and
-// runs. Its value is what name returns for the operation. That should be one of few values,
+// KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases, runs and
+// missed fires. Its value is what name returns for the operation. That should be one of few values,
 // such as the part of the key before an ID. Each value costs some sixty time series.
 func KeyLabel(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error {
@@ -173,7 +174,7 @@ func (c *Collector) labels(op mongolock.Op, more ...string) []string {
 func (c *Collector) values(of mongolock.Operation, more ...string) []string {
 	all := append([]string{of.Package}, more...)
 	if c.key != nil && hasKey(of.Op) {
-		all = append(all, c.key(of))
+		all = append(all, strings.ToValidUTF8(c.key(of), "\uFFFD")) // other text would be a panic of the registry's
 	}
 	return all
 }

@@ -276,6 +276,18 @@ func TestKeysAreNoLabelsUnlessAFunctionNamesThem(t *testing.T) {
 	}
 }
 
+func TestAKeyThatIsCutWithinARuneIsMended(t *testing.T) {
+	metrics := newCollector(t, promlock.KeyLabel(func(of mongolock.Operation) string { return of.Key[:2] }))
+	exposed := expose(t, metrics)
+	client, err := mongolock.NewWithStore(memstore.New(), mongolock.WithObserver(metrics), quiet)
+	require.NoError(t, err)
+	defer client.Close()
+	lease, err := client.Acquire(t.Context(), "kö")
+	require.NoError(t, err)
+	require.NoError(t, lease.Release())
+	exposed.wants(map[string]float64{"mongolock_hold_duration_seconds{k\uFFFD,released}": 1})
+}
+
 func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
 	metrics := newCollector(t)
 	exposed := expose(t, metrics)

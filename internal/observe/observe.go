@@ -1,6 +1,6 @@
 // Package observe stands between the library and the observer of a program, which may be
-// slow, may block for ever, and may call back into what it observes. It also counts the
-// calls of a store.
+// slow, may block for ever, may panic, and may call back into what it observes. It also counts
+// the calls of a store.
 //
 // The types of an operation and its outcome are those of the root package, which imports
 // this one.
@@ -8,6 +8,8 @@ package observe
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,24 +29,26 @@ type Observer[Op, Out any] interface {
 // A Guard calls an observer on goroutines of their own, and waits for each call, but not
 // for longer than Patience. While a call is overdue, operations that begin are not
 // observed, and the ends of others are told without waiting. So an observer that hangs
-// costs its caller one Patience, and no goroutines but those of what was under way.
+// costs its caller one Patience, and no goroutines but those of what was under way. A panic of
+// the observer ends that call alone.
 //
 // A nil Guard observes nothing.
 type Guard[Op, Out any] struct {
 	observer Observer[Op, Out]
-	slow     func() // is called when the first call is overdue
-	said     atomic.Bool
+	logger   *slog.Logger
+	saidSlow atomic.Bool
+	saidDead atomic.Bool
 	overdue  atomic.Int64 // calls that are
 	skipped  atomic.Uint64
 }
 
-// New makes a Guard; nil if observer is nil. slow is called once, when a call takes longer
-// than Patience for the first time.
-func New[Op, Out any](observer Observer[Op, Out], slow func()) *Guard[Op, Out] {
+// New makes a Guard; nil if observer is nil. It logs the first call that takes longer than
+// Patience, and the first that panics.
+func New[Op, Out any](observer Observer[Op, Out], logger *slog.Logger) *Guard[Op, Out] {
 	if observer == nil {
 		return nil
 	}
-	return &Guard[Op, Out]{observer: observer, slow: slow}
+	return &Guard[Op, Out]{observer: observer, logger: logger}
 }
 
 // Skipped is how many operations the observer was not told of.
@@ -87,10 +91,10 @@ func (g *Guard[Op, Out]) Begin(ctx context.Context, op Op) (context.Context, fun
 func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 	switch {
 	case knob.ObserverAwaited:
-		f()
+		g.survive(f)
 		return true
 	case g.overdue.Load() > 0:
-		go f()
+		go g.survive(f)
 		return false
 	}
 	const (
@@ -101,7 +105,7 @@ func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 	var state atomic.Int32
 	done := make(chan struct{})
 	go func() {
-		f()
+		g.survive(f)
 		if !state.CompareAndSwap(running, returned) {
 			g.overdue.Add(-1)
 		}
@@ -120,10 +124,25 @@ func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
 		<-done
 		return true
 	}
-	if g.slow != nil && !g.said.Swap(true) {
-		g.slow()
+	if !g.saidSlow.Swap(true) {
+		g.logger.Warn("mongolock: the observer is slow: the client goes on without it", "waited", Patience)
 	}
 	return false
+}
+
+// survive runs f and recovers from its panic: metrics are not worth a process.
+func (g *Guard[Op, Out]) survive(f func()) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		g.skipped.Add(1)
+		if !g.saidDead.Swap(true) {
+			g.logger.Error("mongolock: the observer panicked: it misses operations; only the first panic is logged", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	f()
 }
 
 // An operation is what became of one Begin. Begin and the operation may end in either

@@ -2,12 +2,14 @@ package observe_test
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/mongolock/mongolock/internal/observe"
 )
@@ -42,9 +44,17 @@ func (o *observer) ended() []string {
 	return o.ends
 }
 
-func guard(o *observer) (g *observe.Guard[string, string], slow *int) {
-	slow = new(int)
-	return observe.New[string, string](o, func() { *slow++ }), slow
+// A said counts the lines of a log.
+type said struct{ lines []string }
+
+func (s *said) Write(line []byte) (int, error) {
+	s.lines = append(s.lines, string(line))
+	return len(line), nil
+}
+
+func guard(o observe.Observer[string, string]) (*observe.Guard[string, string], *said) {
+	s := &said{}
+	return observe.New(o, slog.New(slog.NewTextHandler(s, nil))), s
 }
 
 func TestAnObserverThatReturnsIsWaitedFor(t *testing.T) {
@@ -56,7 +66,7 @@ func TestAnObserverThatReturnsIsWaitedFor(t *testing.T) {
 	end("twice")
 	assert.Equal(t, []string{"op ok"}, o.ended())
 	assert.Zero(t, g.Skipped())
-	assert.Zero(t, *slow)
+	assert.Empty(t, slow.lines)
 }
 
 func TestAnObserversBeginThatHangsIsWaitedForOnceAndToldOfTheEnd(t *testing.T) {
@@ -72,7 +82,7 @@ func TestAnObserversBeginThatHangsIsWaitedForOnceAndToldOfTheEnd(t *testing.T) {
 		endSecond("ok")
 		assert.Equal(t, observe.Patience, time.Since(start), "what follows costs nothing")
 		assert.EqualValues(t, 1, g.Skipped())
-		assert.Equal(t, 1, *slow)
+		assert.Len(t, slow.lines, 1)
 		assert.Empty(t, o.ended())
 		close(o.begin)
 		synctest.Wait()
@@ -109,11 +119,40 @@ func TestAnObserversEndThatHangsIsWaitedForOnceInAll(t *testing.T) {
 			end("ok")
 		}
 		assert.Equal(t, observe.Patience, time.Since(start))
-		assert.Equal(t, 1, *slow)
+		assert.Len(t, slow.lines, 1)
 		close(o.end)
 		synctest.Wait()
 		assert.Len(t, o.ended(), 100, "all are told in the end")
 	})
+}
+
+// A dying observer panics.
+type dying struct{ begin, end bool }
+
+func (d dying) Begin(ctx context.Context, _ string) (context.Context, func(string)) {
+	if d.begin {
+		panic("begin: boom")
+	}
+	return ctx, func(string) {
+		if d.end {
+			panic("end: boom")
+		}
+	}
+}
+
+func TestAnObserverThatPanicsIsLoggedOnceAndEndsNothing(t *testing.T) {
+	for want, o := range map[string]dying{"begin: boom": {begin: true}, "end: boom": {end: true}} {
+		g, said := guard(o)
+		for range 3 {
+			ctx, end := g.Begin(t.Context(), "op")
+			assert.Equal(t, t.Context(), ctx)
+			end("ok")
+		}
+		require.Len(t, said.lines, 1)
+		assert.Contains(t, said.lines[0], want)
+		assert.Contains(t, said.lines[0], "observe_test.go", "the stack")
+		assert.EqualValues(t, 3, g.Skipped())
+	}
 }
 
 // A careless observer returns nothing.
@@ -125,7 +164,7 @@ func TestNilsAreHarmless(t *testing.T) {
 	var none *observe.Guard[string, string]
 	assert.Nil(t, observe.New[string, string](nil, nil))
 	assert.Zero(t, none.Skipped())
-	for _, g := range []*observe.Guard[string, string]{none, observe.New[string, string](careless{}, nil)} {
+	for _, g := range []*observe.Guard[string, string]{none, observe.New[string, string](careless{}, slog.Default())} {
 		ctx, end := g.Begin(t.Context(), "op")
 		assert.Equal(t, t.Context(), ctx)
 		end("ok")
