@@ -10,66 +10,26 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
-	"github.com/mongolock/mongolock/internal/tether"
 	"github.com/mongolock/mongolock/store"
 )
 
 // spawn runs f in the background, and Close waits for f. It reports false, and does nothing, if
 // the client is closed.
-func (c *Client) spawn(f func()) bool {
-	if !c.enter() {
-		return false
-	}
-	go func() {
-		defer c.background.Done()
-		f()
-	}()
-	return true
-}
+func (c *Client) spawn(f func()) bool { return c.background.Go(f) }
 
-// enter counts the caller's goroutine among those that Close waits for. It reports false if the
-// client is closed. Otherwise the caller must call background.Done.
-func (c *Client) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.enterLocked()
-}
+func (c *Client) enter() bool { return c.background.Begin() }
 
-// enterLocked is enter for callers that hold c.mu.
-func (c *Client) enterLocked() bool {
-	if c.closed {
-		return false
-	}
-	c.background.Add(1)
-	return true
-}
+func (c *Client) enterLocked() bool { return c.background.Begin() }
 
-// pause sleeps in the background. It reports false if the client is torn down first.
-func (c *Client) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.base.Done():
-		return false
-	}
-}
+func (c *Client) pause(d time.Duration) bool { return c.background.Pause(d) }
 
-// bound returns a context for one store call. It has the values of values, and ends at deadline
-// or when the client is torn down. It ignores the caller's cancellation: a cancel would leave a
-// claim of unknown outcome behind.
 func (c *Client) bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
-	if c.prompt {
-		return tether.With(c.base, values), func() {} // a timer would take longer than the call
-	}
-	ctx, cancel := context.WithDeadline(c.base, c.clock.Time(deadline))
-	return tether.With(ctx, values), cancel
+	return c.background.Bound(values, deadline)
 }
 
 // within is bound with a deadline d from now.
 func (c *Client) within(values context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return c.bound(values, c.clock.Now().Add(d))
+	return c.background.Within(values, d)
 }
 
 // A passage lets the renewal of a session go ahead of everything else that a client does in the
@@ -108,7 +68,7 @@ func (c *Client) giveWay() {
 	select {
 	case <-p.open:
 	case <-timer.C:
-	case <-c.base.Done():
+	case <-c.background.Base().Done():
 	}
 }
 
@@ -153,10 +113,10 @@ func (c *Client) watchSleep() {
 // lookForSleep checks for sleep when the timer fires, and sets it again while there are leases
 // or waiters.
 func (c *Client) lookForSleep() {
-	if !c.enter() {
-		return
-	}
-	defer c.background.Done()
+	c.background.Do(c.measureSleep)
+}
+
+func (c *Client) measureSleep() {
 	asleep := c.watchdog.meter.Asleep()
 	if asleep-c.watchdog.seen >= sleptAtLeast {
 		c.afterSleep()
@@ -263,16 +223,15 @@ func (c *Client) notify(ctx context.Context, keys []string) error {
 // makes the release wake the waiter that asks. Call it with c.mu held.
 func (c *Client) askFor(s *store.Status) {
 	kept := slices.ContainsFunc(s.Holders, func(h store.Holder) bool { return h.Lingers && s.Live(h) })
-	if !kept || c.feed == nil || c.clock.Now() < c.quietUntil || !c.enterLocked() {
+	if !kept || c.feed == nil || c.clock.Now() < c.quietUntil {
 		return
 	}
 	key := s.Key
-	go func() {
-		defer c.background.Done()
+	c.background.Go(func() {
 		ctx, cancel := c.within(context.Background(), releaseBound)
 		defer cancel()
 		if err := c.feed.Notify(ctx, store.Notice{Topic: store.TopicLocks, Key: key, Kind: store.KindWanted}); err != nil {
 			c.logger.Debug("mongolock: a holder was not asked to free a key that it may only keep", "key", key, "error", err)
 		}
-	}()
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -22,10 +23,11 @@ const cleanUpsAtOnce = 16
 // goroutine does this for all claims. Meanwhile no more claims of the same key are sent. It is
 // protected by Client.mu.
 type cleaner struct {
-	client  *Client
-	claims  map[store.Ref]*openClaim
-	running bool          // whether the goroutine runs
-	nudge   chan struct{} // of capacity 1: look again at what is due
+	client   *Client
+	claims   map[store.Ref]*openClaim
+	running  bool           // whether the goroutine runs
+	attempts sync.WaitGroup // which the goroutine waits for
+	nudge    chan struct{}  // of capacity 1: look again at what is due
 }
 
 // An openClaim is a claim that may hold its key.
@@ -78,6 +80,7 @@ func (w *cleaner) wake() {
 // run cleans up until no claim is left, or the client is torn down: Close names the claims that
 // are left.
 func (w *cleaner) run() {
+	defer w.attempts.Wait()
 	for {
 		next, more := w.begin()
 		if !more {
@@ -87,7 +90,7 @@ func (w *cleaner) run() {
 		select {
 		case <-timer.C:
 		case <-w.nudge:
-		case <-w.client.base.Done():
+		case <-w.client.background.Base().Done():
 			timer.Stop()
 			w.client.mu.Lock()
 			w.running = false
@@ -129,7 +132,7 @@ func (w *cleaner) begin() (next time.Duration, more bool) {
 		}
 		room--
 		u.busy = true
-		c.background.Go(func() { w.try(u) }) // allowed while Close waits: the cleaner's own goroutine is counted
+		w.attempts.Go(func() { w.try(u) })
 	}
 	return time.Hour, true // an attempt that ends wakes it
 }
@@ -292,7 +295,7 @@ func (c *Client) sweep() {
 		if len(freed) > 0 {
 			c.freed(freed...)
 		}
-		if err != nil && c.base.Err() == nil {
+		if err != nil && c.background.Base().Err() == nil {
 			c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
 		}
 	}

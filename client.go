@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -46,20 +47,14 @@ type Client struct {
 	watch    *watch
 	feed     store.Feed // to announce on; nil: none
 
-	// base is the context of store calls and background work. It ends when Close has waited for
-	// as long as it may.
-	base     context.Context
-	teardown context.CancelFunc
-
 	draining   chan struct{} // closed when no new calls of Acquire are accepted
 	drained    atomic.Bool   // draining is closed; set with mu held
-	background sync.WaitGroup
+	background *tasks.Group
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
 	session       *Lease                      // the session that keeps leases; nil: none
 	beginning     bool                        // a session is being begun
 	beginAt       monotonic.Moment            // the next session begins no earlier, after one that failed
-	closed        bool                        // no new background work begins
 	leases        *Lease                      // a list of the leases that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
 	sweepQueuesAt int                         // empty queues are dropped when there are this many
@@ -123,8 +118,8 @@ func newClient(s store.Store, conf config) *Client {
 		closeOK:       make(chan struct{}),
 	}
 	c.measure(sleepMeter())
-	c.base, c.teardown = context.WithCancel(context.Background())
 	_, c.prompt = s.(store.Prompt)
+	c.background = tasks.New(&c.clock, c.prompt)
 	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)
 	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
 	if conf.session {

@@ -71,17 +71,13 @@ func (c *Client) shut() error {
 	if grace > 0 {
 		c.letHoldersStop(grace)
 	}
-	giveUp := time.AfterFunc(releaseBound, c.teardown)
+	giveUp := time.AfterFunc(releaseBound, c.background.Cut)
 	defer giveUp.Stop()
 	giveBackAll(leases)
 	c.endSession()
 	c.keeper.stop()
 	c.watch.stop()
-	c.mu.Lock()
-	c.closed = true // from here on no background work begins, and Wait may be called
-	c.mu.Unlock()
-	c.background.Wait()
-	c.teardown()
+	c.background.Wait() // from here on no background work begins
 	c.unwatch()
 	return c.unsettled(leases)
 }

@@ -175,7 +175,7 @@ func (c *Client) beginSession() {
 		return
 	}
 	s.grant(sent, now, store.Grant{Left: left})
-	if now >= s.deadline || c.closed {
+	if now >= s.deadline || c.background.Closed() {
 		return // the session runs out, and no lease is under it
 	}
 	s.trust.until.Store(int64(s.deadline))

@@ -34,7 +34,7 @@ type watch struct {
 // newWatch makes the watch of c on feed, which may be nil.
 func newWatch(c *Client, feed store.Feed) *watch {
 	w := &watch{client: c}
-	w.feed = follow.New(c.base, feed, w.heard, w.lost)
+	w.feed = follow.New(c.background.Base(), feed, w.heard, w.lost)
 	return w
 }
 

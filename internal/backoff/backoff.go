@@ -9,6 +9,7 @@
 package backoff
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"math"
@@ -48,4 +49,20 @@ func unit() float64 {
 	var b [JitterSize]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return float64(binary.LittleEndian.Uint64(b[:])>>11) / (1 << 53)
+}
+
+// Sleep waits for d, and returns false if ctx ends first. Without a wait to come it asks ctx
+// alone.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
