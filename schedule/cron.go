@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/robfig/cron/v3"
+	"unicode"
 )
 
-// Cron is a plan given by a cron expression, as robfig/cron reads it. The expression has five
-// fields (minute, hour, day, month, day of week), or six with seconds first. Or it is one of
-// @hourly, @daily, @weekly, @monthly, @yearly and @every 90s; the last is the same as Every.
+// Cron is a plan given by a cron expression. The expression has five fields (minute, hour, day,
+// month, day of week), or six with seconds first. Or it is one of @hourly, @daily (@midnight),
+// @weekly, @monthly, @yearly (@annually) and @every 90s; the last is the same as Every.
+//
+// A field is a list of values (5), ranges (1-5), steps (*/10, 1-30/2; 5/10 is 5-59/10), or *
+// (also written ?), which is every value. Months and days of the week may be named (jan, MON);
+// Sunday is 0. If both days are named, a day that matches either of them is meant, as in vixie
+// cron.
 //
 // Times are UTC, not the host's zone, which may differ from host to host. Another zone
 // is named in front: "CRON_TZ=Europe/Berlin 0 3 * * *". All hosts then need the same
@@ -45,9 +49,10 @@ func (e *CronError) Error() string {
 
 func (e *CronError) Unwrap() error { return e.Err }
 
+// A cronPlan is an expression and its zone.
 type cronPlan struct {
 	text string
-	next cron.Schedule
+	next interface{ Next(t time.Time) time.Time }
 	err  error
 }
 
@@ -65,126 +70,112 @@ func (c *cronPlan) Next(t time.Time) time.Time {
 	return n.UTC()
 }
 
-const standard = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
-
-// places are the fields of an expression, in order, and how each is parsed alone.
-var places = []struct {
-	name   string
-	option cron.ParseOption
-}{
-	{"second", cron.Second},
-	{"minute", cron.Minute},
-	{"hour", cron.Hour},
-	{"day of month", cron.Dom},
-	{"month", cron.Month},
-	{"day of week", cron.Dow},
-}
-
 func parseCron(text string) Plan {
 	c := &cronPlan{text: text}
 	wrong := func(offset int, field string, format string, args ...any) Plan {
 		c.err = &CronError{Expression: text, Offset: offset, Field: field, Err: fmt.Errorf(format, args...)}
 		return c
 	}
-	fields := fieldsOf(text)
+	words := wordsOf(text)
 	zone := time.UTC
-	if len(fields) > 0 {
-		if _, name, is := strings.Cut(fields[0].text, "TZ="); is && (fields[0].text == "TZ="+name || fields[0].text == "CRON_TZ="+name) {
+	if len(words) > 0 {
+		if before, name, is := strings.Cut(words[0].text, "TZ="); is && (before == "" || before == "CRON_") {
 			loaded, err := time.LoadLocation(name)
 			if err != nil || name == "" || name == "Local" { // Local differs from host to host
-				return wrong(fields[0].at, fields[0].text, "no such time zone: %q", name)
+				return wrong(words[0].at, words[0].text, "no such time zone: %q", name)
 			}
-			zone, fields = loaded, fields[1:]
+			zone, words = loaded, words[1:]
 		}
 	}
-	if len(fields) == 0 {
-		// robfig/cron panics on a time zone with nothing after it.
+	if len(words) == 0 {
 		return wrong(len(text), "", "there is no expression")
 	}
-	if strings.HasPrefix(fields[0].text, "@") {
-		return c.describe(zone, fields, wrong)
+	if first := words[0]; strings.HasPrefix(first.text, "@") {
+		return c.describe(zone, words, wrong)
 	}
-	options, at := standard, places[1:]
-	switch len(fields) {
-	case 5:
-	case 6:
-		options, at = standard|cron.Second, places
-	default:
-		return wrong(fields[len(fields)-1].at, fields[len(fields)-1].text, "%d fields: must be 5, or 6 with seconds", len(fields))
+	if n := len(words); n != 5 && n != 6 {
+		return wrong(words[n-1].at, words[n-1].text, "%d fields: must be 5, or 6 with seconds", n)
 	}
-	for i, f := range fields {
-		if strings.Contains(f.text, "=") { // robfig/cron panics on TZ=Foo at the end
-			return wrong(f.at, f.text, "%s: not a value of this field", at[i].name)
+	w := wallTimes{1} // at second 0
+	for i, word := range words {
+		place := len(w) - len(words) + i
+		values, err := places[place].parse(word.text)
+		if err != nil {
+			return wrong(word.at, word.text, "%s: %w", places[place].name, err)
 		}
-		if _, err := cron.NewParser(at[i].option).Parse(f.text); err != nil {
-			return wrong(f.at, f.text, "%s: %w", at[i].name, err)
-		}
+		w[place] = values
 	}
-	return c.parse(options, zone, fields, wrong)
+	return c.in(zone, w, words[0].at, wrong)
+}
+
+// The descriptors, and the expressions that they stand for.
+var descriptors = map[string]string{
+	"@hourly":   "0 * * * *",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@weekly":   "0 0 * * 0",
+	"@monthly":  "0 0 1 * *",
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
 }
 
 // describe reads a descriptor, such as "@daily".
-func (c *cronPlan) describe(zone *time.Location, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
-	if fields[0].text == "@every" && len(fields) == 2 {
-		d, err := time.ParseDuration(fields[1].text)
+func (c *cronPlan) describe(zone *time.Location, words []word, wrong func(int, string, string, ...any) Plan) Plan {
+	first := words[0]
+	if first.text == "@every" && len(words) == 2 {
+		d, err := time.ParseDuration(words[1].text)
 		if err == nil {
 			err = every(d).check()
 		}
 		if err != nil {
-			return wrong(fields[1].at, fields[1].text, "%w", err)
+			return wrong(words[1].at, words[1].text, "%w", err)
 		}
-		return every(d) // robfig/cron counts from the time of the call: each process would have other fires
+		return every(d)
 	}
-	if len(fields) > 1 {
-		return wrong(fields[1].at, fields[1].text, "nothing may follow %s", fields[0].text)
+	if len(words) > 1 {
+		return wrong(words[1].at, words[1].text, "nothing may follow %s", first.text)
 	}
-	return c.parse(standard, zone, fields, wrong)
+	expression, known := descriptors[first.text]
+	if !known {
+		return wrong(first.at, first.text, "no such descriptor")
+	}
+	w := wallTimes{1}
+	for i, text := range strings.Fields(expression) {
+		w[i+1], _ = places[i+1].parse(text)
+	}
+	return c.in(zone, w, first.at, wrong)
 }
 
-func (c *cronPlan) parse(options cron.ParseOption, zone *time.Location, fields []field, wrong func(int, string, string, ...any) Plan) Plan {
-	words := make([]string, len(fields))
-	for i, f := range fields {
-		words[i] = f.text
+// in makes the plan of local times in a zone.
+func (c *cronPlan) in(zone *time.Location, w wallTimes, at int, wrong func(int, string, string, ...any) Plan) Plan {
+	if w.Next(time.Unix(0, 0).UTC()).IsZero() {
+		return wrong(at, "", "it is never due")
 	}
-	next, err := cron.NewParser(options).Parse("CRON_TZ=UTC " + strings.Join(words, " "))
-	if err != nil {
-		return wrong(fields[0].at, fields[0].text, "%w", err)
-	}
-	if next.Next(time.Unix(0, 0).UTC()).IsZero() {
-		return wrong(fields[0].at, "", "it is never due")
-	}
-	if c.next = next; zone != time.UTC {
-		c.next = zoned{zone: zone, wall: next, wild: isWild(words)}
+	if c.next = w; zone != time.UTC {
+		c.next = zoned{zone: zone, wall: w, wild: (w[second]|w[minute]|w[hour])&wild != 0}
 	}
 	return c
 }
 
-// isWild reports whether an expression has a * in its second, minute or hour.
-func isWild(words []string) bool {
-	if len(words) == 1 {
-		return words[0] == "@hourly" // the other descriptors name their time
-	}
-	return strings.ContainsAny(strings.Join(words[:len(words)-3], " "), "*?")
-}
-
-type field struct {
+// A word is one of an expression, and where it begins.
+type word struct {
 	text string
 	at   int
 }
 
-// fieldsOf is strings.Fields, and also says where each field begins.
-func fieldsOf(text string) []field {
-	var all []field
+// wordsOf is strings.Fields, and also says where each word begins.
+func wordsOf(text string) []word {
+	var all []word
 	for rest := text; ; {
-		begin := len(rest) - len(strings.TrimLeft(rest, " \t\r\n"))
+		begin := len(rest) - len(strings.TrimLeftFunc(rest, unicode.IsSpace))
 		if rest = rest[begin:]; rest == "" {
 			return all
 		}
-		end := strings.IndexAny(rest, " \t\r\n")
+		end := strings.IndexFunc(rest, unicode.IsSpace)
 		if end < 0 {
 			end = len(rest)
 		}
-		all = append(all, field{rest[:end], len(text) - len(rest)})
+		all = append(all, word{rest[:end], len(text) - len(rest)})
 		rest = rest[end:]
 	}
 }

@@ -17,7 +17,7 @@ func TestABadExpressionIsRefusedWithItsPosition(t *testing.T) {
 	}{
 		"":                      {0, "there is no expression"},
 		"   ":                   {3, "there is no expression"},
-		"0 25 * * *":            {2, `at position 3 ("25"): hour: end of range (25) above maximum (23)`},
+		"0 25 * * *":            {2, `at position 3 ("25"): hour: 25 is not between 0 and 23`},
 		"0  3 * foo *":          {7, `("foo"): month:`},
 		"61 * * * *":            {0, "minute:"},
 		"*/0 * * * *":           {0, "minute:"},
@@ -41,6 +41,13 @@ func TestABadExpressionIsRefusedWithItsPosition(t *testing.T) {
 		"@daily 5":              {7, "nothing may follow @daily"},
 		"0 0 30 2 *":            {0, "it is never due"},
 		"\x00 * * * *":          {0, "minute:"},
+		"1,,2 * * * *":          {0, `"" is not a number`},
+		"*-5 * * * *":           {0, `"*" is not a number`},
+		"+5 * * * *":            {0, `"+5" is not a number`},
+		"* * * janfeb *":        {6, `"janfeb" is not a number`},
+		"* * * anf *":           {6, `"anf" is not a number`},
+		"* * * * 7":             {8, "7 is not between 0 and 6"},
+		"*/99999999999 * * * *": {0, "is not a number"},
 	} {
 		err := scheduler(t).Add("j", schedule.Cron(expression), nothing)
 		var wrong *schedule.CronError

@@ -109,7 +109,7 @@ func ExampleCronError() {
 		fmt.Printf("%s\n%*s\n", wrong.Expression, wrong.Offset+1, "^")
 	}
 	// Output:
-	// schedule: Cron("0 25 * * *"): at position 3 ("25"): hour: end of range (25) above maximum (23): 25
+	// schedule: Cron("0 25 * * *"): at position 3 ("25"): hour: 25 is not between 0 and 23
 	// 0 25 * * *
 	//   ^
 }

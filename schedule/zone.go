@@ -1,10 +1,6 @@
 package schedule
 
-import (
-	"time"
-
-	"github.com/robfig/cron/v3"
-)
+import "time"
 
 // mostSkipped is the longest jump of local time that counts as a change to or from
 // daylight saving time. A longer one is another change of the zone, and what it skips
@@ -15,7 +11,7 @@ const mostSkipped = 3 * time.Hour
 // is evaluated in UTC, on local times that are written as if they were UTC: "wall" below.
 type zoned struct {
 	zone *time.Location
-	wall cron.Schedule
+	wall wallTimes
 	wild bool // the second, minute or hour has a *: due whenever the local clock shows it
 }
 
