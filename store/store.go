@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 )
 
@@ -29,6 +30,9 @@ type Ref struct {
 // Format shows the key and the mode, under every verb of package fmt, and never the ID: a
 // process that knows the ID can end the lease.
 func (r Ref) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "{%q %s}", r.Key, r.Mode) }
+
+// LogValue shows the same in a log.
+func (r Ref) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(r)) }
 
 // A Claim asks for a key.
 type Claim struct {
@@ -132,6 +136,9 @@ func (h Holder) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprint(f, "}")
 }
 
+// LogValue shows the holder in a log, without its ID.
+func (h Holder) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(h)) }
+
 // A Status is a key as the store saw it at Now, by its own clock.
 type Status struct {
 	Key     string
@@ -144,6 +151,16 @@ type Status struct {
 	// ExclusiveWantedUntil is the time until which the word of a waiting writer keeps new
 	// sharers out. It is zero, or past, if no writer waits.
 	ExclusiveWantedUntil time.Time
+}
+
+// LogValue shows the status in a log, without the holders' IDs.
+func (s Status) LogValue() slog.Value {
+	holders := make([]string, len(s.Holders))
+	for i, h := range s.Holders {
+		holders[i] = fmt.Sprint(h)
+	}
+	return slog.GroupValue(slog.String("key", s.Key), slog.String("mode", string(s.Mode)), slog.Any("holders", holders),
+		slog.Bool("wanted", s.Wanted), slog.Time("now", s.Now))
 }
 
 // Live reports whether h holds the key at the moment of the Status, as far as the store

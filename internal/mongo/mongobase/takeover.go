@@ -2,6 +2,8 @@ package mongobase
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -180,7 +182,7 @@ type sights struct {
 
 type sight struct {
 	looked  mongoclock.Moment
-	holders []silent
+	holders []silent // ordered by ID
 }
 
 type silent struct {
@@ -208,6 +210,7 @@ func (s *sights) saw(key string, holders []Mark, at mongoclock.Moment) {
 			now.holders[i].since = min(since, at)
 		}
 	}
+	slices.SortFunc(now.holders, func(a, b silent) int { return byID(a, b.ID) })
 	if s.keys == nil {
 		s.keys = map[string]*sight{}
 	}
@@ -248,10 +251,15 @@ func (s *sight) since(h Mark) (mongoclock.Moment, bool) {
 	if s == nil {
 		return 0, false
 	}
-	for _, old := range s.holders {
-		if old.ID == h.ID && old.Beat == h.Beat {
-			return old.since, true
-		}
+	if i, found := s.find(h.ID, byID); found && s.holders[i].Beat == h.Beat {
+		return s.holders[i].since, true
 	}
 	return 0, false
 }
+
+// find returns the place of a holder: a key may have ten thousand.
+func (s *sight) find(id string, compare func(silent, string) int) (int, bool) {
+	return slices.BinarySearchFunc(s.holders, id, compare)
+}
+
+func byID(h silent, id string) int { return strings.Compare(h.ID, id) }

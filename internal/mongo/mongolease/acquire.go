@@ -153,9 +153,13 @@ func (s *Steps[R, X]) Judge(ctx context.Context, c *Claim, image Image[R]) (map[
 // its holders are over.
 func (s *Steps[R, X]) Status(key string, seen R) store.Status {
 	status := seen.Status(key, s.Base.Present())
+	marks := make(map[string]mongobase.Mark, len(status.Holders))
+	for _, m := range seen.Marks() {
+		marks[m.ID] = m
+	}
 	for i, h := range status.Holders {
-		if of, ok := seen.Holder(h.ID); ok {
-			status.Holders[i].KnownBy = s.Base.KnownBy(key, of.Mark(), status.Now)
+		if m, ok := marks[h.ID]; ok {
+			status.Holders[i].KnownBy = s.Base.KnownBy(key, m, status.Now)
 			s.prolong(&status.Holders[i], status.Now)
 		}
 	}

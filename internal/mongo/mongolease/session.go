@@ -19,22 +19,21 @@ import (
 // under one that is over for good.
 func (s *Steps[R, X]) judgeSessions(ctx context.Context, seen R, over map[string]bool) (map[string]bool, error) {
 	var ids []string
-	for id := range over {
-		if h, ok := seen.Holder(id); ok && h.Session != "" && !slices.Contains(ids, h.Session) {
-			ids = append(ids, h.Session)
-		}
+	marks := slices.DeleteFunc(seen.Marks(), func(m mongobase.Mark) bool { return m.Session == "" || !over[m.ID] })
+	for _, m := range marks {
+		ids = append(ids, m.Session)
 	}
 	if len(ids) == 0 {
 		return over, nil
 	}
 	slices.Sort(ids) // in a fixed order, so that a simulation can be repeated
-	ended, err := s.Sessions.Over(ctx, ids)
+	ended, err := s.Sessions.Over(ctx, slices.Compact(ids))
 	if err != nil {
 		return nil, err
 	}
-	for id := range over {
-		if h, ok := seen.Holder(id); ok && h.Session != "" && !ended[h.Session] {
-			delete(over, id)
+	for _, m := range marks {
+		if !ended[m.Session] {
+			delete(over, m.ID)
 		}
 	}
 	return over, nil
