@@ -111,12 +111,11 @@ controls-switched: ## those of them in packages with switches of internal/knob; 
 speed: ## the limits that are in microseconds, which hold without the race detector
 	go test -run 20Microseconds -count=1 ./pathlock
 
-# The simulation needs Go 1.26, whose testing/cryptotest makes its seeds repeatable; the build leaves it out.
-OLDEST_GO := 1.25.5
+OLDEST_GO := 1.26.0
 .PHONY: oldest
 oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported, which the go command fetches
 	GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...
-	@$(call in-modules,$(filter-out adapters/otel adapters/prometheus,$(ADAPTERS)),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
+	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
 	GOTOOLCHAIN=go$(OLDEST_GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
 
 .PHONY: race
@@ -244,7 +243,7 @@ demo: ## three processes, one lock, one of them killed: 15 s, on a MongoDB if th
 # README shows the recording; a test says when a picture no longer shows its text.
 .PHONY: demo-recording
 demo-recording: ## records the demo, and draws the README's moving picture from it
-	go run ./tools/pictures record docs/pictures/demo.cast -- make -s demo
+	make -s demo | go run ./tools/pictures record docs/pictures/demo.cast
 	@$(MAKE) -s pictures
 
 .PHONY: pictures
@@ -270,6 +269,10 @@ test-play: play-page ## the page in a headless Chromium
 .PHONY: play-pictures
 play-pictures: play-page ## takes pictures of the page for the docs, in Chromium
 	MONGOLOCK_REQUIRE=chromium go test -count=1 -run Fits ./tools/play -keep $(CURDIR)/docs/pictures
+
+.PHONY: lines
+lines: ## how many lines of this repository a program compiles that imports the root package
+	@go list -deps -f '{{if .Module}}{{if .Module.Main}}{{$$dir := .Dir}}{{range .GoFiles}}{{$$dir}}/{{.}} {{end}}{{end}}{{end}}' . | xargs cat | wc -l
 
 .PHONY: lint
 lint: ## golangci-lint over every module (the first time builds it: some minutes)

@@ -1,6 +1,6 @@
 module github.com/mongolock/mongolock/cmd/mongolock
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/alecthomas/kong v1.17.0
@@ -8,8 +8,8 @@ require (
 	github.com/mongolock/mongolock v0.1.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/stretchr/testify v1.12.1
-	go.mongodb.org/mongo-driver/v2 v2.9.3
-	golang.org/x/sys v0.47.0
+	go.mongodb.org/mongo-driver/v2 v2.10.0
+	golang.org/x/sys v0.50.0
 	golang.org/x/term v0.45.0
 )
 
@@ -24,16 +24,15 @@ require (
 
 require (
 	github.com/creack/pty v1.1.24
-	github.com/klauspost/compress v1.19.2 // indirect
-	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
-	github.com/xdg-go/scram v1.2.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/xdg-go/scram v1.4.0 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect
 	github.com/youmark/pkcs8 v0.0.0-20240726163527-a2c0da244d78 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/crypto v0.53.0 // indirect
-	golang.org/x/sync v0.21.0 // indirect
-	golang.org/x/text v0.39.0 // indirect
-	golang.org/x/tools v0.47.0 // indirect
+	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/sync v0.22.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+	golang.org/x/tools v0.48.0 // indirect
 )
 
 replace github.com/mongolock/mongolock => ../..

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // An actor of a sequence, with a column of its own.
 type actor struct {
@@ -10,6 +13,15 @@ type actor struct {
 	since       float64 // where that began
 	to          float64 // where its line ends
 }
+
+// A line is one statement of a sequence, "head: text".
+type line struct {
+	number     int
+	head, text string
+	words      []string // of the head
+}
+
+func (l line) wrong() error { return fmt.Errorf("line %d: no such statement: %q", l.number, l.head) }
 
 // sequence draws who sends what to whom, from top to bottom:
 //
@@ -21,9 +33,18 @@ type actor struct {
 //	A dies: killed with -9   and so does the column
 //	A note: a remark beside the column
 //	time: the TTL goes by
-func sequence(all []line) (string, error) {
+func sequence(text string) (string, error) {
 	s := &sequenceDrawing{y: 96}
-	for _, l := range all {
+	for i, statement := range strings.Split(text, "\n") {
+		statement = strings.TrimSpace(statement)
+		if i == 0 || statement == "" || statement[0] == '#' {
+			if i == 0 && statement != "sequence" {
+				return "", fmt.Errorf("the first line must be sequence, not %q", statement)
+			}
+			continue
+		}
+		head, rest, _ := strings.Cut(statement, ":")
+		l := line{i + 1, head, strings.TrimSpace(rest), strings.Fields(head)}
 		if err := s.draw(l); err != nil {
 			return "", err
 		}
