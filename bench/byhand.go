@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,17 +46,13 @@ func (h byHand) filter(key string, conditions ...bson.E) bson.D {
 var exclusive = bson.E{Key: "mode", Value: "exclusive"}
 
 // pair sends the two commands of a lease of a free key.
-func (h byHand) pair(ctx context.Context, key string) error {
-	held, err := h.acquire(ctx, key)
-	if err != nil {
-		return err
-	}
-	return held.remove(ctx)
+func (h byHand) pair(ctx context.Context, key string) {
+	must(h.acquire(ctx, key)).remove(ctx)
 }
 
 // acquire takes a free key.
 func (h byHand) acquire(ctx context.Context, key string) (*handLock, error) {
-	l, now := &handLock{h, key, rand.Text(), bson.NewObjectID()}, time.Now()
+	l, now := &handLock{h, key, crypto.Text(), bson.NewObjectID()}, time.Now()
 	update := handDocument(l.id, l.rev, now)
 	if h.unfiltered { // otherwise the upsert takes the mark from the filter; the index needs it
 		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: "mongolock", Value: 1}}})
@@ -68,12 +65,12 @@ func (h byHand) acquire(ctx context.Context, key string) (*handLock, error) {
 
 // together sends the three commands of leases of many free keys: an insert with a hello beside
 // it, and a removal of them all.
-func (h byHand) together(ctx context.Context, many int) error {
+func (h byHand) together(ctx context.Context, many int) {
 	var docs []any
 	var keys, holders bson.A
 	now := time.Now()
 	for i := range many {
-		id, key := rand.Text(), fmt.Sprint("by hand ", i)
+		id, key := crypto.Text(), fmt.Sprint("by hand ", i)
 		docs = append(docs, handHeld(key, id, bson.NewObjectID(), now))
 		keys = append(keys, key)
 		holders = append(holders, bson.D{{Key: "holders." + id, Value: bson.D{{Key: "$exists", Value: true}}}})
@@ -83,16 +80,14 @@ func (h byHand) together(ctx context.Context, many int) error {
 		told <- h.soft.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Err()
 	}()
 	_, err := h.durable.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
-	if err = errors.Join(err, <-told); err != nil {
-		return err
-	}
+	check(errors.Join(err, <-told))
 	unworded := bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: now}}}}
 	_, err = h.soft.DeleteMany(ctx, bson.D{
 		{Key: "_id", Value: bson.D{{Key: "$in", Value: keys}}}, {Key: "mongolock", Value: 1}, exclusive,
 		{Key: "wantedUntil", Value: unworded}, {Key: "exclusiveWantedUntil", Value: unworded},
 		{Key: "$and", Value: bson.A{bson.D{{Key: "$or", Value: holders}}}},
 	})
-	return err
+	check(err)
 }
 
 // handDocument returns the update that makes id the only holder.
@@ -134,19 +129,18 @@ func trusted(id string, now time.Time) bson.D {
 }
 
 // barest sends the smallest pair of commands that could be called a lock.
-func (h byHand) barest(ctx context.Context, key string) error {
+func (h byHand) barest(ctx context.Context, key string) {
 	err := h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: 1}}}}, options.FindOneAndUpdate().SetUpsert(true)).Err()
-	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
-		return err
+	if !errors.Is(err, mongo.ErrNoDocuments) {
+		check(err)
 	}
-	_, err = h.soft.DeleteOne(ctx, bson.D{{Key: "_id", Value: key}})
-	return err
+	must(h.soft.DeleteOne(ctx, bson.D{{Key: "_id", Value: key}}))
 }
 
 // ping makes a round trip that writes nothing.
-func (h byHand) ping(ctx context.Context) error {
-	return h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err()
+func (h byHand) ping(ctx context.Context) {
+	check(h.soft.Database().RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err())
 }
 
 // A handLock is a key that byHand holds.
@@ -156,30 +150,30 @@ type handLock struct {
 	rev     bson.ObjectID
 }
 
-func (h byHand) lock(ctx context.Context, key string) (*handLock, error) {
-	l := &handLock{h, key, rand.Text(), bson.NewObjectID()}
-	_, err := h.durable.InsertOne(ctx, handHeld(key, l.id, l.rev, time.Now()))
-	return l, err
+func (h byHand) lock(ctx context.Context, key string) *handLock {
+	l := &handLock{h, key, crypto.Text(), bson.NewObjectID()}
+	must(h.durable.InsertOne(ctx, handHeld(key, l.id, l.rev, time.Now())))
+	return l
 }
 
 // handOver replaces the holder with a new one, by the update of a hand-over inside a
 // process.
-func (l *handLock) handOver(ctx context.Context) error {
+func (l *handLock) handOver(ctx context.Context) {
 	filter := l.filter(l.key, bson.E{Key: "rev", Value: l.rev})
-	l.id, l.rev = rand.Text(), bson.NewObjectID()
-	return l.durable.FindOneAndUpdate(ctx, filter, handDocument(l.id, l.rev, time.Now()),
-		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err()
+	l.id, l.rev = crypto.Text(), bson.NewObjectID()
+	check(l.durable.FindOneAndUpdate(ctx, filter, handDocument(l.id, l.rev, time.Now()),
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Err())
 }
 
 // touch is one findOneAndUpdate of an existing document, by its _id alone.
-func (h byHand) touch(ctx context.Context, key string, n int) error {
-	return h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err()
+func (h byHand) touch(ctx context.Context, key string, n int) {
+	check(h.durable.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "x", Value: n}}}}).Err())
 }
 
 // remove frees the key.
-func (l *handLock) remove(ctx context.Context) error {
-	return l.soft.FindOneAndDelete(ctx, l.filter(l.key, exclusive, bson.E{Key: "holders." + l.id, Value: bson.D{{Key: "$exists", Value: true}}})).Err()
+func (l *handLock) remove(ctx context.Context) {
+	check(l.soft.FindOneAndDelete(ctx, l.filter(l.key, exclusive, bson.E{Key: "holders." + l.id, Value: bson.D{{Key: "$exists", Value: true}}})).Err())
 }
 
 // A handBulk has documents that byHand holds, and renews them as the keeper renews leases.
@@ -188,20 +182,20 @@ type handBulk struct {
 	keys, ids []string
 }
 
-func (h byHand) hold(ctx context.Context, n int) (*handBulk, error) {
+func (h byHand) hold(ctx context.Context, n int) *handBulk {
 	b := &handBulk{byHand: h}
 	docs := make([]any, n)
 	for i := range docs {
-		key, id := fmt.Sprint("hand-", i), rand.Text()
+		key, id := fmt.Sprint("hand-", i), crypto.Text()
 		docs[i] = handHeld(key, id, bson.NewObjectID(), time.Now())
 		b.keys, b.ids = append(b.keys, key), append(b.ids, id)
 	}
-	_, err := h.durable.InsertMany(ctx, docs)
-	return b, err
+	must(h.durable.InsertMany(ctx, docs))
+	return b
 }
 
 // renew extends the first n of them, in one bulk.
-func (b *handBulk) renew(ctx context.Context, n int) error {
+func (b *handBulk) renew(ctx context.Context, n int) {
 	models := make([]mongo.WriteModel, n)
 	now := time.Now()
 	until := now.Add(handTTL)
@@ -217,9 +211,76 @@ func (b *handBulk) renew(ctx context.Context, n int) error {
 				{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}},
 			})
 	}
-	result, err := b.durable.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if err == nil && result.MatchedCount != int64(len(models)) {
-		err = fmt.Errorf("the bulk by hand renewed %d of %d", result.MatchedCount, len(models))
+	result := must(b.durable.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false)))
+	if result.MatchedCount != int64(len(models)) {
+		check(fmt.Errorf("the bulk by hand renewed %d of %d", result.MatchedCount, len(models)))
 	}
-	return err
+}
+
+// keyByHand is the key that is handed over by hand, and what the other process is told to do it.
+const keyByHand = "by hand"
+
+// notices is the collection of wake-ups of hand-overs by hand.
+func (h byHand) notices() *mongo.Collection {
+	return handOn(h.soft.Database().Collection("notices")).soft
+}
+
+func (h byHand) makeNotices(ctx context.Context) {
+	check(h.soft.Database().CreateCollection(ctx, "notices", options.CreateCollection().SetCapped(true).SetSizeInBytes(64<<10)))
+	must(h.notices().InsertOne(ctx, bson.D{{Key: "key", Value: "none yet"}}))
+}
+
+// handOverTo hands a key to the other process with the commands of the library: the notice
+// goes out beside the delete.
+func (h byHand) handOverTo(ctx context.Context, other *child) (seconds float64) {
+	held := h.lock(ctx, keyByHand)
+	other.say(keyByHand)
+	other.expect("asking")
+	<-time.After(20*time.Millisecond + rand.N(pollPause))
+	released, noticed := time.Now(), make(chan error, 1)
+	go func() {
+		_, err := h.notices().InsertOne(ctx, bson.D{{Key: "key", Value: keyByHand}})
+		noticed <- err
+	}()
+	held.remove(ctx)
+	check(<-noticed)
+	return other.granted(released)
+}
+
+// A handWaiter is the other process: it reads notices with a cursor that stays open.
+type handWaiter struct {
+	byHand
+	cursor *mongo.Cursor
+}
+
+// wait takes the key when a notice comes, and gives it back.
+func (w *handWaiter) wait(ctx context.Context) {
+	if w.cursor == nil {
+		w.cursor = must(w.notices().Find(ctx, bson.D{}, options.Find().SetCursorType(options.TailableAwait).SetMaxAwaitTime(30*time.Second)))
+		w.next(ctx) // what was there before
+	}
+	say("asking")
+	w.next(ctx)
+	held, err := w.acquire(ctx, keyByHand)
+	for mongo.IsDuplicateKeyError(err) { // the notice overtook the delete
+		<-time.After(time.Millisecond)
+		held, err = w.acquire(ctx, keyByHand)
+	}
+	check(err)
+	say("granted", time.Now().UnixNano())
+	held.remove(ctx)
+	say("free")
+}
+
+func (w *handWaiter) next(ctx context.Context) {
+	if !w.cursor.Next(ctx) {
+		check(errors.Join(w.cursor.Err(), errors.New("the notices have ended")))
+	}
+}
+
+func (w *handWaiter) close(ctx context.Context) {
+	if w.cursor != nil {
+		_ = w.cursor.Close(ctx) // the server ends it by itself soon enough
+		w.cursor = nil
+	}
 }

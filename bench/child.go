@@ -19,22 +19,21 @@ const (
 	childURI  = "MONGOLOCK_BENCH_URI"
 )
 
-var roles = map[string]func(ctx context.Context, uri string, hear *bufio.Scanner) error{
-	"waiter": runWaiter,
-	"crowd":  runCrowd,
-
+var roles = map[string]func(l *lab, hear *bufio.Scanner){
+	"waiter":   runWaiter,
+	"crowd":    runCrowd,
 	"sessions": runSessions,
 }
 
 // runChild is the main function of a child. It ends when its parent closes its input.
-func runChild(role string) error {
-	run, ok := roles[role]
-	if !ok {
-		return fmt.Errorf("no such child: %q", role)
-	}
+func runChild(role string) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	l := &lab{ctx: ctx, uri: os.Getenv(childURI)}
+	defer func() { err = errors.Join(err, l.close()) }()
 	defer cancel()
-	return run(ctx, os.Getenv(childURI), bufio.NewScanner(os.Stdin))
+	defer caught(role, &err)
+	roles[role](l, bufio.NewScanner(os.Stdin))
+	return nil
 }
 
 func say(words ...any) { fmt.Fprintln(os.Stdout, words...) }
@@ -46,47 +45,51 @@ type child struct {
 	answer *bufio.Scanner
 }
 
-func startChild(ctx context.Context, role, uri string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), childRole+"="+role, childURI+"="+uri)
+// startChild starts one, which ends with the part at the latest.
+func (l *lab) startChild(role string) *child {
+	cmd := exec.CommandContext(l.ctx, must(os.Executable()))
+	cmd.Env = append(os.Environ(), childRole+"="+role, childURI+"="+l.uri)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 5 * time.Second
-	tell, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	answers, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &child{cmd, tell, bufio.NewScanner(answers)}, cmd.Start()
+	c := &child{cmd, must(cmd.StdinPipe()), bufio.NewScanner(must(cmd.StdoutPipe()))}
+	check(cmd.Start())
+	l.atEnd(func() error {
+		killed := c.cmd.ProcessState != nil
+		err := errors.Join(c.tell.Close(), c.cmd.Wait())
+		if killed {
+			return nil
+		}
+		return err
+	})
+	return c
 }
 
-func (c *child) say(word string) error {
-	_, err := fmt.Fprintln(c.tell, word)
-	return err
+func (c *child) kill() {
+	check(c.cmd.Process.Kill())
+	_ = c.cmd.Wait() // it was killed
 }
+
+func (c *child) say(word string) { must(fmt.Fprintln(c.tell, word)) }
 
 // expect reads the next line, which must begin with word, and scans what follows.
-func (c *child) expect(word string, into ...any) error {
+func (c *child) expect(word string, into ...any) {
 	if !c.answer.Scan() {
-		return errors.Join(fmt.Errorf("a child ended before it said %q", word), c.answer.Err())
+		check(errors.Join(fmt.Errorf("a child ended before it said %q", word), c.answer.Err()))
 	}
 	rest, ok := strings.CutPrefix(c.answer.Text(), word)
 	if !ok {
-		return fmt.Errorf("a child said %q instead of %q", c.answer.Text(), word)
+		check(fmt.Errorf("a child said %q instead of %q", c.answer.Text(), word))
 	}
 	if len(into) > 0 {
-		_, err := fmt.Sscan(rest, into...)
-		return err
+		must(fmt.Sscan(rest, into...))
 	}
-	return nil
 }
 
-func (c *child) end() error {
-	return errors.Join(c.tell.Close(), c.cmd.Wait())
+// granted reads when the child was granted the key that was released, and waits until it is free.
+// Both processes read the clock of one machine.
+func (c *child) granted(released time.Time) (seconds float64) {
+	var at int64
+	c.expect("granted", &at)
+	c.expect("free")
+	return time.Unix(0, at).Sub(released).Seconds()
 }

@@ -5,7 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -17,45 +24,107 @@ import (
 	"github.com/mongolock/mongolock/devmongo"
 )
 
-// A lab is the server on which figures are taken.
+// A failure ends a part: there is no figure of something that did not work.
+type failure struct{ error }
+
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+// caught is deferred where failures end.
+func caught(of string, into *error) {
+	switch f := recover().(type) {
+	case nil:
+	case failure:
+		*into = fmt.Errorf("%s: %w", of, f.error)
+	default:
+		panic(f)
+	}
+}
+
+// sideBySide runs n at a time and waits for all.
+func sideBySide(n int, run func(i int)) {
+	var all sync.WaitGroup
+	failed := make([]error, n)
+	for i := range n {
+		all.Go(func() {
+			defer caught("one of several", &failed[i])
+			run(i)
+		})
+	}
+	all.Wait()
+	check(errors.Join(failed...))
+}
+
+// A lab is the server on which figures are taken, and what is opened there.
 type lab struct {
+	ctx    context.Context
 	server *devmongo.Server
 	uri    string
 	driver *mongo.Client
+	ends   []func() error
 }
 
-func openLab(ctx context.Context, kind devmongo.Kind) (*lab, error) {
-	server, err := devmongo.Start(ctx, devmongo.WithKind(kind))
+func (l *lab) open(kind devmongo.Kind) {
+	server, err := devmongo.Start(l.ctx, devmongo.WithKind(kind))
 	if err != nil {
-		return nil, fmt.Errorf("the figures on MongoDB need a server of kind %q, which `make server` puts in place: %w", kind, err)
+		check(fmt.Errorf("the figures on MongoDB need a server of kind %q, which `make server` puts in place: %w", kind, err))
 	}
-	l := &lab{server: server, uri: server.URI()}
-	if l.driver, err = connect(l.uri, nil); err != nil {
-		return nil, errors.Join(err, server.Stop())
-	}
-	return l, nil
+	l.server, l.uri = server, server.URI()
+	l.ends = append(l.ends, server.Stop)
+	l.driver = l.connect(nil)
 }
 
-func (l *lab) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return errors.Join(l.driver.Disconnect(ctx), l.server.Stop())
+// atEnd keeps what to do when the part has ended, the last first.
+func (l *lab) atEnd(end func() error) { l.ends = append(l.ends, end) }
+
+func (l *lab) close() (err error) {
+	for _, end := range slices.Backward(l.ends) {
+		err = errors.Join(err, end())
+	}
+	return err
 }
 
 // connect connects to the server, and counts the commands that are sent unless sent is nil.
-func connect(uri string, sent *atomic.Int64) (*mongo.Client, error) {
-	opts := options.Client().ApplyURI(uri)
+func (l *lab) connect(sent *atomic.Int64) *mongo.Client {
+	var monitor *event.CommandMonitor
 	if sent != nil {
-		opts.SetMonitor(&event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { sent.Add(1) }})
+		monitor = &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { sent.Add(1) }}
 	}
-	return mongo.Connect(opts)
+	return l.watched(monitor)
+}
+
+func (l *lab) watched(monitor *event.CommandMonitor) *mongo.Client {
+	driver := must(mongo.Connect(options.Client().ApplyURI(l.uri).SetMonitor(monitor)))
+	l.atEnd(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := driver.Disconnect(ctx); !errors.Is(err, mongo.ErrClientDisconnected) {
+			return err
+		}
+		return nil
+	})
+	return driver
+}
+
+// client opens a client on a collection of that name. It is closed at the end; what it still
+// holds then runs out.
+func (l *lab) client(driver *mongo.Client, name string, opts ...mongolock.ClientOption) *mongolock.Client {
+	client := must(mongolock.New(locksOf(driver, name), append(opts, quiet)...))
+	l.atEnd(func() error { _ = client.Close(); return nil })
+	return client
 }
 
 // locks returns a client on a collection of its own, and the same collection by hand.
-func (l *lab) locks(name string, opts ...mongolock.ClientOption) (*mongolock.Client, byHand, error) {
-	coll := locksOf(l.driver, name)
-	client, err := mongolock.New(coll, append(opts, quiet)...)
-	return client, handOn(coll), err
+func (l *lab) locks(name string, opts ...mongolock.ClientOption) (*mongolock.Client, byHand) {
+	return l.client(l.driver, name, opts...), handOn(locksOf(l.driver, name))
 }
 
 func locksOf(driver *mongo.Client, name string) *mongo.Collection {
@@ -64,13 +133,122 @@ func locksOf(driver *mongo.Client, name string) *mongo.Collection {
 
 var quiet = mongolock.WithLogger(slog.New(slog.DiscardHandler))
 
-// version returns the version that the server reports.
-func (l *lab) version(ctx context.Context) string {
-	var info struct {
-		Version string `bson:"version"`
+// acquire and release end the part if they fail.
+func (l *lab) acquire(by *mongolock.Client, key string, opts ...mongolock.AcquireOption) *mongolock.Lease {
+	return must(by.Acquire(l.ctx, key, opts...))
+}
+
+// pair acquires a key and releases it.
+func (l *lab) pair(by *mongolock.Client, key string, opts ...mongolock.AcquireOption) {
+	check(l.acquire(by, key, opts...).Release())
+}
+
+// machine describes what the figures were taken on, without naming the host.
+func (l *lab) machine() string {
+	load, processor, server := "unknown", "an unnamed processor", "none"
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		load, _, _ = strings.Cut(string(text), " ")
 	}
-	if err := l.driver.Database("admin").RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info); err != nil {
-		return "of unknown version"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		if _, after, ok := strings.Cut(string(text), "model name"); ok {
+			line, _, _ := strings.Cut(after, "\n")
+			processor = strings.Trim(line, " \t:")
+		}
 	}
-	return info.Version
+	if l.server != nil {
+		var info struct {
+			Version string `bson:"version"`
+		}
+		check(l.driver.Database("admin").RunCommand(l.ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&info))
+		server = fmt.Sprintf("%s %s, on this machine, as `devmongo` starts it", l.server.Kind(), info.Version)
+	}
+	return fmt.Sprintf("Taken on %s, %d cores, %s/%s, %s, with a load average of %s; server: %s.",
+		processor, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load, server)
+}
+
+// A contestant does something once, and returns how many seconds of it count.
+type contestant func() float64
+
+// timed is a contestant of which all counts.
+func timed(run func()) contestant {
+	return func() float64 {
+		start := time.Now()
+		run()
+		return time.Since(start).Seconds()
+	}
+}
+
+// A race is what each contestant took in each turn, in seconds.
+type race [][]float64
+
+// raceOf lets contestants take n turns, after some that do not count; each turn in random
+// order: whatever slows the machine slows all of them, and none always follows the same other
+// one.
+func raceOf(warm, n int, all ...contestant) race {
+	took := make(race, len(all))
+	for i := range warm + n {
+		for _, c := range rand.Perm(len(all)) {
+			if seconds := all[c](); i >= warm {
+				took[c] = append(took[c], seconds)
+			}
+		}
+	}
+	return took
+}
+
+func (r race) median(n int) float64 { return median(r[n]) }
+
+// ratio returns the first contestant's median, divided by that of another.
+func (r race) ratio(other int) float64 { return r.median(0) / r.median(other) }
+
+// ratioByTurn returns the median of the ratios of each turn. It is for turns that are long
+// enough for both contestants to meet the same state of the machine.
+func (r race) ratioByTurn(other int) float64 {
+	ratios := make([]float64, len(r[0]))
+	for i, first := range r[0] {
+		ratios[i] = first / r[other][i]
+	}
+	return median(ratios)
+}
+
+func median(xs []float64) float64 {
+	s := slices.Sorted(slices.Values(xs))
+	if len(s) == 0 {
+		return 0
+	}
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// repeat returns what runs several times.
+func repeat(n int, run func()) func() {
+	return func() {
+		for range n {
+			run()
+		}
+	}
+}
+
+// allocations returns how many allocations one run makes, background work included.
+func allocations(n int, run func()) float64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	repeat(n, run)()
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / float64(n)
+}
+
+// live returns how much of the heap is in use.
+func live() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// computed returns for how long this process has computed.
+func computed() time.Duration {
+	var used syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

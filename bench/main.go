@@ -2,19 +2,16 @@
 // things that took turns in one run, with a target. Ratios hold on machines of any speed,
 // and on a machine whose speed drifts.
 //
-//	engine.go    the engine on a store in memory
-//	mongo.go     a free pair, a round of renewals, a hand-over inside a process
-//	handover.go  hand-overs between two processes
-//	modes.go     readers of one key, and looking at many keys
-//	crowd.go     what many waiters cost while nothing happens
-//	linger.go    a key that its client keeps
-//	sessions.go  many leases held by sessions, and what is left after a crash
-//	trees.go     path locks on a tree with many
-//	claims.go    a claim of one document of many
-//	updates.go   a change of one document
-//	drain.go     what a queue's workers send
-//	byhand.go    what they are compared with: the driver alone; byhand_handover.go in two processes
-//	child.go     the other processes are this program again
+//	lab.go        the server, the clients on it, and what takes turns
+//	report.go     the table
+//	engine.go     the engine on a store in memory
+//	pairs.go      what one process does with free keys, kept keys and shared keys
+//	processes.go  hand-overs between two processes, and what many waiters cost
+//	sessions.go   many leases held by sessions, and what is left after a crash
+//	documents.go  claims and changes of documents
+//	trees.go      path locks on a tree with many, and a list of many locks
+//	byhand.go     what they are compared with: the driver alone
+//	child.go      the other processes are this program again
 package main
 
 import (
@@ -47,25 +44,24 @@ var (
 	leases    = flag.Int("leases", 12_000, "how many leases it holds in all")
 	lasting   = flag.Duration("ttl", 10*time.Second, "their TTL")
 	listed    = flag.Int("listed", 10_000, "how many locks are listed")
+	long      = flag.Duration("long", 66*time.Second, "for how long to count the commands of waiters; 0 leaves them out")
 )
 
 func runAll() error {
 	write := flag.Bool("write", false, "put the table into docs/performance.md")
 	kind := flag.String("kind", string(devmongo.Secantus), "the kind of server to measure on, see devmongo; empty: the first that this machine has")
 	rounds := flag.Int("rounds", 3, "how often to take the ratios that depend on the machine's state, spread over the run")
-	long := flag.Duration("long", 66*time.Second, "for how long to count the commands of waiters; 0 leaves them out")
 	only := flag.String("only", "", "take only the figures of this part, by the name that is printed while it runs; nothing is written")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	*write = *write && *only == ""
-	all, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *long, *only)
+	all, machine, err := measure(ctx, devmongo.Kind(*kind), *rounds, *only)
 	if err := errors.Join(show(os.Stdout, all), err); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stdout, "\n"+machine)
-	if *write {
+	if *write && *only == "" {
 		return writePage(page, markdown(all, machine))
 	}
 	return nil
@@ -74,52 +70,42 @@ func runAll() error {
 // A part is a group of figures that are taken together.
 type part struct {
 	name   string
-	varies bool                                          // with the state of disk and machine: taken in several rounds
-	take   func(context.Context, *lab) ([]figure, error) // nil: engine
+	varies bool // with the state of disk and machine: taken in several rounds
+	take   func(*lab) []figure
 }
 
-func parts(long time.Duration) []part {
-	return []part{
-		{"the engine", true, nil}, // without a server, and while none runs
-		{"free pairs", true, freePair},
-		{"free pairs with a session", true, sessionPair},
-		{"several keys", true, several},
-		{"a key that lingers", true, lingering},
-		{"renewals", false, renewals},
-		{"hand-overs in a process", true, localHandOver},
-		{"hand-overs between processes", true, handOver},
-		{"shared keys", false, modes},
-		{"a list", false, func(ctx context.Context, l *lab) ([]figure, error) { return listing(ctx, l, *listed) }},
-		{"trees", false, trees},
-		{"many waiters", false, func(ctx context.Context, l *lab) ([]figure, error) { return waiting(ctx, l, long) }},
-		{"sessions", false, func(ctx context.Context, l *lab) ([]figure, error) {
-			return sessions(ctx, l, *processes, *leases, *lasting)
-		}},
-		{"claims of documents", false, documentClaims},
-		{"updates of documents", true, documentUpdates},
-	}
+var parts = []part{
+	{"the engine", true, engine},
+	{"free pairs", true, freePair},
+	{"free pairs with a session", true, sessionPair},
+	{"several keys", true, several},
+	{"a key that lingers", true, lingering},
+	{"renewals", false, renewals},
+	{"hand-overs in a process", true, localHandOver},
+	{"hand-overs between processes", true, handOver},
+	{"shared keys", false, sharing},
+	{"a list", false, listing},
+	{"trees", false, trees},
+	{"many waiters", false, waiting},
+	{"sessions", false, sessions},
+	{"claims of documents", false, documentClaims},
+	{"updates of documents", true, documentUpdates},
 }
 
 // measure takes every figure. Each round takes all parts in turn, so that the rounds of a
 // part are spread over the run, and one bad minute of the machine does not decide a
 // figure.
-func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Duration, only string) (all []figure, machine string, err error) {
-	which := parts(long)
-	taken := make([][][]figure, len(which))
+func measure(ctx context.Context, kind devmongo.Kind, rounds int, only string) (all []figure, machine string, err error) {
+	taken := make([][][]figure, len(parts))
 	for round := range max(rounds, 1) {
-		for i, p := range which {
+		for i, p := range parts {
 			if err != nil || only != "" && only != p.name || !p.varies && round > 0 {
 				continue
 			}
 			start := time.Now()
-			var figures []figure
-			if p.take == nil {
-				figures, err = engine(ctx)
-			} else {
-				figures, machine, err = onItsOwn(ctx, kind, p)
-			}
-			if err == nil {
-				taken[i] = append(taken[i], figures)
+			figures, on, failed := onItsOwn(ctx, kind, p)
+			if err = failed; err == nil {
+				taken[i], machine = append(taken[i], figures), on
 				fmt.Fprintf(os.Stderr, "bench: %s: %.0f s\n", p.name, time.Since(start).Seconds())
 			}
 		}
@@ -131,15 +117,15 @@ func measure(ctx context.Context, kind devmongo.Kind, rounds int, long time.Dura
 }
 
 // onItsOwn takes a part on a new server, so that the data of other parts does not count:
-// in two runs on one server the same commands by hand took longer in later rounds.
+// in two runs on one server the same commands by hand took longer in later rounds. The engine
+// is measured while no server runs.
 func onItsOwn(ctx context.Context, kind devmongo.Kind, p part) (figures []figure, machine string, err error) {
-	l, err := openLab(ctx, kind)
-	if err != nil {
-		return nil, "", err
-	}
+	l := &lab{ctx: ctx}
 	defer func() { err = errors.Join(err, l.close()) }()
-	if figures, err = p.take(ctx, l); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", p.name, err)
+	defer caught(p.name, &err)
+	if p.name != parts[0].name {
+		l.open(kind)
 	}
-	return figures, l.machine(ctx), nil
+	figures = p.take(l)
+	return figures, l.machine(), nil
 }

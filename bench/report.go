@@ -2,19 +2,68 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"strings"
+	"slices"
 	"text/tabwriter"
 )
 
+// A figure is one line of the table: a measurement and its target.
+type figure struct {
+	name     string
+	measured float64
+	form     string // of the number, "%.2f ×"
+	target   float64
+	bound    bound
+	than     string // what it is compared with, or how it was counted
+}
+
+type bound int
+
 const (
-	tableBegins = "<!-- written by `make bench` -->\n"
-	tableEnds   = "<!-- end -->\n"
+	noTarget bound = iota
+	atMost
+	atLeast
 )
+
+func (f figure) value() string { return fmt.Sprintf(f.form, f.measured) }
+
+func (f figure) wanted() string {
+	return [...]string{"", "≤ ", "≥ "}[f.bound] + map[bool]string{false: fmt.Sprintf(f.form, f.target)}[f.bound == noTarget]
+}
+
+func (f figure) verdict() string {
+	switch {
+	case f.bound == noTarget:
+		return ""
+	case f.bound == atMost && f.measured > f.target, f.bound == atLeast && f.measured < f.target:
+		return "missed"
+	}
+	return "met"
+}
+
+// together merges the figures of several rounds: each becomes the median, with the range
+// beside it.
+func together(rounds [][]figure) []figure {
+	if len(rounds) < 2 {
+		return slices.Concat(rounds...)
+	}
+	all := slices.Clone(rounds[0])
+	for i := range all {
+		f, values := &all[i], make([]float64, len(rounds))
+		for r, figures := range rounds {
+			values[r] = figures[i].measured
+		}
+		f.measured = median(values)
+		low, high := *f, *f
+		low.measured, high.measured = slices.Min(values), slices.Max(values)
+		if low.value() != high.value() {
+			f.than += fmt.Sprintf("; %d rounds: %s to %s", len(rounds), low.value(), high.value())
+		}
+	}
+	return all
+}
 
 // show prints the table for a terminal.
 func show(w io.Writer, all []figure) error {
@@ -42,13 +91,17 @@ func markdown(all []figure, machine string) []byte {
 	return b.Bytes()
 }
 
+const (
+	tableBegins = "<!-- written by `make bench` -->\n"
+	tableEnds   = "<!-- end -->\n"
+)
+
 // writePage puts a table between the markers of a page.
 func writePage(path string, table []byte) error {
 	page, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	if err == nil {
+		page, err = between(page, table)
 	}
-	page, err = between(page, table)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -61,27 +114,5 @@ func between(page, table []byte) ([]byte, error) {
 	if !begun || !ended {
 		return nil, fmt.Errorf("the markers %q and %q are not in it", tableBegins, tableEnds)
 	}
-	return bytes.Join([][]byte{head, []byte(tableBegins), table, []byte(tableEnds), tail}, nil), nil
-}
-
-// machine describes what the figures were taken on, without naming the host.
-func (l *lab) machine(ctx context.Context) string {
-	load := "unknown"
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load, _, _ = strings.Cut(string(text), " ")
-	}
-	return fmt.Sprintf("Taken on %s, %d cores, %s/%s, %s, with a load average of %s; server: %s %s, on this machine, as `devmongo` starts it.",
-		processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), load, l.server.Kind(), l.version(ctx))
-}
-
-func processor() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				return strings.TrimSpace(value)
-			}
-		}
-	}
-	return "an unnamed processor"
+	return slices.Concat(head, []byte(tableBegins), table, []byte(tableEnds), tail), nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,7 +59,24 @@ func TestTheMedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo(t *testing.T) {
 }
 
 func TestARatioIsThatOfTheMediansOrTheMedianOfTheTurns(t *testing.T) {
-	r := &race{took: [][]float64{{2, 4, 100}, {1, 4, 4}}}
+	r := race{{2, 4, 100}, {1, 4, 4}}
 	assert.InDelta(t, 1, r.ratio(1), 0, "of the medians")
 	assert.InDelta(t, 2, r.ratioByTurn(1), 0, "by turn")
+}
+
+func TestARaceTakesAllTurnsOfEachButTheFirst(t *testing.T) {
+	made := make([]int, 2)
+	by := func(i int) contestant { return func() float64 { made[i]++; return float64(i) } }
+	r := raceOf(2, 3, by(0), by(1))
+	assert.Equal(t, []int{5, 5}, made)
+	assert.Equal(t, race{{0, 0, 0}, {1, 1, 1}}, r)
+}
+
+func TestAPartThatFailsIsAnErrorThatNamesIt(t *testing.T) {
+	var err error
+	func() {
+		defer caught("a part", &err)
+		sideBySide(2, func(i int) { check(map[int]error{1: errors.New("no")}[i]) })
+	}()
+	assert.ErrorContains(t, err, "a part: one of several: no")
 }

@@ -38,9 +38,9 @@ func TestOnlyTheClearlyQuickerAreAhead(t *testing.T) {
 		return r
 	}
 	all := []*rival{of("ours", 100*time.Millisecond), of("as quick, nearly", 97*time.Millisecond), of("quicker, by far", 50*time.Millisecond), of("slower", time.Second)}
-	said := pairTable(all)
+	said := pairTable.draw(all)
 	assert.Contains(t, said, "**Ahead of mongolock's 100 ms for a free pair by more than 5 %:** quicker on s (50.0).")
-	assert.Contains(t, pairTable(all[:2]), "Nobody is ahead of mongolock's 100 ms")
+	assert.Contains(t, pairTable.draw(all[:2]), "Nobody is ahead of mongolock's 100 ms")
 }
 
 func TestALinkDelaysEachWayAndLosesNothing(t *testing.T) {

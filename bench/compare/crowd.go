@@ -12,6 +12,10 @@ import (
 )
 
 const (
+	pairWarmUps = 5
+	pairs       = 80
+	farPairs    = 20
+
 	crowdProcesses = 9 // at most; more waiters are several in a process
 	crowdSettles   = 400 * time.Millisecond
 	crowdStarts    = 200 * time.Millisecond // spreads the questions of those that poll
@@ -23,13 +27,67 @@ const (
 	contendLasts     = 1500 * time.Millisecond
 )
 
-// crowds are the numbers of waiters, and how many hand-overs to take of each in a round. The
+// roundTrips are what a link adds; the first adds no delay.
+var roundTrips = [...]time.Duration{0, time.Millisecond, 10 * time.Millisecond}
+
+func (r *rival) measurePair(ctx context.Context) error { return r.takePairs(ctx, 0, pairs) }
+
+// takePairs acquires and releases a free key.
+func (r *rival) takePairs(ctx context.Context, far, n int) error {
+	return r.with(ctx, 1, setting{over: newLink(roundTrips[far])}, func(all []locks) error {
+		ctx, limited := context.WithCancel(ctx) // no deadline: drivers give up some time before one
+		defer limited()
+		defer time.AfterFunc(crowdLimit, limited).Stop()
+		for i := range pairWarmUps + n {
+			start := time.Now()
+			if err := all[0].pair(ctx, "free"); err != nil && ctx.Err() == nil {
+				return err
+			}
+			if i >= pairWarmUps {
+				r.pair[far] = append(r.pair[far], time.Since(start))
+			}
+			if ctx.Err() != nil { // it took at least so long
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+func (l locks) pair(ctx context.Context, key string) error {
+	release, err := l.acquire(ctx, key)
+	if err != nil {
+		return err
+	}
+	return release()
+}
+
+// measureNetwork takes pairs and hand-overs to one waiter with a network between.
+func (r *rival) measureNetwork(ctx context.Context) error {
+	for far := 1; far < len(roundTrips); far++ {
+		if err := r.takePairs(ctx, far, farPairs); err != nil {
+			return err
+		}
+		c := crowd{size: crowds[0], setting: setting{over: newLink(roundTrips[far])}}
+		c.samples = farHandOvers
+		took, err := c.handOvers(ctx, r)
+		if err != nil {
+			return err
+		}
+		r.far[far] = append(r.far[far], took...)
+	}
+	return nil
+}
+
+// A size is a number of waiters, and how many hand-overs to take of them in a round. The
 // pauses are how long a holder keeps the key: at any point between two questions of those
 // that ask again and again, and long enough for a single waiter to be waiting.
-var crowds = [...]struct {
+type size struct {
 	waiters, samples int
 	least, spread    time.Duration
-}{
+}
+
+var crowds = [...]size{
 	{1, 20, 30 * time.Millisecond, 100 * time.Millisecond},
 	{8, 25, 10 * time.Millisecond, 40 * time.Millisecond},
 	{64, 25, 10 * time.Millisecond, 40 * time.Millisecond},
@@ -37,7 +95,7 @@ var crowds = [...]struct {
 
 func (r *rival) measureWaiters(ctx context.Context) error {
 	for i, size := range crowds {
-		c := crowd{waiters: size.waiters, samples: size.samples, least: size.least, spread: size.spread}
+		c := crowd{size: size}
 		took, err := c.handOvers(ctx, r)
 		if err != nil {
 			return fmt.Errorf("%d waiters: %w", size.waiters, err)
@@ -50,9 +108,8 @@ func (r *rival) measureWaiters(ctx context.Context) error {
 // A crowd is a holder and its waiters, who hand a key around. The time from the call that
 // releases it to the return of the call that has it next is one hand-over.
 type crowd struct {
-	waiters, samples int
-	least, spread    time.Duration
-	setting          setting
+	size
+	setting setting
 
 	mu       sync.Mutex // protects what follows
 	took     durations
@@ -68,48 +125,57 @@ var (
 	errLimit  = errors.New("a hand-over takes too long")
 )
 
-// handOvers lets the key go around until there are enough samples.
-func (c *crowd) handOvers(ctx context.Context, r *rival) (_ durations, err error) {
-	if c.spread == 0 {
-		c.least, c.spread = crowds[0].least, crowds[0].spread
+// handOvers lets the key go around until there are enough samples. Of many waiters another one is
+// away for a moment: if it asked at once, at its successor's grant, all that poll would soon ask in
+// step.
+func (c *crowd) handOvers(ctx context.Context, r *rival) (took durations, err error) {
+	workers := c.waiters + 1 // one holds it
+	if c.waiters > 1 {
+		workers++
 	}
-	all, closeAll, err := r.processes(ctx, min(workersOf(c.waiters), crowdProcesses), c.setting)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if closed := closeAll(); err == nil {
-			err = closed
+	err = r.with(ctx, min(workers, crowdProcesses), c.setting, func(all []locks) error {
+		ctx, end := context.WithCancelCause(ctx) // no deadline: drivers give up some time before one
+		defer end(nil)
+		defer time.AfterFunc(crowdLimit, func() { end(errLimit) }).Stop()
+		c.next = make(chan struct{})
+		key := rand.Text()
+		var at sync.WaitGroup
+		for i := range workers {
+			at.Go(func() {
+				<-time.After(random.N(crowdStarts))
+				if err := c.work(ctx, all[i%len(all)], key); err != nil {
+					end(err)
+				} else {
+					end(errEnough) // for those that still wait, too
+				}
+			})
 		}
-	}()
-	ctx, end := context.WithCancelCause(ctx) // no deadline: drivers give up some time before one
-	defer end(nil)
-	defer time.AfterFunc(crowdLimit, func() { end(errLimit) }).Stop()
-	c.next = make(chan struct{})
-	key := rand.Text()
-	var workers sync.WaitGroup
-	for i := range workersOf(c.waiters) {
-		workers.Go(func() {
-			<-time.After(random.N(crowdStarts))
-			if err := c.work(ctx, all[i%len(all)], key); err != nil {
-				end(err)
-			} else {
-				end(errEnough) // for those that still wait, too
-			}
-		})
-	}
-	workers.Wait()
-	switch err := context.Cause(ctx); {
-	case errors.Is(err, errLimit) && !c.released.IsZero():
-		return append(c.took, time.Since(c.released)), nil
-	case !errors.Is(err, errEnough):
-		return nil, err
-	}
-	return c.took, nil
+		at.Wait()
+		took = c.took
+		switch err := context.Cause(ctx); {
+		case errors.Is(err, errLimit) && !c.released.IsZero():
+			took = append(took, time.Since(c.released))
+		case !errors.Is(err, errEnough):
+			return err
+		}
+		return nil
+	})
+	return took, err
 }
 
 // work takes the key again and again, but leaves it to another each time.
 func (c *crowd) work(ctx context.Context, by locks, key string) error {
+	wait := func(until <-chan struct{}, d time.Duration) {
+		var timer <-chan time.Time
+		if until == nil {
+			timer = time.After(d)
+		}
+		select {
+		case <-until:
+		case <-timer:
+		case <-ctx.Done():
+		}
+	}
 	for !c.done() {
 		release, err := by.acquire(ctx, key)
 		at := time.Now()
@@ -123,10 +189,7 @@ func (c *crowd) work(ctx context.Context, by locks, key string) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		wait(nil, pause)
 		c.mu.Lock()
 		c.holders--
 		c.released = time.Now()
@@ -137,28 +200,12 @@ func (c *crowd) work(ctx context.Context, by locks, key string) error {
 		if c.done() {
 			return nil
 		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-		}
+		wait(next, 0)
 		if c.waiters > 1 {
-			select {
-			case <-time.After(random.N(crowdAway)):
-			case <-ctx.Done():
-			}
+			wait(nil, random.N(crowdAway))
 		}
 	}
 	return nil
-}
-
-// workersOf returns how many processes hand a key around of which so many wait at a time:
-// one holds it. Of many waiters another one is away for a moment. If it asked at once, at
-// its successor's grant, all that poll would soon ask in step.
-func workersOf(waiters int) int {
-	if waiters == 1 {
-		return 2
-	}
-	return waiters + 2
 }
 
 // granted takes note of a grant, and returns how long to keep the key, and what the next
@@ -195,49 +242,34 @@ type contention struct {
 }
 
 // measureContended lets processes take one key and give it back without any pause.
-func (r *rival) measureContended(ctx context.Context) (err error) {
-	all, closeAll, err := r.processes(ctx, contendProcesses, setting{})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := closeAll(); err == nil {
-			err = closed
+func (r *rival) measureContended(ctx context.Context) error {
+	return r.with(ctx, contendProcesses, setting{}, func(all []locks) error {
+		key := rand.Text()
+		for _, one := range all { // so that each is connected
+			if err := one.pair(ctx, key); err != nil {
+				return err
+			}
 		}
-	}()
-	key := rand.Text()
-	for _, one := range all { // so that each is connected
-		release, err := one.acquire(ctx, key)
-		if err == nil {
-			err = release()
+		ctx, over := context.WithCancel(ctx)
+		defer over()
+		defer time.AfterFunc(contendLasts, over).Stop()
+		counts, waits, errs := make([]float64, len(all)), make([]durations, len(all)), make([]error, len(all))
+		var inside atomic.Int32
+		var workers sync.WaitGroup
+		began := time.Now()
+		for i, by := range all {
+			workers.Go(func() { counts[i], waits[i], errs[i] = contend(ctx, by, key, &inside) })
 		}
-		if err != nil {
-			return err
+		workers.Wait()
+		var grants float64
+		for i := range all {
+			grants += counts[i]
+			r.contended.waits = append(r.contended.waits, waits[i]...)
 		}
-	}
-	ctx, over := context.WithCancel(ctx)
-	defer over()
-	defer time.AfterFunc(contendLasts, over).Stop()
-	counts := make([]float64, len(all))
-	waits := make([]durations, len(all))
-	errs := make([]error, len(all))
-	var inside atomic.Int32
-	var workers sync.WaitGroup
-	began := time.Now()
-	for i, by := range all {
-		workers.Go(func() {
-			counts[i], waits[i], errs[i] = contend(ctx, by, key, &inside)
-		})
-	}
-	workers.Wait()
-	var grants float64
-	for i := range all {
-		grants += counts[i]
-		r.contended.waits = append(r.contended.waits, waits[i]...)
-	}
-	r.contended.rates = append(r.contended.rates, grants/min(time.Since(began), contendLasts).Seconds())
-	r.contended.fairness = append(r.contended.fairness, jain(counts))
-	return errors.Join(errs...)
+		r.contended.rates = append(r.contended.rates, grants/min(time.Since(began), contendLasts).Seconds())
+		r.contended.fairness = append(r.contended.fairness, jain(counts))
+		return errors.Join(errs...)
+	})
 }
 
 func contend(ctx context.Context, by locks, key string, inside *atomic.Int32) (grants float64, waits durations, err error) {

@@ -57,28 +57,16 @@ func startEtcd(ctx context.Context) (place, func() error, error) {
 	if err != nil {
 		return place{}, nil, err
 	}
-	dir, err := os.MkdirTemp("", "compare-etcd-")
-	if err != nil {
-		return place{}, nil, err
-	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), etcdDir+"="+dir, etcdAddress+"="+address, etcdPeers+"="+peers)
-	cmd.Stderr = os.Stderr
-	d, err := startDaemon(ctx, address, dir, cmd)
-	return place{Address: address}, d.stop, err
+	return startDaemon(ctx, address, func(dir string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, self)
+		cmd.Env = append(os.Environ(), etcdDir+"="+dir, etcdAddress+"="+address, etcdPeers+"="+peers)
+		cmd.Stderr = os.Stderr
+		return cmd
+	})
 }
 
-// byEtcd has a session for each lock at a time: two locks of one session do not exclude
-// each other.
-type byEtcd struct {
-	client *clientv3.Client
-	ttl    time.Duration
-
-	mu   sync.Mutex // protects idle
-	idle []*concurrency.Session
-	all  []*concurrency.Session
-}
-
+// openEtcd opens a client with a session for each lock at a time: two locks of one session do not
+// exclude each other.
 func openEtcd(_ context.Context, at place, s setting, asked *requests) (locks, error) {
 	dial := []grpc.DialOption{grpc.WithStatsHandler(asked)}
 	if s.over != nil {
@@ -88,49 +76,46 @@ func openEtcd(_ context.Context, at place, s setting, asked *requests) (locks, e
 	}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Address}, DialOptions: dial})
 	if err != nil {
-		return nil, err
+		return locks{}, err
 	}
-	return &byEtcd{client: client, ttl: s.ttlOr(usualTTL)}, nil
-}
-
-func (e *byEtcd) session() (*concurrency.Session, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := len(e.idle); n > 0 {
-		s := e.idle[n-1]
-		e.idle = e.idle[:n-1]
-		return s, nil
+	var mu sync.Mutex // protects what follows
+	var idle, all []*concurrency.Session
+	session := func() (*concurrency.Session, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(idle); n > 0 {
+			s := idle[n-1]
+			idle = idle[:n-1]
+			return s, nil
+		}
+		one, err := concurrency.NewSession(client, concurrency.WithTTL(int(s.ttlOr(usualTTL)/time.Second)))
+		if err == nil {
+			all = append(all, one)
+		}
+		return one, err
 	}
-	s, err := concurrency.NewSession(e.client, concurrency.WithTTL(int(e.ttl/time.Second)))
-	if err == nil {
-		e.all = append(e.all, s)
-	}
-	return s, err
-}
-
-func (e *byEtcd) acquire(ctx context.Context, key string) (func() error, error) {
-	session, err := e.session()
-	if err != nil {
-		return nil, err
-	}
-	mutex := concurrency.NewMutex(session, "/"+key+"/")
-	if err := mutex.Lock(ctx); err != nil {
-		return nil, err
-	}
-	return func() error {
-		defer func() {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			e.idle = append(e.idle, session)
-		}()
-		return mutex.Unlock(context.WithoutCancel(ctx))
+	return locks{
+		acquire: func(ctx context.Context, key string) (func() error, error) {
+			one, err := session()
+			if err != nil {
+				return nil, err
+			}
+			mutex := concurrency.NewMutex(one, "/"+key+"/")
+			return func() error {
+				defer func() {
+					mu.Lock()
+					defer mu.Unlock()
+					idle = append(idle, one)
+				}()
+				return mutex.Unlock(context.WithoutCancel(ctx))
+			}, mutex.Lock(ctx)
+		},
+		close: func() error {
+			var errs []error
+			for _, one := range all {
+				errs = append(errs, one.Close())
+			}
+			return errors.Join(append(errs, client.Close())...)
+		},
 	}, nil
-}
-
-func (e *byEtcd) close() error {
-	var errs []error
-	for _, s := range e.all {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(append(errs, e.client.Close())...)
 }

@@ -3,15 +3,25 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	olderevent "go.mongodb.org/mongo-driver/event"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"google.golang.org/grpc/stats"
 )
 
-// A locks is one process's access to one kind of lock.
-type locks interface {
-	// acquire waits for the key and returns a function that releases it. Calls with one
-	// key exclude each other, also those of one process.
-	acquire(ctx context.Context, key string) (release func() error, err error)
-	close() error
+// A locks is one process's access to one kind of lock. acquire waits for the key and returns a
+// function that releases it. Calls with one key exclude each other, also those of one process.
+type locks struct {
+	acquire func(ctx context.Context, key string) (release func() error, err error)
+	close   func() error
 }
 
 // A place is where a contender's server is. It is all that another process needs.
@@ -87,4 +97,87 @@ func again(ctx context.Context, refused error, try func() error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// freeAddress returns an address on which a server can listen.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// startDaemon starts a server with a directory of its own, and waits until it accepts connections
+// at its address.
+func startDaemon(ctx context.Context, address string, command func(dir string) *exec.Cmd) (place, func() error, error) {
+	dir, err := os.MkdirTemp("", "compare-server-")
+	if err != nil {
+		return place{}, nil, err
+	}
+	cmd := command(dir)
+	stop := func() error {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return os.RemoveAll(dir)
+	}
+	if err := cmd.Start(); err != nil {
+		return place{}, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; {
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", address); err == nil {
+			return place{Address: address}, stop, conn.Close()
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return place{}, nil, errors.Join(fmt.Errorf("%s does not answer at %s", cmd.Path, address), stop())
+}
+
+// requests counts the commands that the clients of one contender send to its server, by the
+// hooks of their drivers. Commands that a driver sends on its own to watch the server are not
+// counted.
+type requests struct{ atomic.Int64 }
+
+func (r *requests) ofMongo() *event.CommandMonitor {
+	return &event.CommandMonitor{Started: func(context.Context, *event.CommandStartedEvent) { r.Add(1) }}
+}
+
+func (r *requests) ofOlderMongo() *olderevent.CommandMonitor {
+	return &olderevent.CommandMonitor{Started: func(context.Context, *olderevent.CommandStartedEvent) { r.Add(1) }}
+}
+
+// For go-redis.
+
+func (r *requests) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *requests) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { r.Add(1); return next(ctx, cmd) }
+}
+
+func (r *requests) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, all []redis.Cmder) error { r.Add(int64(len(all))); return next(ctx, all) }
+}
+
+// For gRPC: each message that is sent.
+
+func (r *requests) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (r *requests) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (r *requests) HandleConn(context.Context, stats.ConnStats)                       {}
+
+func (r *requests) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if _, sent := s.(*stats.OutPayload); sent {
+		r.Add(1)
+	}
+}
+
+// ofRueidis is a rueidis client whose commands are counted. A lock sends them by Do alone.
+type ofRueidis struct {
+	rueidis.Client
+	asked *requests
+}
+
+func (r ofRueidis) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	r.asked.Add(1)
+	return r.Client.Do(ctx, cmd)
 }

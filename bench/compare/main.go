@@ -4,16 +4,14 @@
 // `make compare` runs it. It needs MONGODB_URI, and redis-server on PATH; etcd is part of
 // the program.
 //
-//	lock.go       what is compared: the contenders, and what they have in common
-//	mongo.go      mongolock, a lock by hand and square/mongo-lock, on MongoDB
-//	redis.go      redislock, redsync and rueidislock, on Redis
-//	etcd.go       etcd's concurrency.Mutex
-//	pair.go       a free key, acquired and released
-//	crowd.go      hand-overs among waiters, and a key that all contend for
-//	idle.go       what waiters ask while nothing happens
-//	crash.go      how long a killed holder keeps a key
-//	link.go       the network between
-//	table.go      the tables
+//	lock.go      what is compared: the contenders, and what they have in common
+//	mongo.go     mongolock, a lock by hand and square/mongo-lock, on MongoDB
+//	redis.go     redislock, redsync and rueidislock, on Redis
+//	etcd.go      etcd's concurrency.Mutex
+//	crowd.go     a free key, hand-overs among waiters, and a key that all contend for
+//	waiting.go   what waiters ask while nothing happens, and how long a killed holder keeps a key
+//	link.go      the network between
+//	table.go     the tables
 package main
 
 import (
@@ -79,10 +77,10 @@ type rival struct {
 
 // A part is a group of figures that are taken together, and has a table.
 type part struct {
-	name  string
-	once  bool // takes as long with more rounds
-	take  func(ctx context.Context, all []*rival) error
-	table func(all []*rival) string
+	name string
+	once bool // takes as long with more rounds
+	take func(ctx context.Context, all []*rival) error
+	table
 }
 
 var parts = []part{
@@ -90,7 +88,9 @@ var parts = []part{
 	{"waiters", false, inTurns((*rival).measureWaiters), waitersTable},
 	{"contended", false, inTurns((*rival).measureContended), contendedTable},
 	{"network", false, inTurns((*rival).measureNetwork), networkTable},
-	{"crash", false, measureCrashes, crashTable},
+	{"crash", false, func(ctx context.Context, all []*rival) error {
+		return sideBySide(all, func(r *rival) error { return r.measureCrash(ctx) }) // they mostly wait
+	}, crashTable},
 	{"idle", true, measureIdle, idleTable},
 }
 
@@ -138,7 +138,7 @@ func compare(ctx context.Context, rounds int, only, write string, match *regexp.
 	}
 	tables := map[string]string{"machine": machine(rounds, before)}
 	for _, p := range chosen {
-		tables[p.name] = p.table(all)
+		tables[p.name] = p.draw(all)
 		fmt.Fprintf(os.Stdout, "\n%s\n%s", p.name, tables[p.name])
 	}
 	fmt.Fprintf(os.Stdout, "\n%s", tables["machine"])
@@ -170,21 +170,22 @@ func startAll(ctx context.Context, match *regexp.Regexp) (all []*rival, err erro
 	return all, nil
 }
 
-// processes opens the contender's locks n times, and returns what closes them.
-func (r *rival) processes(ctx context.Context, n int, s setting) (all []locks, closeAll func() error, err error) {
-	closeAll = func() error {
-		var errs []error
+// with opens the contender's locks n times, as n processes would, and closes them afterwards.
+func (r *rival) with(ctx context.Context, n int, s setting, measure func(all []locks) error) (err error) {
+	var all []locks
+	defer func() {
 		for _, one := range all {
-			errs = append(errs, one.close())
+			if closed := one.close(); err == nil {
+				err = closed
+			}
 		}
-		return errors.Join(errs...)
-	}
+	}()
 	for range n {
 		one, err := r.open(ctx, r.at, s, &r.asked)
 		if err != nil {
-			return nil, nil, errors.Join(err, closeAll())
+			return err
 		}
 		all = append(all, one)
 	}
-	return all, closeAll, nil
+	return measure(all)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -25,14 +24,10 @@ func startRedis(settings []string) func(ctx context.Context) (place, func() erro
 		if err != nil {
 			return place{}, nil, err
 		}
-		dir, err := os.MkdirTemp("", "compare-redis-")
-		if err != nil {
-			return place{}, nil, err
-		}
 		_, port, _ := strings.Cut(address, ":")
-		cmd := exec.CommandContext(ctx, "redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir}, settings...)...)
-		d, err := startDaemon(ctx, address, dir, cmd)
-		return place{Address: address}, d.stop, err
+		return startDaemon(ctx, address, func(dir string) *exec.Cmd {
+			return exec.CommandContext(ctx, "redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--dir", dir}, settings...)...)
+		})
 	}
 }
 
@@ -46,73 +41,55 @@ func connectRedis(at place, s setting, asked *requests) *redis.Client {
 	return client
 }
 
-// byRedislock is github.com/bsm/redislock. Its default is not to retry; the pause is ours.
-type byRedislock struct {
-	client *redis.Client
-	locker *redislock.Client
-	ttl    time.Duration
-}
-
+// openRedislock opens github.com/bsm/redislock. Its default is not to retry; the pause is ours.
 func openRedislock(_ context.Context, at place, s setting, asked *requests) (locks, error) {
 	client := connectRedis(at, s, asked)
-	return byRedislock{client, redislock.New(client), s.ttlOr(usualTTL)}, nil
-}
-
-func (r byRedislock) acquire(ctx context.Context, key string) (func() error, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // without a deadline it would wait for no longer than the TTL
-	lock, err := r.locker.Obtain(ctx, key, r.ttl, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollPause)})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return func() error { defer cancel(); return lock.Release(context.WithoutCancel(ctx)) }, nil
-}
-
-func (r byRedislock) close() error { return r.client.Close() }
-
-// byRedsync is github.com/go-redsync/redsync on one server: 32 tries, 50 to 250 ms apart,
-// which are its defaults, and then again.
-type byRedsync struct {
-	client *redis.Client
-	sync   *redsync.Redsync
-	ttl    time.Duration
-}
-
-func openRedsync(_ context.Context, at place, s setting, asked *requests) (locks, error) {
-	client := connectRedis(at, s, asked)
-	return byRedsync{client, redsync.New(goredis.NewPool(client)), s.ttlOr(8 * time.Second)}, nil
-}
-
-func (r byRedsync) acquire(ctx context.Context, key string) (func() error, error) {
-	mutex := r.sync.NewMutex(key, redsync.WithExpiry(r.ttl))
-	for {
-		err := mutex.LockContext(ctx)
-		var taken *redsync.ErrTaken
-		switch {
-		case err == nil:
-			return func() error {
-				held, err := mutex.UnlockContext(context.WithoutCancel(ctx))
-				if err == nil && !held {
-					err = errors.New("redsync had lost its lock")
-				}
-				return err
-			}, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken):
+	locker := redislock.New(client)
+	acquire := func(ctx context.Context, key string) (func() error, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // without a deadline it would wait for no longer than the TTL
+		lock, err := locker.Obtain(ctx, key, s.ttlOr(usualTTL), &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollPause)})
+		if err != nil {
+			cancel()
 			return nil, err
 		}
+		return func() error { defer cancel(); return lock.Release(context.WithoutCancel(ctx)) }, nil
 	}
+	return locks{acquire, client.Close}, nil
 }
 
-func (r byRedsync) close() error { return r.client.Close() }
+// openRedsync opens github.com/go-redsync/redsync on one server: 32 tries, 50 to 250 ms apart,
+// which are its defaults, and then again.
+func openRedsync(_ context.Context, at place, s setting, asked *requests) (locks, error) {
+	client := connectRedis(at, s, asked)
+	sync := redsync.New(goredis.NewPool(client))
+	acquire := func(ctx context.Context, key string) (func() error, error) {
+		mutex := sync.NewMutex(key, redsync.WithExpiry(s.ttlOr(8*time.Second)))
+		for {
+			err := mutex.LockContext(ctx)
+			var taken *redsync.ErrTaken
+			switch {
+			case err == nil:
+				return func() error {
+					held, err := mutex.UnlockContext(context.WithoutCancel(ctx))
+					if err == nil && !held {
+						err = errors.New("redsync had lost its lock")
+					}
+					return err
+				}, nil
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case !errors.Is(err, redsync.ErrFailed) && !errors.As(err, &taken):
+				return nil, err
+			}
+		}
+	}
+	return locks{acquire, client.Close}, nil
+}
 
-// byRueidislock is github.com/redis/rueidis/rueidislock, as its README sets it up for one
+// openRueidislock opens github.com/redis/rueidis/rueidislock, as its README sets it up for one
 // server, but for TryNextAfter, which is 20 ms there. Where a reply takes longer than that it
 // takes its claim back and waits for a notice of a change; its own change sends it none with
 // NoLoopTracking, and so it stood still before a free key.
-type byRueidislock struct{ locker rueidislock.Locker }
-
 func openRueidislock(_ context.Context, at place, s setting, asked *requests) (locks, error) {
 	opts := rueidis.ClientOption{InitAddress: []string{at.Address}}
 	if s.over != nil {
@@ -131,14 +108,11 @@ func openRueidislock(_ context.Context, at place, s setting, asked *requests) (l
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("rueidislock: %w", err)
+		return locks{}, fmt.Errorf("rueidislock: %w", err)
 	}
-	return byRueidislock{locker}, nil
+	acquire := func(ctx context.Context, key string) (func() error, error) {
+		_, cancel, err := locker.WithContext(ctx, key)
+		return func() error { cancel(); return nil }, err
+	}
+	return locks{acquire, func() error { locker.Close(); return nil }}, nil
 }
-
-func (r byRueidislock) acquire(ctx context.Context, key string) (func() error, error) {
-	_, cancel, err := r.locker.WithContext(ctx, key)
-	return func() error { cancel(); return nil }, err
-}
-
-func (r byRueidislock) close() error { r.locker.Close(); return nil }

@@ -25,104 +25,26 @@ func (d durations) quantile(q float64) time.Duration {
 	return d[max(0, int(math.Ceil(q*float64(len(d))))-1)]
 }
 
+func (d durations) seconds() float64 { return d.quantile(0.5).Seconds() }
+
 // tails is the cell of a median and of what 5 and 1 in 100 exceed.
 func (d durations) tails() string {
 	return fmt.Sprintf("%s · %s · %s ms", ms(d.quantile(0.5)), ms(d.quantile(0.95)), ms(d.quantile(0.99)))
 }
 
-// ms is for readers: a hundredth matters of little, and a tenth of much does not.
-func ms(d time.Duration) string {
-	switch x := d.Seconds() * 1000; {
-	case x >= 100:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 10:
-		return fmt.Sprintf("%.1f", x)
-	default:
-		return fmt.Sprintf("%.2f", x)
-	}
-}
-
-func rate(x float64) string {
-	if x >= 10 {
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.2f", x)
-}
-
-func head(b *strings.Builder, columns ...string) {
-	fmt.Fprintf(b, "| lock | server | %s |\n|---|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---:|", len(columns)))
-}
-
-func row(b *strings.Builder, r *rival, cells ...string) {
-	fmt.Fprintf(b, "| %s | %s | %s |\n", r.name, r.server, strings.Join(cells, " | "))
-}
-
-func pairTable(all []*rival) string {
-	var b strings.Builder
-	head(&b, "a free key, acquired and released: median · 95 · 99 %")
-	for _, r := range all {
-		row(&b, r, r.pair[0].tails())
-	}
-	fmt.Fprintf(&b, "\n%d pairs each.", len(all[0].pair[0]))
-	b.WriteString(ahead(all, "%s ms for a free pair", func(r *rival) float64 { return r.pair[0].quantile(0.5).Seconds() }, seconds))
-	return b.String()
-}
-
-func waitersTable(all []*rival) string {
-	var b strings.Builder
-	head(&b, "1 waiter: median · 95 · 99 %", "8 waiters", "64 waiters")
-	for _, r := range all {
-		row(&b, r, r.handOver[0].tails(), r.handOver[1].tails(), r.handOver[2].tails())
-	}
-	first := all[0].handOver
-	fmt.Fprintf(&b, "\n%d, %d and %d hand-overs each.", len(first[0]), len(first[1]), len(first[2]))
-	for i, c := range crowds {
-		what := fmt.Sprintf("%%s ms, handed to one of %d", c.waiters)
-		b.WriteString(ahead(all, what, func(r *rival) float64 { return r.handOver[i].quantile(0.5).Seconds() }, seconds))
-	}
-	return b.String()
-}
-
-func contendedTable(all []*rival) string {
-	var b strings.Builder
-	head(&b, "grants a second", "Jain's index", "wait for a grant: median · 95 · 99 %", "longest")
-	for _, r := range all {
-		c := r.contended
-		row(&b, r, rate(middle(c.rates)), fmt.Sprintf("%.2f", middle(c.fairness)), c.waits.tails(), ms(c.waits.quantile(1))+" ms")
-	}
-	fmt.Fprintf(&b, "\n%d processes for %v, %d time(s); grants and index are the median of these.", contendProcesses, contendLasts, len(all[0].contended.rates))
-	b.WriteString(ahead(all, "%s grants a second", func(r *rival) float64 { return -middle(r.contended.rates) }, func(x float64) string { return rate(-x) }))
-	return b.String()
-}
-
-func networkTable(all []*rival) string {
-	var b strings.Builder
-	head(&b, "a free pair: +1 ms", "+10 ms", "handed to 1 waiter: +1 ms", "+10 ms")
-	for _, r := range all {
-		row(&b, r, r.pair[1].median(), r.pair[2].median(), r.far[1].median(), r.far[2].median())
-	}
-	fmt.Fprintf(&b, "\nMedians of %d pairs and %d hand-overs each.", len(all[0].pair[1]), len(all[0].far[1]))
-	b.WriteString(ahead(all, "%s ms, a pair with 10 ms between", func(r *rival) float64 { return r.pair[2].quantile(0.5).Seconds() }, seconds))
-	b.WriteString(ahead(all, "%s ms, handed on with 10 ms between", func(r *rival) float64 { return r.far[2].quantile(0.5).Seconds() }, seconds))
-	return b.String()
-}
-
-func crashTable(all []*rival) string {
-	var b strings.Builder
-	head(&b, "from the kill to the next grant: median", "shortest", "longest")
-	for _, r := range all {
-		row(&b, r, inSeconds(r.crash.quantile(0.5)), inSeconds(r.crash.quantile(0)), inSeconds(r.crash.quantile(1)))
-	}
-	fmt.Fprintf(&b, "\n%d keys each, with a TTL of %v.", len(all[0].crash), crashTTL)
-	b.WriteString(ahead(all, "%s after a crash", func(r *rival) float64 { return r.crash.quantile(0.5).Seconds() }, func(x float64) string { return fmt.Sprintf("%.1f s", x) }))
-	return b.String()
-}
-
 func (d durations) median() string { return ms(d.quantile(0.5)) + " ms" }
 
-func inSeconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+// ms is for readers: a hundredth matters of little, and a tenth of much does not.
+func ms(d time.Duration) string {
+	x := d.Seconds() * 1000
+	return fmt.Sprintf("%.*f", map[bool]int{true: 1}[x >= 10 && x < 100]+map[bool]int{true: 2}[x < 10], x)
+}
 
-func seconds(x float64) string { return ms(time.Duration(x * float64(time.Second))) }
+func inMS(x float64) string { return ms(time.Duration(x * float64(time.Second))) }
+
+func inSeconds(x float64) string { return fmt.Sprintf("%.1f s", x) }
+
+func rate(x float64) string { return fmt.Sprintf("%.*f", map[bool]int{true: 2}[x < 10], x) }
 
 func middle(all []float64) float64 {
 	if len(all) == 0 {
@@ -132,17 +54,111 @@ func middle(all []float64) float64 {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
-// ahead names those whose figure is lower than the first one's, which is ours, by more than
+// A table has a row for each rival, a line about how it was taken, and says who is ahead.
+type table struct {
+	columns []string
+	cells   func(r *rival) []string
+	taken   func(first *rival) string
+	ahead   []lead
+}
+
+// A lead is a figure of which less is better, and how to write it.
+type lead struct {
+	what   string
+	figure func(r *rival) float64
+	format func(float64) string
+}
+
+var pairTable = table{
+	[]string{"a free key, acquired and released: median · 95 · 99 %"},
+	func(r *rival) []string { return []string{r.pair[0].tails()} },
+	func(r *rival) string { return fmt.Sprintf("%d pairs each.", len(r.pair[0])) },
+	[]lead{{"%s ms for a free pair", func(r *rival) float64 { return r.pair[0].seconds() }, inMS}},
+}
+
+var waitersTable = table{
+	[]string{"1 waiter: median · 95 · 99 %", "8 waiters", "64 waiters"},
+	func(r *rival) []string {
+		return []string{r.handOver[0].tails(), r.handOver[1].tails(), r.handOver[2].tails()}
+	},
+	func(r *rival) string {
+		return fmt.Sprintf("%d, %d and %d hand-overs each.", len(r.handOver[0]), len(r.handOver[1]), len(r.handOver[2]))
+	},
+	[]lead{handedTo(0), handedTo(1), handedTo(2)},
+}
+
+func handedTo(i int) lead {
+	return lead{fmt.Sprintf("%%s ms, handed to one of %d", crowds[i].waiters), func(r *rival) float64 { return r.handOver[i].seconds() }, inMS}
+}
+
+var contendedTable = table{
+	[]string{"grants a second", "Jain's index", "wait for a grant: median · 95 · 99 %", "longest"},
+	func(r *rival) []string {
+		c := r.contended
+		return []string{rate(middle(c.rates)), fmt.Sprintf("%.2f", middle(c.fairness)), c.waits.tails(), ms(c.waits.quantile(1)) + " ms"}
+	},
+	func(r *rival) string {
+		return fmt.Sprintf("%d processes for %v, %d time(s); grants and index are the median of these.", contendProcesses, contendLasts, len(r.contended.rates))
+	},
+	[]lead{{"%s grants a second", func(r *rival) float64 { return -middle(r.contended.rates) }, func(x float64) string { return rate(-x) }}},
+}
+
+var networkTable = table{
+	[]string{"a free pair: +1 ms", "+10 ms", "handed to 1 waiter: +1 ms", "+10 ms"},
+	func(r *rival) []string {
+		return []string{r.pair[1].median(), r.pair[2].median(), r.far[1].median(), r.far[2].median()}
+	},
+	func(r *rival) string {
+		return fmt.Sprintf("Medians of %d pairs and %d hand-overs each.", len(r.pair[1]), len(r.far[1]))
+	},
+	[]lead{
+		{"%s ms, a pair with 10 ms between", func(r *rival) float64 { return r.pair[2].seconds() }, inMS},
+		{"%s ms, handed on with 10 ms between", func(r *rival) float64 { return r.far[2].seconds() }, inMS},
+	},
+}
+
+var crashTable = table{
+	[]string{"from the kill to the next grant: median", "shortest", "longest"},
+	func(r *rival) []string {
+		return []string{inSeconds(r.crash.seconds()), inSeconds(r.crash.quantile(0).Seconds()), inSeconds(r.crash.quantile(1).Seconds())}
+	},
+	func(r *rival) string { return fmt.Sprintf("%d keys each, with a TTL of %v.", len(r.crash), crashTTL) },
+	[]lead{{"%s after a crash", func(r *rival) float64 { return r.crash.seconds() }, inSeconds}},
+}
+
+var idleTable = table{
+	[]string{"requests a second of a holder and 64 waiters in 8 processes"},
+	func(r *rival) []string { return []string{rate(r.idle)} },
+	func(*rival) string {
+		return fmt.Sprintf("Counted for %v, those that ask again and again for %v.", idleWoken, idlePolled)
+	},
+	[]lead{{"%s requests a second", func(r *rival) float64 { return r.idle }, rate}},
+}
+
+func (t table) draw(all []*rival) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| lock | server | %s |\n|---|---|%s\n", strings.Join(t.columns, " | "), strings.Repeat("---:|", len(t.columns)))
+	for _, r := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.name, r.server, strings.Join(t.cells(r), " | "))
+	}
+	b.WriteString("\n" + t.taken(all[0]))
+	for _, l := range t.ahead {
+		b.WriteString(l.say(all))
+	}
+	return b.String()
+}
+
+// say names those whose figure is lower than the first one's, which is ours, by more than
 // a twentieth.
-func ahead(all []*rival, what string, figure func(*rival) float64, format func(float64) string) string {
+func (l lead) say(all []*rival) string {
 	var names []string
-	ours := figure(all[0])
+	ours := l.figure(all[0])
 	for _, r := range all[1:] {
-		if theirs := figure(r); theirs < ours-math.Abs(ours)/20 {
-			names = append(names, fmt.Sprintf("%s on %s (%s)", shortened(r.name), shortened(r.server), format(figure(r))))
+		if theirs := l.figure(r); theirs < ours-math.Abs(ours)/20 {
+			names = append(names, fmt.Sprintf("%s on %s (%s)", shortened(r.name), shortened(r.server), l.format(theirs)))
 		}
 	}
-	what = fmt.Sprintf(what, format(ours))
+	what := fmt.Sprintf(l.what, l.format(ours))
 	if len(names) == 0 {
 		return fmt.Sprintf("\nNobody is ahead of mongolock's %s by more than 5 %%.\n", what)
 	}
@@ -150,11 +166,9 @@ func ahead(all []*rival, what string, figure func(*rival) float64, format func(f
 }
 
 func shortened(s string) string {
-	if strings.HasPrefix(s, "Redis,") {
-		return s
+	if i := strings.IndexAny(s, ":,"); i > 0 && !strings.HasPrefix(s, "Redis,") {
+		return s[:i]
 	}
-	s, _, _ = strings.Cut(s, ":")
-	s, _, _ = strings.Cut(s, ",")
 	return s
 }
 
@@ -178,11 +192,9 @@ func machine(rounds int, before float64) string {
 
 // load returns the load average of the last minute; 0 where the system does not tell.
 func load() (x float64) {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(text), &x)
 	}
-	_, _ = fmt.Sscan(string(text), &x)
 	return x
 }
 
