@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
@@ -27,6 +28,11 @@ func (u *unwanted) Unwrap() []error { return []error{u.err, ErrOutcomeUnknown} }
 // try is TryAcquire: one claim, and a second one if the first was refused but the key was free
 // by the time that the store explained the refusal.
 func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) {
+	if c.cleaner.May(key) {
+		if err := c.settleFirst(ctx, key, c.clock.Now().Add(trySettles), cleaner.ErrUnsettled); err != nil {
+			return nil, err
+		}
+	}
 	w := &waiter{ctx: ctx, key: key, terms: t}
 	lease, err := c.tryIdle(w)
 	if lease == nil && err == nil {
@@ -155,6 +161,9 @@ func (a *abandoned) Unwrap() error { return a.err }
 
 // claim asks the store for the key.
 func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
+	if c.cleaner.Full() {
+		return nil, errCrowded
+	}
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
 	if knob.ReuseID {
@@ -183,9 +192,7 @@ func (c *Client) newSessionID() string {
 // unsettledID returns the ID of an earlier claim of the key that is still being cleaned up. It
 // is used only by the test which shows why an ID must not be used twice.
 func (c *Client) unsettledID(claim store.Ref) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ref := range c.cleaner.claims {
+	for _, ref := range c.cleaner.Left() {
 		if ref.Key == claim.Key {
 			return ref.ID
 		}
@@ -203,7 +210,7 @@ func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Mom
 	}
 	if err != nil {
 		if !store.IsCertain(err) {
-			c.undo(l.ref(), from, now.Add(drifted(l.terms.ttl)))
+			c.cleaner.Add(l.ref(), from, now.Add(drifted(l.terms.ttl)))
 		}
 		return nil, err
 	}
@@ -253,14 +260,14 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 func (c *Client) beginTogether(keys []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.together == nil || c.oneByOne {
+	if c.together == nil || c.oneByOne || c.cleaner.Full() {
 		return false
 	}
 	now := c.clock.Now()
 	for _, key := range keys {
 		q := c.queues[key]
 		inUse := q != nil && (q.head != nil || q.holder != nil || q.sharers > 0)
-		if until, left := c.leftToOthers[key]; inUse || left && now < until || len(c.cleaner.of(key)) > 0 {
+		if until, left := c.leftToOthers[key]; inUse || left && now < until || c.cleaner.May(key) {
 			return false
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
@@ -50,6 +51,7 @@ type Client struct {
 	draining   chan struct{} // closed when no new calls of Acquire are accepted
 	drained    atomic.Bool   // draining is closed; set with mu held
 	background *tasks.Group
+	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
 	session       *Lease                      // the session that keeps leases; nil: none
@@ -62,7 +64,6 @@ type Client struct {
 	candidates    int                         // those of package leader among the waiters
 	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
 	permitStreaks map[string]streak           // of keys whose permits this client gave to its own waiters while others waited
-	cleaner       cleaner
 	returner      returner
 	passage       passage
 	sweeper       sweeper
@@ -126,7 +127,10 @@ func newClient(s store.Store, conf config) *Client {
 		c.sessions = store.SessionsOf(s)
 	}
 	c.keeper.client = c
-	c.cleaner = cleaner{client: c, claims: make(map[store.Ref]*openClaim), nudge: make(chan struct{}, 1)}
+	c.cleaner = cleaner.New(cleaner.Host{
+		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: counts.Undo, Stop: c.draining, Logger: conf.logger,
+		Freed: func(key string) { c.freed(key) },
+	})
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
 	}
@@ -166,10 +170,7 @@ func (c *Client) acquire(ctx context.Context, key string, opts []AcquireOption, 
 		return nil, err
 	}
 	ctx, end := c.observe(ctx, OpAcquire, key, t)
-	var lease *Lease
-	if err = c.settleFirst(ctx, key); err == nil {
-		lease, err = how(c, ctx, key, t)
-	}
+	lease, err := how(c, ctx, key, t)
 	out := Outcome{Err: err}
 	if err == nil {
 		out.Token, out.Count = lease.token, 1

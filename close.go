@@ -95,9 +95,7 @@ func (c *Client) unsettled(leases []*Lease) error {
 		_, err := l.result()
 		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", l.key, err))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for ref := range c.cleaner.claims {
+	for _, ref := range c.cleaner.Left() {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)

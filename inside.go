@@ -46,7 +46,7 @@ func init() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		w := inside.Waiting{
-			Unsettled: len(c.cleaner.claims), Waiters: c.waiting,
+			Unsettled: c.cleaner.Len(), Waiters: c.waiting,
 			Listening: c.watch.feed.Live(), Announces: c.feed != nil && c.clock.Now() >= c.quietUntil, FeedOpen: c.watch.feed.Open(),
 		}
 		if q := c.queues[key]; q != nil {
@@ -70,7 +70,7 @@ func init() {
 	inside.Freed = func(client any, key string) { client.(*Client).freed(key) }
 	inside.Undo = func(lease any, within time.Duration) {
 		l := lease.(*Lease)
-		l.client.undo(l.ref(), nil, l.client.clock.Now().Add(within))
+		l.client.cleaner.Add(l.ref(), nil, l.client.clock.Now().Add(within))
 	}
 	inside.Honoured = func(lease any) time.Time {
 		l := lease.(*Lease)

@@ -47,12 +47,8 @@ type waiter struct {
 }
 
 // join puts a waiter at the end of the key's queue and decides its first move.
-func (c *Client) join(ctx context.Context, key string, t *terms) (*waiter, move) {
+func (c *Client) join(ctx context.Context, key string, t *terms, patience monotonic.Moment) (*waiter, move) {
 	now := c.clock.Now()
-	var patience monotonic.Moment
-	if t.maxWait > 0 {
-		patience = now.Add(t.maxWait)
-	}
 	as, _ := ctx.Value(inside.ShownKey{}).(inside.Shown)
 	c.mu.Lock()
 	defer c.mu.Unlock()

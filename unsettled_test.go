@@ -3,6 +3,8 @@ package mongolock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,5 +55,91 @@ func TestCloseGoesOnCleaningUp(t *testing.T) {
 		time.AfterFunc(3*time.Second, mend)
 		assert.NoError(t, c.Close())
 		mustBeFree(t, b, "k")
+	})
+}
+
+// withHungClaims runs a test with n keys, each with a claim of unknown outcome, on a store that
+// answers nothing.
+func withHungClaims(t *testing.T, n int, test func(t *testing.T, c *mongolock.Client, key func(int) string)) {
+	t.Helper()
+	whereCallsMayBlock(t, func(t *testing.T, b *hookedStore, s store.Store) {
+		c := newClient(t, s)
+		allHang(b)
+		key := func(i int) string { return fmt.Sprintf("k%04d", i) }
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { _, _ = c.TryAcquire(t.Context(), key(i)) })
+		}
+		wg.Wait()
+		test(t, c, key)
+		b.hook(func(h *hooks) { *h = hooks{} })
+	})
+}
+
+func TestMaxWaitHoldsWhileAnEarlierClaimIsCleanedUp(t *testing.T) {
+	const wait = 100 * time.Millisecond
+	withHungClaims(t, 1, func(t *testing.T, c *mongolock.Client, key func(int) string) {
+		start := time.Now()
+		_, err := c.Acquire(t.Context(), key(0), mongolock.MaxWait(wait))
+		assert.Equal(t, wait, time.Since(start))
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's context goes on")
+		assert.ErrorContains(t, err, "MaxWait is over")
+		assert.Equal(t, mongolock.OutcomeTimeout, mongolock.OutcomeOf(err))
+		start = time.Now()
+		_, err = mongolock.AcquireAll(t.Context(), c, []string{key(0), "other"}, mongolock.MaxWait(wait))
+		assert.Error(t, err)
+		assert.LessOrEqual(t, time.Since(start), wait)
+	})
+}
+
+func TestATryIsAnsweredWithinSecondsWhileACleanUpHangs(t *testing.T) {
+	withHungClaims(t, 1, func(t *testing.T, c *mongolock.Client, key func(int) string) {
+		start := time.Now()
+		_, err := c.TryAcquire(t.Context(), key(0))
+		assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+		assert.LessOrEqual(t, time.Since(start), 5*time.Second)
+	})
+}
+
+func TestAnAcquireDoesNotQueueBehindCleanUpsOfOtherKeys(t *testing.T) {
+	const keys = 400
+	withHungClaims(t, keys, func(t *testing.T, c *mongolock.Client, key func(int) string) {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range keys {
+			wg.Go(func() {
+				_, err := c.Acquire(t.Context(), key(i))
+				assert.ErrorIs(t, err, mongolock.ErrOutcomeUnknown)
+			})
+		}
+		wg.Wait()
+		assert.LessOrEqual(t, time.Since(start), 20*time.Second, "two attempts of ten seconds")
+	})
+}
+
+func TestWithManyClaimsUnsettledNoOthersAreSent(t *testing.T) {
+	const most, calls = 4096, 5000
+	synctest.Test(t, func(t *testing.T) {
+		b := newHookedStore(memstore.New())
+		c := newClient(t, b)
+		sent := 0
+		b.hook(func(h *hooks) {
+			h.acquire = func(context.Context, store.Claim, func() (store.Grant, error)) (store.Grant, error) {
+				sent++
+				return store.Grant{}, errNet
+			}
+			h.undo = func(context.Context, store.Ref, func() (bool, error)) (bool, error) { return false, errNet }
+		})
+		for i := range calls {
+			_, err := c.TryAcquire(t.Context(), fmt.Sprint(i))
+			require.Error(t, err)
+			require.Equal(t, i < most, errors.Is(err, mongolock.ErrOutcomeUnknown), "call %d: %v", i, err)
+			require.Equal(t, i >= most, errors.Is(err, mongolock.ErrNotApplied), "call %d: %v", i, err)
+		}
+		assert.Equal(t, most, sent, "claims sent")
+		b.hook(func(h *hooks) { *h = hooks{} })
+		time.Sleep(10 * time.Second)
+		release(t, acquire(t, c, fmt.Sprint(calls)))
 	})
 }

@@ -43,7 +43,14 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			endWait(Outcome{Err: err, Count: 1})
 		}
 	}()
-	for w, m := c.join(ctx, key, t); ; m = c.next(w) {
+	var patience monotonic.Moment
+	if t.maxWait > 0 {
+		patience = c.clock.Now().Add(t.maxWait)
+	}
+	if err := c.settleFirst(ctx, key, patience, errPatience); err != nil {
+		return nil, err
+	}
+	for w, m := c.join(ctx, key, t, patience); ; m = c.next(w) {
 		switch m.step {
 		case toQuit:
 			return c.leave(w, nil, &abandoned{ErrClosed})
@@ -111,7 +118,7 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	if due := q.asksAt(); now < due {
 		return q.readOrSleep(now, due)
 	}
-	if len(c.cleaner.of(w.key)) > 0 { // our own claim may hold the key: when it is cleaned up, that wakes us
+	if c.cleaner.May(w.key) { // our own claim may hold the key: when it is cleaned up, that wakes us
 		return w.sleepUntil(0)
 	}
 	held := q.expectsRefusal(w.terms)
