@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/store"
@@ -84,15 +83,6 @@ type watchdog struct {
 	meter suspend.Meter
 	seen  time.Duration // time asleep at the last look; used by one look at a time
 	awake bool          // the timer is set; protected by Client.mu
-}
-
-// sleepMeter returns the meter of a new client: a zero one if a switch makes the clocks of
-// stores stand still in virtual time, because the clock of the leases goes on there.
-func sleepMeter() suspend.Meter {
-	if knob.Sleeper() != nil {
-		return suspend.Meter{}
-	}
-	return suspend.New()
 }
 
 // measure makes the client's clock count what m measures.

@@ -13,6 +13,7 @@ import (
 	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
+	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/store"
 )
@@ -118,7 +119,7 @@ func newClient(s store.Store, conf config) *Client {
 		permitStreaks: make(map[string]streak),
 		closeOK:       make(chan struct{}),
 	}
-	c.measure(sleepMeter())
+	c.measure(suspend.New())
 	_, c.prompt = s.(store.Prompt)
 	c.background = tasks.New(&c.clock, c.prompt)
 	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)

@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -33,7 +32,7 @@ func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, err
 	if err != nil {
 		return store.Grant{}, err
 	}
-	k.lease.Attempt.Single = k.soft && !knob.UpdateRepeated
+	k.lease.Attempt.Single = k.soft
 	g, err := s.steps.Acquire(k.lease.Attempt.In(ctx), k.lease, k)
 	s.steps.Over(k.lease, err)
 	return g, err
@@ -84,7 +83,7 @@ func (k *claim) take(ctx context.Context, what mongolease.Step, opts *options.Fi
 	}
 	coll := k.base.Durable
 	if k.soft { // docs/design.md §4.10
-		coll = knob.Pick(knob.UpdateRepeated, k.base.Soft, k.base.Once)
+		coll = k.base.Once
 	}
 	image, err := k.steps.Send(ctx, what, coll, filter, bson.D(u), opts)
 	return image, t, err

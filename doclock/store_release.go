@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -131,8 +130,8 @@ func (s *docStore) Release(ctx context.Context, r store.Ref, keep time.Duration)
 func (s *docStore) release(ctx context.Context, r store.Ref, keep time.Duration, e *ending) (reply, error) {
 	coll, conditions, u := s.steps.Gently(r.ID), s.Holds(r.ID), s.leavingAs(e, s.residue(r.ID))
 	if e != nil { // it writes more than the lock, which only a holder that is not broken may do
-		coll = knob.Pick(knob.SaveSoftly, s.base.Soft, s.base.Durable)
-		conditions = knob.Pick(knob.SaveByKey, nil, s.alive(r.ID))
+		coll = s.base.Durable
+		conditions = s.alive(r.ID)
 	}
 	if e == nil || !e.alone() {
 		rest, err := s.steps.Stays(ctx, r, keep)

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -104,7 +103,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 			default:
 			}
 		}
-		if unseen && !knob.UnknownIsNotHeld { // done here, so that Close waits for it
+		if unseen { // done here, so that Close waits for it
 			t.takeBack(t.claimed(o.claims), o.lock.Timeout)
 		}
 	})

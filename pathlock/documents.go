@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
-
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -87,7 +85,7 @@ func (d documents) refresh(ctx context.Context, token string, timeout time.Durat
 		switch {
 		case old == nil:
 			return Edit{}, outcome{err: ErrUnknownToken}
-		case left() && !knob.PathRefreshAbandoned:
+		case left():
 			return Edit{}, outcome{err: errLeft}
 		}
 		was = old.ExpireAt

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
@@ -192,9 +191,6 @@ func wordNumber(tree string) int64 { return bases(tree, "/")[0] | bitEvents }
 // above it with depth infinity.
 func covering(tree, path string, modes ...Mode) (on bson.A) {
 	all := bases(tree, path)
-	if knob.PathAncestorForgotten {
-		all = all[len(all)-1:]
-	}
 	for _, mode := range modes {
 		for _, base := range all {
 			on = append(on, base|bitInfinity|modeBit(mode))

@@ -6,7 +6,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -38,9 +37,6 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 	}
 	granted, own := m.own.take(token)
 	own = own && how.refuse(&granted) == nil
-	if knob.PathReleaseByPath {
-		filter, own = bson.D{filter[1], filter[2], filter[len(filter)-1]}, false
-	}
 	for ; ; own = false {
 		o, done := m.remove(ctx, now, filter, own)
 		if done {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -49,7 +48,6 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 			v.drop = append(v.drop, o)
 		case !d.about(o, v.now, m.base.Clock.Now()):
 			held.index.put(j.shown(o))
-		case knob.PathDoubtIgnored:
 		case mine != nil && mine.before(o):
 			v.younger = append(v.younger, o)
 		default:

@@ -6,7 +6,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
@@ -52,7 +51,7 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 	}
 	by := m.base.Bearing()
 	now := clockOf(by)
-	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now) && !knob.PathGrantUntold, heard: s.word.heard(now)}
+	o = outcome{at: mine.at, claims: mine.Token, changed: s.word.watches(now), heard: s.word.heard(now)}
 	var update bson.D
 	if mine.again {
 		mine.ExpireAt = now.end(mine.Timeout)

@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -132,11 +131,6 @@ func (m *mongoTree) leavingWord(ctx context.Context, r Request, o outcome, w wai
 // attempt is one Lock under one token. again says that it withdrew because of a lock in doubt,
 // or that a rival removed it.
 func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (o outcome, again bool) {
-	if knob.PathWithoutLook {
-		if o, free := m.peek(ctx, r, d); !free {
-			return o, false
-		}
-	}
 	mine, o := m.add(ctx, l, d)
 	if mine == nil {
 		return o, false
@@ -196,13 +190,6 @@ func (m *mongoTree) saw(mine, seen *record) {
 func (m *mongoTree) clearTheWay(ctx context.Context, r Request, mine *record, d *doubts) (s sight, o outcome, free bool) {
 	for {
 		var err error
-		if knob.PathWithoutLook {
-			seen, o := m.alive(mongobase.Bare(ctx), mine.Token)
-			if seen != nil {
-				m.saw(mine, seen)
-			}
-			return sight{sent: m.base.Clock.Now()}, o, seen != nil
-		}
 		s, err = m.look(ctx, r, mine.Token, d)
 		if err != nil {
 			return s, outcome{fault: err}, false

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -149,9 +148,6 @@ func (m *mongoTree) readClock(records []record) (now Clock, enough bool) {
 		return Clock{}, false
 	}
 	now = Clock{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
-	if knob.PathByOwnClock {
-		now.Earliest = now.Earliest.Add(2 * time.Second)
-	}
 	if r.Fresh {
 		return now, true
 	}

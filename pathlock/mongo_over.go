@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
@@ -56,9 +55,6 @@ func (m *mongoTree) judged(ctx context.Context, about string, now Clock, s *sigh
 
 // ranOut reports whether a lock is over.
 func (j *judgement) ranOut(r *record) bool {
-	if knob.PathByOwnClock {
-		return !r.until.After(j.now.Earliest)
-	}
 	return j.over[r.Token]
 }
 

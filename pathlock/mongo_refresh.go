@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
@@ -44,7 +43,7 @@ func (m *mongoTree) refresh(ctx context.Context, token string, timeout time.Dura
 		switch {
 		case r == nil:
 			return o
-		case left() && !knob.PathRefreshAbandoned: // this swap could undo a later request of the caller
+		case left(): // this swap could undo a later request of the caller
 			return outcome{fault: errLeft}
 		}
 		if timeout != 0 {
@@ -73,9 +72,6 @@ func (m *mongoTree) refreshAtOnce(ctx context.Context, token string, timeout tim
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
 		{Key: fieldUntil, Value: bson.D{{Key: "$gt", Value: now.Latest.Add(quickly)}}},
 		{Key: fieldEpoch, Value: by.Epoch},
-	}
-	if knob.PathRefreshRevives {
-		filter = filter[:3]
 	}
 	reply, err := m.base.Modify(ctx, m.base.Durable, filter, bson.D{
 		{Key: "$max", Value: bson.D{{Key: fieldUntil, Value: until(l)}, {Key: fieldTTL, Value: mongobase.Millis(timeout)}}},
@@ -133,7 +129,7 @@ func (m *mongoTree) refreshSeen(ctx context.Context, r *record) (o outcome, done
 		return o, false
 	}
 	o = outcome{lock: l, at: at, changed: until(l).Before(was)}
-	if oneClock := by.Sure && r.epoch == by.Epoch; oneClock && !at.Before(was) && !knob.PathRefreshRevives {
+	if oneClock := by.Sure && r.epoch == by.Epoch; oneClock && !at.Before(was) {
 		o.revived = func(ctx context.Context) (bool, error) {
 			ctx = mongobase.Bare(ctx)
 			now, err := m.clock(ctx, nil)
@@ -153,7 +149,7 @@ func (m *mongoTree) alive(ctx context.Context, token string) (*record, outcome) 
 	if err != nil {
 		return nil, outcome{fault: err}
 	}
-	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) && !knob.PathRefreshRevives {
+	if len(s.records) == 0 || s.records[0].state != stateGranted || m.lapsed(&s.records[0]) {
 		return nil, outcome{err: ErrUnknownToken}
 	}
 	return &s.records[0], outcome{}

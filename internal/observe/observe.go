@@ -13,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mongolock/mongolock/internal/knob"
 )
 
 // Patience is how long a [Guard] waits for one call of the observer. The shortest lease,
@@ -89,11 +87,7 @@ func (g *Guard[Op, Out]) Begin(ctx context.Context, op Op) (context.Context, fun
 
 // Call runs f, which calls the observer, and reports whether it returned in time.
 func (g *Guard[Op, Out]) Call(f func()) (inTime bool) {
-	switch {
-	case knob.ObserverAwaited:
-		g.survive(f)
-		return true
-	case g.overdue.Load() > 0:
+	if g.overdue.Load() > 0 {
 		go g.survive(f)
 		return false
 	}

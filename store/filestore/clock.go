@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
-	"github.com/mongolock/mongolock/internal/knob"
 )
 
 // acrossBoots is how far the wall clock may be off, from one start of the host to the next,
@@ -22,11 +21,8 @@ type timepiece struct {
 // the time of this boot. Such a record must be written, or the next call moves them again.
 func (t timepiece) now(rec *record) (now time.Time, moved bool) {
 	boot, up, wall := t.host.Boot(), t.host.Now(), t.wall().Round(0).UTC()
-	if knob.FileByWallClock {
-		boot, up = "wall clock", time.Duration(wall.UnixNano())
-	}
 	made := !rec.At.IsZero() // otherwise the key has no file
-	if made && (rec.Boot == boot || knob.FileBootIgnored) {
+	if made && rec.Boot == boot {
 		if now := rec.Zero.Add(up); !now.Before(rec.At) {
 			return now, false
 		}

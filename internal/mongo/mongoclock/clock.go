@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
@@ -47,11 +46,7 @@ type Moment = monotonic.Moment
 
 // Monotonic makes a monotonic clock, and returns the function that reads it.
 func Monotonic() func() Moment {
-	clock := monotonic.New()
-	if slept := knob.Sleeper(); slept != nil {
-		return func() Moment { return clock.Now().Add(-slept()) }
-	}
-	return clock.Now
+	return monotonic.New().Now
 }
 
 // A sample is a server time and the local moments between which it was drawn.

@@ -189,6 +189,17 @@ func take(root, name string, reverse bool) error {
 			break
 		}
 	}
+	if old, err := os.ReadFile(filepath.Join(root, here, name+".patch")); err == nil && reverse { // other uses of the switch
+		others, err := parse(name, string(old))
+		if err != nil {
+			return err
+		}
+		for _, h := range others.hunks {
+			if !slices.ContainsFunc(p.hunks, func(mine hunk) bool { return mine.file == h.file }) {
+				p.hunks = append(p.hunks, h)
+			}
+		}
+	}
 	if err := errors.Join(err, os.WriteFile(filepath.Join(root, here, name+".patch"), []byte(p.String()), 0o644)); err != nil {
 		return err
 	}
