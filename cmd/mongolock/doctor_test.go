@@ -96,6 +96,17 @@ func TestDoctorFindsAHealthyServerHealthyAndLeavesNothing(t *testing.T) {
 	assert.Equal(t, []string{"locks"}, names)
 }
 
+func TestDoctorWarnsThatARouterHidesTheClocksOfTheShards(t *testing.T) {
+	x := &exam{c: &doctorCmd{TTL: 30 * time.Second}}
+	one := []tick{{host: "a:27017", least: -time.Millisecond, most: time.Millisecond}}
+	assert.Equal(t, ok, x.spread(one)[0].Level, "a server")
+	x.facts.Router = true
+	f := x.spread(one)[0]
+	assert.Equal(t, warning, f.Level)
+	assert.Contains(t, f.Says, "their clocks are not seen")
+	assert.Contains(t, f.Do, "each shard")
+}
+
 func TestDoctorNamesAServerThatCannotKeepLocks(t *testing.T) {
 	p := newProgram(t)
 	testserver.Need(t, "!operationtime")

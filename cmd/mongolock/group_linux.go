@@ -64,6 +64,37 @@ func continuable() bool {
 	return false
 }
 
+// reap waits for the zombies that this process has inherited, which nobody else waits for: all of
+// its children but those two.
+func reap(command int, guard func() int) {
+	for _, pid := range zombies() {
+		if pid != command && pid != guard() {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
+// zombies returns this process's children that have ended.
+func zombies() (all []int) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			if fields := statOf(name); len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == strconv.Itoa(os.Getpid()) {
+				all = append(all, pid)
+			}
+		}
+	}
+	return all
+}
+
 func parentOf(pid int) int {
 	fields := statOf(strconv.Itoa(pid))
 	if len(fields) < 2 {

@@ -27,3 +27,6 @@ func continuable() bool {
 	of, err := unix.Getsid(os.Getppid())
 	return err == nil && of == session
 }
+
+// reap does nothing: there are no containers whose first process this could be.
+func reap(int, func() int) {}

@@ -4,12 +4,9 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -53,113 +50,6 @@ func asAnother() (status int, is bool) {
 	return 0, false
 }
 
-// A guardian is the holder's side.
-type guardian struct {
-	cmd *exec.Cmd
-	to  *os.File
-}
-
-// startGuard starts the guard and answers its questions until it is dismissed.
-func startGuard(lease held, margin, ttl time.Duration) (*guardian, error) {
-	self, err := executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := &exec.Cmd{
-		Path: self, Args: []string{guardName, margin.String(), ttl.String()}, Env: os.Environ(),
-		Stderr:      os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // signals for our group do not reach it
-	}
-	from, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	in, to, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stdin = in
-	err = cmd.Start()
-	_ = in.Close() // the guard has its own copy
-	if err != nil {
-		_ = to.Close()
-		return nil, err
-	}
-	g := &guardian{cmd, to}
-	lines := bufio.NewScanner(from)
-	if !lines.Scan() || lines.Text() != "ready" {
-		g.dismiss()
-		return nil, errors.New("it ended at once")
-	}
-	for lease.Err() == nil && lines.Scan() && lines.Text() != "knows" {
-		g.answer(lines.Text(), lease)
-	}
-	go func() { // ends with the guard
-		for lines.Scan() {
-			g.answer(lines.Text(), lease)
-		}
-	}()
-	return g, nil
-}
-
-// answer answers a question of the guard.
-func (g *guardian) answer(line string, lease held) {
-	var question int64
-	if _, err := fmt.Sscanf(line, "ask %d", &question); err == nil {
-		g.send("left %d %d", question, int64(lease.Remaining()))
-	}
-}
-
-// starter makes the command that tells the guard its process group and then becomes the program
-// at path. Open files pass through it under their numbers, so the guard's pipe gets a number
-// that is free. Call started once the command was started; it closes the pipe.
-func (g *guardian) starter(path string, argv []string) (cmd *exec.Cmd, started func(), err error) {
-	self, err := executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	to, err := syscall.Dup(int(g.to.Fd()))
-	if err != nil {
-		return nil, nil, err
-	}
-	cmd = &exec.Cmd{Path: self, Args: append([]string{starterName, strconv.Itoa(to), path}, argv...)}
-	return cmd, func() { _ = syscall.Close(to) }, nil
-}
-
-// become is the main function of that process. It returns only if the program cannot be run.
-func become(to, path string, argv []string) int {
-	if guard, err := strconv.Atoi(to); err == nil {
-		_, _ = syscall.Write(guard, fmt.Appendf(nil, "group %d\n", os.Getpid())) // if the guard is dead, the holder has to suffice
-		_ = syscall.Close(guard)
-	}
-	err := syscall.Exec(path, argv, os.Environ())
-	fmt.Fprintf(os.Stderr, "mongolock: %s: %s\n", shown(argv[0]), sentence(err))
-	return exitNotRun
-}
-
-// executable returns this program, on Linux even if the file was replaced meanwhile.
-func executable() (string, error) {
-	const self = "/proc/self/exe"
-	if _, err := os.Stat(self); err == nil {
-		return self, nil
-	}
-	return os.Executable()
-}
-
-// send writes a line. It fails if the guard is dead; then the holder has to suffice.
-func (g *guardian) send(format string, args ...any) {
-	_, _ = fmt.Fprintf(g.to, format+"\n", args...) // one write: lines of two goroutines do not mix
-}
-
-// dismiss ends the guard and waits for it.
-func (g *guardian) dismiss() {
-	g.send("done")
-	_ = g.to.Close()
-	stopped := time.AfterFunc(time.Second, func() { _ = g.cmd.Process.Kill() })
-	defer stopped.Stop()
-	_ = g.cmd.Wait() // how it ended does not matter
-}
-
 // A watchman is the guard's side.
 type watchman struct {
 	clock        monotonic.Clock
@@ -169,10 +59,13 @@ type watchman struct {
 	question int64
 	deadline monotonic.Moment // none until the first answer
 
-	group  int
-	ending bool // the holder has sent SIGTERM
-	orphan bool // the holder is dead
-	kill   monotonic.Moment
+	group   int
+	members group // those of it
+	foreign bool  // it was said that they became another user
+	gone    bool  // it had no member: another group may get its ID
+	ending  bool  // the holder has sent SIGTERM
+	orphan  bool  // the holder is dead
+	kill    monotonic.Moment
 }
 
 // guard is the main function of the guard.
@@ -263,6 +156,7 @@ func (w *watchman) hear(line string) {
 		return
 	}
 	if n, err := fmt.Sscanf(line, "group %d", &w.group); err == nil && n == 1 {
+		w.members = processes(w.group)
 		return
 	}
 	if line == "ending" {
@@ -281,6 +175,9 @@ func (w *watchman) act() bool {
 		w.kill = 0
 		return false
 	}
+	if w.gone = w.gone || !w.members.living(); w.gone {
+		return w.orphan
+	}
 	if w.kill == 0 {
 		w.kill = now.Add(w.margin / 2)
 		if w.deadline != 0 {
@@ -294,7 +191,12 @@ func (w *watchman) act() bool {
 	if now >= w.kill {
 		w.signal(syscall.SIGKILL)
 	}
-	return w.orphan && !living(w.group)
+	return false // the next look tells whether that was the end
 }
 
-func (w *watchman) signal(s syscall.Signal) { _ = syscall.Kill(-w.group, s) }
+func (w *watchman) signal(s syscall.Signal) {
+	if text := foreignText(w.group, w.members.signal(s)); text != "" && !w.foreign {
+		w.foreign = true
+		fmt.Fprintf(os.Stderr, "mongolock: guard: %s\n", text)
+	}
+}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,11 +36,18 @@ func raise(s syscall.Signal, typed bool) {
 	}
 }
 
-// stop follows the command that was stopped, so that the shell sees this job stop. Meanwhile
-// the lease is not renewed, and the guard ends the command when the lease is over.
-func (j *job) stop() {
+// stop follows the command that a signal has stopped, so that the shell sees this job stop.
+// Meanwhile the lease is not renewed, and the guard ends the command when the lease is over.
+//
+// A command that was stopped by SIGSTOP stays so, and so does one that has stopped because it
+// used the terminal from the background, unless there is a shell to continue them: it would
+// only stop again.
+func (j *job) stop(by syscall.Signal) {
 	j.retake()
-	if continuable() {
+	switch {
+	case by == syscall.SIGSTOP && !j.tty: // whoever has sent it continues it
+		return
+	case continuable():
 		continued := make(chan os.Signal, 1)
 		signal.Notify(continued, syscall.SIGCONT)
 		signal.Stop(j.signals)               // so that the next signal is not passed on:
@@ -48,6 +56,9 @@ func (j *job) stop() {
 		<-continued
 		signal.Stop(continued)
 		j.listen()
+	case by != syscall.SIGTSTP:
+		j.t.tell("stopped", fmt.Sprintf("the command has stopped (%s), and keeps %s: SIGCONT to its process group %d continues it", by, shown(j.key), j.pid), nil)
+		return
 	}
 	j.resume()
 }

@@ -16,7 +16,8 @@
 //	task.go      what run, once and paths lock share: the command, its environment, signals
 //	run_unix.go  the command and its process group, from its start to its end
 //	job_unix.go  stops, and which process group has the terminal
-//	guard_*.go   the second process, which ends the command if this one cannot
+//	group_*.go   process groups
+//	guard_*.go   the second process, which ends the command if this one cannot; guardian_*.go keeps it running
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
 //	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break

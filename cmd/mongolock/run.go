@@ -42,9 +42,10 @@ command is in the foreground, as without mongolock; Ctrl-Z stops it and mongoloc
 
 A second process, the guard, has the same deadline and ends the group if mongolock is
 killed or stopped (SIGSTOP, Ctrl-Z for longer than the lease lasts). Not covered: a
-process that leaves the group (setsid), one in an uninterruptible system call, both
-processes killed at once (on Linux the command itself ends then, what it started does
-not), and a whole machine that is paused. Only the token, checked where the command
+process that leaves the group (setsid), one that becomes another user (use sudo mongolock
+run, not mongolock run … sudo), one in an uninterruptible system call, both processes
+killed at once (on Linux the command itself ends then, what it started does not), and a
+whole machine that is paused. Only the token, checked where the command
 writes, stops those. In a pipeline whose other part reads the terminal (| less) give the
 command another standard input.
 

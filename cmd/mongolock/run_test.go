@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
@@ -69,7 +70,9 @@ func TestAKilledRunWhoseGuardIsKilledTooTakesItsCommandAlong(t *testing.T) {
 	p := newProgram(t)
 	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn+"\n")
 	p.untilBeating()
-	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
+	guard := a.guard()
+	a.signal(syscall.SIGSTOP) // or it starts another
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 	a.signal(syscall.SIGKILL)
 	killed := time.Now()
 	time.Sleep(500 * time.Millisecond) // real: an absence; a process that still lived would beat
@@ -102,8 +105,9 @@ func TestControlWithoutItsGuardAStoppedRunKeepsItsProcessGroup(t *testing.T) {
 	p := newProgram(t)
 	a := p.start("run", "--ttl", "2s", "k", "--", "bash", "-c", stubborn)
 	p.untilBeating()
-	require.NoError(t, syscall.Kill(a.guard(), syscall.SIGKILL))
-	a.signal(syscall.SIGSTOP)
+	guard := a.guard()
+	a.signal(syscall.SIGSTOP) // or it starts another
+	require.NoError(t, syscall.Kill(guard, syscall.SIGKILL))
 	rival := p.rival()
 	time.Sleep(200 * time.Millisecond) // real: both, which live on, beat once more
 	for name, last := range p.beats() {
@@ -126,6 +130,56 @@ func TestAShortStopCostsNothing(t *testing.T) {
 	time.Sleep(2 * time.Second) // real: stopped for a while, though shorter than its TTL
 	a.signal(syscall.SIGCONT)
 	assert.Equal(t, 3, a.code())
+}
+
+func TestAKilledGuardIsReplacedByOneThatKnowsWhatToEnd(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "4s", "--margin", "1s", "k", "--", "bash", "-c", stubborn)
+	p.untilBeating()
+	first := a.guard()
+	require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return a.guard() != first }, pace.Of(10*time.Second), 20*time.Millisecond, "no other guard")
+	time.Sleep(300 * time.Millisecond) // real: until it was told the group
+	a.signal(syscall.SIGSTOP)
+	p.dead(p.rival())
+	a.signal(syscall.SIGCONT)
+	assert.Equal(t, exitLost, a.code())
+}
+
+// kill -STOP is for whoever sends it to undo. The key is kept meanwhile.
+func TestACommandThatIsStoppedStaysStopped(t *testing.T) {
+	p := newProgram(t)
+	a := p.start("run", "--ttl", "2s", "k", "--", "bash", "-c", "echo $$ > pid; while :; do date +%s%N >> parent; sleep 0.02; done")
+	require.Eventually(t, func() bool { return len(p.beats()) == 1 }, pace.Of(20*time.Second), 10*time.Millisecond)
+	text, err := os.ReadFile(filepath.Join(p.dir, "pid"))
+	require.NoError(t, err)
+	group, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
+	time.Sleep(300 * time.Millisecond) // real: the beats that were under way
+	stopped := p.beats()["parent"]
+	time.Sleep(pace.Of(3 * time.Second)) // real: an absence; a command that was continued would beat
+	assert.Equal(t, stopped, p.beats()["parent"], "it was continued")
+	a.signal(syscall.SIGCONT)
+	require.Eventually(t, func() bool { return p.beats()["parent"].After(stopped) }, pace.Of(10*time.Second), 10*time.Millisecond, "SIGCONT to mongolock continues it")
+	a.signal(syscall.SIGTERM)
+	a.code()
+}
+
+func TestTheFirstProcessOfAContainerReapsOrphans(t *testing.T) {
+	p := newProgram(t)
+	unshare, err := exec.LookPath("unshare")
+	if err != nil || exec.Command(unshare, "-pf", "--mount-proc", "true").Run() != nil {
+		t.Skip("needs the right to make a PID namespace")
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	// Each orphan has a parent that ends first, and a session of its own, so that it is no member of the command's group.
+	script := `exec -a mongolock "$0" run k -- bash -c 'for i in 1 2 3 4 5; do (setsid sleep 0.1 &); done; sleep 1; cat /proc/[0-9]*/stat | grep -c ") Z" || true'`
+	a := &exec.Cmd{Path: unshare, Args: []string{"unshare", "-pf", "--mount-proc", "bash", "-c", script, self}, Env: p.env, Dir: p.dir}
+	out, err := a.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "0\n", string(out), "zombies")
 }
 
 func TestAKilledGuardEndsNothing(t *testing.T) {

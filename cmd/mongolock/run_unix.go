@@ -30,16 +30,19 @@ type job struct {
 	lease held
 	t     teller
 
-	pid      int  // the command's, and the ID of its process group
-	terminal int  // the descriptor of the terminal that the command shares with us; -1: none
-	tty      bool // the command was put into the terminal's foreground
+	pid      int   // the command's, and the ID of its process group
+	group    group // that group
+	terminal int   // the descriptor of the terminal that the command shares with us; -1: none
+	tty      bool  // the command was put into the terminal's foreground
 	guard    *guardian
 	clock    monotonic.Clock
 	deadline monotonic.Moment // the lease's, as last known
 
-	told    bool                    // a signal that ends commands was passed on
-	states  chan syscall.WaitStatus // of the command: stopped, then at last ended
-	signals chan os.Signal
+	told     bool                    // a signal that ends commands was passed on
+	foreign  bool                    // it was said that the command became another user
+	states   chan syscall.WaitStatus // of the command: stopped, then at last ended
+	signals  chan os.Signal
+	children chan os.Signal // of the first process of a container, which inherits orphans
 }
 
 // hold runs the command to its end, or ends it with the lease. When hold returns, nothing
@@ -54,8 +57,12 @@ func hold(task task, lease held, t teller) error {
 	j.note()
 	j.listen()
 	defer signal.Stop(j.signals)
+	if os.Getpid() == 1 {
+		j.children = make(chan os.Signal, 1)
+		signal.Notify(j.children, syscall.SIGCHLD)
+	}
 	var err error
-	if j.guard, err = startGuard(lease, j.margin, j.ttl); err != nil {
+	if j.guard, err = startGuard(lease, j.margin, j.ttl, t); err != nil {
 		return exitf(exitFailed, "the guard cannot be started: %s", sentence(err))
 	}
 	defer j.guard.dismiss()
@@ -95,7 +102,8 @@ func (j *job) start() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	j.pid = cmd.Process.Pid
+	j.pid, j.group = cmd.Process.Pid, processes(cmd.Process.Pid)
+	j.guard.began(j.pid)
 	go j.wait() // ends with the command
 	return nil
 }
@@ -133,7 +141,7 @@ func (j *job) watch() error {
 			j.told = j.told || slices.Contains(ending, s)
 		case state := <-j.states:
 			if state.Stopped() {
-				j.stop()
+				j.stop(state.StopSignal())
 				continue
 			}
 			lost := j.lease.Err()
@@ -142,6 +150,8 @@ func (j *job) watch() error {
 				return j.lost(lost)
 			}
 			return j.ended(state)
+		case <-j.children:
+			reap(j.pid, j.guard.pid)
 		case <-j.lease.Done():
 			lost := j.lease.Err()
 			j.t.tell("lost", fmt.Sprintf("lost %s, ending the command: %s", shown(j.key), reason(lost)), map[string]any{"reason": reason(lost)})
@@ -165,18 +175,26 @@ func (j *job) note() {
 	}
 }
 
-// kill sends a signal to the command's group.
-func (j *job) kill(s syscall.Signal) { _ = syscall.Kill(-j.pid, s) }
+// kill sends a signal to the command's group, and says once that it may not.
+func (j *job) kill(s syscall.Signal) {
+	if text := foreignText(j.pid, j.group.signal(s)); text != "" && !j.foreign {
+		j.foreign = true
+		j.t.tell("foreign", text, nil)
+	}
+}
+
+// killTakes is how long SIGKILL may take to end processes on a busy machine.
+const killTakes = time.Second
 
 // settle ends what is left of the group: with SIGTERM now, and with SIGKILL half a margin
 // later, or half a margin after the lease's deadline if that is sooner. It returns when no
 // process is left. states reports the command's end; it is nil if the command has ended.
 func (j *job) settle(states <-chan syscall.WaitStatus) {
-	if states == nil && !living(j.pid) {
+	if states == nil && !j.group.living() {
 		j.retake()
 		return
 	}
-	j.guard.send("ending")
+	j.guard.ending()
 	half := j.margin / 2
 	now := j.clock.Now()
 	last := min(now, j.deadline).Add(half)
@@ -187,12 +205,15 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 	j.kill(syscall.SIGCONT) // so that stopped processes get it
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
-	killed, told := false, false
+	var killed monotonic.Moment // none: not yet
+	told := false
 	for {
 		now := j.clock.Now()
 		if now >= last {
 			j.kill(syscall.SIGKILL) // repeatedly, because a member may have forked meanwhile
-			killed = true
+			if killed == 0 {
+				killed = now
+			}
 		}
 		select {
 		case state := <-states:
@@ -201,12 +222,14 @@ func (j *job) settle(states <-chan syscall.WaitStatus) {
 			}
 			states = nil
 		case <-j.signals: // it is being ended already
+		case <-j.children:
+			reap(j.pid, j.guard.pid)
 		case <-poll.C:
 		}
-		if states == nil && !living(j.pid) {
+		if states == nil && !j.group.living() {
 			break
 		}
-		if killed && !told && now >= last.Add(half) {
+		if killed != 0 && !told && now >= killed.Add(max(half, killTakes)) {
 			told = true
 			j.t.tell("alive", fmt.Sprintf("the command's process group %d does not end by SIGKILL; others may be granted %s", j.pid, shown(j.key)), nil)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,6 +157,29 @@ func TestACommandWithoutTheTerminalAsInputStillMayAskThere(t *testing.T) {
 	s.send("Ada\n")
 	s.expect("hello, Ada")
 	s.expect("code=0")
+}
+
+// Nobody could continue it, so it would only stop again, and again.
+func TestACommandThatReadsATerminalThatItCannotHaveIsNotContinuedOverAndOver(t *testing.T) {
+	p := newProgram(t)
+	s := p.onTerminal()
+	// The shell that runs mongolock leads no job of this terminal's shell: setsid would take the terminal away, so it is orphaned.
+	s.send("(bash -c '$m run k -- bash -c \"read n\" > out 2>&1 < /dev/tty & echo $! > pid' &)\n")
+	read := func() string { text, _ := os.ReadFile(p.dir + "/out"); return string(text) }
+	require.Eventually(t, func() bool { return strings.Contains(read(), "the command has stopped (") }, 15*time.Second, 20*time.Millisecond, "it never says so")
+	text, err := os.ReadFile(p.dir + "/pid")
+	require.NoError(t, err)
+	ticks := func() int { // of the processor
+		fields := statOf(strings.TrimSpace(string(text)))
+		require.Greater(t, len(fields), 12)
+		user, _ := strconv.Atoi(string(fields[11]))
+		system, _ := strconv.Atoi(string(fields[12]))
+		return user + system
+	}
+	before := ticks()
+	time.Sleep(2 * time.Second) // real: what it computes meanwhile
+	assert.Less(t, ticks()-before, 60, "hundredths of a second of processor time in two seconds")
+	s.send("kill $(cat pid)\n")
 }
 
 func TestBreakAsksOnATerminal(t *testing.T) {

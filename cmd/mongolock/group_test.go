@@ -1,0 +1,96 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/monotonic"
+)
+
+// A fakeGroup is a process group that ends when it was alive for a number of looks.
+type fakeGroup struct {
+	looks int
+	err   error
+	sent  []syscall.Signal
+}
+
+func (g *fakeGroup) signal(s syscall.Signal) error {
+	g.sent = append(g.sent, s)
+	return g.err
+}
+
+func (g *fakeGroup) living() bool {
+	g.looks--
+	return g.looks >= 0
+}
+
+// lost is a lease that is lost.
+type lost struct{ over chan struct{} }
+
+func (lost) Err() error               { return errPathLost }
+func (l lost) Done() <-chan struct{}  { return l.over }
+func (lost) Remaining() time.Duration { return 0 }
+
+// settled ends a group whose lease ran out a while ago, and returns what was told.
+func settled(t *testing.T, g group, ago time.Duration) string {
+	t.Helper()
+	var said bytes.Buffer
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, null.Close()) })
+	j := &job{
+		task: task{key: "k", margin: 20 * time.Millisecond}, lease: lost{}, t: teller{w: &said, key: "k"},
+		pid: 4711, group: g, clock: monotonic.New(), guard: &guardian{to: null},
+	}
+	j.deadline = j.clock.Now().Add(-ago)
+	j.settle(nil)
+	return said.String()
+}
+
+// The process slept past the deadline, and SIGKILL was sent a moment ago.
+func TestAProcessThatWakesLateDoesNotSayThatSIGKILLEndsNothing(t *testing.T) {
+	t.Parallel()
+	g := &fakeGroup{looks: 20} // some 40 ms
+	assert.Empty(t, settled(t, g, time.Hour))
+	assert.Contains(t, g.sent, syscall.SIGKILL)
+}
+
+func TestAGroupThatSIGKILLDoesNotEndIsTold(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, settled(t, &fakeGroup{looks: 900}, 0), "does not end by SIGKILL")
+}
+
+func TestACommandThatBecameAnotherUserIsToldOnceWithWhatToDo(t *testing.T) {
+	t.Parallel()
+	said := settled(t, &fakeGroup{looks: 20, err: syscall.EPERM}, 0)
+	assert.Equal(t, 1, strings.Count(said, "it runs as another user. Use sudo mongolock run"), said)
+	assert.Empty(t, settled(t, &fakeGroup{looks: 20, err: syscall.ESRCH}, 0))
+}
+
+// A group ID is free for others once its group is empty.
+func TestTheGuardSignalsNoGroupThatWasEmptyBefore(t *testing.T) {
+	t.Parallel()
+	g := &fakeGroup{looks: 2}
+	w := &watchman{clock: monotonic.New(), margin: time.Millisecond, group: 4711, members: g}
+	w.deadline = w.clock.Now().Add(-time.Hour)
+	assert.False(t, w.act())
+	assert.False(t, w.act())
+	assert.Equal(t, []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT, syscall.SIGKILL, syscall.SIGKILL}, g.sent)
+	assert.False(t, w.act(), "the holder is stopped, and may answer again")
+	g.looks = 1000 // the ID of another group
+	for range 3 {
+		w.act()
+	}
+	assert.Len(t, g.sent, 4, "it was signalled again")
+	w.orphan = true
+	assert.True(t, w.act(), "without a holder there is nothing left to guard")
+}
