@@ -31,46 +31,6 @@ func (c *Client) within(values context.Context, d time.Duration) (context.Contex
 	return c.background.Within(values, d)
 }
 
-// A passage lets the renewal of a session go ahead of everything else that a client does in the
-// background. It is protected by Client.mu.
-type passage struct {
-	open  chan struct{}    // closed when the renewal under way is answered; nil: none is under way
-	until monotonic.Moment // waiting for the renewal ends then
-}
-
-// goAhead begins the renewal of a session, and returns the function that ends it.
-func (c *Client) goAhead(ttl time.Duration) (answered func()) {
-	open := make(chan struct{})
-	c.mu.Lock()
-	c.passage = passage{open, c.clock.Now().Add(ttl / 40)}
-	c.mu.Unlock()
-	return func() {
-		c.mu.Lock()
-		c.passage.open = nil
-		c.mu.Unlock()
-		close(open)
-	}
-}
-
-// giveWay waits while the session is being renewed, but for at most a fortieth of its TTL: a
-// renewal that hangs does not need the server.
-func (c *Client) giveWay() {
-	c.mu.Lock()
-	p := c.passage
-	c.mu.Unlock()
-	left := c.clock.Until(p.until)
-	if p.open == nil || left <= 0 {
-		return
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-p.open:
-	case <-timer.C:
-	case <-c.background.Base().Done():
-	}
-}
-
 const (
 	watchdogPeriod = time.Second
 	sleptAtLeast   = 100 * time.Millisecond // less is a reading that was interrupted
@@ -115,7 +75,7 @@ func (c *Client) measureSleep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchdog.awake = false
-	if c.leases != nil || c.waiting > 0 {
+	if c.held.first != nil || c.waiting > 0 {
 		c.watchSleep()
 	}
 }
@@ -124,18 +84,17 @@ func (c *Client) measureSleep() {
 // others by the time that has passed, which renews those that are due. It also reads the keys
 // that are waited for: their wake-ups may have been missed.
 func (c *Client) afterSleep() {
-	c.keeper.rearm()
+	c.keeper.Rearm()
 	c.mu.Lock()
 	for _, q := range c.queues {
 		q.look()
 	}
-	session := c.session
 	c.mu.Unlock()
-	if session != nil {
-		session.expire()
+	if c.sessions != nil {
+		c.sessions.afterSleep()
 	}
-	for _, l := range c.unsettledLeases() {
-		l.expire()
+	for _, h := range c.unsettled() {
+		h.expire()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -97,7 +98,7 @@ const abandonedFor = 900 * time.Millisecond
 func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (*Lease, error)) (*Lease, error) {
 	return detached(c, w, cut, claim, func(l *Lease, err error) {
 		if l != nil {
-			l.giveBackUnseen(ErrReleased)
+			l.holding.giveBackUnseen(ErrReleased)
 			return
 		}
 		c.takeBackLate(w, err)
@@ -169,9 +170,9 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 	if knob.ReuseID {
 		claim.ID = c.unsettledID(claim.Ref)
 	}
-	l := c.newLease(w, claim.ID)
+	h := c.newHolding(w.ctx, &claim, w.terms)
 	grant, err := c.store.Acquire(ctx, claim)
-	return c.settle(l, w, nil, sent, grant, err)
+	return c.settle(h, w, nil, sent, grant, err)
 }
 
 // newID makes an ID for an acquisition.
@@ -180,13 +181,6 @@ func (c *Client) newID() string {
 		return "ONE-ID-FOR-ALL-" + c.owner
 	}
 	return rand.Text()
-}
-
-func (c *Client) newSessionID() string {
-	if knob.SessionReused {
-		return "ONE-SESSION-" + c.owner
-	}
-	return c.newID()
 }
 
 // unsettledID returns the ID of an earlier claim of the key that is still being cleaned up. It
@@ -201,28 +195,21 @@ func (c *Client) unsettledID(claim store.Ref) string {
 }
 
 // settle handles the reply to a claim. It begins the lease that was granted, or makes sure that
-// the claim leaves nothing behind. from is the acquisition that a hand-over named; nil for
-// other claims.
-func (c *Client) settle(l *Lease, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
+// the claim leaves nothing behind. from is the acquisition that a handoff named; nil for other
+// claims.
+func (c *Client) settle(h *holding, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
 	now := c.clock.Now()
 	if knob.DeadlineFromReply {
 		sent = now
 	}
 	if err != nil {
 		if !store.IsCertain(err) {
-			c.cleaner.Add(l.ref(), from, now.Add(drifted(l.terms.ttl)))
+			c.cleaner.Add(h.ref, from, now.Add(term.Drifted(h.terms.ttl)))
 		}
 		return nil, err
 	}
-	l.grant(sent, now, g)
-	if err := l.start(w); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return h.start(w, h.grant(sent, now, g))
 }
-
-// drifted returns how long d, measured by the store's clock, may last by this process's.
-func drifted(d time.Duration) time.Duration { return d + d/1000 + time.Millisecond }
 
 // claimTogether makes one claim of each key, with one store call. It returns the leases of the
 // keys up to the first that was refused, and why that one was; leases after it are given back.
@@ -275,15 +262,14 @@ func (c *Client) beginTogether(keys []string) bool {
 }
 
 func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {
-	leases, batch := make([]*Lease, len(keys)), make([]store.Claim, len(keys))
+	hs, batch := make([]*holding, len(keys)), make([]store.Claim, len(keys))
 	for i, key := range keys {
-		of := &waiter{ctx: w.ctx, key: key, terms: w.terms}
 		batch[i] = w.terms.claim(key, c.newID(), c.owner)
-		leases[i] = c.newLease(of, batch[i].ID)
+		hs[i] = c.newHolding(w.ctx, &batch[i], w.terms)
 	}
 	var after Leases
 	for i, a := range c.together.AcquireMany(ctx, batch) {
-		l, refusal := c.settle(leases[i], &waiter{}, nil, sent, a.Grant, a.Err)
+		l, refusal := c.settle(hs[i], &waiter{}, nil, sent, a.Grant, a.Err)
 		switch {
 		case refusal != nil && err == nil:
 			err = failed("acquire", keys[i], refusal)

@@ -50,17 +50,17 @@ const givers = 4
 // a server is too slow: one command for each would keep the server from renewing the others. It
 // is protected by Client.mu.
 type returner struct {
-	leases []*Lease
+	leases []*holding
 	busy   int // number of goroutines
 }
 
 // giveBackInBackground gives the lease back alone if few others are being given back, and
 // otherwise together with them.
-func (l *Lease) giveBackInBackground() {
-	c := l.client
+func (h *holding) giveBackInBackground() {
+	c := h.client
 	c.mu.Lock()
 	r := &c.returner
-	r.leases = append(r.leases, l)
+	r.leases = append(r.leases, h)
 	switch {
 	case r.busy >= givers:
 		c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *Client) giveBackUnheld() {
 		part := r.leases[:n:n]
 		r.leases = r.leases[n:]
 		c.mu.Unlock()
-		c.giveWay()
+		c.keeper.Yield(c.background.Base())
 		c.giveBackIn(c.bulks(part), bulkBound)
 	}
 }
@@ -108,9 +108,9 @@ func (c *Client) sweep() {
 	c.sweeper = sweeper{busy: true, again: true}
 	c.mu.Unlock()
 	for first && c.sweepAgain() {
-		c.giveWay()
+		c.keeper.Yield(c.background.Base())
 		ctx, cancel := c.within(context.Background(), maxCall)
-		freed, err := c.sessions.Sweep(ctx)
+		freed, err := c.sessions.store.Sweep(ctx)
 		cancel()
 		if len(freed) > 0 {
 			c.freed(freed...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/cleaner"
 	"github.com/mongolock/mongolock/internal/inside"
+	"github.com/mongolock/mongolock/internal/keeper"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/suspend"
@@ -43,9 +44,9 @@ type Client struct {
 	together store.BulkAcquirer // nil: the store has no bulks of claims
 	clock    monotonic.Clock    // counts the time for which the machine is suspended
 	watchdog watchdog
-	sessions store.Sessions // nil: the leases of this client are renewed one by one
+	sessions *sessions // nil: the leases of this client are renewed one by one
 	warning  warning
-	keeper   keeper
+	keeper   *keeper.Keeper
 	watch    *watch
 	feed     store.Feed // to announce on; nil: none
 
@@ -55,22 +56,16 @@ type Client struct {
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 
 	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
-	session       *Lease                      // the session that keeps leases; nil: none
-	beginning     bool                        // a session is being begun
-	beginAt       monotonic.Moment            // the next session begins no earlier, after one that failed
-	leases        *Lease                      // a list of the leases that are not settled
+	held          holdings                    // those that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
 	sweepQueuesAt int                         // empty queues are dropped when there are this many
 	waiting       int                         // waiters in all queues
 	candidates    int                         // those of package leader among the waiters
 	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
-	permitStreaks map[string]streak           // of keys whose permits this client gave to its own waiters while others waited
 	returner      returner
-	passage       passage
 	sweeper       sweeper
 	asks          askCount         // also read without mu
 	quietUntil    monotonic.Moment // nothing is announced until then, because the store refused to
-	empty         chan struct{}    // closed when leases is empty; made by noLeases
 	oneByOne      bool             // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
@@ -108,16 +103,15 @@ func WithSession() ClientOption {
 func newClient(s store.Store, conf config) *Client {
 	counts := observe.Count(s)
 	c := &Client{
-		config:        conf,
-		pkg:           "mongolock",
-		guard:         newGuard(&conf),
-		store:         counts,
-		counts:        counts,
-		draining:      make(chan struct{}),
-		queues:        make(map[string]*queue),
-		leftToOthers:  make(map[string]monotonic.Moment),
-		permitStreaks: make(map[string]streak),
-		closeOK:       make(chan struct{}),
+		config:       conf,
+		pkg:          "mongolock",
+		guard:        newGuard(&conf),
+		store:        counts,
+		counts:       counts,
+		draining:     make(chan struct{}),
+		queues:       make(map[string]*queue),
+		leftToOthers: make(map[string]monotonic.Moment),
+		closeOK:      make(chan struct{}),
 	}
 	c.measure(suspend.New())
 	_, c.prompt = s.(store.Prompt)
@@ -125,9 +119,9 @@ func newClient(s store.Store, conf config) *Client {
 	c.commands, c.warning.store = offered[counter](s), offered[trapWarner](s)
 	c.bulk, c.together = counts.BulkReleaser(), counts.BulkAcquirer()
 	if conf.session {
-		c.sessions = store.SessionsOf(s)
+		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}
-	c.keeper.client = c
+	c.keeper = newKeeper(c)
 	c.cleaner = cleaner.New(cleaner.Host{
 		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: counts.Undo, Stop: c.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },
@@ -264,29 +258,3 @@ func (c *Client) String() string { return fmt.Sprintf("mongolock.Client(%s)", c.
 // Format shows what String does, whatever the verb. Otherwise package fmt would show the IDs of
 // acquisitions, and a reader of an ID could end the lease.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.String()) }
-
-// enlist adds l to the client's list, until it is settled. Call it with c.mu held.
-func (c *Client) enlist(l *Lease) {
-	if l.next = c.leases; l.next != nil {
-		l.next.prev = l
-	}
-	c.leases = l
-}
-
-// delist removes l from the list, and reports whether it was there. Call it with c.mu held.
-func (c *Client) delist(l *Lease) bool {
-	switch {
-	case l.prev != nil:
-		l.prev.next = l.next
-	case c.leases == l:
-		c.leases = l.next
-	default:
-		return false
-	}
-	if l.next != nil {
-		l.next.prev = l.prev
-	}
-	l.prev, l.next = nil, nil
-	c.checkEmpty()
-	return true
-}

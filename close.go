@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -17,6 +18,8 @@ import (
 const (
 	bulkBound  = releaseBound * 2 / 5
 	againBound = releaseBound / 6 // in a repeated attempt
+
+	repeatParts = 16 // releases that take the place of one that failed
 )
 
 // Shutdown closes the client after giving holders time to finish. Calls that wait for a key end
@@ -25,9 +28,10 @@ const (
 // returns, joined with the context's error if leases were left.
 func (c *Client) Shutdown(ctx context.Context) error {
 	c.drain()
-	leases := c.unsettledLeases()
-	for _, l := range leases {
-		l.contexts().End(ErrClosed)
+	for _, h := range c.unsettled() {
+		if l := h.current(); l != nil {
+			l.contexts().End(ErrClosed)
+		}
 	}
 	var err error
 	select {
@@ -61,54 +65,45 @@ func (c *Client) Close() error {
 
 func (c *Client) shut() error {
 	c.drain()
-	leases := c.unsettledLeases()
-
+	all := c.unsettled()
 	var grace time.Duration
-	for _, l := range leases {
-		l.end(ErrClosed)
-		grace = max(grace, l.untilGiveBack())
+	for _, h := range all {
+		h.end(ErrClosed)
+		grace = max(grace, h.untilGiveBack())
 	}
 	if grace > 0 {
 		c.letHoldersStop(grace)
 	}
 	giveUp := time.AfterFunc(releaseBound, c.background.Cut)
 	defer giveUp.Stop()
-	giveBackAll(leases)
-	c.endSession()
-	c.keeper.stop()
+	giveBackAll(all)
+	if c.sessions != nil {
+		c.sessions.close()
+	}
+	c.keeper.Stop()
 	c.watch.stop()
 	c.background.Wait() // from here on no background work begins
 	c.unwatch()
-	return c.unsettled(leases)
+	return c.leftBehind(all)
 }
 
-// unsettled returns the error of Close: the errors of the releases, and the leases and claims
+// leftBehind returns the error of Close: the errors of the releases, and the leases and claims
 // that are left to run out.
-func (c *Client) unsettled(leases []*Lease) error {
+func (c *Client) leftBehind(all []*holding) error {
 	var errs []error
-	for _, l := range leases {
-		if settled, err := l.result(); settled && errors.Is(l.Err(), ErrClosed) {
+	for _, h := range all {
+		if settled, err := h.outcome(); settled && errors.Is(h.why(), ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	for _, l := range c.unsettledLeases() {
-		_, err := l.result()
-		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", l.key, err))
+	for _, h := range c.unsettled() {
+		_, err := h.outcome()
+		errs = append(errs, fmt.Errorf("mongolock: close: %q is not released and runs out by itself: %w", h.ref.Key, err))
 	}
 	for _, ref := range c.cleaner.Left() {
 		errs = append(errs, fmt.Errorf("mongolock: close: a claim of %q runs out by itself: %w", ref.Key, ErrOutcomeUnknown))
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Client) unsettledLeases() []*Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []*Lease
-	for l := c.leases; l != nil; l = l.next {
-		all = append(all, l)
-	}
-	return all
 }
 
 // letHoldersStop waits for the margin, or until every lease has been given back.
@@ -126,28 +121,12 @@ func (c *Client) letHoldersStop(margin time.Duration) {
 func (c *Client) noLeases() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.empty == nil {
-		c.empty = make(chan struct{})
-		c.checkEmpty()
-	}
-	return c.empty
-}
-
-// checkEmpty closes the channel of noLeases if no lease is left. With c.mu held.
-func (c *Client) checkEmpty() {
-	if c.empty == nil || c.leases != nil {
-		return
-	}
-	select {
-	case <-c.empty:
-	default:
-		close(c.empty)
-	}
+	return c.held.emptied()
 }
 
 // giveBackAll gives leases back, with several calls under way at once. Many leases go in bulks,
 // where the store has these. Failed releases are repeated in the background.
-func giveBackAll(leases []*Lease) {
+func giveBackAll(leases []*holding) {
 	for len(leases) > 0 {
 		c, n := leases[0].client, 0
 		for n < len(leases) && leases[n].client == c {
@@ -161,16 +140,16 @@ func giveBackAll(leases []*Lease) {
 // bulks returns the parts in which leases are given back. A lease that can be handed over is a
 // part of its own. So is each lease if they are few and the store claims keys together but does
 // not release them together.
-func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
+func (c *Client) bulks(leases []*holding) (parts [][]*holding) {
 	c.mu.Lock()
 	few, together := len(leases) <= closeWorkers, c.together != nil && !c.oneByOne
 	c.mu.Unlock()
-	var many []*Lease
-	for i, l := range leases {
-		if successor, _ := l.successor(); successor != nil || c.bulk == nil || few && !(together && l.isPlain()) {
+	var many []*holding
+	for i, h := range leases {
+		if successor, _ := h.successor(); successor != nil || c.bulk == nil || few && !(together && h.isPlain()) {
 			parts = append(parts, leases[i:i+1])
 		} else {
-			many = append(many, l)
+			many = append(many, h)
 		}
 	}
 	return slices.AppendSeq(parts, slices.Chunk(many, batchSize))
@@ -178,8 +157,8 @@ func (c *Client) bulks(leases []*Lease) (parts [][]*Lease) {
 
 // giveBackIn gives leases back part by part, several parts at a time. A part of several leases
 // may take bound.
-func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
-	giveBack := func(part []*Lease) {
+func (c *Client) giveBackIn(parts [][]*holding, bound time.Duration) {
+	giveBack := func(part []*holding) {
 		if len(part) == 1 {
 			_ = part[0].giveBack() // the lease keeps the error
 		} else {
@@ -190,7 +169,7 @@ func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
 		giveBack(parts[0])
 		return
 	}
-	todo := make(chan []*Lease, len(parts))
+	todo := make(chan []*holding, len(parts))
 	for _, part := range parts {
 		todo <- part
 	}
@@ -209,16 +188,16 @@ func (c *Client) giveBackIn(parts [][]*Lease, bound time.Duration) {
 // giveBackMany is giveBack for many leases, with one store call. The call may use only a part
 // of a release's time, so that one blocked record does not use up the time of all: the leases
 // that are left are tried again in smaller parts.
-func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
-	mine, others := make([]*Lease, 0, len(leases)), []<-chan struct{}(nil)
+func (c *Client) giveBackMany(leases []*holding, bound time.Duration) {
+	mine, others := make([]*holding, 0, len(leases)), []<-chan struct{}(nil)
 	batch := make([]store.Ending, 0, len(leases))
-	for _, l := range leases {
-		switch other, over := l.beginRelease(); {
+	for _, h := range leases {
+		switch other, over := h.beginRelease(); {
 		case over:
 		case other != nil:
 			others = append(others, other)
 		default:
-			mine, batch = append(mine, l), append(batch, store.Ending{Ref: l.ref(), Keep: l.keep(), Again: bound == againBound})
+			mine, batch = append(mine, h), append(batch, store.Ending{Ref: h.ref, Keep: h.keep(), Again: bound == againBound})
 		}
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
@@ -228,15 +207,15 @@ func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
 
 	var errs []error
 	var free []string
-	var failed []*Lease
-	for i, l := range mine {
-		done, wake, err := l.released(answers[i].Wanted, answers[i].Err)
+	var failed []*holding
+	for i, h := range mine {
+		done, wake, err := h.released(answers[i].Wanted, answers[i].Err)
 		errs = append(errs, err)
 		if wake {
-			free = append(free, l.key)
+			free = append(free, h.ref.Key)
 		}
-		if !done && l.failedRelease(err) {
-			failed = append(failed, l)
+		if !done && h.failedRelease(err) {
+			failed = append(failed, h)
 		}
 	}
 	c.freed(free...)
@@ -251,45 +230,68 @@ func (c *Client) giveBackMany(leases []*Lease, bound time.Duration) {
 
 // repeat makes further attempts for leases whose first attempt failed together. It makes them
 // in parts, side by side, so that a record which holds up the release of others is soon alone.
-func (c *Client) repeat(leases []*Lease) {
+func (c *Client) repeat(leases []*holding) {
 	for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.pause(pause.Next()); {
-		leases = slices.DeleteFunc(leases, (*Lease).isGivenBack)
+		leases = slices.DeleteFunc(leases, (*holding).isGivenBack)
 		if len(leases) == 0 {
 			return
 		}
-		c.giveBackIn(slices.Collect(slices.Chunk(leases, (len(leases)+retryParts-1)/retryParts)), againBound)
+		c.giveBackIn(slices.Collect(slices.Chunk(leases, (len(leases)+repeatParts-1)/repeatParts)), againBound)
 	}
 }
 
 // isGivenBack reports whether the lease is settled. A lease that has run out is.
-func (l *Lease) isGivenBack() bool {
-	c := l.client
-	l.mu.Lock()
-	done, ranOut := l.release.state == settled, c.clock.Now() >= l.honouredUntil()
+func (h *holding) isGivenBack() bool {
+	c := h.client
+	h.mu.Lock()
+	token := h.token
+	done, ranOut := h.release.state == settled, c.clock.Now() >= h.honoured()
 	if ranOut && !done {
-		l.release.settle(l.answered(nil))
+		h.release.settle(h.answered(nil))
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
 	if ranOut && !done {
-		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", l.key, "token", l.token)
-		l.forget()
-		c.freed(l.key)
+		c.logger.Info("mongolock: could not give a lease back before it ran out", "key", h.ref.Key, "token", token)
+		h.forget()
+		c.freed(h.ref.Key)
 	}
 	return done || ranOut
 }
 
 // untilGiveBack returns how long Close must wait before it gives the lease back.
-func (l *Lease) untilGiveBack() time.Duration {
-	if l.idle {
+func (h *holding) untilGiveBack() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.lease == nil:
+		return 0
+	case errors.Is(h.err, ErrClosed):
+		return h.term.Margin()
+	}
+	if h.release.loss == nil {
 		return 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if errors.Is(l.err, ErrClosed) {
-		return l.margin
+	return h.client.clock.Until(h.release.loss.notBefore)
+}
+
+// outcome returns whether the holding is given back, and the error of that so far.
+func (h *holding) outcome() (done bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.result()
+}
+
+// honoured returns until when the store may honour the holding. A late renewal may have put it
+// into a session. Locked.
+func (h *holding) honoured() monotonic.Moment {
+	s := h.member.named
+	if s == nil {
+		return h.term.Honoured()
 	}
-	if l.release.loss == nil {
-		return 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		return monotonic.Never
 	}
-	return l.client.clock.Until(l.release.loss.notBefore)
+	return max(h.term.Honoured(), s.term.Honoured())
 }

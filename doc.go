@@ -6,7 +6,7 @@
 //	})
 //
 // This comment is the protocol of a lease: all that is needed to read lease.go,
-// keeper.go, renewal.go and release.go. The commands that go to the database are explained in
+// holding.go, renewal.go and release.go. The commands that go to the database are explained in
 // docs/design.md.
 //
 // # The life of a lease

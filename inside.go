@@ -14,8 +14,8 @@ func (c *Client) settings() *config { return &c.config }
 
 func init() {
 	inside.Leases = func(client any) (leases []any) {
-		for _, l := range client.(*Client).unsettledLeases() {
-			if !l.idle {
+		for _, h := range client.(*Client).unsettled() {
+			if l := h.current(); l != nil {
 				leases = append(leases, l)
 			}
 		}
@@ -69,17 +69,19 @@ func init() {
 	}
 	inside.Freed = func(client any, key string) { client.(*Client).freed(key) }
 	inside.Undo = func(lease any, within time.Duration) {
-		l := lease.(*Lease)
-		l.client.cleaner.Add(l.ref(), nil, l.client.clock.Now().Add(within))
+		h := lease.(*Lease).holding
+		h.client.cleaner.Add(h.ref, nil, h.client.clock.Now().Add(within))
 	}
 	inside.Honoured = func(lease any) time.Time {
-		l := lease.(*Lease)
-		return l.client.clock.Time(l.trustedUntil().Add(l.margin))
+		h := lease.(*Lease).holding
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.client.clock.Time(h.trusted().Add(h.term.Margin()))
 	}
 	inside.Abandon = func(lease any) {
-		l := lease.(*Lease)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.release.state = settled
+		h := lease.(*Lease).holding
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.release.state = settled
 	}
 }

@@ -2,143 +2,45 @@ package mongolock
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"fmt"
+	"log/slog"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/tether"
-	"github.com/mongolock/mongolock/store"
 )
 
 // A Lease is one acquisition of a key. It is renewed in the background until it is
 // released, detached or lost, or until MaxHold. All methods are safe for concurrent
 // use. The package comment explains the protocol.
 type Lease struct {
-	client  *Client
-	key, id string
+	holding *holding // what the store has; with Linger it goes on when the lease has ended
 	terms   *terms
-	margin  time.Duration
 	token   int64
-	since   time.Time        // by the store's clock, for display
 	granted monotonic.Moment // when this process learned of the grant
-	maxEnd  monotonic.Moment // MaxHold after the claim was sent; zero: none
-	values  context.Context  // the context of the call: for its values, not for its end
+
+	// Protected by the holding's mu.
+	limits  term.Limits
+	done    chan struct{}  // made at the first call of Done
+	tether  *tether.Tether // made at the first call of Context
 	endHold func(Outcome)
-	queue   *queue // protected by Client.mu; does not change while the lease is in it
-
-	mu       sync.Mutex       // protects what follows; never held across a store call
-	deadline monotonic.Moment // the lease is trusted until then
-	stallAt  monotonic.Moment // MaxStall after the last Progress; zero: none
-	until    monotonic.Moment // the store may honour the lease until then
-	err      error            // why the lease ended; nil while it is held
-	timer    *time.Timer
-	done     chan struct{}    // made at the first call of Done
-	tether   *tether.Tether   // made at the first call of Context
-	wanted   bool             // the record carried a word at the grant: a process waits for the key
-	failing  bool             // the last renewal failed
-	retry    *retry           // the retry in charge; an older one leaves the lease alone
-	took     time.Duration    // how long the last answered renewal took
-	renewed  monotonic.Moment // when the last renewal that was granted was sent
-	unseen   atomic.Bool      // no caller has received the lease: MinHold has nothing to protect
-	streak   streak
-	renewing chan struct{}
-	asking   int // calls of Renew that wait for their turn
-	release  release
-
-	under *Lease // the session that keeps the lease, beside the lease's own deadline; protected by mu
-	tied  *Lease // the session that a renewal named, whether or not it was applied; protected by mu
-	comes bool   // the next renewal puts the lease under a session; protected by mu
-	alone bool   // the lease leaves its session, for Detach; protected by mu
-	trust *trust // only in the Lease of a session itself
-
-	prev, next *Lease // in the client's list; protected by Client.mu
-
-	lingering
-	slot slot // in the keeper's schedule; protected by the keeper's mutex
 }
 
-// newLease makes a lease that is not granted yet.
-func (c *Client) newLease(w *waiter, id string) *Lease {
-	l := &Lease{client: c, key: w.key, id: id, terms: w.terms, values: w.ctx, slot: slot{index: unscheduled}}
-	l.listen()
+// newLease makes a lease that was asked for at sent, and granted now.
+func newLease(h *holding, t *terms, token int64, sent, now monotonic.Moment) *Lease {
+	l := &Lease{holding: h, terms: t, token: token, granted: now}
+	if t.maxHold > 0 {
+		l.limits.MaxHold = sent.Add(t.maxHold)
+	}
+	if t.maxStall > 0 {
+		l.limits.Stall = now.Add(t.maxStall)
+	}
 	return l
 }
 
-// grant records the answer to the claim that was sent at sent. The answer came now.
-func (l *Lease) grant(sent, now monotonic.Moment, g store.Grant) {
-	l.margin = l.client.marginFor(l.terms.ttl)
-	l.token, l.since, l.wanted, l.spare = g.Token, g.Since, g.Wanted, g.Spare
-	l.granted = now
-	l.deadline = sent.Add(g.Left - l.margin)
-	l.until = now.Add(drifted(l.terms.ttl))
-	l.limit(sent, now)
-	l.slot.due = l.firstRenewal(sent, g.Left)
-}
-
-// limit sets when MaxHold and MaxStall end the lease.
-func (l *Lease) limit(sent, now monotonic.Moment) {
-	if l.terms.maxHold > 0 {
-		l.maxEnd = sent.Add(l.terms.maxHold)
-	}
-	if l.terms.maxStall > 0 {
-		l.stallAt = now.Add(l.terms.maxStall)
-	}
-}
-
-// start begins the lease's life. If the lease has run out already, or the client is closed, it
-// is given back. That needs no margin, because no caller has received the lease.
-func (l *Lease) start(w *waiter) error {
-	c := l.client
-	left := l.ends().Sub(l.granted)
-	if left > 0 {
-		l.values, l.endHold = c.observe(l.values, OpHold, l.key, l.terms)
-	}
-	c.mu.Lock()
-	under := l.under
-	l.settleIn(w)
-	closed := c.drained.Load()
-	c.mu.Unlock()
-	switch {
-	case left <= 0:
-		l.giveBackUnseen(ErrReleased)
-		return &unwanted{errLate}
-	case closed:
-		l.giveBackUnseen(ErrClosed)
-		return &unwanted{ErrClosed}
-	}
-	if l.terms.noRenewal || l.maxEnd != 0 || l.stallAt != 0 || l.deadline <= l.slot.due {
-		l.mu.Lock()
-		l.watchDeadline(left)
-		l.mu.Unlock()
-	} // otherwise the first renewal sets the timer, before the deadline
-	switch {
-	case l.after != nil:
-		l.goOn(under, l.slot.due)
-	case !l.terms.noRenewal:
-		c.keeper.add(l, l.slot.due)
-	}
-	return nil
-}
-
-// watchDeadline sets the timer that ends the lease, unless it is set. Call it with l.mu held.
-func (l *Lease) watchDeadline(left time.Duration) {
-	if l.timer == nil {
-		l.timer = time.AfterFunc(left+knob.LateTimer, l.expire)
-	}
-}
-
-// firstRenewal returns when the lease is renewed for the first time: at once if the grant took
-// longer than that.
-func (l *Lease) firstRenewal(sent monotonic.Moment, left time.Duration) monotonic.Moment {
-	return max(l.renewalDue(sent, left), l.granted)
-}
-
-func (l *Lease) ref() store.Ref { return store.Ref{Key: l.key, ID: l.id, Mode: l.terms.mode} }
-
 // Key returns the key that the lease holds.
-func (l *Lease) Key() string { return l.key }
+func (l *Lease) Key() string { return l.holding.ref.Key }
 
 // Token returns the lease's fencing token: greater than that of every earlier lease of the key,
 // and constant. Send it with every write to the resource (see package fence): only the resource
@@ -148,21 +50,7 @@ func (l *Lease) Token() int64 { return l.token }
 // ID returns the name of this acquisition. Only leases that Linger grants in its place, one
 // after the other, have the same ID; they differ in Token. A process that knows an ID can end
 // the lease: do not log it.
-func (l *Lease) ID() string { return l.id }
-
-// Done returns a channel that is closed when the lease ends. A lease that is not renewed ends
-// one margin before the key can be granted again.
-func (l *Lease) Done() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-		if l.err != nil {
-			close(l.done)
-		}
-	}
-	return l.done
-}
+func (l *Lease) ID() string { return l.holding.ref.ID }
 
 // Context returns a context that ends with parent or with the lease, whichever is first.
 // context.Cause tells why it ended. Its own Err reads the clock first, so a process that was
@@ -175,30 +63,55 @@ func (l *Lease) Context(parent context.Context) context.Context {
 
 // contexts returns what makes the contexts of the lease.
 func (l *Lease) contexts() *tether.Tether {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.holding.mu.Lock()
+	defer l.holding.mu.Unlock()
 	if l.tether == nil {
 		l.tether = tether.New(l)
-		if l.err != nil {
-			l.tether.End(l.err)
+		if err := l.ended(); err != nil {
+			l.tether.End(err)
 		}
 	}
 	return l.tether
+}
+
+// Done returns a channel that is closed when the lease ends. A lease that is not renewed ends
+// one margin before the key can be granted again.
+func (l *Lease) Done() <-chan struct{} {
+	l.holding.mu.Lock()
+	defer l.holding.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.ended() != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// ended returns why the lease has ended, or nil, without reading the clock. Its holding may
+// have gone on without it: then it was released. The holding is locked.
+func (l *Lease) ended() error {
+	if l.holding.lease != l {
+		return ErrReleased
+	}
+	return l.holding.err
 }
 
 // Err returns nil while the lease is held. Afterwards it says why the lease ended: ErrReleased,
 // ErrDetached, ErrClosed, or an error matching ErrLost. It reads the clock itself, so a process
 // that was paused learns of the end at once.
 func (l *Lease) Err() error {
-	now := l.client.clock.Now()
-	l.mu.Lock()
-	err, over := l.err, l.over(now)
-	l.mu.Unlock()
-	if err == nil && over {
-		l.expire()
-		l.mu.Lock()
-		err = l.err
-		l.mu.Unlock()
+	h := l.holding
+	now := h.client.clock.Now()
+	h.mu.Lock()
+	err := l.ended()
+	over := err == nil && h.over(now)
+	h.mu.Unlock()
+	if over {
+		h.expire()
+		h.mu.Lock()
+		err = l.ended()
+		h.mu.Unlock()
 	}
 	return err
 }
@@ -209,102 +122,141 @@ func (l *Lease) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return max(0, l.client.clock.Until(l.ends()))
+	_, left := l.glance()
+	return left
+}
+
+// glance is Err and Remaining without their effect: it does not end a lease that has run
+// out, as that cancels contexts and calls the logger, which may be the caller.
+func (l *Lease) glance() (err error, left time.Duration) { //nolint:revive,staticcheck // as they are shown
+	h := l.holding
+	now := h.client.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := l.ended(); err != nil {
+		return err, 0
+	}
+	if h.over(now) {
+		return h.whyOver(now), 0
+	}
+	return nil, max(0, h.ends().Sub(now))
+}
+
+// Progress tells the lease that its work goes on. Only a lease with MaxStall needs it, and it
+// costs no command. It does not bring back a lease that has ended.
+func (l *Lease) Progress() {
+	h := l.holding
+	now := h.client.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.limits.Stall != 0 && l.ended() == nil && !h.over(now) {
+		l.limits.Stall = now.Add(l.terms.maxStall)
+	}
 }
 
 // Renew renews the lease now. With NoRenewal nothing else renews it. If ctx ends first, Renew
 // returns and the renewal goes on in the background.
 func (l *Lease) Renew(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
+		return l.fault("renew", contextError(ctx))
 	}
 	if err := l.Err(); err != nil {
-		return &fault{op: "renew", key: l.key, err: err}
+		return l.fault("renew", err)
 	}
 	answer := make(chan error, 1)
-	if !l.client.spawn(func() { answer <- l.renewNow() }) {
-		return &fault{op: "renew", key: l.key, err: ErrClosed}
+	if !l.holding.client.spawn(func() { answer <- l.renewNow() }) {
+		return l.fault("renew", ErrClosed)
 	}
 	select {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return &fault{op: "renew", key: l.key, err: contextError(ctx)}
+		return l.fault("renew", contextError(ctx))
 	}
 }
 
-// renewNow waits for a renewal that is under way and then sends another one, so that the
-// renewal comes after everything that the caller did before.
 func (l *Lease) renewNow() error {
-	l.ask(1)
-	mine, other := l.beginRenewal()
-	for !mine && other != nil {
-		<-other
-		mine, other = l.beginRenewal()
+	answer, _ := l.holding.client.keeper.Renew(l.holding)
+	err := answer.Err
+	if ended := l.Err(); ended != nil {
+		err = ended
 	}
-	l.ask(-1)
-	if !mine {
-		return &fault{op: "renew", key: l.key, err: l.Err()}
+	if err == nil {
+		return nil
 	}
-	return l.client.keeper.renew([]*Lease{l})[0]
+	return l.fault("renew", err)
+}
+
+func (l *Lease) fault(op string, err error) error {
+	return &fault{op: op, key: l.holding.ref.Key, err: err}
 }
 
 // end ends the lease. The first cause stays; later calls change nothing. When end returns, Done
 // is closed and the contexts are cancelled. It does not touch the store. A lost lease is
 // removed from the store no earlier than one margin from now.
 func (l *Lease) end(cause error) bool {
-	tell := l.finish(cause)
-	if tell == nil {
-		return false
-	}
-	tell()
-	return true
+	return l.holding.endIf(cause, func(in *Lease) bool { return in == l })
 }
 
-// finish is end without telling the observer and the logger: the function that it returns tells
-// them. The function is nil if the lease had ended already.
-func (l *Lease) finish(cause error) (tell func()) {
-	l.mu.Lock()
-	if l.err != nil {
-		l.mu.Unlock()
+// Release ends the lease and frees the key, or keeps the key for this process if Linger says
+// so. It takes at most 5 s.
+//
+// It returns nil if the key is freed, now or by an earlier Release. It returns ErrDetached
+// after Detach, and an error matching ErrLost if the lease was lost before; then no other lease
+// is affected. Any other error is the store's, which also matches ErrLost if the lease was lost
+// before. After such an error Release may be called again, and it goes on in the background
+// until it succeeds or the TTL is over.
+func (l *Lease) Release() error {
+	if l.leave() {
 		return nil
 	}
-	l.err = cause
-	lost := isLoss(cause)
-	if l.trust != nil {
-		l.trust.until.Store(0)
-		if l.timer != nil {
-			l.timer.Stop()
-		}
-		l.mu.Unlock()
-		return l.client.sessionEnds(l, cause)
+	return l.holding.giveBack()
+}
+
+// leave ends the lease. It reports whether nothing is left to give back, as its holding goes on
+// without it. This comes first: a holder that still trusts the lease must learn of its end
+// before the next one can begin.
+func (l *Lease) leave() bool {
+	if l.end(ErrReleased) && l.linger() {
+		return true
 	}
-	if lost {
-		l.release.loss = &loss{notBefore: l.client.clock.Now().Add(l.timeToStop())} // from now on Close waits for it
+	l.holding.mu.Lock()
+	defer l.holding.mu.Unlock()
+	return l.holding.lease != l
+}
+
+// result returns whether the release is over, and its error so far.
+func (l *Lease) result() (done bool, err error) {
+	l.holding.mu.Lock()
+	defer l.holding.mu.Unlock()
+	if l.holding.lease != l {
+		return true, nil
 	}
-	for _, timer := range []*time.Timer{l.timer, l.keepTimer} {
-		if timer != nil {
-			timer.Stop()
-		}
+	return l.holding.result()
+}
+
+// String shows the lease's key, token and state, and never its ID.
+func (l *Lease) String() string {
+	err, left := l.glance()
+	if err != nil {
+		return fmt.Sprintf("lease of %q with token %d, ended: %v", l.Key(), l.token, err)
 	}
-	if l.done != nil {
-		close(l.done)
+	return fmt.Sprintf("lease of %q with token %d, %v left", l.Key(), l.token, left)
+}
+
+// GoString is String, for the verb %#v.
+func (l *Lease) GoString() string { return l.String() }
+
+// Format prints String, whatever the verb. So no verb shows the ID.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, l.String()) }
+
+// LogValue shows the lease's key, token and state, and never its ID.
+func (l *Lease) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("key", l.Key()), slog.Int64("token", l.token)}
+	if err, left := l.glance(); err != nil {
+		attrs = append(attrs, slog.String("ended", err.Error()))
+	} else {
+		attrs = append(attrs, slog.Duration("remaining", left))
 	}
-	contexts := l.tether
-	l.mu.Unlock()
-	contexts.End(cause)
-	l.client.keeper.remove(l)
-	return func() {
-		if l.endHold != nil {
-			l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
-		}
-		if lost && !l.idle {
-			l.client.logger.Warn("mongolock: lease lost", "key", l.key, "token", l.token, "cause", cause)
-		}
-		if lost {
-			l.afterLoss(cause)
-		}
-	}
+	return slog.GroupValue(attrs...)
 }

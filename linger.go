@@ -1,12 +1,14 @@
 package mongolock
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 )
 
 // Linger keeps the key for up to d after Release, in case this process asks for it again: then
@@ -30,8 +32,8 @@ func Linger(d time.Duration) AcquireOption {
 	})
 }
 
-// FreeIdle makes a TryAcquire that is refused ask for a key that its holder only keeps with
-// Linger: the key is freed at once, for a later call. A key in use is freed by its next
+// FreeIdle makes a refused TryAcquire ask the holder to give up the key if it is idle (see
+// Linger): the key is freed at once, for a later call. A key in use is freed by its next
 // Release. Acquire always asks.
 func FreeIdle() AcquireOption {
 	return acquireOption(func(t *terms) error { t.freeIdle = true; return nil })
@@ -55,179 +57,161 @@ func (t *terms) checkLinger() error {
 	return fmt.Errorf("mongolock: Linger(%v) with %s", t.linger, why)
 }
 
-// While a key is kept, its holder in the store passes from one Lease to the next:
-//
-//	granted by the store ──▶ in use ── Release ──▶ idle ── asked for here ──▶ in use ── …
-//	                                                 │
-//	                                                 └── asked for elsewhere, d is over, no feed,
-//	                                                     Close ──▶ released in the store
-//
-// Each of them has a Lease of its own, with its own token. The Lease before it has ended, and
-// is settled: it can neither release nor renew what the next one has. No caller has an idle
-// Lease. The engine renews it, and ends it like any other.
-
-// lingering holds the fields of a lease that is passed on in this way.
-type lingering struct {
-	idle  bool   // no caller has it; constant
-	after *Lease // the idle lease whose place it takes; nil for most; constant once it is started
-	spare int    // how many tokens above its own are free for its successors; constant
-	hears int    // which opening of the feed has told of all waiters since before the claim; constant
-	asks  uint32 // how often others had asked for such keys by then; constant
-
-	listens bool // it counts among the leases that need the feed; protected by Client.mu
-	leaving bool // it is idle no more, but being given back; protected by Client.mu
-
-	keepTimer *time.Timer // ends the keeping of an idle lease; protected by Client.mu until the lease is passed on or ends
+// A heard is which waiters of other processes were heard of when a claim was sent.
+type heard struct {
+	opening int    // which opening of the feed has told of all waiters since
+	asks    uint32 // how often others had asked for such keys
 }
 
-// linger puts an idle lease in the place of l, which its holder has released, if the key can be
-// kept.
+// listen records, before the claim is sent, which waiters have been heard of.
+func (h *holding) listen() {
+	if h.terms.linger > 0 {
+		h.heard.opening, _ = h.client.watch.feed.Hears()
+		h.heard.asks = h.client.asks.of(h.ref.Key).Load()
+	}
+}
+
+// linger keeps the holding of a lease that has just been released, if it can be kept.
 func (l *Lease) linger() bool {
+	h, c := l.holding, l.holding.client
 	if l.terms.linger == 0 {
 		return false
 	}
-	c := l.client
-	idle := &Lease{client: c, key: l.key, id: l.id, terms: l.terms, values: l.values, slot: slot{index: unscheduled}}
-	idle.idle = true
 	c.mu.Lock()
 	opening, live := c.watch.feed.Hears()
-	if l.queue.holder != l || !l.listens || c.drained.Load() || !live || opening != l.hears || !l.pass(idle, c.clock.Now()) {
-		c.mu.Unlock()
-		return false
-	}
-	c.succeed(idle, l)
-	under, due := idle.under, idle.slot.due
-	idle.keepTimer = time.AfterFunc(l.terms.linger, func() { c.giveUp(idle) })
-	if idle.queue.head != nil {
-		idle.queue.head.poke()
-	}
-	c.mu.Unlock()
-	idle.goOn(under, due)
-	return true
-}
-
-// succeed puts next in the place of l, which is settled. Call it with c.mu held.
-func (c *Client) succeed(next, l *Lease) {
-	c.enlist(next)
-	c.delist(l)
-	next.queue, next.listens = l.queue, l.listens
-	next.queue.holder = next
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	next.wanted = l.wanted // the word may have been heard while next took the place
-}
-
-// goOn has the renewals of a lease go on after it took the place of another: by its session, or
-// its own.
-func (l *Lease) goOn(under *Lease, due monotonic.Moment) {
-	if under != nil {
-		l.stayUnder(under)
-	} else {
-		l.renewAt(due)
-	}
-}
-
-// pass gives what l has in the store to next. It refuses while the two could not be told apart
-// in time: a renewal is under way, or has failed; a release was begun; a process waits; or l
-// may not be trusted any more. Afterwards l is settled. Call it with Client.mu held.
-func (l *Lease) pass(next *Lease, now monotonic.Moment) bool {
-	passed := l.passOn(next, now)
-	if passed {
-		next.slot.due = l.client.keeper.remove(l)
-	}
-	return passed
-}
-
-func (l *Lease) passOn(next *Lease, now monotonic.Moment) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	trusted := now < l.storeTrusted() && !l.failing || knob.LocalGrantRenews
-	ready := l.release.state == kept && l.renewing == nil && (!l.wanted || knob.LingerIgnoresWord)
-	if !trusted || !ready || l.idle == (l.err != nil) {
-		return false
-	}
-	l.err = ErrReleased
-	l.release.settle(nil)
-	for _, timer := range []*time.Timer{l.timer, l.keepTimer} {
-		if timer != nil {
-			timer.Stop()
+	kept := h.queue.holder == h && h.listens && !c.drained.Load() && live && opening == h.heard.opening && h.rest(c.clock.Now())
+	if kept {
+		h.keepTimer = time.AfterFunc(l.terms.linger, func() { c.freeIdle(h) })
+		if head := h.queue.head; head != nil {
+			head.poke()
 		}
 	}
-	next.margin, next.token, next.spare, next.hears = l.margin, l.token, l.spare, l.hears
-	next.since, next.granted = l.since, l.granted
-	next.deadline, next.until, next.took, next.renewed = l.deadline, l.until, l.took, l.renewed
-	next.under, next.tied, next.comes, next.alone, next.streak = l.under, l.tied, l.comes, l.alone, l.streak
+	c.mu.Unlock()
+	if kept {
+		h.goOn()
+	}
+	return kept
+}
+
+// rest makes a holding idle whose lease was released.
+func (h *holding) rest(now monotonic.Moment) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != ErrReleased || !h.passes(now) { //nolint:errorlint // the very cause
+		return false
+	}
+	h.lease, h.err = nil, nil
 	return true
 }
 
-// regrant gives w the key that is kept idle, without a trip. It returns nil if w's terms
-// differ, if the tokens are used up, or if the idle lease cannot be passed on. The lease has
-// yet to be started, and counts as background work until then. Call it with c.mu held.
-func (c *Client) regrant(w *waiter, idle *Lease) *Lease {
+// passes reports whether the holding may go from one lease to the next. It may not while the
+// two could not be told apart in time: a renewal is under way, or has failed; a release was
+// begun; a process waits; or the store may have the holding no more. Locked.
+func (h *holding) passes(now monotonic.Moment) bool {
+	trusted := now < h.storeTrusted() && !h.term.Failing() || knob.LocalGrantRenews
+	return trusted && h.release.state == kept && h.renewing == nil && (!h.wanted || knob.LingerIgnoresWord)
+}
+
+// goOn has the renewals go on that ended with the lease: by the holding's session, or its own.
+func (h *holding) goOn() {
+	h.mu.Lock()
+	under := h.member.under
+	h.mu.Unlock()
+	h.client.keeper.Again(h, under == nil)
+	if under != nil && under.trust.moment() == 0 { // it has ended meanwhile
+		if tell := h.afterSession(under); tell != nil {
+			tell()
+		}
+	}
+}
+
+// regrant puts a lease for w into an idle holding, without a trip. It returns nil if w's terms
+// differ, if the tokens are used up, or if the holding cannot be passed on.
+func (h *holding) regrant(w *waiter, now monotonic.Moment) *Lease {
 	t := w.terms
-	if t.shares() || t.ttl != idle.terms.ttl || t.note != idle.terms.note || t.noRenewal || t.minHold != 0 || idle.spare == 0 {
+	if t.shares() || t.ttl != h.terms.ttl || t.note != h.terms.note || t.noRenewal || t.minHold != 0 {
 		return nil
 	}
-	if !c.enterLocked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lease != nil || h.err != nil || h.spare == 0 || !h.passes(now) {
 		return nil
 	}
-	now, l := c.clock.Now(), c.newLease(w, idle.id)
-	if !idle.pass(l, now) {
-		c.background.Done()
-		return nil
-	}
-	l.after = idle
+	h.keepTimer.Stop()
 	if !knob.LocalTokenKept {
-		l.token, l.spare = idle.token+1, idle.spare-1
+		h.token, h.spare = h.token+1, h.spare-1
 	}
-	l.since, l.granted = idle.since.Add(now.Sub(idle.granted)), now
 	if knob.LocalGrantRenews {
-		l.deadline = now.Add(t.ttl - l.margin)
+		h.term, _ = term.Granted(t.ttl, h.term.Margin(), now, now, t.ttl, false)
 	}
-	l.limit(now, now)
-	return l
+	h.values = w.ctx
+	h.lease = newLease(h, t, h.token, now, now)
+	if !h.lease.limits.None() {
+		h.watchDeadline(h.ends().Sub(now))
+	}
+	return h.lease
 }
 
-// startLocal begins the life of a lease that regrant made.
-func (c *Client) startLocal(l *Lease, w *waiter) error {
+// startLocal begins the life of a lease that regrant made. If it has ended already, it is not
+// given to the caller.
+func (l *Lease) startLocal() (*Lease, error) {
+	h, c := l.holding, l.holding.client
 	defer c.background.Done()
-	return l.start(w)
+	values, end := c.observe(h.values, OpHold, h.ref.Key, l.terms)
+	h.mu.Lock()
+	err := l.ended()
+	if err == nil {
+		h.values, l.endHold = values, end
+	}
+	h.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrClosed):
+	case err != nil:
+		err = errLate
+	case l.Err() != nil:
+		return nil, &unwanted{errLate}
+	case c.drained.Load():
+		h.giveBackUnseen(ErrClosed)
+		return nil, &unwanted{ErrClosed}
+	default:
+		return l, nil
+	}
+	end(Outcome{Err: err, Token: l.token, Count: 1})
+	return nil, &unwanted{err}
 }
 
-// takeIdle gives w the key that this client keeps: at once, or otherwise by a hand-over in the
-// store. Call it with c.mu held.
-func (c *Client) takeIdle(w *waiter, idle *Lease) (move, bool) {
-	if !idle.idle || idle.leaving {
-		return move{}, false
+// takeIdle gives w the key that this client keeps: at once, or otherwise by a handoff in the
+// store, which gone tells. The lease has yet to be started, and counts as background work until
+// then. c.mu is held.
+func (c *Client) takeIdle(w *waiter, h *holding) (l *Lease, gone <-chan struct{}) {
+	if h.leaving || h.current() != nil {
+		return nil, nil
 	}
-	if l := c.regrant(w, idle); l != nil {
-		w.asking = true
-		return move{step: toStart, lease: l}, true
+	if c.enterLocked() {
+		if l = h.regrant(w, c.clock.Now()); l != nil {
+			return l, nil
+		}
+		c.background.Done()
 	}
-	c.dismiss(idle)
-	return move{}, false
+	return nil, c.dismiss(h)
 }
 
-// tryIdle is takeIdle for a TryAcquire. If w cannot have the idle lease, the key is freed
+// tryIdle is takeIdle for a TryAcquire. If w cannot have the idle holding, the key is freed
 // first, as long as the caller waits for that.
 func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 	c.mu.Lock()
 	q := c.queues[w.key]
-	if q == nil || q.head != nil || q.holder == nil || !q.holder.idle || q.holder.leaving {
+	if q == nil || q.head != nil || q.holder == nil {
 		c.mu.Unlock()
 		return nil, nil
 	}
-	l := c.regrant(w, q.holder)
-	var gone <-chan struct{}
-	if l == nil {
-		gone = c.dismiss(q.holder)
-	}
+	l, gone := c.takeIdle(w, q.holder)
 	c.mu.Unlock()
 	if l != nil {
-		if err := c.startLocal(l, w); err != nil {
-			return nil, err
-		}
-		return l, nil
+		return l.startLocal()
+	}
+	if gone == nil { // a caller has the key
+		return nil, nil
 	}
 	select {
 	case <-gone:
@@ -237,50 +221,45 @@ func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 	return nil, nil
 }
 
-// dismiss frees the key of an idle lease, or hands it over, in the background. Call it with
-// c.mu held.
-func (c *Client) dismiss(idle ...*Lease) <-chan struct{} {
+// dismiss frees the keys of idle holdings, or hands them over, in the background. c.mu is held.
+func (c *Client) dismiss(idle ...*holding) <-chan struct{} {
 	gone := make(chan struct{})
 	if !c.enterLocked() {
 		close(gone)
 		return gone
 	}
-	for _, l := range idle {
-		l.leaving = true
+	for _, h := range idle {
+		h.leaving = true
 	}
 	go func() {
 		defer c.background.Done()
 		defer close(gone)
-		giveBackAll(slices.DeleteFunc(idle, func(l *Lease) bool { return !l.end(ErrReleased) }))
+		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool {
+			return !h.endIf(ErrReleased, func(in *Lease) bool { return in == nil })
+		}))
 	}()
 	return gone
 }
 
 // dismissAll frees all keys that are kept, because this client would no longer hear of waiters,
-// or shuts down. Call it with c.mu held.
+// or shuts down. c.mu is held.
 func (c *Client) dismissAll() {
-	var all []*Lease
-	for l := c.leases; l != nil; l = l.next {
-		if l.idle && !l.leaving {
-			all = append(all, l)
-		}
-	}
-	if len(all) > 0 {
-		c.dismiss(all...)
+	idle := slices.DeleteFunc(c.held.list(), func(h *holding) bool { return h.leaving || h.current() != nil })
+	if len(idle) > 0 {
+		c.dismiss(idle...)
 	}
 }
 
-// giveUp frees the key of an idle lease, unless it is no longer idle.
-func (c *Client) giveUp(idle *Lease) {
+// freeIdle frees the key of a holding, if it is idle.
+func (c *Client) freeIdle(h *holding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !idle.leaving {
-		c.dismiss(idle)
+	if !h.leaving && h.current() == nil {
+		c.dismiss(h)
 	}
 }
 
-// asked records that another process waits for a key that this client may keep. Call it with
-// c.mu held.
+// asked records that another process waits for a key that this client may keep. c.mu is held.
 func (c *Client) asked(key string) {
 	c.asks.of(key).Add(1)
 	if q := c.queues[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
@@ -288,13 +267,13 @@ func (c *Client) asked(key string) {
 	}
 }
 
-// heardWord records that a process waits, and reports whether the lease is idle.
-func (l *Lease) heardWord() bool {
+// heardWord records that a process waits, and reports whether the holding is idle.
+func (h *holding) heardWord() bool {
 	if knob.LingerIgnoresWord {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wanted = true
-	return l.idle
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wanted = true
+	return h.lease == nil
 }

@@ -73,7 +73,7 @@ func (l *Lease) run(ctx context.Context, fn func(context.Context, *Lease) error)
 		case errors.Is(releaseErr, ErrLost):
 			ended = releaseErr // which was not known before
 		default:
-			l.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
+			l.holding.client.logger.Warn("mongolock: release failed, going on in the background", "lease", l, "error", releaseErr)
 		}
 		if ended != nil && !errors.Is(ended, ErrReleased) && !errors.Is(ended, ErrDetached) {
 			err = errors.Join(err, ended)
@@ -131,7 +131,7 @@ func AcquireAll(ctx context.Context, l Locker, keys []string, opts ...AcquireOpt
 		return nil, errors.Join(fmt.Errorf("mongolock: acquire all: %w", lost), leases.giveUp())
 	}
 	slices.SortFunc(leases, func(a, b *Lease) int {
-		return slices.Index(keys, a.key) - slices.Index(keys, b.key)
+		return slices.Index(keys, a.Key()) - slices.Index(keys, b.Key())
 	})
 	return leases, nil
 }
@@ -204,7 +204,7 @@ func (all Leases) giveUp() error {
 	for _, l := range all {
 		l.end(ErrReleased)
 	}
-	giveBackAll(all)
+	giveBackAll(all.holdings())
 	var errs []error
 	for _, l := range all {
 		if done, err := l.result(); !done || !errors.Is(err, ErrLost) {
@@ -220,13 +220,13 @@ func (all Leases) giveBackUnseen() {
 		return
 	}
 	for _, l := range all {
-		l.unseen.Store(true)
+		l.holding.unseen.Store(true)
 		l.end(ErrReleased)
 	}
-	c := all[0].client
-	parts := slices.Collect(slices.Chunk([]*Lease(all), 1))
+	c := all[0].holding.client
+	parts := slices.Collect(slices.Chunk(all.holdings(), 1))
 	if c.bulk != nil {
-		parts = [][]*Lease{all}
+		parts = [][]*holding{all.holdings()}
 	}
 	if giveBack := func() { c.giveBackIn(parts, bulkBound) }; !c.spawn(giveBack) {
 		giveBack() // the client is closing, and waits for the goroutine that runs this
@@ -262,7 +262,7 @@ func (all Leases) Err() error {
 	var errs []error
 	for _, l := range all {
 		if err := l.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("%q: %w", l.key, err))
+			errs = append(errs, fmt.Errorf("%q: %w", l.Key(), err))
 		}
 	}
 	return errors.Join(errs...)
@@ -273,14 +273,22 @@ func (all Leases) Err() error {
 // called again. If one of the keys was taken away by force and the store cannot tell which,
 // every lease that it may have been reports an error matching ErrLost.
 func (all Leases) Release() error {
-	left := make([]*Lease, 0, len(all))
+	left := make(Leases, 0, len(all))
 	for _, l := range all {
-		if !l.end(ErrReleased) || !l.linger() {
+		if !l.leave() {
 			left = append(left, l)
 		}
 	}
-	giveBackAll(left)
+	giveBackAll(left.holdings())
 	return all.results()
+}
+
+func (all Leases) holdings() []*holding {
+	hs := make([]*holding, len(all))
+	for i, l := range all {
+		hs[i] = l.holding
+	}
+	return hs
 }
 
 // results joins what Release of each lease returns.

@@ -191,18 +191,18 @@ func (c *Client) Stats() Stats {
 	defer c.mu.Unlock()
 	now := c.clock.Now()
 	renewed := now
-	for l := c.leases; l != nil; l = l.next {
-		held, at := l.lastRenewed(now)
-		if !held {
+	for h := c.held.first; h != nil; h = h.next {
+		held, idle, at := h.lastRenewed(now)
+		switch {
+		case !held:
 			s.Unreleased++
 			continue
-		}
-		if l.idle {
+		case idle:
 			s.Idle++
-		} else {
+		default:
 			s.Held++
 		}
-		if !l.terms.noRenewal {
+		if !h.terms.noRenewal {
 			renewed = min(renewed, at)
 		}
 	}
@@ -220,11 +220,12 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// lastRenewed reports whether the lease is held, and when it was last renewed or granted.
-func (l *Lease) lastRenewed(now monotonic.Moment) (held bool, at monotonic.Moment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err == nil && !l.over(now), max(l.granted, l.renewed)
+// lastRenewed reports whether the holding is held, or kept idle, and when it was last renewed
+// or granted.
+func (h *holding) lastRenewed(now monotonic.Moment) (held, idle bool, at monotonic.Moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err == nil && !h.over(now), h.lease == nil, max(h.granted, h.term.LastRenewal())
 }
 
 // operation describes an operation to the observer. A package that acquires for itself says so

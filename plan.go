@@ -7,6 +7,7 @@ import (
 	"github.com/mongolock/mongolock/internal/backoff"
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -40,8 +41,6 @@ type plan struct {
 	askAt  monotonic.Moment // send a claim, if nothing wakes the head earlier
 	notYet monotonic.Moment // send none before this, despite wake-ups: the last one failed
 	readAt monotonic.Moment // read the key; zero: no need
-
-	checkAt monotonic.Moment // check that the store still has the lease of this client that the head waits for; zero: not planned
 
 	watched   bool             // the client's watch counts this wait
 	seen      *store.Status    // by the last claim or read; nil: none was answered yet
@@ -106,7 +105,7 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 
 	if s != nil {
 		p.seen = s
-		p.askAt = min(now.Add(drifted(opens(s, t))), p.wordUntil, now.Add(backoff.Jitter(askMost*3/4)))
+		p.askAt = min(now.Add(term.Drifted(opens(s, t))), p.wordUntil, now.Add(backoff.Jitter(askMost*3/4)))
 	}
 	if why == claimRefused {
 		if p.freeSeen++; !open(s, t) {
@@ -131,7 +130,7 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 	if s != nil && t.shares() && s.Reserved() {
 		// The waiting writer may be served when these holders are gone, and run out in its turn
 		// before the end of its word. No wake-up tells of either.
-		until := drifted(s.Left()) + readAfterWord
+		until := term.Drifted(s.Left()) + readAfterWord
 		if s.Free() { // the writer comes at any moment, if it lives
 			until = backoff.Jitter(pollMost)
 		}

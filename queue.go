@@ -16,12 +16,13 @@ import (
 // while the client holds the key alone. A queue is protected by Client.mu.
 type queue struct {
 	key        string
-	holder     *Lease // the newest lease of this client that has the key alone, until it is settled
-	sharers    int    // leases of this client that share the key
+	holder     *holding // the newest one of this client that has the key alone, until it is settled
+	sharers    int      // holdings of this client that share the key
 	head, tail *waiter
 	wakeUp     wakeUp // a hint that the head has not acted on
 	plan       plan   // when the head acts without a hint; begins with the first waiter
 
+	streak   streak           // of the holder, or of the permits of this client
 	wantedAt monotonic.Moment // when a release of this client last found a word; zero: never, or it was used already
 }
 
@@ -82,28 +83,24 @@ func (c *Client) queueOf(key string) *queue {
 	return q
 }
 
-// settleIn enters the lease in the client's list and queue. Call it with Client.mu held.
-func (l *Lease) settleIn(w *waiter) {
-	c := l.client
+// settleIn enters the holding in the client's list and queue. Client.mu is held.
+func (h *holding) settleIn(w *waiter) {
+	c := h.client
 	c.watchSleep()
-	if l.after != nil {
-		c.succeed(l, l.after)
-	} else {
-		c.enlist(l)
-		if l.queue = w.queue; l.queue == nil || w.gone {
-			l.queue = c.queueOf(l.key)
-		}
-		if l.terms.shares() {
-			l.queue.sharers++
-		} else {
-			l.queue.holder = l
-		}
+	c.held.add(h)
+	if h.queue = w.queue; h.queue == nil || w.gone {
+		h.queue = c.queueOf(h.ref.Key)
 	}
-	if l.terms.linger > 0 && l.spare > 0 && !l.listens {
+	if h.terms.shares() {
+		h.queue.sharers++
+	} else {
+		h.queue.holder = h
+	}
+	if h.terms.linger > 0 && h.spare > 0 {
 		c.watch.feed.Join()
-		l.listens = true
-		if c.asks.of(l.key).Load() != l.asks {
-			l.heardWord() // a waiter asked before the grant was answered
+		h.listens = true
+		if c.asks.of(h.ref.Key).Load() != h.heard.asks {
+			h.heardWord() // a waiter asked before the grant was answered
 		}
 	}
 }
@@ -153,15 +150,19 @@ func (q *queue) status() store.Status {
 	return store.Status{Key: q.key, Mode: store.Exclusive}
 }
 
-// status describes this lease as a store would, by calculation from its grant.
-func (l *Lease) status() store.Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// status describes the holding as a store would, by calculation from its grant.
+func (h *holding) status() store.Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since := h.since
+	if h.lease != nil {
+		since = since.Add(h.lease.granted.Sub(h.granted))
+	}
 	return store.Status{
-		Key: l.key, Mode: store.Exclusive, Limit: 1, Now: l.since.Add(l.client.clock.Since(l.granted)),
+		Key: h.ref.Key, Mode: store.Exclusive, Limit: 1, Now: h.since.Add(h.client.clock.Since(h.granted)),
 		Holders: []store.Holder{{
-			ID: l.id, Owner: l.client.owner, Note: l.terms.note, Since: l.since,
-			ExpireAt: l.since.Add(l.trusted().Sub(l.granted) + l.margin), Lingers: l.terms.linger > 0,
+			ID: h.ref.ID, Owner: h.client.owner, Note: h.terms.note, Since: since,
+			ExpireAt: h.since.Add(h.trusted().Sub(h.granted) + h.term.Margin()), Lingers: h.terms.linger > 0,
 		}},
 	}
 }
@@ -203,9 +204,10 @@ func (w *waiter) poke() {
 	}
 }
 
-// deliver hands a lease to the waiter that it was claimed for.
-func (c *Client) deliver(w *waiter, lease *Lease) {
+// deliver hands a lease to the waiter that it was claimed for, and goes on with its streak.
+func (c *Client) deliver(w *waiter, lease *Lease, s streak) {
 	c.mu.Lock()
+	w.queue.streak = s
 	if !w.gone && !w.asking {
 		w.lease = lease
 		w.poke()
@@ -213,7 +215,7 @@ func (c *Client) deliver(w *waiter, lease *Lease) {
 		return
 	}
 	c.mu.Unlock()
-	lease.giveBackUnseen(ErrReleased)
+	lease.holding.giveBackUnseen(ErrReleased)
 }
 
 // wake makes the head of the key's queue ask for the key, because it may be free. Call it with
@@ -235,25 +237,25 @@ const (
 // other processes probably wait: that saves the first of them a round trip. It returns zero if
 // it announced nothing. A waiter that asks too early leaves its word again, and keeps reading
 // the key (plan.early).
-func (l *Lease) announceBeside() (at monotonic.Moment) {
-	c := l.client
-	if c.prompt || l.terms.shares() || l.keep() > 0 {
+func (h *holding) announceBeside() (at monotonic.Moment) {
+	c := h.client
+	if c.prompt || h.terms.shares() || h.keep() > 0 {
 		return 0
 	}
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	guess := l.queue.wantedAt != 0 && now.Sub(l.queue.wantedAt) <= wantedFor
-	l.queue.wantedAt = 0
-	l.mu.Lock()
-	wanted := (l.wanted || guess) && l.release.state == releasing && l.release.loss == nil
-	l.mu.Unlock()
+	guess := h.queue.wantedAt != 0 && now.Sub(h.queue.wantedAt) <= wantedFor
+	h.queue.wantedAt = 0
+	h.mu.Lock()
+	wanted := (h.wanted || guess) && h.release.state == releasing && h.release.loss == nil
+	h.mu.Unlock()
 	if !wanted || c.feed == nil || now < c.quietUntil || !c.enterLocked() {
 		return 0
 	}
 	go func() {
 		defer c.background.Done()
-		c.announce([]string{l.key})
+		c.announce([]string{h.ref.Key})
 	}()
 	return now
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -91,44 +92,28 @@ func (r *release) attemptIsOver() {
 	}
 }
 
-// Release ends the lease and frees the key, or keeps the key for this process if Linger says
-// so. It takes at most 5 s.
-//
-// It returns nil if the key is freed, now or by an earlier Release. It returns ErrDetached
-// after Detach, and an error matching ErrLost if the lease was lost before; then no other lease
-// is affected. Any other error is the store's, which also matches ErrLost if the lease was lost
-// before. After such an error Release may be called again, and it goes on in the background
-// until it succeeds or the TTL is over.
-func (l *Lease) Release() error {
-	// First: a holder that still trusts the lease must learn of its end before the next one can
-	// begin.
-	if !knob.DoneAfterTransfer && l.end(ErrReleased) && l.linger() {
-		return nil
-	}
-	err := l.giveBack()
-	if knob.DoneAfterTransfer {
-		l.end(ErrReleased)
-	}
-	return err
-}
-
 // giveBack makes one attempt to remove the lease from the store, or waits for the attempt under
 // way.
-func (l *Lease) giveBack() error {
-	other, over := l.beginRelease()
+func (h *holding) giveBack() error {
+	other, over := h.beginRelease()
 	if other != nil {
 		<-other
 	}
 	if other != nil || over {
-		_, err := l.result()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		_, err := h.result()
 		return err
 	}
 
-	values, end := l.client.observe(l.values, OpRelease, l.key, l.terms)
-	done, err := l.attempt(values)
-	end(Outcome{Err: err, Token: l.token, Count: 1})
-	if !done && l.failedRelease(err) {
-		l.client.spawn(func() { l.client.repeat([]*Lease{l}) })
+	h.mu.Lock()
+	values, token := h.values, h.token
+	h.mu.Unlock()
+	values, end := h.client.observe(values, OpRelease, h.ref.Key, h.terms)
+	done, err := h.attempt(values)
+	end(Outcome{Err: err, Token: token, Count: 1})
+	if !done && h.failedRelease(err) {
+		h.client.spawn(func() { h.client.repeat([]*holding{h}) })
 	}
 	return err
 }
@@ -136,141 +121,139 @@ func (l *Lease) giveBack() error {
 // beginRelease makes the caller the one to attempt the release. If another attempt is under
 // way, it returns a channel that closes with its end. over says that there is nothing left to
 // release.
-func (l *Lease) beginRelease() (other <-chan struct{}, over bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.release.state == settled || l.err == ErrDetached { //nolint:errorlint // the very cause
+func (h *holding) beginRelease() (other <-chan struct{}, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.release.state == settled || h.err == ErrDetached || h.err == nil { //nolint:errorlint // the very cause
 		return nil, true
 	}
-	return l.release.begin(), false
+	return h.release.begin(), false
 }
 
 // failedRelease ends an attempt that did not settle the release, and reports whether the
 // caller has to make sure that others follow.
-func (l *Lease) failedRelease(err error) (first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.release.failed(err)
+func (h *holding) failedRelease(err error) (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.release.failed(err)
 }
 
 // giveBackUnseen ends a lease that no caller has received, and frees the key at once, whatever
 // its MinHold: a caller that was refused the key leaves nothing behind.
-func (l *Lease) giveBackUnseen(cause error) {
-	l.unseen.Store(true)
-	l.end(cause)
-	l.giveBackInBackground()
+func (h *holding) giveBackUnseen(cause error) {
+	h.unseen.Store(true)
+	h.end(cause)
+	h.giveBackInBackground()
 }
 
-// result returns whether the release is over, and its error so far.
-func (l *Lease) result() (done bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.release.state != settled && l.err == ErrDetached { //nolint:errorlint // the very cause
+// result returns whether the release is over, and its error so far. Locked.
+func (h *holding) result() (done bool, err error) {
+	if h.release.state != settled && h.err == ErrDetached { //nolint:errorlint // the very cause
 		return false, ErrDetached
 	}
-	return l.release.state == settled, l.release.err
+	return h.release.state == settled, h.release.err
 }
 
 // attempt hands the lease over to a waiter of this client, or removes it.
-func (l *Lease) attempt(values context.Context) (done bool, err error) {
-	c := l.client
+func (h *holding) attempt(values context.Context) (done bool, err error) {
+	c := h.client
 	until := monotonic.Never
 	if !c.prompt {
 		until = c.clock.Now().Add(releaseBound) // for both calls, if two are needed
 	}
-	if w, s := l.successor(); w != nil {
-		if done, handled, err := l.handOver(w, s, until); handled {
+	if w, s := h.successor(); w != nil {
+		if done, handled, err := h.handOff(w, s, until); handled {
 			return done, err
 		}
 	}
 	ctx, cancel := c.bound(values, until)
-	beside := l.announceBeside()
-	wanted, err := c.store.Release(ctx, l.ref(), l.keep())
+	beside := h.announceBeside()
+	wanted, err := c.store.Release(ctx, h.ref, h.keep())
 	cancel()
 	inTime := err == nil
-	done, free, err := l.released(wanted, err)
+	done, free, err := h.released(wanted, err)
 	if free {
-		c.freedAfter(l.key, beside, inTime)
+		c.freedAfter(h.ref.Key, beside, inTime)
 	}
 	return done, err
 }
 
 // released handles the store's answer to a release. free says that the key may be free for a
 // waiter.
-func (l *Lease) released(wanted bool, err error) (done, free bool, answer error) {
+func (h *holding) released(wanted bool, err error) (done, free bool, answer error) {
 	if err != nil && !store.IsVerdict(err) {
 		unknown := !store.IsCertain(err)
 		if unknown { // it may have been applied: then the waiters' word is gone with it
-			l.doubt()
+			h.doubt()
 		}
-		return false, unknown, l.withLoss(failed("release", l.key, err))
+		return false, unknown, h.withLoss(failed("release", h.ref.Key, err))
 	}
-	if wanted && l.turnIsOver() {
-		l.client.leaveToOthers(l.key) // before forget wakes this client's own waiters
+	if wanted && h.turnIsOver() {
+		h.client.leaveToOthers(h.ref.Key) // before forget wakes this client's own waiters
 	}
-	l.mu.Lock()
-	err = l.answered(err)
-	inDoubt := l.release.inDoubt
-	l.release.settle(err)
-	l.mu.Unlock()
-	l.forget()
+	h.mu.Lock()
+	err = h.answered(err)
+	inDoubt := h.release.inDoubt
+	h.release.settle(err)
+	h.mu.Unlock()
+	h.forget()
 	return true, wanted || inDoubt, err
 }
 
 // withLoss adds to a store's error that the lease was lost before, if it was.
-func (l *Lease) withLoss(err error) error {
-	if ended := l.Err(); isLoss(ended) {
-		return &fault{op: "release", key: l.key, err: fmt.Errorf("%w; and: %w", ended, err)}
+func (h *holding) withLoss(err error) error {
+	if ended := h.why(); isLoss(ended) {
+		return &fault{op: "release", key: h.ref.Key, err: fmt.Errorf("%w; and: %w", ended, err)}
 	}
 	return err
 }
 
 // doubt remembers that an attempt may have been applied.
-func (l *Lease) doubt() {
-	l.mu.Lock()
-	l.release.inDoubt = true
-	l.mu.Unlock()
+func (h *holding) doubt() {
+	h.mu.Lock()
+	h.release.inDoubt = true
+	h.mu.Unlock()
 }
 
 // answered returns what Release returns once the store has answered err and has nothing of the
-// lease left: nil, or why the lease had ended before. Call it with l.mu held.
-func (l *Lease) answered(err error) error {
+// holding left: nil, or why it had ended before. Locked.
+func (h *holding) answered(err error) error {
 	switch {
 	case err != nil && !errors.Is(err, store.ErrGone):
-		return &fault{op: "release", key: l.key, err: err}
-	case isLoss(l.err):
-		return &fault{op: "release", key: l.key, err: l.err}
-	case err != nil && !l.release.inDoubt: // otherwise our own attempt removed it, and its reply was lost
+		return &fault{op: "release", key: h.ref.Key, err: err}
+	case isLoss(h.err):
+		return &fault{op: "release", key: h.ref.Key, err: h.err}
+	case err != nil && !h.release.inDoubt: // otherwise our own attempt removed it, and its reply was lost
 		if err == store.ErrGone { //nolint:errorlint // without a word more
-			return &fault{op: "release", key: l.key, err: errGone}
+			return &fault{op: "release", key: h.ref.Key, err: errGone}
 		}
-		return &fault{op: "release", key: l.key, err: fmt.Errorf("%w (%w)", errGone, err)}
+		return &fault{op: "release", key: h.ref.Key, err: fmt.Errorf("%w (%w)", errGone, err)}
 	}
 	return nil
 }
 
 // settle ends the release. err is what Release returns from now on.
-func (l *Lease) settle(err error) {
-	l.mu.Lock()
-	l.release.settle(err)
-	l.mu.Unlock()
-	l.forget()
+func (h *holding) settle(err error) {
+	h.mu.Lock()
+	h.release.settle(err)
+	h.mu.Unlock()
+	h.forget()
 }
 
-// forget takes a settled lease out of its client.
-func (l *Lease) forget() {
-	c := l.client
+// forget takes a settled holding out of its client.
+func (h *holding) forget() {
+	c := h.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	listed := c.delist(l)
-	if listed && l.listens {
+	listed := c.held.remove(h)
+	if listed && h.listens {
 		c.watch.feed.Leave()
 	}
-	switch q := l.queue; {
-	case q.holder == l:
-		q.holder = nil
+	switch q := h.queue; {
+	case q.holder == h:
+		q.holder, q.streak = nil, streak{}
 		q.wake()
-	case listed && l.terms.shares():
+	case listed && h.terms.shares():
 		q.sharers--
 		q.wake()
 	}
@@ -278,14 +261,41 @@ func (l *Lease) forget() {
 
 // afterLoss plans when a lost lease is given back. Its holder first has one margin to stop, as
 // if the lease had run out.
-func (l *Lease) afterLoss(cause error) {
+func (h *holding) afterLoss(cause error) {
 	if errors.Is(cause, errGone) || errors.Is(cause, errSession) { // the session's end frees the key
-		l.settle(&fault{op: "release", key: l.key, err: cause})
+		h.settle(&fault{op: "release", key: h.ref.Key, err: cause})
 		return
 	}
-	l.mu.Lock()
-	if l.release.state != settled {
-		l.release.loss.timer = time.AfterFunc(l.client.clock.Until(l.release.loss.notBefore), l.giveBackInBackground)
+	h.mu.Lock()
+	if h.release.state != settled {
+		h.release.loss.timer = time.AfterFunc(h.client.clock.Until(h.release.loss.notBefore), h.giveBackInBackground)
 	}
-	l.mu.Unlock()
+	h.mu.Unlock()
+}
+
+// timeToStop returns how long the holder of a lost lease has before it is given back. It is zero
+// for an idle holding. Locked.
+func (h *holding) timeToStop() time.Duration {
+	if knob.GiveBackAtDeadline || h.lease == nil {
+		return 0
+	}
+	return h.term.Margin()
+}
+
+// keep returns how long the key must still stay taken, because of MinHold; 0 once that time is
+// over.
+func (h *holding) keep() time.Duration {
+	if h.unseen.Load() {
+		return 0
+	}
+	return term.Keep(h.terms.minHold, h.granted, h.client.clock.Now())
+}
+
+// isPlain reports whether the holding can be released without reading the record: it is
+// exclusive, no waiter is known, it was not lost, and nothing of it stays.
+func (h *holding) isPlain() bool {
+	keep := h.keep()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return keep == 0 && !h.terms.shares() && !h.wanted && h.release.loss == nil
 }

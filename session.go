@@ -4,286 +4,379 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/keeper"
+	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
 )
 
-// A client's session is a Lease without a key: the keeper renews it as it renews leases, with
-// the same deadline, bounds and retries. Leases under it are not renewed. Such a lease is
-// trusted for two reasons, its own deadline and the session's, and ends when both have passed.
-// A session that has ended stays ended: the next one has another ID.
+// A session keeps the holdings of a client that have joined it: these are not renewed. The
+// keeper renews the session itself. A holding in a session is trusted for two reasons, its own
+// deadline and the session's, and ends when both have passed. A session that has ended stays
+// ended: the next one has another ID.
+type session struct {
+	of *sessions
+	id string
+	keeper.Slot
+	trust trust
+
+	mu       sync.Mutex // protects what follows; taken after a holding's
+	err      error      // why it ended
+	term     term.Term
+	timer    *time.Timer
+	renewing chan struct{} // closed when the renewal under way is over; nil: none is
+}
 
 // A trust says until when a session may be trusted; it is 0 once the session has ended.
 type trust struct{ until atomic.Int64 }
 
 func (t *trust) moment() monotonic.Moment { return monotonic.Moment(t.until.Load()) }
 
-func (l *Lease) isSession() bool { return l.trust != nil }
-
-// trusted returns until when the lease may be trusted, by its own deadline or its session's.
-// Call it with l.mu held.
-func (l *Lease) trusted() monotonic.Moment {
-	if l.maxEnd != 0 {
-		return min(l.storeTrusted(), l.maxEnd)
-	}
-	return l.storeTrusted()
+// A membership says which session keeps a holding. It is protected by the holding's mu.
+type membership struct {
+	under *session // the one that keeps it
+	named *session // the one that a renewal named, whether or not it was applied
+	joins bool     // the next renewal puts it into a session
+	alone bool     // it leaves its session, for Detach
 }
 
-// storeTrusted is trusted without regard to MaxHold: until then the store certainly has the
-// holder. Call it with l.mu held.
-func (l *Lease) storeTrusted() monotonic.Moment {
-	if l.under == nil {
-		return l.deadline
+// trusted returns until when the session may be trusted, or zero.
+func (m *membership) trusted() monotonic.Moment {
+	if m.under == nil {
+		return 0
 	}
-	return max(l.deadline, l.under.trust.moment())
+	return m.under.trust.moment()
 }
 
-// keptBySession reports whether nothing but the end of its session ends the lease. Call it with
-// l.mu held.
-func (l *Lease) keptBySession() bool { return l.under != nil && l.maxEnd == 0 && l.stallAt == 0 }
+// needs reports whether the session keeps the holding, or may do so soon.
+func (m *membership) needs(s *session) bool { return m.under == s || m.named == s || m.joins }
 
-// honouredUntil returns until when the store may honour the lease. A late renewal may have put
-// it under a session. Call it with l.mu held.
-func (l *Lease) honouredUntil() monotonic.Moment {
-	if l.tied == nil {
-		return l.until
-	}
-	l.tied.mu.Lock()
-	defer l.tied.mu.Unlock()
-	if l.tied.err == nil {
-		return monotonic.Never
-	}
-	return max(l.until, l.tied.until)
+// sessions are those of a client, one after the other.
+type sessions struct {
+	client *Client
+	store  store.Sessions
+
+	mu        sync.Mutex
+	current   *session         // nil: none
+	beginning bool             // a session is being begun
+	beginAt   monotonic.Moment // the next session begins no earlier, after one that failed
+	closed    bool             // no other session begins
 }
 
-// renewal returns the request to renew the lease, and to put it under the client's session if
-// there is one.
-func (l *Lease) renewal() store.Renewal {
-	r := store.Renewal{Ref: l.ref(), TTL: l.terms.ttl}
-	c := l.client
-	if c.sessions == nil || l.isSession() {
-		return r
+// join returns the session that holdings join now. If there is none, it begins the next one in
+// the background.
+func (all *sessions) join() *session {
+	c := all.client
+	all.mu.Lock()
+	s := all.current
+	begin := s == nil && !all.beginning && !all.closed && !c.drained.Load() && c.clock.Now() >= all.beginAt
+	all.beginning = all.beginning || begin
+	all.mu.Unlock()
+	if begin && !c.spawn(all.begin) {
+		all.mu.Lock()
+		all.beginning = false
+		all.mu.Unlock()
 	}
-	var session *Lease
-	comes := !l.terms.noRenewal && l.terms.ttl >= c.ttl
-	if comes {
-		session = c.currentSession()
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.comes = comes && !l.alone
-	switch {
-	case l.alone:
-		r.Alone = true
-	case session != nil:
-		l.tied, r.Session = session, session.id
-	case l.under != nil: // stay under it
-		r.Session = l.under.id
-	}
-	return r
+	return s
 }
 
-// comeUnder puts the lease under the session that an applied renewal named. Call it with l.mu
-// held.
-func (l *Lease) comeUnder(now monotonic.Moment) {
-	if s := l.tied; s != nil && !l.alone && now < s.trust.moment() {
-		l.under = s
+func (all *sessions) begin() {
+	c := all.client
+	s := &session{of: all, id: c.newID(), Slot: keeper.Slot{TTL: c.ttl, First: true}}
+	if knob.SessionReused {
+		s.id = "ONE-SESSION-" + c.owner
 	}
-}
-
-// stayUnder undoes comeUnder if the session has ended meanwhile.
-func (l *Lease) stayUnder(s *Lease) {
-	l.client.keeper.remove(l)
-	if s.trust.moment() == 0 {
-		if tell := l.outlive(s); tell != nil {
-			tell()
-		}
-	}
-}
-
-// goAlone takes the lease out of its session: from now on its own deadline counts, and the next
-// renewal tells the store. It reports false if the lease never was under a session.
-func (l *Lease) goAlone() bool {
-	l.mu.Lock()
-	tied := l.tied != nil
-	if tied {
-		l.alone, l.under = true, nil
-		l.watchDeadline(l.client.clock.Until(l.ends()))
-	}
-	l.mu.Unlock()
-	return tied
-}
-
-// outlive ends a lease whose session s has ended, or renews it if its own deadline is yet to
-// come. The caller calls tell, which tells the observer and the logger.
-func (l *Lease) outlive(s *Lease) (tell func()) {
-	c := l.client
-	now := c.clock.Now()
-	l.mu.Lock()
-	if l.under != s || l.err != nil {
-		l.mu.Unlock()
-		return nil
-	}
-	over := l.over(now)
-	l.under = nil
-	if !over {
-		l.watchDeadline(l.ends().Sub(now))
-	}
-	l.mu.Unlock()
-	if over {
-		return l.finish(errSession)
-	}
-	l.renewAt(now)
-	return nil
-}
-
-// currentSession returns the session under which leases come now. If there is none, it begins
-// the next one in the background.
-func (c *Client) currentSession() *Lease {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil || c.beginning || c.drained.Load() || c.clock.Now() < c.beginAt || !c.enterLocked() {
-		return c.session
-	}
-	c.beginning = true
-	go func() {
-		defer c.background.Done()
-		c.beginSession()
-	}()
-	return nil
-}
-
-func (c *Client) beginSession() {
-	t := c.terms
-	t.maxHold, t.maxStall = 0, 0 // they limit each lease, not the session
-	s := &Lease{client: c, id: c.newSessionID(), terms: &t, values: context.Background(), trust: new(trust), slot: slot{index: unscheduled}}
 	sent := c.clock.Now()
-	ctx, cancel := c.bound(s.values, sent.Add(min(t.ttl, maxCall)))
-	left, err := c.sessions.BeginSession(ctx, store.Session{ID: s.id, Owner: c.owner, TTL: t.ttl})
+	ctx, cancel := c.bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
+	left, err := all.store.BeginSession(ctx, s.says())
 	cancel()
 	now := c.clock.Now()
 	if err != nil {
-		c.logger.Warn("mongolock: no session could be begun, leases are renewed one by one meanwhile", "error", err)
+		c.logger.Warn("mongolock: could not begin a session; renewing leases one by one until the next attempt", "error", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.beginning = false; err != nil {
-		c.beginAt = now.Add(t.ttl / 3)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.beginning = false; err != nil {
+		all.beginAt = now.Add(c.ttl / 3)
 		return
 	}
-	s.grant(sent, now, store.Grant{Left: left})
-	if now >= s.deadline || c.background.Closed() {
-		return // the session runs out, and no lease is under it
+	var due monotonic.Moment
+	s.term, due = term.Granted(c.ttl, c.marginFor(c.ttl), sent, now, left, true)
+	if s.term.Over(now, 0) || all.closed {
+		return // the session runs out, and no holding is in it
 	}
-	s.trust.until.Store(int64(s.deadline))
-	s.mu.Lock()
-	s.watchDeadline(s.deadline.Sub(now))
-	s.mu.Unlock()
-	c.session = s
-	c.keeper.add(s, s.slot.due)
+	s.trust.until.Store(int64(s.term.Trusted(0)))
+	s.timer = time.AfterFunc(s.term.Trusted(0).Sub(now)+knob.LateTimer, s.expire)
+	all.current = s
+	c.keeper.Add(s, due)
 }
 
-// askToRenew sends the renewals of a batch. A session's renewal is a call of its own, and tells
-// which of its leases were broken.
-func (c *Client) askToRenew(ctx context.Context, batch []*Lease, request []store.Renewal) (answers []store.Renewed, tell []func()) {
-	s := batch[0]
-	if !s.isSession() {
-		return c.store.Renew(ctx, request), nil
+// says describes the session to the store.
+func (s *session) says() store.Session {
+	return store.Session{ID: s.id, Owner: s.of.client.owner, TTL: s.TTL}
+}
+
+// ends returns when the session ends, unless it is renewed. Locked.
+func (s *session) ends() monotonic.Moment {
+	switch {
+	case knob.SessionRevived:
+		return monotonic.Never
+	case knob.SessionOverstayed && s.term.LastRenewal() != 0:
+		return s.term.Trusted(0).Add(s.TTL)
 	}
-	if c.isIdle(s) {
-		s.end(ErrReleased)
-		err := c.sessions.EndSession(ctx, s.id) // if that fails, the session runs out
-		return []store.Renewed{{Err: err}}, []func(){func() { c.spawn(c.sweep) }}
+	return s.term.Trusted(0).Add(knob.LateTimer)
+}
+
+// Begin makes the caller the one to renew the session.
+func (s *session) Begin() (mine bool, other <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.renewing != nil {
+		return false, s.renewing
 	}
-	answered := c.goAhead(s.terms.ttl)
-	r, err := c.sessions.RenewSession(ctx, store.Session{ID: s.id, Owner: c.owner, TTL: s.terms.ttl})
-	answered()
-	if len(r.Broken) > 0 {
-		for _, l := range c.unsettledLeases() {
-			if reason, broken := r.Broken[l.id]; broken {
-				tell = append(tell, func() { l.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
+	s.renewing = make(chan struct{})
+	return true, nil
+}
+
+// Patience is how long the store may take to renew the session.
+func (s *session) Patience(now monotonic.Moment) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term.Patience(now, s.term.Trusted(0))
+}
+
+// RetryPause is the time between two renewals that fail at once.
+func (s *session) RetryPause(now monotonic.Moment) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.term.RetryPause(now, s.term.Trusted(0))
+}
+
+// Answer takes in the answer to a renewal of the session.
+func (s *session) Answer(answer store.Renewed, sent, now monotonic.Moment) (next keeper.Next) {
+	s.mu.Lock()
+	close(s.renewing)
+	s.renewing = nil
+	held := s.err == nil && now < s.ends()
+	cause := verdict(answer.Err)
+	switch {
+	case answer.Err != nil:
+		first := s.term.Failed(now)
+		next.Again = held && cause == nil
+		if next.Again && first {
+			next.Tell = func() {
+				s.of.client.logger.Warn("mongolock: renewal failed, trying again", "lease", "the session", "error", answer.Err)
 			}
 		}
+	case held:
+		next.Due = s.term.Renewed(sent, now, answer.Left)
+		s.trust.until.Store(int64(s.ends()))
+	default:
+		s.term.Late(now)
 	}
-	tell = append(tell, func() { c.spawn(c.sweep) })
-	return []store.Renewed{{Left: r.Left, Err: err}}, tell
+	s.mu.Unlock()
+	if cause != nil {
+		next.Tell = s.finish(cause)
+	}
+	return next
 }
 
-// isIdle reports whether no lease needs the session. A lease that asked for it while it was
-// being begun comes under it with its next renewal, which is due when the session's first is.
-func (c *Client) isIdle(s *Lease) bool {
-	for _, l := range c.unsettledLeases() {
-		l.mu.Lock()
-		needs := l.under == s || l.tied == s || l.comes
-		l.mu.Unlock()
+// send renews the session, or ends it if no holding needs it. The store's answer tells which
+// leases were broken.
+func (s *session) send(ctx context.Context) (store.Renewed, map[string]string) {
+	if !s.needed() {
+		s.end(ErrReleased)
+		return store.Renewed{Err: s.of.store.EndSession(ctx, s.id)}, nil // if that fails, the session runs out
+	}
+	r, err := s.of.store.RenewSession(ctx, s.says())
+	return store.Renewed{Left: r.Left, Err: err}, r.Broken
+}
+
+// outcome is that of a renewal which was answered with err.
+func (s *session) outcome(err error) Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		err = s.err
+	}
+	if err == nil {
+		return Outcome{Count: 1}
+	}
+	return Outcome{Err: &fault{op: "renew", err: err}}
+}
+
+// needed reports whether a holding needs the session. One that asked for it while it was being
+// begun joins it with its next renewal, which is due when the session's first is.
+func (s *session) needed() bool {
+	for _, h := range s.of.client.unsettled() {
+		h.mu.Lock()
+		needs := h.member.needs(s)
+		h.mu.Unlock()
 		if needs {
-			return false
+			return true
 		}
 	}
+	return false
+}
+
+// expire runs when the timer fires. A renewal moves the deadline but not the timer.
+func (s *session) expire() {
+	now := s.of.client.clock.Now()
+	s.mu.Lock()
+	left := s.ends().Sub(now)
+	if s.err == nil && left > 0 {
+		s.timer.Reset(left)
+	}
+	s.mu.Unlock()
+	if left <= 0 {
+		s.end(errNotRenewed)
+	}
+}
+
+// end ends the session once.
+func (s *session) end(cause error) bool {
+	tell := s.finish(cause)
+	if tell == nil {
+		return false
+	}
+	tell()
 	return true
 }
 
-// dropSession makes sure that no more leases come under a session.
-func (c *Client) dropSession(s *Lease) {
-	c.mu.Lock()
-	if c.session == s {
-		c.session = nil
+// finish ends the session, with all leases in it whose own deadlines have passed. All of them
+// have ended before tell tells the observer of any. It returns nil if the session had ended.
+func (s *session) finish(cause error) (tell func()) {
+	c := s.of.client
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return nil
 	}
-	c.mu.Unlock()
-}
+	s.err = cause
+	s.trust.until.Store(0)
+	s.timer.Stop()
+	margin := s.term.Margin()
+	s.mu.Unlock()
 
-// sessionEnds ends a session once, with all leases under it whose own deadlines have passed.
-// All of them have ended before tell tells the observer of any.
-func (c *Client) sessionEnds(s *Lease, cause error) (tell func()) {
-	c.dropSession(s)
-	c.keeper.remove(s)
+	s.of.mu.Lock()
+	if s.of.current == s { // no more holdings join it
+		s.of.current = nil
+	}
+	s.of.mu.Unlock()
+	c.keeper.Remove(s)
 	var told []func()
-	for _, l := range c.unsettledLeases() {
-		if f := l.outlive(s); f != nil {
+	for _, h := range c.unsettled() {
+		if f := h.afterSession(s); f != nil {
 			told = append(told, f)
 		}
 	}
 	return func() {
-		if isLoss(cause) && len(told) > 0 {
+		lost := isLoss(cause)
+		if lost && len(told) > 0 {
 			c.logger.Warn("mongolock: session lost", "leases", len(told), "cause", cause)
 		}
 		for _, f := range told {
 			f()
 		}
-		if isLoss(cause) {
-			time.AfterFunc(s.margin, func() { c.spawn(func() { c.giveUpSession(s) }) })
+		if lost { // its keys are freed after the margin that their holders have to stop; waiters need not wait until it runs out
+			time.AfterFunc(margin, func() { c.spawn(func() { _ = s.of.remove(s) }) })
 		}
 	}
 }
 
-// giveUpSession frees the keys of a lost session, after the margin that their holders have to
-// stop. So waiters need not wait until the session runs out.
-func (c *Client) giveUpSession(s *Lease) {
+// remove ends the session in the store, and removes what it left.
+func (all *sessions) remove(s *session) error {
+	c := all.client
 	ctx, cancel := c.within(context.Background(), maxCall)
-	err := c.sessions.EndSession(ctx, s.id)
+	err := all.store.EndSession(ctx, s.id)
 	cancel()
 	if err == nil {
 		c.sweep()
+	}
+	return err
+}
+
+// afterSleep ends the session if it ran out.
+func (all *sessions) afterSleep() {
+	all.mu.Lock()
+	s := all.current
+	all.mu.Unlock()
+	if s != nil {
+		s.expire()
 	}
 }
 
-// endSession ends the session of a closed client, whose leases have been given back.
-func (c *Client) endSession() {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
+// close ends the session of a closed client, whose leases have been given back.
+func (all *sessions) close() {
+	all.mu.Lock()
+	all.closed = true
+	s := all.current
+	all.mu.Unlock()
 	if s == nil || !s.end(ErrClosed) {
 		return
 	}
-	ctx, cancel := c.within(context.Background(), maxCall)
-	err := c.sessions.EndSession(ctx, s.id)
-	cancel()
-	if err == nil {
-		c.sweep()
-	} else if !errors.Is(err, ErrDisconnected) {
-		c.logger.Info("mongolock: the session runs out by itself", "error", err)
+	if err := all.remove(s); err != nil && !errors.Is(err, ErrDisconnected) {
+		all.client.logger.Info("mongolock: the session runs out by itself", "error", err)
 	}
+}
+
+// joinSession puts the holding into the session that an applied renewal named. Locked.
+func (h *holding) joinSession(now monotonic.Moment) {
+	if s := h.member.named; s != nil && !h.member.alone && now < s.trust.moment() {
+		h.member.under = s
+	}
+}
+
+// leaveSession takes the holding out of its session: from now on its own deadline counts, and
+// the next renewal tells the store. It reports false if the holding never was in a session.
+func (h *holding) leaveSession() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.member.named == nil {
+		return false
+	}
+	h.member.alone, h.member.under = true, nil
+	h.watchDeadline(h.client.clock.Until(h.ends()))
+	return true
+}
+
+// afterSession ends a holding whose session s has ended, or renews it if its own deadline is
+// yet to come. The caller calls tell, which tells the observer and the logger.
+func (h *holding) afterSession(s *session) (tell func()) {
+	c := h.client
+	now := c.clock.Now()
+	h.mu.Lock()
+	if h.member.under != s || h.err != nil {
+		h.mu.Unlock()
+		return nil
+	}
+	over := h.over(now)
+	h.member.under = nil
+	if !over {
+		h.watchDeadline(h.ends().Sub(now))
+	}
+	h.mu.Unlock()
+	if over {
+		return h.finish(errSession)
+	}
+	c.keeper.Plan(h, now)
+	return nil
+}
+
+// broken returns what ends the leases that an operator broke, by the reasons for their IDs.
+func (c *Client) broken(reasons map[string]string) (tell []func()) {
+	if len(reasons) == 0 {
+		return nil
+	}
+	for _, h := range c.unsettled() {
+		if reason, is := reasons[h.ref.ID]; is {
+			tell = append(tell, func() { h.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
+		}
+	}
+	return tell
 }

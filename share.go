@@ -74,36 +74,27 @@ func reserve(t *terms, want time.Duration) time.Duration {
 }
 
 // turnIsOver reports whether this client's waiters must leave the key to other processes, which
-// have left word for it, now that this lease is given back. Readers need not: the other
+// have left word for it, now that this holding is given back. Readers need not: the other
 // processes wait as writers, and the writers' word keeps readers out. A client may keep some
 // permits for its own waiters; otherwise each permit would lie idle for a while because of
 // them.
-func (l *Lease) turnIsOver() bool {
-	switch l.terms.mode {
+func (h *holding) turnIsOver() bool {
+	switch h.terms.mode {
 	case store.Exclusive:
 		return true
 	case store.Shared:
 		return false
 	}
-	c := l.client
+	c := h.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.permitStreaks) >= sweepAt {
-		for key, s := range c.permitStreaks {
-			if c.clock.Since(s.since) > streakPause {
-				delete(c.permitStreaks, key)
-			}
-		}
+	q, now := h.queue, c.clock.Now()
+	if now.Sub(q.streak.since) > streakPause {
+		q.streak = streak{}
 	}
-	s := c.permitStreaks[l.key]
-	if c.clock.Since(s.since) > streakPause {
-		s = streak{}
-	}
-	s, on := s.on(c.clock.Now())
-	if on {
-		c.permitStreaks[l.key] = s
-	} else {
-		delete(c.permitStreaks, l.key)
+	s, on := q.streak.on(now)
+	if q.streak = s; !on {
+		q.streak = streak{}
 	}
 	return !on
 }

@@ -32,8 +32,8 @@ func ticketWith(with map[string]any) string {
 func TestABrokenTicketIsRefusedAndNothingIsSent(t *testing.T) {
 	whole := ticketWith(nil)
 	broken := map[string]struct{ ticket, says string }{
-		"empty":             {"", "not a ticket"},
-		"other text":        {"some other text", "not a ticket"},
+		"empty":             {"", "not a Detach ticket"},
+		"other text":        {"some other text", "not a Detach ticket"},
 		"a newer version":   {"mongolock2." + strings.TrimPrefix(whole, ticketMark), "newer version"},
 		"the mark alone":    {ticketMark, "broken ticket"},
 		"no base64":         {ticketMark + "***", "broken ticket"},

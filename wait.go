@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
@@ -21,7 +20,6 @@ const (
 	toAsk        // for the key: the claim counts as background work from now on
 	toRead       // the key, while it sleeps
 	toStart      // the lease that this client kept for it
-	toCheck      // the lease of this client that it waits for, while it sleeps
 	toQuit       // the client is closed
 )
 
@@ -29,7 +27,7 @@ const (
 type move struct {
 	step  step
 	until monotonic.Moment // toSleep: until then; zero: until it is nudged
-	lease *Lease           // toTake, toStart, toCheck
+	lease *Lease           // toTake, toStart
 	held  bool             // toAsk: the claim will probably be refused
 	told  bool             // toAsk: a hint says that the key may be free
 	now   monotonic.Moment // toAsk: when this was decided; trust in the grant begins here
@@ -62,18 +60,14 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 				return c.leave(w, lease, err)
 			}
 		case toStart:
-			if err := c.startLocal(m.lease, w); err == nil {
-				return c.leave(w, m.lease, nil)
-			} else if !errors.Is(err, errLate) {
-				return c.leave(w, nil, err)
+			if lease, err := m.lease.startLocal(); !errors.Is(err, errLate) {
+				return c.leave(w, lease, err)
 			}
 			c.mu.Lock()
 			w.asking = false // the lease ran out at that moment, and is given back
 			c.mu.Unlock()
 		case toRead:
 			c.spawn(func() { c.read(key) })
-		case toCheck:
-			c.spawn(m.lease.check)
 		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)
@@ -104,11 +98,18 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	case q.head != w:
 		return w.sleepUntil(0)
 	case q.holder != nil:
-		if m, taken := c.takeIdle(w, q.holder); taken {
-			return m
+		if l, _ := c.takeIdle(w, q.holder); l != nil {
+			w.asking = true
+			return move{step: toStart, lease: l}
 		}
 		w.refused = true
-		return q.checkOrSleep(now)
+		if !q.holder.seldomRenewed() { // otherwise it learns by itself if an operator removes it by hand
+			return w.sleepUntil(0)
+		}
+		if q.plan.readAt == 0 {
+			q.plan.readAt = now.Add(backoff.Jitter(askMost * 3 / 4))
+		}
+		return q.readOrSleep(now, monotonic.Never)
 	}
 	if until, ok := c.leftToOthers[w.key]; ok && now < until {
 		w.refused = true // the key is left to other processes, as if they held it
@@ -128,23 +129,6 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 	told := q.wakeUp == mayBeFree
 	q.wakeUp, w.asking = noWakeUp, true
 	return move{step: toAsk, held: held, told: told, now: now}
-}
-
-// checkOrSleep lets the head sleep until the lease of this client that it waits for ends. Once
-// a minute it checks whether the store still has that lease: an operator may have removed it by
-// hand. A lease that is renewed more often learns of that by itself.
-func (q *queue) checkOrSleep(now monotonic.Moment) move {
-	if t := q.holder.terms; !t.noRenewal && t.ttl/3 <= askMost {
-		return q.head.sleepUntil(0)
-	}
-	due := q.plan.checkAt
-	if due == 0 || now >= due {
-		q.plan.checkAt = now.Add(backoff.Jitter(askMost * 3 / 4))
-	}
-	if due != 0 && now >= due {
-		return move{step: toCheck, lease: q.holder}
-	}
-	return q.head.sleepUntil(q.plan.checkAt)
 }
 
 // readOrSleep lets the head sleep until t, or read the key if a read is due.
@@ -196,18 +180,6 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	w.fault = err
 	c.replan(q, claimFailed, nil, 0)
 	return nil, nil
-}
-
-// check reads the lease's key, and renews the lease if the read does not show it. Only a
-// renewal says for certain that the lease is gone, and so ends it.
-func (l *Lease) check() {
-	all, err := l.client.watch.readKeys([]string{l.key})
-	if err != nil || slices.ContainsFunc(all[0].Holders, func(h store.Holder) bool { return h.ID == l.id }) {
-		return
-	}
-	if mine, _ := l.beginRenewal(); mine {
-		l.client.keeper.renew([]*Lease{l})
-	}
 }
 
 // sleep waits until w has something to do. An error ends the wait for the key.

@@ -264,6 +264,9 @@ func (c *Client) saw(s *store.Status) (often bool) {
 	switch {
 	case q == nil || q.head == nil || q.head.asking:
 		return false
+	case q.holder != nil:
+		q.holder.checkIn(s)
+		return false
 	case open(s, q.head.terms):
 		c.wake(s.Key)
 		return true
@@ -280,14 +283,6 @@ func (c *Client) saw(s *store.Status) (often bool) {
 	}
 	c.replan(q, keyRead, s, 0)
 	return q.plan.moves(now)
-}
-
-// listen records, before a claim is sent, which waiters have been heard of.
-func (l *Lease) listen() {
-	if l.terms.linger > 0 {
-		l.hears, _ = l.client.watch.feed.Hears()
-		l.asks = l.client.asks.of(l.key).Load()
-	}
 }
 
 // An askCount counts how often others asked for keys, several keys in one counter. A notice may

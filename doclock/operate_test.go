@@ -122,7 +122,7 @@ func TestADetachedDocumentIsResumedWithItsTokenByAnotherProcess(t *testing.T) {
 		})
 	}
 	_, err := locksOn[saga](t, coll).Resume(t.Context(), "nonsense")
-	assert.ErrorContains(t, err, "not a ticket")
+	assert.ErrorContains(t, err, "not a Detach ticket")
 }
 
 func TestADetachedClaimIsResumedAsTheSameAttempt(t *testing.T) {

@@ -128,15 +128,24 @@ func (k *Keeper) Plan(item Item, due monotonic.Moment) {
 	}
 }
 
-// Remove takes the item out of the schedule, until it is added again. It returns when the item
-// was due. The timer stays set and may find nothing due.
-func (k *Keeper) Remove(item Item) (due monotonic.Moment) {
+// Remove takes the item out of the schedule, until it is added again. The timer stays set and
+// may find nothing due.
+func (k *Keeper) Remove(item Item) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	item.slot().gone = true
+	k.pull(item)
+}
+
+// Again undoes Remove. With planned set, the item is due when it was before.
+func (k *Keeper) Again(item Item, planned bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := item.slot()
-	s.gone = true
-	k.pull(item)
-	return s.due
+	s.gone = false
+	if planned {
+		k.push(item, s.due)
+	}
 }
 
 // push and pull are called with the keeper locked, as are the methods of a group but round.

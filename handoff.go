@@ -1,0 +1,92 @@
+package mongolock
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/store"
+)
+
+// These limit what one client may keep for itself while waiters of other processes have left
+// word.
+const (
+	streakMost  = 16                     // handoffs in a row
+	streakTime  = 100 * time.Millisecond // the time that they may take
+	streakPause = time.Second            // after this long without one a new streak begins
+)
+
+// A streak counts how often this client kept a key for its own waiters in a row since waiters
+// of other processes left word.
+type streak struct {
+	count int
+	since monotonic.Moment
+}
+
+// on returns the streak with one handoff more, or false if that is too many.
+func (s streak) on(now monotonic.Moment) (streak, bool) {
+	if s.count == 0 {
+		s.since = now
+	}
+	s.count++
+	return s, s.count <= streakMost && now.Sub(s.since) <= streakTime
+}
+
+// successor returns the waiter of this client that the holding may be handed to, and the streak
+// with that handoff, or nil if there is no such waiter.
+func (h *holding) successor() (*waiter, streak) {
+	c := h.client
+	if h.terms.shares() {
+		return nil, streak{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := h.queue
+	if q.holder != h || q.head == nil || q.head.asking || q.head.terms.shares() {
+		return nil, streak{}
+	}
+	now := c.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	may := (h.err == nil || h.err == ErrReleased) && !h.release.inDoubt && now < h.ends() && h.keep() == 0 //nolint:errorlint // the very cause
+	var s streak
+	if h.wanted && may {
+		s, may = q.streak.on(now)
+	}
+	if !may {
+		return nil, streak{}
+	}
+	return q.head, s
+}
+
+// handOff puts w's claim in the place of this holding, in one step. done means that this holding
+// is settled. Unless the handoff was handled, nothing was changed, and the holding is released
+// as usual.
+func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, handled bool, err error) {
+	c := h.client
+	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
+	claim := w.terms.claim(w.key, c.newID(), c.owner)
+	sent, next := c.clock.Now(), c.newHolding(w.ctx, &claim, w.terms)
+	ctx, cancel := c.bound(values, min(until, sent.Add(claim.TTL)))
+	grant, err := c.store.Transfer(ctx, h.ref, claim)
+	cancel()
+	lease, err := c.settle(next, w, &h.ref, sent, grant, err)
+	end(Outcome{Err: err, Token: grant.Token, Count: 1})
+	if knob.DoneAfterTransfer && (err == nil || errors.As(err, new(*unwanted))) {
+		h.end(ErrReleased)
+	}
+	switch {
+	case err == nil:
+		c.deliver(w, lease, s) // before the rest of the work for this holding
+		h.settle(nil)
+		return true, true, nil
+	case errors.As(err, new(*unwanted)):
+		h.settle(nil)
+		return true, true, nil
+	case store.IsCertain(err):
+		return false, false, nil
+	}
+	h.doubt()
+	return false, true, failed("release", w.key, err)
+}

@@ -1,0 +1,317 @@
+package mongolock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongolock/mongolock/internal/keeper"
+	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/internal/tether"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A holding is what the store has for this client: one acquisition, from its grant until the
+// store has nothing of it. A caller has it by the Lease in it. With Linger a holding goes on
+// after its Lease, without one, and then with another.
+//
+//	granted ──▶ in use ── Release ──▶ idle ── asked for here ──▶ in use ── …
+//	              │                    │
+//	              └── end              └── asked for elsewhere, d is over, no feed, Close ──▶ end
+//
+// The Lease that was in it before has ended and is settled: it can neither release nor renew
+// what the next one has. The keeper renews a holding in use and an idle one alike.
+type holding struct {
+	client  *Client
+	ref     store.Ref
+	terms   *terms           // on which it was claimed
+	since   time.Time        // by the store's clock, for display
+	granted monotonic.Moment // when this process learned of the grant
+	heard   heard            // when the claim was sent
+
+	keeper.Slot
+
+	unseen atomic.Bool // no caller has received the lease: MinHold has nothing to protect
+
+	// Protected by Client.mu.
+	queue      *queue      // does not change while the holding is in it
+	listens    bool        // it counts among those that need the feed
+	leaving    bool        // it is idle no more, but being given back
+	keepTimer  *time.Timer // ends the keeping of an idle holding
+	prev, next *holding    // in the client's list
+
+	// mu protects what follows, and what says so in the Lease. Methods that say "locked" are
+	// called with it.
+	mu       sync.Mutex
+	lease    *Lease // nil: the holding is idle, or was never granted
+	err      error  // why it ended; nil: it has not
+	term     term.Term
+	token    int64           // of the last Lease
+	spare    int             // how many tokens above that are free for the next ones
+	values   context.Context // of the call that asked for it: for its values, not for its end
+	timer    *time.Timer     // of the deadline
+	wanted   bool            // another process waits for the key
+	renewing chan struct{}   // closed when the renewal under way is over; nil: none is
+	member   membership
+	release  release
+}
+
+// newHolding makes a holding that is not granted yet.
+func (c *Client) newHolding(ctx context.Context, claim *store.Claim, t *terms) *holding {
+	h := &holding{client: c, ref: claim.Ref, terms: t, values: ctx, Slot: keeper.Slot{TTL: t.ttl}}
+	h.listen()
+	return h
+}
+
+// grant puts a lease into the holding, by the answer to the claim that was sent at sent. The
+// answer came now. It returns when the holding is renewed first.
+func (h *holding) grant(sent, now monotonic.Moment, g store.Grant) (due monotonic.Moment) {
+	t := h.terms
+	h.term, due = term.Granted(t.ttl, h.client.marginFor(t.ttl), sent, now, g.Left, false)
+	h.token, h.since, h.wanted, h.spare = g.Token, g.Since, g.Wanted, g.Spare
+	h.granted = now
+	h.lease = newLease(h, t, g.Token, sent, now)
+	return due
+}
+
+// start begins the life of the lease in a holding that was granted. If the lease has run out
+// already, or the client is closed, it is given back. That needs no margin, because no caller
+// has received the lease.
+func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
+	c, l := h.client, h.lease
+	left := h.ends().Sub(h.granted)
+	if left > 0 {
+		h.values, l.endHold = c.observe(h.values, OpHold, h.ref.Key, h.terms)
+	}
+	c.mu.Lock()
+	h.settleIn(w)
+	closed := c.drained.Load()
+	c.mu.Unlock()
+	switch {
+	case left <= 0:
+		h.giveBackUnseen(ErrReleased)
+		return nil, &unwanted{errLate}
+	case closed:
+		h.giveBackUnseen(ErrClosed)
+		return nil, &unwanted{ErrClosed}
+	}
+	if h.terms.noRenewal || !l.limits.None() || h.term.Over(due, 0) {
+		h.mu.Lock()
+		h.watchDeadline(left)
+		h.mu.Unlock()
+	} // otherwise the first renewal sets the timer, before the deadline
+	if !h.terms.noRenewal {
+		c.keeper.Add(h, due)
+	}
+	return l, nil
+}
+
+// watchDeadline sets the timer that ends the lease. Locked.
+func (h *holding) watchDeadline(left time.Duration) {
+	if h.timer == nil {
+		h.timer = time.AfterFunc(left+knob.LateTimer, h.expire)
+	} else {
+		h.timer.Reset(left + knob.LateTimer)
+	}
+}
+
+// storeTrusted returns until when the store certainly has the holding, by its own deadline or its
+// session's. Locked.
+func (h *holding) storeTrusted() monotonic.Moment { return h.term.Trusted(h.member.trusted()) }
+
+// trusted is storeTrusted with regard to MaxHold. Locked.
+func (h *holding) trusted() monotonic.Moment {
+	if h.lease == nil {
+		return h.storeTrusted()
+	}
+	return h.lease.limits.Trusted(h.storeTrusted())
+}
+
+// ends returns when the holding ends, unless it is renewed or its work reports progress.
+// Locked.
+func (h *holding) ends() monotonic.Moment {
+	if h.lease == nil {
+		return h.storeTrusted()
+	}
+	return h.lease.limits.Ends(h.storeTrusted())
+}
+
+// over reports whether that time has passed. Locked.
+func (h *holding) over(now monotonic.Moment) bool { return now >= h.ends().Add(knob.LateTimer) }
+
+// whyOver returns the cause with which a holding ends that is over. Locked.
+func (h *holding) whyOver(now monotonic.Moment) error {
+	if h.lease != nil {
+		switch h.lease.limits.Why(now, h.storeTrusted()) {
+		case term.Stall:
+			return ErrStalled
+		case term.MaxHold:
+			return ErrMaxHold
+		case term.Trust:
+		}
+	}
+	return errNotRenewed
+}
+
+// expire runs when the deadline's timer fires. A renewal moves the deadline but not the timer,
+// so expire checks the deadline and sets the timer again.
+func (h *holding) expire() {
+	now := h.client.clock.Now()
+	h.mu.Lock()
+	if h.err != nil {
+		h.mu.Unlock()
+		return
+	}
+	if !h.over(now) {
+		switch {
+		case h.member.under != nil && (h.lease == nil || h.lease.limits.None()):
+			h.timer = nil // the session's end calls expire again
+		case h.timer != nil: // otherwise the first renewal sets it
+			h.watchDeadline(h.ends().Sub(now))
+		}
+		h.mu.Unlock()
+		return
+	}
+	cause := h.whyOver(now)
+	h.mu.Unlock()
+	h.end(cause)
+}
+
+// current returns the lease that is in the holding, or nil.
+func (h *holding) current() *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease
+}
+
+// why returns why the holding has ended, or nil.
+func (h *holding) why() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// end ends the holding, and the lease that is in it. The first cause stays.
+func (h *holding) end(cause error) bool {
+	return h.endIf(cause, func(*Lease) bool { return true })
+}
+
+func (h *holding) endIf(cause error, is func(in *Lease) bool) bool {
+	tell := h.finishIf(cause, is)
+	if tell == nil {
+		return false
+	}
+	tell()
+	return true
+}
+
+// finish is end without telling the observer and the logger: the function that it returns tells
+// them. The function is nil if the holding had ended already.
+func (h *holding) finish(cause error) (tell func()) {
+	return h.finishIf(cause, func(*Lease) bool { return true })
+}
+
+// finishIf is finish if the lease in the holding, or nil, is the one that is meant.
+func (h *holding) finishIf(cause error, is func(in *Lease) bool) (tell func()) {
+	h.mu.Lock()
+	l := h.lease
+	if h.err != nil || !is(l) {
+		h.mu.Unlock()
+		return nil
+	}
+	h.err = cause
+	lost := isLoss(cause)
+	if lost {
+		h.release.loss = &loss{notBefore: h.client.clock.Now().Add(h.timeToStop())} // from now on Close waits for it
+	}
+	if h.timer != nil {
+		h.timer.Stop()
+		h.timer = nil
+	}
+	var contexts *tether.Tether
+	if l != nil {
+		contexts = l.tether
+		if l.done != nil {
+			close(l.done)
+		}
+	}
+	h.mu.Unlock()
+	contexts.End(cause)
+	h.client.keeper.Remove(h)
+	return func() {
+		if l != nil && l.endHold != nil {
+			l.endHold(Outcome{Err: cause, Token: l.token, Count: 1})
+		}
+		if lost && l != nil {
+			h.client.logger.Warn("mongolock: lease lost", "key", h.ref.Key, "token", l.token, "cause", cause)
+		}
+		if lost {
+			h.afterLoss(cause)
+		}
+	}
+}
+
+// holdings are those of a client that are not settled. They are protected by Client.mu.
+type holdings struct {
+	first *holding
+	none  chan struct{} // closed when there are none; made by emptied
+}
+
+func (all *holdings) add(h *holding) {
+	if h.next = all.first; h.next != nil {
+		h.next.prev = h
+	}
+	all.first = h
+}
+
+// remove reports whether h was there.
+func (all *holdings) remove(h *holding) bool {
+	switch {
+	case h.prev != nil:
+		h.prev.next = h.next
+	case all.first == h:
+		all.first = h.next
+	default:
+		return false
+	}
+	if h.next != nil {
+		h.next.prev = h.prev
+	}
+	h.prev, h.next = nil, nil
+	if all.first == nil && all.none != nil {
+		close(all.none)
+		all.none = nil
+	}
+	return true
+}
+
+func (all *holdings) list() (hs []*holding) {
+	for h := all.first; h != nil; h = h.next {
+		hs = append(hs, h)
+	}
+	return hs
+}
+
+// emptied returns a channel that is closed once there are no holdings.
+func (all *holdings) emptied() <-chan struct{} {
+	none := all.none
+	if none == nil {
+		none = make(chan struct{})
+		if all.first == nil {
+			close(none)
+		} else {
+			all.none = none
+		}
+	}
+	return none
+}
+
+// unsettled returns the holdings of the client that are not settled.
+func (c *Client) unsettled() []*holding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held.list()
+}
