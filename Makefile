@@ -112,11 +112,16 @@ speed: ## the limits that are in microseconds, which hold without the race detec
 	go test -run 20Microseconds -count=1 ./pathlock
 
 OLDEST_GO := 1.26.0
+GO ?= 1.27.0
+.PHONY: with-go
+with-go: $(DEVMONGO) ## the library's tests with GO=1.27.0, which the go command fetches
+	GOTOOLCHAIN=go$(GO) go vet ./...
+	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(GO) go vet ./...)
+	GOTOOLCHAIN=go$(GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
+
 .PHONY: oldest
-oldest: $(DEVMONGO) ## the library's tests with the oldest Go that is supported, which the go command fetches
-	GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...
-	@$(call in-modules,$(ADAPTERS),GOTOOLCHAIN=go$(OLDEST_GO) go vet ./...)
-	GOTOOLCHAIN=go$(OLDEST_GO) $(ON_MONGO) go test -p 2 -shuffle=on -timeout 15m $(PKG)
+oldest: ## the same with the oldest Go that is supported
+	@$(MAKE) with-go GO=$(OLDEST_GO)
 
 .PHONY: race
 race: $(DEVMONGO) ## the tests COUNT times over, to find what fails rarely
@@ -319,6 +324,31 @@ DRY_RUN ?=
 .PHONY: release
 release: ## checks everything, writes the tags of VERSION=v0.1.0 here, and prints what to push
 	@DRY_RUN=$(DRY_RUN) bash .ci/release $(VERSION)
+
+GORELEASE := golang.org/x/exp/cmd/gorelease@v0.0.0-20261113113407-e3970619a1a4
+.PHONY: check-api
+check-api: ## what changed in the API since the last tag, and which version that asks for
+	@last=$$(git tag --list 'v*' --sort=-version:refname | head -n 1); \
+		if [ -z "$$last" ]; then echo 'nothing is released yet: there is no API to compare with'; else go run $(GORELEASE) -base="$$last"; fi
+
+# zizmor reads the workflows for what others could make of them.
+.PHONY: check-workflows
+check-workflows:
+	@! grep -rn 'uses: ' .github/workflows | grep -v '@[0-9a-f]\{40\} # v' || { echo 'an action is not pinned to a commit'; exit 1; }
+	pipx run zizmor==1.32.0 --offline --no-progress .github/workflows
+
+.PHONY: licences
+licences: ## writes docs/dependencies.md: what each released module brings along, under which licences
+	go run ./tools/licences
+
+# Without TAG they are of the last commit, to try it.
+TAG ?=
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.18.2
+SYFT       := github.com/anchore/syft/cmd/syft@v1.57.1
+.PHONY: binaries
+binaries: ## the command for six systems into bin/dist, with a list of what is in each (SBOM); TAG=cmd/mongolock/v0.1.0
+	GOBIN=$(CURDIR)/bin go install $(SYFT)
+	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$${TAG##*/}" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
 
 .PHONY: server
 server: $(SECANTUS_ROOT)/bin/secantusd-rs ## a server to test on, into the user's cache, once (needs cargo; some minutes)

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -152,12 +154,31 @@ func TestDoctorNamesEachMissingRight(t *testing.T) {
 		assert.Equal(t, exitDoctorFails, e.code, "without %s", missing)
 		e.says("rights", failure, "without the right to "+missing)
 	}
+	// With the role of docs/mongolock-role.json nothing is missing.
+	file, err := os.ReadFile("../../docs/mongolock-role.json")
+	require.NoError(t, err)
+	var whole bson.D
+	require.NoError(t, bson.UnmarshalExtJSON(bytes.ReplaceAll(file, []byte("<DATABASE>"), []byte("rights")), false, &whole))
+	for _, command := range []bson.D{whole, {{Key: "createUser", Value: "whole"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{bson.D{{Key: "role", Value: "mongolock"}, {Key: "db", Value: "rights"}}}}}} {
+		require.NoError(t, root.RunCommand(t.Context(), command).Err())
+	}
+	granted, err := url.Parse(server.URI)
+	require.NoError(t, err)
+	granted.User, granted.Path, granted.RawQuery = url.UserPassword("whole", "p"), "/rights", "authSource=rights"
+	e := (&program{t, append(p.env, "MONGODB_URI="+granted.String(), "MONGOLOCK_DB="), p.dir}).doctor()
+	e.says("rights", ok, "may find, insert, update, remove")
+	for check, findings := range e.lines {
+		for _, f := range findings {
+			assert.False(t, strings.HasPrefix(f.Do, "grant "), "%s: %+v", check, f)
+			assert.NotContains(t, f.Says, "poll", "%s: %+v", check, f)
+		}
+	}
 	// A user that is not there at all.
 	uri, err := url.Parse(server.URI)
 	require.NoError(t, err)
 	uri.User = url.UserPassword("nobody", "secret")
 	as := &program{t, append(p.env, "MONGODB_URI="+uri.String()), p.dir}
-	e := as.doctor()
+	e = as.doctor()
 	assert.Equal(t, exitDoctorFails, e.code)
 	e.says("reachable", failure, "refuses the user")
 	ls := as.start("ls")
