@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -59,15 +60,17 @@ func (c *Client) Break(ctx context.Context, key, reason string, grace time.Durat
 func refTo(s Status, h Holder) store.Ref { return store.Ref{Key: s.Key, ID: h.ID, Mode: s.Mode} }
 
 // mark marks a holder as broken. With now set it also removes the holder.
-func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) error {
-	if !c.enter() {
-		return &fault{op: "break", key: r.Key, err: ErrClosed}
+func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool) (err error) {
+	begun := c.background.Do(func() {
+		call, cancel := c.background.Within(ctx, releaseBound)
+		defer cancel()
+		err = c.store.Break(call, r, reason, now) // there is nothing to clean up: a break may be repeated
+	})
+	if !begun {
+		err = ErrClosed
 	}
-	defer c.background.Done()
-	call, cancel := c.within(ctx, releaseBound)
-	defer cancel()
-	if err := c.store.Break(call, r, reason, now); err != nil {
-		return &fault{op: "break", key: r.Key, err: err} // there is nothing to clean up: a break may be repeated
+	if err != nil {
+		return &fault{op: "break", key: r.Key, err: err}
 	}
 	return nil
 }
@@ -76,7 +79,7 @@ func (c *Client) mark(ctx context.Context, r store.Ref, reason string, now bool)
 func (c *Client) awaitGone(ctx context.Context, key string, marked []Holder, grace time.Duration) error {
 	over := time.NewTimer(grace)
 	defer over.Stop()
-	look := time.NewTicker(max(min(grace/8, pollMost), time.Millisecond))
+	look := time.NewTicker(max(min(grace/8, wake.PollMost), time.Millisecond))
 	defer look.Stop()
 	for {
 		select {

@@ -49,17 +49,12 @@ func (c *Client) try(ctx context.Context, key string, t *terms) (*Lease, error) 
 	case errors.As(err, new(*abandoned)):
 		return nil, &fault{op: "acquire", key: w.key, err: err} // the claim goes on, and its outcome will be known
 	case held != nil && t.freeIdle:
-		c.mu.Lock()
-		c.askFor(&held.Status)
-		c.mu.Unlock()
+		c.watch.AskFor(&held.Status)
 	}
 	return nil, failed("acquire", w.key, err)
 }
 
 func (c *Client) tryOnce(w *waiter) (*Lease, error) {
-	if !c.enter() {
-		return nil, &abandoned{ErrClosed}
-	}
 	return c.send(w, 0, false, c.clock.Now())
 }
 
@@ -74,17 +69,18 @@ type exchange[T any] struct {
 
 // send makes one claim, under an ID of its own, and returns once the claim is answered or the
 // caller's wait is over. In the latter case the claim goes on, and if it is granted the lease
-// is given back. Trust in the grant begins at sent. The caller has counted the claim as
-// background work already.
+// is given back. Trust in the grant begins at sent.
 //
 // A store that answers at once is called on the caller's goroutine: on another goroutine a free
 // pair in memory takes more than twice as long.
-func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (*Lease, error) {
+func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (l *Lease, err error) {
 	ctx, cancel := c.bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	if c.prompt {
-		defer c.background.Done()
 		defer cancel()
-		return c.claim(ctx, w, want, seenHeld, sent)
+		if !c.background.Do(func() { l, err = c.claim(ctx, w, want, seenHeld, sent) }) {
+			err = &abandoned{ErrClosed}
+		}
+		return l, err
 	}
 	return c.claimDetached(w, cancel, func() (*Lease, error) { return c.claim(ctx, w, want, seenHeld, sent) })
 }
@@ -110,8 +106,7 @@ func (c *Client) claimDetached(w *waiter, cut context.CancelFunc, claim func() (
 // that comes after that. cut ends the claim's context.
 func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() (T, error), late func(T, error)) (none T, err error) {
 	x := &exchange[T]{reply: make(chan struct{})}
-	go func() {
-		defer c.background.Done()
+	begun := c.background.Go(func() {
 		growStack()
 		x.value, x.err = claim()
 		cut()
@@ -120,7 +115,11 @@ func detached[T any](c *Client, w *waiter, cut context.CancelFunc, claim func() 
 			return
 		}
 		late(x.value, x.err)
-	}()
+	})
+	if !begun {
+		cut()
+		return none, &abandoned{ErrClosed}
+	}
 	giveUp, stop := c.timerAt(w.patience)
 	defer stop()
 	select {
@@ -216,7 +215,7 @@ func (c *Client) settle(h *holding, w *waiter, from *store.Ref, sent monotonic.M
 // If it returns neither leases nor an error, the keys must be claimed one by one: the store has
 // no such call, or one of the keys is in use in this process.
 func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (granted Leases, err error) {
-	if len(keys) < 2 || len(keys) > batchSize || t.shares() || !c.beginTogether(keys) {
+	if len(keys) < 2 || len(keys) > batchSize || t.shares() || !c.mayClaimTogether(keys) {
 		return nil, nil
 	}
 	ctx, end := c.observe(ctx, OpAcquire, "", t)
@@ -227,9 +226,8 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
 	if c.prompt {
-		granted, err = claim()
+		c.background.Do(func() { granted, err = claim() })
 		cancel()
-		c.background.Done()
 	} else {
 		granted, err = detached(c, w, cancel, claim, func(all Leases, _ error) { all.giveBackUnseen() })
 	}
@@ -243,8 +241,8 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 }
 
 // beginTogether reports whether this client neither holds the keys, nor waits for them, nor
-// left them to others. If so it counts the claims as background work.
-func (c *Client) beginTogether(keys []string) bool {
+// left them to others.
+func (c *Client) mayClaimTogether(keys []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.together == nil || c.oneByOne || c.cleaner.Full() {
@@ -258,7 +256,7 @@ func (c *Client) beginTogether(keys []string) bool {
 			return false
 		}
 	}
-	return c.enterLocked()
+	return true
 }
 
 func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sent monotonic.Moment) (granted Leases, err error) {

@@ -61,20 +61,13 @@ func (h *holding) giveBackInBackground() {
 	c.mu.Lock()
 	r := &c.returner
 	r.leases = append(r.leases, h)
-	switch {
-	case r.busy >= givers:
-		c.mu.Unlock()
-	case c.enterLocked():
+	mine := r.busy < givers
+	if mine {
 		r.busy++
-		c.mu.Unlock()
-		go func() {
-			defer c.background.Done()
-			c.giveBackUnheld()
-		}()
-	default: // the client is closing, and waits for the goroutine that runs this
-		r.busy++
-		c.mu.Unlock()
-		c.giveBackUnheld()
+	}
+	c.mu.Unlock()
+	if mine && !c.background.Go(c.giveBackUnheld) {
+		c.giveBackUnheld() // the client is closing, and waits for the goroutine that runs this
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mongolock/mongolock/internal/observe"
 	"github.com/mongolock/mongolock/internal/suspend"
 	"github.com/mongolock/mongolock/internal/tasks"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -47,8 +48,7 @@ type Client struct {
 	sessions *sessions // nil: the leases of this client are renewed one by one
 	warning  warning
 	keeper   *keeper.Keeper
-	watch    *watch
-	feed     store.Feed // to announce on; nil: none
+	watch    *wake.Watch
 
 	draining   chan struct{} // closed when no new calls of Acquire are accepted
 	drained    atomic.Bool   // draining is closed; set with mu held
@@ -64,9 +64,8 @@ type Client struct {
 	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
 	returner      returner
 	sweeper       sweeper
-	asks          askCount         // also read without mu
-	quietUntil    monotonic.Moment // nothing is announced until then, because the store refused to
-	oneByOne      bool             // the store refuses claims in bulk
+	asks          askCount // also read without mu
+	oneByOne      bool     // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -129,12 +128,10 @@ func newClient(s store.Store, conf config) *Client {
 	if of, ok := s.(inside.Packaged); ok {
 		c.pkg = of.Package()
 	}
-	c.feed = counts.Feed()
-	if conf.noFeed {
-		c.watch = newWatch(c, nil)
-	} else {
-		c.watch = newWatch(c, c.feed)
-	}
+	c.watch = wake.New(wake.Host{
+		Clock: &c.clock, Tasks: c.background, Feed: counts.Feed(), Mute: conf.noFeed, Look: counts.Look, Call: releaseBound, Batch: batchSize,
+		Still: besideStill, Stop: c.draining, Waiters: heads{c}, Logger: conf.logger,
+	})
 	c.watchStats()
 	return c
 }

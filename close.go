@@ -81,7 +81,7 @@ func (c *Client) shut() error {
 		c.sessions.close()
 	}
 	c.keeper.Stop()
-	c.watch.stop()
+	c.watch.Close()
 	c.background.Wait() // from here on no background work begins
 	c.unwatch()
 	return c.leftBehind(all)

@@ -47,7 +47,7 @@ func init() {
 		defer c.mu.Unlock()
 		w := inside.Waiting{
 			Unsettled: c.cleaner.Len(), Waiters: c.waiting,
-			Listening: c.watch.feed.Live(), Announces: c.feed != nil && c.clock.Now() >= c.quietUntil, FeedOpen: c.watch.feed.Open(),
+			Listening: c.watch.Live(), Announces: c.watch.Announces(), FeedOpen: c.watch.Open(),
 		}
 		if q := c.queues[key]; q != nil {
 			w.Woken, w.Seen = q.wakeUp != noWakeUp, q.plan.seen != nil
@@ -58,14 +58,14 @@ func init() {
 		return w
 	}
 	inside.Warned = func(client any) { client.(*Client).warning.given.Store(true) }
-	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.feed.Linger = d }
+	inside.FeedLinger = func(client any, d time.Duration) { client.(*Client).watch.Linger = d }
 	inside.EndLinger = func(client any) {
 		c := client.(*Client)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.watch.feed.Linger = 0 // read by Leave alone, which is called with c.mu held
-		c.watch.feed.Join()
-		c.watch.feed.Leave()
+		c.watch.Linger = 0 // read by Leave alone, which is called with c.mu held
+		c.watch.Join()
+		c.watch.Leave()
 	}
 	inside.Freed = func(client any, key string) { client.(*Client).freed(key) }
 	inside.Undo = func(lease any, within time.Duration) {

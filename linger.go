@@ -66,7 +66,7 @@ type heard struct {
 // listen records, before the claim is sent, which waiters have been heard of.
 func (h *holding) listen() {
 	if h.terms.linger > 0 {
-		h.heard.opening, _ = h.client.watch.feed.Hears()
+		h.heard.opening, _ = h.client.watch.Hears()
 		h.heard.asks = h.client.asks.of(h.ref.Key).Load()
 	}
 }
@@ -78,7 +78,7 @@ func (l *Lease) linger() bool {
 		return false
 	}
 	c.mu.Lock()
-	opening, live := c.watch.feed.Hears()
+	opening, live := c.watch.Hears()
 	kept := h.queue.holder == h && h.listens && !c.drained.Load() && live && opening == h.heard.opening && h.rest(c.clock.Now())
 	if kept {
 		h.keepTimer = time.AfterFunc(l.terms.linger, func() { c.freeIdle(h) })
@@ -187,7 +187,7 @@ func (c *Client) takeIdle(w *waiter, h *holding) (l *Lease, gone <-chan struct{}
 	if h.leaving || h.current() != nil {
 		return nil, nil
 	}
-	if c.enterLocked() {
+	if c.background.Begin() {
 		if l = h.regrant(w, c.clock.Now()); l != nil {
 			return l, nil
 		}
@@ -224,20 +224,18 @@ func (c *Client) tryIdle(w *waiter) (*Lease, error) {
 // dismiss frees the keys of idle holdings, or hands them over, in the background. c.mu is held.
 func (c *Client) dismiss(idle ...*holding) <-chan struct{} {
 	gone := make(chan struct{})
-	if !c.enterLocked() {
-		close(gone)
-		return gone
-	}
 	for _, h := range idle {
 		h.leaving = true
 	}
-	go func() {
-		defer c.background.Done()
+	begun := c.background.Go(func() {
 		defer close(gone)
 		giveBackAll(slices.DeleteFunc(idle, func(h *holding) bool {
 			return !h.endIf(ErrReleased, func(in *Lease) bool { return in == nil })
 		}))
-	}()
+	})
+	if !begun {
+		close(gone)
+	}
 	return gone
 }
 
@@ -261,7 +259,6 @@ func (c *Client) freeIdle(h *holding) {
 
 // asked records that another process waits for a key that this client may keep. c.mu is held.
 func (c *Client) asked(key string) {
-	c.asks.of(key).Add(1)
 	if q := c.queues[key]; q != nil && q.holder != nil && q.holder.heardWord() && !q.holder.leaving {
 		c.dismiss(q.holder)
 	}

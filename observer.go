@@ -216,7 +216,7 @@ func (c *Client) Stats() Stats {
 			}
 		}
 	}
-	s.Feed = FeedState(c.watch.feed.State())
+	s.Feed = FeedState(c.watch.State())
 	return s
 }
 

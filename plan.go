@@ -8,6 +8,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -94,7 +95,7 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 		p.wordUntil = now.Add(wordOf(s, t, want) / 2)
 	case keyRead:
 		p.steady++
-		if p.early = p.early && p.shows(s) && p.pause < pollMost; p.early {
+		if p.early = p.early && p.shows(s) && p.pause < wake.PollMost; p.early {
 			p.steady = 0
 		}
 		if !p.shows(s) {
@@ -120,19 +121,19 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 	}
 
 	p.readAt = 0
-	if !p.wordIsSure() && c.watch.feed.Live() && !knob.WordAfterLook { // without a feed all keys are polled anyway
+	if !p.wordIsSure() && c.watch.Live() && !knob.WordAfterLook { // without a feed all keys are polled anyway
 		if p.steady == 1 {
-			p.pause = pollMost
+			p.pause = wake.PollMost
 		}
 		p.readAt = now.Add(backoff.Jitter(p.pause))
-		p.pause = min(2*p.pause, pollMost)
+		p.pause = min(2*p.pause, wake.PollMost)
 	}
 	if s != nil && t.shares() && s.Reserved() {
 		// The waiting writer may be served when these holders are gone, and run out in its turn
 		// before the end of its word. No wake-up tells of either.
 		until := term.Drifted(s.Left()) + readAfterWord
 		if s.Free() { // the writer comes at any moment, if it lives
-			until = backoff.Jitter(pollMost)
+			until = backoff.Jitter(wake.PollMost)
 		}
 		if at := now.Add(until); at < p.askAt && (p.readAt == 0 || at < p.readAt) {
 			p.readAt = at
@@ -182,7 +183,7 @@ func (p *plan) shows(s *store.Status) bool {
 
 // moves reports whether the key changed hands a moment ago.
 func (p *plan) moves(now monotonic.Moment) bool {
-	return p.movedAt != 0 && now.Sub(p.movedAt) < pollMost
+	return p.movedAt != 0 && now.Sub(p.movedAt) < wake.PollMost
 }
 
 // expectsRefusal reports whether a claim on these terms will probably be refused: the store may

@@ -97,7 +97,7 @@ func (h *holding) settleIn(w *waiter) {
 		h.queue.holder = h
 	}
 	if h.terms.linger > 0 && h.spare > 0 {
-		c.watch.feed.Join()
+		c.watch.Join()
 		h.listens = true
 		if c.asks.of(h.ref.Key).Load() != h.heard.asks {
 			h.heardWord() // a waiter asked before the grant was answered
@@ -186,7 +186,9 @@ func (c *Client) unlink(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	if q.head == nil {
-		c.watch.end(&q.plan)
+		if q.plan.watched {
+			c.watch.Leave()
+		}
 		q.wakeUp, q.plan = noWakeUp, plan{}
 		return
 	}
@@ -250,13 +252,9 @@ func (h *holding) announceBeside() (at monotonic.Moment) {
 	h.mu.Lock()
 	wanted := (h.wanted || guess) && h.release.state == releasing && h.release.loss == nil
 	h.mu.Unlock()
-	if !wanted || c.feed == nil || now < c.quietUntil || !c.enterLocked() {
+	if !wanted || !c.watch.TryAnnounce(h.ref.Key) {
 		return 0
 	}
-	go func() {
-		defer c.background.Done()
-		c.announce([]string{h.ref.Key})
-	}()
 	return now
 }
 

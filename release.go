@@ -247,7 +247,7 @@ func (h *holding) forget() {
 	defer c.mu.Unlock()
 	listed := c.held.remove(h)
 	if listed && h.listens {
-		c.watch.feed.Leave()
+		c.watch.Leave()
 	}
 	switch q := h.queue; {
 	case q.holder == h:

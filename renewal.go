@@ -16,7 +16,7 @@ import (
 func newKeeper(c *Client) *keeper.Keeper {
 	return keeper.New(keeper.Host{
 		Clock: func() monotonic.Clock { return c.clock },
-		Enter: c.enter,
+		Enter: c.background.Begin,
 		Leave: c.background.Done,
 		Send:  c.sendRenewals,
 	})
@@ -196,13 +196,9 @@ func (h *holding) seldomRenewed() bool { return h.terms.noRenewal || h.terms.ttl
 // it is gone, and so ends it. Client.mu is held.
 func (h *holding) checkIn(s *store.Status) {
 	shown := slices.ContainsFunc(s.Holders, func(in store.Holder) bool { return in.ID == h.ref.ID })
-	if shown || !h.seldomRenewed() || !h.client.enterLocked() {
-		return
+	if !shown && h.seldomRenewed() {
+		h.client.background.Go(func() { h.client.keeper.Renew(h) })
 	}
-	go func() {
-		defer h.client.background.Done()
-		h.client.keeper.Renew(h)
-	}()
 }
 
 // verdict returns why a lease ends whose renewal was answered with err, or nil if it goes on.

@@ -119,9 +119,6 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	}
 	ctx, end := c.observe(ctx, OpTransfer, ticket.Key, t)
 	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
-	if !c.enter() {
-		return nil, &fault{op: "resume", key: ticket.Key, err: ErrClosed}
-	}
 	sent := c.clock.Now()
 	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	lease, err := c.claimDetached(w, cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })

@@ -17,10 +17,9 @@ type step int
 const (
 	toSleep step = iota
 	toTake       // the lease that it was handed
-	toAsk        // for the key: the claim counts as background work from now on
+	toAsk        // for the key
 	toRead       // the key, while it sleeps
 	toStart      // the lease that this client kept for it
-	toQuit       // the client is closed
 )
 
 // A move is a step with its arguments.
@@ -50,8 +49,6 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 	}
 	for w, m := c.join(ctx, key, t, patience); ; m = c.next(w) {
 		switch m.step {
-		case toQuit:
-			return c.leave(w, nil, &abandoned{ErrClosed})
 		case toTake:
 			return m.lease, nil
 		case toAsk:
@@ -123,9 +120,6 @@ func (c *Client) decide(w *waiter, now monotonic.Moment) move {
 		return w.sleepUntil(0)
 	}
 	held := q.expectsRefusal(w.terms)
-	if !c.enterLocked() {
-		return move{step: toQuit}
-	}
 	told := q.wakeUp == mayBeFree
 	q.wakeUp, w.asking = noWakeUp, true
 	return move{step: toAsk, held: held, told: told, now: now}
@@ -168,10 +162,10 @@ func (c *Client) askForKey(w *waiter, m move) (*Lease, error) {
 	switch {
 	case errors.As(err, &held):
 		w.refused, w.fault = true, nil
-		c.watch.begin(&q.plan)
+		c.watchFor(&q.plan)
 		q.plan.early = m.told && heldFor(&held.Status) > c.clock.Since(m.now)
 		c.replan(q, claimRefused, &held.Status, want)
-		c.askFor(&held.Status)
+		c.watch.AskFor(&held.Status)
 		return nil, nil
 	case errors.As(err, new(*abandoned)), errors.Is(err, ErrClosed), errors.Is(err, ErrDisconnected), store.IsVerdict(err), !w.refused:
 		q.wakeUp = mayBeFree // for the next in line: the wake-up that this claim consumed may have been meant for it

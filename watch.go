@@ -1,198 +1,35 @@
 package mongolock
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
-	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/follow"
+	"github.com/mongolock/mongolock/internal/wake"
 	"github.com/mongolock/mongolock/store"
 )
 
-// Keys are polled at these intervals: often at first, and while they change hands.
-const (
-	pollLeast = 50 * time.Millisecond
-	pollMost  = time.Second
-)
+// heads are the heads of a client's queues, as package wake sees them: what it hears or reads of
+// their keys. Its methods take Client.mu.
+type heads struct{ *Client }
 
-// A watch learns when other processes free keys: from the store's feed, and by polling while
-// the feed is not live. All but feed is protected by Client.mu.
-type watch struct {
-	client *Client
-	feed   *follow.Follower // a queue joins it with its first refusal, and leaves it with its last waiter
-
-	poll     *time.Timer
-	polling  bool // the timer is set, or a poll is under way
-	interval time.Duration
-	stopped  bool
-	old      bool // the feed is reopened only because it is old: one look is enough, when it is open
-}
-
-// newWatch makes the watch of c on feed, which may be nil.
-func newWatch(c *Client, feed store.Feed) *watch {
-	w := &watch{client: c}
-	w.feed = follow.New(c.background.Base(), feed, w.heard, w.lost)
-	return w
-}
-
-// begin makes sure that a head which was refused learns when its key is free, until end is
-// called. Call it with c.mu held.
-func (w *watch) begin(p *plan) {
-	first := !p.watched
-	if first {
-		p.watched = true
-		w.feed.Join()
-		w.client.watchSleep()
-	}
-	w.pollUntilLive(first)
-}
-
-// end is called when the last waiter of a queue leaves. Call it with c.mu held.
-func (w *watch) end(p *plan) {
-	if p.watched {
-		w.feed.Leave()
-	}
-}
-
-// pollUntilLive polls, unless the feed is live. Call it with c.mu held.
-func (w *watch) pollUntilLive(often bool) {
-	if w.feed.Live() {
-		return
-	}
-	if often || w.interval == 0 {
-		w.interval = pollLeast
-	}
-	w.pollSoon()
-}
-
-// stop ends the feed and the polls. Call it without c.mu, which the feed's callbacks take.
-func (w *watch) stop() {
-	w.client.mu.Lock()
-	w.stopped = true
-	if w.poll != nil {
-		w.poll.Stop()
-	}
-	w.client.mu.Unlock()
-	w.feed.Close()
-}
-
-// heard handles a notice of the feed.
-func (w *watch) heard(n store.Notice) {
-	c := w.client
+// Waiting reports whether there is a waiter.
+func (c heads) Waiting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case n == store.Notice{}: // the feed is live, but earlier releases and waiters were missed
-		c.dismissAll()
-		sure := c.anySure()
-		if sure { // the holders seen now may have announced their release already, and leave in a moment
-			time.AfterFunc(besideStill, func() {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				w.lookAtAllKeys()
-			})
-		}
-		if !w.old || !sure {
-			w.lookAtAllKeys()
-		}
-		w.old = false
-	case n.Topic == store.TopicLocks && n.Kind == store.KindFreed:
-		c.wake(n.Key)
-	case n.Topic == store.TopicLocks && n.Kind == store.KindWanted:
-		c.asked(n.Key)
-	}
+	return c.waiting > 0
 }
 
-// lost makes the waiters poll until the feed is back.
-func (w *watch) lost(loss follow.Loss) {
-	w.client.mu.Lock()
-	w.client.dismissAll()
-	w.old = loss.Err == nil
-	w.pollUntilLive(true)
-	w.client.mu.Unlock()
-	switch {
-	case loss.Final:
-		w.client.logger.Info("mongolock: the store has no wake-ups: waiters poll", "error", loss.Err)
-	case loss.News:
-		w.client.logger.Warn("mongolock: wake-ups are interrupted: waiters poll meanwhile", "error", loss.Err)
-	}
-}
-
-// pollSoon sets the timer of the next poll. Call it with c.mu held.
-func (w *watch) pollSoon() {
-	if w.polling || w.stopped || w.client.drained.Load() {
-		return
-	}
-	w.polling = true
-	d := backoff.Jitter(w.interval)
-	if w.poll == nil {
-		w.poll = time.AfterFunc(d, w.look)
-	} else {
-		w.poll.Reset(d)
-	}
-}
-
-// look polls: one read for all keys that this client waits for.
-func (w *watch) look() {
-	c := w.client
-	if !c.enter() {
-		return
-	}
-	defer c.background.Done()
-	c.mu.Lock()
-	if w.feed.Live() { // it became live after the timer was set
-		w.polling = false
-		c.mu.Unlock()
-		return
-	}
-	keys := w.waitedFor()
-	c.mu.Unlock()
-	often, err := w.lookAtAll(keys) // if it fails, the heads still ask when their plans say so
-
+// Keys returns the keys whose heads were refused and are not asking, in order, so that a
+// simulation can be repeated. With again, a head that is asking asks once more.
+func (c heads) Keys(again bool) (keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.polling = false
-	if errors.Is(err, ErrDisconnected) { // for good: they are told so
-		for _, q := range c.queues {
-			q.look()
-		}
-	}
-	if w.feed.Live() || c.waiting == 0 {
-		return
-	}
-	w.interval = min(2*w.interval, pollMost)
-	if often {
-		w.interval = pollLeast
-	}
-	w.pollSoon()
-}
-
-// lookAtAllKeys reads all keys that this client waits for, in the background. Call it with c.mu
-// held.
-func (w *watch) lookAtAllKeys() {
-	for _, q := range w.client.queues {
-		if q.head != nil && q.head.asking {
-			q.wakeUp = max(q.wakeUp, lookAgain) // a read under way may be older
-		}
-	}
-	if keys := w.waitedFor(); len(keys) > 0 && w.client.enterLocked() {
-		go func() {
-			defer w.client.background.Done()
-			if _, err := w.lookAtAll(keys); err != nil {
-				w.askForAll(keys)
-			}
-		}()
-	}
-}
-
-// waitedFor returns the keys whose heads were refused and are not asking, in order, so that a
-// simulation can be repeated. Call it with c.mu held.
-func (w *watch) waitedFor() (keys []string) {
-	for key, q := range w.client.queues {
-		if q.holder == nil && q.head != nil && q.plan.seen != nil && !q.head.asking {
+	for key, q := range c.queues {
+		switch {
+		case q.head == nil:
+		case q.head.asking && again:
+			q.wakeUp = max(q.wakeUp, lookAgain)
+		case q.holder == nil && q.plan.seen != nil && !q.head.asking:
 			keys = append(keys, key)
 		}
 	}
@@ -200,40 +37,72 @@ func (w *watch) waitedFor() (keys []string) {
 	return keys
 }
 
-// askForAll makes the heads of keys ask, because the keys could not be read.
-func (w *watch) askForAll(keys []string) {
-	w.client.mu.Lock()
-	defer w.client.mu.Unlock()
+// Read handles what a read showed, and reports whether a key is worth polling often.
+func (c heads) Read(all []store.Status) (often bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range all {
+		often = c.saw(&all[i]) || often
+	}
+	return often
+}
+
+// Ask makes the heads of keys ask, because the keys could not be read.
+func (c heads) Ask(keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, key := range keys {
-		if q := w.client.queues[key]; q != nil {
+		if q := c.queues[key]; q != nil {
 			q.look()
 		}
 	}
 }
 
-// lookAtAll reads keys, many in one read, because thousands of heads that asked at once would
-// overload the store. It reports whether one of the keys is worth polling often.
-func (w *watch) lookAtAll(keys []string) (often bool, err error) {
-	for batch := range slices.Chunk(keys, batchSize) {
-		var all []store.Status
-		if all, err = w.readKeys(batch); err != nil {
-			return often, err
-		}
-		often = w.looked(all) || often
-	}
-	return often, nil
+// Freed makes the head of a key ask.
+func (c heads) Freed(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake(key)
 }
 
-func (w *watch) readKeys(keys []string) ([]store.Status, error) {
-	ctx, cancel := w.client.within(context.Background(), releaseBound)
-	defer cancel()
-	return w.client.store.Look(ctx, keys)
+// Wanted frees a key that is kept, because another process waits for it.
+func (c heads) Wanted(key string) {
+	c.asks.of(key).Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked(key)
+}
+
+// Deaf frees all keys that are kept.
+func (c heads) Deaf() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissAll()
+}
+
+// Sure reports whether a head is sure of its word.
+func (c heads) Sure() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.anySure()
+}
+
+// watchFor makes sure that a head which was refused learns when its key is free, until its queue
+// is empty. Call it with c.mu held.
+func (c *Client) watchFor(p *plan) {
+	first := !p.watched
+	if first {
+		p.watched = true
+		c.watch.Join()
+		c.watchSleep()
+	}
+	c.watch.Refused(first)
 }
 
 // read reads one key for its head, while the head sleeps.
 func (c *Client) read(key string) {
-	all, err := c.watch.readKeys([]string{key})
-	c.watch.looked(all)
+	all, err := c.watch.Look(key)
+	heads{c}.Read(all)
 	if err == nil {
 		return
 	}
@@ -244,16 +113,26 @@ func (c *Client) read(key string) {
 	}
 }
 
-// looked handles the reply to a read of several keys, and reports whether one of them is worth
-// polling often.
-func (w *watch) looked(all []store.Status) (often bool) {
-	c := w.client
+// freed tells waiters that keys may be free: this client's waiters, and those of other
+// processes by the feed.
+func (c *Client) freed(keys ...string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range all {
-		often = c.saw(&all[i]) || often
+	for _, key := range keys {
+		c.wake(key)
 	}
-	return often
+	c.mu.Unlock()
+	c.watch.Announce(keys...)
+}
+
+// Feed returns the store's feed, which carries notices between processes, or nil if the store
+// has none. The client sends and hears its wake-ups by itself: Feed is for packages with topics
+// of their own, such as leader. Under WithoutFeed it sends notices and hears none.
+func (c *Client) Feed() store.Feed {
+	feed := store.FeedOf(c.store)
+	if feed != nil && c.noFeed {
+		return wake.SendOnly{Feed: feed}
+	}
+	return feed
 }
 
 // saw handles what a read showed of one key. It wakes the head if the key is free, and makes a

@@ -1,0 +1,302 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/tasks"
+	"github.com/mongolock/mongolock/store"
+)
+
+// A world is the waiters, the store and the feed, which the test plays.
+type world struct {
+	*Watch
+	mu     sync.Mutex
+	keys   []string
+	sure   bool
+	often  bool
+	read   []int // keys in each read
+	log    []string
+	sent   []store.Notice
+	refuse error // what the feed says to a notice
+	broken error // what a read says
+
+	notices chan store.Notice // what the feed tells, the empty notice first; closed: it breaks
+}
+
+func inBubble(t *testing.T, mute bool, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{notices: make(chan store.Notice)}
+		clock := monotonic.New()
+		group := tasks.New(&clock, false)
+		w.Watch = New(Host{
+			Clock: &clock, Tasks: group, Feed: feed{w}, Mute: mute, Look: w.look, Call: time.Second, Batch: 10, Still: 250 * time.Millisecond,
+			Waiters: waiters{w}, Logger: slog.New(slog.DiscardHandler),
+		})
+		test(t, w)
+		w.Close()
+		group.Wait()
+	})
+}
+
+func (w *world) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// said returns what the waiters were told since the last call, and how many reads there were.
+func (w *world) said() (log []string, reads int) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log, reads = w.log, len(w.read)
+	w.log, w.read = nil, nil
+	return log, reads
+}
+
+func (w *world) look(_ context.Context, keys []string) ([]store.Status, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read = append(w.read, len(keys))
+	return make([]store.Status, len(keys)), w.broken
+}
+
+type waiters struct{ *world }
+
+func (w waiters) Waiting() bool { return len(w.Keys(false)) > 0 }
+
+func (w waiters) Keys(bool) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys
+}
+
+func (w waiters) Read([]store.Status) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.often
+}
+
+func (w waiters) Ask(keys []string) { w.say("ask %v", keys) }
+func (w waiters) Freed(key string)  { w.say("freed %s", key) }
+func (w waiters) Wanted(key string) { w.say("wanted %s", key) }
+func (w waiters) Deaf()             { w.say("deaf") }
+
+func (w waiters) Sure() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sure
+}
+
+type feed struct{ *world }
+
+func (f feed) Notify(_ context.Context, notices ...store.Notice) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = append(f.sent, notices...)
+	return f.refuse
+}
+
+func (f feed) Watch(ctx context.Context) iter.Seq2[store.Notice, error] {
+	return func(yield func(store.Notice, error) bool) {
+		for {
+			select {
+			case n, ok := <-f.notices:
+				if !ok {
+					yield(n, errors.New("the feed broke"))
+					return
+				}
+				if !yield(n, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(store.Notice{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (w *world) wait(keys ...string) {
+	w.mu.Lock()
+	w.keys = keys
+	w.mu.Unlock()
+	w.Join()
+	w.Refused(true)
+}
+
+func TestKeysArePolledWithGrowingPausesUntilTheFeedIsLive(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.wait("a", "b")
+		time.Sleep(10 * time.Second)
+		log, reads := w.said()
+		assert.Empty(t, log)
+		assert.InDelta(t, 13, reads, 2, "50 ms, then more, up to a second")
+		w.notices <- store.Notice{}
+		log, reads = w.said()
+		assert.Equal(t, []string{"deaf"}, log, "notices before the opening were missed")
+		assert.Equal(t, 1, reads)
+		time.Sleep(time.Minute)
+		_, reads = w.said()
+		assert.Zero(t, reads, "a live feed tells")
+		w.Leave()
+	})
+}
+
+func TestAKeyThatChangesHandsIsPolledOften(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.often = true
+		w.wait("a")
+		time.Sleep(10 * time.Second)
+		_, reads := w.said()
+		assert.InDelta(t, 10*time.Second/PollLeast, reads, 20)
+		w.wait()
+		time.Sleep(time.Second)
+		w.said()
+		time.Sleep(time.Minute)
+		_, reads = w.said()
+		assert.Zero(t, reads, "there is no waiter")
+	})
+}
+
+func TestManyKeysAreReadInFewReads(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		keys := make([]string, 25)
+		w.wait(keys...)
+		time.Sleep(PollLeast * 13 / 10)
+		synctest.Wait()
+		assert.Equal(t, []int{10, 10, 5}, w.read)
+	})
+}
+
+func TestWakeUpsReachTheWaiters(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.wait("a")
+		w.notices <- store.Notice{}
+		w.said()
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "a", Kind: store.KindFreed}
+		w.notices <- store.Notice{Topic: store.TopicLocks, Key: "b", Kind: store.KindWanted}
+		w.notices <- store.Notice{Topic: "another", Key: "c", Kind: store.KindFreed}
+		log, reads := w.said()
+		assert.Equal(t, []string{"freed a", "wanted b"}, log)
+		assert.Zero(t, reads)
+		w.Leave()
+	})
+}
+
+func TestABrokenFeedIsPolledFor(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.wait("a")
+		w.notices <- store.Notice{}
+		w.said()
+		close(w.notices)
+		log, _ := w.said()
+		assert.Equal(t, "deaf", log[0])
+		time.Sleep(PollLeast * 13 / 10)
+		_, reads := w.said()
+		assert.Equal(t, 1, reads)
+		w.Leave()
+	})
+}
+
+// A holder that was seen may have announced its release before the feed was open.
+func TestAWaiterThatIsSureOfItsWordReadsOnceMoreAMomentAfterTheOpening(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.sure = true
+		w.wait("a")
+		w.notices <- store.Notice{}
+		_, reads := w.said()
+		assert.Equal(t, 1, reads)
+		time.Sleep(w.host.Still)
+		_, reads = w.said()
+		assert.Equal(t, 1, reads)
+		w.Leave()
+	})
+}
+
+func TestKeysThatCannotBeReadAreAskedForAfterTheOpening(t *testing.T) {
+	inBubble(t, false, func(t *testing.T, w *world) {
+		w.broken = errors.New("no answer")
+		w.wait("a")
+		w.notices <- store.Notice{}
+		log, _ := w.said()
+		assert.Equal(t, []string{"deaf", "ask [a]"}, log)
+		w.Leave()
+	})
+}
+
+func TestWaitersOfADisconnectedStoreAskAndAreToldSo(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.broken = store.ErrDisconnected
+		w.wait("a")
+		time.Sleep(PollLeast * 13 / 10)
+		log, _ := w.said()
+		assert.Equal(t, []string{"ask [a]"}, log)
+	})
+}
+
+func TestAReleaseIsAnnouncedOnceForEachKeyWithoutListeningToo(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.Announce("b", "a", "b")
+		w.Announce()
+		assert.True(t, w.TryAnnounce("c"))
+		synctest.Wait()
+		var keys []string
+		for _, n := range w.sent {
+			assert.Equal(t, store.KindFreed, n.Kind)
+			keys = append(keys, n.Key)
+		}
+		assert.ElementsMatch(t, []string{"a", "b", "c"}, keys)
+	})
+}
+
+func TestAfterARefusalNothingIsAnnouncedForAMinute(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.refuse = errors.ErrUnsupported
+		w.Announce("a")
+		synctest.Wait()
+		w.Announce("b")
+		assert.False(t, w.Announces())
+		assert.False(t, w.TryAnnounce("b"))
+		synctest.Wait()
+		assert.Len(t, w.sent, 1)
+		time.Sleep(announceAgain)
+		w.Announce("c")
+		synctest.Wait()
+		assert.Len(t, w.sent, 2)
+	})
+}
+
+func TestOnlyAHolderThatMayKeepTheKeyIsAskedForIt(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		now := time.Now()
+		s := store.Status{Key: "k", Now: now, Holders: []store.Holder{{ID: "x", ExpireAt: now.Add(time.Minute)}}}
+		w.AskFor(&s)
+		s.Holders[0].Lingers = true
+		w.AskFor(&s)
+		synctest.Wait()
+		assert.Equal(t, []store.Notice{{Topic: store.TopicLocks, Key: "k", Kind: store.KindWanted}}, w.sent)
+	})
+}
+
+func TestCloseEndsThePolls(t *testing.T) {
+	inBubble(t, true, func(t *testing.T, w *world) {
+		w.wait("a")
+		w.Close()
+		time.Sleep(time.Minute)
+		_, reads := w.said()
+		assert.Zero(t, reads)
+	})
+}
