@@ -6,7 +6,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -99,11 +98,6 @@ func (k contender) TakeOver(ctx context.Context, seen record) (reply, mongolease
 }
 
 func (k contender) Word(ctx context.Context) (reply, error) {
-	if knob.WordAfterLook {
-		seen := k.lookFirst(ctx, k.c)
-		_, err := k.leaveWord(ctx, k.c)
-		return seen, err
-	}
 	return k.leaveWord(ctx, k.c)
 }
 

@@ -22,7 +22,6 @@
 //	document.go   the document
 //	index.go      the TTL index
 //	feed.go       wake-ups, by internal/mongo/mongofeed
-//	knobs.go      the faults that controls switch on
 //
 // The steps that doclock shares (renewals, grants, what a refusal means) belong to
 // internal/mongo/mongolease. The collection under the library's own concerns, the server, its clock

@@ -7,7 +7,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -62,7 +61,7 @@ func (s *Store) entering(batch []store.Renewal) map[int]mongolease.Lease[int64] 
 			continue
 		}
 		l, ok := s.steps.Memory.Of(r.ID)
-		if ok && l.Own != 0 && s.base.Clock.Now() < l.Until && (!l.Named || knob.TogetherAfterAlone) {
+		if ok && l.Own != 0 && s.base.Clock.Now() < l.Until && !l.Named {
 			group[i], session = l, r.Session
 		}
 	}
@@ -92,7 +91,7 @@ func (s *Store) enterMany(ctx context.Context, batch []store.Renewal, group map[
 		err = failed[0]
 	}
 	switch {
-	case err == nil && matched == len(refs) || knob.EnteredUnseen:
+	case err == nil && matched == len(refs):
 		return entered, nil
 	case err != nil && mongoerr.ClassOf(err) != mongoerr.Unknown:
 		return nil, mongoerr.Mark(err)
@@ -135,7 +134,7 @@ func keptBy(r store.Ref) string {
 // revision.
 func (r record) under() []bson.E {
 	switch {
-	case knob.UnderUnseen || r.mode != store.Exclusive:
+	case r.mode != store.Exclusive:
 		return nil
 	case r.session == "":
 		return []bson.E{mongolease.Lacks(fieldSession)}

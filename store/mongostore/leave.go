@@ -7,7 +7,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -84,9 +83,6 @@ func (s *Store) finish(ctx context.Context, r store.Ref, coll *mongo.Collection)
 // between two commands the join could land.
 func (s *Store) undoJoin(ctx context.Context, r store.Ref, joined int64) (reply, error) {
 	holds := exists(fieldHolders + "." + r.ID)
-	if knob.UndoDeletes {
-		return s.remove(ctx, mongolease.Undo, s.base.Durable, ours(r.Key, holds))
-	}
 	if joined != 0 {
 		holds = bson.E{Key: "$or", Value: bson.A{bson.D{holds}, bson.D{{Key: fieldRev, Value: joined}}}}
 	}

@@ -109,7 +109,6 @@ func open(coll *mongo.Collection, conf config) *Store {
 	s.steps.Sessions, s.steps.Enter, s.steps.KeptBy = &s.sessions, enter, keptBy
 	s.sessions.steps.Base, s.sessions.steps.Shape, s.sessions.steps.Feed = s.base, sessionLayout{&s.sessions}, s
 	s.base.LogTo(conf.logger)
-	s.withFaults()
 	return s
 }
 

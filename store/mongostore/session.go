@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -120,11 +119,7 @@ func (sessionLayout) Name(r store.Ref) (bson.D, error) { return bson.D{sessionNa
 func (sessionLayout) Fields(string) mongolease.Fields { return "" }
 
 func (sessionLayout) Named(string) []bson.E {
-	named := []bson.E{{Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}}
-	if !knob.SessionRevived {
-		named = append(named, mongolease.Lacks(fieldDead))
-	}
-	return named
+	return []bson.E{{Key: fieldMark, Value: shape}, {Key: fieldWhat, Value: kindSession}, mongolease.Lacks(fieldDead)}
 }
 
 func (l sessionLayout) Holds(id string) []bson.E { return l.Named(id) }
@@ -155,19 +150,12 @@ func (s *Store) BeginSession(ctx context.Context, of store.Session) (time.Durati
 	x := &s.sessions
 	left, err := x.steps.Insert(ctx, mongolease.Begin, store.Ref{ID: of.ID}, of.TTL, func(t mongolease.Tenure) (filter, update bson.D) {
 		filter = ourSession(of.ID, bson.E{Key: fieldBeat, Value: t.Beat})
-		if knob.SessionReused {
-			filter = ourSession(of.ID)
-		}
-		set := bson.D{
+		update = bson.D{{Key: "$set", Value: bson.D{
 			{Key: mongolease.FieldOwner, Value: of.Owner},
 			{Key: fieldExpireAt, Value: mongobase.Date(t.Until)},
 			{Key: mongolease.FieldTTL, Value: mongobase.Millis(t.TTL)},
 			{Key: fieldEpoch, Value: t.By.Epoch},
-		}
-		update = bson.D{{Key: "$set", Value: set}, stampAt}
-		if knob.SessionReused {
-			update = append(bson.D{{Key: "$set", Value: append(set, bson.E{Key: fieldBeat, Value: t.Beat})}, {Key: "$unset", Value: bson.D{{Key: fieldDead, Value: ""}}}}, stampAt)
-		}
+		}}, stampAt}
 		return filter, update
 	})
 	switch {
@@ -228,10 +216,7 @@ func enter(r store.Renewal, update bson.D) bson.D {
 	case r.Alone && r.Mode == store.Exclusive: // no other holder is in the document
 		set = append(set, most[end])
 		most = slices.Delete(most, end, end+1)
-		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
-		if !knob.AloneKeepsRev {
-			more = append(more, moveRev) // then no late update puts it under the session together with others
-		}
+		more = bson.D{{Key: "$unset", Value: bson.D{session}}, moveRev} // then no late update puts it under the session together with others
 	case r.Alone:
 		more = bson.D{{Key: "$unset", Value: bson.D{session}}}
 	case r.Mode == store.Exclusive:
@@ -280,7 +265,7 @@ func (c *claim) prune(seen record, over map[string]bool, filter, update bson.D) 
 	}
 	c.pruned = true
 	for _, h := range seen.Holders {
-		if !over[h.ID] && !knob.PruneBlindly {
+		if !over[h.ID] {
 			filter = append(filter, holder(h.ID).Still(h))
 		}
 	}

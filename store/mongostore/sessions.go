@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -172,18 +171,12 @@ func (x *sessions) read(ctx context.Context, ids []string) (map[string]sessionRe
 // mark marks a session dead that was seen, or that was missing; in the latter case its document
 // has only the mark. It reports false if the session was renewed meanwhile.
 func (x *sessions) mark(ctx context.Context, id string, seen sessionRecord) (bool, error) {
-	if knob.TakenUnmarked {
-		return true, nil
-	}
 	isDead := bson.E{Key: fieldDead, Value: true}
 	filter := ourSession(id, isDead)
 	if len(seen.Holders) > 0 {
 		filter = ourSession(id, bson.E{Key: "$or", Value: bson.A{bson.D{isDead}, bson.D{{Key: fieldBeat, Value: seen.Holders[0].Beat}}}})
 	}
 	coll := x.steps.Base.Durable
-	if knob.MarkUnvoted {
-		coll = x.steps.Base.Soft
-	}
 	_, until := x.steps.Base.Now().Expiry(0)
 	update := dead(bson.E{Key: "$setOnInsert", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(until)}}})
 	_, err := x.steps.Base.Modify(ctx, coll, filter, update, mongobase.Upsert)

@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -203,9 +202,6 @@ func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading
 		return filter, update
 	}
 	set := bson.D{{Key: fieldHolders + "." + c.ID, Value: c.Holder(t)}, {Key: fieldRev, Value: t.Rev}}
-	if knob.JoinWritesMap {
-		set[0], dropped = bson.E{Key: fieldHolders, Value: seen.mapWith(c, t, over)}, nil
-	}
 	update = bson.D{
 		{Key: "$set", Value: set},
 		{Key: "$max", Value: bson.D{{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}}},
@@ -219,5 +215,5 @@ func joining(c *claim, seen record, over map[string]bool, now mongoclock.Reading
 
 // reserved reports whether a waiting writer's word keeps new sharers out.
 func (r record) reserved(earliest time.Time) bool {
-	return !knob.JoinIgnoresWord && r.mode != store.Exclusive && r.exclusiveWanted.After(earliest)
+	return r.mode != store.Exclusive && r.exclusiveWanted.After(earliest)
 }

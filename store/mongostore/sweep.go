@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/internal/mongo/mongolease"
@@ -104,12 +103,6 @@ func (s *Store) dropSwept(ctx context.Context, found []record, session string, o
 				continue
 			}
 			filter := append(ours(r.key, inMode(r.mode), holder(h.ID).Still(h)), r.under()...)
-			if knob.SweepByID {
-				filter = ours(r.key, inMode(r.mode), exists(fieldHolders+"."+h.ID))
-			}
-			if knob.SweepByKey {
-				filter = ours(r.key)
-			}
 			if r.mode == store.Exclusive {
 				deletions = append(deletions, s.steps.Deletion(mongolease.Sweep, filter))
 			} else {

@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
@@ -177,7 +176,7 @@ func (c *claim) inserted(t mongolease.Tenure) bson.D {
 // settleRefused makes the refusals certain: it first cleans up the twins that may be on their
 // way. Where that fails, the outcome is unknown.
 func (t *together) settleRefused(ctx context.Context) {
-	if !t.twins || knob.TwinIgnored {
+	if !t.twins {
 		return
 	}
 	removed, err := t.remove(t.claims[0].Attempt.In(ctx), t.refused)
@@ -195,9 +194,6 @@ func (t *together) settleRefused(ctx context.Context) {
 
 // undo removes the claims of unknown outcome, by their IDs and in their common session.
 func (t *together) undo(ctx context.Context) error {
-	if knob.UndoElsewhere {
-		ctx = mongobase.Bare(ctx)
-	}
 	var which []int
 	for i, unknown := range t.unknown {
 		if unknown {

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
@@ -142,7 +141,7 @@ func (b *Base) Undo(ctx context.Context, id string, cleanUp func(context.Context
 		cleanUp = a.joint.undo
 	}
 	found, err := cleanUp(a.In(ctx), a)
-	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single || knob.UndoOnce)
+	settled = err == nil && (found || !pending || b.Kind().Numbers && !a.Single)
 	switch {
 	case pending:
 		b.Over(a, settled)

@@ -10,7 +10,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 )
 
@@ -43,19 +42,16 @@ const LongPast = time.Minute
 // The command that drops a holder must name the beat that was seen: a renewal in between
 // then makes it miss. docs/design.md §4.3 has the argument.
 func (b *Base) Judge(ctx context.Context, key string, holders []Mark, sent, seen mongoclock.Moment, drawn Drawn) (over map[string]bool, err error) {
-	if knob.StillFromSending {
-		seen = sent
-	}
 	b.sights.saw(key, holders, seen)
 	now := b.Now()
 	over = make(map[string]bool, len(holders))
 	ask := false
 	var doubtful []Mark // past their end by a time that may be another shard's
-	mixed := b.Kind().Router && !b.Unsharded && !knob.ShardsOfOneClock
+	mixed := b.Kind().Router && !b.Unsharded
 	for _, h := range holders {
 		long := h.LongPast(now.Earliest)
 		switch still := b.sights.still(key, h, now.At); {
-		case still >= mongoclock.Still(h.TTL), long && !mixed, knob.HelloBeforeLook && b.known().past(h):
+		case still >= mongoclock.Still(h.TTL), long && !mixed:
 			over[h.ID] = true
 		case long:
 			doubtful = append(doubtful, h)
@@ -102,16 +98,9 @@ func judgeDrawn(ctx context.Context, holders []Mark, drawn Drawn, over map[strin
 // LongPast reports whether a holder is over by rule 3 at that time.
 func (h Mark) LongPast(now time.Time) bool { return !h.ExpireAt.Add(LongPast).After(now) }
 
-// known returns the election of the last hello with the time of the newest reply, for the
-// control which shows why Judge asks after the look.
-func (b *Base) known() answer {
-	by := b.Bearing()
-	return answer{server: b.Now().Earliest, epoch: by.Epoch, sure: by.Sure}
-}
-
 // past reports whether a holder has run out by the clock of its own epoch.
 func (a answer) past(h Mark) bool {
-	return a.sure && (h.Epoch == a.epoch || knob.EpochOfReader) && !h.ExpireAt.After(a.server)
+	return a.sure && h.Epoch == a.epoch && !h.ExpireAt.After(a.server)
 }
 
 // KnownBy returns the moment, by the server's clock as now shows it, at which it will be known

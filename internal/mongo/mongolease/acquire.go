@@ -5,7 +5,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -39,7 +38,7 @@ type Contender[R Record] interface {
 // Acquire claims a key: with a command that is applied if the key is free, and after a refusal
 // with a look at the document that refused it.
 func (s *Steps[R, X]) Acquire(ctx context.Context, c *Claim, with Contender[R]) (store.Grant, error) {
-	if c.Held && c.Want > 0 && !knob.WordAfterLook {
+	if c.Held && c.Want > 0 {
 		// If the key is held, leaving word is the look, and nothing else of the claim is sent.
 		image, err := with.Word(ctx)
 		switch {
@@ -202,7 +201,7 @@ func (s *Steps[R, X]) RefuseTwin(ctx context.Context, c *Claim, with Contender[R
 // way, the twin is cleaned up first, in its own session, within this call. If that fails the
 // outcome is unknown, and the engine's Undo goes on with it.
 func (s *Steps[R, X]) Settle(ctx context.Context, c *Claim, with Contender[R], refusal error) error {
-	if !c.Attempt.Twin || knob.TwinIgnored {
+	if !c.Attempt.Twin {
 		return refusal
 	}
 	wanted, err := with.CleanUp(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
@@ -66,9 +65,6 @@ func (s *Steps[R, X]) Break(ctx context.Context, r store.Ref, send func(context.
 // the removal found nothing.
 func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref, cleanUp func(context.Context, *mongobase.Attempt) (found bool, err error)) (settled bool, err error) {
 	return s.Base.Undo(ctx, claim.ID, func(ctx context.Context, a *mongobase.Attempt) (bool, error) {
-		if knob.UndoElsewhere {
-			ctx = mongobase.Bare(ctx)
-		}
 		found, err := cleanUp(ctx, a)
 		if err != nil {
 			return false, err

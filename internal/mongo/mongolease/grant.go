@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
@@ -41,9 +40,6 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 		Left:   s.left(c.Sent, image.Sent, t, at),
 		Since:  t.Since,
 		Wanted: image.Record.Wanted(at),
-	}
-	if s.Token != nil {
-		g.Token = s.Token(image)
 	}
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, at, image.Sent)
@@ -133,10 +129,7 @@ func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at 
 // by a server time drawn after it was sent. If that time is not of the tenure's clock, the
 // dates in the document mean nothing: they have to be written again.
 func (s *Steps[R, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
-	switch {
-	case knob.DeadlineFromSample:
-		return t.TTL
-	case !s.Base.Believes(t.By, server, drawn):
+	if !s.Base.Believes(t.By, server, drawn) {
 		return 0
 	}
 	return mongoclock.Left(t.TTL, sent, drawn, t.Until, server)

@@ -5,7 +5,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 )
 
@@ -70,9 +69,6 @@ func (f Fields) Before(beat int64) bson.E {
 
 // Still is the condition that the holder is there and was not written since it was seen.
 func (f Fields) Still(h Holder) bson.E {
-	if knob.SwapByDate {
-		return bson.E{Key: f.Path(FieldExpireAt), Value: bson.D{{Key: "$lte", Value: mongobase.Date(h.ExpireAt)}}}
-	}
 	return bson.E{Key: f.Path(FieldBeat), Value: h.Beat}
 }
 

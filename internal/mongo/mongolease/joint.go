@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/store"
 )
@@ -109,7 +108,7 @@ func (b *Bulk[R, X]) left(which []int) (left []int, found bool) {
 func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
 	return func(i int) mongo.WriteModel {
 		conditions, update := release(b.Batch[i].Ref)
-		if !b.Answers[i].Wanted && !knob.BulkIgnoresWord {
+		if !b.Answers[i].Wanted {
 			conditions = append(conditions, b.Steps.Shape.Unworded(b.Now)...)
 		}
 		return b.model(i, conditions, update)
@@ -142,9 +141,6 @@ func joined(deletions []mongo.WriteModel) mongo.WriteModel {
 		for i, f := range filters {
 			holders[i] = append(holders[i].(bson.D), f[k+1])
 		}
-	}
-	if knob.BulkByKey {
-		return &mongo.DeleteManyModel{Filter: joint[:1]}
 	}
 	return &mongo.DeleteManyModel{Filter: mongobase.ByID(append(joint, bson.E{Key: "$or", Value: holders}))}
 }

@@ -119,9 +119,6 @@ type Steps[R Record, X any] struct {
 
 	// Remembers returns what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X
-	// Token replaces the token that is drawn from a grant's operationTime, in tests which show
-	// why it is drawn from there. Usually nil.
-	Token func(image Image[R]) int64
 	// Tamper takes a safety out of a command, in tests which show that it is needed. Usually
 	// nil. opts is nil for a command of a bulk, and update for one that removes a document.
 	Tamper func(what Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder)

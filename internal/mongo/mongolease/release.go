@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 	"github.com/mongolock/mongolock/store"
 )
@@ -26,7 +25,7 @@ func (s *Steps[R, X]) Gently(id string) *mongo.Collection {
 	if !ok {
 		hurts = s.Sessions != nil
 	}
-	if hurts && !knob.ReleaseUnvoted {
+	if hurts {
 		return s.Base.Voted
 	}
 	return s.Base.Soft
