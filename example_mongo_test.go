@@ -22,7 +22,7 @@ func ExampleNew() {
 	}
 	defer db.Disconnect(ctx)
 
-	client, err := mongolock.New(db.Database("app").Collection("locks"), mongolock.WithOwner("billing on host-a"))
+	client, err := mongolock.New(db.Database("mongolock").Collection("locks"), mongolock.WithOwner("billing on host-a"))
 	check(err)
 	defer client.Close() // before the connection
 	fmt.Println("ready, and nothing is sent yet")
@@ -38,7 +38,7 @@ func ExampleWithoutIndex() {
 	}
 	defer db.Disconnect(ctx)
 
-	client, err := mongolock.New(db.Database("app").Collection("locks"), mongolock.WithoutIndex())
+	client, err := mongolock.New(db.Database("mongolock").Collection("locks"), mongolock.WithoutIndex())
 	check(err)
 	defer client.Close()
 	fmt.Println("ready, and will make no index")

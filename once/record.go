@@ -29,7 +29,7 @@ type Entry struct {
 	Number  int       `bson:"number"  json:"number"` // 1 for the very first run
 	Owner   string    `bson:"owner"   json:"owner"`  // the process, as With(mongolock.WithOwner(…)) names it
 	Note    string    `bson:"note,omitempty" json:"note,omitempty"`
-	Token   int64     `bson:"token"   json:"token"`
+	Token   int64     `bson:"token"   json:"token,string"`
 	Sum     string    `bson:"sum,omitempty" json:"sum,omitempty"` // the checksum of its Content
 	Began   time.Time `bson:"began"   json:"began"`               // by the server's clock
 	Ended   time.Time `bson:"ended,omitempty" json:"ended,omitzero"`

@@ -51,6 +51,9 @@ func (c *breakCmd) Run(a *app) error {
 				return err
 			}
 		}
+		if grace > time.Second && a.Output != "json" {
+			fmt.Fprintf(a.stderr, "mongolock: the holders are told, and have up to %v to give up …\n", grace.Round(100*time.Millisecond))
+		}
 		marked, err := client.Break(ctx, c.Key, c.Reason, grace)
 		if err != nil {
 			return err

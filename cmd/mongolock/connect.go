@@ -24,10 +24,13 @@ import (
 type connection struct {
 	URI        string `name:"uri" help:"Connection string of the deployment." env:"MONGOLOCK_URI,MONGODB_URI" default:"mongodb://localhost:27017" placeholder:"URI"`
 	DB         string `name:"db" help:"Database; by default that of the connection string, or mongolock." env:"MONGOLOCK_DB" placeholder:"NAME"`
-	Collection string `help:"Collection; by default locks, for jobs it is jobs, for once and records once." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
+	Collection string `help:"Collection; by default locks, for jobs it is jobs, for once and once-ls once." env:"MONGOLOCK_COLLECTION" placeholder:"NAME"`
 	Owner      string `help:"The name of this process, which others see beside the key; by default host/pid." env:"MONGOLOCK_OWNER" placeholder:"NAME"`
 	Verbose    bool   `short:"v" help:"Say on standard error what the library logs."`
 }
+
+// standardURI is the default of --uri.
+const standardURI = "mongodb://localhost:27017"
 
 // reachFor is how long a server may take to be found. An unreachable server is reported within
 // five seconds.
@@ -129,7 +132,11 @@ func (c *connection) reach(ctx context.Context) (*deployment, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
-		return nil, exitf(exitUnreachable, "no server of --uri can be reached: %s", c.redact(tried.String()))
+		which := "of --uri"
+		if c.URI == standardURI {
+			which = "at " + standardURI + " (the default; --uri or MONGOLOCK_URI names another)"
+		}
+		return nil, exitf(exitUnreachable, "no server %s can be reached: %s", which, c.redact(tried.String()))
 	}
 	return d, nil
 }

@@ -54,8 +54,8 @@ const exitHelp = `Exit codes:
    72     once: another process ran the command meanwhile, and it failed there
    73     once: it was done with other content
    74     once: the command has run, and that is not recorded: it may run again
-   75     run --try, paths lock --try: the key or path is held
-   76     --wait: it was still held when the time was over
+   75     run --try, paths lock --try: the key or path is held (run: or --held-exit-code)
+   76     --wait: it was still held when the time was over (run: or --held-exit-code)
    77     the server refuses the user, or what the user asked for
    78     break, paths break: not confirmed
    126    the command cannot be run

@@ -217,7 +217,7 @@ func manPage(model *kong.Application) string {
 	}
 	b.WriteString(".\\\" Made by mongolock man.\n.TH MONGOLOCK 1\n.SH NAME\nmongolock \\- distributed locks on MongoDB\n.SH SYNOPSIS\n")
 	for _, c := range leaves(model) {
-		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(strings.TrimPrefix(c.Summary(), "mongolock ")))
+		fmt.Fprintf(&b, ".br\n\\fBmongolock\\fR %s\n", text.Replace(synopsis(c)))
 	}
 	b.WriteString(".SH DESCRIPTION\n")
 	before, codes, _ := strings.Cut(model.Help, "Exit codes:\n")

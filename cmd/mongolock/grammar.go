@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -19,6 +20,16 @@ func flagsOf(model *kong.Application, cmd *kong.Node) []*kong.Flag {
 		}
 	}
 	return visible
+}
+
+// synopsis returns how a command is typed: its flags stand before its arguments.
+func synopsis(cmd *kong.Node) string {
+	name, rest := cmd.Path(), strings.TrimPrefix(cmd.Summary(), cmd.Path())
+	rest, flags := strings.CutSuffix(rest, " [flags]")
+	if flags {
+		name += " [flags]"
+	}
+	return name + strings.Replace(rest, "<command>", "[--] <command>", 1)
 }
 
 func commands(model *kong.Application) []*kong.Node {

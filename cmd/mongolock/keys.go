@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/store"
 )
@@ -96,18 +98,34 @@ var keyHeading = []string{"key", "mode", "owner", "held for", "state", "waiters"
 // Run lists keys.
 func (c *lsCmd) Run(a *app) error {
 	ctx := context.Background()
-	return a.withLocks(ctx, func(_ *deployment, client *mongolock.Client) error {
-		p := a.printer(keyHeading...)
+	return a.withLocks(ctx, func(d *deployment, client *mongolock.Client) error {
+		p, some := a.printer(keyHeading...), false
 		for s, err := range client.List(ctx, c.Prefix) {
 			if err != nil {
 				return err
 			}
+			some = true
 			if err := c.one(p, viewOf(s)); err != nil {
 				return err
 			}
 		}
+		if !some {
+			d.nothing(ctx, a, "locks")
+		}
 		return p.flush()
 	})
+}
+
+// nothing says on standard error where a list found nothing, as a misspelt database has nothing.
+func (d *deployment) nothing(ctx context.Context, a *app, standard string) {
+	coll := d.collection(&a.connection, standard)
+	name := d.db.Name() + "." + coll.Name()
+	names, err := d.db.ListCollectionNames(ctx, bson.D{{Key: "name", Value: coll.Name()}})
+	if err == nil && len(names) == 0 {
+		fmt.Fprintf(a.stderr, "mongolock: there is no collection %s (--db and --collection name another)\n", shown(name))
+	} else {
+		fmt.Fprintf(a.stderr, "mongolock: nothing in %s\n", shown(name))
+	}
 }
 
 func (c *lsCmd) one(p *printer, v keyView) error {

@@ -108,7 +108,8 @@ func TestPathsListsATree(t *testing.T) {
 	assert.Contains(t, p.prints("paths", "ls", "--tokens", "a/b/c"), lock.Token)
 	assert.Empty(t, p.prints("paths", "ls", "--tree", "others"))
 	assert.Empty(t, p.prints("paths", "ls", "c"))
-	assert.Empty(t, p.prints("ls"), "a path is no key")
+	assert.Regexp(t, `^mongolock: nothing in cli_\w+\.locks\n$`, p.prints("ls"), "a path is no key")
+	assert.Regexp(t, `^mongolock: there is no collection cli_\w+\.lokcs \(--db and --collection name another\)\n$`, p.prints("ls", "--collection", "lokcs"))
 }
 
 func TestDocsListsLockedDocuments(t *testing.T) {
@@ -121,7 +122,7 @@ func TestDocsListsLockedDocuments(t *testing.T) {
 	t.Cleanup(func() { _ = orders.Close() })
 	_, err = orders.Acquire(t.Context(), doclock.ID("order-17"), mongolock.Note("charging"))
 	require.NoError(t, err)
-	text := p.prints("docs", "orders")
+	text := p.prints("documents", "orders")
 	assert.Contains(t, text, "order-17")
 	assert.Contains(t, text, "\tbilling-7\t")
 	assert.Equal(t, 1, strings.Count(text, "\n"), "%s", text)
@@ -129,10 +130,28 @@ func TestDocsListsLockedDocuments(t *testing.T) {
 		ID      any `json:"_id"`
 		Holders []holderView
 	}
-	require.NoError(t, json.Unmarshal([]byte(p.prints("docs", "orders", "--output", "json")), &v))
+	require.NoError(t, json.Unmarshal([]byte(p.prints("documents", "orders", "--output", "json")), &v))
 	assert.Equal(t, "order-17", v.ID)
 	require.Len(t, v.Holders, 1)
 	assert.Equal(t, "charging", v.Holders[0].Note)
+}
+
+func TestDocumentsListsThoseThatWereSetAside(t *testing.T) {
+	p := newProgram(t)
+	coll := p.database().Collection("orders")
+	_, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "order-17"}})
+	require.NoError(t, err)
+	orders, err := doclock.New[bson.M](coll, doclock.MaxAttempts(1))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = orders.Close() })
+	doc, err := orders.TryClaim(t.Context(), bson.D{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, doc.Release())
+	assert.Empty(t, p.prints("documents", "orders", "--dead"), "it is not dead yet")
+	_, err = orders.TryClaim(t.Context(), bson.D{}, nil)
+	require.Error(t, err, "it was claimed too often")
+	assert.Regexp(t, `^"order-17"\t\d\t[-0-9]+T[:0-9]+Z\n$`, p.prints("documents", "orders", "--dead"))
+	assert.Regexp(t, `^\{"_id":"order-17","attempts":\d,"at":"`, p.prints("documents", "orders", "--dead", "--output", "json"))
 }
 
 // A name that could steer the terminal is shown quoted.

@@ -17,8 +17,8 @@ import (
 
 // These are how often watch looks at all keys, unless --every is given.
 const (
-	lookOften  = time.Second            // while keys change, or without wake-ups
-	lookSeldom = 5 * time.Second        // while it hears wake-ups and nothing changes
+	lookOften  = 250 * time.Millisecond // while keys change, or without wake-ups
+	lookSeldom = 900 * time.Millisecond // while it hears wake-ups and nothing changes: a key that is held for a second is seen
 	lookApart  = 100 * time.Millisecond // at least between a look and one that a wake-up asks for
 )
 
@@ -33,6 +33,7 @@ type lookout struct {
 	woken  chan struct{} // has one element if a key came free since the last look
 
 	joined bool          // the feed is, or was, wanted
+	unseen error         // the collections could not be listed
 	net    time.Duration // the time to the next look
 	soon   int           // looks that are still to follow a wake-up
 	deaf   int           // looks in a row without a feed
@@ -74,14 +75,13 @@ func (l *lookout) listen(ctx context.Context) {
 		return
 	}
 	names, err := l.wakes.Database().ListCollectionNames(ctx, bson.D{{Key: "name", Value: l.wakes.Name()}})
-	if l.joined = err == nil && len(names) > 0; l.joined {
+	if l.unseen, l.joined = err, err == nil && len(names) > 0; l.joined {
 		l.feed.Join()
 	}
 }
 
 // wait waits for the next look, and reports whether ctx goes on.
 func (l *lookout) wait(ctx context.Context, changed bool) bool {
-	l.listen(ctx)
 	looked := time.Now()
 	t := time.NewTimer(l.next(changed))
 	defer t.Stop()
@@ -137,6 +137,8 @@ func (l *lookout) reason() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.unseen != nil:
+		return fmt.Sprintf("as the collections cannot be listed (%s), and opening %s would make it", sentence(l.unseen), l.wakes.Name())
 	case !l.joined:
 		return fmt.Sprintf("as nobody has waited here yet (there is no collection %s)", l.wakes.Name())
 	case l.why != nil:

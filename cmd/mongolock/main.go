@@ -12,7 +12,8 @@
 //	connect.go   the deployment, the database, the collection
 //	output.go    text, tables and JSON
 //	run.go       run: the key, and what is told about it
-//	once.go      once and records
+//	once.go      once and once-ls
+//	due.go       run --at: the claim of a due time
 //	task.go      what run, once and paths lock share: the command, its environment, signals
 //	run_unix.go  the command and its process group, from its start to its end
 //	job_unix.go  stops, and which process group has the terminal
@@ -22,7 +23,7 @@
 //	listen.go    watch: when it looks
 //	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
 //	mcp.go       mcp: the tools of an agent; agent.go has the locks that it holds
-//	leaders.go   leaders; jobs.go has jobs, docs.go docs
+//	leaders.go   leaders; jobs.go has jobs, documents.go documents
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
 package main
@@ -49,19 +50,19 @@ type cli struct {
 	Output  string           `help:"How to answer: text, or json (one object a line)." enum:"text,json" default:"text" env:"MONGOLOCK_OUTPUT" placeholder:"text|json"`
 	Version kong.VersionFlag `help:"Show the version and exit."`
 
-	Run     runCmd     `cmd:"" help:"Run a command while holding a key."`
-	Once    onceCmd    `cmd:"" help:"Run a command once, ever, on one of many hosts; the others wait for it."`
-	Ls      lsCmd      `cmd:"" help:"List keys and their holders."`
-	Show    showCmd    `cmd:"" help:"Show who holds a key."`
-	Watch   watchCmd   `cmd:"" help:"Show changes of keys as they happen."`
-	Break   breakCmd   `cmd:"" help:"Take a key away from its holders."`
-	Leaders leadersCmd `cmd:"" help:"Show who leads."`
-	Jobs    jobsCmd    `cmd:"" help:"Show scheduled jobs: the next fire, runs under way, the last runs."`
-	Records recordsCmd `cmd:"" help:"Show what was run once: by whom, when, for how long, how it ended."`
-	Paths   pathsCmd   `cmd:"" help:"Lock paths of a tree, list and break such locks."`
-	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve path locks to a coding agent: an MCP server on standard input and output."`
-	Docs    docsCmd    `cmd:"" help:"List the locked documents of a collection."`
-	Doctor  doctorCmd  `cmd:"" help:"Say whether this deployment can be trusted with locks."`
+	Run       runCmd       `cmd:"" help:"Run a command while holding a key."`
+	Once      onceCmd      `cmd:"" help:"Run a command once, ever, on one of many hosts; the others wait for it."`
+	Ls        lsCmd        `cmd:"" help:"List keys and their holders."`
+	Show      showCmd      `cmd:"" help:"Show who holds a key."`
+	Watch     watchCmd     `cmd:"" help:"Show changes of keys as they happen."`
+	Break     breakCmd     `cmd:"" help:"Take a key away from its holders."`
+	Leaders   leadersCmd   `cmd:"" help:"Show who leads."`
+	Jobs      jobsCmd      `cmd:"" help:"Show scheduled jobs: the next fire, runs under way, the last runs."`
+	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, for how long, how it ended."`
+	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree, list and break such locks."`
+	MCP       mcpCmd       `cmd:"" name:"mcp" help:"Serve path locks to a coding agent: an MCP server on standard input and output."`
+	Documents documentsCmd `cmd:"" help:"List the locked documents of a collection, or those that were set aside as dead."`
+	Doctor    doctorCmd    `cmd:"" help:"Say whether this deployment can be trusted with locks."`
 
 	Completion completionCmd `cmd:"" help:"Print a shell's completion script."`
 	Man        manCmd        `cmd:"" help:"Print the man page."`
@@ -95,10 +96,19 @@ func parser(c *cli, out, errs io.Writer) (*kong.Kong, error) {
 
 // help is kong's help, but keeps the line breaks of a command's own help.
 func help(options kong.HelpOptions, ctx *kong.Context) error {
-	if ctx.Selected() != nil {
-		options.Compact = true
+	cmd := ctx.Selected()
+	if cmd == nil {
+		return kong.DefaultHelpPrinter(options, ctx)
 	}
-	return kong.DefaultHelpPrinter(options, ctx)
+	options.Compact = true
+	out := ctx.Stdout
+	var text strings.Builder
+	ctx.Stdout = &text
+	err := kong.DefaultHelpPrinter(options, ctx)
+	ctx.Stdout = out
+	_, rest, _ := strings.Cut(text.String(), "\n\n")
+	_, failed := fmt.Fprintf(out, "Usage: mongolock %s\n\n%s", synopsis(cmd), rest)
+	return errors.Join(err, failed)
 }
 
 func main() {

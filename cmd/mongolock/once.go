@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/once"
 )
@@ -24,7 +26,7 @@ type onceCmd struct {
 	Margin   time.Duration `help:"As that of run." placeholder:"1s"`
 	MaxHold  time.Duration `help:"End the command when it has run for so long." placeholder:"1h"`
 	Note     string        `help:"A text that is recorded with the run; by default the command." placeholder:"TEXT"`
-	Command  []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+	argv
 }
 
 // Help says what does not fit into a line.
@@ -33,7 +35,7 @@ func (*onceCmd) Help() string {
 others wait and end as it ended: with 0 if it is done, with 72 if it failed there. Once it
 is done, nobody runs it any more. A command that failed is run again by the next call; one
 whose process died, or was told to end by a signal, by a process that waits. mongolock
-records shows who ran what, when, for how long, and how that ended.
+once-ls shows who ran what, when, for how long, and how that ended.
 
 The command may run twice: its process may die when the work is done and the record is not.
 MONGOLOCK_RUN is 1 in the first run; later an earlier run may have done a part of the work.
@@ -144,7 +146,7 @@ func (c *onceCmd) Run(a *app) error {
 	ran := false
 	err = once.Do(ctx, coll, c.Name, func(_ context.Context, run once.Run) error {
 		ran = true
-		t.tell("granted", "", map[string]any{"token": run.Token(), "run": run.Number()})
+		t.tell("granted", "", map[string]any{"token": decimal(run.Token()), "run": run.Number()})
 		caught() // from here on signals go to the command
 		task.env = append(environment(c.Name, run.Token(), run.Lease().Remaining(), c.MaxHold), "MONGOLOCK_RUN="+strconv.Itoa(run.Number()))
 		err := hold(task, run.Lease(), t)
@@ -159,12 +161,23 @@ func (c *onceCmd) Run(a *app) error {
 	case ran:
 		return err
 	case err == nil:
-		t.tell("done", "", nil)
+		t.tell("done", c.was(ctx, coll), nil)
 		return nil
 	case errors.As(err, &held) && c.Wait > 0:
 		return exitf(exitTimeout, "%s still runs after %v%s", shown(c.Name), c.Wait, by(held.Status))
 	}
 	return refusedBy(ctx, err)
+}
+
+// was says who has done the work.
+func (c *onceCmd) was(ctx context.Context, coll *mongo.Collection) string {
+	text := fmt.Sprintf("%s is done already", shown(c.Name))
+	r, err := once.Look(ctx, coll, c.Name)
+	if err != nil || len(r.Past) == 0 {
+		return text
+	}
+	last := r.Past[len(r.Past)-1]
+	return fmt.Sprintf("%s: by run %d, of %s, at %s", text, last.Number, shown(last.Owner), last.Ended.UTC().Format(time.RFC3339))
 }
 
 // refusedBy returns the error of a command that did not begin: the signal's, if one came.
@@ -176,13 +189,13 @@ func refusedBy(ctx context.Context, err error) error {
 	return err
 }
 
-// A recordsCmd is `mongolock records`.
-type recordsCmd struct {
+// A onceLsCmd is `mongolock once-ls`.
+type onceLsCmd struct {
 	Name string `arg:"" optional:"" help:"Only this name, with all its runs."`
 }
 
 // Run shows the records.
-func (c *recordsCmd) Run(a *app) error {
+func (c *onceLsCmd) Run(a *app) error {
 	ctx := context.Background()
 	if c.Name != "" {
 		if err := once.CheckName(c.Name); err != nil {

@@ -93,15 +93,15 @@ func (a *app) owner(note string) []byte {
 // A pathLockCmd is `mongolock paths lock`.
 type pathLockCmd struct {
 	place
-	Path    string        `arg:"" help:"The path, such as src/api."`
-	Only    bool          `help:"Hold the path itself, and not what is below it."`
-	Shared  bool          `help:"Hold it together with others that ask so."`
-	Wait    time.Duration `help:"Give up when the path is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
-	Try     bool          `help:"Do not wait for the path." xor:"wait"`
-	TTL     time.Duration `name:"ttl" help:"How long the path stays taken after this process died." default:"30s" placeholder:"30s"`
-	Margin  time.Duration `help:"As that of run." placeholder:"1s"`
-	Note    string        `help:"A text that others see beside the path; by default the command." placeholder:"TEXT"`
-	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+	Path   string        `arg:"" help:"The path, such as src/api."`
+	Only   bool          `help:"Hold the path itself, and not what is below it."`
+	Shared bool          `help:"Hold it together with others that ask so."`
+	Wait   time.Duration `help:"Give up when the path is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
+	Try    bool          `help:"Do not wait for the path." xor:"wait"`
+	TTL    time.Duration `name:"ttl" help:"How long the path stays taken after this process died." default:"30s" placeholder:"30s"`
+	Margin time.Duration `help:"As that of run." placeholder:"1s"`
+	Note   string        `help:"A text that others see beside the path; by default the command." placeholder:"TEXT"`
+	argv
 }
 
 // Help says what does not fit into a line.

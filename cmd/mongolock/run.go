@@ -16,12 +16,15 @@ type runCmd struct {
 	Wait    time.Duration `help:"Give up when the key is still held after so long. Without --wait and --try: never." xor:"wait" placeholder:"30s"`
 	Try     bool          `help:"Do not wait for the key." xor:"wait"`
 	Shared  bool          `help:"Hold the key together with others that ask so." xor:"mode"`
-	Permits int           `help:"Take one of N permits of the key." xor:"mode" placeholder:"N"`
+	Permits *int          `help:"Take one of N permits of the key." xor:"mode" placeholder:"N"`
+	MinHold time.Duration `help:"Keep the key for so long after it was granted, though the command ends sooner: for one short job on hosts whose clocks differ." placeholder:"30s"`
+	At      string        `help:"Run for the due time that has come last by a cron expression, in this host's time zone, unless another host has claimed it. For a crontab that is on many hosts." placeholder:"'0 3 * * *'"`
+	Held    *int          `name:"held-exit-code" help:"End with N, and in silence, if the key is held (--try, --wait) or the due time was claimed (--at). By default 75, 76 and 0." placeholder:"N"`
 	TTL     time.Duration `name:"ttl" help:"How long the key stays taken after this process died." default:"30s" placeholder:"30s"`
 	Margin  time.Duration `help:"How long before others can be granted the key a lost lease ends; half of it is the time between SIGTERM and SIGKILL. By default a tenth of the TTL, at most 1s." placeholder:"1s"`
 	MaxHold time.Duration `help:"End the command when it has held the key for so long." placeholder:"1h"`
 	Note    string        `help:"A text that others see beside the key; by default the command." placeholder:"TEXT"`
-	Command []string      `arg:"" name:"command" help:"The command and its arguments, after --."`
+	argv
 }
 
 // Help says what does not fit into a line.
@@ -33,6 +36,16 @@ func (*runCmd) Help() string {
    MONGOLOCK_DEADLINE  seconds since 1970 by this host's clock: with --max-hold, when the
                        command will be ended; without, until when the lease is good unless
                        it is renewed (it is renewed for as long as the command runs)
+
+With --at a crontab line stands on many hosts and runs on one of them, for each due time, however
+their clocks differ by less than the time between two:
+
+   0 3 * * *  mongolock run --at '0 3 * * *' nightly -- ./report.sh
+
+The host that claims the due time first runs the command; the others end in silence, with 0. A
+command that fails or is killed is not run again for that due time. Claims are kept in the
+collection locks.due, one document for each key. Without --at, --min-hold serves: the key stays
+taken for longer than the clocks differ.
 
 The lease is renewed until the command ends. When the lease is lost, the whole process
 group gets SIGTERM, and SIGKILL half a margin later: before another process can be granted
@@ -56,13 +69,36 @@ func (c *runCmd) margin() time.Duration { return marginOf(c.Margin, c.TTL) }
 
 // check refuses bad arguments by their names.
 func (c *runCmd) check() error {
-	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), checkOptions(c.Key, []flagged{
+	return errors.Join(checkTimes(c.Margin, c.TTL, c.Wait), c.checkAt(), checkOptions(c.Key, []flagged{
 		{"--ttl", true, mongolock.TTL(c.TTL)},
 		{"--max-hold", c.MaxHold != 0, mongolock.MaxHold(c.MaxHold)},
-		{"--permits", c.Permits != 0, mongolock.OneOf(c.Permits)},
+		{"--min-hold", c.MinHold != 0, mongolock.MinHold(c.MinHold)},
+		{"--permits", c.Permits != nil, mongolock.OneOf(c.permits())},
 		{"--note", c.Note != "", mongolock.Note(c.Note)},
 		{"KEY", true, mongolock.TTL(time.Minute)},
 	}))
+}
+
+// checkAt tries --at and --held-exit-code.
+func (c *runCmd) checkAt() error {
+	switch {
+	case c.Held != nil && (*c.Held < 0 || *c.Held > 255):
+		return exitf(exitUsage, "--held-exit-code=%d: must be from 0 to 255", *c.Held)
+	case c.At == "":
+		return nil
+	case c.Shared || c.Permits != nil:
+		return exitf(exitUsage, "--at: a due time is claimed by one, not with --shared or --permits")
+	case lastDue(c.At, time.Now()).IsZero():
+		return exitf(exitUsage, "--at=%q: not a cron expression (minute, hour, day, month, day of week), or never due", c.At)
+	}
+	return nil
+}
+
+func (c *runCmd) permits() int {
+	if c.Permits == nil {
+		return 0
+	}
+	return *c.Permits
 }
 
 // checkOwner tries --owner.
@@ -87,8 +123,11 @@ func (c *runCmd) options() []mongolock.AcquireOption {
 	if c.Shared {
 		opts = append(opts, mongolock.Shared())
 	}
-	if c.Permits > 0 {
-		opts = append(opts, mongolock.OneOf(c.Permits))
+	if c.Permits != nil {
+		opts = append(opts, mongolock.OneOf(*c.Permits))
+	}
+	if c.MinHold > 0 {
+		opts = append(opts, mongolock.MinHold(c.MinHold))
 	}
 	if c.MaxHold > 0 {
 		opts = append(opts, mongolock.MaxHold(c.MaxHold))
@@ -120,6 +159,12 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.At != "" {
+		if mine, err := c.claim(ctx, a, d, t); err != nil || !mine {
+			_ = client.Close() // it has claimed nothing
+			return err
+		}
+	}
 	acquire := client.Acquire
 	if c.Try {
 		acquire = client.TryAcquire
@@ -129,7 +174,7 @@ func (c *runCmd) Run(a *app) error {
 		_ = client.Close() // a claim whose outcome is unknown is undone
 		return c.refused(ctx, err)
 	}
-	t.tell("granted", "", map[string]any{"token": lease.Token()})
+	t.tell("granted", "", map[string]any{"token": decimal(lease.Token())})
 	caught() // from here on signals go to the command
 
 	task.env = environment(c.Key, lease.Token(), lease.Remaining(), c.MaxHold)
@@ -157,6 +202,8 @@ func (c *runCmd) refused(ctx context.Context, err error) error {
 	switch {
 	case !ok:
 		return err
+	case c.Held != nil:
+		return exitf(*c.Held, "")
 	case c.Try:
 		return exitf(exitHeld, "%s is held%s", shown(c.Key), by(held.Status))
 	}

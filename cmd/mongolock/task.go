@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"syscall"
 	"time"
@@ -33,6 +34,23 @@ type held interface {
 	Remaining() time.Duration
 }
 
+// An argv is the command under run, once and paths lock. Flags of ours stand before it: what
+// follows its name is its own.
+type argv struct {
+	Command []string `arg:"" passthrough:"partial" name:"command" help:"The command and its arguments; a -- may stand before it."`
+}
+
+// AfterApply takes the -- away.
+func (a *argv) AfterApply() error {
+	if len(a.Command) > 0 && a.Command[0] == "--" {
+		a.Command = a.Command[1:]
+	}
+	if len(a.Command) == 0 {
+		return errors.New(`expected "<command> ..."`)
+	}
+	return nil
+}
+
 // newTask finds the program, before any lock is asked for.
 func newTask(key string, argv []string, ttl, margin time.Duration) (task, error) {
 	path, err := exec.LookPath(argv[0])
@@ -45,6 +63,9 @@ func newTask(key string, argv []string, ttl, margin time.Duration) (task, error)
 	return task{key: key, path: path, argv: argv, ttl: ttl, margin: margin}, nil
 }
 
+// decimal is a token in JSON: it is greater than the 2^53 to which jq and JavaScript count.
+func decimal(token int64) string { return strconv.FormatInt(token, 10) }
+
 // environment returns the variables that tell the command about its lock.
 func environment(key string, token int64, left, maxHold time.Duration) []string {
 	until := time.Now().Add(left)
@@ -53,7 +74,7 @@ func environment(key string, token int64, left, maxHold time.Duration) []string 
 	}
 	return []string{
 		"MONGOLOCK_KEY=" + key,
-		"MONGOLOCK_TOKEN=" + strconv.FormatInt(token, 10),
+		"MONGOLOCK_TOKEN=" + decimal(token),
 		"MONGOLOCK_DEADLINE=" + strconv.FormatInt(until.Unix(), 10),
 	}
 }
@@ -115,11 +136,18 @@ func tryOption(key string, opt mongolock.AcquireOption) error {
 	return lease.Release()
 }
 
-// noteOf returns the command's name, without its arguments, which may be secret.
+// noteOf returns the command's name, and its first argument if that is a plain word, such as the
+// script of an interpreter. Other arguments may be secret.
 func noteOf(command []string) string {
-	note := []rune(shown(command[0]))
+	name := shown(command[0])
+	if len(command) > 1 && plainWord.MatchString(command[1]) {
+		name += " " + command[1]
+	}
+	note := []rune(name)
 	return string(note[:min(len(note), 200)])
 }
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./][A-Za-z0-9_./-]{0,99}$`)
 
 // A teller reports what happens to the lease.
 type teller struct {

@@ -18,14 +18,15 @@ import (
 // A watchCmd is `mongolock watch`.
 type watchCmd struct {
 	Prefix string         `arg:"" optional:"" help:"Only keys that begin with it."`
-	Every  *time.Duration `help:"How often to look at all keys; by default every second, and less often, down to every 5s, while it listens and nothing changes." placeholder:"1s"`
+	Every  *time.Duration `help:"How often to look at all keys; by default every 250ms, and every 900ms while it listens and nothing changes." placeholder:"250ms"`
 	Lines  bool           `help:"One line a change, on a terminal too."`
 }
 
 // Help says what is seen.
 func (*watchCmd) Help() string {
-	return `On a terminal a table of all keys, elsewhere one line a change: granted, freed, ran out,
-broken, wanted (somebody waits). It listens for the wake-ups that waiters get: a key that
+	return `Watch is for people who want to see what happens now: no log, and no audit. On a terminal it is
+a table of all keys, elsewhere one line a change: granted, freed, ran out, broken, wanted
+(somebody waits). It listens for the wake-ups that waiters get: a key that
 others wait for is seen to change hands as it does. Nobody announces other changes, so it
 also looks at all keys now and then, with one read: what nobody waits for, and comes and goes
 between two looks, is not seen. It says on standard error when it begins to listen, and when it
@@ -178,6 +179,7 @@ func (c *watchCmd) lines(ctx context.Context, a *app, client *mongolock.Client, 
 				return err
 			}
 		}
+		out.listen(ctx)
 		if text, news := out.state(); news {
 			fmt.Fprintf(a.stderr, "mongolock: %s\n", text)
 		}
@@ -236,6 +238,7 @@ func (c *watchCmd) screen(ctx context.Context, a *app, client *mongolock.Client,
 	var before snapshot
 	for {
 		now, err := c.look(ctx, client)
+		out.listen(ctx)
 		status, _ := out.state()
 		status, _, _ = strings.Cut(status, ":")
 		known := len(last)

@@ -25,7 +25,7 @@ func run(ctx context.Context, uri string) error {
 	}
 	defer db.Disconnect(ctx)
 
-	locks, err := mongolock.New(db.Database("app").Collection("locks"))
+	locks, err := mongolock.New(db.Database("mongolock").Collection("locks"))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -10,15 +12,16 @@ import (
 	"github.com/mongolock/mongolock/doclock"
 )
 
-// A docsCmd is `mongolock docs`.
-type docsCmd struct {
+// A documentsCmd is `mongolock documents`.
+type documentsCmd struct {
 	Documents string `arg:"" name:"collection" help:"The collection whose documents are locked."`
 	Field     string `help:"The field that has the lock." default:"lock" placeholder:"NAME"`
-	All       bool   `help:"Also documents whose holder has run out."`
+	All       bool   `help:"Also documents whose holder has run out." xor:"which"`
+	Dead      bool   `help:"The documents that were claimed too often (doclock.MaxAttempts) and set aside." xor:"which"`
 }
 
 // Run lists locked documents.
-func (c *docsCmd) Run(a *app) error {
+func (c *documentsCmd) Run(a *app) error {
 	ctx := context.Background()
 	d, err := a.reach(ctx)
 	if err != nil {
@@ -30,6 +33,9 @@ func (c *docsCmd) Run(a *app) error {
 		return exitf(exitUsage, "--field: %s", reason(err))
 	}
 	defer docs.Close() //nolint:errcheck // it holds nothing
+	if c.Dead {
+		return dead(ctx, a, docs)
+	}
 	p := a.printer("_id", "mode", "owner", "held for", "state", "waiters", "note")
 	list := &lsCmd{All: c.All}
 	for s, err := range docs.List(ctx) {
@@ -51,6 +57,35 @@ func (c *docsCmd) Run(a *app) error {
 		}
 	}
 	return p.flush()
+}
+
+// dead lists the documents that were set aside.
+func dead(ctx context.Context, a *app, docs *doclock.Locks[bson.Raw]) error {
+	p := a.printer("_id", "attempts", "set aside at")
+	for d, err := range docs.Dead(ctx, bson.D{}) {
+		if err != nil {
+			return err
+		}
+		id := json.RawMessage(extended(d.ID))
+		v := struct {
+			ID       json.RawMessage `json:"_id"`
+			Attempts int             `json:"attempts"`
+			At       time.Time       `json:"at"`
+		}{id, d.Attempts, d.At.UTC()}
+		if err := p.row(v, cell{shown(string(id)), bold}, cell{text: strconv.Itoa(d.Attempts)}, cell{text: d.At.UTC().Format(time.RFC3339)}); err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// extended returns an _id in the driver's JSON.
+func extended(id bson.RawValue) []byte {
+	text, err := bson.MarshalExtJSON(bson.D{{Key: "_id", Value: id}}, false, false)
+	if err != nil {
+		return []byte("null")
+	}
+	return idOf(string(text))
 }
 
 // A docView is a locked document: its _id in the driver's JSON, and its lock.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mongolock/mongolock/schedule"
+)
+
+// lastDue returns the last time up to now at which a cron expression is due, or the zero time. The
+// same time comes out on every host, whatever its clock says, as long as clocks differ by less
+// than the time between two: it names the run, and decides nothing else.
+func lastDue(expression string, now time.Time) time.Time {
+	if zone := hostZone(); zone != "" && !strings.Contains(expression, "TZ=") {
+		expression = "CRON_TZ=" + zone + " " + expression
+	}
+	const longest = 30 * 366 * 24 * time.Hour // a 29th of February on a Sunday comes every 28 years
+	plan := schedule.Cron(expression)
+	now = now.Add(time.Second) // cron may have woken by a clock that was set back a little meanwhile
+	for back := time.Minute; back < longest; back *= 2 {
+		due := plan.Next(now.Add(-back))
+		if due.IsZero() || due.After(now) {
+			continue
+		}
+		for next := due; !next.IsZero() && !next.After(now); next = plan.Next(due) {
+			due = next
+		}
+		return due
+	}
+	return time.Time{}
+}
+
+// hostZone returns the name of this host's time zone, by which cron reads a crontab, or nothing if
+// it has none: that is UTC.
+func hostZone() string {
+	name := strings.TrimPrefix(os.Getenv("TZ"), ":")
+	if link, err := filepath.EvalSymlinks("/etc/localtime"); name == "" && err == nil {
+		_, name, _ = strings.Cut(link, "zoneinfo/")
+	}
+	if _, err := time.LoadLocation(name); err != nil || name == "Local" {
+		return ""
+	}
+	return name
+}
+
+// A due is a document of the collection of claims.
+type due struct {
+	Key     string    `bson:"_id"`
+	At      time.Time `bson:"at"`
+	Claim   string    `bson:"claim"`
+	Owner   string    `bson:"owner"`
+	Claimed time.Time `bson:"claimed"` // by the claimer's clock; for people
+}
+
+// claimDue claims a due time of a key, and returns the claim that stands: this one, if its Claim is
+// id. A reply that was lost leaves a claim behind, which is found by its id.
+func claimDue(ctx context.Context, coll *mongo.Collection, key, id, owner string, at time.Time) (due, error) {
+	coll = coll.Clone(options.Collection().SetWriteConcern(writeconcern.Majority()).SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
+	claim := due{Key: key, At: at.UTC(), Claim: id, Owner: owner, Claimed: time.Now().UTC()}
+	const tries = 3
+	for try := 1; ; try++ {
+		_, failed := coll.UpdateOne(ctx,
+			bson.D{{Key: "_id", Value: key}, {Key: "at", Value: bson.D{{Key: "$lt", Value: claim.At}}}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "at", Value: claim.At}, {Key: "claim", Value: id}, {Key: "owner", Value: owner}, {Key: "claimed", Value: claim.Claimed}}}},
+			options.UpdateOne().SetUpsert(true))
+		if failed == nil {
+			return claim, nil
+		}
+		var stands due
+		err := coll.FindOne(ctx, bson.D{{Key: "_id", Value: key}}).Decode(&stands)
+		switch {
+		case err == nil && !stands.At.Before(claim.At):
+			return stands, nil // this claim, or one that was sooner
+		case try == tries || ctx.Err() != nil:
+			return due{}, failed
+		}
+	}
+}
+
+// claim claims the due time of --at, and reports whether the command is this host's to run. If it is
+// not, err is how this program ends.
+func (c *runCmd) claim(ctx context.Context, a *app, d *deployment, t teller) (mine bool, err error) {
+	coll, id, owner := d.db.Collection(cmp.Or(a.Collection, "locks")+".due"), rand.Text(), string(a.owner(""))
+	at := lastDue(c.At, time.Now())
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	stands, err := claimDue(ctx, coll, c.Key, id, owner, at)
+	if err != nil {
+		return false, refusedBy(ctx, fmt.Errorf("claiming the due time %s: %w", at.Format(time.RFC3339), err))
+	}
+	t.tell("due", "", map[string]any{"due": stands.At, "by": stands.Owner, "mine": stands.Claim == id})
+	switch {
+	case stands.Claim == id:
+		return true, nil
+	case c.Held != nil:
+		return false, exitf(*c.Held, "")
+	}
+	return false, nil
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
+)
+
+func TestADueTimeIsTheLastOneUpToNow(t *testing.T) {
+	t.Setenv("TZ", "UTC")
+	at := func(s string) time.Time {
+		when, err := time.Parse("2006-01-02 15:04:05", s)
+		require.NoError(t, err)
+		return when
+	}
+	for _, c := range []struct{ expression, now, want string }{
+		{"0 3 * * *", "2026-11-25 03:00:00", "2026-11-25 03:00:00"},
+		{"0 3 * * *", "2026-11-25 02:59:58", "2026-11-24 03:00:00"},
+		{"0 3 * * *", "2026-11-25 02:59:59", "2026-11-25 03:00:00"}, // a clock that was set back a little
+		{"0 3 * * *", "2026-11-26 02:00:00", "2026-11-25 03:00:00"},
+		{"* * * * *", "2026-11-25 12:34:56", "2026-11-25 12:34:00"},
+		{"*/15 9-17 * * 1-5", "2026-11-28 12:00:00", "2026-11-27 17:45:00"},
+		{"0 0 29 2 *", "2026-11-25 12:00:00", "2024-02-29 00:00:00"},
+		{"CRON_TZ=Europe/Berlin 0 3 * * *", "2026-11-25 12:00:00", "2026-11-25 02:00:00"},
+	} {
+		assert.Equal(t, at(c.want), lastDue(c.expression, at(c.now)).UTC(), "%s at %s", c.expression, c.now)
+	}
+	assert.Zero(t, lastDue("0 3 30 2 *", at("2026-11-25 12:00:00")))
+	assert.Zero(t, lastDue("nonsense", at("2026-11-25 12:00:00")))
+	t.Setenv("TZ", "Asia/Kolkata")
+	assert.Equal(t, at("2026-11-24 21:30:00"), lastDue("0 3 * * *", at("2026-11-25 12:00:00")).UTC(), "cron reads a crontab in the host's zone")
+}
+
+func TestADueTimeIsClaimedOnceAndNoneBeforeIt(t *testing.T) {
+	p := newProgram(t)
+	coll := p.database().Collection("locks.due")
+	noon := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	mine := func(id string, at time.Time) bool {
+		stands, err := claimDue(t.Context(), coll, "k", id, "ada", at)
+		require.NoError(t, err)
+		return stands.Claim == id
+	}
+	var won sync.Map
+	var all sync.WaitGroup
+	for _, id := range strings.Split("abcdefgh", "") {
+		all.Go(func() { won.Store(id, mine(id, noon)) })
+	}
+	all.Wait()
+	n := 0
+	won.Range(func(_, v any) bool {
+		if v.(bool) {
+			n++
+		}
+		return true
+	})
+	assert.Equal(t, 1, n, "claims of one due time")
+	assert.False(t, mine("late", noon.Add(-time.Hour)), "a due time before it")
+	assert.True(t, mine("next", noon.Add(time.Hour)), "the next one")
+	assert.True(t, mine("next", noon.Add(time.Hour)), "the same claim again: its reply was lost")
+}
+
+func TestAClaimWhoseReplyIsLostIsFoundOrFails(t *testing.T) {
+	p := newProgram(t)
+	proxy := faultproxy.New(t, testserver.URI(t))
+	a := p.through(proxy)
+	proxy.Silence()
+	r := a.start("run", "--at", "0 3 * * *", "k", "--", "echo", "ran")
+	assert.Equal(t, exitUnreachable, r.code())
+	assert.NotContains(t, r.out.String(), "ran")
+	b := p.start("run", "--at", "0 3 * * *", "k", "--", "echo", "ran")
+	assert.Equal(t, 0, b.code())
+	assert.Equal(t, "ran\n", b.out.String(), "nothing had claimed it")
+}
+
+func TestACrontabOnManyHostsRunsADueTimeOnce(t *testing.T) {
+	p := newProgram(t)
+	var hosts []*running
+	for range 5 {
+		hosts = append(hosts, p.start("run", "--at", "0 3 * * *", "nightly", "--", "echo", "ran"))
+	}
+	var out strings.Builder
+	for _, h := range hosts {
+		assert.Equal(t, 0, h.code())
+		out.WriteString(h.out.String())
+	}
+	assert.Equal(t, "ran\n", out.String(), "of five hosts, those that do not run it are silent")
+}
+
+// The control: without --at, hosts that come one after the other run it again.
+func TestControlWithoutADueTimeALateHostRunsTheJobAgain(t *testing.T) {
+	p := newProgram(t)
+	for range 2 {
+		r := p.start("run", "--try", "nightly", "--", "echo", "ran")
+		assert.Equal(t, 0, r.code())
+		assert.Equal(t, "ran\n", r.out.String())
+	}
+}
+
+func TestANoteHasTheScriptOfAnInterpreterAndNoOtherArgument(t *testing.T) {
+	t.Parallel()
+	for want, command := range map[string][]string{
+		"python3 report.py": {"python3", "report.py", "--password", "secret"},
+		"mysql":             {"mysql", "-psecret"},
+		"bash":              {"bash", "-c", "curl https://user:secret@host"},
+		"env":               {"env", "PASSWORD=secret", "x"},
+		"curl":              {"curl", "https://user:secret@host"},
+		"./report.sh":       {"./report.sh"},
+	} {
+		assert.Equal(t, want, noteOf(command))
+	}
+}
