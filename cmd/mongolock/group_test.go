@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/monotonic"
 )
 
@@ -36,7 +37,7 @@ func (g *fakeGroup) living() bool {
 // lost is a lease that is lost.
 type lost struct{ over chan struct{} }
 
-func (lost) Err() error               { return errPathLost }
+func (lost) Err() error               { return mongolock.ErrLost }
 func (l lost) Done() <-chan struct{}  { return l.over }
 func (lost) Remaining() time.Duration { return 0 }
 
