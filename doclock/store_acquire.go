@@ -28,24 +28,20 @@ var errMissed error = &missed{} // of one of many
 // Acquire locks a document with one update, whose filter asks that it has no holder. If that
 // matches nothing, a read tells why.
 func (s *docStore) Acquire(ctx context.Context, c store.Claim) (store.Grant, error) {
-	k, err := s.claim(ctx, c)
-	if err != nil {
-		return store.Grant{}, err
-	}
-	k.lease.Attempt.Single = k.soft
-	g, err := s.steps.Acquire(k.lease.Attempt.In(ctx), k.lease, k)
-	s.steps.Over(k.lease, err)
-	return g, err
+	return s.try(ctx, c, func(ctx context.Context, k *claim) (store.Grant, error) {
+		k.lease.Attempt.Single = k.soft
+		return s.steps.Acquire(ctx, k.lease, k)
+	})
 }
 
-// claim opens the attempt. It sends nothing of the claim yet.
-func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
+// try makes a claim in an attempt of its own.
+func (s *docStore) try(ctx context.Context, c store.Claim, with func(context.Context, *claim) (store.Grant, error)) (store.Grant, error) {
 	if err := modeIs(c.Mode); err != nil {
-		return nil, err
+		return store.Grant{}, err
 	}
 	names, err := filterOf(c.Key)
 	if err != nil {
-		return nil, mongoerr.NotApplied(err)
+		return store.Grant{}, mongoerr.NotApplied(err)
 	}
 	r, ok := ctx.Value(requestKey{}).(*request)
 	if !ok {
@@ -55,12 +51,10 @@ func (s *docStore) claim(ctx context.Context, c store.Claim) (*claim, error) {
 		names = r.fields
 	}
 	c.Lingers = false // a client that kept the lock would have an old document
-	begun, err := s.steps.Begin(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
-	return &claim{s, r, begun, names}, nil
+	return s.steps.Try(ctx, c, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
+		begun.Got = func(document bson.Raw) { r.docs.Store(c.ID, document) }
+		return with(ctx, &claim{s, r, begun, names})
+	})
 }
 
 // Claim makes the claim the holder if there is none. For one of many it takes a document over
@@ -158,21 +152,18 @@ func (s *docStore) Transfer(ctx context.Context, from store.Ref, to store.Claim)
 	if e != nil && e.alone() {
 		return store.Grant{}, mongoerr.NotApplied(errAlone)
 	}
-	c, err := s.claim(ctx, to)
-	if err != nil {
-		return store.Grant{}, err
-	}
-	// Waiters for one document may ask for different values of its other fields.
-	others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
-	if e.changesAny(others) { // then it may no longer be the document that was asked for
-		s.steps.Over(c.lease, store.ErrNotApplied)
-		return store.Grant{}, mongoerr.NotApplied(errAlone)
-	}
-	return s.steps.Transfer(ctx, from, c.lease, c, func(ctx context.Context) (reply, mongolease.Tenure, error) {
-		u, t := s.holding(c)
-		image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
-		e.answered(image.Found(), err)
-		return image, t, err
+	return s.try(ctx, to, func(ctx context.Context, c *claim) (store.Grant, error) {
+		// Waiters for one document may ask for different values of its other fields.
+		others := slices.DeleteFunc(slices.Clone(c.names), func(f bson.E) bool { return f.Key == "_id" })
+		if e.changesAny(others) { // then it may no longer be the document that was asked for
+			return store.Grant{}, mongoerr.NotApplied(errAlone)
+		}
+		return s.steps.Transfer(ctx, from, c.lease, c, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+			u, t := s.holding(c)
+			image, err := s.modify(ctx, mongolease.HandOver, from, append(others, s.alive(from.ID)...), e.join(u))
+			e.answered(image.Found(), err)
+			return image, t, err
+		})
 	})
 }
 

@@ -69,5 +69,5 @@ func (s *docStore) leavingAs(e *ending, residue bool) update {
 
 // staying returns the update of a release under MinHold.
 func (s *docStore) staying(rest time.Duration) update {
-	return s.timed().Add("$set", s.lock.Staying(mongolease.TenureOf(s.base, rest))...)
+	return s.timed().Add("$set", s.lock.Staying(s.base.Tenure(rest))...)
 }

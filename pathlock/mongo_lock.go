@@ -152,23 +152,26 @@ func (m *mongoTree) attempt(ctx context.Context, r Request, l Lock, d *doubts) (
 // add adds the lock, durably, as it is meant to stay. A late twin of the command that finds the
 // lock there changes only its time.
 func (m *mongoTree) add(ctx context.Context, l Lock, d *doubts) (*record, outcome) {
-	a, err := m.base.Begin(ctx, l.Token, callBound)
-	if err != nil {
+	var mine *record
+	err := m.base.Try(ctx, l.Token, callBound, func(ctx context.Context, _ *mongobase.Attempt) (certain bool, err error) {
+		by := m.base.Bearing()
+		now := clockOf(by)
+		l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
+		mine = &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch, by: by}
+		r, err := m.base.Add(ctx, l.Token, mine.encoded(m.name), fieldAt)
+		d.answered(r.Sent, r.Seen())
+		mine.sent, mine.got = r.Sent, r.Seen()
+		if err != nil {
+			err = mongobase.RefusedOrUnknown(r, err)
+		}
+		return err == nil || sure(err), err
+	})
+	switch {
+	case err != nil && mine == nil: // nothing was sent
 		return nil, outcome{fault: err}
-	}
-	by := m.base.Bearing()
-	now := clockOf(by)
-	l.Since, l.ExpireAt = now.Latest, now.end(l.Timeout)
-	mine := &record{Lock: l, state: stateGranted, until: until(l), rev: bson.NewObjectID(), epoch: by.Epoch}
-	r, err := m.base.Add(a.In(ctx), l.Token, mine.encoded(m.name), fieldAt)
-	d.answered(r.Sent, r.Seen())
-	if err != nil {
-		err = mongobase.RefusedOrUnknown(r, err)
-		m.base.Over(a, sure(err))
+	case err != nil:
 		return nil, outcome{fault: err, lock: l, claims: l.Token}
 	}
-	m.base.Over(a, true)
-	mine.sent, mine.got, mine.by = r.Sent, r.Seen(), by
 	return mine, outcome{}
 }
 

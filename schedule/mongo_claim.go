@@ -19,41 +19,42 @@ import (
 // document, or another process has just inserted it, the answer is E11000.
 func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	sent := m.base.Clock.Now()
-	attempt, err := m.base.Begin(ctx, c.ID, c.TTL)
-	if err != nil {
-		return Claimed{}, err
-	}
-	t := m.term(c.TTL)
-	opts := upsert
-	if c.Dead != nil {
-		opts = after
-	}
-	in := attempt.In(ctx)
-	over, err := m.base.JudgeAgain(in, c.Job, m.drawn(c.Job))
-	if err != nil {
-		m.base.Over(attempt, true)
-		return Claimed{}, mongoerr.NotApplied(err)
-	}
-	r, err := m.modify(in, m.filter(c, over), c.update(t), opts)
-	refused := c.Dead != nil && err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
-	attempt.Answered(r.Reply, refused)
-	switch {
-	case refused && attempt.Twin:
-		m.base.Over(attempt, false)
-		return Claimed{}, m.refusedLate(ctx, c)
-	case refused:
-		m.base.Over(attempt, true)
-		if t.by.Age > stale {
-			_ = m.sample(ctx, c.Job) // if it fails, the next lost claim asks again
+	var (
+		t    mongobase.Tenure
+		over []mongobase.Mark
+		r    reply
+	)
+	err := m.base.Try(ctx, c.ID, c.TTL, func(in context.Context, attempt *mongobase.Attempt) (certain bool, err error) {
+		t = m.base.Tenure(c.TTL)
+		if over, err = m.base.JudgeAgain(in, c.Job, m.drawn(c.Job)); err != nil {
+			return true, mongoerr.NotApplied(err)
 		}
-		return Claimed{}, ErrNotDue
-	case err == nil && !r.Found():
-		r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever the error says
+		opts := upsert
+		if c.Dead != nil {
+			opts = after
+		}
+		r, err = m.modify(in, m.filter(c, over), c.update(t), opts)
+		refused := c.Dead != nil && err == nil && !r.Found() || mongoerr.ClassOf(err) == mongoerr.DuplicateID
+		attempt.Answered(r.Reply, refused)
+		switch {
+		case refused && attempt.Twin:
+			return false, errLate
+		case refused:
+			return true, ErrNotDue
+		case err == nil && !r.Found():
+			r, err = m.confirm(in, c) // after an error the outcome is unknown, whatever the error says
+		case err != nil:
+			err = mongobase.RefusedOrUnknown(r.Reply, err)
+		}
+		return err == nil || errors.Is(err, store.ErrNotApplied), err
+	})
+	switch {
+	case errors.Is(err, errLate):
+		return Claimed{}, m.refusedLate(ctx, c)
+	case errors.Is(err, ErrNotDue) && t.By.Age > stale:
+		_ = m.sample(ctx, c.Job) // if it fails, the next lost claim asks again
+		return Claimed{}, err
 	case err != nil:
-		err = mongobase.RefusedOrUnknown(r.Reply, err)
-	}
-	m.base.Over(attempt, err == nil || errors.Is(err, store.ErrNotApplied))
-	if err != nil {
 		return Claimed{}, err
 	}
 	won := Claimed{Left: m.left(t, sent, r), Began: r.doc.At.UTC(), Slot: slot(r.doc.Seq, c.Keep)}
@@ -71,26 +72,9 @@ func (m *mongoStore) Claim(ctx context.Context, c Claim) (Claimed, error) {
 	return won, nil
 }
 
-// A term holds the clock and epoch that a write for a run goes by, and the dates that it sets.
-type term struct {
-	by    mongobase.Bearing
-	ttl   time.Duration
-	until time.Time
-	beat  int64
-}
-
-func (m *mongoStore) term(ttl time.Duration) term {
-	t := term{by: m.base.Bearing(), ttl: ttl, beat: m.base.Beat()}
-	_, t.until = t.by.Expiry(ttl)
-	return t
-}
-
-// left returns how long after sent a run that was written with this term is honoured.
-func (m *mongoStore) left(t term, sent mongoclock.Moment, r reply) time.Duration {
-	if !m.base.Believes(t.by, r.doc.At, r.Sent) {
-		return 0
-	}
-	return mongoclock.Left(t.ttl, sent, r.Sent, t.until, r.doc.At)
+// left returns how long after sent a run that was written with this tenure is honoured.
+func (m *mongoStore) left(t mongobase.Tenure, sent mongoclock.Moment, r reply) time.Duration {
+	return m.base.Left(t, sent, r.Sent, r.doc.At)
 }
 
 // confirm reads a claim that was answered without a document. MongoDB answers an upsert that
@@ -99,12 +83,12 @@ func (m *mongoStore) left(t term, sent mongoclock.Moment, r reply) time.Duration
 func (m *mongoStore) confirm(in context.Context, c Claim) (reply, error) {
 	r, err := m.modify(in, c.there(), bson.D{stamp}, after)
 	if err == nil && !r.Found() {
-		err = errNoTrace
+		err = mongobase.ErrNoTrace
 	}
 	return r, err
 }
 
-var errNoTrace = errors.New("schedule: the server returned no document for an applied claim")
+var errLate = errors.New("schedule: a claim was refused late")
 
 // refusedLate makes sure that no copy of a claim is applied after the claim was refused late,
 // that is after more than a second. The driver may have sent the claim twice, and the refusal
@@ -170,24 +154,24 @@ func (m *mongoStore) filter(c Claim, over []mongobase.Mark) bson.D {
 }
 
 // stamped returns the fields of a run that every write for it sets.
-func (t term) stamped(path string) bson.D {
-	return bson.D{{Key: path + "beat", Value: t.beat}, {Key: path + "epoch", Value: t.by.Epoch}}
+func stamped(t mongobase.Tenure, path string) bson.D {
+	return bson.D{{Key: path + "beat", Value: t.Beat}, {Key: path + "epoch", Value: t.By.Epoch}}
 }
 
-func (c Claim) update(t term) bson.D {
+func (c Claim) update(t mongobase.Tenure) bson.D {
 	set := bson.D{
 		{Key: "plan", Value: c.Plan},
 		{Key: "keep", Value: c.Keep},
 		{Key: "runs." + c.ID + ".fire", Value: date(c.Fire)},
 		{Key: "runs." + c.ID + ".attempt", Value: c.Attempt},
 		{Key: "runs." + c.ID + ".owner", Value: c.Owner},
-		{Key: "runs." + c.ID + ".began", Value: date(t.by.Likely)}, // for people; FerretDB has no $currentDate inside a document
-		{Key: "runs." + c.ID + ".expireAt", Value: date(t.until)},
-		{Key: "runs." + c.ID + ".ttl", Value: mongobase.Millis(t.ttl)},
+		{Key: "runs." + c.ID + ".began", Value: date(t.By.Likely)}, // for people; FerretDB has no $currentDate inside a document
+		{Key: "runs." + c.ID + ".expireAt", Value: date(t.Until)},
+		{Key: "runs." + c.ID + ".ttl", Value: mongobase.Millis(t.TTL)},
 	}
-	set = append(set, t.stamped("runs."+c.ID+".")...)
+	set = append(set, stamped(t, "runs."+c.ID+".")...)
 	if !c.Shared {
-		set = append(set, bson.E{Key: "busy", Value: append(bson.D{{Key: "id", Value: c.ID}, {Key: "until", Value: date(t.until)}}, t.stamped("")...)})
+		set = append(set, bson.E{Key: "busy", Value: append(bson.D{{Key: "id", Value: c.ID}, {Key: "until", Value: date(t.Until)}}, stamped(t, "")...)})
 	}
 	update := bson.D{
 		{Key: "$inc", Value: bson.D{{Key: "seq", Value: 1}}},

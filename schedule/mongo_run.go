@@ -39,19 +39,19 @@ func (m *mongoStore) Renew(ctx context.Context, r Ref, ttl time.Duration) (time.
 }
 
 func (m *mongoStore) renew(ctx context.Context, r Ref, ttl time.Duration, sent mongoclock.Moment) (time.Duration, error) {
-	t := m.term(ttl)
+	t := m.base.Tenure(ttl)
 	run := "runs." + r.ID + "."
-	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.beat}}})
-	if t.by.Sure { // a date of another election is by another clock
+	filter := append(r.mine(), bson.E{Key: run + "beat", Value: bson.D{{Key: "$lt", Value: t.Beat}}})
+	if t.By.Sure { // a date of another election is by another clock
 		filter = append(filter, bson.E{Key: "$or", Value: bson.A{
 			bson.D{{Key: run + "expireAt", Value: bson.D{{Key: "$gt", Value: date(m.base.Now().Lowest)}}}},
-			bson.D{{Key: run + "epoch", Value: bson.D{{Key: "$ne", Value: t.by.Epoch}}}},
+			bson.D{{Key: run + "epoch", Value: bson.D{{Key: "$ne", Value: t.By.Epoch}}}},
 		}})
 	}
-	later, set := bson.D{{Key: run + "expireAt", Value: date(t.until)}, {Key: run + "ttl", Value: mongobase.Millis(ttl)}}, t.stamped(run)
+	later, set := bson.D{{Key: run + "expireAt", Value: date(t.Until)}, {Key: run + "ttl", Value: mongobase.Millis(ttl)}}, stamped(t, run)
 	if !r.Shared {
-		later = append(later, bson.E{Key: "busy.until", Value: date(t.until)})
-		set = append(set, t.stamped("busy.")...)
+		later = append(later, bson.E{Key: "busy.until", Value: date(t.Until)})
+		set = append(set, stamped(t, "busy.")...)
 	}
 	reply, err := m.modify(mongobase.Bare(ctx), filter, bson.D{{Key: "$max", Value: later}, {Key: "$set", Value: set}, stamp}, after)
 	if err != nil {

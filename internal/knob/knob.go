@@ -165,8 +165,6 @@ const (
 	// BulkIgnoresWord makes a bulk of releases delete documents in which a waiter has left
 	// word, without reporting the word.
 	BulkIgnoresWord = false
-	// BulkByKey makes one deletion of several releases name documents, and not their holders.
-	BulkByKey = false
 )
 
 // On reports whether this build has switches that can be set.

@@ -82,7 +82,6 @@ var (
 	AnnouncedOnce         bool
 	PartialBulkKept       bool
 	BulkIgnoresWord       bool
-	BulkByKey             bool
 )
 
 // On reports whether this build has switches that can be set.

@@ -29,31 +29,18 @@ func (s *Store) Acquire(ctx context.Context, c store.Claim) (store.Grant, error)
 	if err := s.refuseCappedOnce(ctx); err != nil {
 		return store.Grant{}, mongoerr.NotApplied(err)
 	}
-	claim, err := s.claim(ctx, c)
-	if err != nil {
-		return store.Grant{}, err
-	}
-	within := claim.Attempt.In(ctx)
-	var g store.Grant
-	if c.Mode == store.Exclusive {
-		g, err = s.steps.Acquire(within, claim.Claim, contender{s, claim})
-	} else {
-		g, err = s.share(within, claim)
-	}
-	if err == nil {
-		s.indexOnce(ctx, claim, g)
-	}
-	s.steps.Over(claim.Claim, err)
-	return g, err
-}
-
-// claim opens the attempt. Nothing of the claim is sent yet.
-func (s *Store) claim(ctx context.Context, c store.Claim) (*claim, error) {
-	if err := knownMode(c.Mode); err != nil {
-		return nil, err
-	}
-	begun, err := s.steps.Begin(ctx, c)
-	return &claim{Claim: begun}, err
+	return s.steps.Try(ctx, c, func(within context.Context, begun *mongolease.Claim) (g store.Grant, err error) {
+		claim := &claim{Claim: begun}
+		if c.Mode == store.Exclusive {
+			g, err = s.steps.Acquire(within, begun, contender{s, claim})
+		} else {
+			g, err = s.share(within, claim)
+		}
+		if err == nil {
+			s.indexOnce(ctx, claim, g)
+		}
+		return g, err
+	})
 }
 
 // A contender is a claim with the commands of this store.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -15,9 +14,8 @@ import (
 )
 
 // ReleaseMany releases holders with two commands: one find, which shows the waiters, and one
-// bulk, which deletes the documents of exclusive holders. For a few releases the find is made
-// only if the bulk leaves some. Holders of shared keys leave first; then a find and a bulk
-// delete the documents that have no holders any more.
+// bulk, which deletes the documents of exclusive holders. Holders of shared keys leave first;
+// then a find and a bulk delete the documents that have no holders any more.
 func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.Ended {
 	has := func(r store.Ref, seen record) bool {
 		_, holds := seen.Holder(r.ID)
@@ -25,15 +23,6 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 	}
 	deletion := func(r store.Ref) ([]bson.E, bson.D) { return held(r), nil }
 	exclusive := func(i int) bool { return batch[i].Mode == store.Exclusive }
-	if !slices.ContainsFunc(batch, func(e store.Ending) bool { return e.Mode != store.Exclusive }) {
-		if b, all, ok := s.steps.BeginUnseen(ctx, batch, has); ok {
-			b.TakeUnseen(all, deletion)
-			return b.End()
-		}
-		if len(batch) <= alone && !s.base.WritesMany() {
-			return s.releaseEach(ctx, batch)
-		}
-	}
 	begun, which := s.steps.BeginBulk(ctx, batch, knownMode, has)
 	b := bulk{begun, s}
 	sharers := slices.DeleteFunc(slices.Clone(which.Held), exclusive)
@@ -45,20 +34,6 @@ func (s *Store) ReleaseMany(ctx context.Context, batch []store.Ending) []store.E
 	})
 	b.last(append(slices.DeleteFunc(which.Gone, exclusive), sharers...)) // those that had left before perhaps did not delete it
 	return b.End()
-}
-
-// alone is the number of releases up to which each takes one trip, side by side, where a bulk
-// of them would take two.
-const alone = 16
-
-func (s *Store) releaseEach(ctx context.Context, batch []store.Ending) []store.Ended {
-	answers := make([]store.Ended, len(batch))
-	var wg sync.WaitGroup
-	for i, e := range batch {
-		wg.Go(func() { answers[i].Wanted, answers[i].Err = s.Release(ctx, e.Ref, e.Keep) })
-	}
-	wg.Wait()
-	return answers
 }
 
 // A bulk is many releases that are under way.

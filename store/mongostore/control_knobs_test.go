@@ -12,6 +12,7 @@ import (
 	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
 	"github.com/mongolock/mongolock/internal/test/specpath"
+	"github.com/mongolock/mongolock/store"
 )
 
 // Each control takes one safety out and shows that a test of this package notices. The
@@ -58,11 +59,8 @@ func TestControlABulkOfReleasesByKeyRemovesTheNextHolder(t *testing.T) {
 }
 
 func TestControlABulkThatIgnoresWordsWakesNoWaiter(t *testing.T) {
-	needJoint(t)
 	faulty(t, &knob.BulkIgnoresWord)
-	wanted, sent := releasedWithAWord(t)
-	assert.Equal(t, []string{"delete"}, sent)
-	assert.Empty(t, wanted, "told all the same: it is not the condition that finds the waiter")
+	assert.Empty(t, wantedDuringABulk(t, store.Exclusive), "told all the same: it is not the condition that finds the waiter")
 }
 
 func TestControlADeadlineFromAnOldSampleIsTrustedTooLong(t *testing.T) {

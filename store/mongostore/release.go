@@ -54,7 +54,7 @@ func (s *Store) releaseLater(ctx context.Context, r store.Ref, rest time.Duratio
 }
 
 func (s *Store) laterRelease(r store.Ref, rest time.Duration) (conditions []bson.E, update bson.D) {
-	t := mongolease.TenureOf(s.base, rest)
+	t := s.base.Tenure(rest)
 	end := bson.E{Key: fieldExpireAt, Value: mongobase.Date(t.Until)}
 	set := bson.D(holder(r.ID).Staying(t))
 	if r.Mode == store.Exclusive {

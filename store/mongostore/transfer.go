@@ -18,18 +18,17 @@ func (s *Store) Transfer(ctx context.Context, from store.Ref, to store.Claim) (s
 	if from.Mode != store.Exclusive || to.Mode != store.Exclusive {
 		return store.Grant{}, mongoerr.NotApplied(fmt.Errorf("transfer from %s to %s: %w: only an exclusive holder has a place to give", from.Mode, to.Mode, errors.ErrUnsupported))
 	}
-	claim, err := s.claim(ctx, to)
-	if err != nil {
-		return store.Grant{}, err
-	}
-	return s.steps.Transfer(ctx, from, claim.Claim, contender{s, claim}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
-		t := s.tenure(claim)
-		update := withRev(claim.document(t), t.Rev)
-		if s.sessions.used.Load() {
-			update = bson.D(mongobase.Change(update).Unset(fieldSession))
-		}
-		image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
-		return image, t, err
+	return s.steps.Try(ctx, to, func(ctx context.Context, begun *mongolease.Claim) (store.Grant, error) {
+		claim := &claim{Claim: begun}
+		return s.steps.Transfer(ctx, from, begun, contender{s, claim}, func(ctx context.Context) (reply, mongolease.Tenure, error) {
+			t := s.tenure(claim)
+			update := withRev(claim.document(t), t.Rev)
+			if s.sessions.used.Load() {
+				update = bson.D(mongobase.Change(update).Unset(fieldSession))
+			}
+			image, err := s.write(ctx, mongolease.HandOver, claim, s.place(from), update, mongobase.After)
+			return image, t, err
+		})
 	})
 }
 

@@ -69,6 +69,19 @@ func (b *Base) Begin(ctx context.Context, id string, ttl time.Duration) (*Attemp
 	return a, nil
 }
 
+// Try makes the claim with that ID in an attempt of its own: with the attempt's session in the
+// context. claim reports whether the answer, err included, is certain; otherwise Undo goes on
+// with the attempt.
+func (b *Base) Try(ctx context.Context, id string, ttl time.Duration, claim func(context.Context, *Attempt) (certain bool, err error)) error {
+	a, err := b.Begin(ctx, id, ttl)
+	if err != nil {
+		return err
+	}
+	certain, err := claim(a.In(ctx), a)
+	b.Over(a, certain)
+	return err
+}
+
 // In returns ctx with the attempt's session in place of the caller's.
 func (a *Attempt) In(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, a.session)

@@ -13,6 +13,7 @@
 //	encode.go   and as it is sent
 //	find.go     many documents
 //	epoch.go    the elections of a primary
+//	tenure.go   what is written for a holder, and how long that may be trusted
 //	sharded.go  what a sharded collection must be like
 //	takeover.go which holders are over (§4.3)
 //

@@ -64,7 +64,7 @@ func (b *Base) countBulk(models []mongo.WriteModel) {
 		switch m.(type) {
 		case *mongo.UpdateOneModel:
 			updates = true
-		case *mongo.DeleteOneModel, *mongo.DeleteManyModel:
+		case *mongo.DeleteOneModel:
 			deletes = true
 		}
 	}

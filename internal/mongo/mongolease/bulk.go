@@ -28,11 +28,9 @@ type Bulk[R Record, X any] struct {
 	Batch   []store.Ending
 	Answers []store.Ended
 
-	has    func(r store.Ref, seen R) bool
-	names  []bson.D              // of the documents
-	rest   map[int]time.Duration // of MinHold
-	unseen bool                  // the documents were not read: one deletion takes them all
-	joint  bool                  // that deletion was sent
+	has   func(r store.Ref, seen R) bool
+	names []bson.D              // of the documents
+	rest  map[int]time.Duration // of MinHold
 }
 
 // A Change says what a release does to the document that has its holder: under which
@@ -50,7 +48,13 @@ type Sorted struct {
 // BeginBulk begins a bulk, and reads the documents of its entries. refuse tells which entries
 // the store does not accept; has tells whether a document that was read has the entry's holder.
 func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refuse func(store.Mode) error, has func(r store.Ref, seen R) bool) (*Bulk[R, X], Sorted) {
-	b := s.newBulk(ctx, batch, has)
+	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
+		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
+	for _, e := range batch {
+		if s.Gently(e.ID) == s.Base.Voted { // it would be missed if it were lost
+			b.Coll = s.Base.Voted
+		}
+	}
 	var all []int
 	for i, e := range batch {
 		err := refuse(e.Mode)
@@ -75,17 +79,6 @@ func (s *Steps[R, X]) BeginBulk(ctx context.Context, batch []store.Ending, refus
 	}
 	b.Now = s.Base.Present()
 	return b, b.sort(all, images)
-}
-
-func (s *Steps[R, X]) newBulk(ctx context.Context, batch []store.Ending, has func(r store.Ref, seen R) bool) *Bulk[R, X] {
-	b := &Bulk[R, X]{Steps: s, Ctx: mongobase.Bare(ctx), Coll: s.Base.Soft, Batch: batch, Answers: make([]store.Ended, len(batch)),
-		has: has, names: make([]bson.D, len(batch)), rest: map[int]time.Duration{}}
-	for _, e := range batch {
-		if s.Gently(e.ID) == s.Base.Voted { // it would be missed if it were lost
-			b.Coll = s.Base.Voted
-		}
-	}
-	return b
 }
 
 // sort decides what is to be sent, and answers the entries that have no holder.
@@ -133,8 +126,36 @@ func (b *Bulk[R, X]) Find(which []int) (map[int]Image[R], error) {
 // the find. Holders that are still there then are found and released once more.
 func (b *Bulk[R, X]) Take(which []int, release Change) {
 	if all := b.Write(which, b.releases(release)); !all {
-		left, _ := b.left(which) // word was left in these since the find
-		b.Write(left, b.releases(release))
+		b.Write(b.left(which), b.releases(release))
+	}
+}
+
+// left returns those of some entries that still have their holders after a bulk, because a word
+// was left in their documents since the find. If another find fails, the outcome is unknown.
+func (b *Bulk[R, X]) left(which []int) (left []int) {
+	images, err := b.Find(which)
+	for _, i := range which {
+		switch {
+		case b.Answers[i].Err != nil:
+		case err != nil:
+			b.Answers[i].Err = err
+		case b.has(b.Batch[i].Ref, images[i].Record):
+			b.Answers[i].Wanted = true
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
+// releases makes the writes that release entries. If no waiter is known, the write has the
+// condition that no word was left since.
+func (b *Bulk[R, X]) releases(release Change) func(i int) mongo.WriteModel {
+	return func(i int) mongo.WriteModel {
+		conditions, update := release(b.Batch[i].Ref)
+		if !b.Answers[i].Wanted {
+			conditions = append(conditions, b.Steps.Shape.Unworded(b.Now)...)
+		}
+		return b.model(i, conditions, update)
 	}
 }
 
@@ -157,31 +178,19 @@ func (b *Bulk[R, X]) model(i int, conditions []bson.E, update bson.D) mongo.Writ
 // Write sends the writes of some entries, and answers those that failed. It reports whether all
 // the others found their holders.
 func (b *Bulk[R, X]) Write(which []int, model func(i int) mongo.WriteModel) (all bool) {
-	return b.write(which, model) == 0
-}
-
-// write is Write, but returns how many of the others found no holder.
-func (b *Bulk[R, X]) write(which []int, model func(i int) mongo.WriteModel) (missing int) {
 	models := make([]mongo.WriteModel, len(which))
 	for k, i := range which {
 		models[k] = model(i)
 	}
-	if b.unseen && len(models) > 1 {
-		models, b.joint = []mongo.WriteModel{joined(models)}, true
-	}
 	done, failed, err := b.Send(models)
-	switch {
-	case err != nil:
+	if err != nil {
 		b.fail(which, mongoerr.Mark(err))
-		return 0
-	case b.joint && len(failed) > 0:
-		b.fail(which, failed[0]) // some writes may be applied
-		return 0
+		return true
 	}
 	for k, err := range failed {
 		b.Answers[which[k]].Err = err
 	}
-	return len(which) - len(failed) - done
+	return done+len(failed) == len(which)
 }
 
 // Send sends writes of one kind as one bulk: of two bulks, an error could belong to the second

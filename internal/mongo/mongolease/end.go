@@ -78,14 +78,12 @@ func (s *Steps[R, X]) Undo(ctx context.Context, claim store.Ref, from *store.Ref
 }
 
 // Transfer puts a claim in the place of a live holder, by the one command that send sends: one
-// trip for a release and a grant, and no instant at which the key is free. Like any claim it
-// has an attempt of its own, named by the new ID.
+// trip for a release and a grant, and no instant at which the key is free.
 func (s *Steps[R, X]) Transfer(ctx context.Context, from store.Ref, c *Claim, with Contender[R], send func(context.Context) (Image[R], Tenure, error)) (store.Grant, error) {
 	if !s.trusts(from.ID) { // its end will be judged: by the clock of the present election
 		s.Base.Refresh(ctx)
 	}
-	g, err := s.HandOver(c.Attempt.In(ctx), from, c, with, send)
-	s.Over(c, err)
+	g, err := s.HandOver(ctx, from, c, with, send)
 	if err == nil {
 		s.Memory.Forget(from.ID)
 	}

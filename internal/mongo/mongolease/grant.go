@@ -2,7 +2,6 @@ package mongolease
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,8 +10,6 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
 	"github.com/mongolock/mongolock/store"
 )
-
-var errNoTrace = errors.New("mongolock: the server's reply to a claim does not contain the claim")
 
 // Grant makes a grant of an applied claim. After any error here the outcome is unknown: the
 // claim is there and must be undone.
@@ -32,12 +29,12 @@ func (s *Steps[R, X]) Grant(ctx context.Context, c *Claim, image Image[R], t Ten
 	}
 	at, _ := image.Record.Drawn()
 	if _, holds := image.Record.Holder(c.ID); !holds || at.IsZero() {
-		return store.Grant{}, errNoTrace
+		return store.Grant{}, mongobase.ErrNoTrace
 	}
 	g := store.Grant{
 		Token:  mongobase.Token(stamp),
 		Spare:  c.spare(stamp),
-		Left:   s.left(c.Sent, image.Sent, t, at),
+		Left:   s.Base.Left(t, c.Sent, image.Sent, at),
 		Since:  t.Since,
 		Wanted: image.Record.Wanted(at),
 	}
@@ -72,7 +69,7 @@ func (s *Steps[R, X]) GrantInserted(ctx context.Context, c *Claim, t Tenure, ser
 			_, stamp = confirmed.Record.Drawn()
 		}
 	}
-	g := store.Grant{Token: mongobase.Token(stamp), Spare: c.spare(stamp), Left: s.left(c.Sent, drawn, t, server), Since: t.Since}
+	g := store.Grant{Token: mongobase.Token(stamp), Spare: c.spare(stamp), Left: s.Base.Left(t, c.Sent, drawn, server), Since: t.Since}
 	if g.Left < c.TTL/2 {
 		s.correct(ctx, c, &g, server, drawn)
 	}
@@ -90,7 +87,7 @@ func (s *Steps[R, X]) confirm(ctx context.Context, c *Claim) (Image[R], error) {
 		return image, err
 	}
 	if _, stamp := image.Record.Drawn(); !image.Found() || stamp.IsZero() {
-		return image, errNoTrace
+		return image, mongobase.ErrNoTrace
 	}
 	return image, nil
 }
@@ -105,8 +102,7 @@ func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at 
 	_ = s.Base.Sure(ctx)
 	t := c.Tenure()
 	if s.Base.Kind().Router && !at.IsZero() {
-		by := s.Base.BearingBy(at, drawn)
-		t = TenureBy(s.Base, c.TTL, &by)
+		t = s.Base.TenureBy(s.Base.BearingBy(at, drawn), c.TTL)
 	}
 	holder := s.Shape.Fields(c.ID)
 	image, err := s.Update(mongobase.Bare(ctx), Correct, s.Base.Durable, c.Ref,
@@ -117,20 +113,10 @@ func (s *Steps[R, X]) correct(ctx context.Context, c *Claim, g *store.Grant, at 
 	if at, _ = image.Record.Drawn(); at.IsZero() {
 		return
 	}
-	if left := s.left(c.Sent, image.Sent, t, at); left > g.Left {
+	if left := s.Base.Left(t, c.Sent, image.Sent, at); left > g.Left {
 		g.Left = left
 	}
 	if h, ok := image.Record.Holder(c.ID); ok {
 		g.Since = h.Since
 	}
-}
-
-// left returns how long after sent a holder that was written with this tenure may be trusted,
-// by a server time drawn after it was sent. If that time is not of the tenure's clock, the
-// dates in the document mean nothing: they have to be written again.
-func (s *Steps[R, X]) left(sent, drawn mongoclock.Moment, t Tenure, server time.Time) time.Duration {
-	if !s.Base.Believes(t.By, server, drawn) {
-		return 0
-	}
-	return mongoclock.Left(t.TTL, sent, drawn, t.Until, server)
 }

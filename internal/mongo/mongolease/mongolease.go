@@ -13,7 +13,6 @@
 //	shards.go     whose clock tells the time, where each shard has one
 //	end.go        release, break, clean up, transfer: around the store's own command
 //	bulk.go       many releases
-//	joint.go      those that one deletion takes together
 //	release.go    how durably a release is written, and why it found no holder
 //	look.go       reads of some keys
 //	list.go       reads of all keys
@@ -136,23 +135,17 @@ type Claim struct {
 	Got func(document bson.Raw)
 }
 
-// A Tenure is what a claim or a renewal writes: when it begins and ends, how long that is meant
-// to be, its beat, the clock and epoch that it goes by, and the revision that the document then
-// has, if documents have one.
-type Tenure struct {
-	Since, Until time.Time
-	TTL          time.Duration
-	Beat         int64
-	By           mongobase.Bearing
-	Rev          int64
-}
+// A Tenure is what a claim or a renewal writes.
+type Tenure = mongobase.Tenure
 
-// Begin opens the attempt of a claim. It sends nothing of the claim yet.
-func (s *Steps[R, X]) Begin(ctx context.Context, c store.Claim) (*Claim, error) {
-	claim := &Claim{Claim: c, Sent: s.Base.Clock.Now(), base: s.Base}
-	var err error
-	claim.Attempt, err = s.Base.Begin(ctx, c.ID, c.TTL)
-	return claim, err
+// Try makes a claim in an attempt of its own, with the attempt's session in the context.
+func (s *Steps[R, X]) Try(ctx context.Context, c store.Claim, claim func(context.Context, *Claim) (store.Grant, error)) (g store.Grant, err error) {
+	sent := s.Base.Clock.Now()
+	err = s.Base.Try(ctx, c.ID, c.TTL, func(ctx context.Context, a *mongobase.Attempt) (certain bool, err error) {
+		g, err = claim(ctx, &Claim{Claim: c, Attempt: a, Sent: sent, base: s.Base})
+		return err == nil || store.IsCertain(err), err
+	})
+	return g, err
 }
 
 // BeginMany opens the attempts of claims that are sent as one bulk. cleanUp removes all of them
@@ -180,19 +173,4 @@ func (s *Steps[R, X]) Over(c *Claim, err error) {
 }
 
 // Tenure returns what a claim that is sent now writes.
-func (c *Claim) Tenure() Tenure { return TenureOf(c.base, c.TTL) }
-
-// TenureOf returns what is written now for a holder that is to last ttl.
-func TenureOf(b *mongobase.Base, ttl time.Duration) Tenure { return TenureBy(b, ttl, nil) }
-
-// TenureBy is TenureOf by a given clock; with nil by what is known.
-func TenureBy(b *mongobase.Base, ttl time.Duration, by *mongobase.Bearing) Tenure {
-	t := Tenure{TTL: ttl, Beat: b.Beat()}
-	if by != nil {
-		t.By = *by
-	} else {
-		t.By = b.Bearing()
-	}
-	t.Since, t.Until = t.By.Expiry(ttl)
-	return t
-}
+func (c *Claim) Tenure() Tenure { return c.base.Tenure(c.TTL) }

@@ -92,7 +92,11 @@ func (s *Steps[R, X]) renewAgain(ctx context.Context, r renewal, by *mongobase.B
 
 // command returns the update that renews a holder, and neither creates nor shortens it.
 func (s *Steps[R, X]) command(r store.Renewal, by *mongobase.Bearing) (filter, update bson.D, t Tenure, err error) {
-	t = TenureBy(s.Base, r.TTL, by)
+	if by == nil {
+		t = s.Base.Tenure(r.TTL)
+	} else {
+		t = s.Base.TenureBy(*by, r.TTL)
+	}
 	t.Since = time.Time{}
 	holder := s.Shape.Fields(r.ID)
 	if r.Session != "" || r.Alone { // whatever its outcome
@@ -121,9 +125,9 @@ func (s *Steps[R, X]) renewOne(ctx context.Context, one renewal) store.Renewed {
 	}
 	at, _ := image.Record.Drawn()
 	if at.IsZero() {
-		return store.Renewed{Err: errNoTrace}
+		return store.Renewed{Err: mongobase.ErrNoTrace}
 	}
-	left := s.left(one.sent, image.Sent, t, at)
+	left := s.Base.Left(t, one.sent, image.Sent, at)
 	s.Base.Refresh(ctx)
 	return store.Renewed{Left: left, Wanted: image.Record.Wanted(at)}
 }
@@ -173,7 +177,7 @@ func (s *Steps[R, X]) renewMany(ctx context.Context, r renewal) (again *mongobas
 		return nil
 	}
 	for i := range r.batch {
-		r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server), Err: failed[i]}
+		r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, drawn, server), Err: failed[i]}
 	}
 	if matched+len(failed) < len(r.batch) {
 		s.whichRenewed(ctx, r, terms)
@@ -216,7 +220,7 @@ func (s *Steps[R, X]) afterAll(ctx context.Context, r renewal, terms []Tenure, b
 			server, _ = images[i].Record.Drawn()
 		}
 		if h, holds := images[i].Record.Holder(one.ID); holds && !h.IsBroken && !h.Released && h.Beat >= terms[i].Beat {
-			r.answers[i] = store.Renewed{Left: s.left(r.sent, drawn, terms[i], server)}
+			r.answers[i] = store.Renewed{Left: s.Base.Left(terms[i], r.sent, drawn, server)}
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl ti
 	if err := s.Base.Sure(ctx); err != nil {
 		return 0, mongoerr.NotApplied(err)
 	}
-	t := TenureOf(s.Base, ttl)
+	t := s.Base.Tenure(ttl)
 	filter, update := command(t)
 	image, err := s.Send(ctx, what, s.Base.Durable, filter, update, mongobase.Upsert)
 	if err != nil {
@@ -111,9 +111,9 @@ func (s *Steps[R, X]) Insert(ctx context.Context, what Step, r store.Ref, ttl ti
 	}
 	at, _ := image.Record.Drawn()
 	if at.IsZero() {
-		return 0, errNoTrace
+		return 0, mongobase.ErrNoTrace
 	}
-	left := s.left(sent, image.Sent, t, at)
+	left := s.Base.Left(t, sent, image.Sent, at)
 	if left < ttl/2 { // it was written by a clock far behind the server's
 		again := s.Renew(ctx, []store.Renewal{{Ref: r, TTL: ttl}})[0]
 		return max(left, again.Left), again.Err

@@ -30,7 +30,7 @@ func (s *Steps[R, X]) renewedOnShards(ctx context.Context, r renewal, terms []Te
 			continue
 		}
 		at, _ := images[i].Record.Drawn()
-		r.answers[i].Left = s.left(r.sent, begun, terms[i], at)
+		r.answers[i].Left = s.Base.Left(terms[i], r.sent, begun, at)
 		if r.answers[i].Left < r.batch[i].TTL/2 && at.After(latest) {
 			latest = at
 		}

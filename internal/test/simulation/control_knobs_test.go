@@ -78,7 +78,6 @@ var controls = []control{
 	{11, 0, "session: one id used twice", func(on bool) { knob.SessionReused = on }, electing},
 	{227, 0, "session: a sweep by key", func(on bool) { knob.SweepByKey = on }, electing},
 	{200, 0, "session: come under together, whatever the answer", func(on bool) { knob.EnteredUnseen = on }, simulation.Settings{Margin: -1, Sessions: 1000}},
-	{87, 0, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, simulation.Settings{Margin: -1, Several: true, AtOnce: true}},
 	{1, 2, "linger: kept though somebody waits", func(on bool) { knob.LingerIgnoresWord = on }, lingering},
 	{1227, 681, "linger: a local grant taken for a renewal", func(on bool) { knob.LocalGrantRenews = on }, lingering},
 	{1, 1, "linger: a local grant under the token before", func(on bool) { knob.LocalTokenKept = on }, lingering},

@@ -20,9 +20,8 @@ import (
 )
 
 var (
-	plain         = simulation.Settings{Margin: -1}
-	inBulks       = simulation.Settings{Margin: -1, Several: true}
-	inBulksAtOnce = simulation.Settings{Margin: -1, Several: true, AtOnce: true}
+	plain   = simulation.Settings{Margin: -1}
+	inBulks = simulation.Settings{Margin: -1, Several: true}
 )
 
 // A control is one safety taken out. In the histories of its seed TLC must refuse a step, and
@@ -69,7 +68,6 @@ var controls = []control{
 	{8, "clean-up of a join that deletes the document", func(on bool) { knob.UndoDeletes = on }, plain, "sends undo", "it is not the clean-up of that mode"},
 	{14, "a swap without rev", func(on bool) { knob.SwapWithoutRev = on }, plain, "sends swap", "it names neither a revision nor the holder"},
 	{56, "a bulk of unknown outcome read as not held", func(on bool) { knob.UnknownIsNotHeld = on }, inBulks, "nothing more comes", "an attempt of unknown outcome was not cleaned up"},
-	{87, "several released by one delete without their ids", func(on bool) { knob.BulkByKey = on }, inBulksAtOnce, "sends delete", "it names no revision"},
 	{14, "a swap that names dates", func(on bool) { knob.SwapByDate = on }, plain, "executes swap", "it drops a holder that it does not name"},
 }
 
