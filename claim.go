@@ -166,9 +166,6 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 	}
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	claim.Want, claim.Held = want, seenHeld
-	if knob.ReuseID {
-		claim.ID = c.unsettledID(claim.Ref)
-	}
 	h := c.newHolding(w.ctx, &claim, w.terms)
 	grant, err := c.store.Acquire(ctx, claim)
 	return c.settle(h, w, nil, sent, grant, err)
@@ -176,21 +173,7 @@ func (c *Client) claim(ctx context.Context, w *waiter, want time.Duration, seenH
 
 // newID makes an ID for an acquisition.
 func (c *Client) newID() string {
-	if knob.OneID {
-		return "ONE-ID-FOR-ALL-" + c.owner
-	}
 	return rand.Text()
-}
-
-// unsettledID returns the ID of an earlier claim of the key that is still being cleaned up. It
-// is used only by the test which shows why an ID must not be used twice.
-func (c *Client) unsettledID(claim store.Ref) string {
-	for _, ref := range c.cleaner.Left() {
-		if ref.Key == claim.Key {
-			return ref.ID
-		}
-	}
-	return claim.ID
 }
 
 // settle handles the reply to a claim. It begins the lease that was granted, or makes sure that

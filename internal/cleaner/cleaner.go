@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/store"
@@ -90,9 +89,6 @@ func New(h Host) *Cleaner {
 // Add begins to clean up after a claim whose grant, if it has one, has run out at until. from is
 // the acquisition that a hand-over named; nil for other claims.
 func (c *Cleaner) Add(ref store.Ref, from *store.Ref, until monotonic.Moment) {
-	if knob.UnknownIsNotHeld {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := &claim{ref: ref, from: from, until: until, due: c.host.Clock.Now(), pause: backoff.New(pauseLeast, pauseMost), tried: make(chan struct{})}
@@ -129,9 +125,6 @@ func (c *Cleaner) Left() (all []store.Ref) {
 func (c *Cleaner) May(key string) bool { return c.Len() > 0 && len(c.of(key)) > 0 }
 
 func (c *Cleaner) of(key string) (open []*claim) {
-	if knob.ReuseID || knob.OneID {
-		return nil // so that the next claim can have the same ID
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, u := range c.keys[key] {
