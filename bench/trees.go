@@ -94,7 +94,7 @@ func treePair(l *lab, tree *pathlock.Tree, path string) error {
 	if err != nil {
 		return err
 	}
-	return tree.Release(l.ctx, lock.Path, lock.Token)
+	return tree.Release(l.ctx, lock.Token)
 }
 
 // treeCrowd has clients lock and release paths of their own for a while. It returns how

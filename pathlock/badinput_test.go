@@ -21,7 +21,7 @@ func TestWrongRequestsAreRefusedByNameAndNothingIsStored(t *testing.T) {
 	for want, spoil := range map[string]func(*pathlock.Request){
 		`Request.Mode is "Exclusive"`:           func(r *pathlock.Request) { r.Mode = "Exclusive" },
 		`Request.Depth is "1"`:                  func(r *pathlock.Request) { r.Depth = "1" },
-		"Request.Owner has 16385 bytes":         func(r *pathlock.Request) { r.Owner = make([]byte, pathlock.MaxOwner+1) },
+		"Request.Owner has 16385 bytes":         func(r *pathlock.Request) { r.Owner = make([]byte, 16<<10+1) },
 		"Request.Timeouts[0] is 0s":             func(r *pathlock.Request) { r.Timeouts = []time.Duration{0} },
 		"Request.Timeouts[1] is 99ms":           func(r *pathlock.Request) { r.Timeouts = []time.Duration{time.Second, 99 * time.Millisecond} },
 		"Request.Timeouts[0] is -1s":            func(r *pathlock.Request) { r.Timeouts = []time.Duration{-time.Second} },
@@ -42,28 +42,29 @@ func TestWrongRequestsAreRefusedByNameAndNothingIsStored(t *testing.T) {
 	}
 	_, err := tree.Refresh(t.Context(), "x", time.Millisecond)
 	assert.ErrorContains(t, err, "timeouts[0] is 1ms")
-	_, err = tree.Affected(t.Context(), "..", pathlock.WithChildren(), pathlock.WithParents())
+	_, err = tree.Affecting(t.Context(), "..", pathlock.Infinity)
 	assert.ErrorContains(t, err, `not a path: ".."`)
-	assert.ErrorContains(t, tree.Release(t.Context(), "a/./b", "x"), `not a path: "a/./b"`)
+	_, err = tree.Affecting(t.Context(), "/a", "1")
+	assert.ErrorContains(t, err, `the depth is "1"`)
 	assert.ErrorContains(t, tree.Confirm(t.Context(), nil, pathlock.Modify("a/.")), `not a path: "a/."`)
-	assert.ErrorContains(t, tree.Confirm(t.Context(), nil, pathlock.Change{Path: "/", Kind: "move"}), `Change.Kind is "move"`)
+	assert.ErrorContains(t, tree.Confirm(t.Context(), nil, pathlock.Change{Path: "/"}), "a Change that none of Modify, AddTo and Delete made")
 	all, err := tree.Locks(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, all)
 }
 
-func TestTheZeroRequestIsAnExclusiveLockOfTheRootAlone(t *testing.T) {
+func TestTheZeroRequestIsAnExclusiveLockOfEverything(t *testing.T) {
 	tree := newTree(t)
 	l, err := tree.Lock(t.Context(), pathlock.Request{})
 	require.NoError(t, err)
 	assert.Equal(t, "/", l.Path)
 	assert.Equal(t, pathlock.Exclusive, l.Mode)
-	assert.Equal(t, pathlock.Zero, l.Depth)
+	assert.Equal(t, pathlock.Infinity, l.Depth)
 	assert.Equal(t, 10*time.Minute, l.Timeout)
 	_, err = tree.Lock(t.Context(), pathlock.Request{})
 	var conflict *pathlock.ConflictError
 	require.ErrorAs(t, err, &conflict)
-	assert.Equal(t, pathlock.Request{Path: "/", Mode: pathlock.Exclusive, Depth: pathlock.Zero}, conflict.Request)
+	assert.Equal(t, pathlock.Request{Path: "/", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}, conflict.Request)
 }
 
 func TestWrongArgumentsOfNewAreRefusedByName(t *testing.T) {
@@ -80,7 +81,9 @@ func TestWrongArgumentsOfNewAreRefusedByName(t *testing.T) {
 		"not valid UTF-8":           named("\xff"),
 		"a nil Option":              with(nil),
 		"WithAlias(nil)":            with(pathlock.WithAlias(nil)),
-		"WithPolicy(nil)":           with(pathlock.WithPolicy(nil)),
+		"WithLogger(nil)":           with(pathlock.WithLogger(nil)),
+		"WithMargin(-1s)":           with(pathlock.WithMargin(-time.Second)),
+		"Request.Owner has":         with(pathlock.WithOwner(strings.Repeat("x", 20_000))),
 		"Least is 1ms":              with(pathlock.WithLimits(pathlock.Limits{Least: time.Millisecond})),
 		"Most is 2562047h":          with(pathlock.WithLimits(pathlock.Limits{Most: 1<<63 - 1})),
 		"is more than Most":         with(pathlock.WithLimits(pathlock.Limits{Least: time.Hour, Most: time.Minute})),
@@ -100,20 +103,10 @@ func TestWrongArgumentsOfNewAreRefusedByName(t *testing.T) {
 }
 
 func TestAllWrongArgumentsOfNewAreNamedTogether(t *testing.T) {
-	_, err := pathlock.New(nil, "", nil, pathlock.WithAlias(nil), pathlock.WithPolicy(nil))
-	for _, want := range []string{"storage is nil", "name of the tree is empty", "a nil Option", "WithAlias(nil)", "WithPolicy(nil)"} {
+	_, err := pathlock.New(nil, "", nil, pathlock.WithAlias(nil), pathlock.WithLogger(nil))
+	for _, want := range []string{"storage is nil", "name of the tree is empty", "a nil Option", "WithAlias(nil)", "WithLogger(nil)"} {
 		assert.ErrorContains(t, err, want)
 	}
-}
-
-func TestNilOptionsOfACallAreRefusedByName(t *testing.T) {
-	tree := newTree(t)
-	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
-	require.NoError(t, err)
-	assert.ErrorContains(t, tree.Release(t.Context(), "/a", l.Token, nil), "a nil ReleaseOption")
-	_, err = tree.Affected(t.Context(), "/a", nil)
-	assert.ErrorContains(t, err, "a nil AffectedOption")
-	assert.NoError(t, tree.Release(t.Context(), "/a", l.Token), "the refused call released it")
 }
 
 func TestErrorsMatchThoseOfTheSameNameInTheRoot(t *testing.T) {
@@ -126,10 +119,7 @@ func TestErrorsMatchThoseOfTheSameNameInTheRoot(t *testing.T) {
 	assert.NotErrorIs(t, pathlock.ErrOutcomeUnknown, mongolock.ErrClosed)
 }
 
-func TestAPolicyOrAliasThatAnswersNonsenseIsAnError(t *testing.T) {
-	tree := newTree(t, pathlock.WithPolicy(func([]time.Duration) time.Duration { return 0 }))
-	_, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a"})
-	assert.ErrorContains(t, err, "the policy picked 0s")
+func TestAnAliasThatAnswersNonsenseIsAnError(t *testing.T) {
 	for want, alias := range map[string]func(string) (string, error){
 		"no such link": func(string) (string, error) { return "", errors.New("no such link") },
 		"not a path":   func(string) (string, error) { return "/..", nil },
@@ -145,9 +135,8 @@ func TestAnAliasThatFailsDoesNotKeepALockFromBeingReleased(t *testing.T) {
 	tree := newTree(t, pathlock.WithAlias(func(path string) (string, error) { return strings.ToLower(path), broken }))
 	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/A"})
 	require.NoError(t, err)
-	require.ErrorIs(t, tree.Release(t.Context(), "/B", l.Token), pathlock.ErrWrongPath, "while the alias can tell")
 	broken = errors.New("the link's disk is away")
-	assert.NoError(t, tree.Release(t.Context(), "/A", l.Token))
+	assert.NoError(t, tree.Release(t.Context(), l.Token))
 }
 
 func TestPathsAreComparedBySegments(t *testing.T) {
@@ -165,36 +154,17 @@ func TestPathsAreComparedBySegments(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatIsRefusedSaysWhyAndTheLockStays(t *testing.T) {
+func TestAReleaseOfAnUnknownTokenIsRefusedAndTheLockStays(t *testing.T) {
 	tree := newTree(t)
-	r := pathlock.Request{Path: "/a/b", Depth: pathlock.Infinity, Owner: []byte("me")}
-	l, err := tree.Lock(t.Context(), r)
+	l, err := tree.Lock(t.Context(), pathlock.Request{Path: "/a/b"})
 	require.NoError(t, err)
-	verdicts := []error{pathlock.ErrUnknownToken, pathlock.ErrWrongPath, pathlock.ErrWrongOwner}
-	for _, c := range []struct {
-		path, token, owner string
-		want               error
-	}{
-		{"/a/b", "urn:uuid:none", "me", pathlock.ErrUnknownToken},
-		{"/a/b", "", "me", pathlock.ErrUnknownToken},
-		{"/a", l.Token, "me", pathlock.ErrWrongPath},
-		{"/", l.Token, "me", pathlock.ErrWrongPath},
-		{"/a/bb", l.Token, "me", pathlock.ErrWrongPath},
-		{"/a/b", l.Token, "you", pathlock.ErrWrongOwner},
-		{"/a/b/c", l.Token, "", pathlock.ErrWrongOwner},
-	} {
-		err := tree.Release(t.Context(), c.path, c.token, pathlock.ByOwner([]byte(c.owner)))
-		for _, verdict := range verdicts {
-			assert.Equal(t, verdict == c.want, errors.Is(err, verdict), "%+v: %v against %v", c, err, verdict)
-		}
+	for _, token := range []string{"urn:uuid:none", ""} {
+		assert.ErrorIs(t, tree.Release(t.Context(), token), pathlock.ErrUnknownToken, "%q", token)
 	}
 	all, err := tree.Locks(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)
-	assert.NoError(t, tree.Release(t.Context(), "/a/b/c/d", l.Token, pathlock.ByOwner([]byte("me"))), "from a path that it covers")
-	l, err = tree.Lock(t.Context(), r)
-	require.NoError(t, err)
-	assert.NoError(t, tree.Release(t.Context(), "/elsewhere", l.Token, pathlock.ByOwner([]byte("you")), pathlock.Force()))
+	assert.NoError(t, tree.Release(t.Context(), l.Token))
 }
 
 // A token is as good as the lock, so no log may show one.
@@ -207,8 +177,7 @@ func TestErrorsDoNotShowTokens(t *testing.T) {
 	for _, err := range []error{
 		conflict,
 		tree.Confirm(t.Context(), nil, pathlock.Modify("/a")),
-		tree.Release(t.Context(), "/b", l.Token),
-		tree.Release(t.Context(), "/a", l.Token, pathlock.ByOwner([]byte("x"))),
+		errors.Join(tree.Release(t.Context(), l.Token), tree.Release(t.Context(), l.Token)),
 	} {
 		require.Error(t, err)
 		assert.NotContains(t, err.Error(), l.Token)
@@ -242,7 +211,7 @@ func TestAThousandLocksOfOneOwnerOnOnePath(t *testing.T) {
 	}
 	assert.Len(t, tokens, 1000, "each has a token of its own")
 	for token := range tokens {
-		require.NoError(t, tree.Release(t.Context(), "/a", token))
+		require.NoError(t, tree.Release(t.Context(), token))
 	}
 	r.Mode = pathlock.Exclusive
 	_, err := tree.Lock(t.Context(), r)
@@ -260,6 +229,6 @@ func TestALockOfTheRootIsRefusedForEverythingBelow(t *testing.T) {
 	require.ErrorAs(t, err, &c)
 	assert.Equal(t, pathlock.MaxListed, c.Len())
 	assert.Equal(t, 1500, c.More)
-	_, err = tree.Lock(t.Context(), pathlock.Request{})
+	_, err = tree.Lock(t.Context(), pathlock.Request{Depth: pathlock.Zero})
 	assert.NoError(t, err, "of the root alone")
 }

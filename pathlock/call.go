@@ -66,11 +66,11 @@ func (t *Tree) spawn(f func()) bool {
 	return true
 }
 
-func (t *Tree) view(ctx context.Context, p part, look func(*Document, Clock)) error {
+func (t *Tree) view(ctx context.Context, p part, look func(*document, interval)) error {
 	if err := t.enter(ctx); err != nil {
 		return err
 	}
-	return wrap(t.engine.view(t.count(ctx, callView), p, look))
+	return wrap(t.store.view(t.count(ctx, callView), p, look))
 }
 
 // write runs one request that writes. If it adds a lock after its caller has left, the lock is
@@ -79,7 +79,7 @@ func (t *Tree) write(ctx context.Context, step func(context.Context) outcome) ou
 	if err := t.enter(ctx); err != nil {
 		return outcome{err: err}
 	}
-	if t.engine.prompt() {
+	if t.store.prompt() {
 		o := t.writeNow(ctx, step)
 		if o.claims != "" && o.fault != nil {
 			t.undo(t.claimed(o.claims), o.lock.Timeout)
@@ -154,7 +154,7 @@ type removal func(context.Context) (settled bool, err error)
 
 // claimed removes the lock of a claim.
 func (t *Tree) claimed(token string) removal {
-	return func(ctx context.Context) (bool, error) { return t.engine.takeBack(ctx, token) }
+	return func(ctx context.Context) (bool, error) { return t.store.takeBack(ctx, token) }
 }
 
 // undo removes a lock in the background.

@@ -2,44 +2,43 @@ package pathlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
 
 // A Change is one thing that a writer wants to do to a path.
+// Modify, AddTo and Delete make one.
 type Change struct {
 	Path string
-	Kind ChangeKind
+	kind changeKind
 }
 
-// ChangeKind is the kind of a Change.
-type ChangeKind string
+type changeKind string
 
-// The kinds.
 const (
-	Modifying ChangeKind = "modify" // its content or properties
-	AddingTo  ChangeKind = "add to" // its list of members, or remove from it
-	Deleting  ChangeKind = "delete" // the path and everything below it
+	modifying changeKind = "modify" // its content or properties
+	addingTo  changeKind = "add to" // its list of members, or remove from it
+	deleting  changeKind = "delete" // the path and everything below it
 )
 
 // Modify changes the content of a path.
-func Modify(path string) Change { return Change{path, Modifying} }
+func Modify(path string) Change { return Change{path, modifying} }
 
 // AddTo changes the list of members of a path: a member directly below it is added or
 // removed.
-func AddTo(path string) Change { return Change{path, AddingTo} }
+func AddTo(path string) Change { return Change{path, addingTo} }
 
 // Delete removes a path and everything below it.
-func Delete(path string) Change { return Change{path, Deleting} }
+func Delete(path string) Change { return Change{path, deleting} }
 
-func (c Change) String() string { return fmt.Sprintf("%s %q", c.Kind, c.Path) }
+func (c Change) String() string { return fmt.Sprintf("%s %q", c.kind, c.Path) }
 
 // Confirm returns nil if a writer with these tokens may make all of the changes. Otherwise it
 // returns a *LockedError for the first change that the writer may not make. Tokens of other
 // locks, or unknown ones, make no difference. All changes are judged by one state of the tree.
 // To move a file:
-// move a file:
 //
 //	err := tree.Confirm(ctx, tokens, pathlock.Delete("/a/f"), pathlock.AddTo("/b"), pathlock.Modify("/b/f"))
 func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) error {
@@ -49,13 +48,13 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 		if err != nil {
 			return err
 		}
-		if !slices.Contains([]ChangeKind{Modifying, AddingTo, Deleting}, c.Kind) {
-			return fmt.Errorf("pathlock: Change.Kind is %q: must be %q, %q or %q", c.Kind, Modifying, AddingTo, Deleting)
+		if c.kind == "" {
+			return errors.New("pathlock: Confirm: a Change that none of Modify, AddTo and Delete made")
 		}
 		changes[i].Path = path
 	}
 	var locked *LockedError
-	err := t.view(ctx, partOf(changes), func(doc *Document, now Clock) {
+	err := t.view(ctx, partOf(changes), func(doc *document, now interval) {
 		locked = nil // a storage may call this twice
 		for _, c := range changes {
 			if locked = doc.confirm(c, tokens, now); locked != nil {
@@ -73,10 +72,10 @@ func (t *Tree) Confirm(ctx context.Context, tokens []string, changes ...Change) 
 func partOf(changes []Change) (p part) {
 	for _, c := range changes {
 		p.at = append(p.at, c.Path)
-		if above, ok := parent(c.Path); ok && c.Kind == Deleting {
+		if above, ok := parent(c.Path); ok && c.kind == deleting {
 			p.at = append(p.at, above)
 		}
-		if c.Kind == Deleting {
+		if c.kind == deleting {
 			p.below = append(p.below, c.Path)
 		}
 	}
@@ -84,13 +83,13 @@ func partOf(changes []Change) (p part) {
 }
 
 // confirm implements "What a lock guards" of the package comment.
-func (d *Document) confirm(c Change, tokens []string, now Clock) *LockedError {
-	if above, ok := parent(c.Path); ok && c.Kind == Deleting {
+func (d *document) confirm(c Change, tokens []string, now interval) *LockedError {
+	if above, ok := parent(c.Path); ok && c.kind == deleting {
 		if path, covering := d.uncovered(above, tokens, now, false); covering != nil {
 			return &LockedError{Change: c, Path: path, Locks: covering}
 		}
 	}
-	if path, covering := d.uncovered(c.Path, tokens, now, c.Kind == Deleting); covering != nil {
+	if path, covering := d.uncovered(c.Path, tokens, now, c.kind == deleting); covering != nil {
 		return &LockedError{Change: c, Path: path, Locks: covering}
 	}
 	return nil
@@ -98,7 +97,7 @@ func (d *Document) confirm(c Change, tokens []string, now Clock) *LockedError {
 
 // uncovered finds a path that is locked by a lock with none of these tokens: the given path or,
 // if deep, the first below it.
-func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool) (at string, missing []Lock) {
+func (d *document) uncovered(path string, tokens []string, now interval, deep bool) (at string, missing []Lock) {
 	here := d.affecting(path, now, scope{parents: true})
 	missing, done := wanting(append(here.Parents, here.Same...), tokens, deep)
 	if missing != nil || done || !deep {
@@ -116,7 +115,7 @@ func (d *Document) uncovered(path string, tokens []string, now Clock, deep bool)
 
 // uncoveredBelow calls tell for the paths below a node that are locked by a lock with none of
 // these tokens.
-func (n *node) uncoveredBelow(above string, tokens []string, now Clock, tell func(string, []Lock)) {
+func (n *node) uncoveredBelow(above string, tokens []string, now interval, tell func(string, []Lock)) {
 	for _, child := range n.children {
 		path := strings.TrimSuffix(above, "/") + "/" + child.name
 		var locks []Lock

@@ -34,7 +34,7 @@ func (d onDisk) Extend(_, token string) error {
 }
 
 func (d onDisk) Release(path, token string) error {
-	return d.tree.Release(context.Background(), path, token)
+	return d.tree.Release(context.Background(), token)
 }
 
 func (d onDisk) Find(path, token string) (left time.Duration, others bool, err error) {

@@ -194,7 +194,7 @@
 // hint to look.
 //
 // The events themselves are in the storage. If a tree is one document, that has the last
-// [LogLength] of them while the tree is watched. On MongoDB the records of the locks are the
+// 64 of them while the tree is watched. On MongoDB the records of the locks are the
 // events. While the tree is watched, a record has the times of its grant and of its end by the
 // server's clock, which is one command more for a Lock, and the record of an ended lock stays
 // for two minutes. A find is no snapshot: it may miss a release and see the lock that was

@@ -3,18 +3,17 @@ package pathlock
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"time"
 )
 
-// LogLength is the number of events that a tree keeps for its watchers.
-const LogLength = 64
+// logLength is the number of events that a tree keeps for its watchers.
+const logLength = 64
 
-// A Document is a tree as a storage keeps it: the locks, including those that ran out and were
+// A document is a tree as a storage keeps it: the locks, including those that ran out and were
 // not removed yet, and the data for watchers. It is not safe for concurrent use.
-type Document struct {
+type document struct {
 	Seq     int64     // the number of the last event
 	Watched time.Time // until then a process watches or waits
 	Log     []Event   // the last events, oldest first
@@ -22,36 +21,17 @@ type Document struct {
 	index index
 }
 
-// NewDocument makes a tree with these locks. A tree that was never written to has none.
-func NewDocument(locks ...Lock) *Document {
-	d := &Document{index: newIndex()}
+// newDocument makes a tree with these locks. A tree that was never written to has none.
+func newDocument(locks ...Lock) *document {
+	d := &document{index: newIndex()}
 	for _, l := range locks {
 		d.index.put(l)
 	}
 	return d
 }
 
-// Locks yields all locks, in no order. Their owners are not copies.
-func (d *Document) Locks() iter.Seq[Lock] {
-	return func(yield func(Lock) bool) {
-		for _, e := range d.index.tokens {
-			if !yield(e.Lock) {
-				return
-			}
-		}
-	}
-}
-
-// RunsOutBetween reports whether a lock runs out between two times. A storage that knows
-// its clock only as this interval should then look at the clock again.
-func (d *Document) RunsOutBetween(after, until time.Time) bool {
-	found := false
-	d.index.until(until, func(e *entry) { found = found || e.ExpireAt.After(after) })
-	return found
-}
-
-// An Edit is the change that one request makes to a tree, in one step.
-type Edit struct {
+// An edit is the change that one request makes to a tree, in one step.
+type edit struct {
 	Drop    []string  // tokens; removed before Put is applied
 	Put     []Lock    // new locks, or those that replace the lock with the same token
 	Events  []Event   // added to the log
@@ -60,13 +40,13 @@ type Edit struct {
 	Touch   bool      // write a new revision even if nothing else changes
 }
 
-// Empty reports whether there is nothing to write.
-func (e Edit) Empty() bool {
+// empty reports whether there is nothing to write.
+func (e edit) empty() bool {
 	return len(e.Drop) == 0 && len(e.Put) == 0 && len(e.Events) == 0 && e.Watched.IsZero() && !e.Touch
 }
 
-// Apply makes the change.
-func (d *Document) Apply(e Edit) {
+// apply makes the change.
+func (d *document) apply(e edit) {
 	for _, token := range e.Drop {
 		d.index.drop(token)
 	}
@@ -78,7 +58,7 @@ func (d *Document) Apply(e Edit) {
 		d.Log = append(d.Log, event)
 		d.Seq = event.Seq
 	}
-	if over := len(d.Log) - LogLength; over > 0 {
+	if over := len(d.Log) - logLength; over > 0 {
 		d.Log = slices.Delete(d.Log, 0, over)
 	}
 	if e.Watched.After(d.Watched) {
@@ -87,15 +67,22 @@ func (d *Document) Apply(e Edit) {
 }
 
 // adds reports whether an edit adds a lock.
-func (d *Document) adds(e Edit) bool {
+func (d *document) adds(e edit) bool {
 	return slices.ContainsFunc(e.Put, func(l Lock) bool { return d.index.tokens[l.Token] == nil })
 }
 
 // list returns all locks, in the order in which they are written.
-func (d *Document) list() []Lock { return slices.SortedFunc(d.Locks(), byPath) }
+func (d *document) list() []Lock {
+	var all []Lock
+	for _, e := range d.index.tokens {
+		all = append(all, e.Lock)
+	}
+	slices.SortFunc(all, byPath)
+	return all
+}
 
 // affecting finds the live locks around a path.
-func (d *Document) affecting(path string, now Clock, what scope) (a Affecting) {
+func (d *document) affecting(path string, now interval, what scope) (a Affecting) {
 	add := func(to *[]Lock, e *entry) {
 		if e.live(now.Earliest) && (e.Mode == Exclusive || !what.exclusiveOnly) {
 			*to = append(*to, e.answer(now))
@@ -125,7 +112,7 @@ func (d *Document) affecting(path string, now Clock, what scope) (a Affecting) {
 // conflicts finds the live locks that conflict with a request. A lock on the path itself, or
 // above it with depth infinity, overlaps every request. A lock below it overlaps a request of
 // depth infinity. Of all these, a shared request conflicts only with the exclusive ones.
-func (d *Document) conflicts(r Request, now Clock) Affecting {
+func (d *document) conflicts(r Request, now interval) Affecting {
 	return d.affecting(r.Path, now, scope{
 		parents:       true,
 		children:      r.Depth == Infinity,
@@ -134,7 +121,7 @@ func (d *Document) conflicts(r Request, now Clock) Affecting {
 }
 
 // live returns the lock of a token, or nil if there is no such lock or it may have run out.
-func (d *Document) live(token string, now Clock) *Lock {
+func (d *document) live(token string, now interval) *Lock {
 	e := d.index.tokens[token]
 	if e == nil || !e.live(now.Latest) {
 		return nil
@@ -143,7 +130,7 @@ func (d *Document) live(token string, now Clock) *Lock {
 }
 
 // all returns the live locks, by path.
-func (d *Document) all(now Clock) []Lock {
+func (d *document) all(now interval) []Lock {
 	var all []Lock
 	for _, e := range d.index.tokens {
 		if e.live(now.Earliest) {
@@ -155,7 +142,7 @@ func (d *Document) all(now Clock) []Lock {
 }
 
 // nextExpiry returns the time until the next lock runs out, at most pollLive.
-func (d *Document) nextExpiry(now Clock) time.Duration {
+func (d *document) nextExpiry(now interval) time.Duration {
 	next := pollLive
 	d.index.first(now.Earliest, func(e *entry) {
 		next = min(next, max(tick, e.ExpireAt.Sub(now.Earliest)+tick))
@@ -165,8 +152,8 @@ func (d *Document) nextExpiry(now Clock) time.Duration {
 
 // begin makes the edit with which every write starts: it removes the locks that ran out and, if
 // the tree is watched, logs them in the order in which they ran out.
-func (d *Document) begin(now Clock) Edit {
-	var e Edit
+func (d *document) begin(now interval) edit {
+	var e edit
 	var over []*entry
 	d.index.until(now.Earliest, func(o *entry) { over = append(over, o) })
 	slices.SortFunc(over, func(a, b *entry) int {
@@ -181,7 +168,7 @@ func (d *Document) begin(now Clock) Edit {
 
 // log adds an event to an edit, if the tree is watched. Times in the log never go back,
 // although the clocks of its writers differ.
-func (d *Document) log(e *Edit, now Clock, kind Kind, l Lock, at time.Time) {
+func (d *document) log(e *edit, now interval, kind Kind, l Lock, at time.Time) {
 	if !d.watched(now) {
 		return
 	}
@@ -198,7 +185,7 @@ func (d *Document) log(e *Edit, now Clock, kind Kind, l Lock, at time.Time) {
 	e.Events = append(e.Events, Event{Seq: seq + 1, Kind: kind, At: at, Lock: l})
 }
 
-func (d *Document) watched(now Clock) bool { return d.Watched.After(now.Earliest) }
+func (d *document) watched(now interval) bool { return d.Watched.After(now.Earliest) }
 
 func byAge(a, b Lock) int {
 	return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Token, b.Token))

@@ -1,10 +1,7 @@
 package pathlock
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,23 +9,9 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
-// OnDocuments makes a Storage that keeps each tree in one document: for a storage of your own,
-// or for one that wraps a Memory or a Dir. Each request reads the whole document, so trees
-// should be small, or the documents in memory.
-func OnDocuments(d Documents) (Storage, error) {
-	if d == nil {
-		return nil, errors.New("pathlock: OnDocuments: the argument is nil")
-	}
-	return onDocuments{d}, nil
-}
-
-type onDocuments struct{ Documents }
-
-func (s onDocuments) open(name string) engine { return documents{s.Documents, name} }
-
-// documents is the engine of a tree that is one document, changed by compare-and-swap.
+// documents is the store of a tree that is one document, changed by compare-and-swap.
 type documents struct {
-	kept Documents
+	kept keeper
 	name string
 }
 
@@ -38,15 +21,15 @@ func (d documents) feed() store.Feed {
 }
 
 func (d documents) prompt() bool {
-	_, is := d.kept.(Prompt)
+	_, is := d.kept.(prompt)
 	return is
 }
 
 // update makes one edit of the document.
-func (d documents) update(ctx context.Context, decide func(*Document, Clock) (Edit, outcome)) outcome {
+func (d documents) update(ctx context.Context, decide func(*document, interval) (edit, outcome)) outcome {
 	var o outcome
-	at, err := d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
-		var e Edit
+	at, err := d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
+		var e edit
 		e, o = decide(doc, now)
 		o.changed = o.changed || len(e.Drop) > 0 || len(e.Events) > 0
 		o.heard = doc.watched(now)
@@ -60,9 +43,9 @@ func (d documents) update(ctx context.Context, decide func(*Document, Clock) (Ed
 }
 
 func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outcome {
-	return d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+	return d.update(ctx, func(doc *document, now interval) (edit, outcome) {
 		if c := doc.conflicts(r, now); c.Len() > 0 {
-			var e Edit
+			var e edit
 			if w != waitsNot && d.feed() != nil {
 				doc.leaveWord(&e, now)
 			}
@@ -80,13 +63,13 @@ func (d documents) lock(ctx context.Context, r Request, l Lock, w waiting) outco
 func (d documents) refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome {
 	var was time.Time
 	var wrote Lock
-	o := d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+	o := d.update(ctx, func(doc *document, now interval) (edit, outcome) {
 		old := doc.live(token, now)
 		switch {
 		case old == nil:
-			return Edit{}, outcome{err: ErrUnknownToken}
+			return edit{}, outcome{err: ErrUnknownToken}
 		case left():
-			return Edit{}, outcome{err: errLeft}
+			return edit{}, outcome{err: errLeft}
 		}
 		was = old.ExpireAt
 		l := old.copied()
@@ -112,10 +95,10 @@ func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (
 	if wrote.Timeout != Infinite && !wrote.ExpireAt.Before(mongoclock.Ceil(was.Add(wrote.Timeout))) {
 		return true, nil // only a little too late, so it may be the later refresh: let it run out
 	}
-	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
+	_, err = d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
 		l := doc.live(wrote.Token, now)
 		if l == nil || l.Timeout != wrote.Timeout || !l.ExpireAt.Equal(wrote.ExpireAt) {
-			return Edit{}, nil
+			return edit{}, nil
 		}
 		e := doc.begin(now)
 		doc.log(&e, now, Released, *l, now.Latest)
@@ -125,14 +108,11 @@ func (d documents) dropRevived(ctx context.Context, wrote Lock, was time.Time) (
 	return err == nil, err
 }
 
-func (d documents) release(ctx context.Context, token string, how release) outcome {
-	return d.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+func (d documents) release(ctx context.Context, token string) outcome {
+	return d.update(ctx, func(doc *document, now interval) (edit, outcome) {
 		l := doc.live(token, now)
 		if l == nil {
-			return Edit{}, outcome{err: ErrUnknownToken}
-		}
-		if err := how.refuse(l); err != nil {
-			return Edit{}, outcome{err: err}
+			return edit{}, outcome{err: ErrUnknownToken}
 		}
 		e := doc.begin(now)
 		e.Drop = append(e.Drop, token)
@@ -141,22 +121,10 @@ func (d documents) release(ctx context.Context, token string, how release) outco
 	})
 }
 
-// refuse says why a release must not end this lock.
-func (how release) refuse(l *Lock) error {
-	switch {
-	case how.force:
-	case !how.anyPath && !l.Covers(how.path):
-		return fmt.Errorf("%w: %q, but %q, depth %s", ErrWrongPath, how.path, l.Path, l.Depth)
-	case how.askOwner && !bytes.Equal(how.owner, l.Owner):
-		return fmt.Errorf("%w: of %q", ErrWrongOwner, l.Path)
-	}
-	return nil
-}
-
 // takeBack is settled by one edit. It writes a new revision even if the token is not there: a
 // late command of the first write then finds another revision than it names.
 func (d documents) takeBack(ctx context.Context, token string) (settled bool, err error) {
-	_, err = d.kept.Update(ctx, d.name, func(doc *Document, now Clock) (Edit, error) {
+	_, err = d.kept.Update(ctx, d.name, func(doc *document, now interval) (edit, error) {
 		e := doc.begin(now)
 		if l := doc.live(token, now); l != nil {
 			doc.log(&e, now, Released, *l, now.Latest)
@@ -167,7 +135,7 @@ func (d documents) takeBack(ctx context.Context, token string) (settled bool, er
 	return err == nil, err
 }
 
-func (d documents) view(ctx context.Context, _ part, look func(*Document, Clock)) error {
+func (d documents) view(ctx context.Context, _ part, look func(*document, interval)) error {
 	return d.kept.View(ctx, d.name, look)
 }
 
@@ -190,7 +158,7 @@ func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.D
 		next  time.Duration
 	}
 	o := w.tree.write(ctx, func(ctx context.Context) outcome {
-		return w.update(ctx, func(doc *Document, now Clock) (Edit, outcome) {
+		return w.update(ctx, func(doc *document, now interval) (edit, outcome) {
 			e := doc.begin(now)
 			doc.leaveWord(&e, now)
 			read.seq, read.fresh = w.read(doc, e, now)
@@ -207,7 +175,7 @@ func (w *documentWatcher) look(ctx context.Context) (events []Event, next time.D
 
 // read returns how far the watcher will have read once the edit is applied, and the new events.
 // It leaves w as it is, because it may be called again.
-func (w *documentWatcher) read(doc *Document, e Edit, now Clock) (seq int64, fresh []Event) {
+func (w *documentWatcher) read(doc *document, e edit, now interval) (seq int64, fresh []Event) {
 	seq = max(doc.Seq, e.Seq)
 	if len(e.Events) > 0 {
 		seq = e.Events[len(e.Events)-1].Seq

@@ -21,14 +21,6 @@ var (
 	// was released, or ran out. Ask for a new lock.
 	ErrUnknownToken = errors.New("pathlock: no lock has this token")
 
-	// ErrWrongPath answers Release for a path that the lock does not cover. The lock
-	// stays.
-	ErrWrongPath = errors.New("pathlock: the lock does not cover this path")
-
-	// ErrWrongOwner answers Release with ByOwner if the lock has another owner. The lock
-	// stays.
-	ErrWrongOwner = errors.New("pathlock: the lock has another owner")
-
 	// ErrTooLarge answers Lock if the tree would become too large for its storage.
 	// Release locks, or use several trees.
 	ErrTooLarge = errors.New("pathlock: too many locks in one tree")
@@ -73,18 +65,18 @@ type ConflictError struct {
 	Affecting
 
 	// More is about how many further locks are in the way, which are not listed. At most
-	// MaxListed are listed.
+	// maxListed are listed.
 	More int
 
 	again time.Duration // ask again no later than this; 0: when the locks' own times say
 }
 
-// MaxListed is how many locks a ConflictError lists at most.
-const MaxListed = 1000
+// maxListed is how many locks a ConflictError lists at most.
+const maxListed = 1000
 
 // conflict makes the error, and shortens its lists.
 func conflict(r Request, a Affecting, more int) *ConflictError {
-	room := MaxListed
+	room := maxListed
 	for _, list := range []*[]Lock{&a.Parents, &a.Same, &a.Children} {
 		if over := len(*list) - room; over > 0 {
 			*list, more = (*list)[:room:room], more+over

@@ -32,10 +32,10 @@ type Event struct {
 // event once, in order of time. It ends without an error when its context does, and with an
 // error when the tree is closed or the storage fails; then watch again.
 //
-// A watcher that falls more than LogLength events behind, or does not read for a minute, may
+// A watcher that falls more than logLength events behind, or does not read for a minute, may
 // miss some events. It is then told so by a Reset, and of each lock that exists.
 func (t *Tree) Watch(ctx context.Context) (iter.Seq2[Event, error], error) {
-	w := t.engine.watcher(t)
+	w := t.store.watcher(t)
 	_, next, err := w.look(ctx)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func lockAndRelease(ctx context.Context, p place) error {
 		if err != nil {
 			return err
 		}
-		if err := tree.Release(ctx, l.Path, l.Token); err != nil {
+		if err := tree.Release(ctx, l.Token); err != nil {
 			return err
 		}
 		fmt.Printf("added %s\nreleased %s\n", l.Token, l.Token)
@@ -104,12 +104,12 @@ func TestEventsOfAnotherProcessComeOnceAndInOrderOnMongo(t *testing.T) {
 			}
 		}()
 	} else {
-		notices <- store.Notice{Topic: pathlock.TopicPaths, Kind: pathlock.KindChanged, Key: "tree"}
+		notices <- store.Notice{Topic: "paths", Kind: "changed", Key: "tree"}
 	}
 	toldOnceInOrder(t, storage, onMongo(at))
 	select {
 	case n := <-notices:
-		if n.Topic != pathlock.TopicPaths || n.Kind != pathlock.KindChanged || n.Key != "tree" {
+		if n.Topic != "paths" || n.Kind != "changed" || n.Key != "tree" {
 			t.Errorf("the notice of another process's lock is %+v", n)
 		}
 	case <-time.After(pace.Of(10 * time.Second)):

@@ -26,7 +26,7 @@ func ExampleTree_Locks() {
 	// /b shared 0
 }
 
-func ExampleTree_Affected() {
+func ExampleTree_Affecting() {
 	ctx, tree := context.Background(), files()
 	defer tree.Close()
 	for _, r := range []pathlock.Request{
@@ -36,30 +36,10 @@ func ExampleTree_Affected() {
 		_, err := tree.Lock(ctx, r)
 		check(err)
 	}
-	around, err := tree.Affected(ctx, "/a", pathlock.WithChildren(), pathlock.WithParents())
+	around, err := tree.Affecting(ctx, "/a", pathlock.Infinity)
 	check(err)
 	fmt.Println(around.Parents[0].Path, len(around.Same), around.Children[0].Path, around.Len())
 	// Output: / 0 /a/x 2
-}
-
-func ExampleWithParents() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	_, err := tree.Lock(ctx, lock("/", pathlock.Shared, pathlock.Infinity))
-	check(err)
-	around, err := tree.Affected(ctx, "/a", pathlock.WithParents())
-	fmt.Println(len(around.Parents), err)
-	// Output: 1 <nil>
-}
-
-func ExampleWithChildren() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	_, err := tree.Lock(ctx, lock("/a/x", pathlock.Shared, pathlock.Zero))
-	check(err)
-	around, err := tree.Affected(ctx, "/a", pathlock.WithChildren())
-	fmt.Println(len(around.Children), err)
-	// Output: 1 <nil>
 }
 
 // A lock of depth 0 on a directory guards the list of its files, not their content.
@@ -96,7 +76,7 @@ func ExampleDelete() {
 }
 
 func ExampleChange_String() {
-	fmt.Println(pathlock.Change{Path: "/docs", Kind: pathlock.Deleting}.String())
+	fmt.Println(pathlock.Delete("/docs").String())
 	// Output: delete "/docs"
 }
 
@@ -108,7 +88,7 @@ func ExampleTree_Watch() {
 	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
 	l, err := tree.Lock(ctx, r)
 	check(err)
-	check(tree.Release(ctx, "/docs", l.Token))
+	check(tree.Release(ctx, l.Token))
 	r.Timeouts = []time.Duration{pathlock.MinTimeout}
 	_, err = tree.Lock(ctx, r)
 	check(err)

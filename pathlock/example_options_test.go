@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -47,24 +48,26 @@ func ExampleWithLimits() {
 	// Output: 30m0s <nil>
 }
 
-func ExampleWithPolicy() {
-	ctx := context.Background()
-	tree := files(pathlock.WithPolicy(func([]time.Duration) time.Duration { return 5 * time.Minute }))
+func ExampleWithOwner() {
+	tree := files(pathlock.WithOwner("editor on host 7"))
 	defer tree.Close()
-	l, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Zero))
-	fmt.Println(l.Timeout, err)
-	// Output: 5m0s <nil>
+	l, err := tree.Lock(context.Background(), lock("/docs", pathlock.Exclusive, pathlock.Zero))
+	fmt.Printf("%s %v\n", l.Owner, err)
+	// Output: editor on host 7 <nil>
 }
 
-func ExampleLimits_Pick() {
-	limits := pathlock.Limits{Least: time.Minute, Most: time.Hour, Default: 10 * time.Minute}
-	fmt.Println(limits.Pick(nil))
-	fmt.Println(limits.Pick([]time.Duration{pathlock.Infinite}))
-	fmt.Println(limits.Pick([]time.Duration{time.Second}))
-	fmt.Println(limits.Pick([]time.Duration{pathlock.Infinite, 20 * time.Minute}))
-	// Output:
-	// 10m0s
-	// 1h0m0s
-	// 1m0s
-	// 20m0s
+// A Hold ends that long before its path can be another's.
+func ExampleWithMargin() {
+	tree := files(pathlock.WithMargin(5 * time.Second))
+	defer tree.Close()
+	h, err := tree.Hold(context.Background(), lock("/docs", pathlock.Exclusive, pathlock.Zero)) // for a minute
+	check(err)
+	fmt.Println(h.Remaining().Round(time.Second))
+	// Output: 55s
+}
+
+func ExampleWithLogger() {
+	tree := files(pathlock.WithLogger(slog.New(slog.DiscardHandler)))
+	fmt.Println(tree.Close())
+	// Output: <nil>
 }

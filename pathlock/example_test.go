@@ -44,7 +44,7 @@ func Example() {
 		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
 		return
 	}
-	defer tree.Release(ctx, lock.Path, lock.Token)
+	defer tree.Release(ctx, lock.Token)
 	// Output: 1 in the way: /reports/2026
 }
 
@@ -58,7 +58,7 @@ func ExampleNew() {
 	fmt.Println(l.Path, l.Left, err)
 	_, err = tree.Lock(ctx, lock("/reports/2026/may.txt", pathlock.Exclusive, pathlock.Zero))
 	fmt.Println(errors.Is(err, pathlock.ErrConflict))
-	check(tree.Release(ctx, l.Path, l.Token))
+	check(tree.Release(ctx, l.Token))
 	_, err = tree.Lock(ctx, lock("/reports/2026/may.txt", pathlock.Exclusive, pathlock.Zero))
 	fmt.Println(err)
 	// Output:
@@ -125,41 +125,11 @@ func ExampleTree_Release() {
 	defer tree.Close()
 	l, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Infinity))
 	check(err)
-	fmt.Println(tree.Release(ctx, "/pictures", l.Token))
-	fmt.Println(tree.Release(ctx, "/docs/plan.txt", l.Token)) // any path that it covers
-	fmt.Println(tree.Release(ctx, "/docs", l.Token))
+	fmt.Println(tree.Release(ctx, l.Token))
+	fmt.Println(tree.Release(ctx, l.Token))
 	// Output:
-	// pathlock: the lock does not cover this path: "/pictures", but "/docs", depth infinity
 	// <nil>
 	// pathlock: no lock has this token
-}
-
-func ExampleByOwner() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	r := lock("/docs", pathlock.Exclusive, pathlock.Zero)
-	r.Owner = []byte("Ada")
-	l, err := tree.Lock(ctx, r)
-	check(err)
-	fmt.Println(tree.Release(ctx, "/docs", l.Token, pathlock.ByOwner([]byte("Bob"))))
-	fmt.Println(tree.Release(ctx, "/docs", l.Token, pathlock.ByOwner([]byte("Ada"))))
-	// Output:
-	// pathlock: the lock has another owner: of "/docs"
-	// <nil>
-}
-
-// An operator releases every lock.
-func ExampleForce() {
-	ctx, tree := context.Background(), files()
-	defer tree.Close()
-	_, err := tree.Lock(ctx, lock("/docs", pathlock.Exclusive, pathlock.Zero))
-	check(err)
-	all, err := tree.Locks(ctx)
-	check(err)
-	for _, l := range all {
-		fmt.Println(l.Path, tree.Release(ctx, "/", l.Token, pathlock.Force()))
-	}
-	// Output: /docs <nil>
 }
 
 func ExampleTree_Close() {

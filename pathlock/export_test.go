@@ -1,6 +1,8 @@
 package pathlock
 
 import (
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
@@ -8,23 +10,65 @@ import (
 	"github.com/mongolock/mongolock/store"
 )
 
+// What a storage of documents is made of.
+type (
+	Documents = keeper
+	Document  = document
+	Edit      = edit
+	Clock     = interval
+	Memory    = memory
+)
+
+const (
+	LogLength = logLength
+	MaxListed = maxListed
+)
+
+var NewMemory = newMemory
+
+// InMemoryWithClock is NewMemory with another clock.
+func InMemoryWithClock(now func() time.Time) *Memory {
+	m := newMemory()
+	m.clock = now
+	return m
+}
+
+func (m *memory) open(name string, _ *slog.Logger) treeStore { return documents{m, name} }
+
+// OnDocuments makes a Storage of documents.
+func OnDocuments(d Documents) (Storage, error) {
+	if d == nil {
+		return nil, errors.New("no documents")
+	}
+	return kept{d}, nil
+}
+
+// DocumentsOf returns the documents of a Storage, or nil if it has none.
+func DocumentsOf(s Storage) Documents {
+	d, _ := s.open("any", slog.Default()).(documents)
+	return d.kept
+}
+
 // OnDisk is a storage on a disk that may be simulated.
 func OnDisk(disk hostfile.Disk) *Dir {
 	clock, err := hostclock.New()
 	if err != nil {
 		panic(err)
 	}
-	return &Dir{files: hostfile.On(disk), clock: timepiece{clock, time.Now}, most: maxDocument}
+	return &Dir{&files{hostfile.On(disk), timepiece{clock, time.Now}, maxDocument}}
 }
 
 // Clocked replaces the clock of a host, and the one that can be set.
 func (d *Dir) Clocked(host hostclock.Clock, wall func() time.Time) *Dir {
-	d.clock = timepiece{host, wall}
+	d.trees.clock = timepiece{host, wall}
 	return d
 }
 
 // Limit sets how large a file may grow by new locks.
-func (d *Dir) Limit(bytes int) { d.most = bytes }
+func (d *Dir) Limit(bytes int) { d.trees.most = bytes }
 
 // FeedOf returns the feed of a storage.
-func FeedOf(s Storage) store.Feed { return s.open("any").feed() }
+func FeedOf(s Storage) store.Feed { return s.open("any", slog.Default()).feed() }
+
+// Locks returns all locks of a document.
+func (d *document) Locks() []Lock { return d.list() }

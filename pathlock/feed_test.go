@@ -18,7 +18,7 @@ import (
 
 func TestWaitersTryAFlappingFeedEverMoreSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage, feed := pathlock.InMemory(), &followtest.Flapping{}
+		storage, feed := pathlock.NewMemory(), &followtest.Flapping{}
 		storage.Feed = feed
 		tree := treeOn(t, storage)
 		_, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
@@ -48,7 +48,7 @@ func (s *disconnecting) Update(ctx context.Context, tree string, change func(*pa
 
 func TestAWaitEndsWhenTheStorageIsDisconnectedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := &disconnecting{Memory: pathlock.InMemory()}
+		storage := &disconnecting{Memory: pathlock.NewMemory()}
 		tree := treeOn(t, onDocuments(t, storage))
 		_, err := tree.Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)

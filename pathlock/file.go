@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/hostclock"
@@ -19,8 +20,11 @@ const maxDocument = 8 << 20
 
 // A Dir keeps trees as files in a directory, for the processes of one host. A clock of the host
 // judges that counts from the host's start, and that nobody can set.
-type Dir struct {
-	files *hostfile.Dir
+type Dir struct{ trees *files }
+
+// files keep a document in each file.
+type files struct {
+	disk  *hostfile.Dir
 	clock timepiece
 	most  int // the size up to which a file takes new locks
 }
@@ -33,17 +37,17 @@ func InDir(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pathlock: InDir: the host's clock: %w", err)
 	}
-	files, err := hostfile.Open(path)
+	disk, err := hostfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("pathlock: InDir: %w", err)
 	}
-	return &Dir{files: files, clock: timepiece{clock, time.Now}, most: maxDocument}, nil
+	return &Dir{&files{disk, timepiece{clock, time.Now}, maxDocument}}, nil
 }
 
-func (d *Dir) open(name string) engine { return documents{d, name} }
+func (d *Dir) open(name string, _ *slog.Logger) treeStore { return documents{d.trees, name} }
 
 // Close closes the directory. Close the trees first.
-func (d *Dir) Close() error { return d.files.Close() }
+func (d *Dir) Close() error { return d.trees.disk.Close() }
 
 // A fileTree is the content of a file, in JSON.
 type fileTree struct {
@@ -66,7 +70,7 @@ type fileLock struct {
 }
 
 // View shows a tree.
-func (d *Dir) View(ctx context.Context, tree string, look func(*Document, Clock)) error {
+func (d *files) View(ctx context.Context, tree string, look func(*document, interval)) error {
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
@@ -79,11 +83,11 @@ func (d *Dir) View(ctx context.Context, tree string, look func(*Document, Clock)
 }
 
 // Update changes a tree.
-func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Clock) (Edit, error)) (time.Time, error) {
+func (d *files) Update(ctx context.Context, tree string, change func(*document, interval) (edit, error)) (time.Time, error) {
 	if err := notStarted(ctx); err != nil {
 		return time.Time{}, err
 	}
-	lock, err := d.files.Lock(ctx, hostfile.Name(tree))
+	lock, err := d.disk.Lock(ctx, hostfile.Name(tree))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
@@ -93,11 +97,11 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 		return time.Time{}, err
 	}
 	edit, err := change(f.doc, now)
-	if err != nil || edit.Empty() && !f.moved {
+	if err != nil || edit.empty() && !f.moved {
 		return now.Latest, err
 	}
 	added := f.doc.adds(edit)
-	f.doc.Apply(edit)
+	f.doc.apply(edit)
 	text, err := f.encode(tree, now.Latest)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
@@ -116,7 +120,7 @@ func (d *Dir) Update(ctx context.Context, tree string, change func(*Document, Cl
 
 // A fileSeen is a file as it was read.
 type fileSeen struct {
-	doc   *Document
+	doc   *document
 	boot  string
 	zero  time.Time
 	size  int
@@ -124,8 +128,8 @@ type fileSeen struct {
 }
 
 // read returns the document in a file, and the time.
-func (d *Dir) read(tree string) (seen fileSeen, now Clock, err error) {
-	text, err := d.files.Read(hostfile.Name(tree))
+func (d *files) read(tree string) (seen fileSeen, now interval, err error) {
+	text, err := d.disk.Read(hostfile.Name(tree))
 	if err != nil {
 		return seen, now, fmt.Errorf("pathlock: %w (%w)", err, store.ErrNotApplied)
 	}
@@ -138,8 +142,8 @@ func (d *Dir) read(tree string) (seen fileSeen, now Clock, err error) {
 	shows, moved := d.clock.now(&f)
 	// A file keeps milliseconds. A time that is written is rounded up, and the time that judges
 	// is rounded down: otherwise a lock would be over up to a millisecond before its time.
-	now = Clock{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
-	seen = fileSeen{doc: NewDocument(), boot: f.Boot, zero: f.Zero, size: len(text), moved: moved}
+	now = interval{Earliest: mongoclock.Floor(shows), Latest: mongoclock.Ceil(shows)}
+	seen = fileSeen{doc: newDocument(), boot: f.Boot, zero: f.Zero, size: len(text), moved: moved}
 	for _, l := range f.Locks {
 		l.Lock.moved = l.Moved
 		seen.doc.index.put(l.Lock)

@@ -11,8 +11,8 @@ import (
 
 // The notices of this package say that a tree has changed. Their key is the name of the tree.
 const (
-	TopicPaths  = "paths"
-	KindChanged = "changed"
+	topicPaths  = "paths"
+	kindChanged = "changed"
 )
 
 const (
@@ -57,7 +57,7 @@ func (h *hub) join() (woken chan struct{}, leave func()) {
 }
 
 func (h *hub) heard(n store.Notice) {
-	if n == (store.Notice{}) || n.Topic == TopicPaths && n.Key == h.tree.name {
+	if n == (store.Notice{}) || n.Topic == topicPaths && n.Key == h.tree.name {
 		h.wake()
 	}
 }
@@ -86,8 +86,8 @@ func (h *hub) wrote(ctx context.Context, heard bool) {
 
 // announce sends a notice to other processes.
 func (h *hub) announce(ctx context.Context) {
-	notice := store.Notice{Topic: TopicPaths, Key: h.tree.name, Kind: KindChanged}
-	if h.tree.engine.prompt() {
+	notice := store.Notice{Topic: topicPaths, Key: h.tree.name, Kind: kindChanged}
+	if h.tree.store.prompt() {
 		_ = h.feed.Notify(context.WithoutCancel(ctx), notice) // a hint
 		return
 	}
@@ -131,7 +131,7 @@ func (h *hub) sleep(ctx context.Context, woken <-chan struct{}, d time.Duration)
 // leaveWord adds to an edit that a process watches or waits, unless the tree already says so
 // for long enough. If it did not say so until now, writers may have logged nothing: so one
 // number is skipped in the log, and an earlier watcher sees the gap.
-func (d *Document) leaveWord(e *Edit, now Clock) {
+func (d *document) leaveWord(e *edit, now interval) {
 	if d.Watched.After(now.Latest.Add(wordFor / 2)) {
 		return
 	}

@@ -20,7 +20,7 @@ const (
 // Depth says how far down a lock reaches.
 type Depth string
 
-// The depths. The zero value of a Request's depth stands for Zero.
+// The depths. The zero value of a Request's depth stands for Infinity.
 const (
 	Zero     Depth = "0"        // the path itself
 	Infinity Depth = "infinity" // the path and all that is below it
@@ -34,21 +34,21 @@ const (
 	Infinite   time.Duration = -1
 )
 
-// MaxOwner is the largest size of an owner, in bytes.
-const MaxOwner = 16 << 10
+// maxOwner is the largest size of an owner, in bytes.
+const maxOwner = 16 << 10
 
-// A Request asks for a lock. The zero Request asks for an exclusive lock on the root alone.
+// A Request asks for a lock. The zero Request asks for an exclusive lock on everything.
 type Request struct {
 	Path  string // "" is the root
 	Mode  Mode   // "" is Exclusive
-	Depth Depth  // "" is Zero
+	Depth Depth  // "" is Infinity
 
 	// Timeouts are the lifetimes that the caller wishes for, the preferred one first. The
-	// tree's policy picks one; without any it picks its default.
+	// tree's Limits pick one; without any they pick their default.
 	Timeouts []time.Duration
 
-	// Owner is any text that describes the owner. It is returned byte for byte. Only ByOwner
-	// makes use of it.
+	// Owner is any text that describes the owner, of at most 16 KB. It is returned byte for byte, and
+	// has no influence. nil is that of WithOwner.
 	Owner []byte
 }
 
@@ -82,7 +82,7 @@ func (l Lock) Covers(path string) bool {
 func (l *Lock) live(now time.Time) bool { return l.ExpireAt.IsZero() || l.ExpireAt.After(now) }
 
 // answer returns a copy that belongs to the caller.
-func (l *Lock) answer(now Clock) Lock {
+func (l *Lock) answer(now interval) Lock {
 	c := *l
 	c.Owner = bytes.Clone(l.Owner)
 	c.Left = Infinite
@@ -113,7 +113,7 @@ func (r Request) filled() Request {
 		r.Mode = Exclusive
 	}
 	if r.Depth == "" {
-		r.Depth = Zero
+		r.Depth = Infinity
 	}
 	return r
 }
@@ -125,8 +125,8 @@ func (r Request) check() error {
 		return fmt.Errorf("pathlock: Request.Mode is %q: must be %q or %q", r.Mode, Exclusive, Shared)
 	case r.Depth != Zero && r.Depth != Infinity:
 		return fmt.Errorf("pathlock: Request.Depth is %q: must be %q or %q", r.Depth, Zero, Infinity)
-	case len(r.Owner) > MaxOwner:
-		return fmt.Errorf("pathlock: Request.Owner has %d bytes: at most %d", len(r.Owner), MaxOwner)
+	case len(r.Owner) > maxOwner:
+		return fmt.Errorf("pathlock: Request.Owner has %d bytes: at most %d", len(r.Owner), maxOwner)
 	}
 	return checkTimeouts("Request.Timeouts", r.Timeouts)
 }

@@ -38,7 +38,6 @@ type Mongo struct {
 
 	noIndex bool
 	indexed atomic.Bool // the first Lock made the indexes, or tried to
-	logger  *slog.Logger
 	opened  atomic.Bool // a tree was opened
 }
 
@@ -55,18 +54,6 @@ func WithoutIndex() MongoOption {
 	return mongoOption(func(m *Mongo) error { m.noIndex = true; return nil })
 }
 
-// WithLogger sets where the storage logs that the indexes cannot be made. The default is
-// slog.Default().
-func WithLogger(l *slog.Logger) MongoOption {
-	return mongoOption(func(m *Mongo) error {
-		if l == nil {
-			return errors.New("pathlock: WithLogger(nil): must not be nil")
-		}
-		m.logger = l
-		return nil
-	})
-}
-
 // OnMongo makes a storage in a collection, which may be that of the locks of package mongolock.
 // It sends nothing. It sets its own write concerns, read concern and read preference. The
 // collection must not be sharded.
@@ -75,7 +62,7 @@ func OnMongo(coll *mongo.Collection, opts ...MongoOption) (*Mongo, error) {
 }
 
 func onMongo(coll *mongo.Collection, now func() mongoclock.Moment, opts ...MongoOption) (*Mongo, error) {
-	m := &Mongo{logger: slog.Default()}
+	m := new(Mongo)
 	err := apply("MongoOption", m, opts)
 	if coll == nil {
 		err = errors.Join(errors.New("pathlock: OnMongo: the collection is nil"), err)
@@ -129,7 +116,7 @@ func (m *Mongo) EnsureIndex(ctx context.Context) error {
 }
 
 // indexOnce makes the indexes before the first Lock. A failure does not affect the lock.
-func (m *Mongo) indexOnce(ctx context.Context) {
+func (m *mongoTree) indexOnce(ctx context.Context) {
 	if m.noIndex || m.indexed.Swap(true) {
 		return
 	}
@@ -141,16 +128,17 @@ func (m *Mongo) indexOnce(ctx context.Context) {
 	}
 }
 
-func (m *Mongo) open(name string) engine {
-	return &mongoTree{Mongo: m, name: name, first: !m.opened.Swap(true)}
+func (m *Mongo) open(name string, logger *slog.Logger) treeStore {
+	return &mongoTree{Mongo: m, name: name, logger: logger, first: !m.opened.Swap(true)}
 }
 
-// A mongoTree is the engine of one tree in a collection. It remembers only the tree's word, and
+// A mongoTree is the store of one tree in a collection. It remembers only the tree's word, and
 // the last locks that it granted.
 type mongoTree struct {
 	*Mongo
-	name  string
-	first bool // it is the first tree in the collection, and reports the commands of all
+	name   string
+	logger *slog.Logger
+	first  bool // it is the first tree in the collection, and reports the commands of all
 	knownWord
 	refused atomic.Int64 // the moment when the last lock was refused; 0: none was
 	own     ownLocks

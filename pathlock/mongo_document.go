@@ -200,8 +200,8 @@ func covering(tree, path string, modes ...Mode) (on bson.A) {
 	return on
 }
 
-// inside returns the numbers of all locks below a path.
-func inside(tree, path string, modes ...Mode) (under bson.A) {
+// within returns the numbers of all locks below a path.
+func within(tree, path string, modes ...Mode) (under bson.A) {
 	all := bases(tree, path)
 	for _, mode := range modes {
 		under = append(under, all[len(all)-1]|modeBit(mode))

@@ -11,8 +11,8 @@ import (
 	"github.com/mongolock/mongolock/internal/mongo/mongoerr"
 )
 
-// release removes a lock with one command. A second one says why it was refused.
-func (m *mongoTree) release(ctx context.Context, token string, how release) outcome {
+// release removes a lock with one command.
+func (m *mongoTree) release(ctx context.Context, token string) outcome {
 	if err := notStarted(ctx); err != nil {
 		return outcome{fault: err}
 	}
@@ -25,18 +25,7 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 		{Key: "_id", Value: token}, {Key: fieldTree, Value: m.name}, {Key: fieldState, Value: stateGranted},
 	}
 	filter = append(filter, m.notLapsed()...)
-	if !how.force && !how.anyPath {
-		filter = append(filter, bson.E{Key: fieldOn, Value: bson.D{{Key: "$in", Value: covering(m.name, how.path, Exclusive, Shared)}}})
-	}
-	if !how.force && how.askOwner {
-		owner := bson.E{Key: fieldOwner, Value: bson.Binary{Data: how.owner}}
-		if len(how.owner) == 0 {
-			owner.Value = bson.D{{Key: "$exists", Value: false}}
-		}
-		filter = append(filter, owner)
-	}
-	granted, own := m.own.take(token)
-	own = own && how.refuse(&granted) == nil
+	_, own := m.own.take(token)
 	for ; ; own = false {
 		o, done := m.remove(ctx, now, filter, own)
 		if done {
@@ -45,9 +34,6 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 		r, o := m.alive(ctx, token)
 		if r == nil {
 			return o
-		}
-		if err := how.refuse(&r.Lock); err != nil {
-			return outcome{err: err}
 		}
 		if ctx.Err() != nil {
 			return outcome{fault: notStarted(ctx)}
@@ -59,10 +45,10 @@ func (m *mongoTree) release(ctx context.Context, token string, how release) outc
 }
 
 // remove ends the lock that a filter finds. While the tree is watched the record stays, for the
-// watchers. If this process granted the lock, path and owner are checked already. Its state and
-// its time are checked when its record is gone, because a record that had ended before is of no
-// use. A condition beside _id makes the command slower.
-func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bool) (o outcome, done bool) {
+// watchers. If this process granted the lock, its state and its time are checked when its record is
+// gone, because a record that had ended before is of no use. A condition beside _id makes the
+// command slower.
+func (m *mongoTree) remove(ctx context.Context, now interval, filter bson.D, own bool) (o outcome, done bool) {
 	w, err := m.standing(ctx)
 	if err != nil {
 		if !sure(err) {
@@ -105,7 +91,7 @@ func (m *mongoTree) remove(ctx context.Context, now Clock, filter bson.D, own bo
 
 // tombstone returns the update by which a record tells watchers of the end of its lock. After
 // it no request finds the record.
-func (m *mongoTree) tombstone(state string, now Clock) bson.D {
+func (m *mongoTree) tombstone(state string, now interval) bson.D {
 	return bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: fieldState, Value: state}, {Key: fieldUnder, Value: bson.A{bucket(m.name, now.Latest)}}, {Key: fieldRev, Value: bson.NewObjectID()},
@@ -116,7 +102,7 @@ func (m *mongoTree) tombstone(state string, now Clock) bson.D {
 }
 
 // end removes a record that has run out, if it has not changed since it was seen.
-func (m *mongoTree) end(ctx context.Context, now Clock, r *record) (gone bool, err error) {
+func (m *mongoTree) end(ctx context.Context, now interval, r *record) (gone bool, err error) {
 	filter := bson.D{{Key: "_id", Value: r.Token}, {Key: fieldState, Value: r.state}, {Key: fieldRev, Value: r.rev}}
 	w, err := m.standing(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ type verdict struct {
 	older, younger []*record // locks in doubt, by whether they were added before this one
 	drop           []*record // those that have run out
 	mine           bool      // the request's own lock was seen
-	now            Clock
+	now            interval
 }
 
 func (v *verdict) doubtful() bool { return len(v.older)+len(v.younger) > 0 }
@@ -41,7 +41,7 @@ func (m *mongoTree) judge(ctx context.Context, r Request, mine *record, s *sight
 	if err != nil {
 		return v, mongoerr.NotApplied(err)
 	}
-	held := NewDocument()
+	held := newDocument()
 	for _, o := range others {
 		switch {
 		case j.ranOut(o):
@@ -81,7 +81,7 @@ func (d *doubts) answered(sent, at mongoclock.Moment) {
 
 // about reports whether a lock is in doubt: it was added a moment ago by the server's clock,
 // and was first seen a moment ago by this process's own.
-func (d *doubts) about(o *record, now Clock, at mongoclock.Moment) bool {
+func (d *doubts) about(o *record, now interval, at mongoclock.Moment) bool {
 	moment := min(max(doubtLeast, doubtTrips*d.trip), doubtMost)
 	if now.Earliest.Sub(o.Since) >= moment {
 		return false

@@ -93,14 +93,14 @@ func (m *mongoTree) finish(ctx context.Context, mine *record, s sight) (o outcom
 }
 
 // lately returns the server's clock as it is known.
-func (m *mongoTree) lately() Clock {
+func (m *mongoTree) lately() interval {
 	reading, _ := m.base.Known()
-	return Clock{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
+	return interval{Earliest: reading.Earliest, Latest: mongoclock.Ceil(reading.Latest)}
 }
 
 // clockOf returns the clock that a write goes by.
-func clockOf(by mongobase.Bearing) Clock {
-	return Clock{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
+func clockOf(by mongobase.Bearing) interval {
+	return interval{Earliest: by.Earliest, Latest: mongoclock.Ceil(by.Latest)}
 }
 
 // until returns what a lock's record says of its end.

@@ -77,7 +77,7 @@ func (m *mongoTree) crowded() bool {
 // locks are in the way, or if the look failed.
 func (m *mongoTree) peek(ctx context.Context, r Request, d *doubts) (o outcome, free bool) {
 	for {
-		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), MaxListed+2)
+		s, err := m.find(mongobase.Bare(ctx), m.base.Soft, m.inTheWay(r), maxListed+2)
 		d.last = m.base.Clock.Now()
 		if err != nil {
 			return outcome{fault: err}, false

@@ -151,7 +151,7 @@ func TestALockThatWasRemovedBeforeItsLookStartsAgain(t *testing.T) {
 	f := newMongo(t)
 	m := f.storage()
 	tree := f.tree(m)
-	e := tree.engine.(*mongoTree)
+	e := tree.store.(*mongoTree)
 	l := Lock{Token: newToken(), Path: "/a", Mode: Exclusive, Depth: Zero, Timeout: time.Minute}
 	var d doubts
 	mine, o := e.add(f.ctx(), l, &d)
@@ -192,7 +192,7 @@ func TestALockOfTheRootListsAThousandLocksAndCountsTheOthers(t *testing.T) {
 	_, err := f.tree(f.storage()).Lock(f.ctx(), exclusively("/"))
 	var c *ConflictError
 	require.ErrorAs(t, err, &c)
-	assert.Equal(t, MaxListed, c.Len())
+	assert.Equal(t, maxListed, c.Len())
 	assert.InDelta(t, 1500, c.More, 5)
 	assert.ErrorContains(t, err, "more")
 }
@@ -200,14 +200,14 @@ func TestALockOfTheRootListsAThousandLocksAndCountsTheOthers(t *testing.T) {
 // The word of the watchers may be among the documents that a look did not read.
 func TestALookThatIsCutOffKnowsTheWord(t *testing.T) {
 	f := newMongo(t)
-	f.many(MaxListed+500, func(i int) Lock {
+	f.many(maxListed+500, func(i int) Lock {
 		return Lock{Path: fmt.Sprint("/file", i), Mode: Shared, Depth: Zero, Timeout: time.Hour}
 	})
-	watching := f.tree(f.storage()).engine.(*mongoTree)
+	watching := f.tree(f.storage()).store.(*mongoTree)
 	until, err := watching.leaveWord(f.ctx(), fieldWatched)
 	require.NoError(t, err)
-	e := f.tree(f.storage()).engine.(*mongoTree)
-	for _, limit := range []int64{1, 2, MaxListed} {
+	e := f.tree(f.storage()).store.(*mongoTree)
+	for _, limit := range []int64{1, 2, maxListed} {
 		s, err := e.find(f.ctx(), e.base.Soft, e.inTheWay(Request{Path: "/", Mode: Exclusive, Depth: Infinity}), limit)
 		require.NoError(t, err)
 		assert.True(t, s.full)
@@ -223,7 +223,7 @@ func TestARequestReadsOnlyWhatIsInItsWay(t *testing.T) {
 	f.many(1000, func(int) Lock { return Lock{Path: "/dir1", Mode: Shared, Depth: Zero, Timeout: time.Hour} })
 	m := f.storage()
 	tree := f.tree(m)
-	e := tree.engine.(*mongoTree)
+	e := tree.store.(*mongoTree)
 	for what, c := range map[string]struct {
 		r    Request
 		want int
@@ -240,26 +240,26 @@ func TestARequestReadsOnlyWhatIsInItsWay(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, s.records, c.want, what)
 	}
-	l, err := tree.Lock(f.ctx(), Request{Path: "/dir1", Mode: Shared})
+	l, err := tree.Lock(f.ctx(), Request{Path: "/dir1", Mode: Shared, Depth: Zero})
 	require.NoError(t, err, "one more of a thousand that share a path")
-	require.NoError(t, tree.Release(f.ctx(), "/dir1", l.Token))
+	require.NoError(t, tree.Release(f.ctx(), l.Token))
 }
 
 func TestPathsAsDeepAsTheyCanBe(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
-	deep := strings.Repeat("/x", MaxPath/2)
+	deep := strings.Repeat("/x", maxPath/2)
 	l, err := tree.Lock(f.ctx(), Request{Path: deep})
 	require.NoError(t, err)
 	_, err = tree.Lock(f.ctx(), exclusively("/x/x"))
 	require.ErrorIs(t, err, ErrConflict)
 	assert.ErrorIs(t, tree.Confirm(f.ctx(), nil, Delete("/x")), ErrLocked)
-	require.NoError(t, tree.Release(f.ctx(), deep, l.Token))
+	require.NoError(t, tree.Release(f.ctx(), l.Token))
 	above, err := tree.Lock(f.ctx(), exclusively("/x"))
 	require.NoError(t, err)
 	_, err = tree.Lock(f.ctx(), Request{Path: deep, Mode: Shared})
 	assert.ErrorIs(t, err, ErrConflict)
-	assert.NoError(t, tree.Release(f.ctx(), deep, above.Token), "from a path that it covers")
+	assert.NoError(t, tree.Release(f.ctx(), above.Token))
 }
 
 // Paths whose hashes were equal would be told apart by the documents.
@@ -304,7 +304,7 @@ func TestTakingBackALockRemovesItAndIsSettled(t *testing.T) {
 	granted, err := tree.Lock(f.ctx(), exclusively("/granted"))
 	require.NoError(t, err)
 	for _, token := range []string{granted.Token, "urn:uuid:never"} {
-		settled, err := tree.engine.takeBack(f.ctx(), token)
+		settled, err := tree.store.takeBack(f.ctx(), token)
 		require.NoError(t, err)
 		assert.True(t, settled)
 	}
@@ -351,7 +351,7 @@ func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
 	r := Request{Path: "/a", Mode: Shared, Depth: Infinity, Owner: owner}
 	last, err := tree.Lock(f.ctx(), r)
 	require.NoError(t, err)
-	around, err := tree.Affected(f.ctx(), "/a")
+	around, err := tree.Affecting(f.ctx(), "/a", Zero)
 	require.NoError(t, err)
 	assert.Len(t, around.Same, 1001)
 	time.Sleep(doubtMost) // real: until the last lock is no longer in doubt
@@ -359,8 +359,8 @@ func TestAThousandLocksOfOneOwnerOnOnePathOnMongo(t *testing.T) {
 	_, err = tree.Lock(f.ctx(), r)
 	var c *ConflictError
 	require.ErrorAs(t, err, &c, "a lock conflicts with those of its own owner too")
-	assert.Equal(t, MaxListed, c.Len())
+	assert.Equal(t, maxListed, c.Len())
 	assert.Positive(t, c.More)
-	require.NoError(t, tree.Release(f.ctx(), "/a/b", last.Token, ByOwner(owner)))
+	require.NoError(t, tree.Release(f.ctx(), last.Token))
 	assert.EqualValues(t, 1000, f.count(bson.D{{Key: fieldPath, Value: "/a"}}), "one of them, and no other")
 }

@@ -57,7 +57,7 @@ func (m *mongoTree) inTheWay(r Request, own ...string) bson.D {
 	}
 	var under bson.A
 	if r.Depth == Infinity {
-		under = inside(m.name, r.Path, modes...)
+		under = within(m.name, r.Path, modes...)
 	}
 	return m.filter(covering(m.name, r.Path, modes...), under, own...)
 }
@@ -72,7 +72,7 @@ func (m *mongoTree) partFilter(p part) bson.D {
 		on = append(on, covering(m.name, path, Exclusive, Shared)...)
 	}
 	for _, path := range p.below {
-		under = append(under, inside(m.name, path, Exclusive, Shared)...)
+		under = append(under, within(m.name, path, Exclusive, Shared)...)
 	}
 	return m.filter(on, under)
 }
@@ -124,30 +124,30 @@ func (m *mongoTree) look(ctx context.Context, r Request, token string, d *doubts
 	if m.base.Kind().Set {
 		coll = m.base.Committed
 	}
-	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), MaxListed+3) // 3 more, for the word and the lock itself
+	s, err := m.find(mongobase.Bare(ctx), coll, m.inTheWay(r, token), maxListed+3) // 3 more, for the word and the lock itself
 	d.answered(s.sent, m.base.Clock.Now())
 	return s, err
 }
 
 // clock returns the server's clock, exact enough to judge these records.
-func (m *mongoTree) clock(ctx context.Context, records []record) (Clock, error) {
+func (m *mongoTree) clock(ctx context.Context, records []record) (interval, error) {
 	if now, enough := m.readClock(records); enough {
 		return now, nil
 	}
 	if err := m.sample(ctx, records); err != nil {
-		return Clock{}, err
+		return interval{}, err
 	}
 	now, _ := m.readClock(records)
 	return now, nil
 }
 
 // readClock returns the server's clock. enough is false if a new sample would tell more.
-func (m *mongoTree) readClock(records []record) (now Clock, enough bool) {
+func (m *mongoTree) readClock(records []record) (now interval, enough bool) {
 	r, known := m.base.Known()
 	if !known {
-		return Clock{}, false
+		return interval{}, false
 	}
-	now = Clock{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
+	now = interval{Earliest: r.Earliest, Latest: mongoclock.Ceil(r.Latest)}
 	if r.Fresh {
 		return now, true
 	}
@@ -198,7 +198,7 @@ func onlyAt() *options.FindOneAndUpdateOptionsBuilder {
 }
 
 // view reads a part of the tree: one find.
-func (m *mongoTree) view(ctx context.Context, p part, look func(*Document, Clock)) error {
+func (m *mongoTree) view(ctx context.Context, p part, look func(*document, interval)) error {
 	if err := notStarted(ctx); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (m *mongoTree) view(ctx context.Context, p part, look func(*Document, Clock
 }
 
 // document returns what was seen, in the form by which requests judge it.
-func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *sight) (*Document, error) {
+func (m *mongoTree) document(ctx context.Context, about string, now interval, s *sight) (*document, error) {
 	var past []*record // the judge of the others need remember nothing
 	for i := range s.records {
 		if !s.records[i].until.After(now.Latest) {
@@ -231,7 +231,7 @@ func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *si
 	if err != nil {
 		return nil, mongoerr.NotApplied(err)
 	}
-	d := NewDocument()
+	d := newDocument()
 	for i := range s.records {
 		if r := &s.records[i]; r.state == stateGranted && !j.ranOut(r) {
 			d.index.put(j.shown(r))
@@ -242,7 +242,7 @@ func (m *mongoTree) document(ctx context.Context, about string, now Clock, s *si
 
 // judging returns the server's clock for judging these records. It matters only through a
 // router: elsewhere the judge asks the server itself.
-func (m *mongoTree) judging(ctx context.Context, records []record) (Clock, error) {
+func (m *mongoTree) judging(ctx context.Context, records []record) (interval, error) {
 	if !m.base.Kind().Router {
 		records = nil
 	}

@@ -31,13 +31,13 @@ func (r *record) finite() bool { return r.until.Before(never) }
 type judgement struct {
 	m     *mongoTree
 	about string // what was looked at: looks at the same are compared
-	now   Clock
+	now   interval
 	over  map[string]bool
 }
 
 // judged judges records of one look. Only locks that an earlier look at the same has seen can
 // be known to be silent.
-func (m *mongoTree) judged(ctx context.Context, about string, now Clock, s *sight, records []*record) (judgement, error) {
+func (m *mongoTree) judged(ctx context.Context, about string, now interval, s *sight, records []*record) (judgement, error) {
 	j := judgement{m: m, about: "paths\x00" + m.name + "\x00" + about, now: now}
 	var marks []mongobase.Mark
 	for _, r := range records {

@@ -68,5 +68,5 @@ func TestTheUndoOfALateRefreshLeavesALockThatWasRefreshedSince(t *testing.T) {
 	_, err := tree.Lock(f.ctx(), exclusively("/a"))
 	require.ErrorIs(t, err, ErrConflict, "the other trusts its lock")
 	require.NoError(t, tree.Confirm(f.ctx(), []string{l.Token}, Modify("/a")))
-	assert.NoError(t, tree.Release(f.ctx(), "/a", l.Token))
+	assert.NoError(t, tree.Release(f.ctx(), l.Token))
 }

@@ -112,12 +112,12 @@ func TestEachRequestSendsTheCommandsThatThePageSays(t *testing.T) {
 	expect("find", "a confirmation")
 	_, err = tree.Locks(f.ctx())
 	require.NoError(t, err)
-	_, err = tree.Affected(f.ctx(), "/", WithChildren(), WithParents())
+	_, err = tree.Affecting(f.ctx(), "/", Infinity)
 	require.NoError(t, err)
 	expect("find"+" find", "two looks")
-	require.NoError(t, tree.Release(f.ctx(), "/a", l.Token))
+	require.NoError(t, tree.Release(f.ctx(), l.Token))
 	expect("findAndModify", "a release")
-	require.ErrorIs(t, tree.Release(f.ctx(), "/a", l.Token), ErrUnknownToken)
+	require.ErrorIs(t, tree.Release(f.ctx(), l.Token), ErrUnknownToken)
 	expect("findAndModify find", "a release of nothing")
 }
 
@@ -129,7 +129,7 @@ func TestAReleaseAfterAPauseReadsTheWordFirst(t *testing.T) {
 	require.NoError(t, err)
 	time.Sleep(wordFresh + 50*time.Millisecond) // what is known of the word gets old
 	f.took()
-	require.NoError(t, tree.Release(f.ctx(), "/a", l.Token))
+	require.NoError(t, tree.Release(f.ctx(), l.Token))
 	assert.Equal(t, "find findAndModify", f.took())
 }
 

@@ -257,7 +257,7 @@ func inOrder(events []Event) {
 }
 
 // untold finds the events that were not told yet.
-func (w *mongoWatcher) untold(ctx context.Context, now Clock) (events []Event, err error) {
+func (w *mongoWatcher) untold(ctx context.Context, now interval) (events []Event, err error) {
 	var under bson.A
 	for t := w.from.Add(-2 * bucketFor); t.Before(now.Latest.Add(2 * bucketFor)); t = t.Add(bucketFor) {
 		under = append(under, bucket(w.name, t))
@@ -317,7 +317,7 @@ func (w *mongoWatcher) at(t time.Time) time.Time {
 }
 
 // forget moves forward the time from which events are read.
-func (w *mongoWatcher) forget(now Clock) {
+func (w *mongoWatcher) forget(now interval) {
 	if from := now.Earliest.Add(-eventsLate); from.After(w.from) {
 		w.from = from
 	}
@@ -330,7 +330,7 @@ func (w *mongoWatcher) forget(now Clock) {
 
 // sweep removes the records of ended locks that no watcher needs any more. It may fail, because
 // it is repeated, and the index removes the records that it misses.
-func (w *mongoWatcher) sweep(ctx context.Context, now Clock) {
+func (w *mongoWatcher) sweep(ctx context.Context, now interval) {
 	var under bson.A
 	for t := now.Earliest.Add(-buriedFor); t.After(now.Earliest.Add(-buriedFor - 2*wordFor)); t = t.Add(-bucketFor) {
 		under = append(under, bucket(w.name, t))

@@ -31,7 +31,7 @@ func looks(t *testing.T, f *mongoFixture, w watcher, n int) (got []string) {
 func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
-	w := tree.engine.watcher(tree).(*mongoWatcher)
+	w := tree.store.watcher(tree).(*mongoWatcher)
 	require.Empty(t, looks(t, f, w, 0))
 	_, _, err := w.look(f.ctx())
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestAWatcherThatLetsItsWordRunOutIsResetOnMongo(t *testing.T) {
 	require.NoError(t, err)
 	w.until = time.Time{}
 	time.Sleep(wordFresh + 100*time.Millisecond) // until every process knows
-	require.NoError(t, tree.Release(f.ctx(), "/gone", gone.Token))
+	require.NoError(t, tree.Release(f.ctx(), gone.Token))
 	assert.Equal(t, []string{"reset", "added/stays"}, looks(t, f, w, 2))
 
 	_, err = tree.Lock(f.ctx(), exclusively("/new"))
@@ -60,7 +60,7 @@ func TestAWatcherIsToldInOrderOfWhatAFindSawInParts(t *testing.T) {
 	f := newMongo(t)
 	tree, line := f.tree(f.storage()), &testserver.Line{}
 	watching := f.tree(f.storage(line.Through))
-	w := watching.engine.watcher(watching).(*mongoWatcher)
+	w := watching.store.watcher(watching).(*mongoWatcher)
 	require.Empty(t, looks(t, f, w, 0))
 	_, _, err := w.look(f.ctx())
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestAWatcherIsToldInOrderOfWhatAFindSawInParts(t *testing.T) {
 		}
 		torn = true
 		return testserver.Fate{Rewrite: func(reply bson.Raw) bson.D {
-			require.NoError(t, tree.Release(f.ctx(), "/a", first.Token))
+			require.NoError(t, tree.Release(f.ctx(), first.Token))
 			second, err := tree.Lock(f.ctx(), exclusively("/a/b"))
 			require.NoError(t, err)
 			later, err := f.coll.FindOne(f.ctx(), bson.D{{Key: "_id", Value: second.Token}}).Raw()
@@ -112,7 +112,7 @@ func TestOfOneMillisecondAnEndIsToldBeforeWhatWaitedForIt(t *testing.T) {
 func TestAWatcherIsNotToldOfTheEndOfALockThatWasNotGranted(t *testing.T) {
 	f := newMongo(t)
 	tree := f.tree(f.storage())
-	w := tree.engine.watcher(tree).(*mongoWatcher)
+	w := tree.store.watcher(tree).(*mongoWatcher)
 	require.Empty(t, looks(t, f, w, 0))
 	_, _, err := w.look(f.ctx())
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func TestAWatcherIsNotToldOfTheEndOfALockThatWasNotGranted(t *testing.T) {
 
 	granted, err := tree.Lock(f.ctx(), exclusively("/granted"))
 	require.NoError(t, err)
-	require.NoError(t, tree.Release(f.ctx(), "/granted", granted.Token))
+	require.NoError(t, tree.Release(f.ctx(), granted.Token))
 	assert.Equal(t, []string{"added/granted", "released/granted"}, looks(t, f, w, 2), "of others it is told")
 }
 
@@ -139,7 +139,7 @@ func TestRecordsOfEndedLocksStayOnlyWhileTheTreeIsWatched(t *testing.T) {
 	pair := func() {
 		l, err := tree.Lock(f.ctx(), exclusively("/a"))
 		require.NoError(t, err)
-		require.NoError(t, tree.Release(f.ctx(), "/a", l.Token))
+		require.NoError(t, tree.Release(f.ctx(), l.Token))
 	}
 	count := func() int64 {
 		n, err := f.coll.CountDocuments(f.ctx(), bson.D{{Key: fieldState, Value: stateReleased}})
@@ -148,7 +148,7 @@ func TestRecordsOfEndedLocksStayOnlyWhileTheTreeIsWatched(t *testing.T) {
 	}
 	pair()
 	assert.Zero(t, count(), "nobody watches")
-	w := tree.engine.watcher(tree).(*mongoWatcher)
+	w := tree.store.watcher(tree).(*mongoWatcher)
 	_, _, err := w.look(f.ctx())
 	require.NoError(t, err)
 	pair()
@@ -172,7 +172,7 @@ func TestAWatcherRemembersNoLocks(t *testing.T) {
 		return Lock{Path: fmt.Sprint("/", i), Mode: Exclusive, Depth: Zero, Timeout: time.Hour}
 	})
 	tree := f.tree(f.storage())
-	w := tree.engine.watcher(tree).(*mongoWatcher)
+	w := tree.store.watcher(tree).(*mongoWatcher)
 	for range 3 {
 		_, _, err := w.look(f.ctx())
 		require.NoError(t, err)

@@ -147,7 +147,7 @@ func (m *mongoTree) leaveWord(ctx context.Context, field string) (until time.Tim
 }
 
 // heard reports whether another process may wait or watch.
-func (w word) heard(now Clock) bool { return w.waited.After(now.Earliest) || w.watches(now) }
+func (w word) heard(now interval) bool { return w.waited.After(now.Earliest) || w.watches(now) }
 
 // watches reports whether a process may watch.
-func (w word) watches(now Clock) bool { return w.watched.After(now.Earliest) }
+func (w word) watches(now interval) bool { return w.watched.After(now.Earliest) }

@@ -77,7 +77,7 @@ func (t *Tree) Stats() mongolock.Stats {
 		Package: pkg, CleanUps: int(t.seen.cleanUps.Load()), Feed: mongolock.FeedState(t.hub.follower.State()),
 		Calls: make(map[string]uint64, callKinds), Unobserved: t.seen.guard.Skipped(),
 	}
-	if e, ok := t.engine.(interface{ Commands() map[string]uint64 }); ok {
+	if e, ok := t.store.(interface{ Commands() map[string]uint64 }); ok {
 		s.Commands = e.Commands()
 	}
 	for kind := range t.seen.calls {

@@ -1,29 +1,18 @@
 package pathlock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 )
 
 // An Option changes a Tree. It is given to New.
 type Option interface{ apply(*Tree) error }
 
-// A ReleaseOption changes one Release.
-type ReleaseOption interface{ apply(*release) error }
+type option func(*Tree) error
 
-// An AffectedOption widens the part of the tree that Affected looks at.
-type AffectedOption interface{ apply(*scope) error }
-
-type (
-	option         func(*Tree) error
-	releaseOption  func(*release) error
-	affectedOption func(*scope) error
-)
-
-func (o option) apply(t *Tree) error           { return o(t) }
-func (o releaseOption) apply(r *release) error { return o(r) }
-func (o affectedOption) apply(s *scope) error  { return o(s) }
+func (o option) apply(t *Tree) error { return o(t) }
 
 // apply gives each option the value that it changes, and joins their errors.
 func apply[V any, O interface {
@@ -42,22 +31,37 @@ func apply[V any, O interface {
 	return errors.Join(errs...)
 }
 
-// WithLimits bounds the timeouts of locks. It takes the place of WithPolicy.
+// WithLimits bounds the timeouts of locks. By default a lock lasts for the first wish that is not
+// Infinite, and without a wish for ten minutes.
 func WithLimits(l Limits) Option {
 	return option(func(t *Tree) error {
-		t.policy = l.Pick
+		t.limits = l.filled()
 		return l.check()
 	})
 }
 
-// WithPolicy sets the function that picks a lock's timeout from a client's wishes. The
-// default is that of Limits{}: the first wish that is not Infinite, or ten minutes.
-func WithPolicy(p Policy) Option {
+// WithLogger sets where the tree logs that a Hold was lost and that an index cannot be made, by
+// default slog.Default(). slog.DiscardHandler turns logging off.
+func WithLogger(l *slog.Logger) Option {
+	return option(func(t *Tree) error { t.logger = l; return notNil("WithLogger", l == nil) })
+}
+
+// WithOwner names the owner of locks whose Request names none. By default they have none.
+func WithOwner(name string) Option {
 	return option(func(t *Tree) error {
-		if p == nil {
-			return errors.New("pathlock: WithPolicy(nil): must not be nil")
+		t.owner = []byte(name)
+		return Request{Owner: t.owner, Mode: Exclusive, Depth: Zero}.check()
+	})
+}
+
+// WithMargin sets for a Hold how long before the storage may grant its path again it ends: from 0 to
+// half of its timeout, by default the smaller of 1 s and a tenth of it.
+func WithMargin(d time.Duration) Option {
+	return option(func(t *Tree) error {
+		if d < 0 {
+			return fmt.Errorf("pathlock: WithMargin(%v): must not be negative", d)
 		}
-		t.policy = p
+		t.margin = d
 		return nil
 	})
 }
@@ -65,48 +69,20 @@ func WithPolicy(p Policy) Option {
 // WithAlias sets a function that maps each path to the one it stands for: for trees that ignore
 // case, have links, or show one part in two places. It gets paths in their clean form. It has
 // to return the same in every process at all times, and to leave its own results unchanged. If
-// it fails, the call fails; but Release then goes by the token alone.
+// it fails, the call fails.
 func WithAlias(alias func(path string) (string, error)) Option {
 	return option(func(t *Tree) error {
-		if alias == nil {
-			return errors.New("pathlock: WithAlias(nil): must not be nil")
-		}
 		t.alias = alias
-		return nil
+		return notNil("WithAlias", alias == nil)
 	})
 }
 
-// A release says how Release was asked to end a lock.
-type release struct {
-	path     string // its clean form, aliases resolved
-	owner    []byte
-	askOwner bool
-	force    bool
-	anyPath  bool // it is not known which path is meant
-}
-
-// ByOwner makes Release refuse a lock that has another owner, compared byte for byte.
-func ByOwner(owner []byte) ReleaseOption {
-	return releaseOption(func(r *release) error {
-		r.owner, r.askOwner = bytes.Clone(owner), true
-		return nil
-	})
-}
-
-// Force makes Release ignore the path and the owner: for operators.
-func Force() ReleaseOption {
-	return releaseOption(func(r *release) error { r.force = true; return nil })
+func notNil(option string, isNil bool) error {
+	if isNil {
+		return fmt.Errorf("pathlock: %s(nil): must not be nil", option)
+	}
+	return nil
 }
 
 // A scope says where affecting looks, in addition to the path itself.
 type scope struct{ parents, children, exclusiveOnly bool }
-
-// WithParents makes Affected return the locks above the path that reach it, too.
-func WithParents() AffectedOption {
-	return affectedOption(func(s *scope) error { s.parents = true; return nil })
-}
-
-// WithChildren makes Affected return the locks below the path, too.
-func WithChildren() AffectedOption {
-	return affectedOption(func(s *scope) error { s.children = true; return nil })
-}

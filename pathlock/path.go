@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPath is the largest size of a path, in bytes.
-const MaxPath = 4096
+// maxPath is the largest size of a path, in bytes.
+const maxPath = 4096
 
 // ErrPath answers a call with a path that breaks the rules of the package comment.
 // Nothing was sent.
@@ -21,8 +21,8 @@ func Clean(path string) (string, error) {
 		return "", fmt.Errorf("%w: %.100q: %s", ErrPath, path, why)
 	}
 	switch {
-	case len(path) > MaxPath:
-		return refuse(fmt.Sprintf("%d bytes are more than %d", len(path), MaxPath))
+	case len(path) > maxPath:
+		return refuse(fmt.Sprintf("%d bytes are more than %d", len(path), maxPath))
 	case !utf8.ValidString(path):
 		return refuse("not valid UTF-8")
 	case strings.ContainsRune(path, 0):

@@ -116,7 +116,7 @@ func workAtRandom(tree *pathlock.Tree, say func(string, ...any)) {
 		}
 		if err == nil && rand.IntN(4) > 0 { // otherwise it runs out
 			say("release %s %d", l.Token, stamp(time.Now()))
-			if err := tree.Release(ctx, l.Path, l.Token); err != nil && !errors.Is(err, pathlock.ErrUnknownToken) && !unanswered(err) {
+			if err := tree.Release(ctx, l.Token); err != nil && !errors.Is(err, pathlock.ErrUnknownToken) && !unanswered(err) {
 				say("fault %v", err)
 			}
 		}

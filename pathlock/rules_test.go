@@ -69,7 +69,7 @@ func ruleCovers(l held, path string) bool {
 // is covered by no lock, or by one that the writer has.
 func ruleMay(locks []held, tokens []string, c pathlock.Change) bool {
 	touched := []string{c.Path}
-	if c.Kind == pathlock.Deleting {
+	if c == pathlock.Delete(c.Path) {
 		for _, p := range universe {
 			if isAbove(c.Path, p) {
 				touched = append(touched, p)
@@ -267,31 +267,25 @@ func TestAConflictListsAllLocksInTheWayByPlace(t *testing.T) {
 	}
 }
 
-func TestAffectedReturnsTheLocksAroundAPath(t *testing.T) {
+func TestAffectingReturnsTheLocksAroundAPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 1000 {
 		tree, locks := someLocks(t, random)
 		path := lockable[random.IntN(len(lockable))]
-		children, parents := random.IntN(2) == 0, random.IntN(2) == 0
-		var opts []pathlock.AffectedOption
-		if children {
-			opts = append(opts, pathlock.WithChildren())
-		}
-		if parents {
-			opts = append(opts, pathlock.WithParents())
-		}
-		a, err := tree.Affected(t.Context(), path, opts...)
+		depth := depths[random.IntN(2)]
+		children := depth == pathlock.Infinity
+		a, err := tree.Affecting(t.Context(), path, depth)
 		require.NoError(t, err)
 		var got, want []string
 		for _, l := range slices.Concat(a.Parents, a.Same, a.Children) {
 			got = append(got, l.Token)
 		}
 		for _, l := range locks {
-			if l.path == path || children && isAbove(path, l.path) || parents && isAbove(l.path, path) && l.depth == pathlock.Infinity {
+			if l.path == path || children && isAbove(path, l.path) || isAbove(l.path, path) && l.depth == pathlock.Infinity {
 				want = append(want, l.token)
 			}
 		}
-		require.ElementsMatch(t, want, got, "%q (children %v, parents %v) among %v", path, children, parents, locks)
+		require.ElementsMatch(t, want, got, "%q, depth %s, among %v", path, depth, locks)
 	}
 }
 
@@ -319,7 +313,7 @@ func someJudgements(t *testing.T) []judgement {
 					j.tokens = append(j.tokens, l.token)
 				}
 			}
-			j.change = pathlock.Change{Path: lockable[random.IntN(len(lockable))], Kind: []pathlock.ChangeKind{pathlock.Modifying, pathlock.AddingTo, pathlock.Deleting}[random.IntN(3)]}
+			j.change = []func(string) pathlock.Change{pathlock.Modify, pathlock.AddTo, pathlock.Delete}[random.IntN(3)](lockable[random.IntN(len(lockable))])
 			if j.err = tree.Confirm(t.Context(), j.tokens, j.change); j.err != nil && !errors.Is(j.err, pathlock.ErrLocked) {
 				t.Fatal(j.err)
 			}
@@ -352,8 +346,7 @@ func TestConfirmFollowsTheRule(t *testing.T) {
 func TestControlConfirmationRulesThatAreNearlyRightAreNoticed(t *testing.T) {
 	for name, rule := range map[string]func([]held, []string, pathlock.Change) bool{
 		"a delete is a change of the path alone": func(l []held, tokens []string, c pathlock.Change) bool {
-			c.Kind = pathlock.Modifying
-			return ruleMay(l, tokens, c)
+			return ruleMay(l, tokens, pathlock.Modify(c.Path))
 		},
 		"all tokens are needed": func(l []held, tokens []string, c pathlock.Change) bool {
 			for _, h := range l {

@@ -41,7 +41,7 @@ func requests(t testing.TB, tree *pathlock.Tree) map[string]func() {
 		"LockAndRelease": func() {
 			l, err := tree.Lock(ctx, free)
 			must(err)
-			must(tree.Release(ctx, l.Path, l.Token))
+			must(tree.Release(ctx, l.Token))
 		},
 		"Conflict": func() {
 			if _, err := tree.Lock(ctx, taken); err == nil {
@@ -54,8 +54,8 @@ func requests(t testing.TB, tree *pathlock.Tree) map[string]func() {
 		},
 		"Confirm": func() { must(tree.Confirm(ctx, []string{mine.Token}, pathlock.Modify("/mine/file"))) },
 		"Delete":  func() { must(tree.Confirm(ctx, []string{mine.Token}, pathlock.Delete("/mine"))) },
-		"Affected": func() {
-			_, err := tree.Affected(ctx, "/dir50/file50", pathlock.WithChildren(), pathlock.WithParents())
+		"Affecting": func() {
+			_, err := tree.Affecting(ctx, "/dir50/file50", pathlock.Infinity)
 			must(err)
 		},
 	}

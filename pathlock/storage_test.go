@@ -15,16 +15,15 @@ import (
 	"github.com/mongolock/mongolock/internal/hostfile"
 	"github.com/mongolock/mongolock/internal/test/kit/disktest"
 	"github.com/mongolock/mongolock/pathlock"
-	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 	"github.com/mongolock/mongolock/store"
 )
 
-type inMemory struct{ *pathlock.Memory }
+type inMemory struct{ pathlock.Storage }
 
-func (p inMemory) Open(testing.TB) pathlock.Storage { return p.Memory }
+func (p inMemory) Open(testing.TB) pathlock.Storage { return p.Storage }
 
 func TestInMemoryKeepsTheContract(t *testing.T) {
-	pathlocktest.Run(t, func(testing.TB) pathlocktest.Place { return inMemory{pathlock.InMemory()} })
+	keepsTheContract(t, func(testing.TB) Place { return inMemory{pathlock.InMemory()} })
 }
 
 // inDir is a directory. Each storage on it opens the files for itself, as a process
@@ -78,9 +77,9 @@ func TestATreesFileThatCannotBeReadIsAnErrorAndIsNotReplaced(t *testing.T) {
 }
 
 func TestInDirKeepsTheContract(t *testing.T) {
-	pathlocktest.Run(t, func(t testing.TB) pathlocktest.Place { return newDir(t) })
+	keepsTheContract(t, func(t testing.TB) Place { return newDir(t) })
 }
 
 func TestOnMongoKeepsTheContract(t *testing.T) {
-	pathlocktest.Run(t, func(t testing.TB) pathlocktest.Place { return pathlock.NewPlaceOnMongo(t) })
+	keepsTheContract(t, func(t testing.TB) Place { return pathlock.NewPlaceOnMongo(t) })
 }

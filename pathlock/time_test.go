@@ -14,7 +14,7 @@ import (
 )
 
 func exclusive(path string, timeout time.Duration) pathlock.Request {
-	return pathlock.Request{Path: path, Timeouts: []time.Duration{timeout}}
+	return pathlock.Request{Path: path, Depth: pathlock.Zero, Timeouts: []time.Duration{timeout}}
 }
 
 func treeOn(t testing.TB, storage pathlock.Storage, opts ...pathlock.Option) *pathlock.Tree {
@@ -64,12 +64,12 @@ func TestARefreshCountsFromItsOwnMoment(t *testing.T) {
 
 func TestAWaiterGetsThePathAtTheMomentOfReleaseOrExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		one, two := treeOn(t, storage), treeOn(t, storage)
 		l, err := one.Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)
 		start := time.Now()
-		time.AfterFunc(10*time.Second, func() { _ = one.Release(context.Background(), "/a", l.Token) })
+		time.AfterFunc(10*time.Second, func() { _ = one.Release(context.Background(), l.Token) })
 		_, err = two.LockWait(t.Context(), exclusive("/a", time.Minute))
 		require.NoError(t, err)
 		assert.Equal(t, 10*time.Second, time.Since(start), "the release")
@@ -81,7 +81,7 @@ func TestAWaiterGetsThePathAtTheMomentOfReleaseOrExpiry(t *testing.T) {
 
 func TestAWaitEndsWithItsContextAndNamesTheLocksInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		_, err := treeOn(t, storage).Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)
 		tree := treeOn(t, storage)
@@ -107,7 +107,7 @@ func TestAWaitEndsWithItsContextAndNamesTheLocksInTheWay(t *testing.T) {
 
 func TestAWaitEndsWhenItsTreeIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		_, err := treeOn(t, storage).Lock(t.Context(), exclusive("/a", time.Hour))
 		require.NoError(t, err)
 		tree := treeOn(t, storage)
@@ -143,7 +143,7 @@ func (s slow) Update(ctx context.Context, tree string, change func(*pathlock.Doc
 
 func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		tree := treeOn(t, onDocuments(t, slow{storage: storage, by: 3 * time.Second}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -159,7 +159,7 @@ func TestACallEndsWithItsContextAndALaterGrantIsReleased(t *testing.T) {
 // The first write is applied and its answer is lost while the tree is being closed.
 func TestCloseWaitsForTheCleanUpOfAnUnknownLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		s := &failingOnce{slow{storage: storage, by: 3 * time.Second}}
 		tree := treeOn(t, onDocuments(t, s), pathlock.WithLimits(pathlock.Limits{Infinite: true}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -201,7 +201,7 @@ func (s stalledDocuments) Update(ctx context.Context, tree string, change func(*
 // A caller that gave a refresh up and asked again relies on the second answer.
 func TestARefreshWhoseCallerHasLeftDoesNotUndoALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := stalledDocuments{pathlock.InMemory(), make(chan chan struct{}, 1)}
+		kept := stalledDocuments{pathlock.NewMemory(), make(chan chan struct{}, 1)}
 		storage, err := pathlock.OnDocuments(kept)
 		require.NoError(t, err)
 		tree := treeOn(t, storage)
@@ -252,7 +252,7 @@ func (s deciding) storage(t testing.TB) pathlock.Storage {
 // undone; that of the other was granted between.
 func TestTheUndoOfALateRefreshLeavesALaterRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := deciding{pathlock.InMemory(), make(chan time.Duration, 1)}
+		s := deciding{pathlock.NewMemory(), make(chan time.Duration, 1)}
 		tree := treeOn(t, s.storage(t))
 		l, err := tree.Lock(t.Context(), exclusive("/a", time.Minute))
 		require.NoError(t, err)

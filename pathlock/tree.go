@@ -4,27 +4,40 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/suspend"
 )
 
 // A Tree is a set of paths and the locks on them. It is safe for concurrent use: a
 // process needs one for each set. New makes one; Close it.
 type Tree struct {
 	name   string
-	policy Policy
+	limits Limits
 	alias  func(string) (string, error)
-	engine engine
+	owner  []byte        // of requests that name none
+	margin time.Duration // of a Hold; negative: the default
+	logger *slog.Logger
+	store  treeStore
 	hub    *hub
 	seen   seen
 
 	base       context.Context // ends when Close gives up waiting
 	giveUp     context.CancelFunc
 	background sync.WaitGroup
-	mu         sync.Mutex // protects closed, and Add of background against its Wait
-	closed     bool
+	clock      monotonic.Clock
+
+	mu      sync.Mutex // protects what follows, and Add of background against its Wait
+	holds   map[*Hold]bool
+	closing bool // no more holds
+	closed  bool // no more calls
 }
 
 // maxName is the largest size of a tree's name, in bytes.
@@ -33,13 +46,14 @@ const maxName = 128
 // New returns the tree with that name in a storage. It sends nothing. A tree that was never
 // written to is empty.
 func New(storage Storage, name string, opts ...Option) (*Tree, error) {
-	t := &Tree{name: name, policy: Limits{}.Pick}
+	t := &Tree{name: name, limits: Limits{}.filled(), logger: slog.Default(), margin: -1,
+		holds: make(map[*Hold]bool), clock: monotonic.CountingSleep(suspend.New())}
 	if err := errors.Join(checkTree(storage, name), apply("Option", t, opts)); err != nil {
 		return nil, err
 	}
 	t.base, t.giveUp = context.WithCancel(context.Background())
-	t.engine = storage.open(name)
-	t.hub = newHub(t, t.engine.feed())
+	t.store = storage.open(name, t.logger)
+	t.hub = newHub(t, t.store.feed())
 	t.seen.start(t)
 	return t, nil
 }
@@ -51,10 +65,20 @@ func (t *Tree) Lock(ctx context.Context, r Request) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	ctx, end := t.observe(ctx, mongolock.OpAcquire, t.key(r.Path), r.Mode)
-	l, err := t.lock(ctx, r, timeout, waitsNot)
-	end(err)
+	l, _, err := t.take(ctx, r, timeout, false)
 	return l, err
+}
+
+// take takes a lock, and returns when the request that was granted was sent.
+func (t *Tree) take(ctx context.Context, r Request, timeout time.Duration, wait bool) (l Lock, sent monotonic.Moment, err error) {
+	ctx, end := t.observe(ctx, mongolock.OpAcquire, t.key(r.Path), r.Mode)
+	defer func() { end(err) }()
+	if wait {
+		return t.await(ctx, r, timeout)
+	}
+	sent = t.clock.Now()
+	l, err = t.lock(ctx, r, timeout, waitsNot)
+	return l, sent, err
 }
 
 // prepare checks a request, and settles its path and timeout.
@@ -67,19 +91,21 @@ func (t *Tree) prepare(r Request) (Request, time.Duration, error) {
 	if err != nil {
 		return r, 0, err
 	}
+	if r.Owner == nil {
+		r.Owner = t.owner
+	}
 	r.Path, r.Owner = path, bytes.Clone(r.Owner)
-	timeout, err := t.pick(r.Timeouts)
-	return r, timeout, err
+	return r, t.limits.pick(r.Timeouts), nil
 }
 
 // lock makes one attempt, under a new token.
 func (t *Tree) lock(ctx context.Context, r Request, timeout time.Duration, w waiting) (Lock, error) {
 	l := Lock{Token: newToken(), Path: r.Path, Mode: r.Mode, Depth: r.Depth, Timeout: timeout, Owner: r.Owner}
-	return t.write(ctx, func(ctx context.Context) outcome { return t.engine.lock(t.count(ctx, callLock), r, l, w) }).answer()
+	return t.write(ctx, func(ctx context.Context) outcome { return t.store.lock(t.count(ctx, callLock), r, l, w) }).answer()
 }
 
 // Refresh restarts a lock's time, and changes nothing else of it. The new time is what the
-// tree's policy picks from timeouts, or without any the lock's own. A lock that has run out is
+// tree's limits pick from timeouts, or without any the lock's own. A lock that has run out is
 // not revived: the error is ErrUnknownToken.
 func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Duration) (Lock, error) {
 	if err := checkTimeouts("timeouts", timeouts); err != nil {
@@ -87,78 +113,71 @@ func (t *Tree) Refresh(ctx context.Context, token string, timeouts ...time.Durat
 	}
 	picked := time.Duration(0)
 	if len(timeouts) > 0 {
-		var err error
-		if picked, err = t.pick(timeouts); err != nil {
-			return Lock{}, err
-		}
+		picked = t.limits.pick(timeouts)
 	}
 	ctx, end := t.observe(ctx, mongolock.OpRenew, t.name, "")
 	left := func() bool { return ctx.Err() != nil }
 	l, err := t.write(ctx, func(ctx context.Context) outcome {
-		return t.engine.refresh(t.count(ctx, callRefresh), token, picked, left)
+		return t.store.refresh(t.count(ctx, callRefresh), token, picked, left)
 	}).answer()
 	end(lost(err))
 	return l, err
 }
 
-// Release ends the lock that has a token. path is any path that the lock covers: a check
-// against mistakes. It returns ErrUnknownToken if no lock has the token, ErrWrongPath for a
-// path that the lock does not cover, and ErrWrongOwner if ByOwner names another owner.
-func (t *Tree) Release(ctx context.Context, path, token string, opts ...ReleaseOption) error {
-	var how release
-	if err := apply("ReleaseOption", &how, opts); err != nil {
-		return err
-	}
-	clean, err := Clean(path)
-	if err != nil && !how.force {
-		return err
-	}
-	resolved, err := t.resolve(clean)
-	if err != nil {
-		how.anyPath = true // the alias cannot tell; the token can
-	}
-	how.path = resolved
-	ctx, end := t.observe(ctx, mongolock.OpRelease, t.key(resolved), "")
-	err = t.write(ctx, func(ctx context.Context) outcome { return t.engine.release(t.count(ctx, callRelease), token, how) }).err
+// Release ends the lock that has a token. It returns ErrUnknownToken if no lock has it.
+func (t *Tree) Release(ctx context.Context, token string) error {
+	ctx, end := t.observe(ctx, mongolock.OpRelease, t.name, "")
+	err := t.write(ctx, func(ctx context.Context) outcome { return t.store.release(t.count(ctx, callRelease), token) }).err
 	end(err)
 	return err
 }
 
 // Locks returns all locks of the tree, by path.
 func (t *Tree) Locks(ctx context.Context) (all []Lock, err error) {
-	err = t.view(ctx, part{all: true}, func(doc *Document, now Clock) { all = doc.all(now) })
+	err = t.view(ctx, part{all: true}, func(doc *document, now interval) { all = doc.all(now) })
 	return all, err
 }
 
-// Affected returns the locks on a path. With WithParents it includes the locks above that reach
-// the path, and with WithChildren those below it.
-func (t *Tree) Affected(ctx context.Context, path string, opts ...AffectedOption) (a Affecting, err error) {
-	var where scope
-	if err := apply("AffectedOption", &where, opts); err != nil {
-		return a, err
+// Affecting returns the locks that affect a path: those on it, those above that reach it and, with
+// depth Infinity, those below.
+func (t *Tree) Affecting(ctx context.Context, path string, depth Depth) (a Affecting, err error) {
+	if depth = (Request{Depth: depth}).filled().Depth; depth != Zero && depth != Infinity {
+		return a, fmt.Errorf("pathlock: Affecting: the depth is %q: must be %q or %q", depth, Zero, Infinity)
 	}
 	resolved, err := t.resolve(path)
 	if err != nil {
 		return a, err
 	}
 	p := part{at: []string{resolved}}
-	if where.children {
+	if depth == Infinity {
 		p.below = p.at
 	}
-	err = t.view(ctx, p, func(doc *Document, now Clock) { a = doc.affecting(resolved, now, where) })
+	err = t.view(ctx, p, func(doc *document, now interval) {
+		a = doc.affecting(resolved, now, scope{parents: true, children: depth == Infinity})
+	})
 	return a, err
 }
 
-// Close ends watches and waits, and waits for background work: at most ten seconds for the
-// clean-up after calls whose outcome is unknown. Locks stay. Later calls return ErrClosed.
+// Close ends and releases the holds of this process, ends watches and waits, and waits for background
+// work: at most ten seconds for the clean-up after calls whose outcome is unknown. Other locks stay.
+// Later calls return ErrClosed.
 func (t *Tree) Close() error {
 	t.mu.Lock()
-	was := t.closed
-	t.closed = true
+	was := t.closing
+	t.closing = true
+	holds := slices.Collect(maps.Keys(t.holds))
 	t.mu.Unlock()
 	if was {
 		return nil
 	}
+	var released sync.WaitGroup
+	for _, h := range holds {
+		released.Go(func() { _ = h.finish(ErrClosed) }) // or it runs out
+	}
+	released.Wait()
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.hub.close()
 	timer := time.AfterFunc(callBound, t.giveUp)
 	t.background.Wait()

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/backoff"
+	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -19,13 +19,11 @@ func (t *Tree) LockWait(ctx context.Context, r Request) (Lock, error) {
 	if err != nil {
 		return Lock{}, err
 	}
-	ctx, end := t.observe(ctx, mongolock.OpAcquire, t.key(r.Path), r.Mode)
-	l, err := t.await(ctx, r, timeout)
-	end(err)
+	l, _, err := t.take(ctx, r, timeout, true)
 	return l, err
 }
 
-func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ Lock, err error) {
+func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ Lock, sent monotonic.Moment, err error) {
 	waiting := t.waits(r)
 	defer func() { waiting.over(err) }()
 	woken, leave := t.hub.join() // before the first attempt: a later release wakes
@@ -33,9 +31,10 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 	var last error
 	w := waitsFirst
 	for poll := time.Duration(0); ; {
+		sent := t.clock.Now()
 		l, err := t.lock(ctx, r, timeout, w)
 		if err == nil {
-			return l, nil
+			return l, sent, nil
 		}
 		var conflict *ConflictError
 		refused := errors.As(err, &conflict)
@@ -44,11 +43,11 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 			if refused {
 				last = err
 			}
-			return Lock{}, gaveUp(ctx, last, err)
+			return Lock{}, 0, gaveUp(ctx, last, err)
 		case refused:
 			last, w = err, waitsAgain
 		case last == nil || errors.Is(err, ErrForeign) || errors.Is(err, ErrTooLarge) || errors.Is(err, store.ErrDisconnected):
-			return Lock{}, err
+			return Lock{}, 0, err
 		}
 		waiting.sleeps(ctx)
 		poll = t.hub.patience(poll)
@@ -57,7 +56,7 @@ func (t *Tree) await(ctx context.Context, r Request, timeout time.Duration) (_ L
 			pause = min(pause, conflict.next())
 		}
 		if err := t.hub.sleep(ctx, woken, pause); err != nil {
-			return Lock{}, gaveUp(ctx, last, err)
+			return Lock{}, 0, gaveUp(ctx, last, err)
 		}
 	}
 }

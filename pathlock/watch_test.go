@@ -18,7 +18,7 @@ import (
 func TestEveryWatcherIsToldOfAnExpiryOnceAndAtItsMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const watchers = 3
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		start := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		var got [watchers][]string
@@ -48,7 +48,7 @@ func TestEveryWatcherIsToldOfAnExpiryOnceAndAtItsMoment(t *testing.T) {
 
 func TestWithoutWatchersNoEventsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := pathlock.InMemory()
+		storage := pathlock.NewMemory()
 		tree := treeOn(t, storage)
 		for range 3 {
 			_, err := tree.Lock(t.Context(), exclusive("/a", time.Second))
@@ -88,7 +88,7 @@ func TestAWatcherThatFallsBehindIsResetAndToldOfAllLocks(t *testing.T) {
 			require.NoError(t, err)
 			return l
 		}
-		release := func(l pathlock.Lock) { require.NoError(t, tree.Release(t.Context(), l.Path, l.Token)) }
+		release := func(l pathlock.Lock) { require.NoError(t, tree.Release(t.Context(), l.Token)) }
 		old := lock("/old")
 		lock("/stays")
 		events, err := tree.Watch(t.Context())
@@ -126,7 +126,7 @@ func TestAWatcherThatWasAwayForLongerThanItsWordIsReset(t *testing.T) {
 				_, err := tree.Watch(t.Context())
 				require.NoError(t, err)
 				lock("/third")
-				require.NoError(t, tree.Release(t.Context(), "/unseen", unseen.Token))
+				require.NoError(t, tree.Release(t.Context(), unseen.Token))
 			}
 			if len(got) == 4 {
 				break

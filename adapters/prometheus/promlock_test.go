@@ -316,7 +316,7 @@ func TestEveryPackageIsCountedUnderItsName(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tree.Refresh(t.Context(), l.Token)
 	require.NoError(t, err)
-	require.NoError(t, tree.Release(t.Context(), "/a", l.Token))
+	require.NoError(t, tree.Release(t.Context(), l.Token))
 	_, err = tree.Refresh(t.Context(), l.Token)
 	require.ErrorIs(t, err, pathlock.ErrUnknownToken)
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	lease     = 30 * time.Second // the timeout of locks that this process renews
+	lease     = 30 * time.Second // the timeout of locks that this process refreshes
 	callBound = 10 * time.Second // bounds each call: the interface has no context
 )
 
@@ -26,10 +26,8 @@ type LockSystem struct {
 	holds *pathlock.Tree // the locks that a request uses at this moment: each token as a path
 	etag  func(ctx context.Context, name string) (string, error)
 
-	mu     sync.Mutex        // protects the rest
-	own    map[string]func() // locks that the handler took for itself: each ends its renewal
-	closed bool
-	kept   sync.WaitGroup
+	mu  sync.Mutex                // protects own
+	own map[string]*pathlock.Hold // locks that the handler took for itself, by token
 }
 
 var _ webdav.LockSystem = (*LockSystem)(nil)
@@ -93,26 +91,12 @@ func New(storage pathlock.Storage, name string, opts ...Option) (*LockSystem, er
 	if err != nil {
 		return nil, fmt.Errorf("webdavlock: %w", errors.Join(err, locks.Close()))
 	}
-	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, own: make(map[string]func())}, nil
+	return &LockSystem{locks: locks, holds: holds, etag: conf.etag, own: make(map[string]*pathlock.Hold)}, nil
 }
 
-// Close ends the renewals in the background. The locks of clients stay. A lock that a
-// request still uses runs out half a minute later.
-func (s *LockSystem) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	stops := make([]func(), 0, len(s.own))
-	for _, stop := range s.own {
-		stops = append(stops, stop)
-	}
-	s.mu.Unlock()
-	for _, stop := range stops {
-		stop()
-	}
-	err := errors.Join(s.locks.Close(), s.holds.Close()) // renewals end with their trees
-	s.kept.Wait()
-	return err
-}
+// Close ends the refreshing in the background, and the locks that the handler took for itself. The
+// locks of clients stay.
+func (s *LockSystem) Close() error { return errors.Join(s.locks.Close(), s.holds.Close()) }
 
 // Create takes a lock.
 func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, error) {
@@ -125,21 +109,25 @@ func (s *LockSystem) Create(_ time.Time, details webdav.LockDetails) (string, er
 	if details.ZeroDepth {
 		r.Depth = pathlock.Zero
 	}
-	handlers := details.ZeroDepth && details.Duration < 0 && details.OwnerXML == ""
-	if handlers {
+	if details.ZeroDepth && details.Duration < 0 && details.OwnerXML == "" { // the handler's own
 		r.Timeouts = []time.Duration{lease}
+		h, err := s.locks.TryHold(ctx, r)
+		if err != nil {
+			return "", locked(err)
+		}
+		s.remember(h)
+		return h.Lock.Token, nil
 	}
 	l, err := s.locks.Lock(ctx, r)
+	return l.Token, locked(err)
+}
+
+// locked translates a conflict for the handler, which compares the error.
+func locked(err error) error {
 	if errors.Is(err, pathlock.ErrConflict) {
-		return "", webdav.ErrLocked
+		return webdav.ErrLocked
 	}
-	if err != nil {
-		return "", err
-	}
-	if handlers {
-		s.remember(l.Token, s.keep(s.locks, l))
-	}
-	return l.Token, nil
+	return err
 }
 
 // Refresh restarts a lock's time. It returns webdav.ErrLocked while a request uses the
@@ -166,16 +154,16 @@ func (s *LockSystem) Refresh(_ time.Time, token string, duration time.Duration) 
 func (s *LockSystem) Unlock(_ time.Time, token string) error {
 	ctx, cancel := bounded()
 	defer cancel()
-	if stop := s.forget(token); stop != nil {
-		stop()
-		return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
+	if h := s.forget(token); h != nil {
+		_ = h.Detach()
+		return known(s.locks.Release(ctx, token)) // which tells whether it was there
 	}
 	done, err := s.hold(ctx, token)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return known(s.locks.Release(ctx, "/", token, pathlock.Force()))
+	return known(s.locks.Release(ctx, token))
 }
 
 // Confirm finds for each name a lock that covers it and that a condition names. Until release
@@ -196,7 +184,7 @@ func (s *LockSystem) Confirm(_ time.Time, name0, name1 string, conditions ...web
 		if name == "" {
 			continue
 		}
-		a, err := s.locks.Affected(ctx, clean(name), pathlock.WithParents())
+		a, err := s.locks.Affecting(ctx, clean(name), pathlock.Zero)
 		if err != nil {
 			return nil, err
 		}

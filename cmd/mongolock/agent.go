@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -15,7 +14,7 @@ import (
 // lock is refreshed in the background for as long as the client is there, but no longer than
 // the agent asked for: an agent that forgets a lock loses it.
 type agent struct {
-	holding
+	tree *pathlock.Tree
 	ttl  time.Duration   // of the locks in the storage
 	here context.Context // ends when the client goes
 	gone context.CancelFunc
@@ -25,22 +24,22 @@ type agent struct {
 	busy  sync.WaitGroup // calls that take or give back; nothing is added once here has ended
 }
 
-func newAgent(h holding, ttl time.Duration) *agent {
-	g := &agent{holding: h, ttl: ttl, holds: map[string]*grip{}}
+func newAgent(tree *pathlock.Tree, ttl time.Duration) *agent {
+	g := &agent{tree: tree, ttl: ttl, holds: map[string]*grip{}}
 	g.here, g.gone = context.WithCancel(context.Background())
 	return g
 }
 
 // A grip is one lock of the agent.
 type grip struct {
-	*heldPath
+	*pathlock.Hold
 	ttl   time.Duration // the time that the agent asked for
 	until time.Time
 	timer *time.Timer
 }
 
 func (h *grip) granted() granted {
-	return granted{Token: h.lock.Token, Path: h.lock.Path, Mode: h.lock.Mode, Depth: h.lock.Depth, TTL: h.ttl.Seconds()}
+	return granted{Token: h.Lock.Token, Path: h.Lock.Path, Mode: h.Lock.Mode, Depth: h.Lock.Depth, TTL: h.ttl.Seconds()}
 }
 
 var errLeft = errors.New("the client has gone")
@@ -58,18 +57,18 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.here, cancel)()
-	held, err := g.holding.take(ctx, r, patience)
+	held, err := takePath(ctx, g.tree, r, patience)
 	if err != nil {
 		return granted{}, g.refused(ctx, r.Path, err)
 	}
-	h := &grip{heldPath: held, ttl: ttl}
+	h := &grip{Hold: held, ttl: ttl}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ctx.Err() != nil { // the client has gone, and will not see the token
-		g.busy.Go(func() { _ = held.release() }) // if this fails, the lock runs out
+		g.busy.Go(func() { _ = held.Release() }) // if this fails, the lock runs out
 		return granted{}, errLeft
 	}
-	g.holds[held.lock.Token] = h
+	g.holds[held.Lock.Token] = h
 	h.until = time.Now().Add(ttl)
 	h.timer = time.AfterFunc(ttl, func() { g.expire(h) })
 	return h.granted(), nil
@@ -101,15 +100,15 @@ func (g *agent) has(token string) bool {
 // expire gives back a lock whose time is over.
 func (g *agent) expire(h *grip) {
 	g.mu.Lock()
-	over := !time.Now().Before(h.until) && g.holds[h.lock.Token] == h
+	over := !time.Now().Before(h.until) && g.holds[h.Lock.Token] == h
 	if over {
-		delete(g.holds, h.lock.Token)
+		delete(g.holds, h.Lock.Token)
 		g.busy.Add(1)
 	}
 	g.mu.Unlock()
 	if over {
 		defer g.busy.Done()
-		_ = h.release() // if this fails, the lock runs out
+		_ = h.Release() // if this fails, the lock runs out
 	}
 }
 
@@ -124,16 +123,15 @@ func (g *agent) renew(ctx context.Context, token string, ttl time.Duration) (gra
 	if h == nil {
 		return granted{}, errNotHeld
 	}
-	gone, err := h.refresh(ctx, g.ttl/3) // it may have been broken since the last time
-	if gone {
-		h.end(fmt.Errorf("%w: the path is no longer held by it", mongolock.ErrLost))
-	}
+	within, cancel := context.WithTimeout(ctx, g.ttl/3)
+	err := h.Renew(within) // it may have been broken since the last time
+	cancel()
 	if lost := h.Err(); lost != nil {
 		_, _ = g.release(token)
-		return granted{}, fmt.Errorf("%s: %s; stop changing it", h.lock.Path, reason(lost))
+		return granted{}, fmt.Errorf("%s: %s; stop changing it", h.Lock.Path, reason(lost))
 	}
 	if err != nil {
-		return granted{}, fmt.Errorf("%s: %s; ask again", h.lock.Path, reason(err))
+		return granted{}, fmt.Errorf("%s: %s; ask again", h.Lock.Path, reason(err))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,10 +156,10 @@ func (g *agent) release(token string) (path string, err error) {
 		return "", errNotHeld
 	}
 	h.timer.Stop()
-	if err := h.release(); err != nil {
-		return "", fmt.Errorf("%s is not given back and stays taken for %v at most: %s", h.lock.Path, g.ttl, reason(err))
+	if err := h.Release(); err != nil {
+		return "", fmt.Errorf("%s is not given back and stays taken for %v at most: %s", h.Lock.Path, g.ttl, reason(err))
 	}
-	return h.lock.Path, nil
+	return h.Lock.Path, nil
 }
 
 // list returns the locks of a tree and their holders.
@@ -190,7 +188,7 @@ func (g *agent) leave() {
 	g.holds = map[string]*grip{}
 	for _, h := range holds {
 		h.timer.Stop()
-		g.busy.Go(func() { _ = h.release() }) // if this fails, the lock runs out
+		g.busy.Go(func() { _ = h.Release() }) // if this fails, the lock runs out
 	}
 	g.mu.Unlock()
 	g.busy.Wait()

@@ -51,12 +51,12 @@ func (c *mcpCmd) Run(a *app) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	tree, shut, err := c.open(ctx, a)
+	tree, shut, err := c.open(ctx, a, pathlock.WithMargin(marginOf(c.Margin, c.TTL)))
 	if err != nil {
 		return err
 	}
 	defer shut()
-	agent := newAgent(holding{tree: tree, margin: marginOf(c.Margin, c.TTL)}, c.TTL)
+	agent := newAgent(tree, c.TTL)
 	defer agent.leave()
 	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: strings.TrimPrefix(version(), "mongolock ")}, &mcp.ServerOptions{
 		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: another client may have it.",

@@ -77,7 +77,7 @@ func around(ctx context.Context, tree *pathlock.Tree, path string) ([]pathlock.L
 	if path == "" {
 		return tree.Locks(ctx)
 	}
-	found, err := tree.Affected(ctx, path, pathlock.WithParents(), pathlock.WithChildren())
+	found, err := tree.Affecting(ctx, path, pathlock.Infinity)
 	return slices.Concat(found.Parents, found.Same, found.Children), err
 }
 
@@ -107,14 +107,15 @@ func (c *pathBreakCmd) Run(a *app) error {
 		return err
 	}
 	defer shut()
-	found, err := tree.Affected(ctx, c.Path, pathlock.WithChildren())
+	depth := pathlock.Zero
+	if c.Below {
+		depth = pathlock.Infinity
+	}
+	found, err := tree.Affecting(ctx, c.Path, depth)
 	if err != nil {
 		return err
 	}
-	locks := found.Same
-	if c.Below {
-		locks = append(locks, found.Children...)
-	}
+	locks := append(found.Same, found.Children...)
 	if len(locks) == 0 {
 		return exitf(exitNothing, "nobody holds %s", shown(c.Path))
 	}
@@ -128,7 +129,7 @@ func (c *pathBreakCmd) Run(a *app) error {
 	}
 	p := a.printer()
 	for _, l := range locks {
-		switch err := tree.Release(ctx, l.Path, l.Token, pathlock.Force()); {
+		switch err := tree.Release(ctx, l.Token); {
 		case errors.Is(err, pathlock.ErrUnknownToken):
 			continue // it has ended meanwhile
 		case err != nil:

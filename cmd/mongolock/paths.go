@@ -27,7 +27,7 @@ type place struct {
 }
 
 // open opens the tree. The function that it returns closes it.
-func (p *place) open(ctx context.Context, a *app) (*pathlock.Tree, func(), error) {
+func (p *place) open(ctx context.Context, a *app, opts ...pathlock.Option) (*pathlock.Tree, func(), error) {
 	if err := p.check(); err != nil {
 		return nil, nil, err
 	}
@@ -45,12 +45,12 @@ func (p *place) open(ctx context.Context, a *app) (*pathlock.Tree, func(), error
 			return nil, nil, err
 		}
 		shut = d.close
-		if storage, err = pathlock.OnMongo(d.collection(&a.connection, "locks"), pathlock.WithLogger(a.logger())); err != nil {
+		if storage, err = pathlock.OnMongo(d.collection(&a.connection, "locks")); err != nil {
 			shut()
 			return nil, nil, err
 		}
 	}
-	tree, err := pathlock.New(storage, p.Tree)
+	tree, err := pathlock.New(storage, p.Tree, append(opts, pathlock.WithLogger(a.logger()))...)
 	if err != nil {
 		shut()
 		return nil, nil, exitf(exitUsage, "--tree: %s", reason(err))
@@ -142,11 +142,10 @@ func (c *pathLockCmd) Run(a *app) error {
 	t := teller{a.stderr, a.Output == "json", clean}
 	ctx, caught := untilSignal()
 	defer caught()
-	tree, shut, err := c.open(ctx, a)
+	tree, shut, err := c.open(ctx, a, pathlock.WithMargin(task.margin))
 	if err != nil {
 		return refusedBy(ctx, err)
 	}
-	lock := holding{tree: tree, margin: task.margin}
 	patience := time.Duration(0)
 	if !c.Try {
 		patience = -1
@@ -154,7 +153,7 @@ func (c *pathLockCmd) Run(a *app) error {
 			patience = c.Wait
 		}
 	}
-	h, err := lock.take(ctx, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
+	h, err := takePath(ctx, tree, request(c.Path, c.Shared, c.Only, c.TTL, a.owner(note)), patience)
 	if err != nil {
 		shut()
 		return c.refused(ctx, err)
@@ -163,14 +162,14 @@ func (c *pathLockCmd) Run(a *app) error {
 	caught() // from here on signals go to the command
 	task.env = []string{
 		"MONGOLOCK_KEY=" + clean,
-		"MONGOLOCK_PATH_TOKEN=" + h.lock.Token,
+		"MONGOLOCK_PATH_TOKEN=" + h.Lock.Token,
 		fmt.Sprintf("MONGOLOCK_DEADLINE=%d", time.Now().Add(h.Remaining()).Unix()),
 	}
 	err = hold(task, h, t)
 	if errors.Is(h.Err(), mongolock.ErrLost) {
 		return err // the server may be out of reach, and the path is free soon
 	}
-	if released := h.release(); released != nil {
+	if released := h.Release(); released != nil {
 		t.tell("unreleased", fmt.Sprintf("the path %s is not given back and stays taken for %v at most: %s", shown(clean), c.TTL, sentence(released)), nil)
 		return err
 	}

@@ -29,7 +29,7 @@ func savePage(ctx context.Context, pages *pathlock.Tree, page string) error {
 	if err != nil {
 		return err
 	}
-	return pages.Release(ctx, lock.Path, lock.Token)
+	return pages.Release(ctx, lock.Token)
 }
 
 func TestAReportIsWrittenEachNightByOneProcess(t *testing.T) {

@@ -28,6 +28,10 @@ var Job func(scheduler any, name string) (runs []any, skips bool)
 // RunOut ends the time of a run in a *schedule.Memory. It is for package scheduletest alone.
 var RunOut func(memory any, job, id string)
 
+// FailingPaths makes a pathlock.Storage in memory whose calls fail with what failure returns, and the
+// same storage without faults. It is for package pathlocktest alone.
+var FailingPaths func(failure func() error) (failing, intact any)
+
 // Unresumable is a key of the context of an acquisition. If an error is set for it, Detach
 // of the lease returns that: no store could resume it.
 type Unresumable struct{}

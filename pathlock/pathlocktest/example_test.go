@@ -11,16 +11,6 @@ import (
 	"github.com/mongolock/mongolock/pathlock/pathlocktest"
 )
 
-// memory is a place with one storage for all processes.
-type memory struct{ storage pathlock.Storage }
-
-func (m memory) Open(testing.TB) pathlock.Storage { return m.storage }
-
-// Prove a storage of your own by a test like this one.
-func TestStorage(t *testing.T) {
-	pathlocktest.Run(t, func(testing.TB) pathlocktest.Place { return memory{pathlock.InMemory()} })
-}
-
 // write stands for the code under test.
 func write(ctx context.Context, tree *pathlock.Tree, path string) string {
 	lock, err := tree.Lock(ctx, pathlock.Request{Path: path, Timeouts: []time.Duration{time.Minute}})
@@ -30,7 +20,7 @@ func write(ctx context.Context, tree *pathlock.Tree, path string) string {
 	case err != nil:
 		return "not written"
 	}
-	defer tree.Release(ctx, lock.Path, lock.Token)
+	defer tree.Release(ctx, lock.Token)
 	return "written"
 }
 

@@ -1,3 +1,17 @@
+// Package pathlocktest tests code that locks paths, and proves storages of path locks.
+//
+// [New] makes a real tree in memory, and causes the three things that go wrong with path locks:
+// [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from your
+// code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
+// timeouts, events) is done by package pathlock itself.
+//
+//	func TestAReportThatIsBeingWritten(t *testing.T) {
+//		tree := pathlocktest.New(t)
+//		release := tree.Hold(pathlock.Request{Path: "/reports/2026", Depth: pathlock.Infinity})
+//		... // your code, given tree.Tree, finds the path locked
+//		release()
+//		... // and now it finds the path free
+//	}
 package pathlocktest
 
 import (
@@ -6,8 +20,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/mongolock/mongolock/internal/inside"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
@@ -16,12 +30,12 @@ import (
 type Tree struct {
 	*pathlock.Tree
 
-	t       testing.TB
-	storage *failing
-	rival   *pathlock.Tree // locks paths as another process; its storage never fails
+	t     testing.TB
+	rival *pathlock.Tree // locks paths as another process; its storage never fails
 
-	mu   sync.Mutex // protects held
+	mu   sync.Mutex // protects what follows
 	held []string   // the tokens of the rival's locks
+	err  error      // the answer of every call of the storage; nil if calls succeed
 }
 
 // New makes an empty Tree for one test, and closes it when the test ends. Locks that are left
@@ -32,17 +46,14 @@ type Tree struct {
 // and with the bubble's own t.
 func New(t testing.TB, opts ...pathlock.Option) *Tree {
 	t.Helper()
-	memory := pathlock.InMemory()
-	tree := &Tree{t: t, storage: &failing{Memory: memory}}
-	storage, err := pathlock.OnDocuments(tree.storage)
-	if err == nil {
-		tree.Tree, err = pathlock.New(storage, "pathlocktest", opts...)
-	}
-	if err != nil {
+	tree := &Tree{t: t}
+	failing, intact := inside.FailingPaths(tree.failure)
+	var err error
+	if tree.Tree, err = pathlock.New(failing.(pathlock.Storage), "pathlocktest", opts...); err != nil {
 		t.Fatalf("pathlocktest: %v", err)
 	}
 	own := pathlock.WithLimits(pathlock.Limits{Default: pathlock.Infinite, Infinite: true})
-	tree.rival, err = pathlock.New(memory, "pathlocktest", slices.Concat(opts, []pathlock.Option{own})...)
+	tree.rival, err = pathlock.New(intact.(pathlock.Storage), "pathlocktest", slices.Concat(opts, []pathlock.Option{own})...)
 	if err != nil {
 		t.Fatalf("pathlocktest: %v", err)
 	}
@@ -77,7 +88,7 @@ func (t *Tree) Hold(r pathlock.Request) (release func()) {
 	t.mu.Unlock()
 	return func() {
 		t.t.Helper()
-		err := t.rival.Release(context.Background(), lock.Path, lock.Token)
+		err := t.rival.Release(context.Background(), lock.Token)
 		if err != nil && !(errors.Is(err, pathlock.ErrUnknownToken) && lock.Timeout != pathlock.Infinite) { // it ran out
 			t.t.Errorf("pathlocktest: Hold(%q): release: %v", r.Path, err)
 		}
@@ -91,7 +102,7 @@ func (t *Tree) Hold(r pathlock.Request) (release func()) {
 // under test has no lock on the path.
 func (t *Tree) Lose(path string) {
 	t.t.Helper()
-	on, err := t.rival.Affected(context.Background(), path)
+	on, err := t.rival.Affecting(context.Background(), path, pathlock.Zero)
 	if err != nil {
 		t.t.Fatalf("pathlocktest: Lose(%q): %v", path, err)
 	}
@@ -103,7 +114,7 @@ func (t *Tree) Lose(path string) {
 		if slices.Contains(held, lock.Token) {
 			continue
 		}
-		if err := t.rival.Release(context.Background(), path, lock.Token, pathlock.Force()); err != nil {
+		if err := t.rival.Release(context.Background(), lock.Token); err != nil {
 			t.t.Errorf("pathlocktest: Lose(%q): the lock ended meanwhile: %v", path, err)
 		}
 		lost++
@@ -117,39 +128,14 @@ func (t *Tree) Lose(path string) {
 // until Fail(nil). The code under test cannot know whether such a call was applied
 // (ErrOutcomeUnknown), unless err is joined with store.ErrNotApplied. Locks stay, and run out
 // meanwhile; Hold and Lose are not affected.
-func (t *Tree) Fail(err error) { t.storage.fail(err) }
-
-// failing is a storage in memory whose calls can be made to fail. Its feed does not fail,
-// because notices are hints.
-type failing struct {
-	*pathlock.Memory
-
-	mu  sync.Mutex // protects err
-	err error      // the answer of every call; nil if calls succeed
+func (t *Tree) Fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
 }
 
-func (f *failing) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.err = err
-}
-
-func (f *failing) failure() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.err
-}
-
-func (f *failing) View(ctx context.Context, tree string, look func(*pathlock.Document, pathlock.Clock)) error {
-	if err := f.failure(); err != nil {
-		return err
-	}
-	return f.Memory.View(ctx, tree, look)
-}
-
-func (f *failing) Update(ctx context.Context, tree string, change func(*pathlock.Document, pathlock.Clock) (pathlock.Edit, error)) (time.Time, error) {
-	if err := f.failure(); err != nil {
-		return time.Time{}, err
-	}
-	return f.Memory.Update(ctx, tree, change)
+func (t *Tree) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }

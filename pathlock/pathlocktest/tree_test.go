@@ -43,7 +43,7 @@ func TestAHeldPathConflictsUntilItsRelease(t *testing.T) {
 		lock, err := tree.LockWait(t.Context(), plan)
 		require.NoError(t, err)
 		assert.InDelta(t, 24*time.Hour, time.Since(began), float64(time.Second))
-		require.NoError(t, tree.Release(t.Context(), lock.Path, lock.Token))
+		require.NoError(t, tree.Release(t.Context(), lock.Token))
 	})
 }
 
@@ -163,7 +163,7 @@ func TestTheTreesOptionsHoldForTheOtherProcessToo(t *testing.T) {
 
 func TestControlAMisuseFailsTheTestAndSaysWhy(t *testing.T) {
 	for want, misuse := range map[string]func(f *testmisuse.T){
-		"WithPolicy(nil)": func(f *testmisuse.T) { pathlocktest.New(f, pathlock.WithPolicy(nil)) },
+		"WithAlias(nil)": func(f *testmisuse.T) { pathlocktest.New(f, pathlock.WithAlias(nil)) },
 		`Hold("/docs"): pathlock: exclusive lock of "/docs"`: func(f *testmisuse.T) {
 			tree := pathlocktest.New(f)
 			tree.Hold(docs)

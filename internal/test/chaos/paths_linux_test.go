@@ -182,5 +182,5 @@ func (w *pathWorker) lockSomething() {
 	}
 	n.LetGo, n.Hold.To = true, uptime()
 	w.writeDown(n)
-	_ = w.tree.Release(ctx, n.Hold.Path, n.Token) // or it runs out
+	_ = w.tree.Release(ctx, n.Token) // or it runs out
 }

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -146,7 +145,7 @@ func (w *world) pathProcess(id int) *pathProcess {
 }
 
 func openPaths(driver *mongo.Client) *pathlock.Tree {
-	storage, err := pathlock.OnMongo(driver.Database(lockDB).Collection(lockColl), pathlock.WithLogger(slog.New(slog.DiscardHandler)))
+	storage, err := pathlock.OnMongo(driver.Database(lockDB).Collection(lockColl))
 	if err != nil {
 		panic(err)
 	}
@@ -246,7 +245,7 @@ func (r *pathRun) lastRound(processes []*pathProcess) {
 				r.granted(p.id, l, r.w.since())
 				r.told(history.Granted, p.id, l.Token, began+l.Left)
 				r.releases(l.Token)
-				err = p.tree.Release(ctx, "/", l.Token)
+				err = p.tree.Release(ctx, l.Token)
 			}
 			cancel()
 			if err == nil {

@@ -97,7 +97,7 @@ func (u *pathUser) release(l pathlock.Lock) {
 	u.run.releases(l.Token)
 	for {
 		ctx, cancel := u.ctx(u.p.world.plan.ttl)
-		err := u.p.tree.Release(ctx, l.Path, l.Token)
+		err := u.p.tree.Release(ctx, l.Token)
 		cancel()
 		u.run.ended("release", err)
 		switch {

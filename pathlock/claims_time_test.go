@@ -1,4 +1,4 @@
-package pathlocktest
+package pathlock_test
 
 import (
 	"errors"
@@ -60,7 +60,7 @@ var timeClaims = []claim{
 		if _, err := e.tree.Refresh(e.ctx(), l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
 			e.Errorf("it was revived: %v", err)
 		}
-		if err := e.tree.Release(e.ctx(), "/a", l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
+		if err := e.tree.Release(e.ctx(), l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
 			e.Errorf("it was released: %v", err)
 		}
 	}},
@@ -100,13 +100,13 @@ var timeClaims = []claim{
 	}},
 	{"AReleasedLockIsNotRevived", func(e *env) {
 		l := e.lock(ask("/a"))
-		if err := e.tree.Release(e.ctx(), "/a", l.Token); err != nil {
+		if err := e.tree.Release(e.ctx(), l.Token); err != nil {
 			e.Fatal(err)
 		}
 		if _, err := e.other.Refresh(e.ctx(), l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
 			e.Errorf("refresh: %v", err)
 		}
-		if err := e.other.Release(e.ctx(), "/a", l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
+		if err := e.other.Release(e.ctx(), l.Token); !errors.Is(err, pathlock.ErrUnknownToken) {
 			e.Errorf("release: %v", err)
 		}
 	}},

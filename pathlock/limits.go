@@ -5,11 +5,9 @@ import (
 	"time"
 )
 
-// A Policy picks a lock's timeout from the wishes of a client, the preferred one first.
-// There may be none. It returns MinTimeout to MaxTimeout, or Infinite.
-type Policy func(wishes []time.Duration) time.Duration
-
-// Limits is a policy that picks the first wish that it allows.
+// Limits bound the timeout of a lock, which is the first of the wishes in its Request that they
+// allow. If they allow none, it is the limit that is nearest to the first wish; for Infinite that is
+// Most.
 type Limits struct {
 	Default  time.Duration // if there is no wish; 0: ten minutes, or the nearest that is allowed
 	Least    time.Duration // 0: MinTimeout
@@ -17,10 +15,8 @@ type Limits struct {
 	Infinite bool          // allow locks without end
 }
 
-// Pick returns the first wish within the limits. If there is none, it returns the limit that is
-// nearest to the first wish; for Infinite that is Most.
-func (l Limits) Pick(wishes []time.Duration) time.Duration {
-	l = l.filled()
+// pick returns the timeout for some wishes. The limits have their defaults filled in.
+func (l Limits) pick(wishes []time.Duration) time.Duration {
 	for _, wish := range wishes {
 		if wish == Infinite && l.Infinite || wish >= l.Least && wish <= l.Most {
 			return wish
@@ -64,13 +60,4 @@ func (l Limits) check() error {
 		return fmt.Errorf("pathlock: WithLimits: Default is %v: must be %v to %v", l.Default, f.Least, f.Most)
 	}
 	return nil
-}
-
-// pick asks the policy, and checks its answer.
-func (t *Tree) pick(wishes []time.Duration) (time.Duration, error) {
-	timeout := t.policy(wishes)
-	if !isTimeout(timeout) {
-		return 0, fmt.Errorf("pathlock: the policy picked %v: must be %v to %v, or Infinite", timeout, MinTimeout, MaxTimeout)
-	}
-	return timeout, nil
 }

@@ -1,21 +1,4 @@
-// Package pathlocktest tests code that locks paths, and proves storages of path locks.
-//
-// [New] makes a real tree in memory, and causes the three things that go wrong with path locks:
-// [Tree.Hold] locks a path as another process would, [Tree.Lose] takes a lock away from your
-// code, and [Tree.Fail] makes the storage unreachable. Everything else (conflicts, waiting,
-// timeouts, events) is done by package pathlock itself.
-//
-//	func TestAReportThatIsBeingWritten(t *testing.T) {
-//		tree := pathlocktest.New(t)
-//		release := tree.Hold(pathlock.Request{Path: "/reports/2026", Depth: pathlock.Infinity})
-//		... // your code, given tree.Tree, finds the path locked
-//		release()
-//		... // and now it finds the path free
-//	}
-//
-// [Run] proves that a storage of your own keeps the contract of package pathlock. It has one
-// subtest for each claim, and uses trees as the processes of a program do.
-package pathlocktest
+package pathlock_test
 
 import (
 	"context"
@@ -55,11 +38,11 @@ type Limited interface {
 	Limited()
 }
 
-// Run proves a storage. It runs in real time, with short timeouts and some slack. Claims
+// keepsTheContract proves a storage. It runs in real time, with short timeouts and some slack. Claims
 // run in parallel, because most of them wait, except those that write megabytes.
-func Run(t *testing.T, newPlace func(t testing.TB) Place) {
+func keepsTheContract(t *testing.T, newPlace func(t testing.TB) Place) {
 	place := newPlace(t)
-	kept, _ := place.Open(t).(pathlock.Documents)
+	kept := pathlock.DocumentsOf(place.Open(t))
 	for _, c := range limitsOf(place) {
 		t.Run(c.name, func(t *testing.T) { c.body(newEnv(t, newPlace)) })
 	}
@@ -95,8 +78,8 @@ func limitsOf(p Place) []claim {
 	return nil
 }
 
-// documents returns the storage as one of documents, which the claims about these need.
-func (e *env) documents() pathlock.Documents { return e.storage.(pathlock.Documents) }
+// documents returns the documents of the storage, which the claims about these need.
+func (e *env) documents() pathlock.Documents { return pathlock.DocumentsOf(e.storage) }
 
 // env is what the test of a claim has: a place, and a tree with a name of its own.
 type env struct {

@@ -1,4 +1,4 @@
-package pathlocktest
+package pathlock_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ var dataClaims = []claim{
 		if all := e.locks(); len(all) != 0 {
 			e.Errorf("it has %v", all)
 		}
-		if err := e.tree.Release(e.ctx(), "/", "urn:uuid:none"); !errors.Is(err, pathlock.ErrUnknownToken) {
+		if err := e.tree.Release(e.ctx(), "urn:uuid:none"); !errors.Is(err, pathlock.ErrUnknownToken) {
 			e.Errorf("release in it: %v", err)
 		}
 	}},
@@ -80,7 +80,7 @@ var strangerClaims = []claim{
 			_, lock := tree.Lock(e.ctx(), ask("/a"))
 			_, refresh := tree.Refresh(e.ctx(), "urn:uuid:none")
 			_, locks := tree.Locks(e.ctx())
-			for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": tree.Release(e.ctx(), "/", "urn:uuid:none"), "Confirm": tree.Confirm(e.ctx(), nil, pathlock.Modify("/a"))} {
+			for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": tree.Release(e.ctx(), "urn:uuid:none"), "Confirm": tree.Confirm(e.ctx(), nil, pathlock.Modify("/a"))} {
 				if !errors.Is(err, pathlock.ErrForeign) {
 					e.Errorf("%s answered %v", op, err)
 				}
@@ -95,7 +95,7 @@ var strangerClaims = []claim{
 var limitClaims = []claim{
 	{"ATreeThatGrowsTooLargeRefusesNewLocksOnly", func(e *env) {
 		r := ask("/a")
-		r.Mode, r.Owner = pathlock.Shared, make([]byte, pathlock.MaxOwner)
+		r.Mode, r.Owner = pathlock.Shared, make([]byte, 16<<10)
 		r.Timeouts = []time.Duration{pathlock.Infinite}
 		last := e.lock(r)
 		e.fill(last)
@@ -112,7 +112,7 @@ var limitClaims = []claim{
 		if _, err := e.tree.Refresh(e.ctx(), last.Token); err != nil {
 			e.Errorf("a lock that is there cannot be refreshed any more: %v", err)
 		}
-		if err := e.tree.Release(e.ctx(), "/a", last.Token); err != nil {
+		if err := e.tree.Release(e.ctx(), last.Token); err != nil {
 			e.Errorf("nor released: %v", err)
 		}
 		r.Owner = nil

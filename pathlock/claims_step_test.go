@@ -1,4 +1,4 @@
-package pathlocktest
+package pathlock_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ var stepClaims = []claim{
 		if !errors.As(err, &c) || len(c.Same) != 1 || c.Same[0].Token != l.Token {
 			e.Fatalf("another process got %v", err)
 		}
-		if err := e.other.Release(e.ctx(), "/a", l.Token); err != nil {
+		if err := e.other.Release(e.ctx(), l.Token); err != nil {
 			e.Fatal(err)
 		}
 		e.lock(ask("/a"))
@@ -75,7 +75,7 @@ var stepClaims = []claim{
 			for n := range each {
 				l, err := tree.Lock(e.ctx(), ask(fmt.Sprintf("/%d/%d", i, n)))
 				if err == nil && n%2 == 1 {
-					err = tree.Release(e.ctx(), l.Path, l.Token)
+					err = tree.Release(e.ctx(), l.Token)
 				}
 				if err != nil {
 					e.Error(err)
@@ -118,7 +118,7 @@ var stepClaims = []claim{
 		_, lock := e.tree.Lock(ctx, ask("/a"))
 		_, refresh := e.tree.Refresh(ctx, "urn:uuid:none")
 		_, locks := e.tree.Locks(ctx)
-		for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": e.tree.Release(ctx, "/a", "urn:uuid:none")} {
+		for op, err := range map[string]error{"Lock": lock, "Refresh": refresh, "Locks": locks, "Release": e.tree.Release(ctx, "urn:uuid:none")} {
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrNotApplied) {
 				e.Errorf("%s: %v", op, err)
 			}
@@ -141,7 +141,7 @@ var stepClaims = []claim{
 		default:
 		}
 		sent := time.Now()
-		if err := e.tree.Release(e.ctx(), "/a", l.Token); err != nil {
+		if err := e.tree.Release(e.ctx(), l.Token); err != nil {
 			e.Fatal(err)
 		}
 		released := time.Now()

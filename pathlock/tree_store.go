@@ -2,20 +2,20 @@ package pathlock
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/mongolock/mongolock/store"
 )
 
-// A Storage keeps trees. InMemory, InDir and OnMongo make one, and OnDocuments makes one from a
-// storage of your own.
+// A Storage keeps trees. InMemory, InDir and OnMongo make one.
 type Storage interface {
-	open(name string) engine
+	open(name string, logger *slog.Logger) treeStore
 }
 
-// An engine runs the requests of one tree on its storage. Each call is one attempt,
+// A treeStore runs the requests of one tree on its storage. Each call is one attempt,
 // bounded by its context. It does not know the caller's context.
-type engine interface {
+type treeStore interface {
 	// feed returns the feed that carries notices between processes, or nil.
 	feed() store.Feed
 
@@ -32,14 +32,14 @@ type engine interface {
 	refresh(ctx context.Context, token string, timeout time.Duration, left func() bool) outcome
 
 	// release removes a lock.
-	release(ctx context.Context, token string, how release) outcome
+	release(ctx context.Context, token string) outcome
 
 	// takeBack removes a lock whose outcome is unknown, or that will not be used. It is called
 	// again until it is settled: until the lock is not there and never will be.
 	takeBack(ctx context.Context, token string) (settled bool, err error)
 
 	// view calls look with the locks of a part of the tree, perhaps more than once.
-	view(ctx context.Context, p part, look func(*Document, Clock)) error
+	view(ctx context.Context, p part, look func(*document, interval)) error
 
 	// watcher makes the state of one Watch.
 	watcher(t *Tree) watcher

@@ -1,4 +1,4 @@
-package pathlocktest
+package pathlock_test
 
 import (
 	"context"
@@ -170,7 +170,7 @@ func show(t *testing.T, name string, b broken) (said string) {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			b.Documents = pathlock.InMemory()
+			b.Documents = pathlock.NewMemory()
 			r := &recorder{TB: t}
 			done := make(chan struct{})
 			go func() {

@@ -1,4 +1,4 @@
-package pathlocktest
+package pathlock_test
 
 import (
 	"context"
@@ -18,7 +18,7 @@ var eventClaims = []claim{
 		if err != nil {
 			e.Fatal(err)
 		}
-		if err := e.other.Release(e.ctx(), "/a", one.Token); err != nil {
+		if err := e.other.Release(e.ctx(), one.Token); err != nil {
 			e.Fatal(err)
 		}
 		three := e.lock(brief("/c")) // the watchers write when it runs out
@@ -58,7 +58,7 @@ var eventClaims = []claim{
 		var want []string
 		for i := range many {
 			l := e.lock(ask(fmt.Sprint("/", i)))
-			if err := e.tree.Release(e.ctx(), l.Path, l.Token); err != nil {
+			if err := e.tree.Release(e.ctx(), l.Token); err != nil {
 				e.Fatal(err)
 			}
 			want = append(want, "added "+l.Token, "released "+l.Token)
