@@ -25,7 +25,7 @@ import (
 )
 
 // A failure ends a part: there is no figure of something that did not work.
-type failure struct{ error }
+type failure struct{ err error }
 
 func check(err error) {
 	if err != nil {
@@ -43,7 +43,7 @@ func caught(of string, into *error) {
 	switch f := recover().(type) {
 	case nil:
 	case failure:
-		*into = fmt.Errorf("%s: %w", of, f.error)
+		*into = fmt.Errorf("%s: %w", of, f.err)
 	default:
 		panic(f)
 	}

@@ -8,9 +8,10 @@
 //	mongo.go     mongolock, a lock by hand and square/mongo-lock, on MongoDB
 //	redis.go     redislock, redsync and rueidislock, on Redis
 //	etcd.go      etcd's concurrency.Mutex
-//	crowd.go     a free key, hand-overs among waiters, and a key that all contend for
+//	pair.go      a free key, acquired and released, also with a network between
+//	crowd.go     hand-overs among waiters, and a key that all contend for
 //	waiting.go   what waiters ask while nothing happens, and how long a killed holder keeps a key
-//	link.go      the network between
+//	link.go      that network
 //	table.go     the tables
 package main
 

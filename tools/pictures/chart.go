@@ -61,9 +61,6 @@ func chart(page, path string) (string, error) {
 	tables := make(map[string][]figures)
 	for _, p := range of.panels {
 		for _, b := range p.bars {
-			if tables[b.table] != nil {
-				continue
-			}
 			rows, err := tableOf(page, b.table)
 			if err != nil {
 				return "", err

@@ -42,43 +42,39 @@ type caption struct {
 }
 
 type filmDrawing struct {
-	lanes    []string
-	columns  []int
-	began    float64
-	end      float64
-	open     map[int]stay
-	stays    []stay
-	kills    []stay
-	captions []caption
-	verdict  string
-	killed   string
+	lanes      []string
+	columns    []int
+	began, end float64
+	open       map[int]stay
+	stays      []stay
+	kills      []stay
+	captions   []caption
+	verdict    string
+	killed     string
 }
 
 var filmRow = regexp.MustCompile(`^ *\d+\.\d\d s( .*)$`)
 
 // heed takes in one line of the demo: the heading of its table, or a row of it.
 func (f *filmDrawing) heed(p printed) {
-	if strings.HasPrefix(p.text, "   time ") && f.lanes == nil {
+	switch {
+	case strings.HasPrefix(p.text, "   time ") && f.lanes == nil:
 		f.lanes, f.open = strings.Fields(p.text)[1:], make(map[int]stay)
 		for _, lane := range f.lanes {
 			f.columns = append(f.columns, strings.Index(p.text, lane))
 		}
 		return
-	}
-	if !filmRow.MatchString(p.text) {
+	case !filmRow.MatchString(p.text):
 		f.verdict = p.text
 		return
-	}
-	if f.began == 0 {
+	case f.began == 0:
 		f.began = p.at
 	}
-	at := p.at - f.began
-	f.end = at
+	f.end = p.at - f.began
 	for i, column := range f.columns {
-		if len(p.text) <= column || p.text[column] == ' ' || strings.TrimSpace(p.text[len(" 0.00 s"):column]) != "" {
-			continue
+		if len(p.text) > column && p.text[column] != ' ' && strings.TrimSpace(p.text[len(" 0.00 s"):column]) == "" {
+			f.event(i, f.end, strings.TrimSpace(p.text[column:]))
 		}
-		f.event(i, at, strings.TrimSpace(p.text[column:]))
 	}
 }
 
@@ -92,19 +88,14 @@ func (f *filmDrawing) event(lane int, at float64, does string) {
 		text := name + " has the lock; the others wait"
 		if f.killed != "" {
 			text = fmt.Sprintf("%s's lease has run out: %s has the lock", f.killed, name)
-			for i, s := range f.open {
-				if s.what == "dead" {
-					f.close(i, at)
-				}
-			}
+			f.close(slices.Index(f.lanes, f.killed), at)
 			f.killed = ""
 		}
 		f.open[lane] = stay{lane: lane, from: at, what: "has"}
 		f.captions = append(f.captions, caption{at, text})
 	case strings.HasPrefix(does, "KILLED"):
-		f.kills = append(f.kills, stay{lane: lane, from: at})
-		f.open[lane] = stay{lane: lane, from: at, what: "dead"}
-		f.killed = name
+		dead := stay{lane: lane, from: at, what: "dead"}
+		f.kills, f.open[lane], f.killed = append(f.kills, dead), dead, name
 		f.captions = append(f.captions, caption{at, name + " is killed with -9. Its lease still runs: nobody may go in"})
 	}
 }
@@ -183,10 +174,7 @@ func (f *filmDrawing) drawCaptions(c *canvas, length float64) {
 		if i == 0 {
 			from = 0
 		}
-		last := ""
-		if i == len(all)-1 {
-			last = " last"
-		}
+		last := map[bool]string{true: " last"}[i == len(all)-1]
 		fmt.Fprintf(&c.css, ".c%d{animation:c%d %ss step-end infinite}@keyframes c%d{0%%{opacity:%d}%.2f%%{opacity:1}%.2f%%{opacity:0}100%%{opacity:0}}",
 			i, i, n(length), i, map[bool]int{true: 1, false: 0}[i == 0], max(from, 0.01), min(to, 99.99))
 		c.text(20, 56, fmt.Sprintf("cap c%d%s", i, last), caption.text)
