@@ -243,14 +243,3 @@ func TestAFieldOfTheApplicationIsNotTakenForALock(t *testing.T) {
 	assert.ErrorIs(t, err, mongolock.ErrForeign, "a claim")
 	assert.Equal(t, before, contents(t, coll))
 }
-
-// The control: a filter that does not ask what the field holds overwrites it.
-func TestControlWithoutTheMarkTheApplicationsFieldIsOverwritten(t *testing.T) {
-	coll := collection(t)
-	put(t, coll, bson.D{{Key: "_id", Value: 1}, {Key: "lock", Value: bson.D{{Key: "by", Value: "the application"}}}})
-	before := contents(t, coll)
-	locks := locksOn[bson.M](t, coll)
-	locks.store.tamper(anyLock)
-	_, err := locks.TryAcquire(t.Context(), ID(1))
-	assert.NotEqual(t, before, contents(t, coll), "left alone all the same (%v): the mark is not what protects", err)
-}

@@ -254,12 +254,6 @@ func TestALateBulkOfDocumentReleasesFreesNoOtherHolder(t *testing.T) {
 	assert.True(t, takenMeanwhile(t, false), "the next holder's was freed")
 }
 
-// The control: one that does not name the acquisition frees the next one's.
-func TestControlABulkOfDocumentsByKeyAloneFreesTheNextHolders(t *testing.T) {
-	t.Parallel()
-	assert.False(t, takenMeanwhile(t, true), "it is held all the same: naming the acquisition is not what protects")
-}
-
 // A value that is to be saved with the release of its document is saved in a bulk too, and a claim of one
 // of many keeps the number of its attempts.
 func TestABulkCarriesOutHowEachOfItsLeasesEnds(t *testing.T) {

@@ -112,16 +112,6 @@ func TestAHandOverAppliedLateChangesNothing(t *testing.T) {
 	assert.NoError(t, next.SaveAndRelease(t.Context()))
 }
 
-// The control: a clean-up that only takes the holder out loses what was to be saved.
-func TestControlACleanUpOfAHandOverThatSavesNothingLosesTheValue(t *testing.T) {
-	t.Parallel()
-	f, waiting := observedBehindProxy(t)
-	f.store.tamper(dropSave)
-	removing := cleanUps.Where(func(c bson.Raw) bool { return !has(c, "query", "lock.nowhere") }) // not the one that is out
-	_, next := handedOver(t, f, waiting, faultproxy.DropCommand(), removing, ends)
-	assert.Equal(t, "new", next.Value.State, "saved all the same: the clean-up is not what saves")
-}
-
 func TestABrokenHolderSavesNothingWhenItsHandOverIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	coll := collection(t)

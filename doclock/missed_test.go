@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/mongo/mongolease"
+	"github.com/mongolock/mongolock/internal/test/mongo/docdb"
 )
 
 // lockedBy is a document whose lock an operator has written by hand.
@@ -41,25 +41,30 @@ func TestAClaimPassesOverALockWhoseIDIsNoText(t *testing.T) {
 	}
 }
 
-// disagreeing is a store whose looks show documents that its claims never get.
-func disagreeing(locks *Locks[order]) {
-	locks.store.tamper(func(what mongolease.Step, filter bson.D) bson.D {
-		if what == mongolease.Acquire && filter[0].Value != "good" {
-			filter = append(filter, bson.E{Key: "nowhere", Value: 1})
+// disagreeing has the looks of stores show documents that their claims never get.
+func disagreeing(s *replicaSet) {
+	s.Before(func(c docdb.Command) {
+		for _, e := range c.Body {
+			filter, _ := e.Value.(bson.D)
+			for i, f := range filter {
+				if c.Name == "findAndModify" && e.Key == "query" && f.Key == "_id" && f.Value != "good" {
+					filter[i].Value = "nowhere"
+				}
+			}
 		}
-		return filter
 	})
 }
 
 func TestAClaimEndsAlthoughEveryLookShowsADocumentThatNoClaimGets(t *testing.T) {
 	for _, n := range []int{1, 500} {
 		synctest.Test(t, func(t *testing.T) {
-			coll := newReplicaSet(0).collection(t)
+			set := newReplicaSet(0)
+			coll := set.collection(t)
 			for range n {
 				put(t, coll, bson.D{{Key: "state", Value: "ready"}})
 			}
 			locks := locksOn[order](t, coll)
-			disagreeing(locks)
+			disagreeing(set)
 			_, err := locks.TryClaim(t.Context(), ready, nil)
 			assert.ErrorIs(t, err, ErrNoWork)
 			assert.LessOrEqual(t, claimsSent(locks), maxMiss, "of %d documents", n)
@@ -71,10 +76,11 @@ func TestAClaimEndsAlthoughEveryLookShowsADocumentThatNoClaimGets(t *testing.T) 
 // It costs a few commands a minute, and keeps no worker from the documents behind it.
 func TestADocumentThatNoClaimGetsIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		coll := newReplicaSet(0).collection(t)
+		set := newReplicaSet(0)
+		coll := set.collection(t)
 		put(t, coll, order{ID: "a bad one", State: "ready"})
 		locks := locksOn[order](t, coll)
-		disagreeing(locks)
+		disagreeing(set)
 		for range 20 {
 			_, err := locks.TryClaim(t.Context(), ready, bson.D{{Key: "_id", Value: 1}})
 			assert.ErrorIs(t, err, ErrNoWork)

@@ -137,21 +137,6 @@ func TestASaveAfterTheLeaseWasLostWritesNothing(t *testing.T) {
 	}
 }
 
-// The control: a save that does not name the acquisition writes over the next one's.
-func TestControlASaveByKeyAloneWritesAfterTheLoss(t *testing.T) {
-	coll := collection(t)
-	put(t, coll, order{ID: "o", State: "new"})
-	locks := locksOn[order](t, coll)
-	doc := must(locks.Acquire(t.Context(), ID("o")))(t)
-	expire(t, coll, "o")
-	must(locksOn[order](t, coll).TryAcquire(t.Context(), ID("o")))(t)
-	locks.store.tamper(byKeyAlone)
-	doc.Value.State = "late"
-	err := doc.Save(t.Context())
-	assert.Equal(t, "late", get(t, coll, "o").Lookup("state").StringValue(),
-		"nothing was written all the same (%v): naming the acquisition is not what protects", err)
-}
-
 func TestAReleaseAfterTheLossFreesNoOtherHolder(t *testing.T) {
 	coll := collection(t)
 	put(t, coll, order{ID: "o"})

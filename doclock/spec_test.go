@@ -44,16 +44,3 @@ func TestTheStoreAnswersAsTheSpecificationSays(t *testing.T) {
 		assert.Equal(t, g.Calls, r.Calls, "calls that were not made")
 	}
 }
-
-func TestControlAWalkOfTheSpecificationFindsEachFault(t *testing.T) {
-	graphs := specpath.Graphs(t, "exclusive")
-	needs(t, "atomic")
-	coll := collection(t)
-	k := &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
-	for what, faulty := range specpath.WithFaults(&subject{k, t, nil}) {
-		assert.True(t, specpath.Finds(t, faulty, graphs), what)
-	}
-	k = &keyed{docStore: newDocStore(coll, "lock"), coll: coll}
-	k.tamper(byKeyAlone)
-	assert.True(t, specpath.Finds(t, &subject{k, t, byKeyAlone}, graphs), "commands that do not name the acquisition")
-}

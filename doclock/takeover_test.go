@@ -167,15 +167,6 @@ func TestATakeOverNamesTheBeatThatWasSeen(t *testing.T) {
 	}
 }
 
-// The control: a take-over that names the holder alone.
-func TestControlATakeOverWithoutABeatEndsALiveHolder(t *testing.T) {
-	for name, way := range ways {
-		assert.True(t, takenOver(t, way, func(_ mongolease.Step, filter bson.D) bson.D {
-			return without(filter, func(field string) bool { return field == "lock.beat" })
-		}), "%s: held all the same: the beat is not what protects", name)
-	}
-}
-
 func TestATakeOverTakesAtMostFiveCommands(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, s *replicaSet, _ dead, locks *Locks[order]) {
 		_, err := locks.TryAcquire(t.Context(), ID("o"))

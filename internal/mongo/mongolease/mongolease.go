@@ -29,7 +29,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongolock/mongolock/internal/mongo/mongobase"
 	"github.com/mongolock/mongolock/internal/mongo/mongoclock"
@@ -118,9 +117,6 @@ type Steps[R Record, X any] struct {
 
 	// Remembers returns what the store remembers of a grant.
 	Remembers func(c *Claim, image Image[R], t Tenure) X
-	// Tamper takes a safety out of a command, in tests which show that it is needed. Usually
-	// nil. opts is nil for a command of a bulk, and update for one that removes a document.
-	Tamper func(what Step, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder) (bson.D, bson.D, *options.FindOneAndUpdateOptionsBuilder)
 }
 
 // A Claim is one claim that is under way through the commands of its attempt.

@@ -52,9 +52,6 @@ func (s *Steps[R, X]) Send(ctx context.Context, what Step, coll *mongo.Collectio
 
 // SendReading is Send for a caller that reads less of the image.
 func (s *Steps[R, X]) SendReading(ctx context.Context, what Step, coll *mongo.Collection, filter, update bson.D, opts *options.FindOneAndUpdateOptionsBuilder, read func(bson.Raw) R) (Image[R], error) {
-	if s.Tamper != nil {
-		filter, update, opts = s.Tamper(what, filter, update, opts)
-	}
 	all := []options.Lister[options.FindOneAndUpdateOptions]{opts}
 	if s.Only != nil && !what.claims() {
 		all = append(all, options.FindOneAndUpdate().SetProjection(s.Only))
@@ -78,9 +75,6 @@ func (s *Steps[R, X]) Update(ctx context.Context, what Step, coll *mongo.Collect
 
 // Remove deletes one document and returns what it was.
 func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collection, filter bson.D, read func(bson.Raw) R) (Image[R], error) {
-	if s.Tamper != nil {
-		filter, _, _ = s.Tamper(what, filter, nil, nil)
-	}
 	var only []options.Lister[options.FindOneAndDeleteOptions]
 	if s.Only != nil {
 		only = append(only, options.FindOneAndDelete().SetProjection(s.Only))
@@ -91,17 +85,11 @@ func (s *Steps[R, X]) Remove(ctx context.Context, what Step, coll *mongo.Collect
 
 // Model returns an update for a bulk.
 func (s *Steps[R, X]) Model(what Step, filter, update bson.D) mongo.WriteModel {
-	if s.Tamper != nil {
-		filter, update, _ = s.Tamper(what, filter, update, nil)
-	}
 	return &mongo.UpdateOneModel{Filter: mongobase.ByID(filter), Update: s.Base.Stamped(update)}
 }
 
 // Deletion returns a removal for a bulk.
 func (s *Steps[R, X]) Deletion(what Step, filter bson.D) mongo.WriteModel {
-	if s.Tamper != nil {
-		filter, _, _ = s.Tamper(what, filter, nil, nil)
-	}
 	return &mongo.DeleteOneModel{Filter: mongobase.ByID(filter)}
 }
 
