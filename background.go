@@ -1,27 +1,11 @@
 package mongolock
 
 import (
-	"context"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/suspend"
 )
-
-// spawn runs f in the background, and Close waits for f. It reports false, and does nothing, if
-// the client is closed.
-func (c *Client) spawn(f func()) bool { return c.background.Go(f) }
-
-func (c *Client) pause(d time.Duration) bool { return c.background.Pause(d) }
-
-func (c *Client) bound(values context.Context, deadline monotonic.Moment) (context.Context, context.CancelFunc) {
-	return c.background.Bound(values, deadline)
-}
-
-// within is bound with a deadline d from now.
-func (c *Client) within(values context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return c.background.Within(values, d)
-}
 
 const (
 	watchdogPeriod = time.Second

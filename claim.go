@@ -74,7 +74,7 @@ type exchange[T any] struct {
 // A store that answers at once is called on the caller's goroutine: on another goroutine a free
 // pair in memory takes more than twice as long.
 func (c *Client) send(w *waiter, want time.Duration, seenHeld bool, sent monotonic.Moment) (l *Lease, err error) {
-	ctx, cancel := c.bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
+	ctx, cancel := c.background.Bound(w.ctx, sent.Add(min(w.terms.ttl, maxCall)))
 	if c.prompt {
 		defer cancel()
 		if !c.background.Do(func() { l, err = c.claim(ctx, w, want, seenHeld, sent) }) {
@@ -206,7 +206,7 @@ func (c *Client) claimTogether(ctx context.Context, keys []string, t *terms) (gr
 	if t.maxWait > 0 {
 		w.patience = sent.Add(t.maxWait)
 	}
-	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
+	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	claim := func() (Leases, error) { return c.sendTogether(bounded, w, keys, sent) }
 	if c.prompt {
 		c.background.Do(func() { granted, err = claim() })

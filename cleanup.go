@@ -102,7 +102,7 @@ func (c *Client) sweep() {
 	c.mu.Unlock()
 	for first && c.sweepAgain() {
 		c.keeper.Yield(c.background.Base())
-		ctx, cancel := c.within(context.Background(), maxCall)
+		ctx, cancel := c.background.Within(context.Background(), maxCall)
 		freed, err := c.sessions.store.Sweep(ctx)
 		cancel()
 		if len(freed) > 0 {

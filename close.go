@@ -201,7 +201,7 @@ func (c *Client) giveBackMany(leases []*holding, bound time.Duration) {
 		}
 	}
 	values, end := c.observe(context.Background(), OpRelease, "", nil)
-	ctx, cancel := c.within(values, bound)
+	ctx, cancel := c.background.Within(values, bound)
 	answers := c.bulk.ReleaseMany(ctx, batch)
 	cancel()
 
@@ -221,7 +221,7 @@ func (c *Client) giveBackMany(leases []*holding, bound time.Duration) {
 	c.freed(free...)
 	end(Outcome{Err: errors.Join(errs...), Count: len(mine)})
 	if len(failed) > 0 {
-		c.spawn(func() { c.repeat(failed) })
+		c.background.Go(func() { c.repeat(failed) })
 	}
 	for _, other := range others {
 		<-other
@@ -231,7 +231,7 @@ func (c *Client) giveBackMany(leases []*holding, bound time.Duration) {
 // repeat makes further attempts for leases whose first attempt failed together. It makes them
 // in parts, side by side, so that a record which holds up the release of others is soon alone.
 func (c *Client) repeat(leases []*holding) {
-	for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.pause(pause.Next()); {
+	for pause := backoff.New(50*time.Millisecond, 5*time.Second); c.background.Pause(pause.Next()); {
 		leases = slices.DeleteFunc(leases, (*holding).isGivenBack)
 		if len(leases) == 0 {
 			return

@@ -68,7 +68,7 @@ func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, ha
 	values, end := c.observe(w.ctx, OpTransfer, w.key, w.terms)
 	claim := w.terms.claim(w.key, c.newID(), c.owner)
 	sent, next := c.clock.Now(), c.newHolding(w.ctx, &claim, w.terms)
-	ctx, cancel := c.bound(values, min(until, sent.Add(claim.TTL)))
+	ctx, cancel := c.background.Bound(values, min(until, sent.Add(claim.TTL)))
 	grant, err := c.store.Transfer(ctx, h.ref, claim)
 	cancel()
 	lease, err := c.settle(next, w, &h.ref, sent, grant, err)

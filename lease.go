@@ -164,7 +164,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 		return l.fault("renew", err)
 	}
 	answer := make(chan error, 1)
-	if !l.holding.client.spawn(func() { answer <- l.renewNow() }) {
+	if !l.holding.client.background.Go(func() { answer <- l.renewNow() }) {
 		return l.fault("renew", ErrClosed)
 	}
 	select {

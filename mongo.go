@@ -105,8 +105,8 @@ func (c *Client) warnOfTraps(t *terms) {
 	if w.store == nil || w.given.Load() || w.given.Swap(true) {
 		return
 	}
-	c.spawn(func() {
-		ctx, cancel := c.within(context.Background(), min(t.ttl/8, time.Second))
+	c.background.Go(func() {
+		ctx, cancel := c.background.Within(context.Background(), min(t.ttl/8, time.Second))
 		defer cancel()
 		if err := w.store.WarnOfTraps(ctx, c.logger); err != nil && w.tries.Add(1) < 5 {
 			w.given.Store(false)

@@ -113,7 +113,7 @@ func (h *holding) giveBack() error {
 	done, err := h.attempt(values)
 	end(Outcome{Err: err, Token: token, Count: 1})
 	if !done && h.failedRelease(err) {
-		h.client.spawn(func() { h.client.repeat([]*holding{h}) })
+		h.client.background.Go(func() { h.client.repeat([]*holding{h}) })
 	}
 	return err
 }
@@ -166,7 +166,7 @@ func (h *holding) attempt(values context.Context) (done bool, err error) {
 			return done, err
 		}
 	}
-	ctx, cancel := c.bound(values, until)
+	ctx, cancel := c.background.Bound(values, until)
 	beside := h.announceBeside()
 	wanted, err := c.store.Release(ctx, h.ref, h.keep())
 	cancel()

@@ -37,7 +37,7 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 		t = nil
 	}
 	values, end := c.observe(values, OpRenew, key, t)
-	ctx, cancel := c.bound(values, sent.Add(limit))
+	ctx, cancel := c.background.Bound(values, sent.Add(limit))
 	defer cancel()
 	if alone {
 		answer, broken := s.send(ctx)
@@ -46,7 +46,7 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 			for _, f := range tell {
 				f()
 			}
-			c.spawn(c.sweep)
+			c.background.Go(c.sweep)
 			end(s.outcome(answer.Err))
 		}
 	}

@@ -77,7 +77,7 @@ func (all *sessions) join() *session {
 	begin := s == nil && !all.beginning && !all.closed && !c.drained.Load() && c.clock.Now() >= all.beginAt
 	all.beginning = all.beginning || begin
 	all.mu.Unlock()
-	if begin && !c.spawn(all.begin) {
+	if begin && !c.background.Go(all.begin) {
 		all.mu.Lock()
 		all.beginning = false
 		all.mu.Unlock()
@@ -92,7 +92,7 @@ func (all *sessions) begin() {
 		s.id = "ONE-SESSION-" + c.owner
 	}
 	sent := c.clock.Now()
-	ctx, cancel := c.bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
+	ctx, cancel := c.background.Bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
 	left, err := all.store.BeginSession(ctx, s.says())
 	cancel()
 	now := c.clock.Now()
@@ -284,7 +284,7 @@ func (s *session) finish(cause error) (tell func()) {
 			f()
 		}
 		if lost { // its keys are freed after the margin that their holders have to stop; waiters need not wait until it runs out
-			time.AfterFunc(margin, func() { c.spawn(func() { _ = s.of.remove(s) }) })
+			time.AfterFunc(margin, func() { c.background.Go(func() { _ = s.of.remove(s) }) })
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (s *session) finish(cause error) (tell func()) {
 // remove ends the session in the store, and removes what it left.
 func (all *sessions) remove(s *session) error {
 	c := all.client
-	ctx, cancel := c.within(context.Background(), maxCall)
+	ctx, cancel := c.background.Within(context.Background(), maxCall)
 	err := all.store.EndSession(ctx, s.id)
 	cancel()
 	if err == nil {

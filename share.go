@@ -138,8 +138,8 @@ func (c *Client) takeBack(key string, until time.Time) {
 	if words == nil {
 		return
 	}
-	c.spawn(func() {
-		ctx, cancel := c.within(context.Background(), releaseBound)
+	c.background.Go(func() {
+		ctx, cancel := c.background.Within(context.Background(), releaseBound)
 		defer cancel()
 		if err := words.Withdraw(ctx, key, until); err != nil {
 			c.logger.Debug("mongolock: a word was not taken back; it runs out by itself", "key", key, "error", err)

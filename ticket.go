@@ -120,7 +120,7 @@ func (c *Client) Resume(ctx context.Context, text string, opts ...Option) (*Leas
 	ctx, end := c.observe(ctx, OpTransfer, ticket.Key, t)
 	w := &waiter{ctx: ctx, key: ticket.Key, terms: t}
 	sent := c.clock.Now()
-	bounded, cancel := c.bound(ctx, sent.Add(min(t.ttl, maxCall)))
+	bounded, cancel := c.background.Bound(ctx, sent.Add(min(t.ttl, maxCall)))
 	lease, err := c.claimDetached(w, cancel, func() (*Lease, error) { return c.resume(bounded, w, ticket, sent) })
 	if errors.Is(err, store.ErrGone) || errors.As(err, new(*store.BrokenError)) {
 		err = &fault{op: "resume", key: ticket.Key, err: fmt.Errorf("%w: %w", ErrLost, err)}

@@ -64,7 +64,7 @@ func (c *Client) await(ctx context.Context, key string, t *terms) (lease *Lease,
 			w.asking = false // the lease ran out at that moment, and is given back
 			c.mu.Unlock()
 		case toRead:
-			c.spawn(func() { c.read(key) })
+			c.background.Go(func() { c.read(key) })
 		case toSleep:
 			if endWait == nil {
 				_, endWait = c.observe(ctx, OpWait, key, t)

@@ -126,7 +126,7 @@ func (c *Candidate) Run(ctx context.Context, fn Func) error {
 			return fmt.Errorf("leader: %q: %w", c.key, err)
 		default:
 			c.logger.Warn("leader: acquiring the key failed, trying again", "key", c.key, "error", err)
-			if !sleep(ctx, pauses.Next()) {
+			if !backoff.Sleep(ctx, pauses.Next()) {
 				return nil
 			}
 			continue
@@ -171,7 +171,7 @@ func (c *Candidate) serve(ctx context.Context, lease *mongolock.Lease, fn Func) 
 		notices.Go(func() { c.announce(KindResigned) })
 		notices.Wait()
 		if again && errors.Is(context.Cause(parent), ErrResigned) {
-			sleep(ctx, standAside)
+			backoff.Sleep(ctx, standAside)
 		}
 	}()
 	notices.Go(func() { c.announce(KindElected) })
@@ -289,15 +289,4 @@ func (c *Candidate) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = false
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -146,7 +146,7 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		pauses := backoff.New(pauseLeast, pauseMost)
-		for sleep(ctx, pauses.Next()) {
+		for backoff.Sleep(ctx, pauses.Next()) {
 			d, err := l.look(ctx)
 			if err != nil || d == nil {
 				continue // the claim meets the same fault, and rides it out or returns it
@@ -231,7 +231,7 @@ func (l *ledger) save(ctx context.Context, doc *doclock.Document[document]) erro
 		unknown = unknown || errors.Is(err, mongolock.ErrOutcomeUnknown)
 		passes := errors.Is(err, mongolock.ErrOutcomeUnknown) || errors.Is(err, store.ErrNotApplied)
 		over := !passes || errors.Is(err, mongolock.ErrLost) || errors.Is(err, mongolock.ErrDisconnected) || ctx.Err() != nil
-		if over || !sleep(doc.Lease().Context(ctx), pauses.Next()) {
+		if over || !backoff.Sleep(doc.Lease().Context(ctx), pauses.Next()) {
 			err = errors.Join(err, doc.Lease().Err())
 			if unknown && !errors.Is(err, mongolock.ErrOutcomeUnknown) {
 				err = errors.Join(err, mongolock.ErrOutcomeUnknown)
@@ -251,15 +251,4 @@ func (l *ledger) end(ctx context.Context, doc *doclock.Document[document]) error
 		}
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

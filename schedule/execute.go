@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock"
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 // An Event says what became of a fire in this process.
@@ -46,7 +47,7 @@ func (s *Scheduler) event(e Event) {
 // execute records that and then goes on panicking. It returns up to when fires were skipped.
 func (s *Scheduler) execute(ctx context.Context, j *job, t *tracked, r Run) (skipped time.Time) {
 	if early := r.Fire.Sub(r.Began); early > 0 { // the sample of the server's clock was old
-		sleep(ctx, early)
+		backoff.Sleep(ctx, early)
 		r.Began = r.Fire
 	}
 	s.engine.begin(r.ID, r.Began)
@@ -115,15 +116,6 @@ func (s *Scheduler) finish(ctx context.Context, j *job, t *tracked, r Run, took 
 		s.event(Event{Kind: Skipped, Job: j.name, First: j.after(r.Fire), Fire: end.Decided, Run: &r})
 	}
 	return end.Decided
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 func panicError(v any) error {

@@ -2,9 +2,11 @@ package backoff_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -56,4 +58,18 @@ func TestJitterDependsOnCryptoRandAlone(t *testing.T) {
 	once := draw(1)
 	assert.Equal(t, once, draw(1))
 	assert.NotEqual(t, once, draw(2), "control: other bytes make other pauses")
+}
+
+func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		assert.True(t, backoff.Sleep(t.Context(), time.Second))
+		assert.Equal(t, time.Second, time.Since(start))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.False(t, backoff.Sleep(ctx, time.Hour))
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		assert.True(t, backoff.Sleep(t.Context(), 0))
+		assert.False(t, backoff.Sleep(ctx, -time.Second))
+	})
 }

@@ -7,7 +7,6 @@
 //
 // The order that loses no notice is: Join, look, wait. The empty notice that follows the
 // opening of the feed makes up for those announced before.
-// the feed is open is made up for by the empty notice that follows.
 package follow
 
 import (
@@ -202,7 +201,7 @@ func (f *Follower) end() {
 // read keeps the feed open until ctx ends or the store says that it has none.
 func (f *Follower) read(ctx context.Context) {
 	for {
-		sleep(ctx, time.Until(f.again))
+		backoff.Sleep(ctx, time.Until(f.again))
 		since, err := f.listen(ctx)
 		old := errors.Is(err, errOld)
 		if !since.IsZero() && time.Since(since) >= Firm {
@@ -286,16 +285,4 @@ func (f *Follower) opened(ctx context.Context) bool {
 	f.live = ctx.Err() == nil
 	f.opening++
 	return f.live
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

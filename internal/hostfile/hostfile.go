@@ -25,6 +25,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mongolock/mongolock/internal/backoff"
 )
 
 // The endings of the names that are no files of the caller's.
@@ -127,8 +129,8 @@ func (d *Dir) lockFile(ctx context.Context, name string) (Lock, error) {
 		if err == nil && !busy {
 			break
 		}
-		if err == nil {
-			err = sleep(ctx, pause)
+		if err == nil && !backoff.Sleep(ctx, pause) {
+			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, errors.Join(err, lock.Close())
@@ -153,17 +155,6 @@ func (d *Dir) turn(name string) chan struct{} {
 		d.turns[name] = turn
 	}
 	return turn
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Read returns a file's content, or nil without an error if the file is missing.
