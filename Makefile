@@ -348,7 +348,7 @@ SYFT       := github.com/anchore/syft/cmd/syft@v1.57.1
 .PHONY: binaries
 binaries: ## the command for six systems into bin/dist, with a list of what is in each (SBOM); TAG=cmd/mongolock/v0.1.0
 	GOBIN=$(CURDIR)/bin go install $(SYFT)
-	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$${TAG##*/}" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
+	PATH="$(CURDIR)/bin:$$PATH" GORELEASER_CURRENT_TAG="$(notdir $(TAG))" go run $(GORELEASER) release --clean --skip=publish,announce,validate $(if $(TAG),,--snapshot)
 
 .PHONY: server
 server: $(SECANTUS_ROOT)/bin/secantusd-rs ## a server to test on, into the user's cache, once (needs cargo; some minutes)
