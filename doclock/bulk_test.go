@@ -269,12 +269,12 @@ func TestABulkCarriesOutHowEachOfItsLeasesEnds(t *testing.T) {
 	for range 20 {
 		claimed := must(locks.TryClaim(t.Context(), bson.D{{Key: "state", Value: "new"}}, bson.D{{Key: "_id", Value: 1}}))(t)
 		if len(batch) == 3 {
-			claimed.Value.State = "paid"
-			c, _, err := claimed.changes()
+			claimed.doc.Value.State = "paid"
+			c, _, err := claimed.doc.changes()
 			require.NoError(t, err)
-			require.True(t, locks.store.end(claimed.lease.ID(), &ending{changes: c, done: true}))
+			require.True(t, locks.store.end(claimed.doc.lease.ID(), &ending{changes: c, done: true}))
 		}
-		batch = append(batch, store.Ending{Ref: claimed.ref()})
+		batch = append(batch, store.Ending{Ref: claimed.doc.ref()})
 	}
 	ended := locks.store.ReleaseMany(t.Context(), batch)
 	for i, answer := range ended {

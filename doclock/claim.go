@@ -37,10 +37,10 @@ func (l *Locks[T]) Claim(ctx context.Context, filter, sort any, opts ...mongoloc
 	defer p.waiters.leave()
 	var fault error // the last one that was ridden out
 	for waited := false; ; waited = true {
-		claimed, err := l.try(ctx, p, opts)
+		c, err := l.try(ctx, p, opts)
 		switch {
 		case err == nil:
-			return claimed, nil
+			return c, nil
 		case errors.Is(err, ErrNoWork):
 			fault = nil
 		case !waited || !passes(err):
@@ -122,7 +122,7 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 			}
 			return nil, ErrNoWork
 		}
-		claimed, err := l.claim(ctx, p, id, opts)
+		c, err := l.claim(ctx, p, id, opts)
 		p.done(id, errors.Is(err, errMissed))
 		switch {
 		case errors.Is(err, errMissed):
@@ -131,7 +131,7 @@ func (l *Locks[T]) try(ctx context.Context, p *pool, opts []mongolock.AcquireOpt
 				p.spoil(id)
 			}
 		case !errors.Is(err, errSetAside):
-			return claimed, err
+			return c, err
 		}
 	}
 	return nil, fmt.Errorf("%w: other claims were quicker %d times", ErrNoWork, maxMiss)
@@ -157,7 +157,7 @@ func (l *Locks[T]) claim(ctx context.Context, p *pool, id bson.RawValue, opts []
 		p.spoil(id) // otherwise the next claim would draw it again
 		return nil, err
 	}
-	return &Claimed[T]{d}, nil
+	return claimed(d), nil
 }
 
 // EnsureClaimIndex creates the index that makes claims by filter and sort fast, unless it

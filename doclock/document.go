@@ -31,6 +31,7 @@ type Document[T any] struct {
 	mu    sync.Mutex // protects what follows; held for the whole of a save
 	has   saved      // what the document may have of Value
 	saves int        // saves that were sent
+	ended bool       // in a transaction, whose commit releases the document
 }
 
 // Lease returns the document's lease: its context ends when the lease does, and its token is
@@ -151,6 +152,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 		if err != nil {
 			return d.failed(ctx, op, err)
 		}
+		d.ended = true
 		s.releasedInTransaction(d.lease.ID(), func() { _ = d.lease.Release() })
 		return nil
 	}
@@ -170,7 +172,7 @@ func (d *Document[T]) finish(ctx context.Context, op string, e *ending) error {
 
 // prepare adds what is to be saved to an ending, and returns the value.
 func (d *Document[T]) prepare(ctx context.Context, op string, e *ending) (value bson.Raw, err error) {
-	if !e.remove {
+	if !e.remove && !e.unsaved {
 		e.changes, value, err = d.changes()
 	}
 	if err == nil && ctx.Err() != nil {
@@ -221,31 +223,4 @@ func (d *Document[T]) failed(ctx context.Context, op string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return errors.Join(fmt.Errorf("%s: %w: %w", what, mongolock.ErrOutcomeUnknown, err), d.lease.Err())
-}
-
-// A Claimed is a document that Claim or TryClaim has locked.
-type Claimed[T any] struct{ *Document[T] }
-
-// Attempts returns how often the document was claimed, this time included.
-func (c *Claimed[T]) Attempts() int { return c.attempts }
-
-// Complete saves Value, releases the document and marks it as done, in one step. It is never
-// claimed again: its lock stays behind with that mark. Errors, sessions and transactions of
-// Complete, Remove and Requeue are as those of SaveAndRelease.
-func (c *Claimed[T]) Complete(ctx context.Context) error {
-	return c.finish(ctx, "complete", &ending{done: true})
-}
-
-// Remove deletes the document together with its lock.
-func (c *Claimed[T]) Remove(ctx context.Context) error {
-	return c.finish(ctx, "remove", &ending{remove: true})
-}
-
-// Requeue saves Value and releases the document in one step. The document is not claimed again
-// until the duration after is over by the server's clock: from 0 to a year.
-func (c *Claimed[T]) Requeue(ctx context.Context, after time.Duration) error {
-	if after < 0 || after > 365*24*time.Hour {
-		return c.refused(ctx, fmt.Errorf("doclock: Requeue(%v): must be from 0 to a year", after))
-	}
-	return c.finish(ctx, "requeue", &ending{requeue: true, after: after})
 }

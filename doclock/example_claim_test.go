@@ -1,6 +1,7 @@
 package doclock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,6 +43,30 @@ func ExampleLocks_Claim() {
 	// Output:
 	// sent 1
 	// sent 2
+}
+
+func ExampleLocks_Work() {
+	db := database()
+	defer db.Drop(ctx)
+	insert(db.Collection("outbox"), Message{1, "new"}, Message{2, "new"})
+	outbox, err := doclock.New[Message](db.Collection("outbox"), doclock.MaxAttempts(10))
+	check(err)
+	defer outbox.Close()
+
+	working, stop := context.WithCancel(ctx) // until SIGTERM, say
+	err = outbox.Work(working, 1, fresh, oldest, func(ctx context.Context, msg *doclock.Claimed[Message]) error {
+		fmt.Println("sent", msg.Value.ID) // an error puts it back, to be repeated later
+		msg.Value.State = "sent"          // nil saves this, and completes the document
+		if msg.Value.ID == 2 {
+			stop()
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// sent 1
+	// sent 2
+	// <nil>
 }
 
 func ExampleLocks_TryClaim() {

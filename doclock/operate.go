@@ -72,5 +72,5 @@ func (l *Locks[T]) ResumeClaim(ctx context.Context, ticket string, opts ...mongo
 	if err != nil {
 		return nil, err
 	}
-	return &Claimed[T]{d}, nil
+	return claimed(d), nil
 }

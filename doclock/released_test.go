@@ -77,7 +77,7 @@ func TestASaveAndReleaseThatCannotBeginReleasesTheDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		msg, other := claimOne(t)
 		require.NoError(t, msg.Release())
-		mine := msg.locks
+		mine := msg.doc.locks
 		doc, err := mine.TryAcquire(t.Context(), ID("m"))
 		require.NoError(t, err)
 		doc.Value["a.b"] = 1
@@ -99,7 +99,7 @@ func TestASaveAndReleaseThatCannotBeginReleasesTheDocument(t *testing.T) {
 func TestAnEndingThatFailsInATransactionKeepsTheDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		msg, other := claimOne(t)
-		session, err := msg.locks.store.base.Soft.Database().Client().StartSession()
+		session, err := msg.doc.locks.store.base.Soft.Database().Client().StartSession()
 		require.NoError(t, err)
 		defer session.EndSession(t.Context())
 		require.NoError(t, session.StartTransaction())

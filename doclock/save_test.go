@@ -117,7 +117,7 @@ func TestASaveAfterTheLeaseWasLostWritesNothing(t *testing.T) {
 		for how, save := range map[string]func(*Document[order]) error{
 			"Save":           func(d *Document[order]) error { return d.Save(context.Background()) },
 			"SaveAndRelease": func(d *Document[order]) error { return d.SaveAndRelease(context.Background()) },
-			"Complete":       func(d *Document[order]) error { return (&Claimed[order]{d}).Complete(context.Background()) },
+			"Complete":       func(d *Document[order]) error { return claimed(d).Complete(context.Background()) },
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()

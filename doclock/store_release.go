@@ -26,6 +26,7 @@ type ending struct {
 	done    bool // the document is never claimed again
 	dead    bool // with done: it was claimed too often
 	remove  bool // the whole document is removed
+	unsaved bool // no changes are saved
 
 	session atomic.Pointer[mongo.Session] // the caller's, for the first attempt
 	landed  atomic.Bool                   // a reply said that the ending was carried out

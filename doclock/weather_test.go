@@ -110,7 +110,7 @@ func (w *storm) work(ctx context.Context, locks *Locks[order]) {
 		case 2:
 			var c *Claimed[order]
 			if c, err = locks.Claim(within, ready, nil); err == nil {
-				doc = c.Document
+				doc = c.doc
 			}
 		}
 		cancel()

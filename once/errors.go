@@ -20,6 +20,9 @@ var (
 	// ErrOutcomeUnknown. The next call may run the function again.
 	ErrUnrecorded = errors.New("once: the function has run, and that is not recorded")
 
+	// ErrNotFound is returned by Reset for a name that was never run.
+	ErrNotFound = errors.New("once: never run")
+
 	errReturnedNot = errors.New("the function panicked, or ended its goroutine")
 )
 

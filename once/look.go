@@ -86,7 +86,7 @@ func List(ctx context.Context, coll *mongo.Collection) iter.Seq2[Record, error] 
 
 // Reset makes the next Do run the function again, even if the work is done. Who did that, when
 // and why is added to the record. While a process runs the function, the error is a
-// *mongolock.HeldError. For a name that was never run, the error is doclock.ErrNotFound.
+// *mongolock.HeldError. For a name that was never run, the error is ErrNotFound.
 func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opts ...Option) error {
 	conf, err := newConfig("Reset", coll, name, opts)
 	if strings.TrimSpace(reason) == "" {
@@ -101,7 +101,7 @@ func Reset(ctx context.Context, coll *mongo.Collection, name, reason string, opt
 	case err != nil:
 		return err
 	case d == nil:
-		return fmt.Errorf("once: %q: %w", name, doclock.ErrNotFound)
+		return fmt.Errorf("once: %q: %w", name, ErrNotFound)
 	}
 	doc, err := l.locks.TryAcquire(ctx, doclock.ID(name), conf.lease...)
 	if err != nil {

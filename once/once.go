@@ -60,9 +60,26 @@ type Func func(ctx context.Context, run Run) error
 // concern, read concern and read preference do not matter, and a transaction in ctx is left
 // alone. Keep nothing else in that collection.
 func Do(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts ...Option) error {
-	conf, err := newConfig("Do", coll, name, opts)
+	return do(ctx, "Do", true, coll, name, fn, opts)
+}
+
+// TryDo is Do without waiting: if another process runs fn, it returns false and no error. It returns
+// true if the work is done, here or elsewhere.
+func TryDo(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts ...Option) (done bool, err error) {
+	err = do(ctx, "TryDo", false, coll, name, fn, opts)
+	if errors.Is(err, errElsewhere) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// errElsewhere answers a call that does not wait, if another process runs fn.
+var errElsewhere = errors.New("once: another process runs it")
+
+func do(ctx context.Context, caller string, wait bool, coll *mongo.Collection, name string, fn Func, opts []Option) error {
+	conf, err := newConfig(caller, coll, name, opts)
 	if fn == nil {
-		err = errors.Join(err, errors.New("once: Do: fn is nil"))
+		err = errors.Join(err, fmt.Errorf("once: %s: fn is nil", caller))
 	}
 	l, err := open(coll, name, conf, err)
 	if err != nil {
@@ -80,7 +97,11 @@ func Do(ctx context.Context, coll *mongo.Collection, name string, fn Func, opts 
 			return err
 		}
 	}
-	doc, err := l.acquire(ctx, failures)
+	acquire := l.acquire
+	if !wait {
+		acquire = l.tryAcquire
+	}
+	doc, err := acquire(ctx, failures)
 	var known *known
 	switch {
 	case errors.As(err, &known):
@@ -157,8 +178,8 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 			}
 		}
 	})
-	filter := append(doclock.ID(l.name), bson.E{Key: mark, Value: shape})
-	doc, err := l.locks.AcquireOrCreate(ctx, filter, document{Name: l.name, Mark: shape, Past: []Entry{}}, l.lease...)
+	filter, initial := l.initial()
+	doc, err := l.locks.AcquireOrCreate(ctx, filter, initial, l.lease...)
 	why := context.Cause(ctx)
 	settle(nil)
 	watching.Wait()
@@ -168,12 +189,34 @@ func (l *ledger) acquire(ctx context.Context, failures int) (*doclock.Document[d
 		return doc, nil
 	case errors.As(why, &settled):
 		return nil, settled
-	case mongo.IsDuplicateKeyError(err): // another kind of document has the name
+	}
+	return nil, l.explained(ctx, err)
+}
+
+// tryAcquire is acquire without waiting.
+func (l *ledger) tryAcquire(ctx context.Context, _ int) (*doclock.Document[document], error) {
+	filter, initial := l.initial()
+	ctx = context.WithValue(ctx, inside.ShownKey{}, inside.Shown{Package: pkg, Key: l.name})
+	doc, err := l.locks.TryAcquireOrCreate(ctx, filter, initial, l.lease...)
+	if errors.Is(err, mongolock.ErrHeld) {
+		return nil, errElsewhere
+	}
+	return doc, l.explained(ctx, err)
+}
+
+// initial returns the filter that names the record, and the record of work that was never begun.
+func (l *ledger) initial() (bson.D, document) {
+	return append(doclock.ID(l.name), bson.E{Key: mark, Value: shape}), document{Name: l.name, Mark: shape, Past: []Entry{}}
+}
+
+// explained replaces the error of a claim if another kind of document has the name.
+func (l *ledger) explained(ctx context.Context, err error) error {
+	if mongo.IsDuplicateKeyError(err) {
 		if _, foreign := l.look(context.WithoutCancel(ctx)); foreign != nil {
-			return nil, foreign
+			return foreign
 		}
 	}
-	return nil, err
+	return err
 }
 
 // run runs fn under the lock, and records its outcome.

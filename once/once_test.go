@@ -178,7 +178,7 @@ func TestAResetMakesTheNextCallRunAndIsRecorded(t *testing.T) {
 func TestAResetDisturbsNoRunAndMakesNoRecord(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		err := once.Reset(t.Context(), w.calm(), name, "x", quiet("ada"))
-		assert.ErrorContains(t, err, "doclock: no such document")
+		assert.ErrorContains(t, err, "once: never run")
 		assert.Empty(t, w.record())
 		var working sync.WaitGroup
 		working.Go(func() { assert.NoError(t, w.do(t.Context(), "pod-1", docset.None, takes(time.Minute))) })

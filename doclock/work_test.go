@@ -1,0 +1,128 @@
+package doclock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongolock/mongolock"
+)
+
+func TestWorkCompletesEachDocumentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		for range 50 {
+			put(t, coll, bson.M{"state": "ready"})
+		}
+		locks := locksOn[bson.M](t, coll)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var mu sync.Mutex
+		seen := map[any]int{}
+		require.NoError(t, locks.Work(ctx, 4, ready, nil, func(_ context.Context, msg *Claimed[bson.M]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[msg.Value["_id"]]++
+			msg.Value["sent"] = true
+			return nil
+		}))
+		assert.Len(t, seen, 50)
+		for id, n := range seen {
+			assert.Equal(t, 1, n, "%v", id)
+		}
+		done, err := coll.CountDocuments(t.Context(), bson.M{"lock.done": true, "sent": true})
+		require.NoError(t, err)
+		assert.EqualValues(t, 50, done)
+		require.NoError(t, locks.Close())
+	})
+}
+
+func TestWorkThatFailsComesBackLaterAndLaterAndIsSetAsideInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		coll := newReplicaSet(0).collection(t)
+		put(t, coll, bson.M{"_id": "bad", "state": "ready"})
+		var log bytes.Buffer
+		locks := locksOn[bson.M](t, coll, MaxAttempts(6), With(mongolock.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		var at []time.Time
+		require.NoError(t, locks.Work(ctx, 2, ready, nil, func(_ context.Context, msg *Claimed[bson.M]) error {
+			at = append(at, time.Now())
+			msg.Value["state"] = "half done"
+			return errors.New("no receiver")
+		}))
+		require.Len(t, at, 6)
+		for i := 1; i < len(at); i++ {
+			assert.GreaterOrEqual(t, at[i].Sub(at[i-1]), time.Second<<(i-1)/2, "before attempt %d", i+1)
+		}
+		var dead []Dead[bson.M]
+		for d, err := range locks.Dead(t.Context(), bson.D{}) {
+			require.NoError(t, err)
+			dead = append(dead, d)
+		}
+		require.Len(t, dead, 1)
+		assert.Equal(t, "ready", dead[0].Value["state"], "a change that failed was saved")
+		assert.Contains(t, log.String(), "no receiver")
+		require.NoError(t, locks.Close())
+	})
+}
+
+func TestWorkThatHasEndedItsClaimIsLeftAsItIs(t *testing.T) {
+	for name, end := range endings {
+		synctest.Test(t, func(t *testing.T) {
+			coll := newReplicaSet(0).collection(t)
+			put(t, coll, bson.M{"_id": "m", "state": "ready"})
+			locks := locksOn[bson.M](t, coll)
+			ctx, cancel := context.WithCancel(t.Context())
+			require.NoError(t, locks.Work(ctx, 1, ready, nil, func(ctx context.Context, msg *Claimed[bson.M]) error {
+				defer cancel()
+				_ = end(msg, ctx)
+				return nil
+			}))
+			done, err := coll.CountDocuments(t.Context(), bson.M{"lock.done": true})
+			require.NoError(t, err)
+			assert.Equal(t, name == "Complete", done == 1, name)
+			require.NoError(t, locks.Close())
+		})
+	}
+}
+
+func TestWorkThatIsStoppedPutsItsDocumentBackAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newReplicaSet(0)
+		coll := s.collection(t)
+		put(t, coll, bson.M{"_id": "m", "state": "ready"})
+		locks := locksOn[bson.M](t, coll)
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, locks.Work(ctx, 3, ready, nil, func(ctx context.Context, _ *Claimed[bson.M]) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		next, err := locksOn[bson.M](t, s.collection(t)).TryClaim(t.Context(), ready, nil)
+		require.NoError(t, err)
+		require.NoError(t, next.Release())
+	})
+}
+
+func TestWorkRefusesWhatCannotWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := locksOn[bson.M](t, newReplicaSet(0).collection(t))
+		fn := func(context.Context, *Claimed[bson.M]) error { return nil }
+		assert.ErrorContains(t, locks.Work(t.Context(), 0, ready, nil, fn), "n is 0")
+		assert.ErrorContains(t, locks.Work(t.Context(), 1, ready, nil, nil), "fn is nil")
+		assert.ErrorContains(t, locks.Work(t.Context(), 1, nil, nil, fn), "the filter")
+		assert.ErrorContains(t, locks.Work(t.Context(), 1, ready, nil, fn, mongolock.Shared()), "Shared")
+		time.AfterFunc(time.Second, func() { _ = locks.Close() })
+		assert.ErrorIs(t, locks.Work(t.Context(), 3, ready, nil, fn), mongolock.ErrClosed)
+	})
+}
