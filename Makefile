@@ -81,8 +81,9 @@ test-nested: ## the tests of the modules below this one; no race detector: it wo
 	@$(call in-modules,$(NESTED),go test -shuffle=on -timeout 10m -tags ferretdb_no_postgresql ./...)
 
 .PHONY: cli
-cli: ## bin/mongolock, the command, with its man page and completions beside it
+cli: ## bin/mongolock, the command, with its man page and completions beside it, and bin/mongolock-mcp
 	go build -C cmd/mongolock -o ../../bin/mongolock .
+	go build -C cmd/mongolock-mcp -o ../../bin/mongolock-mcp .
 	bin/mongolock man >bin/mongolock.1
 	for shell in bash zsh fish; do bin/mongolock completion $$shell >bin/mongolock.$$shell; done
 

@@ -22,7 +22,6 @@
 //	keys.go      ls and show; break.go and watch.go have those
 //	listen.go    watch: when it looks
 //	paths.go     paths lock; holding.go refreshes what it holds, pathlist.go has ls and break
-//	mcp.go       mcp: the tools of an agent; agent.go has the locks that it holds
 //	leaders.go   leaders; jobs.go has jobs, documents.go documents
 //	doctor*.go   doctor, a file for each group of checks
 //	generate.go  the man page and the completions, made from the command line's grammar (grammar.go)
@@ -60,7 +59,6 @@ type cli struct {
 	Jobs      jobsCmd      `cmd:"" help:"Show scheduled jobs: the next fire, runs under way, the last runs."`
 	OnceLs    onceLsCmd    `cmd:"" help:"List what was run once: by whom, when, for how long, how it ended."`
 	Paths     pathsCmd     `cmd:"" help:"Lock paths of a tree, list and break such locks."`
-	MCP       mcpCmd       `cmd:"" name:"mcp" help:"Serve path locks to a coding agent: an MCP server on standard input and output."`
 	Documents documentsCmd `cmd:"" help:"List the locked documents of a collection, or those that were set aside as dead."`
 	Doctor    doctorCmd    `cmd:"" help:"Say whether this deployment can be trusted with locks."`
 

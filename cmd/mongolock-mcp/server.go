@@ -4,67 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// A mcpCmd is `mongolock mcp`.
-type mcpCmd struct {
-	place
-	TTL     time.Duration `name:"ttl" help:"How long the paths of a client stay taken after this server was killed." default:"30s" placeholder:"30s"`
-	Margin  time.Duration `help:"How long before others can be granted a path a lost lock ends. By default a tenth of the TTL, at most 1s." placeholder:"1s"`
-	Longest time.Duration `help:"The longest time for which a client may ask for a path before it has to renew." default:"1h" placeholder:"1h"`
-}
-
-// Help says what does not fit into a line.
-func (*mcpCmd) Help() string {
-	return `Start it from the client's configuration, one server for each client:
-
-   {"mcpServers": {"locks": {"command": "mongolock", "args": ["mcp", "--dir", "/var/tmp/locks"]}}}
-
-With --dir the clients of one host lock against each other, without it, on MongoDB, those of
-all hosts. Its tools are lock, try, renew, release and list. A lock covers a path and all
-that is below it, and has a token.
-
-Paths are given back when the client releases them, when it has not renewed them in the time
-that it asked for, and when it goes: when its connection ends, however it ended. If this
-server is killed, after the TTL. A path that a person breaks is lost: renew says so.
-
-Locks are advisory. They keep those apart that ask.`
-}
-
-// Run serves one client.
-func (c *mcpCmd) Run(a *app) error {
-	if c.Longest < time.Second || c.Longest > 365*24*time.Hour {
-		return exitf(exitUsage, "--longest=%v: must be from 1s to a year", c.Longest)
-	}
-	err := errors.Join(c.place.check(), checkTimes(c.Margin, c.TTL, 0), checkOptions("", []flagged{{"--ttl", true, mongolock.TTL(c.TTL)}}), a.checkOwner())
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	tree, shut, err := c.open(ctx, a, pathlock.WithMargin(marginOf(c.Margin, c.TTL)))
-	if err != nil {
-		return err
-	}
-	defer shut()
-	agent := newAgent(tree, c.TTL)
+// serve serves one client on standard input and output, until it goes or ctx ends.
+func (s *settings) serve(ctx context.Context, tree *pathlock.Tree) error {
+	agent := newAgent(tree, s.ttl)
 	defer agent.leave()
-	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: strings.TrimPrefix(version(), "mongolock ")}, &mcp.ServerOptions{
+	server := mcp.NewServer(&mcp.Implementation{Name: "mongolock", Version: version()}, &mcp.ServerOptions{
 		Instructions: "Lock a path before you change what is at it or below it, and release it when you are done. If it is held, work elsewhere or wait. Renew it if the work takes longer than you asked for. If renew says that a lock is lost, stop changing the path: another client may have it.",
-		Logger:       a.logger(),
+		Logger:       s.logger(),
 	})
-	c.tools(a, server, agent)
+	s.tools(server, agent)
 	if err := server.Run(ctx, &mcp.StdioTransport{}); err != nil && ctx.Err() == nil {
-		return exitf(exitFailed, "the client's connection broke: %s", sentence(err))
+		return fmt.Errorf("the client's connection broke: %w", err)
 	}
 	return nil
 }
@@ -110,14 +68,40 @@ type released struct {
 	Path string `json:"path"`
 }
 
+// request returns the request to make of a tree.
+func request(w wish, ttl time.Duration, owner []byte) pathlock.Request {
+	r := pathlock.Request{Path: w.Path, Mode: pathlock.Exclusive, Depth: pathlock.Infinity, Timeouts: []time.Duration{ttl}, Owner: owner}
+	if w.Shared {
+		r.Mode = pathlock.Shared
+	}
+	if w.Only {
+		r.Depth = pathlock.Zero
+	}
+	return r
+}
+
 type listed struct {
 	Locks []lockSeen `json:"locks"`
 }
 
 // A lockSeen is a lock as others see it, without the token that only its holder has.
 type lockSeen struct {
-	pathView
-	Mine bool `json:"mine" jsonschema:"this client has it"`
+	Path     string         `json:"path"`
+	Mode     pathlock.Mode  `json:"mode"`
+	Depth    pathlock.Depth `json:"depth"`
+	Owner    string         `json:"owner,omitempty"`
+	Since    time.Time      `json:"since"`
+	ExpireAt time.Time      `json:"expireAt,omitzero"` // none for a lock without end
+	Left     float64        `json:"leftSeconds,omitempty"`
+	Mine     bool           `json:"mine" jsonschema:"this client has it"`
+}
+
+func seen(l pathlock.Lock, mine bool) lockSeen {
+	v := lockSeen{Path: l.Path, Mode: l.Mode, Depth: l.Depth, Owner: string(l.Owner), Since: l.Since.UTC(), Mine: mine}
+	if l.Left != pathlock.Infinite {
+		v.Left, v.ExpireAt = l.Left.Seconds(), l.ExpireAt.UTC()
+	}
+	return v
 }
 
 const (
@@ -139,9 +123,9 @@ func seconds(name string, n float64, standard, most time.Duration) (time.Duratio
 }
 
 // tools gives the server its tools. An error is a tool's answer, which the client reads.
-func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
+func (s *settings) tools(server *mcp.Server, agent *agent) {
 	take := func(ctx context.Context, req *mcp.CallToolRequest, w wish, patience time.Duration) (granted, error) {
-		ttl, err := seconds("ttl_seconds", w.TTL, standardTTL, c.Longest)
+		ttl, err := seconds("ttl_seconds", w.TTL, standardTTL, s.longest)
 		if len(w.Note) > 1024 {
 			err = errors.Join(err, fmt.Errorf("note has %d bytes: at most 1024", len(w.Note)))
 		}
@@ -151,7 +135,7 @@ func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
 		if err != nil {
 			return granted{}, err
 		}
-		return agent.take(ctx, request(w.Path, w.Shared, w.Only, c.TTL, a.owner(asks(req, w.Note))), ttl, patience)
+		return agent.take(ctx, request(w, s.ttl, s.who(asks(req, w.Note))), ttl, patience)
 	}
 	mcp.AddTool(server, &mcp.Tool{Name: "lock", Description: "Lock a path and everything below it. Waits while others hold it."},
 		func(ctx context.Context, req *mcp.CallToolRequest, w patientWish) (*mcp.CallToolResult, granted, error) {
@@ -169,7 +153,7 @@ func (c *mcpCmd) tools(a *app, server *mcp.Server, agent *agent) {
 		})
 	mcp.AddTool(server, &mcp.Tool{Name: "renew", Description: "Keep a lock for longer. Fails if the lock is lost: then stop changing the path."},
 		func(ctx context.Context, _ *mcp.CallToolRequest, r renewal) (*mcp.CallToolResult, granted, error) {
-			ttl, err := seconds("ttl_seconds", r.TTL, 0, c.Longest)
+			ttl, err := seconds("ttl_seconds", r.TTL, 0, s.longest)
 			if err != nil {
 				return nil, granted{}, err
 			}

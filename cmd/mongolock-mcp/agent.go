@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/pathlock"
 )
 
-// An agent is the client of a server of `mongolock mcp`, with the locks that it holds. Each
+// An agent is the client of a server of this program, with the locks that it holds. Each
 // lock is refreshed in the background for as long as the client is there, but no longer than
 // the agent asked for: an agent that forgets a lock loses it.
 type agent struct {
@@ -57,7 +59,7 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(g.here, cancel)()
-	held, err := takePath(ctx, g.tree, r, patience)
+	held, err := g.hold(ctx, r, patience)
 	if err != nil {
 		return granted{}, g.refused(ctx, r.Path, err)
 	}
@@ -72,6 +74,16 @@ func (g *agent) take(ctx context.Context, r pathlock.Request, ttl, patience time
 	h.until = time.Now().Add(ttl)
 	h.timer = time.AfterFunc(ttl, func() { g.expire(h) })
 	return h.granted(), nil
+}
+
+// hold waits for the time patience, not at all if that is 0.
+func (g *agent) hold(ctx context.Context, r pathlock.Request, patience time.Duration) (*pathlock.Hold, error) {
+	if patience == 0 {
+		return g.tree.TryHold(ctx, r)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return g.tree.Hold(ctx, r)
 }
 
 // refused says which holder is in the way.
@@ -169,15 +181,41 @@ func (g *agent) list(ctx context.Context, path string) ([]lockSeen, error) {
 			return nil, fmt.Errorf("path: %s", reason(err))
 		}
 	}
-	locks, err := around(ctx, g.tree, path)
+	locks, err := g.around(ctx, path)
 	if err != nil {
 		return nil, errors.New(reason(err))
 	}
 	all := []lockSeen{}
 	for _, l := range locks {
-		all = append(all, lockSeen{viewOfLock(l), g.has(l.Token)})
+		all = append(all, seen(l, g.has(l.Token)))
 	}
 	return all, nil
+}
+
+// around returns the locks above, on and below a path, or all locks if the path is empty.
+func (g *agent) around(ctx context.Context, path string) ([]pathlock.Lock, error) {
+	if path == "" {
+		return g.tree.Locks(ctx)
+	}
+	found, err := g.tree.Affecting(ctx, path, pathlock.Infinity)
+	return slices.Concat(found.Parents, found.Same, found.Children), err
+}
+
+// inTheWay describes the first of the locks that are in the way.
+func inTheWay(e *pathlock.ConflictError) string {
+	all := slices.Concat(e.Parents, e.Same, e.Children)
+	if len(all) == 0 {
+		return ""
+	}
+	l := all[0]
+	text := fmt.Sprintf(": %s, %s, depth %s", l.Path, l.Mode, l.Depth)
+	if len(l.Owner) > 0 {
+		text += ", by " + strconv.Quote(string(l.Owner))
+	}
+	if more := e.Len() + e.More - 1; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
 }
 
 // leave gives everything back, because the client has gone.
