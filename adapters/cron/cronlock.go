@@ -10,7 +10,7 @@
 // mongolock.MinHold prevents that: it keeps the key for a given time from its grant on. That
 // time should be longer than the hosts' clocks differ, and shorter than the job's period.
 //
-// Where that is not enough, use package schedule: it claims each fire of a job instead
+// Where that is not enough, use package schedule: it claims each due time of a job instead
 // of locking the job, and reads the same expressions. (cron reads them in the host's
 // time zone, schedule in UTC.)
 package cronlock

@@ -10,7 +10,7 @@
 // more than the job takes would run the job a second time. mongolock.MinHold prevents
 // that: it keeps the key for a given time from its grant on. That time should be longer
 // than the hosts' clocks differ, and shorter than the job's period. Where that is not
-// enough, use package schedule: it claims each fire of a job instead of locking the job.
+// enough, use package schedule: it claims each due time of a job instead of locking the job.
 //
 // [Elector] makes one host run all jobs. gocron uses either a locker or an elector: if
 // it has an elector it never calls the locker.

@@ -95,7 +95,7 @@ func SpanKey(name func(mongolock.Operation) string) Option {
 }
 
 // MetricKey adds the attribute lock.key to the metrics of acquisitions, waits, holds, lost leases,
-// runs and missed fires, with the value that name returns. That should be one of few values,
+// runs and missed due times, with the value that name returns. That should be one of few values,
 // because each makes time series of its own. By default metrics have no key.
 func MetricKey(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error { c.metricKey = name; return notNil("MetricKey", name == nil) })

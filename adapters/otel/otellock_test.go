@@ -353,7 +353,7 @@ func TestTheSameMetricsHaveTheKeyAsThoseOfPrometheus(t *testing.T) {
 	}
 	l.wants(map[string]float64{
 		"lock.operation.duration{k,acquire,lost}": 1, "lock.wait.duration{k,lost}": 1, "lock.hold.duration{k,lost}": 1, "lock.run.duration{k,lost}": 1,
-		"lock.leases.lost{k,lost}": 1, "lock.fires.missed{k}": 1, "lock.runs{k}": 0,
+		"lock.leases.lost{k,lost}": 1, "lock.due_times.missed{k}": 1, "lock.runs{k}": 0,
 		"lock.operation.duration{renew,lost}": 1, "lock.operation.duration{release,lost}": 1, "lock.operation.duration{transfer,lost}": 1,
 	})
 }

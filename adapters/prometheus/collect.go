@@ -64,7 +64,7 @@ func (c *Collector) meet(of mongolock.Operation) {
 		c.runs.WithLabelValues(pkg)
 	}
 	c.renewed.WithLabelValues(pkg)
-	c.handOvers.WithLabelValues(pkg, mongolock.OutcomeGranted)
+	c.handoffs.WithLabelValues(pkg, mongolock.OutcomeGranted)
 	for _, outcome := range []string{mongolock.OutcomeGranted, mongolock.OutcomeFailed, mongolock.OutcomeUnknown} {
 		for op, d := range c.durations {
 			if op == mongolock.OpRenew || op == mongolock.OpRelease || c.key == nil && op == mongolock.OpAcquire {
@@ -92,7 +92,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c *Collector) parts() []prometheus.Collector {
-	all := []prometheus.Collector{c.lost, c.renewed, c.handOvers, c.missed, c.runs}
+	all := []prometheus.Collector{c.lost, c.renewed, c.handoffs, c.missed, c.runs}
 	for _, d := range c.durations {
 		all = append(all, d)
 	}

@@ -36,7 +36,7 @@ type Collector struct {
 	durations map[mongolock.Op]*prometheus.HistogramVec
 	lost      *prometheus.CounterVec
 	renewed   *prometheus.CounterVec
-	handOvers *prometheus.CounterVec
+	handoffs  *prometheus.CounterVec
 	missed    *prometheus.CounterVec
 	runs      *prometheus.GaugeVec
 
@@ -63,7 +63,7 @@ type config struct {
 }
 
 // KeyLabel adds the label key to the metrics of acquisitions, waits, holds, lost leases, runs and
-// missed fires. Its value is what name returns for the operation. That should be one of few values,
+// missed due times. Its value is what name returns for the operation. That should be one of few values,
 // such as the part of the key before an ID. Each value costs some sixty time series.
 func KeyLabel(name func(mongolock.Operation) string) Option {
 	return option(func(c *config) error {
@@ -131,8 +131,8 @@ func New(opts ...Option) (*Collector, error) {
 	}
 	c.lost = counter("leases_lost", "Leases that ended and that their holders did not end, by cause: max_hold, stalled, broken, or lost.", c.labels(mongolock.OpHold, "cause"))
 	c.renewed = counter("leases_renewed", "Renewals of single leases that were granted.", []string{"package"})
-	c.handOvers = counter("handovers", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
-	c.missed = counter("fires_missed", "How often fires of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
+	c.handoffs = counter("handoffs", "Attempts to hand a lease over to a waiter of the same process, or to resume one.", []string{"package", "outcome"})
+	c.missed = counter("due_times_missed", "How often due times of a job were missed or skipped, and will not run.", c.labels(mongolock.OpMiss))
 	c.runs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mongolock_runs", Help: "Functions of jobs, terms and once that run now. A leader has one, of package leader.",
 	}, c.labels(mongolock.OpRun))
@@ -199,7 +199,7 @@ func (c *Collector) Begin(ctx context.Context, of mongolock.Operation) (context.
 		case mongolock.OpRenew:
 			c.renewed.WithLabelValues(of.Package).Add(float64(renewals(out)))
 		case mongolock.OpTransfer:
-			c.handOvers.WithLabelValues(of.Package, outcome).Inc()
+			c.handoffs.WithLabelValues(of.Package, outcome).Inc()
 		case mongolock.OpRun:
 			c.runs.WithLabelValues(c.values(of)...).Dec()
 		case mongolock.OpMiss:

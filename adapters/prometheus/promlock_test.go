@@ -139,7 +139,7 @@ func TestHeldKeysAndWaitersAreReadAtTheScrape(t *testing.T) {
 		"mongolock_hold_duration_seconds{released}":    3,
 		"mongolock_release_duration_seconds{granted}":  3,
 		"mongolock_transfer_duration_seconds{granted}": 1,
-		"mongolock_handovers_total{granted}":           1,
+		"mongolock_handoffs_total{granted}":            1,
 		"mongolock_store_calls_total{acquire}":         2,
 		"mongolock_store_calls_total{transfer}":        1,
 		"mongolock_store_calls_total{release}":         2,
@@ -240,7 +240,7 @@ func TestCountersOfAPackageExistBeforeTheyCount(t *testing.T) {
 	for _, line := range []string{
 		`mongolock_leases_lost_total{cause="lost",package="mongolock"} 0`,
 		`mongolock_acquire_duration_seconds_count{outcome="failed",package="mongolock"} 0`,
-		`mongolock_fires_missed_total{package="mongolock"} 0`,
+		`mongolock_due_times_missed_total{package="mongolock"} 0`,
 		`mongolock_unobserved_operations_total{package="mongolock"} 0`,
 	} {
 		assert.Contains(t, string(text), line)

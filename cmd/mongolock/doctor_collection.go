@@ -37,11 +37,11 @@ func (x *exam) collection(ctx context.Context) []finding {
 	if locale, has := spec.Options.Lookup("collation", "locale").StringValueOK(); has && locale != "simple" {
 		return fail(plain, "%s has a collation (%s): two keys may be taken for one", name, locale)
 	}
-	return x.strangers(ctx, name)
+	return x.foreign(ctx, name)
 }
 
-// strangers looks for documents that are not the library's.
-func (x *exam) strangers(ctx context.Context, name string) []finding {
+// foreign looks for documents that are not the library's.
+func (x *exam) foreign(ctx context.Context, name string) []finding {
 	filter := bson.D{{Key: "mongolock", Value: bson.D{{Key: "$exists", Value: false}}}, {Key: "pathlock", Value: bson.D{{Key: "$exists", Value: false}}}}
 	var doc struct {
 		ID bson.RawValue `bson:"_id"`

@@ -34,7 +34,7 @@ func (x *exam) life(ctx context.Context) []finding {
 		name string
 		do   func(context.Context) (time.Duration, error)
 	}{
-		{"acquire", l.acquire}, {"renew", l.renew}, {"refuse a rival", l.refuse}, {"hand over", l.handOver},
+		{"acquire", l.acquire}, {"renew", l.renew}, {"refuse a rival", l.refuse}, {"hand off", l.handOff},
 	} {
 		took, err := step.do(ctx)
 		if err != nil {
@@ -95,7 +95,7 @@ func (l *lifeOf) refuse(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-func (l *lifeOf) handOver(ctx context.Context) (time.Duration, error) {
+func (l *lifeOf) handOff(ctx context.Context) (time.Duration, error) {
 	type answer struct {
 		lease *mongolock.Lease
 		at    time.Time
