@@ -85,7 +85,7 @@ func (c *Client) giveBackUnheld() {
 		part := r.leases[:n:n]
 		r.leases = r.leases[n:]
 		c.mu.Unlock()
-		c.keeper.Yield(c.background.Base())
+		c.keeper.Yield()
 		c.giveBackIn(c.bulks(part), bulkBound)
 	}
 }
@@ -101,7 +101,7 @@ func (c *Client) sweep() {
 	c.sweeper = sweeper{busy: true, again: true}
 	c.mu.Unlock()
 	for first && c.sweepAgain() {
-		c.keeper.Yield(c.background.Base())
+		c.keeper.Yield()
 		ctx, cancel := c.background.Within(context.Background(), maxCall)
 		freed, err := c.sessions.store.Sweep(ctx)
 		cancel()

@@ -15,10 +15,7 @@ import (
 // newKeeper makes what renews the client's holdings and its session.
 func newKeeper(c *Client) *keeper.Keeper {
 	return keeper.New(keeper.Host{
-		Clock: func() monotonic.Clock { return c.clock },
-		Enter: c.background.Begin,
-		Leave: c.background.Done,
-		Send:  c.sendRenewals,
+		Clock: &c.clock, Tasks: c.background, Send: c.sendRenewals,
 	})
 }
 

@@ -5,12 +5,12 @@ package keeper
 
 import (
 	"container/heap"
-	"context"
 	"math/bits"
 	"sync"
 	"time"
 
 	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/tasks"
 	"github.com/mongolock/mongolock/store"
 )
 
@@ -52,14 +52,10 @@ type Slot struct {
 
 func (s *Slot) slot() *Slot { return s }
 
-// A Host does for a keeper what takes time, or a goroutine. No function of it is called while
-// the keeper is locked.
+// A Host is what a keeper works for. Nothing of it is called while the keeper is locked.
 type Host struct {
-	Clock func() monotonic.Clock
-	// Enter counts the caller among those that closing waits for, until Leave. It reports false
-	// after closing.
-	Enter func() bool
-	Leave func()
+	Clock *monotonic.Clock
+	Tasks *tasks.Group // the renewals are tasks of it
 	// Send sends one renewal for all of batch, and returns the answers within limit. told is
 	// called after the items have taken these in.
 	Send func(batch []Item, sent monotonic.Moment, limit time.Duration) (answers []store.Renewed, told func())
@@ -205,7 +201,7 @@ func (g *group) arm() {
 		return
 	}
 	g.armed = first
-	left := g.keeper.host.Clock().Until(first)
+	left := g.keeper.host.Clock.Until(first)
 	if g.timer == nil {
 		g.timer = time.AfterFunc(left, g.round)
 	} else {
@@ -219,31 +215,30 @@ func (g *group) arm() {
 // waited for.
 func (g *group) round() {
 	k := g.keeper
-	if !k.host.Enter() {
+	if !k.host.Tasks.Begin() {
 		return
 	}
-	defer k.host.Leave()
-	now := k.host.Clock().Now()
+	defer k.host.Tasks.Done()
+	now := k.host.Clock.Now()
 	soon, bound := now.Add(g.least/6), g.least/10
 	for due := now; ; due = soon {
 		if !g.first {
-			k.Yield(context.Background())
+			k.Yield()
 		}
 		batch, more := g.take(due, soon, bound/4)
-		if !more || !k.host.Enter() {
+		if !more {
 			k.renew(batch)
-			if !more {
-				return
-			}
-			continue
+			return
 		}
 		answered := make(chan struct{})
-		go func() {
-			defer k.host.Leave()
+		if !k.host.Tasks.Go(func() {
 			_, tell := k.send(batch)
 			close(answered)
 			tell()
-		}()
+		}) {
+			k.renew(batch)
+			continue
+		}
 		timer := time.NewTimer(bound)
 		select {
 		case <-answered:

@@ -1,7 +1,6 @@
 package keeper
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -46,7 +45,7 @@ func (k *Keeper) renew(batch []Item) []store.Renewed {
 
 // send is renew without telling of the answers: the function that it returns tells.
 func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
-	sent, limit := k.host.Clock().Now(), MaxCall
+	sent, limit := k.host.Clock.Now(), MaxCall
 	for _, item := range batch {
 		limit = min(limit, item.Patience(sent))
 	}
@@ -56,7 +55,7 @@ func (k *Keeper) send(batch []Item) (answers []store.Renewed, tell func()) {
 	}
 	answers, told := k.host.Send(batch, sent, limit)
 	done()
-	now := k.host.Clock().Now()
+	now := k.host.Clock.Now()
 	k.answered(batch, now.Sub(sent))
 	var tells []func()
 	var failed []Item
@@ -123,16 +122,16 @@ func (k *Keeper) retry(failed []Item, sent, now monotonic.Moment) {
 			item.slot().retry = r
 		}
 		k.mu.Unlock()
-		time.AfterFunc(wait, r.run) // run does nothing once the host is closed
+		time.AfterFunc(wait, r.run) // run does nothing once the tasks are closed
 	}
 }
 
 func (r *retry) run() {
 	k := r.keeper
-	if !k.host.Enter() {
+	if !k.host.Tasks.Begin() {
 		return
 	}
-	defer k.host.Leave()
+	defer k.host.Tasks.Done()
 	k.mu.Lock()
 	mine := slices.DeleteFunc(r.items, func(item Item) bool {
 		s := item.slot()
@@ -151,7 +150,7 @@ type ahead struct {
 
 // goAhead begins such a renewal, and returns the function that ends it.
 func (k *Keeper) goAhead(ttl time.Duration) (answered func()) {
-	a := &ahead{make(chan struct{}), k.host.Clock().Now().Add(ttl / 40)}
+	a := &ahead{make(chan struct{}), k.host.Clock.Now().Add(ttl / 40)}
 	k.mu.Lock()
 	k.ahead = a
 	k.mu.Unlock()
@@ -167,14 +166,14 @@ func (k *Keeper) goAhead(ttl time.Duration) (answered func()) {
 
 // Yield waits while an item is renewed that goes first, but for at most a fortieth of its TTL:
 // a renewal that hangs does not need the server.
-func (k *Keeper) Yield(ctx context.Context) {
+func (k *Keeper) Yield() {
 	k.mu.Lock()
 	a := k.ahead
 	k.mu.Unlock()
 	if a == nil {
 		return
 	}
-	left := k.host.Clock().Until(a.until)
+	left := k.host.Clock.Until(a.until)
 	if left <= 0 {
 		return
 	}
@@ -183,6 +182,6 @@ func (k *Keeper) Yield(ctx context.Context) {
 	select {
 	case <-a.answered:
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-k.host.Tasks.Base().Done():
 	}
 }

@@ -1,0 +1,270 @@
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mongolock/mongolock/internal/monotonic"
+	"github.com/mongolock/mongolock/internal/tasks"
+	"github.com/mongolock/mongolock/store"
+)
+
+const ttl = 30 * time.Second
+
+var errFault = errors.New("the store is away")
+
+// A thing is renewed every third of its TTL.
+type thing struct {
+	Slot
+	name string
+
+	mu       sync.Mutex
+	over     bool
+	renewing chan struct{}
+	answers  []error
+}
+
+func (x *thing) Begin() (bool, <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.renewing != nil {
+		return false, x.renewing
+	}
+	x.renewing = make(chan struct{})
+	return true, nil
+}
+
+func (x *thing) Patience(monotonic.Moment) time.Duration   { return x.TTL / 10 }
+func (x *thing) RetryPause(monotonic.Moment) time.Duration { return time.Second }
+
+func (x *thing) Answer(a store.Renewed, sent, _ monotonic.Moment) Next {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	close(x.renewing)
+	x.renewing = nil
+	x.answers = append(x.answers, a.Err)
+	if a.Err != nil {
+		return Next{Again: true}
+	}
+	return Next{Due: sent.Add(x.TTL / 3)}
+}
+
+func (x *thing) answered() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.answers)
+}
+
+func (x *thing) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.over = true
+}
+
+// A server answers renewals. It records the sizes of the calls and when they came.
+type server struct {
+	clock *monotonic.Clock
+	tasks *tasks.Group
+	*Keeper
+
+	mu    sync.Mutex
+	calls []int
+	at    []time.Duration
+	takes func(batch []Item) time.Duration
+	fails func(batch []Item) bool
+}
+
+func newServer(t *testing.T) *server {
+	clock := monotonic.New()
+	s := &server{clock: &clock, tasks: tasks.New(&clock, false)}
+	s.Keeper = New(Host{Clock: s.clock, Tasks: s.tasks, Send: s.send})
+	t.Cleanup(func() { s.Stop(); s.tasks.Cut(); s.tasks.Wait() })
+	return s
+}
+
+func (s *server) send(batch []Item, sent monotonic.Moment, limit time.Duration) ([]store.Renewed, func()) {
+	s.mu.Lock()
+	s.calls, s.at = append(s.calls, len(batch)), append(s.at, time.Duration(sent))
+	takes, fails := s.takes, s.fails != nil && s.fails(batch)
+	s.mu.Unlock()
+	var took time.Duration
+	if takes != nil {
+		took = takes(batch)
+	}
+	time.Sleep(min(took, limit))
+	answers := make([]store.Renewed, len(batch))
+	for i := range answers {
+		if fails || took > limit {
+			answers[i].Err = errFault
+		}
+	}
+	return answers, func() {}
+}
+
+func (s *server) seen() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]int(nil), s.calls...)
+}
+
+// things adds n of them, which are due in a third of the TTL.
+func (s *server) things(n int, ttl time.Duration) (all []*thing) {
+	for i := range n {
+		x := &thing{Slot: Slot{TTL: ttl}, name: fmt.Sprint(i)}
+		s.Add(x, s.clock.Now().Add(ttl/3))
+		all = append(all, x)
+	}
+	return all
+}
+
+func in(t *testing.T, f func(t *testing.T, s *server)) {
+	synctest.Test(t, func(t *testing.T) { f(t, newServer(t)) })
+}
+
+func TestItemsDueTogetherAreRenewedInOneCall(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		all := s.things(10, ttl)
+		time.Sleep(2*time.Second + ttl/3)
+		assert.Equal(t, []int{10}, s.seen())
+		time.Sleep(ttl)
+		assert.Equal(t, []int{10, 10, 10, 10}, s.seen(), "and go on together")
+		assert.Equal(t, 4, all[0].answered())
+	})
+}
+
+func TestAFailedRenewalIsRepeatedInSmallParts(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		all := s.things(32, ttl)
+		s.fails = func(batch []Item) bool { // one of them is blocked, and holds up its call
+			for _, item := range batch {
+				if item.(*thing).name == "7" {
+					return true
+				}
+			}
+			return false
+		}
+		time.Sleep(ttl/3 + 3*time.Second)
+		for _, x := range all {
+			assert.Equal(t, x.name != "7", x.answers[len(x.answers)-1] == nil, x.name)
+		}
+		assert.Equal(t, 32, s.seen()[0])
+		for _, n := range s.seen()[1:] {
+			assert.LessOrEqual(t, n, 2, "in 16 parts")
+		}
+	})
+}
+
+func TestNoItemIsRenewedAfterRemoveUntilItIsAddedAgain(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		x := s.things(1, ttl)[0]
+		s.Remove(x)
+		s.Plan(x, s.clock.Now()) // an answer that came late
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.seen())
+		s.Again(x, true)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int{1}, s.seen(), "it was due long ago")
+	})
+}
+
+func TestAnItemThatHasEndedIsNotRenewed(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		all := s.things(2, ttl)
+		all[0].end()
+		time.Sleep(ttl/3 + time.Second)
+		assert.Equal(t, []int{1}, s.seen())
+		_, ok := s.Renew(all[0])
+		assert.False(t, ok)
+	})
+}
+
+func TestRenewComesAfterTheRenewalUnderWay(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		x := s.things(1, ttl)[0]
+		s.takes = func([]Item) time.Duration { return time.Second }
+		time.Sleep(ttl/3 + 100*time.Millisecond)
+		require.Len(t, s.seen(), 1)
+		answer, ok := s.Renew(x)
+		assert.True(t, ok)
+		assert.NoError(t, answer.Err)
+		assert.Equal(t, []int{1, 1}, s.seen())
+		time.Sleep(ttl/3 - 2*time.Second)
+		assert.Len(t, s.seen(), 2, "the next one is planned from the last")
+	})
+}
+
+func TestASlowCallForLongTTLsDelaysNoShortOnes(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.takes = func(batch []Item) time.Duration {
+			if batch[0].slot().TTL > time.Minute {
+				return time.Hour
+			}
+			return 0
+		}
+		s.things(1, time.Hour)
+		short := s.things(1, 3*time.Second)[0]
+		time.Sleep(20*time.Minute + 10*time.Second)
+		assert.GreaterOrEqual(t, short.answered(), 1200, "one each second")
+	})
+}
+
+func TestManyItemsGoInBulksThatTheStoreAnswersInTime(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		const each = 2 * time.Millisecond
+		s.takes = func(batch []Item) time.Duration { return time.Duration(len(batch)) * each }
+		s.things(2000, ttl)
+		time.Sleep(2 * ttl)
+		assert.Equal(t, firstBulk, s.seen()[0])
+		for _, n := range s.seen() {
+			assert.LessOrEqual(t, time.Duration(n)*each, ttl/10, "a bulk of %d", n)
+		}
+	})
+}
+
+// yielded is how long Yield waits while an item is renewed that goes first, or does not.
+func yielded(t *testing.T, first bool, takes time.Duration) (d time.Duration) {
+	in(t, func(t *testing.T, s *server) {
+		x := &thing{Slot: Slot{TTL: ttl, First: first}}
+		s.takes = func([]Item) time.Duration { return takes }
+		s.Add(x, s.clock.Now().Add(time.Second))
+		time.Sleep(time.Second + time.Millisecond)
+		start := time.Now()
+		s.Yield()
+		d = time.Since(start)
+	})
+	return d
+}
+
+func TestOthersYieldToTheRenewalThatGoesFirst(t *testing.T) {
+	assert.Equal(t, 99*time.Millisecond, yielded(t, true, 100*time.Millisecond))
+	assert.Equal(t, ttl/40-time.Millisecond, yielded(t, true, time.Minute), "one that hangs does not need the server")
+	assert.Zero(t, yielded(t, false, 100*time.Millisecond), "the control: it does not go first")
+}
+
+func TestWhatGoesFirstIsACallOfItsOwn(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		for range 3 {
+			s.Add(&thing{Slot: Slot{TTL: ttl, First: true}}, s.clock.Now().Add(time.Second))
+		}
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, []int{1, 1, 1}, s.seen())
+	})
+}
+
+func TestStopEndsTheRenewals(t *testing.T) {
+	in(t, func(t *testing.T, s *server) {
+		s.things(3, ttl)
+		s.Stop()
+		s.things(3, ttl)
+		s.Rearm()
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.seen())
+	})
+}
