@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/cleaner"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
@@ -181,9 +180,6 @@ func (c *Client) newID() string {
 // claims.
 func (c *Client) settle(h *holding, w *waiter, from *store.Ref, sent monotonic.Moment, g store.Grant, err error) (*Lease, error) {
 	now := c.clock.Now()
-	if knob.DeadlineFromReply {
-		sent = now
-	}
 	if err != nil {
 		if !store.IsCertain(err) {
 			c.cleaner.Add(h.ref, from, now.Add(term.Drifted(h.terms.ttl)))
@@ -260,9 +256,7 @@ func (c *Client) sendTogether(ctx context.Context, w *waiter, keys []string, sen
 			after = append(after, l)
 		}
 	}
-	if !knob.PartialBulkKept {
-		after.giveBackUnseen()
-	}
+	after.giveBackUnseen()
 	if errors.Is(err, errors.ErrUnsupported) && store.IsCertain(err) {
 		c.mu.Lock()
 		c.oneByOne = true

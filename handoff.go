@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -73,9 +72,6 @@ func (h *holding) handOff(w *waiter, s streak, until monotonic.Moment) (done, ha
 	cancel()
 	lease, err := c.settle(next, w, &h.ref, sent, grant, err)
 	end(Outcome{Err: err, Token: grant.Token, Count: 1})
-	if knob.DoneAfterTransfer && (err == nil || errors.As(err, new(*unwanted))) {
-		h.end(ErrReleased)
-	}
 	switch {
 	case err == nil:
 		c.deliver(w, lease, s) // before the rest of the work for this holding

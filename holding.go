@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/keeper"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/tether"
@@ -112,9 +111,9 @@ func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
 // watchDeadline sets the timer that ends the lease. Locked.
 func (h *holding) watchDeadline(left time.Duration) {
 	if h.timer == nil {
-		h.timer = time.AfterFunc(left+knob.LateTimer, h.expire)
+		h.timer = time.AfterFunc(left, h.expire)
 	} else {
-		h.timer.Reset(left + knob.LateTimer)
+		h.timer.Reset(left)
 	}
 }
 
@@ -140,7 +139,9 @@ func (h *holding) ends() monotonic.Moment {
 }
 
 // over reports whether that time has passed. Locked.
-func (h *holding) over(now monotonic.Moment) bool { return now >= h.ends().Add(knob.LateTimer) }
+func (h *holding) over(now monotonic.Moment) bool {
+	return now >= h.ends()
+}
 
 // whyOver returns the cause with which a holding ends that is over. Locked.
 func (h *holding) whyOver(now monotonic.Moment) error {

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
-	"github.com/mongolock/mongolock/internal/term"
 )
 
 // Linger keeps the key for up to d after Release, in case this process asks for it again: then
@@ -108,8 +106,8 @@ func (h *holding) rest(now monotonic.Moment) bool {
 // two could not be told apart in time: a renewal is under way, or has failed; a release was
 // begun; a process waits; or the store may have the holding no more. Locked.
 func (h *holding) passes(now monotonic.Moment) bool {
-	trusted := now < h.storeTrusted() && !h.term.Failing() || knob.LocalGrantRenews
-	return trusted && h.release.state == kept && h.renewing == nil && (!h.wanted || knob.LingerIgnoresWord)
+	trusted := now < h.storeTrusted() && !h.term.Failing()
+	return trusted && h.release.state == kept && h.renewing == nil && !h.wanted
 }
 
 // goOn has the renewals go on that ended with the lease: by the holding's session, or its own.
@@ -138,12 +136,7 @@ func (h *holding) regrant(w *waiter, now monotonic.Moment) *Lease {
 		return nil
 	}
 	h.keepTimer.Stop()
-	if !knob.LocalTokenKept {
-		h.token, h.spare = h.token+1, h.spare-1
-	}
-	if knob.LocalGrantRenews {
-		h.term, _ = term.Granted(t.ttl, h.term.Margin(), now, now, t.ttl, false)
-	}
+	h.token, h.spare = h.token+1, h.spare-1
 	h.values = w.ctx
 	h.lease = newLease(h, t, h.token, now, now)
 	if !h.lease.limits.None() {
@@ -266,9 +259,6 @@ func (c *Client) asked(key string) {
 
 // heardWord records that a process waits, and reports whether the holding is idle.
 func (h *holding) heardWord() bool {
-	if knob.LingerIgnoresWord {
-		return false
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = true

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/backoff"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/internal/wake"
@@ -121,7 +120,7 @@ func (c *Client) replan(q *queue, why change, s *store.Status, want time.Duratio
 	}
 
 	p.readAt = 0
-	if !p.wordIsSure() && c.watch.Live() && !knob.WordAfterLook { // without a feed all keys are polled anyway
+	if !p.wordIsSure() && c.watch.Live() { // without a feed all keys are polled anyway
 		if p.steady == 1 {
 			p.pause = wake.PollMost
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/store"
 )
@@ -262,9 +261,6 @@ func (h *holding) announceBeside() (at monotonic.Moment) {
 // release came late enough for them. inTime says that the command was answered and found the
 // holder.
 func (c *Client) freedAfter(key string, beside monotonic.Moment, inTime bool) {
-	if knob.AnnouncedOnce && beside != 0 {
-		return
-	}
 	if beside != 0 && inTime && c.clock.Since(beside) <= besideStill {
 		return // forget woke this client's waiters
 	}

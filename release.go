@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
@@ -276,7 +275,7 @@ func (h *holding) afterLoss(cause error) {
 // timeToStop returns how long the holder of a lost lease has before it is given back. It is zero
 // for an idle holding. Locked.
 func (h *holding) timeToStop() time.Duration {
-	if knob.GiveBackAtDeadline || h.lease == nil {
+	if h.lease == nil {
 		return 0
 	}
 	return h.term.Margin()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mongolock/mongolock/internal/keeper"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/monotonic"
 	"github.com/mongolock/mongolock/internal/term"
 	"github.com/mongolock/mongolock/store"
@@ -88,9 +87,6 @@ func (all *sessions) join() *session {
 func (all *sessions) begin() {
 	c := all.client
 	s := &session{of: all, id: c.newID(), Slot: keeper.Slot{TTL: c.ttl, First: true}}
-	if knob.SessionReused {
-		s.id = "ONE-SESSION-" + c.owner
-	}
 	sent := c.clock.Now()
 	ctx, cancel := c.background.Bound(context.Background(), sent.Add(min(c.ttl, maxCall)))
 	left, err := all.store.BeginSession(ctx, s.says())
@@ -111,7 +107,7 @@ func (all *sessions) begin() {
 		return // the session runs out, and no holding is in it
 	}
 	s.trust.until.Store(int64(s.term.Trusted(0)))
-	s.timer = time.AfterFunc(s.term.Trusted(0).Sub(now)+knob.LateTimer, s.expire)
+	s.timer = time.AfterFunc(s.term.Trusted(0).Sub(now), s.expire)
 	all.current = s
 	c.keeper.Add(s, due)
 }
@@ -121,15 +117,9 @@ func (s *session) says() store.Session {
 	return store.Session{ID: s.id, Owner: s.of.client.owner, TTL: s.TTL}
 }
 
-// ends returns when the session ends, unless it is renewed. Locked.
-func (s *session) ends() monotonic.Moment {
-	switch {
-	case knob.SessionRevived:
-		return monotonic.Never
-	case knob.SessionOverstayed && s.term.LastRenewal() != 0:
-		return s.term.Trusted(0).Add(s.TTL)
-	}
-	return s.term.Trusted(0).Add(knob.LateTimer)
+// trusted returns until when the session may be trusted, unless it is renewed. Locked.
+func (s *session) trusted() monotonic.Moment {
+	return s.term.Trusted(0)
 }
 
 // Begin makes the caller the one to renew the session.
@@ -162,7 +152,7 @@ func (s *session) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 	s.mu.Lock()
 	close(s.renewing)
 	s.renewing = nil
-	held := s.err == nil && now < s.ends()
+	held := s.err == nil && now < s.trusted()
 	cause := verdict(answer.Err)
 	switch {
 	case answer.Err != nil:
@@ -175,7 +165,7 @@ func (s *session) Answer(answer store.Renewed, sent, now monotonic.Moment) (next
 		}
 	case held:
 		next.Due = s.term.Renewed(sent, now, answer.Left)
-		s.trust.until.Store(int64(s.ends()))
+		s.trust.until.Store(int64(s.trusted()))
 	default:
 		s.term.Late(now)
 	}
@@ -228,7 +218,7 @@ func (s *session) needed() bool {
 func (s *session) expire() {
 	now := s.of.client.clock.Now()
 	s.mu.Lock()
-	left := s.ends().Sub(now)
+	left := s.trusted().Sub(now)
 	if s.err == nil && left > 0 {
 		s.timer.Reset(left)
 	}
