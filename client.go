@@ -32,6 +32,11 @@ const (
 // A Client grants leases from one store. It is safe for concurrent use: make one per process
 // and collection, and share it. Its waiters for a key stand in one queue instead of competing
 // with each other.
+//
+// Locks are taken in this order: Client.mu; that of a component (sessions, returner, and the
+// packages keeper, cleaner, wake, tasks); that of a holding; that of a session. No store, observer,
+// logger or other callback is called under any of them. The methods of queue, waiter, plan and
+// holdings are called with Client.mu held.
 type Client struct {
 	config
 	pkg      string // the package whose operations the observer sees: this one, or one built on it
@@ -47,6 +52,7 @@ type Client struct {
 	watchdog watchdog
 	sessions *sessions // nil: the leases of this client are renewed one by one
 	warning  warning
+	returner returner
 	keeper   *keeper.Keeper
 	watch    *wake.Watch
 
@@ -55,17 +61,15 @@ type Client struct {
 	background *tasks.Group
 	cleaner    *cleaner.Cleaner // of claims of unknown outcome
 
-	mu            sync.Mutex                  // protects what follows; taken before a lease's own, never held across a store call
+	mu            sync.Mutex                  // protects what follows
 	held          holdings                    // those that are not settled
 	queues        map[string]*queue           // by key: the leases of this client, and its waiters
 	sweepQueuesAt int                         // empty queues are dropped when there are this many
 	waiting       int                         // waiters in all queues
 	candidates    int                         // those of package leader among the waiters
 	leftToOthers  map[string]monotonic.Moment // keys that this client's waiters leave to other processes, until when
-	returner      returner
-	sweeper       sweeper
-	asks          askCount // also read without mu
-	oneByOne      bool     // the store refuses claims in bulk
+	asks          askCount                    // also read without mu
+	oneByOne      bool                        // the store refuses claims in bulk
 
 	closing bool // the first Close is under way, or over
 	closeOK chan struct{}
@@ -121,6 +125,7 @@ func newClient(s store.Store, conf config) *Client {
 		c.sessions = &sessions{client: c, store: store.SessionsOf(s)}
 	}
 	c.keeper = newKeeper(c)
+	c.returner.client = c
 	c.cleaner = cleaner.New(cleaner.Host{
 		Clock: &c.clock, Tasks: c.background, Call: maxCall, Undo: counts.Undo, Stop: c.draining, Logger: conf.logger,
 		Freed: func(key string) { c.freed(key) },

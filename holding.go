@@ -42,8 +42,9 @@ type holding struct {
 	keepTimer  *time.Timer // ends the keeping of an idle holding
 	prev, next *holding    // in the client's list
 
-	// mu protects what follows, and what says so in the Lease. Methods that say "locked" are
-	// called with it.
+	// mu protects what follows, and what says so in the Lease. Those methods that only calculate
+	// from these are called with it locked: watchDeadline, storeTrusted, trusted, ends, over,
+	// whyOver, passes, joinSession, timeToStop, result, answered and honoured.
 	mu       sync.Mutex
 	lease    *Lease // nil: the holding is idle, or was never granted
 	err      error  // why it ended; nil: it has not
@@ -108,7 +109,7 @@ func (h *holding) start(w *waiter, due monotonic.Moment) (*Lease, error) {
 	return l, nil
 }
 
-// watchDeadline sets the timer that ends the lease. Locked.
+// watchDeadline sets the timer that ends the lease.
 func (h *holding) watchDeadline(left time.Duration) {
 	if h.timer == nil {
 		h.timer = time.AfterFunc(left, h.expire)
@@ -118,10 +119,10 @@ func (h *holding) watchDeadline(left time.Duration) {
 }
 
 // storeTrusted returns until when the store certainly has the holding, by its own deadline or its
-// session's. Locked.
+// session's.
 func (h *holding) storeTrusted() monotonic.Moment { return h.term.Trusted(h.member.trusted()) }
 
-// trusted is storeTrusted with regard to MaxHold. Locked.
+// trusted is storeTrusted with regard to MaxHold.
 func (h *holding) trusted() monotonic.Moment {
 	if h.lease == nil {
 		return h.storeTrusted()
@@ -130,7 +131,6 @@ func (h *holding) trusted() monotonic.Moment {
 }
 
 // ends returns when the holding ends, unless it is renewed or its work reports progress.
-// Locked.
 func (h *holding) ends() monotonic.Moment {
 	if h.lease == nil {
 		return h.storeTrusted()
@@ -138,12 +138,12 @@ func (h *holding) ends() monotonic.Moment {
 	return h.lease.limits.Ends(h.storeTrusted())
 }
 
-// over reports whether that time has passed. Locked.
+// over reports whether that time has passed.
 func (h *holding) over(now monotonic.Moment) bool {
 	return now >= h.ends()
 }
 
-// whyOver returns the cause with which a holding ends that is over. Locked.
+// whyOver returns the cause with which a holding ends that is over.
 func (h *holding) whyOver(now monotonic.Moment) error {
 	if h.lease != nil {
 		switch h.lease.limits.Why(now, h.storeTrusted()) {
@@ -253,66 +253,4 @@ func (h *holding) finishIf(cause error, is func(in *Lease) bool) (tell func()) {
 			h.afterLoss(cause)
 		}
 	}
-}
-
-// holdings are those of a client that are not settled. They are protected by Client.mu.
-type holdings struct {
-	first *holding
-	none  chan struct{} // closed when there are none; made by emptied
-}
-
-func (all *holdings) add(h *holding) {
-	if h.next = all.first; h.next != nil {
-		h.next.prev = h
-	}
-	all.first = h
-}
-
-// remove reports whether h was there.
-func (all *holdings) remove(h *holding) bool {
-	switch {
-	case h.prev != nil:
-		h.prev.next = h.next
-	case all.first == h:
-		all.first = h.next
-	default:
-		return false
-	}
-	if h.next != nil {
-		h.next.prev = h.prev
-	}
-	h.prev, h.next = nil, nil
-	if all.first == nil && all.none != nil {
-		close(all.none)
-		all.none = nil
-	}
-	return true
-}
-
-func (all *holdings) list() (hs []*holding) {
-	for h := all.first; h != nil; h = h.next {
-		hs = append(hs, h)
-	}
-	return hs
-}
-
-// emptied returns a channel that is closed once there are no holdings.
-func (all *holdings) emptied() <-chan struct{} {
-	none := all.none
-	if none == nil {
-		none = make(chan struct{})
-		if all.first == nil {
-			close(none)
-		} else {
-			all.none = none
-		}
-	}
-	return none
-}
-
-// unsettled returns the holdings of the client that are not settled.
-func (c *Client) unsettled() []*holding {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held.list()
 }

@@ -104,7 +104,7 @@ func (h *holding) rest(now monotonic.Moment) bool {
 
 // passes reports whether the holding may go from one lease to the next. It may not while the
 // two could not be told apart in time: a renewal is under way, or has failed; a release was
-// begun; a process waits; or the store may have the holding no more. Locked.
+// begun; a process waits; or the store may have the holding no more.
 func (h *holding) passes(now monotonic.Moment) bool {
 	trusted := now < h.storeTrusted() && !h.term.Failing()
 	return trusted && h.release.state == kept && h.renewing == nil && !h.wanted

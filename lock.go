@@ -228,7 +228,7 @@ func (all Leases) giveBackUnseen() {
 	if c.bulk != nil {
 		parts = [][]*holding{all.holdings()}
 	}
-	if giveBack := func() { c.giveBackIn(parts, bulkBound) }; !c.background.Go(giveBack) {
+	if giveBack := func() { c.returner.giveBack(parts, bulkBound) }; !c.background.Go(giveBack) {
 		giveBack() // the client is closing, and waits for the goroutine that runs this
 	}
 }

@@ -192,7 +192,7 @@ func (q *queue) expectsRefusal(t *terms) bool {
 	return s != nil && !open(s, t) && (q.wakeUp != mayBeFree || amongSharers(s, t))
 }
 
-// wake makes the head ask for the key, because it may be free. Call it with Client.mu held.
+// wake makes the head ask for the key, because it may be free.
 func (q *queue) wake() {
 	if q.head != nil && (q.sharers == 0 || q.head.terms.shares()) { // otherwise the key cannot be free for it
 		q.wakeUp = mayBeFree
@@ -200,8 +200,7 @@ func (q *queue) wake() {
 	}
 }
 
-// look makes the head ask for the key although it is probably still held. Call it with
-// Client.mu held.
+// look makes the head ask for the key although it is probably still held.
 func (q *queue) look() {
 	if q.head != nil {
 		q.wakeUp = max(q.wakeUp, lookAgain)

@@ -82,7 +82,7 @@ func (c *Client) queueOf(key string) *queue {
 	return q
 }
 
-// settleIn enters the holding in the client's list and queue. Client.mu is held.
+// settleIn enters the holding in the client's list and queue.
 func (h *holding) settleIn(w *waiter) {
 	c := h.client
 	c.watchSleep()
@@ -138,7 +138,7 @@ func (c *Client) leaveLine(w *waiter, lease *Lease, err error) (_ *Lease, word t
 	return nil, word, w.gaveUp(status, err)
 }
 
-// status returns what is known of the key's holders. Call it with Client.mu held.
+// status returns what is known of the key's holders.
 func (q *queue) status() store.Status {
 	switch {
 	case q.holder != nil:
@@ -194,7 +194,7 @@ func (c *Client) unlink(w *waiter) {
 	q.head.poke()
 }
 
-// poke makes w decide again what to do. With Client.mu held.
+// poke makes w decide again what to do.
 func (w *waiter) poke() {
 	if w.nudge == nil {
 		return // it has not slept yet, and decides before it does

@@ -112,7 +112,7 @@ func (h *holding) giveBack() error {
 	done, err := h.attempt(values)
 	end(Outcome{Err: err, Token: token, Count: 1})
 	if !done && h.failedRelease(err) {
-		h.client.background.Go(func() { h.client.repeat([]*holding{h}) })
+		h.client.background.Go(func() { h.client.returner.repeat([]*holding{h}) })
 	}
 	return err
 }
@@ -145,7 +145,7 @@ func (h *holding) giveBackUnseen(cause error) {
 	h.giveBackInBackground()
 }
 
-// result returns whether the release is over, and its error so far. Locked.
+// result returns whether the release is over, and its error so far.
 func (h *holding) result() (done bool, err error) {
 	if h.release.state != settled && h.err == ErrDetached { //nolint:errorlint // the very cause
 		return false, ErrDetached
@@ -215,7 +215,7 @@ func (h *holding) doubt() {
 }
 
 // answered returns what Release returns once the store has answered err and has nothing of the
-// holding left: nil, or why it had ended before. Locked.
+// holding left: nil, or why it had ended before.
 func (h *holding) answered(err error) error {
 	switch {
 	case err != nil && !errors.Is(err, store.ErrGone):
@@ -273,7 +273,7 @@ func (h *holding) afterLoss(cause error) {
 }
 
 // timeToStop returns how long the holder of a lost lease has before it is given back. It is zero
-// for an idle holding. Locked.
+// for an idle holding.
 func (h *holding) timeToStop() time.Duration {
 	if h.lease == nil {
 		return 0

@@ -38,12 +38,12 @@ func (c *Client) sendRenewals(batch []keeper.Item, sent monotonic.Moment, limit 
 	defer cancel()
 	if alone {
 		answer, broken := s.send(ctx)
-		tell := c.broken(broken)
+		tell := s.of.broken(broken)
 		return []store.Renewed{answer}, func() {
 			for _, f := range tell {
 				f()
 			}
-			c.background.Go(c.sweep)
+			c.background.Go(s.of.sweep)
 			end(s.outcome(answer.Err))
 		}
 	}
@@ -72,34 +72,6 @@ func renewed(batch []keeper.Item, answers []store.Renewed) (out Outcome) {
 	}
 	out.Err = errors.Join(errs...)
 	return out
-}
-
-// renewal returns the request to renew the holding, and to put it into the client's session if
-// there is one.
-func (h *holding) renewal() store.Renewal {
-	r := store.Renewal{Ref: h.ref, TTL: h.terms.ttl}
-	c := h.client
-	if c.sessions == nil {
-		return r
-	}
-	var s *session
-	joins := !h.terms.noRenewal && h.terms.ttl >= c.ttl
-	if joins {
-		s = c.sessions.join()
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	m := &h.member
-	m.joins = joins && !m.alone
-	switch {
-	case m.alone:
-		r.Alone = true
-	case s != nil:
-		m.named, r.Session = s, s.id
-	case m.under != nil: // stay in it
-		r.Session = m.under.id
-	}
-	return r
 }
 
 // Begin makes the caller the one to renew the holding. Otherwise it returns a channel that

@@ -36,25 +36,6 @@ type trust struct{ until atomic.Int64 }
 
 func (t *trust) moment() monotonic.Moment { return monotonic.Moment(t.until.Load()) }
 
-// A membership says which session keeps a holding. It is protected by the holding's mu.
-type membership struct {
-	under *session // the one that keeps it
-	named *session // the one that a renewal named, whether or not it was applied
-	joins bool     // the next renewal puts it into a session
-	alone bool     // it leaves its session, for Detach
-}
-
-// trusted returns until when the session may be trusted, or zero.
-func (m *membership) trusted() monotonic.Moment {
-	if m.under == nil {
-		return 0
-	}
-	return m.under.trust.moment()
-}
-
-// needs reports whether the session keeps the holding, or may do so soon.
-func (m *membership) needs(s *session) bool { return m.under == s || m.named == s || m.joins }
-
 // sessions are those of a client, one after the other.
 type sessions struct {
 	client *Client
@@ -65,6 +46,8 @@ type sessions struct {
 	beginning bool             // a session is being begun
 	beginAt   monotonic.Moment // the next session begins no earlier, after one that failed
 	closed    bool             // no other session begins
+	sweeping  bool             // a sweep is under way
+	again     bool             // another one follows it
 }
 
 // join returns the session that holdings join now. If there is none, it begins the next one in
@@ -286,7 +269,7 @@ func (all *sessions) remove(s *session) error {
 	err := all.store.EndSession(ctx, s.id)
 	cancel()
 	if err == nil {
-		c.sweep()
+		all.sweep()
 	}
 	return err
 }
@@ -299,6 +282,35 @@ func (all *sessions) afterSleep() {
 	if s != nil {
 		s.expire()
 	}
+}
+
+// sweep removes what dead sessions left, of this client and of others, as far as the store has
+// met them. If a sweep is under way, another one follows it.
+func (all *sessions) sweep() {
+	c := all.client
+	all.mu.Lock()
+	first := !all.sweeping
+	all.sweeping, all.again = true, true
+	all.mu.Unlock()
+	for first && all.sweepAgain() {
+		c.keeper.Yield()
+		ctx, cancel := c.background.Within(context.Background(), maxCall)
+		freed, err := all.store.Sweep(ctx)
+		cancel()
+		if len(freed) > 0 {
+			c.freed(freed...)
+		}
+		if err != nil && c.background.Base().Err() == nil {
+			c.logger.Info("mongolock: what dead sessions left is not removed yet", "error", err)
+		}
+	}
+}
+
+func (all *sessions) sweepAgain() bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.sweeping, all.again = all.again, false
+	return all.sweeping
 }
 
 // close ends the session of a closed client, whose leases have been given back.
@@ -315,55 +327,12 @@ func (all *sessions) close() {
 	}
 }
 
-// joinSession puts the holding into the session that an applied renewal named. Locked.
-func (h *holding) joinSession(now monotonic.Moment) {
-	if s := h.member.named; s != nil && !h.member.alone && now < s.trust.moment() {
-		h.member.under = s
-	}
-}
-
-// leaveSession takes the holding out of its session: from now on its own deadline counts, and
-// the next renewal tells the store. It reports false if the holding never was in a session.
-func (h *holding) leaveSession() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.member.named == nil {
-		return false
-	}
-	h.member.alone, h.member.under = true, nil
-	h.watchDeadline(h.client.clock.Until(h.ends()))
-	return true
-}
-
-// afterSession ends a holding whose session s has ended, or renews it if its own deadline is
-// yet to come. The caller calls tell, which tells the observer and the logger.
-func (h *holding) afterSession(s *session) (tell func()) {
-	c := h.client
-	now := c.clock.Now()
-	h.mu.Lock()
-	if h.member.under != s || h.err != nil {
-		h.mu.Unlock()
-		return nil
-	}
-	over := h.over(now)
-	h.member.under = nil
-	if !over {
-		h.watchDeadline(h.ends().Sub(now))
-	}
-	h.mu.Unlock()
-	if over {
-		return h.finish(errSession)
-	}
-	c.keeper.Plan(h, now)
-	return nil
-}
-
 // broken returns what ends the leases that an operator broke, by the reasons for their IDs.
-func (c *Client) broken(reasons map[string]string) (tell []func()) {
+func (all *sessions) broken(reasons map[string]string) (tell []func()) {
 	if len(reasons) == 0 {
 		return nil
 	}
-	for _, h := range c.unsettled() {
+	for _, h := range all.client.unsettled() {
 		if reason, is := reasons[h.ref.ID]; is {
 			tell = append(tell, func() { h.end(fmt.Errorf("%w: %s", ErrBroken, reason)) })
 		}
