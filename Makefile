@@ -105,8 +105,8 @@ controls: $(DEVMONGO) ## the negative controls: faults built in on purpose, whic
 	$(ON_MONGO) go test $(FAULTS) -run Control $(PKG)
 
 .PHONY: controls-switched
-controls-switched: ## those of them in packages with switches of internal/knob; `make test` runs the others
-	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/knob"' . | xargs -n 1 dirname | sort -u))"
+controls-switched: ## those of them that turn on the faults of internal/test/controls; `make test` runs the others
+	@$(MAKE) controls PKG="$$(echo $$(grep -rlE --include='*_test.go' '^//go:build knobs$$|/internal/test/knob"' . | xargs -n 1 dirname | sort -u))"
 
 .PHONY: speed
 speed: ## the limits that are in microseconds, which hold without the race detector

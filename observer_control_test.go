@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 // Without its guard an observer that hangs stops the client.

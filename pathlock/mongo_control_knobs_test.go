@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 // The control: what a late refresh wrote is removed though it has changed meanwhile.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/suspend"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 func TestASimulatedMachineSleepsInVirtualTime(t *testing.T) {

@@ -5,8 +5,8 @@ package filestore_test
 import (
 	"testing"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/kit/disktest"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 func TestControlAKillIsNoticedIfFilesAreWrittenInPlace(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/specpath"
 	"github.com/mongolock/mongolock/store"
 )

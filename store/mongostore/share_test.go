@@ -158,7 +158,7 @@ func isUnset(c bson.Raw) bool { return !c.Lookup("update", "$unset").IsZero() }
 // went wrong; the controls show what goes wrong without the safety.
 var shareRaces = []struct {
 	name   string
-	safety string // the switch of internal/knob that takes it out
+	safety string // the switch of internal/test/knob that takes it out
 	run    func(f *fixture, line *testserver.Line) string
 }{
 	{

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/history"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 

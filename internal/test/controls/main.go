@@ -15,10 +15,6 @@
 //
 //	go run ./internal/test/controls edit NAME # puts the patch that exists into the sources
 //	go run ./internal/test/controls take NAME # makes NAME.patch from git diff
-//
-// A switch that still stands in the sources is moved the other way round: remove all its uses (and
-// the import of internal/knob with the last one), `take -r NAME`, then `git add` both. Leave
-// internal/knob as it is.
 package main
 
 import (
@@ -35,7 +31,7 @@ import (
 
 const (
 	here  = "internal/test/controls"
-	knobs = "internal/knob"
+	knobs = "internal/test/knob"
 	guard = knobs + "/unpatched.go" // panics in a build with -tags knobs and without the overlay
 )
 
@@ -59,11 +55,9 @@ func run(args []string) error {
 	case len(args) == 2 && args[0] == "edit":
 		return edit(root, args[1])
 	case len(args) == 2 && args[0] == "take":
-		return take(root, args[1], false)
-	case len(args) == 3 && args[0] == "take" && args[1] == "-r":
-		return take(root, args[2], true)
+		return take(root, args[1])
 	}
-	return errors.New("usage: controls [edit NAME | take [-r] NAME]")
+	return errors.New("usage: controls [edit NAME | take NAME]")
 }
 
 // findRoot returns the folder of the library's module.
@@ -156,15 +150,10 @@ func edit(root, name string) error {
 }
 
 // take makes a patch from what the sources differ from what was added to git, and restores them.
-// With reverse, what was added has the fault, and the sources stay as they are.
-func take(root, name string, reverse bool) error {
+func take(root, name string) error {
 	var diffs []string
 	for context := 1; context <= 8; context++ {
-		args := []string{"diff", "--no-ext-diff", "--no-color", fmt.Sprintf("-U%d", context)}
-		if reverse {
-			args = append(args, "-R")
-		}
-		out, err := git(root, append(args, "--", "*.go", ":!*_test.go", ":!"+knobs, ":!internal/test/controls")...)
+		out, err := git(root, "diff", "--no-ext-diff", "--no-color", fmt.Sprintf("-U%d", context), "--", "*.go", ":!*_test.go", ":!internal/test")
 		if err != nil {
 			return err
 		}
@@ -180,24 +169,13 @@ func take(root, name string, reverse bool) error {
 		if len(p.hunks) == 0 {
 			return errors.New("the sources are as they were added to git: there is no fault to take")
 		}
-		if i == 0 && !reverse {
+		if i == 0 {
 			if err := restore(root, p); err != nil {
 				return err
 			}
 		}
 		if _, err = apply(root, p); err == nil {
 			break
-		}
-	}
-	if old, err := os.ReadFile(filepath.Join(root, here, name+".patch")); err == nil && reverse { // other uses of the switch
-		others, err := parse(name, string(old))
-		if err != nil {
-			return err
-		}
-		for _, h := range others.hunks {
-			if !slices.ContainsFunc(p.hunks, func(mine hunk) bool { return mine.file == h.file }) {
-				p.hunks = append(p.hunks, h)
-			}
 		}
 	}
 	if err := errors.Join(err, os.WriteFile(filepath.Join(root, here, name+".patch"), []byte(p.String()), 0o644)); err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 )
 

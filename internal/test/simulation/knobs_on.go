@@ -5,8 +5,8 @@ package simulation
 import (
 	"time"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/history"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 // suspend makes the next clock of a store stand still now and then, as a monotonic clock

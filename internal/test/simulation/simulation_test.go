@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/history"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 )
@@ -163,6 +162,8 @@ func (s *summary) String() string {
 	return b.String()
 }
 
+var faulty string // how a test with the faults of controls is built
+
 // explain shrinks a failing seed, draws it, and tells how to run it again.
 func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history.Violation) {
 	for _, v := range found {
@@ -176,11 +177,7 @@ func explain(t *testing.T, seed uint64, out *simulation.Outcome, found []history
 		}
 		return len(f) > 0
 	})
-	tags := ""
-	if knob.On {
-		tags = " -tags knobs -overlay=$(go run ./internal/test/controls)"
-	}
-	t.Logf("again: go test%s ./internal/test/simulation -run TestNoSeed -sim.seeds 1 -sim.first %d%s -sim.log -v", tags, seed, small.Flags())
+	t.Logf("again: go test%s ./internal/test/simulation -run TestNoSeed -sim.seeds 1 -sim.first %d%s -sim.log -v", faulty, seed, small.Flags())
 	out.History.Keep(t, fmt.Sprintf("seed-%d", seed), fmt.Sprintf("seed %d", seed), found)
 	if *simLog {
 		t.Logf("%s", out.Log)

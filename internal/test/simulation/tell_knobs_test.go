@@ -15,9 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 )
+
+func init() { faulty = " -tags knobs -overlay=$(go run ./internal/test/controls)" }
 
 var simOut = flag.String("sim.out", "", "tell a history in which this safety is taken out: the name of a control")
 

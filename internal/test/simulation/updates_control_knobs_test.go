@@ -5,7 +5,7 @@ package simulation_test
 import (
 	"testing"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 )
 

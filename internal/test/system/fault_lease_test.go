@@ -15,9 +15,9 @@ import (
 
 	"github.com/mongolock/mongolock"
 	"github.com/mongolock/mongolock/internal/inside"
-	"github.com/mongolock/mongolock/internal/knob"
 	"github.com/mongolock/mongolock/internal/test/kit/pace"
 	"github.com/mongolock/mongolock/internal/test/kit/testserver"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/mongo/faultproxy"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mongolock/mongolock"
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 )
 
 func init() {

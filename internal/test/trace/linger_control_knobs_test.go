@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 	"github.com/mongolock/mongolock/internal/test/trace"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mongolock/mongolock/internal/knob"
+	"github.com/mongolock/mongolock/internal/test/knob"
 	"github.com/mongolock/mongolock/internal/test/simulation"
 	"github.com/mongolock/mongolock/internal/test/trace"
 )

@@ -1,5 +1,3 @@
-//go:build knobs
-
 package knob
 
 import (
