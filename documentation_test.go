@@ -30,9 +30,7 @@ func TestEveryEntryPointHasACheckedExample(t *testing.T) {
 		p := readPackage(t, dir)
 		checkExamples(t, p.Name, p.Examples)
 		for _, f := range p.Funcs {
-			if p.Name != "pathlocktest" || f.Name != "Run" { // a suite, which takes a *testing.T
-				wantExample(t, p.Name, f)
-			}
+			wantExample(t, p.Name, f)
 		}
 		for _, typ := range p.Types {
 			checkExamples(t, p.Name+"."+typ.Name, typ.Examples)
@@ -78,8 +76,6 @@ func ofInterface(pkg, typ, method string) bool {
 		return method == "LogValue"
 	case pkg == "promlock" || pkg == "otellock": // which the library and Prometheus call
 		return slices.Contains([]string{"Begin", "Watch", "Describe", "Collect"}, method)
-	case pkg == "pathlock": // its storages, which trees call
-		return slices.Contains([]string{"View", "Update", "AnswersAtOnce"}, method)
 	}
 	return false
 }

@@ -30,7 +30,9 @@ type wayToEnd struct {
 
 var waysToEnd = map[string]wayToEnd{
 	"SaveAndRelease": {
-		func(ctx context.Context, c *Claimed[order]) error { return c.finish(ctx, "save and release", &ending{}) },
+		func(ctx context.Context, c *Claimed[order]) error {
+			return c.finish(ctx, "save and release", &ending{})
+		},
 		func(raw bson.Raw) bool { return isFreeWith(raw, "paid") && !readLock(raw, "lock").done },
 	},
 	"Complete": {

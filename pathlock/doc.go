@@ -3,19 +3,29 @@
 // everything below it. It is shared or exclusive, lasts for a time, and is identified by
 // its token.
 //
-//	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
+//	err := tree.Do(ctx, pathlock.Request{Path: "/reports/2026"}, func(ctx context.Context, h *pathlock.Hold) error {
+//		return write(ctx, h.Lock.Path) // ctx ends when the path is not held any more
+//	})
+//
+// Do waits while other locks conflict, and refreshes its lock until the function returns. TryDo does
+// not wait. [Tree.Hold] and [Tree.TryHold] return the [Hold] instead, with Err, Done, Context and
+// Release, as a lease of package mongolock has them.
+//
+// A client of yours, such as an editor or a WebDAV client, refreshes its own lock, or does not:
+//
+//	report := pathlock.Request{Path: "/reports/2026", Timeouts: []time.Duration{10 * time.Minute}}
 //	lock, err := tree.Lock(ctx, report)
 //	var conflict *pathlock.ConflictError
 //	if errors.As(err, &conflict) {
 //		fmt.Println(conflict.Len(), "in the way:", conflict.Same[0].Path)
 //		return
 //	}
-//	defer tree.Release(ctx, lock.Path, lock.Token)
+//	defer tree.Release(ctx, lock.Token)
 //
-// This comment is the protocol. A lock of this package differs from a lease of package
-// mongolock: nothing renews it in the background, no context ends with it, and any caller that
-// shows its token may use it, also from another process or after a restart. It suits a lock
-// that one of your clients holds for a while, and refreshes or not.
+// Nothing refreshes such a lock in the background, no context ends with it, and any caller that shows
+// its token may use it, also from another process or after a restart.
+//
+// The rest of this comment is the protocol.
 //
 // # Paths
 //
@@ -71,12 +81,12 @@
 // host: both keep a tree as one document, in memory as a trie. A request in memory takes
 // microseconds, however many locks there are; one of InDir reads and writes the whole tree,
 // so it suits small ones. [OnMongo] is for any number of processes and locks: it keeps each
-// lock in a document of its own. [OnDocuments] makes a storage of one that keeps documents.
+// lock in a document of its own.
 //
 // # Time
 //
-// Only the storage's clock judges: that of Mongo's server, of the host with the files, of the
-// process with the memory. A lock past its time counts for nothing from that instant, whether
+// Only the storage's clock judges: that of Mongo's server, of the host with the files (a clock that
+// nobody can set), of the process with the memory. A lock past its time counts for nothing from that instant, whether
 // or not its record is still there: every request checks the expiry. No janitor is needed,
 // because a request that finds such a record in its way removes it. After an election of
 // another primary, whose clock may differ, a lock that was not written since then may count for
@@ -189,7 +199,7 @@
 // A watcher that missed events is told so ([Reset]), and then of every lock that exists.
 //
 // While a caller waits or watches, in any process, the tree has a *word* that says so. Then
-// processes that write send a notice (topic [TopicPaths]) through the storage's feed, if it has
+// processes that write send a notice (topic "paths") through the storage's feed, if it has
 // one. Without a feed changes are found by polling, up to a second late. A notice is only a
 // hint to look.
 //

@@ -28,16 +28,19 @@ func lock(path string, mode pathlock.Mode, depth pathlock.Depth) pathlock.Reques
 	return pathlock.Request{Path: path, Mode: mode, Depth: depth, Timeouts: []time.Duration{time.Minute}}
 }
 
+func write(_ context.Context, path string) error {
+	fmt.Println("writing below", path)
+	return nil
+}
+
 // This is the example of the package comment, on a storage in memory.
 func Example() {
-	ctx := context.Background()
-	tree, err := pathlock.New(pathlock.InMemory(), "files")
-	check(err)
+	ctx, tree := context.Background(), files()
 	defer tree.Close()
-	_, err = tree.Lock(ctx, pathlock.Request{Path: "/reports/2026"})
-	check(err)
-
-	report := pathlock.Request{Path: "/reports/2026", Mode: pathlock.Exclusive, Depth: pathlock.Infinity}
+	err := tree.Do(ctx, pathlock.Request{Path: "/reports/2026"}, func(ctx context.Context, h *pathlock.Hold) error {
+		return write(ctx, h.Lock.Path) // ctx ends when the path is not held any more
+	})
+	report := pathlock.Request{Path: "/reports/2026", Timeouts: []time.Duration{10 * time.Minute}}
 	lock, err := tree.Lock(ctx, report)
 	var conflict *pathlock.ConflictError
 	if errors.As(err, &conflict) {
@@ -45,7 +48,7 @@ func Example() {
 		return
 	}
 	defer tree.Release(ctx, lock.Token)
-	// Output: 1 in the way: /reports/2026
+	// Output: writing below /reports/2026
 }
 
 func ExampleNew() {
