@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -40,6 +39,7 @@ type worker struct {
 	order
 	name     string
 	outbox   *doclock.Locks[message]
+	messages *mongo.Collection
 	receiver *mongo.Collection
 }
 
@@ -55,44 +55,45 @@ func work(ctx context.Context, name string, o order) error {
 		return err
 	}
 	defer outbox.Close()
-	w := &worker{order: o, name: name, outbox: outbox, receiver: db.Collection("deliveries")}
+	w := &worker{order: o, name: name, outbox: outbox, messages: db.Collection("outbox"), receiver: db.Collection("deliveries")}
 	return w.run(ctx)
 }
 
-// run relays messages until none is left. A slow database, or one that is away for a
-// moment, does not end it: a claim that was not answered is cleaned up.
+// run relays messages until none is left. A message that fails is left to a later attempt, which may
+// be another worker's.
 func (w *worker) run(ctx context.Context) error {
-	for failures := 0; ; {
-		waiting, cancel := context.WithTimeout(ctx, 3*w.TTL)
-		msg, err := w.outbox.Claim(waiting, unsent, inOrder) // waits for work
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			msg, err = w.outbox.TryClaim(ctx, unsent, inOrder) // was there none, or was the database away?
-		}
-		if errors.Is(err, doclock.ErrNoWork) {
-			return nil // no message for longer than a dead worker's lease lasts: none is left
-		}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer stop()
+		w.untilNoneIsLeft(working)
+	}()
+	return w.outbox.Work(working, 1, unsent, inOrder, func(ctx context.Context, msg *doclock.Claimed[message]) error {
+		err := w.relay(ctx, msg)
 		if err != nil {
-			if failures++; failures == 5 || ctx.Err() != nil {
-				return err
-			}
-			fmt.Printf("%s  claims again: %v\n", w.name, err)
-			continue
+			fmt.Printf("%s  fails to relay message %d, and leaves it to a later attempt: %v\n", w.name, msg.Value.ID, err)
 		}
-		failures = 0
-		if err := w.relay(ctx, msg); err != nil {
-			fmt.Printf("%s  fails to relay message %d, and leaves it to another: %v\n", w.name, msg.Value.ID, err)
+		return err
+	})
+}
+
+// untilNoneIsLeft returns when the outbox has had no message to send for longer than a dead worker's
+// lease lasts.
+func (w *worker) untilNoneIsLeft(ctx context.Context) {
+	for none := 0; none < 3; none++ {
+		if stage.Sleep(ctx, w.TTL) != nil {
+			return
+		}
+		if n, err := w.messages.CountDocuments(ctx, unsent); err != nil || n > 0 {
+			none = -1
 		}
 	}
 }
 
-// relay delivers a message and marks it. A worker can die between the two. The next
-// worker cannot know whether the message was delivered, so it tells the receiver that
-// this may be a repetition. Between two systems no more than that can be promised.
+// relay delivers a message and marks it; Work saves the mark. A worker can die between the two. The
+// next worker cannot know whether the message was delivered, so it tells the receiver that this may
+// be a repetition. Between two systems no more than that can be promised.
 func (w *worker) relay(ctx context.Context, msg *doclock.Claimed[message]) error {
-	defer msg.Release() // has no effect after Complete
-	ctx = msg.Lease().Context(ctx)
-
 	again := msg.Attempts() > 1
 	if again {
 		fmt.Printf("%s  relays message %d again: attempt %d\n", w.name, msg.Value.ID, msg.Attempts())
@@ -107,5 +108,5 @@ func (w *worker) relay(ctx context.Context, msg *doclock.Claimed[message]) error
 		return err
 	}
 	msg.Value.State, msg.Value.Relayed = "sent", w.name
-	return msg.Complete(context.WithoutCancel(ctx))
+	return nil
 }
